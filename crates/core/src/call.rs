@@ -1,0 +1,235 @@
+//! One call: what goes to a source, what comes back, and every way it can fail.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use serde_json::{Map, Value, value::RawValue};
+
+use crate::{
+    arguments::Violation,
+    id::{CallId, RunId, ToolId},
+    scope::Scope,
+};
+
+/// What a source needs to run one call. The permit beside it says which tool and who.
+#[derive(Clone)]
+pub struct Invocation {
+    /// Pairs the two events of the call.
+    pub call_id: CallId,
+    /// The run the events belong to.
+    pub run_id: RunId,
+    /// The validated arguments.
+    pub arguments: Map<String, Value>,
+    /// How long the source has; the gateway enforces it by dropping the future.
+    pub timeout: Duration,
+    /// Largest result, in bytes of JSON, that the source may return.
+    pub max_result_bytes: usize,
+    /// Where progress goes, in order, when somebody asked for it.
+    pub progress: Option<Arc<dyn ProgressSink>>,
+    /// Members of the caller's `_meta` that may travel upstream (trace context).
+    pub meta: Map<String, Value>,
+}
+
+/// Receives a call's progress, in the order in which the upstream sent it.
+pub trait ProgressSink: Send + Sync {
+    /// Must not block; may drop reports when the receiver is slow.
+    fn report(&self, progress: Progress);
+}
+
+/// One progress report.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress {
+    /// How far, as the JSON number the upstream sent.
+    pub progress: serde_json::Number,
+    /// Of how much, when known.
+    pub total: Option<serde_json::Number>,
+    /// What is going on, when said.
+    pub message: Option<String>,
+}
+
+/// What a tool answered. The JSON is the upstream's own text, checked but not rewritten.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// JSON array of MCP content blocks.
+    pub content: Box<RawValue>,
+    /// Any JSON value, when the tool gives structured output.
+    pub structured: Option<Box<RawValue>>,
+    /// Whether the tool itself says it failed.
+    pub is_error: bool,
+}
+
+impl Outcome {
+    /// An outcome of one text block.
+    pub fn text(text: &str, is_error: bool) -> Self {
+        let block = serde_json::json!([{ "type": "text", "text": text }]);
+        Self { content: raw(&block), structured: None, is_error }
+    }
+
+    /// Bytes of JSON held.
+    pub fn len(&self) -> usize {
+        self.content.get().len() + self.structured.as_ref().map_or(0, |s| s.get().len())
+    }
+
+    /// Whether there is no content at all.
+    pub fn is_empty(&self) -> bool {
+        self.content.get() == "[]" && self.structured.is_none()
+    }
+}
+
+/// `value` as raw JSON.
+pub fn raw(value: &Value) -> Box<RawValue> {
+    // A `Value` always serialises: its keys are strings and its numbers finite.
+    serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
+/// Why a source could not give an [`Outcome`]. `Display` is fit for the caller; `detail` is for
+/// the operator's log and may name hosts or quote the upstream.
+#[derive(Debug, Clone)]
+pub struct UpstreamError {
+    /// What went wrong.
+    pub kind: UpstreamErrorKind,
+    /// For the log only.
+    pub detail: String,
+}
+
+/// The ways an upstream fails.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UpstreamErrorKind {
+    /// Not connected now; the call was not sent.
+    Unavailable,
+    /// Went away while the call was running; whether it had an effect is unknown.
+    Died,
+    /// Did not answer in time.
+    Timeout,
+    /// Answered something that is not the protocol.
+    Protocol,
+    /// Answered with a protocol-level error.
+    Refused,
+    /// Answered more than the cap.
+    TooLarge,
+}
+
+impl UpstreamErrorKind {
+    /// Stable code for events and error bodies.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Unavailable => "upstream_unavailable",
+            Self::Died => "upstream_died",
+            Self::Timeout => "upstream_timeout",
+            Self::Protocol => "upstream_protocol_error",
+            Self::Refused => "upstream_refused",
+            Self::TooLarge => "result_too_large",
+        }
+    }
+
+    /// Whether the call may have started to run upstream.
+    pub fn started(self) -> bool {
+        !matches!(self, Self::Unavailable)
+    }
+
+    /// Whether trying again later can help and cannot do harm twice.
+    pub fn retryable(self) -> bool {
+        matches!(self, Self::Unavailable)
+    }
+}
+
+impl UpstreamError {
+    /// An error of `kind` with `detail` for the log.
+    pub fn new(kind: UpstreamErrorKind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into() }
+    }
+}
+
+impl fmt::Display for UpstreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.kind {
+            UpstreamErrorKind::Unavailable => "the tool's source is not available right now; try again later",
+            UpstreamErrorKind::Died => {
+                "the tool's source went away during the call; whether the call took effect is unknown"
+            }
+            UpstreamErrorKind::Timeout => "the tool did not answer in time and was cancelled",
+            UpstreamErrorKind::Protocol => "the tool's source answered something that is not a tool result",
+            UpstreamErrorKind::Refused => "the tool's source refused the call",
+            UpstreamErrorKind::TooLarge => "the tool's result is larger than the limit",
+        })
+    }
+}
+
+impl std::error::Error for UpstreamError {}
+
+/// Why a call gave no outcome. Each dialect maps these to its own statuses, in one table.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CallError {
+    /// Unknown, or in a tenant the caller does not belong to: the two are not distinguished.
+    #[error("no such tool")]
+    NoSuchTool,
+    /// The caller lacks a scope, or the decision could not be made.
+    #[error("the caller may not use this tool")]
+    Forbidden {
+        /// The tool, which the caller's tenant may know of.
+        tool: ToolId,
+        /// Everything the tool requires.
+        required: Vec<Scope>,
+    },
+    /// The caller's bucket for this tool is empty.
+    #[error("too many calls of this tool; try again in {} s", .retry_after.as_secs_f64().ceil())]
+    RateLimited {
+        /// The tool.
+        tool: ToolId,
+        /// When a call will be possible again.
+        retry_after: Duration,
+        /// Calls per period.
+        limit: u32,
+    },
+    /// The arguments break the tool's input schema; all violations.
+    #[error("the arguments do not fit the tool's input schema")]
+    InvalidArguments(Vec<Violation>),
+    /// The tool runs only with a human's consent, and there is none.
+    #[error("approval required: this tool does not run without a grant")]
+    ApprovalRequired {
+        /// The tool.
+        tool: ToolId,
+    },
+    /// The record or the limiter is out of order; nothing ran.
+    #[error("the call was refused because it could not be {0}; nothing was run")]
+    NotAccountable(&'static str),
+    /// The source failed.
+    #[error("{0}")]
+    Upstream(UpstreamError),
+    /// The caller went away.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// A fault of ours; the log has the cause.
+    #[error("internal error")]
+    Internal,
+}
+
+impl CallError {
+    /// Stable code for events and error bodies.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::NoSuchTool => "not_found",
+            Self::Forbidden { .. } => "forbidden",
+            Self::RateLimited { .. } => "rate_limited",
+            Self::InvalidArguments(_) => "validation_error",
+            Self::ApprovalRequired { .. } => "approval_required",
+            Self::NotAccountable(_) => "unavailable",
+            Self::Upstream(error) => error.kind.code(),
+            Self::Cancelled => "cancelled",
+            Self::Internal => "internal_error",
+        }
+    }
+
+    /// Whether trying again can help and cannot do harm twice.
+    pub fn retryable(&self) -> bool {
+        match self {
+            Self::RateLimited { .. } | Self::NotAccountable(_) => true,
+            Self::Upstream(error) => error.kind.retryable(),
+            Self::NoSuchTool
+            | Self::Forbidden { .. }
+            | Self::InvalidArguments(_)
+            | Self::ApprovalRequired { .. }
+            | Self::Cancelled
+            | Self::Internal => false,
+        }
+    }
+}

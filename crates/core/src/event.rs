@@ -1,0 +1,234 @@
+//! The record: RunEvents with a closed envelope, and the seam behind which they are kept.
+//!
+//! Payloads are content-free by construction: no type here has a place for arguments or results.
+
+use async_trait::async_trait;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::Timestamp,
+    id::{AgentId, CallId, EventId, PrincipalId, RunId, TenantId},
+    store::StoreError,
+};
+
+/// One event as it is read and exported (`run-event.schema.json`). Nothing may be added to it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct RunEvent {
+    /// Unique.
+    pub event_id: EventId,
+    /// The run.
+    pub run_id: RunId,
+    /// Type and payload, as the two members `type` and `payload`.
+    #[serde(flatten)]
+    pub body: EventBody,
+    /// RFC 3339, UTC, milliseconds.
+    #[serde(with = "millis")]
+    pub timestamp: Timestamp,
+    /// Per run, from 0, without gaps; assigned by the store inside the append.
+    pub sequence: u64,
+    /// The event that caused this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub causation_id: Option<EventId>,
+}
+
+/// An event that has no sequence yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    /// Unique.
+    pub event_id: EventId,
+    /// Whose log it goes to.
+    pub tenant: TenantId,
+    /// The run.
+    pub run_id: RunId,
+    /// Type and payload.
+    pub body: EventBody,
+    /// When it happened.
+    pub timestamp: Timestamp,
+    /// The event that caused this one.
+    pub causation_id: Option<EventId>,
+}
+
+/// Type and payload of an event.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "type", content = "payload")]
+pub enum EventBody {
+    /// A caller asked for a tool (RFC 0064 §B). Durable before anything runs.
+    #[serde(rename = "agent.toolCalled")]
+    ToolCalled(ToolCalled),
+    /// What became of it.
+    #[serde(rename = "agent.toolReturned")]
+    ToolReturned(ToolReturned),
+    /// A denial (RFC 0049).
+    #[serde(rename = "authorization.decided")]
+    AuthorizationDecided(AuthorizationDecided),
+}
+
+/// Payload of `agent.toolCalled`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolCalled {
+    /// The agent, or `core.system`.
+    #[schemars(with = "String")]
+    pub agent_id: AgentId,
+    /// The tool's id.
+    pub tool_name: String,
+    /// Pairs the two events.
+    #[schemars(with = "String")]
+    pub call_id: CallId,
+    /// SHA-256, lower hex, over the RFC 8785 form of the redacted arguments. Absent when the call
+    /// was refused before its arguments had a canonical form.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub args_hash: Option<String>,
+    /// Who called.
+    #[schemars(with = "String")]
+    pub principal: PrincipalId,
+    /// How the tool is reached.
+    pub transport: Transport,
+}
+
+/// How a tool is reached (RFC 0064 §B `transport`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// An MCP server.
+    Mcp,
+    /// An HTTP service.
+    Http,
+    /// This process or this machine.
+    Native,
+}
+
+/// Payload of `agent.toolReturned`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolReturned {
+    /// The agent, or `core.system`.
+    #[schemars(with = "String")]
+    pub agent_id: AgentId,
+    /// The tool's id.
+    pub tool_name: String,
+    /// Pairs the two events.
+    #[schemars(with = "String")]
+    pub call_id: CallId,
+    /// What became of the call.
+    pub status: CallStatus,
+    /// Milliseconds the tool ran; absent when it never started, or when nobody saw the end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// Present on every `error` status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<EventError>,
+}
+
+/// Outcome of a call (RFC 0064 §B `status`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CallStatus {
+    /// The tool succeeded.
+    Ok,
+    /// It did not.
+    Error,
+    /// The caller may not use it; it never started.
+    Forbidden,
+    /// The bucket was empty; it never started.
+    RateLimited,
+}
+
+/// Code and neutral message of a failure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EventError {
+    /// Stable code.
+    pub code: String,
+    /// Fixed text: never a tool's own words.
+    pub message: String,
+}
+
+/// Payload of `authorization.decided` (RFC 0049). Written for denials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuthorizationDecided {
+    /// Who asked; `anonymous` when nobody proved anything.
+    #[schemars(with = "String")]
+    pub principal: PrincipalId,
+    /// What was asked for, for example `tools:read` or `tools:call`.
+    pub action: String,
+    /// On what: a tool id, a route template, or `unknown`.
+    pub resource: String,
+    /// The decision.
+    pub allowed: bool,
+    /// Why: `unauthenticated`, `tenant`, `scope`, `unlabelled`, `undecided` or `unknown`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl EventBody {
+    /// The event's type as it stands on the wire.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::ToolCalled(_) => "agent.toolCalled",
+            Self::ToolReturned(_) => "agent.toolReturned",
+            Self::AuthorizationDecided(_) => "authorization.decided",
+        }
+    }
+}
+
+/// An event together with where it stands in the whole log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoggedEvent {
+    /// Position in the whole log; strictly increasing, a cursor for readers.
+    pub position: u64,
+    /// Whose it is.
+    pub tenant: TenantId,
+    /// The event.
+    pub event: RunEvent,
+}
+
+/// Which events to read.
+#[derive(Debug, Clone, Default)]
+pub struct EventQuery {
+    /// Only this tenant's.
+    pub tenant: Option<TenantId>,
+    /// Only this run's.
+    pub run: Option<RunId>,
+    /// Only events at positions greater than this.
+    pub after: Option<u64>,
+    /// At most this many; 0 means the store's own cap (1 000).
+    pub limit: usize,
+    /// The newest `limit` events instead of the oldest, still in ascending order.
+    pub newest: bool,
+}
+
+/// Durable, append-only record.
+///
+/// An implementation passes `toolcrib_store::conformance`.
+#[async_trait]
+pub trait EventLog: Send + Sync + 'static {
+    /// Stores `events` in order, atomically, and returns their positions once they are durable.
+    /// Sequences are assigned per run inside the same transaction.
+    ///
+    /// # Errors
+    /// [`StoreError`]: nothing of this append was stored.
+    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError>;
+
+    /// Reads events in ascending position.
+    async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError>;
+}
+
+/// RFC 3339 with exactly three decimals and `Z`.
+mod millis {
+    use chrono::{DateTime, SecondsFormat, Utc};
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(at: &DateTime<Utc>, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(&at.to_rfc3339_opts(SecondsFormat::Millis, true))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<DateTime<Utc>, D::Error> {
+        let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
+        DateTime::parse_from_rfc3339(&text)
+            .map(|at| at.with_timezone(&Utc))
+            .map_err(serde::de::Error::custom)
+    }
+}

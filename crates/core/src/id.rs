@@ -1,0 +1,168 @@
+//! Identifiers. Each is parsed once, at the edge; inside there are no bare strings.
+
+use std::{borrow::Borrow, fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// Why a text is not an identifier. The text itself is never repeated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} {problem}")]
+pub struct InvalidId {
+    kind: &'static str,
+    problem: &'static str,
+}
+
+macro_rules! string_id {
+    ($(#[$doc:meta])* $name:ident, $kind:literal, $check:path) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(try_from = "String", into = "String")]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// Checks `text` and wraps it.
+            pub fn parse(text: impl AsRef<str>) -> Result<Self, InvalidId> {
+                let text = text.as_ref();
+                match $check(text) {
+                    Ok(()) => Ok(Self(text.into())),
+                    Err(problem) => Err(InvalidId { kind: $kind, problem }),
+                }
+            }
+
+            /// The identifier as text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+        impl std::str::FromStr for $name {
+            type Err = InvalidId;
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Self::parse(text)
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = InvalidId;
+            fn try_from(text: String) -> Result<Self, InvalidId> {
+                Self::parse(text)
+            }
+        }
+        impl From<$name> for String {
+            fn from(id: $name) -> String {
+                id.0.as_ref().to_owned()
+            }
+        }
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+        impl AsRef<str> for $name {
+            fn as_ref(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+string_id! {
+    /// Host-unique identity of a tool (RFC 0078 §C), for example `mcp:files.read_file`.
+    /// 1 to 256 characters of `[A-Za-z0-9._:/-]`, so that byte order is also UTF-16 order.
+    ToolId, "tool id", check_tool_id
+}
+string_id! {
+    /// Operator-chosen name of a source: `[a-z0-9_-]`, at most 32 characters, starting and ending
+    /// with a letter or digit. `__` is refused because it separates source and tool in wire names.
+    SourceId, "source id", check_source_id
+}
+string_id! {
+    /// A tenant. Tenants never learn of each other.
+    TenantId, "tenant id", check_opaque
+}
+string_id! {
+    /// Stable name of a caller within its tenant. Survives key rotation, sessions and addresses.
+    PrincipalId, "principal id", check_opaque
+}
+string_id! {
+    /// Identifier of one stored API key (not the key).
+    KeyId, "key id", check_opaque
+}
+string_id! {
+    /// One run: the unit whose events share a sequence (`run-event.schema.json`).
+    RunId, "run id", check_opaque
+}
+string_id! {
+    /// Pairs `agent.toolCalled` with `agent.toolReturned` (RFC 0064 §B).
+    CallId, "call id", check_opaque
+}
+string_id! {
+    /// Identity of one event.
+    EventId, "event id", check_opaque
+}
+string_id! {
+    /// The agent a call is attributed to; [`AgentId::system`] when there is none (RFC 0064, ruling 3).
+    AgentId, "agent id", check_agent
+}
+
+impl AgentId {
+    /// The synthetic agent for calls that no agent made.
+    pub fn system() -> Self {
+        Self("core.system".into())
+    }
+}
+
+fn check_tool_id(text: &str) -> Result<(), &'static str> {
+    match text {
+        "" => Err("is empty"),
+        _ if text.len() > 256 => Err("is longer than 256 characters"),
+        _ if !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:/-".contains(&b)) => {
+            Err("has a character outside [A-Za-z0-9._:/-]")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_source_id(text: &str) -> Result<(), &'static str> {
+    let bytes = text.as_bytes();
+    let edge = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    match text {
+        "" => Err("is empty"),
+        _ if text.len() > 32 => Err("is longer than 32 characters"),
+        _ if text.contains("__") => Err("contains `__`, which separates source and tool in wire names"),
+        _ if !edge(bytes.first()) || !edge(bytes.last()) => {
+            Err("must start and end with a lower-case letter or a digit")
+        }
+        _ if !bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(b)) => {
+            Err("has a character outside [a-z0-9_-]")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_opaque(text: &str) -> Result<(), &'static str> {
+    match text {
+        "" => Err("is empty"),
+        _ if text.len() > 128 => Err("is longer than 128 characters"),
+        _ if !text.bytes().all(|b| b.is_ascii_graphic()) => {
+            Err("has a character that is not printable ASCII")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_agent(text: &str) -> Result<(), &'static str> {
+    if text.len() < 3 {
+        return Err("is shorter than 3 characters");
+    }
+    check_opaque(text)
+}

@@ -1,0 +1,30 @@
+//! Types, seams and pure decisions of toolcrib.
+//!
+//! Nothing in this crate performs I/O, reads a clock, draws randomness or needs a runtime: time and
+//! randomness arrive as arguments, and every outside system is a trait that another crate
+//! implements. That is what makes the decisions here testable as tables and properties.
+//!
+//! Start with [`descriptor::ToolDescriptor`] (what a tool is), [`catalog::Catalog`] (the immutable
+//! snapshot every request reads), [`authorize::Permit`] (proof that a caller may use a tool) and
+//! [`source::Source`] (what can be called).
+#![warn(missing_docs)]
+
+pub mod approval;
+pub mod arguments;
+pub mod authorize;
+pub mod call;
+pub mod canonical;
+pub mod catalog;
+pub mod clock;
+pub mod credential;
+pub mod descriptor;
+pub mod event;
+pub mod id;
+pub mod json;
+pub mod store;
+pub mod limit;
+pub mod names;
+pub mod principal;
+pub mod redact;
+pub mod scope;
+pub mod source;

@@ -1,0 +1,227 @@
+//! Scopes: what a principal holds (grants) and what a tool requires.
+//!
+//! Grammar: `a:b:c`, segments of `[A-Za-z0-9._-]+`. In a grant `*` stands for exactly one segment,
+//! and a trailing `*` for that segment and everything after it; the grant `*` covers every scope.
+//! A tool's requirement is always a concrete scope.
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+
+/// Why a text is not a scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidScope {
+    /// Nothing at all, or nothing between two colons.
+    #[error("a scope has an empty segment")]
+    EmptySegment,
+    /// A character outside the grammar, or `*` mixed with other characters.
+    #[error("a scope segment must be `*` or match [A-Za-z0-9._-]+")]
+    BadSegment,
+    /// A wildcard where only a concrete scope makes sense.
+    #[error("a required scope must not contain `*`")]
+    Wildcard,
+    /// More than 256 characters.
+    #[error("a scope is longer than 256 characters")]
+    TooLong,
+}
+
+/// One concrete scope that a tool requires, for example `files:read`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Scope(Arc<str>);
+
+/// One scope pattern that a principal holds, for example `files:*`.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Grant(Arc<str>);
+
+/// Everything a principal holds: sorted, without repetition, cheap to clone and to compare.
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
+pub struct ScopeSet(Arc<[Grant]>);
+
+// === impl Scope ===
+
+impl Scope {
+    /// Checks `text` and wraps it.
+    pub fn parse(text: &str) -> Result<Self, InvalidScope> {
+        check(text, false).map(|()| Self(text.into()))
+    }
+
+    /// The scope as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+// === impl Grant ===
+
+impl Grant {
+    /// Checks `text` and wraps it.
+    pub fn parse(text: &str) -> Result<Self, InvalidScope> {
+        check(text, true).map(|()| Self(text.into()))
+    }
+
+    /// The grant as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether holding this grant satisfies `scope`.
+    pub fn covers(&self, scope: &Scope) -> bool {
+        let mut wanted = scope.0.split(':');
+        let mut held = self.0.split(':').peekable();
+        while let Some(segment) = held.next() {
+            let last = held.peek().is_none();
+            match wanted.next() {
+                Some(_) if segment == "*" && last => return true,
+                Some(want) if segment == "*" || segment == want => {}
+                _ => return false,
+            }
+        }
+        wanted.next().is_none()
+    }
+}
+
+// === impl ScopeSet ===
+
+impl ScopeSet {
+    /// A set of `grants`, in any order.
+    pub fn new(grants: impl IntoIterator<Item = Grant>) -> Self {
+        let mut grants: Vec<Grant> = grants.into_iter().collect();
+        grants.sort();
+        grants.dedup();
+        Self(grants.into())
+    }
+
+    /// Parses every text; the first that is not a grant is the error.
+    pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidScope> {
+        texts.into_iter().map(Grant::parse).collect::<Result<Vec<_>, _>>().map(Self::new)
+    }
+
+    /// Whether any grant covers `scope`.
+    pub fn covers(&self, scope: &Scope) -> bool {
+        self.0.iter().any(|grant| grant.covers(scope))
+    }
+
+    /// The first of `required` that no grant covers.
+    pub fn first_missing<'a>(&self, required: &'a [Scope]) -> Option<&'a Scope> {
+        required.iter().find(|scope| !self.covers(scope))
+    }
+
+    /// The grants, sorted.
+    pub fn iter(&self) -> impl Iterator<Item = &Grant> {
+        self.0.iter()
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+fn check(text: &str, wildcards: bool) -> Result<(), InvalidScope> {
+    if text.len() > 256 {
+        return Err(InvalidScope::TooLong);
+    }
+    for segment in text.split(':') {
+        match segment {
+            "" => return Err(InvalidScope::EmptySegment),
+            "*" if wildcards => {}
+            "*" => return Err(InvalidScope::Wildcard),
+            _ if segment.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) => {}
+            _ => return Err(InvalidScope::BadSegment),
+        }
+    }
+    Ok(())
+}
+
+macro_rules! text_form {
+    ($name:ident) => {
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Debug::fmt(&*self.0, f)
+            }
+        }
+        impl std::str::FromStr for $name {
+            type Err = InvalidScope;
+            fn from_str(text: &str) -> Result<Self, InvalidScope> {
+                Self::parse(text)
+            }
+        }
+        impl TryFrom<String> for $name {
+            type Error = InvalidScope;
+            fn try_from(text: String) -> Result<Self, InvalidScope> {
+                Self::parse(&text)
+            }
+        }
+        impl From<$name> for String {
+            fn from(value: $name) -> String {
+                value.0.as_ref().to_owned()
+            }
+        }
+    };
+}
+text_form!(Scope);
+text_form!(Grant);
+
+impl fmt::Debug for ScopeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.iter()).finish()
+    }
+}
+impl FromIterator<Grant> for ScopeSet {
+    fn from_iter<I: IntoIterator<Item = Grant>>(grants: I) -> Self {
+        Self::new(grants)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covers(grant: &str, scope: &str) -> bool {
+        Grant::parse(grant).unwrap().covers(&Scope::parse(scope).unwrap())
+    }
+
+    #[test]
+    fn a_grant_covers_what_the_grammar_says() {
+        for (grant, scope, expected) in [
+            ("files:read", "files:read", true),
+            ("files:read", "files:write", false),
+            ("files", "files:read", false),
+            ("files:read", "files", false),
+            ("files:*", "files:read", true),
+            ("files:*", "files:read:deep", true),
+            ("files:*", "files", false),
+            ("*:read", "files:read", true),
+            ("*:read", "files:read:deep", false),
+            ("a:*:c", "a:b:c", true),
+            ("a:*:c", "a:b:b:c", false),
+            ("*", "anything:at:all", true),
+            ("Files:read", "files:read", false),
+        ] {
+            assert_eq!(covers(grant, scope), expected, "{grant} covers {scope}");
+        }
+    }
+
+    #[test]
+    fn malformed_scopes_are_refused() {
+        for text in ["", ":", "a:", ":a", "a::b", "a b", "a*", "ä", "a:**"] {
+            assert!(Grant::parse(text).is_err(), "{text:?} is not a grant");
+        }
+        assert_eq!(Scope::parse("a:*"), Err(InvalidScope::Wildcard));
+    }
+
+    #[test]
+    fn the_first_missing_scope_is_named() {
+        let held = ScopeSet::parse(["b:*", "a:read", "a:read"]).unwrap();
+        let required = ["a:read", "b:x", "c"].map(|s| Scope::parse(s).unwrap());
+        assert_eq!(held.first_missing(&required), required.last());
+        assert_eq!(held.iter().count(), 2);
+    }
+}

@@ -1,0 +1,208 @@
+//! The seam to everything that can be called.
+
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{
+    authorize::Permit,
+    call::{Invocation, Outcome, UpstreamError},
+    clock::Timestamp,
+    credential::Secret,
+    descriptor::SourceKind,
+    id::SourceId,
+};
+
+/// A running source of tools: an MCP server, an OpenAPI service, a pack, a workflow, a command.
+#[async_trait]
+pub trait Source: Send + Sync + 'static {
+    /// The configured id.
+    fn id(&self) -> &SourceId;
+
+    /// Which surface it is.
+    fn kind(&self) -> SourceKind;
+
+    /// Asks the upstream for its tools. Bounded in pages, tools, bytes and time by the source's own
+    /// limits; one malformed tool is a [`Discovered::problems`] entry, not an error.
+    async fn discover(&self) -> Result<Discovered, UpstreamError>;
+
+    /// Runs one call. Dropping the future cancels the call, upstream too. The permit proves that
+    /// the caller may use the tool; [`Permit::entry`] says which one.
+    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError>;
+
+    /// How it is doing.
+    fn status(&self) -> SourceStatus;
+
+    /// Ends children and connections in order. Idempotent; after it every call is `Unavailable`.
+    async fn close(&self);
+}
+
+/// Builds running sources from descriptions. The gateway reloads through this.
+pub trait SourceFactory: Send + Sync + 'static {
+    /// A source that connects in the background and tells `listener` about changes. Returns at
+    /// once; only a description that can never work is an error.
+    fn build(
+        &self,
+        spec: &SourceSpec,
+        listener: Arc<dyn SourceListener>,
+    ) -> Result<Arc<dyn Source>, InvalidSource>;
+}
+
+/// Hears what happens at a source. Must not block.
+pub trait SourceListener: Send + Sync + 'static {
+    /// The list of tools may have changed, or the source has just become ready: discover again.
+    fn changed(&self, source: &SourceId);
+}
+
+/// Why a description can never become a source.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("source `{source_id}`: {problem}")]
+pub struct InvalidSource {
+    /// Which one.
+    pub source_id: SourceId,
+    /// What is wrong and what to do.
+    pub problem: String,
+}
+
+/// A source as the operator described it, checked. What runs is a [`Source`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceSpec {
+    /// The configured id.
+    pub id: SourceId,
+    /// What it is.
+    pub upstream: UpstreamSpec,
+    /// Bounds on what the upstream may do.
+    pub limits: SourceLimits,
+}
+
+/// The kinds of upstream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UpstreamSpec {
+    /// An MCP server run as a child over stdio.
+    McpStdio(StdioSpec),
+    /// An MCP server over streamable HTTP.
+    McpHttp(HttpSpec),
+}
+
+/// A child process. Its environment is cleared but for `PATH`, `HOME`, `LANG`, `TMPDIR`, `USER`
+/// (where set) and `env`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StdioSpec {
+    /// Program and arguments; never empty.
+    pub command: Vec<String>,
+    /// Extra environment; values may be secrets.
+    pub env: BTreeMap<String, SecretValue>,
+    /// Working directory.
+    pub cwd: Option<PathBuf>,
+}
+
+/// An HTTP endpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpSpec {
+    /// `http` or `https`, no user information.
+    pub url: String,
+    /// Extra request headers; values may be secrets.
+    pub headers: BTreeMap<String, SecretValue>,
+}
+
+/// A configured value that is treated as a secret; compared (for reload) by its plain text.
+#[derive(Debug, Clone)]
+pub struct SecretValue(pub Secret);
+
+impl PartialEq for SecretValue {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.expose() == other.0.expose()
+    }
+}
+impl Eq for SecretValue {}
+
+/// Bounds on what an upstream may do to us.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceLimits {
+    /// Time for connecting and for one whole discovery.
+    pub connect_timeout: Duration,
+    /// Pages of a tool list.
+    pub max_pages: usize,
+    /// Tools in a list.
+    pub max_tools: usize,
+    /// Bytes of a whole tool list.
+    pub max_list_bytes: usize,
+    /// Bytes of one message.
+    pub max_message_bytes: usize,
+    /// Calls in flight at once; further ones wait inside their own deadline.
+    pub max_concurrency: usize,
+}
+
+impl Default for SourceLimits {
+    fn default() -> Self {
+        Self {
+            connect_timeout: Duration::from_secs(30),
+            max_pages: 100,
+            max_tools: 5_000,
+            max_list_bytes: 16 << 20,
+            max_message_bytes: 16 << 20,
+            max_concurrency: 64,
+        }
+    }
+}
+
+/// What a discovery found.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Discovered {
+    /// Version the upstream reports of itself, unchecked.
+    pub version: Option<String>,
+    /// Its tools, in its order.
+    pub tools: Vec<DiscoveredTool>,
+    /// What was left out and why.
+    #[serde(default)]
+    pub problems: Vec<String>,
+}
+
+/// One tool as its upstream describes it. Everything in it is untrusted text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct DiscoveredTool {
+    /// The name to call it by, upstream.
+    pub name: String,
+    /// Title.
+    pub title: Option<String>,
+    /// Description.
+    pub description: Option<String>,
+    /// Input schema, if it is an object.
+    pub input_schema: Option<Value>,
+    /// Output schema.
+    pub output_schema: Option<Value>,
+    /// The four MCP hints (and `title`), as claimed; shown, never acted upon.
+    pub annotations: Option<Value>,
+    /// The tool as the upstream sent it, for hashing.
+    pub raw: Value,
+}
+
+/// How a source is doing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceStatus {
+    /// Its state.
+    pub state: SourceState,
+    /// Why, in a line for the operator (no secrets, no upstream payloads).
+    pub detail: Option<String>,
+    /// Since when.
+    pub since: Timestamp,
+    /// How often it was started again.
+    pub restarts: u64,
+}
+
+/// The states of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SourceState {
+    /// Not connected yet.
+    Starting,
+    /// Connected.
+    Ready,
+    /// Was connected, is not now, and will be tried again.
+    Degraded,
+    /// Closed.
+    Stopped,
+}
