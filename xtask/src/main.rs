@@ -1,1 +1,65 @@
-fn main() {}
+//! Tasks of the workspace: `cargo xtask test|ci|gen|tidy|bench`.
+//!
+//! A task says each step as it starts it, ends what it started, leaves the tree as it was (but for
+//! the files it is asked to write), and keeps what it builds and installs in a cache outside the tree.
+
+mod bench;
+mod cargo;
+mod ci;
+mod gate;
+mod generate;
+mod install;
+mod paths;
+mod server;
+mod shell;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::bench::BenchOptions;
+use crate::test::TestOptions;
+
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", about = "Tasks of the toolcrib workspace")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Everything that proves the product works: installs what is missing, builds, tests
+    Test(TestOptions),
+    /// Formatting, lints, documentation, supply chain, tidiness and all tests
+    Ci,
+    /// Writes the generated files of the tree, or with --check names the stale ones
+    Gen {
+        /// Compare only
+        #[arg(long)]
+        check: bool,
+    },
+    /// Rules that no compiler checks: structure, invariants, licences, sizes
+    Tidy,
+    /// Measures lists and calls against limit servers and writes docs/benchmarks.md
+    Bench(BenchOptions),
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().task {
+        Task::Test(options) => test::run(&options),
+        Task::Ci => ci::run(),
+        Task::Gen { check } => generate::run(check),
+        Task::Tidy => tidy::run(),
+        Task::Bench(options) => bench::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            shell::say(format_args!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

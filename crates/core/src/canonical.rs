@@ -1,12 +1,23 @@
 //! RFC 8785 canonical bytes and their SHA-256.
+//!
+//! Invariant: equal bytes mean equal documents. An integer that a double cannot hold is refused,
+//! never rounded, because two documents that differ there would otherwise share a hash.
 
-use std::fmt;
+use std::{cmp::Ordering, fmt};
 
-use serde_json::Value;
+use serde_json::{Map, Number, Value};
+use sha2::{Digest as _, Sha256};
 
 /// A SHA-256, printed as 64 lower-case hex digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub [u8; 32]);
+
+impl Digest {
+    /// SHA-256 of `bytes`.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,12 +43,152 @@ pub enum CanonicalError {
 
 /// The RFC 8785 bytes of `value`.
 pub fn canonical_bytes(value: &Value) -> Result<Vec<u8>, CanonicalError> {
-    let _ = value;
-    Ok(Vec::new())
+    let mut out = Vec::with_capacity(256);
+    write_value(value, &mut out)?;
+    Ok(out)
 }
 
 /// SHA-256 over [`canonical_bytes`].
 pub fn digest(value: &Value) -> Result<Digest, CanonicalError> {
-    let _ = canonical_bytes(value)?;
-    Ok(Digest([0; 32]))
+    canonical_bytes(value).map(|bytes| Digest::of(&bytes))
+}
+
+/// Largest integer up to which every integer is a double (RFC 7493 §2.2).
+const MAX_EXACT: u64 = (1 << 53) - 1;
+
+fn write_value(value: &Value, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
+    match value {
+        Value::Null => out.extend_from_slice(b"null"),
+        Value::Bool(true) => out.extend_from_slice(b"true"),
+        Value::Bool(false) => out.extend_from_slice(b"false"),
+        Value::Number(number) => write_number(number, out)?,
+        Value::String(text) => write_string(text, out),
+        Value::Array(items) => {
+            out.push(b'[');
+            for (index, item) in items.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write_value(item, out).map_err(|e| e.inside(&index.to_string()))?;
+            }
+            out.push(b']');
+        }
+        Value::Object(members) => write_object(members, out)?,
+    }
+    Ok(())
+}
+
+fn write_object(members: &Map<String, Value>, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
+    let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
+    sorted.sort_unstable_by(|(a, _), (b, _)| utf16_order(a, b));
+    out.push(b'{');
+    for (index, (key, value)) in sorted.into_iter().enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write_string(key, out);
+        out.push(b':');
+        write_value(value, out).map_err(|e| e.inside(key))?;
+    }
+    out.push(b'}');
+    Ok(())
+}
+
+/// RFC 8785 §3.2.3. Byte order differs from it only where a character beyond U+FFFF (surrogates, so
+/// D800..DFFF) meets one of U+E000..U+FFFF, which no ASCII text can do.
+fn utf16_order(a: &str, b: &str) -> Ordering {
+    if a.is_ascii() || b.is_ascii() {
+        a.cmp(b)
+    } else {
+        a.encode_utf16().cmp(b.encode_utf16())
+    }
+}
+
+/// RFC 8785 §3.2.2.3: as ECMAScript prints a Number.
+fn write_number(number: &Number, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
+    let exact = match (number.as_u64(), number.as_i64()) {
+        (Some(n), _) => n <= MAX_EXACT,
+        (None, Some(n)) => n.unsigned_abs() <= MAX_EXACT,
+        (None, None) => true, // a double already
+    };
+    match number.as_f64() {
+        Some(double) if exact => {
+            out.extend_from_slice(ryu_js::Buffer::new().format_finite(double).as_bytes());
+            Ok(())
+        }
+        _ => Err(CanonicalError::IntegerOutOfRange { pointer: String::new() }),
+    }
+}
+
+/// RFC 8785 §3.2.2.2: the shortest escapes, and none that is not needed.
+fn write_string(text: &str, out: &mut Vec<u8>) {
+    out.push(b'"');
+    let mut plain = 0;
+    for (at, byte) in text.bytes().enumerate() {
+        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
+            continue;
+        }
+        // Every escaped character is one ASCII byte, so both cuts are at character boundaries.
+        out.extend_from_slice(text.get(plain..at).unwrap_or_default().as_bytes());
+        plain = at + 1;
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
+            0x08 => out.extend_from_slice(b"\\b"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            _ => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
+        }
+    }
+    out.extend_from_slice(text.get(plain..).unwrap_or_default().as_bytes());
+    out.push(b'"');
+}
+
+impl CanonicalError {
+    /// The same error, seen from the document that holds this one at `token`.
+    fn inside(self, token: &str) -> Self {
+        let Self::IntegerOutOfRange { pointer } = self;
+        Self::IntegerOutOfRange { pointer: crate::pointer::push_front(token, &pointer) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_integer_that_a_double_cannot_hold_is_refused_with_its_place() {
+        for (value, pointer) in [
+            (json!(9_007_199_254_740_992_i64), ""),
+            (json!({"a/b": [0, {"~": u64::MAX}]}), "/a~1b/1/~0"),
+            (json!([i64::MIN]), "/0"),
+        ] {
+            let expected = CanonicalError::IntegerOutOfRange { pointer: pointer.to_owned() };
+            assert_eq!(canonical_bytes(&value), Err(expected.clone()));
+            assert_eq!(digest(&value), Err(expected));
+        }
+        for value in [json!(MAX_EXACT), json!(-9_007_199_254_740_991_i64), json!(9e15), json!(1e300)] {
+            assert!(canonical_bytes(&value).is_ok(), "{value}");
+        }
+    }
+
+    #[test]
+    fn keys_are_ordered_by_utf16_units() {
+        let mut keys = ["\u{fb33}", "\u{1f600}", "\u{20ac}", "\r", "1", "\u{80}", "\u{f6}", "a", "aa", ""];
+        keys.sort_by(|a, b| utf16_order(a, b));
+        assert_eq!(
+            keys,
+            ["", "\r", "1", "a", "aa", "\u{80}", "\u{f6}", "\u{20ac}", "\u{1f600}", "\u{fb33}"]
+        );
+    }
+
+    #[test]
+    fn a_digest_prints_as_lower_hex() {
+        let digest = Digest::of(b"{}");
+        let hex = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
+        assert_eq!(digest.to_string(), hex);
+        assert_eq!(format!("{digest:?}"), format!("Digest({hex})"));
+    }
 }

@@ -24,6 +24,7 @@ pub mod json;
 pub mod store;
 pub mod limit;
 pub mod names;
+mod pointer;
 pub mod principal;
 pub mod redact;
 pub mod scope;

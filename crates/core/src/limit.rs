@@ -1,6 +1,9 @@
 //! Rate limits: the arithmetic of a token bucket, and the seam behind which buckets are kept.
+//!
+//! A bucket is one number, its *theoretical arrival time* (GCRA): the moment at which it would be
+//! full again. Zero is a bucket that nobody has used. Stores keep that number and call [`take`].
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
 use async_trait::async_trait;
 
@@ -17,6 +20,11 @@ pub struct Rate {
     /// The period; never zero.
     pub period: Duration,
 }
+
+/// A text that is not a rate. The text itself is not repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a rate is written like `30/m`: a number of calls from 1, a slash, and one of s, m, h, d")]
+pub struct InvalidRate;
 
 /// Whose bucket. The principal's id is stable, so new sessions, keys or addresses reset nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -48,4 +56,194 @@ pub enum LimitError {
 pub trait RateLimiter: Send + Sync + 'static {
     /// Takes one call out of the bucket, which starts full. A refused call takes nothing.
     async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError>;
+}
+
+/// Takes one call out of a bucket at `now`. `Ok` is the bucket's new state; `Err` is how many
+/// nanoseconds to wait until one call is possible, and the state stays as it was.
+///
+/// `tat` and `now` are nanoseconds of one clock that does not go back; a bucket nobody has used is
+/// 0. A `now` before an earlier one is harmless: nothing is refilled for it.
+pub fn take(tat: u64, now: u64, rate: &Rate) -> Result<u64, u64> {
+    let next = tat.max(now).saturating_add(rate.interval());
+    let latest = now.saturating_add(rate.refill());
+    if next <= latest { Ok(next) } else { Err(next - latest) }
+}
+
+// === impl Rate ===
+
+const UNITS: [(&str, u64); 4] = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
+
+impl Rate {
+    /// Reads `30/m`: calls per second, minute, hour or day.
+    pub fn parse(text: &str) -> Result<Self, InvalidRate> {
+        let (calls, unit) = text.split_once('/').ok_or(InvalidRate)?;
+        if !calls.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(InvalidRate); // `+30` is a number to Rust, but not to whoever reads a config
+        }
+        let calls = calls.parse().map_err(|_| InvalidRate)?;
+        let (_, seconds) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(InvalidRate)?;
+        Ok(Self { calls, period: Duration::from_secs(*seconds) })
+    }
+
+    /// Nanoseconds in which one call is refilled; rounded up, so that a rate is never exceeded.
+    fn interval(&self) -> u64 {
+        let period = u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX);
+        period.div_ceil(u64::from(self.calls.get())).max(1)
+    }
+
+    /// Nanoseconds in which an empty bucket is full again.
+    fn refill(&self) -> u64 {
+        self.interval().saturating_mul(u64::from(self.calls.get()))
+    }
+}
+
+impl FromStr for Rate {
+    type Err = InvalidRate;
+
+    fn from_str(text: &str) -> Result<Self, InvalidRate> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match UNITS.iter().find(|(_, seconds)| Duration::from_secs(*seconds) == self.period) {
+            Some((unit, _)) => write!(f, "{}/{unit}", self.calls),
+            None => write!(f, "{} per {:?}", self.calls, self.period),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rate(calls: u32, period: Duration) -> Rate {
+        Rate { calls: NonZeroU32::new(calls).unwrap(), period }
+    }
+
+    #[test]
+    fn rates_are_read_and_printed() {
+        for text in ["1/s", "30/m", "4294967295/h", "7/d"] {
+            assert_eq!(Rate::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!("30/m".parse(), Ok(rate(30, Duration::from_secs(60))));
+        for text in
+            ["", "30", "/m", "30/", "0/m", "-1/m", "+1/m", "1.5/m", "30/M", "30/min", "30 / m", "4294967296/s", "1/m/s"]
+        {
+            assert_eq!(Rate::parse(text), Err(InvalidRate), "{text:?}");
+        }
+    }
+
+    /// A call at `at` seconds, and whether it goes on or how many seconds it has to wait.
+    fn check(text: &str, calls: &[(u64, Result<(), u64>)]) {
+        const SECOND: u64 = 1_000_000_000;
+        let rate = Rate::parse(text).unwrap();
+        let mut tat = 0;
+        for (index, (at, expected)) in calls.iter().enumerate() {
+            let taken = take(tat, at * SECOND, &rate);
+            assert_eq!(taken.map(drop), expected.map_err(|s| s * SECOND), "call {index} of {text}");
+            tat = taken.unwrap_or(tat);
+        }
+    }
+
+    #[test]
+    fn a_bucket_starts_full_and_refills_evenly() {
+        check("1/s", &[(0, Ok(())), (0, Err(1)), (1, Ok(())), (1, Err(1)), (9, Ok(())), (9, Err(1))]);
+        check(
+            "3/m",
+            &[
+                (100, Ok(())),
+                (100, Ok(())),
+                (100, Ok(())),
+                (100, Err(20)),
+                (100, Err(20)), // a refused call takes nothing
+                (119, Err(1)),
+                (120, Ok(())),
+                (120, Err(20)),
+                (160, Ok(())),
+                (160, Ok(())),
+                (160, Err(20)),
+                (10_000, Ok(())), // never more than full
+                (10_000, Ok(())),
+                (10_000, Ok(())),
+                (10_000, Err(20)),
+            ],
+        );
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_gives_nothing() {
+        check("1/m", &[(100, Ok(())), (40, Err(120)), (100, Err(60)), (160, Ok(()))]);
+    }
+
+    #[test]
+    fn the_ends_of_the_numbers_are_safe() {
+        let slow = rate(u32::MAX, Duration::MAX);
+        assert!(take(0, 0, &slow).is_ok());
+        let once = rate(1, Duration::MAX);
+        assert!(take(0, 0, &once).is_ok());
+        assert_eq!(take(u64::MAX, 0, &rate(1, Duration::from_secs(1))), Err(u64::MAX - 1_000_000_000));
+        assert_eq!(take(0, 5, &rate(u32::MAX, Duration::ZERO)), Ok(6), "a zero period is one tick a call");
+    }
+
+    /// The bucket as it is told: so much water, each call needs `cost`, a nanosecond refills one.
+    struct Bucket {
+        water: u128,
+        full: u128,
+        cost: u128,
+        last: u64,
+    }
+
+    impl Bucket {
+        fn take(&mut self, now: u64) -> Result<(), u64> {
+            self.water = (self.water + u128::from(now - self.last)).min(self.full);
+            self.last = now;
+            match self.water.checked_sub(self.cost) {
+                Some(left) => {
+                    self.water = left;
+                    Ok(())
+                }
+                None => Err(u64::try_from(self.cost - self.water).unwrap()),
+            }
+        }
+    }
+
+    proptest! {
+        // I-12
+        #[test]
+        fn it_is_a_token_bucket(
+            calls in 1..20_u32, period in 1..1_000_000_u64, start in 0..10_000_000_u64,
+            steps in proptest::collection::vec(0..200_000_u64, 1..200),
+        ) {
+            let rate = rate(calls, Duration::from_nanos(period));
+            let cost = u128::from(period.div_ceil(u64::from(calls)));
+            let full = cost * u128::from(calls);
+            let mut bucket = Bucket { water: full, full, cost, last: 0 };
+            let (mut now, mut tat, mut taken) = (start, 0, Vec::new());
+            for step in steps {
+                now += step;
+                let decision = take(tat, now, &rate);
+                prop_assert_eq!(decision.map(drop), bucket.take(now));
+                match decision {
+                    Ok(next) => {
+                        tat = next;
+                        taken.push(now);
+                    }
+                    Err(wait) => {
+                        prop_assert!(take(tat, now + wait, &rate).is_ok(), "after the wait it goes on");
+                        prop_assert!(take(tat, now + wait - 1, &rate).is_err(), "and not before");
+                    }
+                }
+            }
+            // In any window: the burst, and what was refilled meanwhile.
+            for (i, first) in taken.iter().enumerate() {
+                for (j, last) in taken.iter().enumerate().skip(i) {
+                    let refilled = u128::from(last - first) / cost;
+                    prop_assert!((j - i + 1) as u128 <= u128::from(calls) + refilled);
+                }
+            }
+        }
+    }
 }

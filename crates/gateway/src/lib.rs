@@ -1,1 +1,26 @@
-//! stub
+//! One [`Gateway`] that lists and calls tools for every surface.
+//!
+//! * [`call`](mod@call) is the pipeline that every call passes: nine steps, readable top to bottom.
+//! * [`list`](mod@list) is what a caller sees: bytes made once per kind of caller.
+//! * [`config`] is the operator's file: what was typed, checked, and what it means.
+//! * [`authn`] tells who is calling.
+//!
+//! The gateway holds its store and its sources behind the traits of `toolcrib_core`; it names
+//! neither SQL, nor HTTP, nor processes.
+#![warn(missing_docs)]
+
+pub mod assemble;
+pub mod authn;
+pub mod call;
+pub mod clock;
+pub mod config;
+mod dispatch;
+mod gateway;
+pub mod limits;
+pub mod list;
+pub mod metrics;
+mod record;
+mod refresh;
+
+pub use gateway::{Gateway, GatewayBuilder, Snapshot, SourceReport, Stores};
+pub use toolcrib_core as core;

@@ -1,1 +1,17 @@
-//! stub
+//! The only crate of toolcrib that reaches outward: MCP servers over stdio and streamable HTTP.
+//!
+//! [`Factory`] turns descriptions into running sources. Inside, `egress` is the only module that
+//! names an HTTP client and `process` the only one that starts a program; `mcp` speaks the protocol
+//! over both, in both of its eras (the handshake versions up to 2025-11-25, and 2026-07-28).
+//!
+//! Invariant: nothing an upstream sends is trusted to be small, ordered, prompt or well formed.
+//! Invariant: JSON stays raw until it has been checked, so that nothing an upstream sends is lost.
+#![warn(missing_docs)]
+
+mod egress;
+mod factory;
+mod mcp;
+mod process;
+mod text;
+
+pub use factory::Factory;

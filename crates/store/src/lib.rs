@@ -1,1 +1,34 @@
-//! stub
+//! Durable storage: the event log, API keys and last good catalogs behind the seams of
+//! `toolcrib-core` ([`EventLog`], [`KeyStore`], [`CatalogStore`]).
+//!
+//! [`SqliteStore`] keeps all three in one SQLite file that several processes share. The types in
+//! [`memory`] keep them in memory, for tests and for embedders that need no durability. Every
+//! engine passes the suites in [`conformance`].
+//!
+//! This is the only crate that contains SQL.
+//!
+//! [`EventLog`]: toolcrib_core::event::EventLog
+//! [`KeyStore`]: toolcrib_core::store::KeyStore
+//! [`CatalogStore`]: toolcrib_core::store::CatalogStore
+#![warn(missing_docs)]
+
+#[doc(hidden)]
+pub mod conformance;
+pub mod memory;
+mod queue;
+mod sqlite;
+
+pub use self::{
+    memory::{MemoryCatalogs, MemoryKeys, MemoryLog},
+    sqlite::{Durability, Options, SqliteStore},
+};
+
+/// What [`queue`] locks with. The model-checked test compiles the same file against `shuttle`.
+mod sync {
+    pub(crate) use std::sync::{Condvar, Mutex, PoisonError};
+}
+
+/// Events that one read returns at most; [`EventQuery::limit`] names the same number.
+///
+/// [`EventQuery::limit`]: toolcrib_core::event::EventQuery::limit
+const MAX_READ: usize = 1_000;

@@ -1,1 +1,15 @@
-//! stub
+//! Turns a [`Gateway`] into an [`axum::Router`]: one folder per dialect over one catalog, one gate
+//! and one record.
+//!
+//! * [`router`](fn@router) mounts everything.
+//! * `openwop/`, `otc/`, `explorer/` and `mcp/` are the dialects. None knows another (I-4); each has
+//!   its types, its routes and its own table from errors to statuses.
+//! * `middleware/` is what every request passes first.
+#![warn(missing_docs)]
+
+mod router;
+mod state;
+
+pub use router::router;
+pub use toolcrib_core as core;
+pub use toolcrib_gateway::{self as gateway, Gateway, GatewayBuilder};

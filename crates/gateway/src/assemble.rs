@@ -1,0 +1,258 @@
+//! From what a source offers and what the operator says about it to catalog entries.
+//!
+//! Invariant (I-13): tier, egress, replay policy, approval and scopes come from rules alone. What an
+//! upstream claims about itself never reaches them.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use toolcrib_core::{
+    arguments::ArgumentCheck,
+    canonical,
+    catalog::{Entry, WireCache},
+    descriptor::{Approval, Auth, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
+    event::Transport,
+    names,
+    scope::Scope,
+    source::{Discovered, DiscoveredTool, UpstreamSpec},
+};
+
+use crate::config::{Classification, GateConfig, SourceConfig};
+
+/// The entries of one source, and what is wrong with its tools and rules.
+#[derive(Debug, Default)]
+pub struct Assembled {
+    /// What can be offered.
+    pub entries: Vec<Arc<Entry>>,
+    /// In words for the operator.
+    pub problems: Vec<String>,
+}
+
+/// Longest title and description that are passed on, in characters.
+const MAX_TITLE: usize = 200;
+const MAX_DESCRIPTION: usize = 8_192;
+
+/// Turns `discovered` into entries under the rules of `source`.
+pub fn assemble(source: &SourceConfig, gate: &GateConfig, discovered: &Discovered) -> Assembled {
+    let mut assembled = Assembled { entries: Vec::new(), problems: discovered.problems.clone() };
+    for tool in &discovered.tools {
+        let set = classify(source, &tool.name);
+        if set.hide == Some(true) {
+            continue;
+        }
+        match entry(source, gate, discovered.version.as_deref(), tool, set) {
+            Ok(entry) => assembled.entries.push(Arc::new(entry)),
+            Err(problem) => {
+                assembled.problems.push(format!("tool {:?} is left out: {problem}", tool.name));
+            }
+        }
+    }
+    for rule in &source.rules {
+        if !discovered.tools.iter().any(|tool| rule.glob.is_match(&tool.name)) {
+            assembled.problems.push(format!("rule \"{}\" matches no tool", rule.pattern));
+        }
+    }
+    assembled
+}
+
+/// All rules that match `name`, later ones over earlier ones.
+fn classify(source: &SourceConfig, name: &str) -> Classification {
+    let mut set = Classification::default();
+    for rule in source.rules.iter().filter(|rule| rule.glob.is_match(name)) {
+        let Classification {
+            scopes,
+            safety_tier,
+            egress,
+            replay_policy,
+            approval,
+            rate,
+            timeout,
+            cost_hint,
+            latency_hint,
+            hide,
+        } = rule.set.clone();
+        set.scopes = scopes.or(set.scopes);
+        set.safety_tier = safety_tier.or(set.safety_tier);
+        set.egress = egress.or(set.egress);
+        set.replay_policy = replay_policy.or(set.replay_policy);
+        set.approval = approval.or(set.approval);
+        set.rate = rate.or(set.rate);
+        set.timeout = timeout.or(set.timeout);
+        set.cost_hint = cost_hint.or(set.cost_hint);
+        set.latency_hint = latency_hint.or(set.latency_hint);
+        set.hide = hide.or(set.hide);
+    }
+    set
+}
+
+fn entry(
+    source: &SourceConfig,
+    gate: &GateConfig,
+    version: Option<&str>,
+    tool: &DiscoveredTool,
+    set: Classification,
+) -> Result<Entry, String> {
+    let id = names::tool_id(source.kind, &source.spec.id, &tool.name).map_err(|e| e.to_string())?;
+    let arguments = ArgumentCheck::compile(tool.input_schema.as_ref())
+        .map_err(|error| format!("its input schema cannot be used: {error}"))?;
+    let scopes = match set.scopes {
+        Some(scopes) => scopes,
+        None => vec![default_scope(source)?],
+    };
+    let tier = set.safety_tier.unwrap_or(SafetyTier::Write);
+    let pure = tier == SafetyTier::Pure;
+    let mut descriptor = ToolDescriptor::new(id.as_str(), source.kind, tier);
+    descriptor.title = tool.title.as_deref().map(|text| clean(text, MAX_TITLE));
+    descriptor.description = tool.description.as_deref().map(|text| clean(text, MAX_DESCRIPTION));
+    descriptor.input_schema = tool.input_schema.as_ref().and_then(Value::as_object).cloned();
+    descriptor.output_schema = tool.output_schema.as_ref().and_then(Value::as_object).cloned();
+    descriptor.auth = Some(Auth { scopes: Some(scopes), credential_ref: None });
+    descriptor.egress = Some(set.egress.unwrap_or(match pure {
+        true => Egress::None,
+        false => Egress::HostMediated,
+    }));
+    descriptor.approval = Some(set.approval.unwrap_or(Approval::Never));
+    descriptor.replay_policy = Some(set.replay_policy.unwrap_or(ReplayPolicy::NonDeterministic));
+    descriptor.cost_hint = set.cost_hint;
+    descriptor.latency_hint = set.latency_hint;
+    descriptor.check().map_err(|error| error.to_string())?;
+    Ok(Entry {
+        names: names::names(&source.spec.id, &tool.name, version),
+        id,
+        source: source.spec.id.clone(),
+        upstream_name: tool.name.clone(),
+        tenants: source.tenants.clone(),
+        transport: transport(source),
+        rate: set.rate.unwrap_or(gate.rate),
+        timeout: set.timeout.unwrap_or(gate.timeout),
+        annotations: tool.annotations.clone(),
+        arguments,
+        digest: canonical::digest(&tool.raw).ok(),
+        wire: WireCache::default(),
+        tool: descriptor,
+    })
+}
+
+/// What an unclassified tool requires: `tools:<source>`.
+fn default_scope(source: &SourceConfig) -> Result<Scope, String> {
+    Scope::parse(&format!("tools:{}", source.spec.id)).map_err(|error| error.to_string())
+}
+
+fn transport(source: &SourceConfig) -> Transport {
+    match (source.kind, &source.spec.upstream) {
+        (SourceKind::Mcp, UpstreamSpec::McpStdio(_) | UpstreamSpec::McpHttp(_)) => Transport::Mcp,
+        (SourceKind::Connector, _) => Transport::Http,
+        (SourceKind::NodePack | SourceKind::Workflow | SourceKind::HostExtension, _) => {
+            Transport::Native
+        }
+    }
+}
+
+/// Untrusted text for people and models: no control, zero-width or direction-changing characters,
+/// at most `max` characters.
+fn clean(text: &str, max: usize) -> String {
+    let visible = |c: &char| {
+        matches!(c, '\n' | '\t')
+            || !(c.is_control()
+                || matches!(*c,
+                    '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+                    | '\u{feff}' | '\u{e0000}'..='\u{e007f}'))
+    };
+    text.chars().filter(visible).take(max).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+    use toolcrib_core::credential::Secret;
+
+    use super::*;
+    use crate::config::{self, SecretReader};
+
+    struct NoSecrets;
+    impl SecretReader for NoSecrets {
+        fn env(&self, _: &str) -> Option<Secret> {
+            None
+        }
+        fn file(&self, _: &Path) -> Result<Secret, String> {
+            Err("no files here".to_owned())
+        }
+    }
+
+    fn source(tools: &str) -> (SourceConfig, GateConfig) {
+        let text = format!("[[source]]\nid = \"files\"\nkind = \"mcp\"\ncommand = [\"x\"]\n{tools}");
+        let config = config::parse("test.toml", &text, Path::new("/"), &NoSecrets).unwrap();
+        (config.sources[0].clone(), config.gate)
+    }
+
+    fn tool(name: &str, annotations: Value) -> DiscoveredTool {
+        DiscoveredTool {
+            name: name.to_owned(),
+            title: None,
+            description: Some("does\u{202e} it\u{200b}".to_owned()),
+            input_schema: Some(json!({"type": "object"})),
+            output_schema: None,
+            annotations: Some(annotations),
+            raw: json!({"name": name}),
+        }
+    }
+
+    fn assembled(rules: &str, names: &[&str]) -> Assembled {
+        let (source, gate) = source(rules);
+        let hints = json!({"readOnlyHint": true, "destructiveHint": false});
+        let tools = names.iter().map(|name| tool(name, hints.clone())).collect();
+        assemble(&source, &gate, &Discovered { version: None, tools, problems: Vec::new() })
+    }
+
+    /// I-13: an upstream that calls itself read-only is still unclassified.
+    #[test]
+    fn an_unclassified_tool_gets_the_cautious_defaults() {
+        let made = assembled("", &["read_file"]);
+        let tool = &made.entries[0].tool;
+        assert_eq!(tool.tool_id, "mcp:files.read_file");
+        assert_eq!(tool.safety_tier, SafetyTier::Write);
+        assert_eq!(tool.egress, Some(Egress::HostMediated));
+        assert_eq!(tool.replay_policy, Some(ReplayPolicy::NonDeterministic));
+        let scopes = tool.auth.as_ref().unwrap().scopes.as_ref().unwrap();
+        assert_eq!(serde_json::to_value(scopes).unwrap(), json!(["tools:files"]));
+        assert_eq!(tool.description.as_deref(), Some("does it"));
+    }
+
+    #[test]
+    fn later_rules_override_earlier_ones_member_by_member() {
+        let rules = r#"
+            [source.tools."*"]
+            scopes = ["files:read"]
+            safety_tier = "read"
+            [source.tools."write_*"]
+            scopes = ["files:write"]
+            approval = "always"
+            rate = "30/m"
+            [source.tools."secret_*"]
+            hide = true
+            [source.tools."nothing_*"]
+            safety_tier = "pure"
+        "#;
+        let made = assembled(rules, &["read_file", "write_file", "secret_file"]);
+        let write = &made.entries[1];
+        assert_eq!(made.entries.len(), 2, "hidden tools are left out");
+        assert_eq!(made.entries[0].tool.approval, Some(Approval::Never));
+        assert_eq!(write.tool.approval, Some(Approval::Always));
+        assert_eq!(write.tool.safety_tier, SafetyTier::Read, "inherited from the first rule");
+        assert_eq!(write.rate.unwrap().calls.get(), 30);
+        assert_eq!(made.problems, ["rule \"nothing_*\" matches no tool"]);
+    }
+
+    #[test]
+    fn a_tool_with_an_unusable_schema_is_left_out_and_reported() {
+        let (source, gate) = source("");
+        let mut bad = tool("bad", json!({}));
+        bad.input_schema = Some(json!({"type": "no-such-type"}));
+        let tools = vec![bad, tool("good", json!({}))];
+        let made = assemble(&source, &gate, &Discovered { version: None, tools, problems: vec![] });
+        assert_eq!(made.entries.len(), 1);
+        assert!(made.problems[0].starts_with("tool \"bad\" is left out"), "{:?}", made.problems);
+    }
+}

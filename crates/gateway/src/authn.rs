@@ -1,0 +1,258 @@
+//! Who is calling: bearer API keys.
+//!
+//! Keys are looked up by their SHA-256 in a table in memory that follows the store: a key that any
+//! process makes or revokes takes effect here within [`POLL`]. When the store has not been readable
+//! for [`MAX_STALE`], no key is accepted, because a revocation could have been missed.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use base64::Engine as _;
+use sha2::{Digest as _, Sha256};
+use toolcrib_core::{
+    clock::{Clock, Timestamp},
+    credential::Secret,
+    id::{KeyId, PrincipalId, TenantId},
+    principal::{AuthMethod, Principal},
+    scope::{Grant, ScopeSet},
+    store::{KeyRecord, KeyStore, StoreError},
+};
+
+use crate::{config::Config, record};
+
+/// How often the store is asked whether keys changed.
+pub const POLL: Duration = Duration::from_millis(200);
+/// How long keys are honoured while the store cannot be read.
+pub const MAX_STALE: Duration = Duration::from_secs(30);
+
+/// Every key starts with this, so that scanners can find leaked ones.
+pub const KEY_PREFIX: &str = "tc_";
+
+/// Tells callers apart.
+#[derive(Clone)]
+pub struct Authenticator {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    keys: Arc<dyn KeyStore>,
+    clock: Arc<dyn Clock>,
+    policy: ArcSwap<Policy>,
+    table: ArcSwap<Table>,
+}
+
+/// What the configuration says about callers.
+struct Policy {
+    roles: BTreeMap<String, Vec<Grant>>,
+    anonymous: Option<Arc<Principal>>,
+}
+
+#[derive(Default)]
+struct Table {
+    by_digest: HashMap<[u8; 32], Known>,
+    records: Vec<KeyRecord>,
+    epoch: Option<u64>,
+    read_at: u64,
+}
+
+struct Known {
+    principal: Arc<Principal>,
+    expires_at: Option<Timestamp>,
+    revoked: bool,
+}
+
+/// Why a caller is nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AuthError {
+    /// No credentials were presented.
+    #[error("credentials are required: send `Authorization: Bearer <key>`")]
+    Missing,
+    /// The credentials are not (or no longer) valid. Which of the two is not told.
+    #[error("the credentials are not valid")]
+    Invalid,
+    /// Keys cannot be checked right now.
+    #[error("credentials cannot be checked right now; try again later")]
+    Unavailable,
+}
+
+/// A key that has just been made: the only moment its text exists.
+#[derive(Debug)]
+pub struct NewKey {
+    /// What is stored.
+    pub record: KeyRecord,
+    /// The text to hand over.
+    pub text: Secret,
+}
+
+/// What a new key is to be.
+#[derive(Debug, Clone)]
+pub struct KeyRequest {
+    /// Name for people.
+    pub name: String,
+    /// Tenant.
+    pub tenant: TenantId,
+    /// Principal.
+    pub principal: PrincipalId,
+    /// Roles.
+    pub roles: Vec<String>,
+    /// Scopes beside the roles'.
+    pub scopes: Vec<Grant>,
+    /// When it stops working.
+    pub expires_at: Option<Timestamp>,
+}
+
+// === impl Authenticator ===
+
+impl Authenticator {
+    /// Reads the keys and follows the store from now on, as long as the authenticator lives.
+    pub(crate) async fn start(
+        keys: Arc<dyn KeyStore>,
+        clock: Arc<dyn Clock>,
+        config: &Config,
+    ) -> Self {
+        let inner = Inner {
+            keys,
+            clock,
+            policy: ArcSwap::from_pointee(Policy::of(config)),
+            table: ArcSwap::from_pointee(Table::default()),
+        };
+        let authenticator = Self { inner: Arc::new(inner) };
+        authenticator.inner.follow().await;
+        let weak = Arc::downgrade(&authenticator.inner);
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(POLL).await;
+                match weak.upgrade() {
+                    Some(inner) => inner.follow().await,
+                    None => return,
+                }
+            }
+        });
+        authenticator
+    }
+
+    /// Takes over roles and the anonymous caller of `config`.
+    pub(crate) async fn configure(&self, config: &Config) {
+        self.inner.policy.store(Arc::new(Policy::of(config)));
+        let table = self.inner.table.load();
+        self.inner.build(table.records.clone(), table.epoch);
+    }
+
+    /// Reads the keys again now instead of at the next poll.
+    pub async fn refresh(&self) {
+        self.inner.follow().await;
+    }
+
+    /// Who holds the key `text`.
+    pub fn authenticate(&self, text: &str) -> Result<Arc<Principal>, AuthError> {
+        let table = self.inner.table.load();
+        let age = self.inner.clock.monotonic_nanos().saturating_sub(table.read_at);
+        if table.epoch.is_none() || u128::from(age) > MAX_STALE.as_nanos() {
+            return Err(AuthError::Unavailable);
+        }
+        // Looking up by digest leaks no timing about the key: the digest cannot be steered.
+        match table.by_digest.get(&digest(text)) {
+            Some(known)
+                if !known.revoked
+                    && known.expires_at.is_none_or(|end| self.inner.clock.now() < end) =>
+            {
+                Ok(Arc::clone(&known.principal))
+            }
+            Some(_) | None => Err(AuthError::Invalid),
+        }
+    }
+
+    /// The caller without credentials, if the configuration knows one. Only for mounts that say so.
+    pub fn anonymous(&self) -> Option<Arc<Principal>> {
+        self.inner.policy.load().anonymous.clone()
+    }
+}
+
+impl Inner {
+    /// Reads the keys if the store says that they changed.
+    async fn follow(&self) {
+        match self.read().await {
+            Ok(Some((records, epoch))) => self.build(records, Some(epoch)),
+            Ok(None) => {}
+            Err(error) => tracing::error!(%error, "API keys cannot be read"),
+        }
+    }
+
+    async fn read(&self) -> Result<Option<(Vec<KeyRecord>, u64)>, StoreError> {
+        // The epoch comes first: a change after it is seen by the next poll.
+        let epoch = self.keys.epoch().await?;
+        let table = self.table.load_full();
+        if table.epoch != Some(epoch) {
+            return Ok(Some((self.keys.list().await?, epoch)));
+        }
+        // Unchanged; only how fresh that is changes, so the table is kept and its age reset at
+        // most every second.
+        let age = self.clock.monotonic_nanos().saturating_sub(table.read_at);
+        let old = u128::from(age) > Duration::from_secs(1).as_nanos();
+        Ok(old.then(|| (table.records.clone(), epoch)))
+    }
+
+    fn build(&self, records: Vec<KeyRecord>, epoch: Option<u64>) {
+        let policy = self.policy.load();
+        let known = |record: &KeyRecord| {
+            let of_roles = record.roles.iter().filter_map(|role| policy.roles.get(role)).flatten();
+            let principal = Principal {
+                id: record.principal.clone(),
+                tenant: record.tenant.clone(),
+                scopes: ScopeSet::new(of_roles.chain(&record.scopes).cloned()),
+                auth: AuthMethod::ApiKey(record.id.clone()),
+            };
+            let revoked = record.revoked_at.is_some();
+            Known { principal: Arc::new(principal), expires_at: record.expires_at, revoked }
+        };
+        let by_digest = records.iter().map(|record| (record.digest, known(record))).collect();
+        let read_at = self.clock.monotonic_nanos();
+        self.table.store(Arc::new(Table { by_digest, records, epoch, read_at }));
+    }
+}
+
+impl Policy {
+    fn of(config: &Config) -> Self {
+        let anonymous = config.anonymous.as_ref().and_then(|anonymous| {
+            Some(Arc::new(Principal {
+                id: PrincipalId::parse("anonymous").ok()?,
+                tenant: anonymous.tenant.clone(),
+                scopes: anonymous.scopes.clone(),
+                auth: AuthMethod::Anonymous,
+            }))
+        });
+        Self { roles: config.roles.clone(), anonymous }
+    }
+}
+
+/// Makes a key: 256 random bits behind [`KEY_PREFIX`]. Nothing is stored yet.
+///
+/// # Errors
+/// The operating system has no randomness to give.
+pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom::Error> {
+    let mut bits = [0_u8; 32];
+    getrandom::fill(&mut bits)?;
+    let text = format!("{KEY_PREFIX}{}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits));
+    let id: KeyId = record::new_id();
+    let record = KeyRecord {
+        id,
+        name: request.name,
+        tenant: request.tenant,
+        principal: request.principal,
+        digest: digest(&text),
+        roles: request.roles,
+        scopes: request.scopes,
+        created_at: now,
+        expires_at: request.expires_at,
+        revoked_at: None,
+    };
+    Ok(NewKey { record, text: Secret::new(text) })
+}
+
+fn digest(text: &str) -> [u8; 32] {
+    Sha256::digest(text.as_bytes()).into()
+}

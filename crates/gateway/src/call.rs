@@ -1,0 +1,256 @@
+//! The gate: the one pipeline that every call passes, whatever surface it came by.
+//!
+//! Invariant (I-7): authorization is the decision that also makes lists.
+//! Invariant (I-12): denied calls take nothing from the bucket, so limits come after authorization.
+//! Invariant (I-18): nothing runs before its opening event is durable.
+//! Invariant (I-22): from the opening event on, the call has a task of its own; a caller that hangs
+//! up cancels it, and the closing event is still written.
+
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolcrib_core::{
+    approval::{self, ApprovalDecision},
+    arguments::Violation,
+    authorize::{Denied, Permit},
+    call::{CallError, Invocation, Outcome, ProgressSink},
+    canonical::CanonicalError,
+    catalog::Entry,
+    id::{AgentId, CallId, RunId},
+    limit::{LimitError, LimitKey},
+    principal::Principal,
+};
+
+use crate::{
+    Gateway, Snapshot,
+    config::DeniedCalls,
+    dispatch::{self, Ran},
+    list::ToolRef,
+    metrics::Surface,
+    record::{self, CallIdentity},
+};
+
+/// One call as a surface understood it.
+pub struct CallRequest<'a> {
+    /// The surface, for metrics.
+    pub surface: Surface,
+    /// The tool.
+    pub tool: ToolRef<'a>,
+    /// The arguments; anything but an object is a violation.
+    pub arguments: Value,
+    /// Where progress goes, when somebody listens.
+    pub progress: Option<Arc<dyn ProgressSink>>,
+    /// Members of the caller's `_meta` that may travel upstream.
+    pub meta: Map<String, Value>,
+}
+
+impl<'a> CallRequest<'a> {
+    /// A call without progress.
+    pub fn new(surface: Surface, tool: ToolRef<'a>, arguments: Value) -> Self {
+        Self { surface, tool, arguments, progress: None, meta: Map::new() }
+    }
+}
+
+/// A call that ended, well or not.
+#[derive(Debug)]
+pub struct Called {
+    /// The run that holds its events.
+    pub run_id: RunId,
+    /// Its identity in those events.
+    pub call_id: CallId,
+    /// The tool, when there was one that the caller may know of.
+    pub entry: Option<Arc<Entry>>,
+    /// What it answered.
+    pub result: Result<Outcome, CallError>,
+    /// How long the tool ran; `None` when it never started.
+    pub duration: Option<Duration>,
+}
+
+impl Gateway {
+    /// Runs one call through the gate. Dropping the future cancels the call.
+    pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> Called {
+        let surface = request.surface;
+        let mut called = Called {
+            run_id: record::new_id(),
+            call_id: record::new_id(),
+            entry: None,
+            result: Err(CallError::Internal),
+            duration: None,
+        };
+        called.result = self.pass(principal, request, &mut called).await;
+        let result = called.result.as_ref().map(|outcome| outcome.is_error);
+        self.metrics().call(surface, result, called.duration);
+        if let Err(CallError::Upstream(error)) = &called.result {
+            let tool = called.entry.as_ref().map(|entry| entry.id.as_str());
+            tracing::warn!(tool, call = %called.call_id, code = error.kind.code(), detail = %error.detail, "tool call failed");
+        }
+        called
+    }
+
+    /// The nine steps.
+    async fn pass(
+        &self,
+        principal: &Principal,
+        request: CallRequest<'_>,
+        called: &mut Called,
+    ) -> Result<Outcome, CallError> {
+        let snapshot = self.snapshot();
+
+        // 1. resolve
+        let Some(entry) = request.tool.resolve(&snapshot.catalog).map(Arc::clone) else {
+            return Err(self.unknown(principal, "unknown", "unknown"));
+        };
+        let arguments_hash = record::args_hash(&request.arguments);
+        let call = CallIdentity {
+            tenant: principal.tenant.clone(),
+            principal: principal.id.clone(),
+            agent: AgentId::system(),
+            run: called.run_id.clone(),
+            call: called.call_id.clone(),
+            args_hash: arguments_hash.as_ref().ok().cloned(),
+            entry: Arc::clone(&entry),
+        };
+
+        // 2. authorize
+        let permit = Permit::new(self.authorizer(), principal, &entry, snapshot.catalog.generation());
+        let permit = match permit {
+            Ok(permit) => permit,
+            Err(Denied::Tenant) => {
+                return Err(self.unknown(principal, entry.id.as_str(), "tenant"));
+            }
+            Err(denied) => return Err(self.deny(&snapshot, &call, &denied).await),
+        };
+        called.entry = Some(Arc::clone(&entry));
+
+        // 3. limit
+        if let Err(error) = self.limit(&call).await {
+            return self.refuse(&call, error).await;
+        }
+
+        // 4. validate
+        let arguments = match checked(&entry, request.arguments, arguments_hash.err()) {
+            Ok(arguments) => arguments,
+            Err(violations) => {
+                return self.refuse(&call, CallError::InvalidArguments(violations)).await;
+            }
+        };
+
+        // 5. approve
+        if approval::decide(entry.tool.approval) == ApprovalDecision::Required {
+            let error = CallError::ApprovalRequired { tool: entry.id.clone() };
+            return self.refuse(&call, error).await;
+        }
+
+        let invocation = Invocation {
+            call_id: called.call_id.clone(),
+            run_id: called.run_id.clone(),
+            arguments,
+            timeout: entry.timeout,
+            max_result_bytes: snapshot.gate.max_result_bytes,
+            progress: request.progress,
+            meta: request.meta,
+        };
+        let source = snapshot.sources.get(&entry.source).map(Arc::clone);
+        let (gateway, hang_up) = (self.clone(), CancellationToken::new());
+        let cancelled = hang_up.clone();
+        let detached = tokio::spawn(async move {
+            // 6. record that it starts, or do not start
+            let started = gateway.record().started(call).await?;
+
+            // 7. run
+            let ran = dispatch::run(source, &permit, invocation, &cancelled, gateway.clock()).await;
+
+            // 8. record how it ended
+            gateway.record().finished(started, ran.result.as_ref(), ran.duration).await;
+            Ok(ran)
+        });
+
+        // 9. answer
+        let _cancel_when_dropped: DropGuard = hang_up.drop_guard();
+        match detached.await {
+            Ok(Ok(Ran { result, duration })) => {
+                called.duration = duration;
+                result
+            }
+            Ok(Err(not_recorded)) => Err(not_recorded),
+            Err(_panicked) => Err(CallError::Internal),
+        }
+    }
+
+    /// The answer for a name that does not exist, also given for a foreign tenant's.
+    fn unknown(&self, principal: &Principal, resource: &str, reason: &str) -> CallError {
+        self.record().denied_quietly(principal, "tools:call", resource, reason);
+        CallError::NoSuchTool
+    }
+
+    async fn deny(&self, snapshot: &Snapshot, call: &CallIdentity, denied: &Denied) -> CallError {
+        let entry = &call.entry;
+        let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone());
+        let error =
+            CallError::Forbidden { tool: entry.id.clone(), required: required.unwrap_or_default() };
+        self.record().refused(call, &error, Some(denied.reason())).await;
+        match snapshot.gate.denied_calls {
+            DeniedCalls::Forbidden => error,
+            DeniedCalls::NotFound => CallError::NoSuchTool,
+        }
+    }
+
+    async fn limit(&self, call: &CallIdentity) -> Result<(), CallError> {
+        let entry = &call.entry;
+        let Some(rate) = entry.rate else { return Ok(()) };
+        let key = LimitKey { tenant: &call.tenant, principal: &call.principal, tool: &entry.id };
+        match self.limiter().take(key, rate).await {
+            Ok(()) => Ok(()),
+            Err(LimitError::Exceeded { retry_after }) => Err(CallError::RateLimited {
+                tool: entry.id.clone(),
+                retry_after,
+                limit: NonZeroU32::get(rate.calls),
+            }),
+            Err(LimitError::Unavailable(error)) => {
+                tracing::error!(%error, "a call was refused because it could not be limited");
+                Err(CallError::NotAccountable("limited"))
+            }
+        }
+    }
+
+    /// Records a call that does not start, and gives `error` back.
+    async fn refuse(&self, call: &CallIdentity, error: CallError) -> Result<Outcome, CallError> {
+        self.record().refused(call, &error, None).await;
+        Err(error)
+    }
+}
+
+/// The arguments as an object that fits the schema and has a canonical form, or every violation.
+fn checked(
+    entry: &Entry,
+    arguments: Value,
+    inexact: Option<CanonicalError>,
+) -> Result<Map<String, Value>, Vec<Violation>> {
+    let mut violations = entry.arguments.check(&arguments).err().unwrap_or_default();
+    if let Some(CanonicalError::IntegerOutOfRange { pointer }) = inexact {
+        let message = "is an integer outside ±(2^53-1), which has no exact form; send it as a string";
+        violations.push(Violation {
+            pointer,
+            message: message.to_owned(),
+            verbatim: message.to_owned(),
+            keyword: "type".to_owned(),
+        });
+    }
+    match arguments {
+        Value::Object(arguments) if violations.is_empty() => Ok(arguments),
+        Value::Object(_) => Err(violations),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            if violations.is_empty() {
+                let message = "the arguments must be a JSON object".to_owned();
+                violations.push(Violation {
+                    pointer: String::new(),
+                    verbatim: message.clone(),
+                    message,
+                    keyword: "type".to_owned(),
+                });
+            }
+            Err(violations)
+        }
+    }
+}

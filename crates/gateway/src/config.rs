@@ -1,0 +1,319 @@
+//! Configuration: one TOML file. [`file`] is what was typed, [`Config`] what it means.
+//!
+//! Parsing never touches the world except for secrets that the file refers to (`{ env = … }`,
+//! `{ file = … }`), and those come through [`SecretReader`].
+
+mod file;
+mod resolve;
+mod units;
+
+use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
+
+use globset::GlobMatcher;
+use toolcrib_core::{
+    catalog::Tenants,
+    credential::Secret,
+    descriptor::{Approval, Egress, Hint, ReplayPolicy, SafetyTier, SourceKind},
+    id::{SourceId, TenantId},
+    limit::Rate,
+    scope::{Grant, Scope, ScopeSet},
+    source::SourceSpec,
+};
+
+pub use resolve::parse;
+pub use units::parse_duration;
+
+/// Everything the operator decided, checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The listener.
+    pub server: ServerConfig,
+    /// Where state is kept.
+    pub store: StoreConfig,
+    /// How the record is kept.
+    pub record: RecordConfig,
+    /// Defaults of the gate.
+    pub gate: GateConfig,
+    /// The sources, in the order of the file.
+    pub sources: Vec<SourceConfig>,
+    /// Roles: name to what they grant.
+    pub roles: BTreeMap<String, Vec<Grant>>,
+    /// What a caller without credentials is, where a mount lets one in.
+    pub anonymous: Option<AnonymousConfig>,
+    /// OpenWOP.
+    pub openwop: OpenWopConfig,
+    /// Open Tool Calling.
+    pub otc: MountConfig,
+    /// Explorer.
+    pub explorer: ExplorerConfig,
+    /// MCP.
+    pub mcp: MountConfig,
+}
+
+/// The listener.
+#[derive(Debug, Clone)]
+pub struct ServerConfig {
+    /// Address to bind.
+    pub listen: SocketAddr,
+    /// Whether a proxy that terminates TLS stands before us; the only way to leave loopback.
+    pub behind_proxy: bool,
+    /// `Host` values accepted beside loopback names.
+    pub allowed_hosts: Vec<String>,
+    /// `Origin` values accepted beside loopback ones.
+    pub allowed_origins: Vec<String>,
+    /// Largest request body, in bytes.
+    pub max_body_bytes: usize,
+    /// Whether `/metrics` needs no key.
+    pub public_metrics: bool,
+}
+
+/// Where state is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// The SQLite file.
+    pub path: PathBuf,
+}
+
+/// How the record is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecordConfig {
+    /// When an event counts as written.
+    pub durability: Durability,
+}
+
+/// When an event counts as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// After it is on disk: survives power loss.
+    Strict,
+    /// After it is with the operating system: survives a crash of the process, not of the machine.
+    Relaxed,
+}
+
+/// Defaults of the gate; a tool's own rule overrides them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GateConfig {
+    /// Calls per principal and tool; none means unlimited.
+    pub rate: Option<Rate>,
+    /// How long a call may take.
+    pub timeout: Duration,
+    /// Largest result, in bytes of JSON.
+    pub max_result_bytes: usize,
+    /// What a call of a tool that the caller may not use is told.
+    pub denied_calls: DeniedCalls,
+}
+
+/// What a call of a tool that the caller may not use is told. A foreign tenant's tool is always
+/// "not found".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeniedCalls {
+    /// 403 with the tool's name and scopes (RFC 0064 §C).
+    Forbidden,
+    /// The same answer as for a name that does not exist.
+    NotFound,
+}
+
+/// A caller without credentials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnonymousConfig {
+    /// The tenant it belongs to.
+    pub tenant: TenantId,
+    /// What it holds.
+    pub scopes: ScopeSet,
+}
+
+/// A source and what its tools mean.
+#[derive(Debug, Clone)]
+pub struct SourceConfig {
+    /// What to connect to.
+    pub spec: SourceSpec,
+    /// Which surface it is.
+    pub kind: SourceKind,
+    /// For whom it exists.
+    pub tenants: Tenants,
+    /// How often it is asked for its tools even when it announces no change.
+    pub refresh: Duration,
+    /// `[source.tools."glob"]`, in the order of the file: later rules override earlier ones, member
+    /// by member.
+    pub rules: Vec<ToolRule>,
+}
+
+/// One `[source.tools."glob"]`.
+#[derive(Debug, Clone)]
+pub struct ToolRule {
+    /// The glob as typed.
+    pub pattern: String,
+    /// Matches the tool's own name at its source.
+    pub glob: GlobMatcher,
+    /// What it sets.
+    pub set: Classification,
+}
+
+/// What an operator can say about a tool. Absent members are inherited.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Classification {
+    /// Required scopes; an empty list asks for none.
+    pub scopes: Option<Vec<Scope>>,
+    /// Data effect.
+    pub safety_tier: Option<SafetyTier>,
+    /// Network posture.
+    pub egress: Option<Egress>,
+    /// Replay posture.
+    pub replay_policy: Option<ReplayPolicy>,
+    /// Consent.
+    pub approval: Option<Approval>,
+    /// Limit; `Some(None)` means `"off"`.
+    pub rate: Option<Option<Rate>>,
+    /// Deadline.
+    pub timeout: Option<Duration>,
+    /// Advisory cost.
+    pub cost_hint: Option<Hint>,
+    /// Advisory latency.
+    pub latency_hint: Option<Hint>,
+    /// Leaves the tool out of the catalog.
+    pub hide: Option<bool>,
+}
+
+/// Who may use a mount.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MountAuth {
+    /// Only callers with credentials.
+    Required,
+    /// Callers without credentials get the scopes of `[anonymous]`.
+    Optional,
+}
+
+/// A mount without settings of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MountConfig {
+    /// Who may use it.
+    pub auth: MountAuth,
+}
+
+/// OpenWOP settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenWopConfig {
+    /// Shape of `GET /v1/tools` for a client that does not ask for one.
+    pub list_body: ListBody,
+}
+
+/// The two list shapes of RFC 0078 (its text, and everything executable around it).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListBody {
+    /// `[…]`
+    Array,
+    /// `{"tools":[…]}`
+    Envelope,
+}
+
+/// Explorer settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExplorerConfig {
+    /// Who may use it. The page itself holds no data and is always served.
+    pub auth: MountAuth,
+    /// Where it is mounted; starts with `/`, no trailing `/`.
+    pub prefix: String,
+    /// Whether tools may be run from it.
+    pub allow_execute: bool,
+    /// Heading.
+    pub title: String,
+    /// Footer link text.
+    pub project_name: Option<String>,
+    /// Footer link target.
+    pub project_url: Option<String>,
+}
+
+/// Reads what `{ env = … }` and `{ file = … }` refer to. The command line has the real one.
+pub trait SecretReader {
+    /// The environment variable.
+    fn env(&self, name: &str) -> Option<Secret>;
+
+    /// The file's text without trailing line breaks; the error says why it cannot be read.
+    fn file(&self, path: &std::path::Path) -> Result<Secret, String>;
+}
+
+/// Everything that is wrong with a configuration, each with its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The file's name, as given.
+    pub file: String,
+    /// At least one.
+    pub problems: Vec<Problem>,
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// 1-based line, when it has a place.
+    pub line: Option<usize>,
+    /// The key, for example `source.files.command`.
+    pub key: Option<String>,
+    /// What is wrong and what was expected.
+    pub message: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.problems.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}", self.file)?;
+            if let Some(line) = problem.line {
+                write!(f, ":{line}")?;
+            }
+            write!(f, ": ")?;
+            if let Some(key) = &problem.key {
+                write!(f, "`{key}`: ")?;
+            }
+            write!(f, "{}", problem.message)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// A configuration without sources: what an empty file means. `base` is the directory that
+    /// relative paths start from.
+    pub fn empty(base: &std::path::Path) -> Self {
+        Self {
+            server: ServerConfig {
+                listen: SocketAddr::from(([127, 0, 0, 1], 8808)),
+                behind_proxy: false,
+                allowed_hosts: Vec::new(),
+                allowed_origins: Vec::new(),
+                max_body_bytes: 1 << 20,
+                public_metrics: false,
+            },
+            store: StoreConfig { path: base.join(".toolcrib/toolcrib.db") },
+            record: RecordConfig { durability: Durability::Strict },
+            gate: GateConfig {
+                rate: Rate::parse("600/m").ok(),
+                timeout: Duration::from_secs(300),
+                max_result_bytes: 4 << 20,
+                denied_calls: DeniedCalls::Forbidden,
+            },
+            sources: Vec::new(),
+            roles: BTreeMap::new(),
+            anonymous: None,
+            openwop: OpenWopConfig { list_body: ListBody::Array },
+            otc: MountConfig { auth: MountAuth::Required },
+            explorer: ExplorerConfig {
+                auth: MountAuth::Required,
+                prefix: "/explorer".to_owned(),
+                allow_execute: true,
+                title: "toolcrib".to_owned(),
+                project_name: None,
+                project_url: None,
+            },
+            mcp: MountConfig { auth: MountAuth::Required },
+        }
+    }
+
+    /// The source called `id`.
+    pub fn source(&self, id: &SourceId) -> Option<&SourceConfig> {
+        self.sources.iter().find(|source| source.spec.id == *id)
+    }
+}

@@ -1,0 +1,228 @@
+//! What was typed. Unknown keys are errors everywhere; values that need a second look carry their
+//! span so that a complaint can name the line.
+
+use std::{collections::BTreeMap, fmt};
+
+use serde::{Deserialize, Deserializer, de};
+use toml::Spanned;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    pub(super) server: Server,
+    pub(super) store: Store,
+    pub(super) record: Record,
+    pub(super) gate: Gate,
+    pub(super) source: Vec<Source>,
+    pub(super) role: Vec<Role>,
+    pub(super) anonymous: Option<Anonymous>,
+    pub(super) openwop: OpenWop,
+    pub(super) otc: Mount,
+    pub(super) explorer: Explorer,
+    pub(super) mcp: Mount,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Server {
+    pub(super) listen: Option<Spanned<String>>,
+    pub(super) behind_proxy: bool,
+    pub(super) allowed_hosts: Vec<String>,
+    pub(super) allowed_origins: Vec<String>,
+    pub(super) max_body: Option<Spanned<String>>,
+    pub(super) public_metrics: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Store {
+    pub(super) url: Option<Spanned<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Record {
+    pub(super) durability: Option<Durability>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Durability {
+    Strict,
+    Relaxed,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Gate {
+    pub(super) rate: Option<Spanned<String>>,
+    pub(super) timeout: Option<Spanned<String>>,
+    pub(super) max_result: Option<Spanned<String>>,
+    pub(super) denied_calls: Option<DeniedCalls>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum DeniedCalls {
+    Forbidden,
+    NotFound,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Source {
+    pub(super) id: Spanned<String>,
+    pub(super) kind: Spanned<String>,
+    #[serde(default)]
+    pub(super) command: Option<Spanned<Vec<String>>>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, Spanned<Value>>,
+    #[serde(default)]
+    pub(super) cwd: Option<String>,
+    #[serde(default)]
+    pub(super) url: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, Spanned<Value>>,
+    #[serde(default)]
+    pub(super) tenants: Option<Spanned<Vec<String>>>,
+    #[serde(default)]
+    pub(super) refresh: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) connect_timeout: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) max_concurrency: Option<Spanned<usize>>,
+    #[serde(default)]
+    pub(super) tools: Ordered<Spanned<Tool>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Tool {
+    pub(super) scopes: Option<Spanned<Vec<String>>>,
+    pub(super) safety_tier: Option<Spanned<String>>,
+    pub(super) egress: Option<Spanned<String>>,
+    pub(super) replay_policy: Option<Spanned<String>>,
+    pub(super) approval: Option<Spanned<String>>,
+    pub(super) rate: Option<Spanned<String>>,
+    pub(super) timeout: Option<Spanned<String>>,
+    pub(super) cost_hint: Option<Spanned<String>>,
+    pub(super) latency_hint: Option<Spanned<String>>,
+    pub(super) hide: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Role {
+    pub(super) name: Spanned<String>,
+    pub(super) scopes: Spanned<Vec<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Anonymous {
+    pub(super) tenant: Spanned<String>,
+    pub(super) scopes: Spanned<Vec<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct OpenWop {
+    pub(super) list_body: Option<ListBody>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ListBody {
+    Array,
+    Envelope,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Auth {
+    Required,
+    Optional,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Mount {
+    pub(super) auth: Option<Spanned<Auth>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Explorer {
+    pub(super) auth: Option<Spanned<Auth>>,
+    pub(super) prefix: Option<Spanned<String>>,
+    pub(super) allow_execute: Option<bool>,
+    pub(super) title: Option<String>,
+    pub(super) project_name: Option<String>,
+    pub(super) project_url: Option<String>,
+}
+
+/// A plain value, or where to find a secret one.
+#[derive(Debug)]
+pub(super) enum Value {
+    Plain(String),
+    Env(String),
+    File(String),
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Value;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string, { env = \"NAME\" } or { file = \"path\" }")
+            }
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Value, E> {
+                Ok(Value::Plain(text.to_owned()))
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+                let value = match map.next_key::<String>()?.as_deref() {
+                    Some("env") => Value::Env(map.next_value()?),
+                    Some("file") => Value::File(map.next_value()?),
+                    Some(other) => return Err(de::Error::unknown_field(other, &["env", "file"])),
+                    None => return Err(de::Error::missing_field("env")),
+                };
+                match map.next_key::<String>()? {
+                    None => Ok(value),
+                    Some(_) => Err(de::Error::custom("expected exactly one of `env` and `file`")),
+                }
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// A table in the order of the file.
+#[derive(Debug)]
+pub(super) struct Ordered<T>(pub(super) Vec<(String, T)>);
+
+impl<T> Default for Ordered<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Ordered<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor<T>(std::marker::PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> de::Visitor<'de> for Visitor<T> {
+            type Value = Ordered<T>;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a table of rules by glob")
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    entries.push(entry);
+                }
+                Ok(Ordered(entries))
+            }
+        }
+        deserializer.deserialize_map(Visitor(std::marker::PhantomData))
+    }
+}

@@ -1,0 +1,66 @@
+//! Running one call: deadline, cancellation, cap, and no panic that escapes.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    authorize::Permit,
+    call::{CallError, Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    clock::Clock,
+    source::Source,
+};
+
+/// What came of running a call.
+pub(crate) struct Ran {
+    /// The outcome or why there is none.
+    pub(crate) result: Result<Outcome, CallError>,
+    /// How long the tool ran; `None` when it never started.
+    pub(crate) duration: Option<Duration>,
+}
+
+/// Runs `call` at `source` until it ends, its deadline passes, or `cancelled` fires. In the last two
+/// cases the source's future is dropped, which tells the upstream.
+pub(crate) async fn run(
+    source: Option<Arc<dyn Source>>,
+    permit: &Permit,
+    call: Invocation,
+    cancelled: &CancellationToken,
+    clock: &dyn Clock,
+) -> Ran {
+    let Some(source) = source else {
+        let error = UpstreamError::new(UpstreamErrorKind::Unavailable, "the source is not running");
+        return Ran { result: Err(CallError::Upstream(error)), duration: None };
+    };
+    if cancelled.is_cancelled() {
+        return Ran { result: Err(CallError::Cancelled), duration: None };
+    }
+    let (deadline, max_bytes) = (call.timeout, call.max_result_bytes);
+    let started = clock.monotonic_nanos();
+    let invoked = std::panic::AssertUnwindSafe(source.invoke(permit, call)).catch_unwind();
+    let result = tokio::select! {
+        biased;
+        () = cancelled.cancelled() => Err(CallError::Cancelled),
+        invoked = tokio::time::timeout(deadline, invoked) => match invoked {
+            Ok(Ok(Ok(outcome))) => within(outcome, max_bytes),
+            Ok(Ok(Err(error))) => Err(CallError::Upstream(error)),
+            Ok(Err(_panic)) => Err(CallError::Internal),
+            Err(_elapsed) => Err(CallError::Upstream(UpstreamError::new(
+                UpstreamErrorKind::Timeout,
+                format!("no answer within {deadline:?}"),
+            ))),
+        },
+    };
+    let ran = Duration::from_nanos(clock.monotonic_nanos().saturating_sub(started));
+    let never_started = matches!(&result, Err(CallError::Upstream(error)) if !error.kind.started());
+    Ran { result, duration: (!never_started).then_some(ran) }
+}
+
+fn within(outcome: Outcome, max_bytes: usize) -> Result<Outcome, CallError> {
+    let size = outcome.len();
+    if size <= max_bytes {
+        return Ok(outcome);
+    }
+    let detail = format!("a result of {size} bytes, the limit is {max_bytes}");
+    Err(CallError::Upstream(UpstreamError::new(UpstreamErrorKind::TooLarge, detail)))
+}

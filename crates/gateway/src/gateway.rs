@@ -1,0 +1,272 @@
+//! The gateway: one snapshot of what is offered, and everything that the pipeline leans on.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use serde::Serialize;
+use tokio::sync::watch;
+use toolcrib_core::{
+    authorize::{Authorizer, ScopeAuthorizer},
+    catalog::{Catalog, Generation},
+    clock::{Clock, Timestamp},
+    descriptor::SourceKind,
+    event::EventLog,
+    id::SourceId,
+    limit::RateLimiter,
+    source::{InvalidSource, Source, SourceFactory, SourceStatus},
+    store::{CatalogStore, KeyStore},
+};
+
+use crate::{
+    authn::Authenticator,
+    clock::SystemClock,
+    config::{Config, GateConfig},
+    limits::MemoryLimiter,
+    metrics::Metrics,
+    record::Record,
+    refresh::{Refresher, Slots},
+};
+
+/// Lists and calls tools. Cheap to clone; all clones are the same gateway.
+#[derive(Clone)]
+pub struct Gateway {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    snapshot: ArcSwap<Snapshot>,
+    authorizer: Arc<dyn Authorizer>,
+    limiter: Arc<dyn RateLimiter>,
+    log: Arc<dyn EventLog>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    record: Record,
+    authenticator: Authenticator,
+    refresher: Refresher,
+}
+
+/// Everything a request may depend on, taken once per request (I-23).
+pub struct Snapshot {
+    /// The tools.
+    pub catalog: Catalog,
+    /// What runs them.
+    pub sources: HashMap<SourceId, Arc<dyn Source>>,
+    /// Defaults of the gate.
+    pub gate: GateConfig,
+}
+
+/// What must survive a restart.
+#[derive(Clone)]
+pub struct Stores {
+    /// Events.
+    pub log: Arc<dyn EventLog>,
+    /// API keys.
+    pub keys: Arc<dyn KeyStore>,
+    /// Last good catalogs.
+    pub catalogs: Arc<dyn CatalogStore>,
+}
+
+/// How one source is doing, for `sources list` and its like.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceReport {
+    /// Its id.
+    pub id: SourceId,
+    /// Which surface.
+    pub kind: SourceKind,
+    /// Its state.
+    #[serde(flatten)]
+    pub status: SourceStatus,
+    /// Tools it offers.
+    pub tools: usize,
+    /// When its tools were last discovered; `None` when not yet in this process.
+    pub discovered_at: Option<Timestamp>,
+    /// What is wrong with its tools and rules.
+    pub problems: Vec<String>,
+}
+
+/// Puts a [`Gateway`] together.
+pub struct GatewayBuilder {
+    config: Config,
+    stores: Stores,
+    factory: Arc<dyn SourceFactory>,
+    clock: Arc<dyn Clock>,
+    authorizer: Arc<dyn Authorizer>,
+    limiter: Option<Arc<dyn RateLimiter>>,
+}
+
+// === impl GatewayBuilder ===
+
+impl GatewayBuilder {
+    /// A gateway of `config` over `stores`, whose sources `factory` builds.
+    pub fn new(config: Config, stores: Stores, factory: Arc<dyn SourceFactory>) -> Self {
+        Self {
+            config,
+            stores,
+            factory,
+            clock: Arc::new(SystemClock::default()),
+            authorizer: Arc::new(ScopeAuthorizer),
+            limiter: None,
+        }
+    }
+
+    /// Another clock.
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Another decision.
+    pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
+        self.authorizer = authorizer;
+        self
+    }
+
+    /// Another limiter.
+    pub fn limiter(mut self, limiter: Arc<dyn RateLimiter>) -> Self {
+        self.limiter = Some(limiter);
+        self
+    }
+
+    /// Starts the gateway: last good catalogs are loaded, sources connect in the background.
+    ///
+    /// # Errors
+    /// A source whose description can never work.
+    pub async fn start(self) -> Result<Gateway, InvalidSource> {
+        let metrics = Arc::new(Metrics::default());
+        let record =
+            Record::new(Arc::clone(&self.stores.log), Arc::clone(&self.clock), Arc::clone(&metrics));
+        let authenticator =
+            Authenticator::start(Arc::clone(&self.stores.keys), Arc::clone(&self.clock), &self.config)
+                .await;
+        let limiter = self
+            .limiter
+            .unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&self.clock))));
+        let (refresher, requests) = Refresher::new(
+            self.factory,
+            Arc::clone(&self.stores.catalogs),
+            Arc::clone(&self.clock),
+            Arc::clone(&metrics),
+        );
+        let gateway = Gateway {
+            inner: Arc::new(Inner {
+                snapshot: ArcSwap::from_pointee(Snapshot {
+                    catalog: Catalog::empty(),
+                    sources: HashMap::new(),
+                    gate: self.config.gate.clone(),
+                }),
+                authorizer: self.authorizer,
+                limiter,
+                log: self.stores.log,
+                clock: self.clock,
+                metrics,
+                record,
+                authenticator,
+                refresher,
+            }),
+        };
+        gateway.apply(self.config).await?;
+        gateway.inner.refresher.run(gateway.clone(), requests);
+        Ok(gateway)
+    }
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// Replaces the configuration: sources whose description did not change go on running, new ones
+    /// are started, removed ones are closed. On an error nothing changes.
+    ///
+    /// # Errors
+    /// A source whose description can never work.
+    pub async fn apply(&self, config: Config) -> Result<(), InvalidSource> {
+        let closing = self.inner.refresher.apply(&config).await?;
+        self.inner.authenticator.configure(&config).await;
+        self.publish();
+        for source in closing {
+            source.close().await;
+        }
+        Ok(())
+    }
+
+    /// The current snapshot. Take it once per request.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.inner.snapshot.load_full()
+    }
+
+    /// Who is calling.
+    pub fn authenticator(&self) -> &Authenticator {
+        &self.inner.authenticator
+    }
+
+    /// The event log.
+    pub fn log(&self) -> &dyn EventLog {
+        &*self.inner.log
+    }
+
+    /// Numbers for operators.
+    pub fn metrics(&self) -> &Metrics {
+        &self.inner.metrics
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &dyn Clock {
+        &*self.inner.clock
+    }
+
+    /// Every source and how it is doing, in the order of the configuration.
+    pub fn sources(&self) -> Vec<SourceReport> {
+        self.inner.refresher.reports()
+    }
+
+    /// Waits until every source has been asked for its tools once, successfully or not, or until
+    /// `patience` ends. For commands that end; a server never waits.
+    pub async fn settle(&self, patience: Duration) {
+        self.inner.refresher.settle(patience).await;
+    }
+
+    /// Counts published snapshots; changes are the moment to tell listeners that lists may differ.
+    pub fn changes(&self) -> watch::Receiver<Generation> {
+        self.inner.refresher.changes()
+    }
+
+    /// Records that somebody without valid credentials was turned away from `route` (a template).
+    pub fn record_unauthenticated(&self, route: &str) {
+        self.inner.record.unauthenticated(route);
+    }
+
+    /// Ends every source in order. Calls in flight fail; new ones are refused.
+    pub async fn close(&self) {
+        let closing = self.inner.refresher.stop();
+        futures_util::future::join_all(closing.iter().map(|source| source.close())).await;
+    }
+
+    pub(crate) fn authorizer(&self) -> &dyn Authorizer {
+        &*self.inner.authorizer
+    }
+
+    pub(crate) fn limiter(&self) -> &dyn RateLimiter {
+        &*self.inner.limiter
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.inner.record
+    }
+
+    pub(crate) fn refresher(&self) -> &Refresher {
+        &self.inner.refresher
+    }
+
+    /// Builds a snapshot of what the sources offer now and makes it the current one.
+    pub(crate) fn publish(&self) {
+        // Held while building so that two publications cannot end in the wrong order.
+        let slots: &Mutex<Slots> = self.inner.refresher.slots();
+        let mut slots = slots.lock();
+        let snapshot = slots.build();
+        let generation = snapshot.catalog.generation();
+        self.inner.metrics.generation(generation.0);
+        self.inner.snapshot.store(Arc::new(snapshot));
+        self.inner.refresher.announce(generation);
+    }
+}

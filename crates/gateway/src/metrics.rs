@@ -1,0 +1,160 @@
+//! Numbers for operators. Labels are closed sets or the operator's own words (source ids); nothing
+//! that a caller or an upstream can choose becomes a label.
+
+use std::{fmt, time::Duration};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, EncodeLabelValue, text},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+use toolcrib_core::{call::CallError, id::SourceId};
+
+/// The surface a request came in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Surface {
+    OpenWop,
+    Otc,
+    Explorer,
+    Mcp,
+    Cli,
+    Ops,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallLabels {
+    surface: Surface,
+    result: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    surface: Surface,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct SourceLabels {
+    source: String,
+}
+
+/// All metrics of a gateway.
+pub struct Metrics {
+    registry: Registry,
+    calls: Family<CallLabels, Counter>,
+    call_seconds: Histogram,
+    requests: Family<RequestLabels, Counter>,
+    source_tools: Family<SourceLabels, Gauge>,
+    source_discoveries: Family<SourceLabels, Counter>,
+    source_discovery_failures: Family<SourceLabels, Counter>,
+    unrecorded: Counter,
+    generation: Gauge,
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("toolcrib");
+        let calls = Family::default();
+        // 0.5 ms to about 16 min: from a local echo to the longest sensible tool.
+        let call_seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 21));
+        let requests = Family::default();
+        let source_tools = Family::default();
+        let source_discoveries = Family::default();
+        let source_discovery_failures = Family::default();
+        let unrecorded = Counter::default();
+        let generation = Gauge::default();
+        registry.register("calls", "Calls by surface and result", calls.clone());
+        registry.register("call_seconds", "Time tools ran", call_seconds.clone());
+        registry.register("http_requests", "Requests by surface and status", requests.clone());
+        registry.register("source_tools", "Tools offered by a source", source_tools.clone());
+        registry.register(
+            "source_discoveries",
+            "Successful discoveries of a source",
+            source_discoveries.clone(),
+        );
+        registry.register(
+            "source_discovery_failures",
+            "Failed discoveries of a source",
+            source_discovery_failures.clone(),
+        );
+        registry.register(
+            "events_unrecorded",
+            "Closing or denial events that could not be stored",
+            unrecorded.clone(),
+        );
+        registry.register("catalog_generation", "Number of the current catalog", generation.clone());
+        Self {
+            registry,
+            calls,
+            call_seconds,
+            requests,
+            source_tools,
+            source_discoveries,
+            source_discovery_failures,
+            unrecorded,
+            generation,
+        }
+    }
+}
+
+impl Metrics {
+    /// All metrics as OpenMetrics text.
+    pub fn encode(&self) -> String {
+        let mut out = String::new();
+        match text::encode(&mut out, &self.registry) {
+            Ok(()) => out,
+            Err(fmt::Error) => String::new(),
+        }
+    }
+
+    /// Counts an answered HTTP request.
+    pub fn request(&self, surface: Surface, status: u16) {
+        self.requests.get_or_create(&RequestLabels { surface, status }).inc();
+    }
+
+    pub(crate) fn call(&self, surface: Surface, result: Result<bool, &CallError>, ran: Option<Duration>) {
+        let result = match result {
+            Ok(false) => "ok",
+            Ok(true) => "tool_error",
+            Err(error) => error.code(),
+        };
+        self.calls.get_or_create(&CallLabels { surface, result }).inc();
+        if let Some(ran) = ran {
+            self.call_seconds.observe(ran.as_secs_f64());
+        }
+    }
+
+    pub(crate) fn discovered(&self, source: &SourceId, tools: Result<usize, ()>) {
+        let labels = SourceLabels { source: source.to_string() };
+        match tools {
+            Ok(tools) => {
+                let tools = i64::try_from(tools).unwrap_or(i64::MAX);
+                self.source_tools.get_or_create(&labels).set(tools);
+                self.source_discoveries.get_or_create(&labels).inc();
+            }
+            Err(()) => {
+                self.source_discovery_failures.get_or_create(&labels).inc();
+            }
+        }
+    }
+
+    pub(crate) fn unrecorded(&self) {
+        self.unrecorded.inc();
+    }
+
+    pub(crate) fn generation(&self, generation: u64) {
+        self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
+    }
+}

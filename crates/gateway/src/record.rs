@@ -1,0 +1,287 @@
+//! What is written about a call, and when.
+//!
+//! Invariant (I-18): the opening event is a gate. Invariant (I-19): the closing event is not.
+//! Invariant (I-20): nothing here has a place for arguments or results.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::sync::{Semaphore, mpsc};
+use toolcrib_core::{
+    call::{CallError, Outcome},
+    canonical,
+    catalog::Entry,
+    clock::Clock,
+    event::{
+        AuthorizationDecided, CallStatus, EventBody, EventError, EventLog, NewEvent, ToolCalled,
+        ToolReturned,
+    },
+    id::{AgentId, CallId, EventId, PrincipalId, RunId, TenantId},
+    principal::Principal,
+    redact::Redactor,
+    store::StoreError,
+};
+use uuid::Uuid;
+
+use crate::metrics::Metrics;
+
+/// Writes events.
+pub(crate) struct Record {
+    log: Arc<dyn EventLog>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    quiet: mpsc::Sender<NewEvent>,
+    dropped: Arc<AtomicU64>,
+    late: Arc<Semaphore>,
+}
+
+/// Who a call belongs to, what it is of, and how it is identified.
+#[derive(Clone)]
+pub(crate) struct CallIdentity {
+    pub(crate) tenant: TenantId,
+    pub(crate) principal: PrincipalId,
+    pub(crate) agent: AgentId,
+    pub(crate) run: RunId,
+    pub(crate) call: CallId,
+    pub(crate) args_hash: Option<String>,
+    pub(crate) entry: Arc<Entry>,
+}
+
+/// Proof that the opening event is durable.
+pub(crate) struct Started {
+    call: CallIdentity,
+    event: EventId,
+}
+
+/// Denials of reads and of unauthenticated requests that wait to be written. They come at the rate
+/// at which strangers knock, so they are queued here and dropped (and counted) beyond it.
+const MAX_QUIET: usize = 1024;
+/// Closing events that may wait for a store that does not answer.
+const MAX_LATE: usize = 10_000;
+/// How often a closing event is tried before the caller is answered without it, and after.
+const PROMPT_TRIES: u32 = 3;
+const LATE_TRIES: u32 = 60;
+
+impl Record {
+    pub(crate) fn new(log: Arc<dyn EventLog>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+        let (quiet, mut queued) = mpsc::channel::<NewEvent>(MAX_QUIET);
+        let (sink, lost) = (Arc::clone(&log), Arc::clone(&metrics));
+        tokio::spawn(async move {
+            while let Some(event) = queued.recv().await {
+                if let Err(error) = sink.append(vec![event]).await {
+                    lost.unrecorded();
+                    tracing::error!(%error, "a denial could not be recorded");
+                }
+            }
+        });
+        let dropped = Arc::new(AtomicU64::new(0));
+        Self { log, clock, metrics, quiet, dropped, late: Arc::new(Semaphore::new(MAX_LATE)) }
+    }
+
+    /// Makes the opening event durable; without that nothing may run.
+    pub(crate) async fn started(&self, call: CallIdentity) -> Result<Started, CallError> {
+        let event = self.called(&call);
+        let id = event.event_id.clone();
+        match self.log.append(vec![event]).await {
+            Ok(_) => Ok(Started { call, event: id }),
+            Err(error) => Err(self.refused_to_store(&error)),
+        }
+    }
+
+    /// Makes the closing event durable. A store that does not answer is tried a few times now, then
+    /// in the background: what was done is done, and the caller is told so.
+    pub(crate) async fn finished(
+        &self,
+        started: Started,
+        result: Result<&Outcome, &CallError>,
+        duration: Option<Duration>,
+    ) {
+        let event = self.returned(&started.call, started.event, result, duration);
+        for attempt in 0..PROMPT_TRIES {
+            match self.log.append(vec![event.clone()]).await {
+                Ok(_) => return,
+                Err(error) => tracing::error!(%error, attempt, "a closing event could not be stored"),
+            }
+            tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
+        }
+        self.finish_later(event);
+    }
+
+    fn finish_later(&self, event: NewEvent) {
+        let Ok(place) = Arc::clone(&self.late).try_acquire_owned() else {
+            return self.metrics.unrecorded();
+        };
+        let (log, metrics) = (Arc::clone(&self.log), Arc::clone(&self.metrics));
+        tokio::spawn(async move {
+            for _ in 0..LATE_TRIES {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                if log.append(vec![event.clone()]).await.is_ok() {
+                    return;
+                }
+            }
+            metrics.unrecorded();
+            drop(place);
+        });
+    }
+
+    /// Records a call that was refused before it started: a pair without a duration, and for a denial
+    /// the decision. The refusal stands whether or not it could be stored.
+    pub(crate) async fn refused(&self, call: &CallIdentity, error: &CallError, reason: Option<&str>) {
+        let opening = self.called(call);
+        let closing = self.returned(call, opening.event_id.clone(), Err(error), None);
+        let cause = opening.event_id.clone();
+        let mut events = vec![opening, closing];
+        if let Some(reason) = reason {
+            events.push(NewEvent {
+                causation_id: Some(cause),
+                ..self.decided(
+                    call.tenant.clone(),
+                    call.principal.clone(),
+                    call.run.clone(),
+                    "tools:call",
+                    call.entry.id.as_str(),
+                    reason,
+                )
+            });
+        }
+        if let Err(error) = self.log.append(events).await {
+            self.metrics.unrecorded();
+            tracing::error!(%error, "a refused call could not be recorded");
+        }
+    }
+
+    /// Records the denial of something that is not a call, without making anyone wait.
+    pub(crate) fn denied_quietly(
+        &self,
+        principal: &Principal,
+        action: &str,
+        resource: &str,
+        reason: &str,
+    ) {
+        let (tenant, id) = (principal.tenant.clone(), principal.id.clone());
+        self.queue(self.decided(tenant, id, new_id(), action, resource, reason));
+    }
+
+    /// Records that somebody without valid credentials was turned away from `route`. Such requests
+    /// belong to no tenant; they are kept under the tenant `-`.
+    pub(crate) fn unauthenticated(&self, route: &str) {
+        if let (Ok(tenant), Ok(principal)) = (TenantId::parse("-"), PrincipalId::parse("anonymous")) {
+            self.queue(self.decided(tenant, principal, new_id(), "http:request", route, "unauthenticated"));
+        }
+    }
+
+    fn queue(&self, event: NewEvent) {
+        if self.quiet.try_send(event).is_err() {
+            self.metrics.unrecorded();
+            let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
+            if dropped.is_power_of_two() {
+                tracing::warn!(dropped, "denials come faster than they can be recorded");
+            }
+        }
+    }
+
+    fn refused_to_store(&self, error: &StoreError) -> CallError {
+        tracing::error!(%error, "a call was refused because it could not be recorded");
+        CallError::NotAccountable("recorded")
+    }
+
+    fn event(&self, tenant: TenantId, run: RunId, body: EventBody, cause: Option<EventId>) -> NewEvent {
+        NewEvent {
+            event_id: new_id(),
+            tenant,
+            run_id: run,
+            body,
+            timestamp: self.clock.now(),
+            causation_id: cause,
+        }
+    }
+
+    fn called(&self, call: &CallIdentity) -> NewEvent {
+        let body = EventBody::ToolCalled(ToolCalled {
+            agent_id: call.agent.clone(),
+            tool_name: call.entry.id.to_string(),
+            call_id: call.call.clone(),
+            args_hash: call.args_hash.clone(),
+            principal: call.principal.clone(),
+            transport: call.entry.transport,
+        });
+        self.event(call.tenant.clone(), call.run.clone(), body, None)
+    }
+
+    fn returned(
+        &self,
+        call: &CallIdentity,
+        cause: EventId,
+        result: Result<&Outcome, &CallError>,
+        duration: Option<Duration>,
+    ) -> NewEvent {
+        let (status, error) = match result {
+            Ok(outcome) if !outcome.is_error => (CallStatus::Ok, None),
+            Ok(_) => (CallStatus::Error, Some(tool_failed())),
+            Err(CallError::Forbidden { .. }) => (CallStatus::Forbidden, None),
+            Err(CallError::RateLimited { .. }) => (CallStatus::RateLimited, None),
+            Err(error) => {
+                let error = EventError { code: error.code().to_owned(), message: error.to_string() };
+                (CallStatus::Error, Some(error))
+            }
+        };
+        let body = EventBody::ToolReturned(ToolReturned {
+            agent_id: call.agent.clone(),
+            tool_name: call.entry.id.to_string(),
+            call_id: call.call.clone(),
+            status,
+            duration_ms: duration.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+            error,
+        });
+        self.event(call.tenant.clone(), call.run.clone(), body, Some(cause))
+    }
+
+    fn decided(
+        &self,
+        tenant: TenantId,
+        principal: PrincipalId,
+        run: RunId,
+        action: &str,
+        resource: &str,
+        reason: &str,
+    ) -> NewEvent {
+        let body = EventBody::AuthorizationDecided(AuthorizationDecided {
+            principal,
+            action: action.to_owned(),
+            resource: resource.to_owned(),
+            allowed: false,
+            reason: Some(reason.to_owned()),
+        });
+        self.event(tenant, run, body, None)
+    }
+}
+
+/// The tool's own words are content, so the record has these instead.
+fn tool_failed() -> EventError {
+    EventError {
+        code: "tool_execution_failed".to_owned(),
+        message: "the tool reported a failure".to_owned(),
+    }
+}
+
+/// `argsHash` (RFC 0064 §B): redact, then RFC 8785, then SHA-256, lower hex.
+pub(crate) fn args_hash(arguments: &Value) -> Result<String, canonical::CanonicalError> {
+    let redacted = Redactor::default().value(arguments);
+    canonical::digest(&redacted).map(|digest| digest.to_string())
+}
+
+/// A fresh UUIDv7 as any identifier.
+pub(crate) fn new_id<T: TryFrom<String>>() -> T {
+    // 36 characters of [0-9a-f-] fit every identifier's grammar, so the loop ends at once.
+    loop {
+        if let Ok(id) = T::try_from(Uuid::now_v7().to_string()) {
+            return id;
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Builds running sources from checked descriptions.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use toolcrib_core::{
+    clock::Clock,
+    source::{InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, UpstreamSpec},
+};
+
+use crate::{
+    egress::{Egress, Endpoint},
+    mcp::{McpSource, Target},
+};
+
+/// Builds MCP sources over stdio and streamable HTTP.
+///
+/// [`SourceFactory::build`] must be called inside a tokio runtime: a source connects in a task of
+/// its own.
+pub struct Factory {
+    clock: Arc<dyn Clock>,
+    /// One pooled client for every HTTP source; made for the first one, since reading the
+    /// machine's certificates takes time that a start without HTTP sources need not spend.
+    egress: Mutex<Option<Egress>>,
+}
+
+// === impl Factory ===
+
+impl Factory {
+    /// A factory whose sources read the time from `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, egress: Mutex::new(None) }
+    }
+
+    fn egress(&self) -> Result<Egress, String> {
+        let mut egress = self.egress.lock();
+        match &*egress {
+            Some(made) => Ok(made.clone()),
+            None => Ok(egress.insert(Egress::new()?).clone()),
+        }
+    }
+
+    fn target(&self, upstream: &UpstreamSpec) -> Result<Target, String> {
+        match upstream {
+            UpstreamSpec::McpStdio(stdio) => match stdio.command.first() {
+                Some(program) if !program.is_empty() => Ok(Target::Stdio(stdio.clone())),
+                _ => Err("the command is empty; give a program and its arguments".to_owned()),
+            },
+            UpstreamSpec::McpHttp(http) => {
+                Ok(Target::Http { endpoint: Endpoint::new(http)?, egress: self.egress()? })
+            }
+        }
+    }
+}
+
+impl SourceFactory for Factory {
+    fn build(
+        &self,
+        spec: &SourceSpec,
+        listener: Arc<dyn SourceListener>,
+    ) -> Result<Arc<dyn Source>, InvalidSource> {
+        let invalid = |problem| InvalidSource { source_id: spec.id.clone(), problem };
+        let runtime = tokio::runtime::Handle::try_current()
+            .map_err(|_| invalid("a source can only be built inside a tokio runtime".to_owned()))?;
+        let target = self.target(&spec.upstream).map_err(invalid)?;
+        let source = McpSource::start(
+            spec.id.clone(),
+            target,
+            spec.limits.clone(),
+            listener,
+            Arc::clone(&self.clock),
+            &runtime,
+        );
+        Ok(Arc::new(source))
+    }
+}

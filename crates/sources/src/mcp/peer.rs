@@ -1,0 +1,314 @@
+//! Which answer belongs to which request, on any transport.
+//!
+//! Invariant: messages are routed by the task that reads them, one after the other, so progress
+//! reaches its sink in the order of the wire and before the result it precedes.
+//! Invariant: every registered request ends: with an answer, with [`Peer::fail_all`], or by being
+//! dropped, which runs its cancellation if the upstream may know of it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+use serde::Deserialize;
+use serde_json::{Number, value::RawValue};
+use tokio::sync::{Notify, oneshot};
+use toolcrib_core::call::{Progress, ProgressSink, UpstreamError, UpstreamErrorKind};
+
+use super::message::{Incoming, Reply, RpcError, encode_answer, own_id};
+
+/// The answers' side of one connection.
+pub(crate) struct Peer {
+    next_id: AtomicU64,
+    table: Mutex<Table>,
+    list_changed: Arc<Notify>,
+}
+
+#[derive(Default)]
+struct Table {
+    waiting: HashMap<u64, Waiting>,
+    closed: bool,
+}
+
+struct Waiting {
+    answer: oneshot::Sender<Result<Reply, UpstreamError>>,
+    progress: Option<Arc<dyn ProgressSink>>,
+    sent: bool,
+}
+
+/// Run with the request's id when a request is dropped that the upstream may be working on.
+pub(crate) type OnCancel = Box<dyn FnOnce(u64) + Send>;
+
+/// A registered request. Dropping it before its answer came cancels it.
+pub(crate) struct Waiter {
+    peer: Arc<Peer>,
+    id: u64,
+    answer: oneshot::Receiver<Result<Reply, UpstreamError>>,
+    on_cancel: Option<OnCancel>,
+}
+
+// === impl Peer ===
+
+impl Peer {
+    /// A peer that notifies `list_changed` when the upstream says its tools changed.
+    pub(crate) fn new(list_changed: Arc<Notify>) -> Arc<Self> {
+        Arc::new(Self { next_id: AtomicU64::new(1), table: Mutex::default(), list_changed })
+    }
+
+    /// Takes an id for a request that is about to be sent.
+    pub(crate) fn register(
+        self: &Arc<Self>,
+        progress: Option<Arc<dyn ProgressSink>>,
+        on_cancel: Option<OnCancel>,
+    ) -> Result<Waiter, UpstreamError> {
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (sender, answer) = oneshot::channel();
+        let mut table = self.table.lock();
+        if table.closed {
+            return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "not connected"));
+        }
+        table.waiting.insert(id, Waiting { answer: sender, progress, sent: false });
+        drop(table);
+        Ok(Waiter { peer: Arc::clone(self), id, answer, on_cancel })
+    }
+
+    /// Notes that request `id` is going out now; false when nobody waits for it any more.
+    pub(crate) fn sending(&self, id: u64) -> bool {
+        match self.table.lock().waiting.get_mut(&id) {
+            Some(waiting) => {
+                waiting.sent = true;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Routes one message; `reply` sends an answer to a request of the upstream's own. False when
+    /// it is no message at all.
+    pub(crate) fn accept(&self, message: &[u8], reply: &mut dyn FnMut(Vec<u8>)) -> bool {
+        if let Ok(incoming) = serde_json::from_slice::<Incoming<'_>>(message) {
+            return self.route(&incoming, reply);
+        }
+        // The handshake era allowed several messages in one array.
+        if let Ok(batch) = serde_json::from_slice::<Vec<Incoming<'_>>>(message) {
+            return batch.iter().fold(false, |any, incoming| self.route(incoming, reply) || any);
+        }
+        self.accept_malformed(message)
+    }
+
+    fn route(&self, incoming: &Incoming<'_>, reply: &mut dyn FnMut(Vec<u8>)) -> bool {
+        match (incoming.id, incoming.method.as_deref()) {
+            (None, Some("notifications/progress")) => self.progress(incoming.params),
+            (None, Some("notifications/tools/list_changed")) => self.list_changed.notify_one(),
+            (None, Some(_)) => {}
+            (Some(id), Some(method)) => reply(encode_answer(id, method)),
+            (Some(id), None) => match own_id(id) {
+                Some(id) => self.answer(id, incoming),
+                None => return false,
+            },
+            (None, None) => return false,
+        }
+        true
+    }
+
+    fn answer(&self, id: u64, incoming: &Incoming<'_>) {
+        let answer = match (incoming.result, incoming.error) {
+            (_, Some(error)) => Ok(Reply::Error(RpcError::read(error))),
+            (Some(result), None) => Ok(Reply::Result(result.to_owned())),
+            (None, None) => Err(UpstreamError::new(
+                UpstreamErrorKind::Protocol,
+                "an answer with neither a result nor an error",
+            )),
+        };
+        self.settle(id, answer);
+    }
+
+    /// Text that is no message may still tell which request it was meant for; that request then
+    /// fails at once instead of waiting for its deadline.
+    fn accept_malformed(&self, message: &[u8]) -> bool {
+        let mut scan = super::scan::IdScan::default();
+        scan.feed(message);
+        match scan.finish().id {
+            Some(id) => {
+                let detail = "an answer that is not valid JSON-RPC";
+                self.settle(id, Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail)));
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn progress(&self, params: Option<&RawValue>) {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Params<'a> {
+            #[serde(borrow)]
+            progress_token: &'a RawValue,
+            progress: Number,
+            #[serde(default)]
+            total: Option<Number>,
+            #[serde(default)]
+            message: Option<String>,
+        }
+        let Some(params) = params.and_then(|p| serde_json::from_str::<Params<'_>>(p.get()).ok())
+        else {
+            return;
+        };
+        // The token of a request is its id. The sink is called outside the lock.
+        let Some(id) = own_id(params.progress_token) else { return };
+        let sink = self.table.lock().waiting.get(&id).and_then(|w| w.progress.clone());
+        if let Some(sink) = sink {
+            let Params { progress, total, message, .. } = params;
+            sink.report(Progress { progress, total, message });
+        }
+    }
+
+    /// Ends request `id`; an answer that nobody waits for any more is dropped.
+    pub(crate) fn settle(&self, id: u64, answer: Result<Reply, UpstreamError>) {
+        let waiting = self.table.lock().waiting.remove(&id);
+        if let Some(waiting) = waiting {
+            // The receiver is gone only when its `Waiter` is, which then also has no more interest.
+            drop(waiting.answer.send(answer));
+        }
+    }
+
+    /// Fails every request, and every one that comes later with `Unavailable`.
+    pub(crate) fn fail_all(&self, kind: UpstreamErrorKind, detail: &str) {
+        let waiting = {
+            let mut table = self.table.lock();
+            table.closed = true;
+            std::mem::take(&mut table.waiting)
+        };
+        for (_, waiting) in waiting {
+            let kind = if waiting.sent { kind } else { UpstreamErrorKind::Unavailable };
+            drop(waiting.answer.send(Err(UpstreamError::new(kind, detail))));
+        }
+    }
+}
+
+// === impl Waiter ===
+
+impl Waiter {
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Waits for the answer.
+    pub(crate) async fn answer(&mut self) -> Result<Reply, UpstreamError> {
+        match (&mut self.answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(UpstreamError::new(UpstreamErrorKind::Died, "the connection is gone")),
+        }
+    }
+
+    /// The answer, if it has been routed already.
+    pub(crate) fn take(&mut self) -> Option<Result<Reply, UpstreamError>> {
+        self.answer.try_recv().ok()
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        let waiting = self.peer.table.lock().waiting.remove(&self.id);
+        if waiting.is_some_and(|waiting| waiting.sent)
+            && let Some(cancel) = self.on_cancel.take()
+        {
+            cancel(self.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Collect(Mutex<Vec<String>>);
+
+    impl ProgressSink for Collect {
+        fn report(&self, progress: Progress) {
+            self.0.lock().push(progress.progress.to_string());
+        }
+    }
+
+    fn accept(peer: &Peer, message: &str) -> (bool, Vec<String>) {
+        let mut replies = Vec::new();
+        let known = peer.accept(message.as_bytes(), &mut |reply| {
+            replies.push(String::from_utf8(reply).unwrap());
+        });
+        (known, replies)
+    }
+
+    #[test]
+    fn answers_and_progress_reach_their_request_even_when_the_id_comes_back_as_a_string() {
+        let peer = Peer::new(Arc::default());
+        let sink = Arc::new(Collect(Mutex::default()));
+        let mut waiter = peer.register(Some(Arc::clone(&sink) as _), None).unwrap();
+        for token in ["1", "\"1\"", "2", "\"x\""] {
+            let message = format!(
+                r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":1.0}}}}"#
+            );
+            assert!(accept(&peer, &message).0);
+        }
+        assert!(accept(&peer, r#"{"id":"1","result":{"big":123456789012345678901234567890}}"#).0);
+        assert!(accept(&peer, r#"{"method":"notifications/progress","params":{"progressToken":1,"progress":9}}"#).0);
+        let Some(Ok(Reply::Result(result))) = waiter.take() else { panic!("no result") };
+        assert_eq!(result.get(), r#"{"big":123456789012345678901234567890}"#);
+        assert_eq!(*sink.0.lock(), ["1.0", "1.0"]);
+    }
+
+    #[test]
+    fn requests_of_the_upstream_are_answered_or_refused() {
+        let peer = Peer::new(Arc::default());
+        let (_, pong) = accept(&peer, r#"{"id":"p","method":"ping"}"#);
+        assert_eq!(pong, [r#"{"jsonrpc":"2.0","id":"p","result":{}}"#]);
+        let (_, refused) = accept(&peer, r#"{"id":7,"method":"sampling/createMessage"}"#);
+        assert!(refused.concat().contains("-32601"), "{refused:?}");
+    }
+
+    #[test]
+    fn malformed_answers_fail_their_request_and_noise_is_told_apart() {
+        let peer = Peer::new(Arc::default());
+        for answer in [r#"{"id":1}"#, r#"{"id":2,"id":2,"result":{}}"#, r#"{"id":3,"result":{"#] {
+            let mut waiter = peer.register(None, None).unwrap();
+            assert!(accept(&peer, answer).0, "{answer}");
+            let kind = waiter.take().unwrap().unwrap_err().kind;
+            assert_eq!(kind, UpstreamErrorKind::Protocol, "{answer}");
+        }
+        for noise in ["", "Listening on port 3000", "[1]", "{}", "null", r#"{"id":"x","result":{}}"#] {
+            assert!(!accept(&peer, noise).0, "{noise}");
+        }
+    }
+
+    #[test]
+    fn only_a_request_that_went_out_is_cancelled() {
+        let peer = Peer::new(Arc::default());
+        let cancelled = Arc::new(Mutex::new(Vec::new()));
+        let register = || {
+            let cancelled = Arc::clone(&cancelled);
+            peer.register(None, Some(Box::new(move |id| cancelled.lock().push(id)))).unwrap()
+        };
+        let (queued, sent, answered) = (register(), register(), register());
+        assert!(peer.sending(sent.id()) && peer.sending(answered.id()));
+        accept(&peer, r#"{"id":3,"result":{}}"#);
+        drop((queued, sent, answered));
+        assert_eq!(*cancelled.lock(), [2]);
+        assert!(!peer.sending(1), "a dropped request must not be written any more");
+    }
+
+    #[test]
+    fn a_lost_connection_fails_what_was_sent_as_died_and_the_rest_as_unavailable() {
+        let peer = Peer::new(Arc::default());
+        let (mut queued, mut sent) =
+            (peer.register(None, None).unwrap(), peer.register(None, None).unwrap());
+        peer.sending(sent.id());
+        peer.fail_all(UpstreamErrorKind::Died, "gone");
+        assert_eq!(queued.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Unavailable);
+        assert_eq!(sent.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Died);
+        let late = peer.register(None, None).err().unwrap();
+        assert_eq!(late.kind, UpstreamErrorKind::Unavailable);
+    }
+}

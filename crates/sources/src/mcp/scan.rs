@@ -1,0 +1,121 @@
+//! Finds the `id` of a JSON-RPC message that is too large to be kept, or not valid, while its bytes
+//! pass by. Needs constant memory.
+
+/// What passed by.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scanned {
+    /// The message's id, if it is one of ours.
+    pub(crate) id: Option<u64>,
+    /// Whether it has a `method`: a request or a notification, not an answer.
+    pub(crate) has_method: bool,
+}
+
+/// Longest key or id that is looked at; longer ones are neither `id` nor ours.
+const MAX_TOKEN: usize = 24;
+
+/// A scanner of one message.
+#[derive(Debug, Default)]
+pub(crate) struct IdScan {
+    depth: u32,
+    in_string: bool,
+    escaped: bool,
+    /// The top-level key or value being read; cut at [`MAX_TOKEN`].
+    token: Vec<u8>,
+    /// Whether the value being read is that of the top-level key `id`.
+    in_id: bool,
+    found: Scanned,
+}
+
+impl IdScan {
+    /// Takes the next bytes.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.step(byte);
+        }
+    }
+
+    /// What was found.
+    pub(crate) fn finish(mut self) -> Scanned {
+        self.end_of_value();
+        self.found
+    }
+
+    fn step(&mut self, byte: u8) {
+        if self.in_string {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' => self.escaped = true,
+                b'"' => self.in_string = false,
+                _ => self.keep(byte),
+            }
+            return;
+        }
+        match byte {
+            b'"' => {
+                self.in_string = true;
+                if self.depth == 1 && !self.in_id {
+                    self.token.clear();
+                }
+            }
+            b'{' | b'[' => {
+                self.depth = self.depth.saturating_add(1);
+                self.token.clear();
+            }
+            b'}' | b']' => {
+                if self.depth == 1 {
+                    self.end_of_value();
+                }
+                self.depth = self.depth.saturating_sub(1);
+            }
+            b':' if self.depth == 1 => {
+                self.in_id = self.token == b"id";
+                self.found.has_method |= self.token == b"method";
+                self.token.clear();
+            }
+            b',' if self.depth == 1 => self.end_of_value(),
+            byte if byte.is_ascii_whitespace() => {}
+            byte => self.keep(byte),
+        }
+    }
+
+    fn keep(&mut self, byte: u8) {
+        if self.depth == 1 && self.token.len() < MAX_TOKEN {
+            self.token.push(byte);
+        }
+    }
+
+    fn end_of_value(&mut self) {
+        if std::mem::take(&mut self.in_id) {
+            let text = std::str::from_utf8(&self.token).ok();
+            self.found.id = text.and_then(|text| text.parse().ok());
+        }
+        self.token.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_id_is_found_wherever_it_stands_and_only_at_the_top() {
+        for (message, id, has_method) in [
+            (r#"{"jsonrpc":"2.0","id":5,"result":{"id":6}}"#, Some(5), false),
+            (r#"{"result":{"content":[{"id":7,"text":"\"id\":8,"}]},"id":5}"#, Some(5), false),
+            (r#"{"result":"},\"id\":9","jsonrpc":"2.0", "id" : "5" }"#, Some(5), false),
+            (r#"{"method":"notifications/message","params":{"id":1}}"#, None, true),
+            (r#"{"id":5,"result":{"cut of"#, Some(5), false),
+            (r#"{"result":{"id":1}}"#, None, false),
+            (r#"{"id":"a1","method":"ping"}"#, None, true),
+            (r#"{"id":[1],"x":2}"#, None, false),
+            ("no json at all", None, false),
+        ] {
+            let mut scan = IdScan::default();
+            // Byte by byte: pieces may end anywhere.
+            for byte in message.bytes() {
+                scan.feed(&[byte]);
+            }
+            assert_eq!(scan.finish(), Scanned { id, has_method }, "{message}");
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! The same seams kept in memory: for tests, and for embedders that need no durability.
+//!
+//! Nothing here is bounded or survives the process. Every type is a handle; a clone shares what it
+//! holds. Times have millisecond precision, as in the durable engines.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use chrono::SubsecRound;
+use toolcrib_core::{
+    clock::Timestamp,
+    event::{EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
+    id::{EventId, KeyId, RunId, SourceId, TenantId},
+    store::{CatalogStore, KeyRecord, KeyStore, StoreError},
+};
+
+use crate::MAX_READ;
+
+/// An event log in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryLog(Arc<Mutex<Events>>);
+
+/// API keys in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryKeys(Arc<Mutex<Keys>>);
+
+/// Last good catalogs in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryCatalogs(Arc<Mutex<HashMap<SourceId, (String, Timestamp)>>>);
+
+#[derive(Debug, Default)]
+struct Events {
+    /// The event at index `n` has position `n + 1`.
+    log: Vec<LoggedEvent>,
+    ids: HashSet<EventId>,
+    next_sequence: HashMap<(TenantId, RunId), u64>,
+}
+
+#[derive(Debug, Default)]
+struct Keys {
+    records: Vec<KeyRecord>,
+    epoch: u64,
+}
+
+// === impl MemoryLog ===
+
+impl MemoryLog {
+    /// An empty log.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Everything in it, in order.
+    pub fn events(&self) -> Vec<LoggedEvent> {
+        lock(&self.0).log.clone()
+    }
+}
+
+#[async_trait]
+impl EventLog for MemoryLog {
+    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError> {
+        lock(&self.0).append(events)
+    }
+
+    async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
+        Ok(lock(&self.0).read(&query))
+    }
+}
+
+// === impl Events ===
+
+impl Events {
+    fn append(&mut self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError> {
+        let mut fresh = HashSet::new();
+        for event in &events {
+            if self.ids.contains(&event.event_id) || !fresh.insert(event.event_id.clone()) {
+                return Err(StoreError::Conflict("an event with this id".to_owned()));
+            }
+        }
+        self.ids.extend(fresh);
+        Ok(events.into_iter().map(|event| self.push(event)).collect())
+    }
+
+    fn push(&mut self, event: NewEvent) -> u64 {
+        let run = (event.tenant.clone(), event.run_id.clone());
+        let next = self.next_sequence.entry(run).or_default();
+        let sequence = *next;
+        *next += 1;
+        let position = u64::try_from(self.log.len()).map_or(u64::MAX, |length| length + 1);
+        self.log.push(LoggedEvent {
+            position,
+            tenant: event.tenant,
+            event: RunEvent {
+                event_id: event.event_id,
+                run_id: event.run_id,
+                body: event.body,
+                timestamp: event.timestamp.trunc_subsecs(3),
+                sequence,
+                causation_id: event.causation_id,
+            },
+        });
+        position
+    }
+
+    fn read(&self, query: &EventQuery) -> Vec<LoggedEvent> {
+        let limit = match query.limit {
+            0 => MAX_READ,
+            limit => limit.min(MAX_READ),
+        };
+        let wanted = self.log.iter().filter(|logged| {
+            query.tenant.as_ref().is_none_or(|tenant| logged.tenant == *tenant)
+                && query.run.as_ref().is_none_or(|run| logged.event.run_id == *run)
+                && query.after.is_none_or(|after| logged.position > after)
+        });
+        if query.newest {
+            let mut newest: Vec<_> = wanted.rev().take(limit).cloned().collect();
+            newest.reverse();
+            newest
+        } else {
+            wanted.take(limit).cloned().collect()
+        }
+    }
+}
+
+// === impl MemoryKeys ===
+
+impl MemoryKeys {
+    /// No keys.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+#[async_trait]
+impl KeyStore for MemoryKeys {
+    async fn insert(&self, mut key: KeyRecord) -> Result<(), StoreError> {
+        let mut keys = lock(&self.0);
+        if keys.records.iter().any(|held| held.id == key.id || held.digest == key.digest) {
+            return Err(StoreError::Conflict("a key with this id or digest".to_owned()));
+        }
+        key.created_at = key.created_at.trunc_subsecs(3);
+        key.expires_at = key.expires_at.map(|at| at.trunc_subsecs(3));
+        key.revoked_at = key.revoked_at.map(|at| at.trunc_subsecs(3));
+        keys.records.push(key);
+        keys.records.sort_by_key(|key| key.created_at);
+        keys.epoch += 1;
+        Ok(())
+    }
+
+    async fn list(&self) -> Result<Vec<KeyRecord>, StoreError> {
+        Ok(lock(&self.0).records.clone())
+    }
+
+    async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError> {
+        let mut keys = lock(&self.0);
+        let held = keys.records.iter_mut().find(|key| key.id == *id && key.revoked_at.is_none());
+        let Some(key) = held else { return Ok(false) };
+        key.revoked_at = Some(at.trunc_subsecs(3));
+        keys.epoch += 1;
+        Ok(true)
+    }
+
+    async fn epoch(&self) -> Result<u64, StoreError> {
+        Ok(lock(&self.0).epoch)
+    }
+}
+
+// === impl MemoryCatalogs ===
+
+impl MemoryCatalogs {
+    /// No catalogs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+#[async_trait]
+impl CatalogStore for MemoryCatalogs {
+    async fn save(
+        &self,
+        source: &SourceId,
+        catalog: String,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        lock(&self.0).insert(source.clone(), (catalog, at.trunc_subsecs(3)));
+        Ok(())
+    }
+
+    async fn load(&self, source: &SourceId) -> Result<Option<(String, Timestamp)>, StoreError> {
+        Ok(lock(&self.0).get(source).cloned())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,93 @@
+//! The hand-over from many callers to the one writer thread: first in, first out, in batches.
+//!
+//! Invariants:
+//! - every item that [`Queue::push`] accepted is handed out exactly once, in the order of the
+//!   pushes, also when the queue is closed meanwhile;
+//! - after [`Queue::close`] nothing is accepted, and [`Queue::take`] says [`Taken::Closed`] only
+//!   once everything accepted has been handed out.
+//!
+//! How much may wait here is bounded by the permits that callers hold, not by the queue.
+
+use std::{collections::VecDeque, time::Duration};
+
+use crate::sync::{Condvar, Mutex, PoisonError};
+
+/// Many producers, one consumer.
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+/// What [`Queue::take`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Taken<T> {
+    /// At least one item, oldest first.
+    Batch(Vec<T>),
+    /// Nothing came for as long as the consumer wanted to wait.
+    Idle,
+    /// Closed, and nothing is left.
+    Closed,
+}
+
+struct State<T> {
+    items: VecDeque<T>,
+    closed: bool,
+}
+
+// === impl Queue ===
+
+impl<T> Queue<T> {
+    pub(crate) fn new() -> Self {
+        Self {
+            state: Mutex::new(State { items: VecDeque::new(), closed: false }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Adds an item; gives it back when the queue is closed.
+    pub(crate) fn push(&self, item: T) -> Result<(), T> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.closed {
+            return Err(item);
+        }
+        state.items.push_back(item);
+        drop(state);
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    /// Waits for items and takes up to `max` of them. With `patience`, gives up after that long.
+    pub(crate) fn take(&self, max: usize, patience: Option<Duration>) -> Taken<T> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if !state.items.is_empty() {
+                let count = state.items.len().min(max);
+                return Taken::Batch(state.items.drain(..count).collect());
+            }
+            if state.closed {
+                return Taken::Closed;
+            }
+            match patience {
+                None => {
+                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                }
+                Some(patience) => {
+                    let (woken, timeout) = self
+                        .changed
+                        .wait_timeout(state, patience)
+                        .unwrap_or_else(PoisonError::into_inner);
+                    state = woken;
+                    if timeout.timed_out() && state.items.is_empty() && !state.closed {
+                        return Taken::Idle;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Accepts nothing from now on and wakes the consumer.
+    pub(crate) fn close(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
+        self.changed.notify_all();
+    }
+}

@@ -1,0 +1,130 @@
+//! API keys on SQLite.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, Row, params};
+use toolcrib_core::{
+    clock::Timestamp,
+    id::KeyId,
+    scope::Grant,
+    store::{KeyRecord, KeyStore, StoreError},
+};
+
+use super::{
+    SqliteStore,
+    failure::Failure,
+    log::{parse, time, time_text},
+};
+
+#[async_trait]
+impl KeyStore for SqliteStore {
+    async fn insert(&self, key: KeyRecord) -> Result<(), StoreError> {
+        self.inner.writer.write(move |connection| insert(connection, &key)).await
+    }
+
+    async fn list(&self) -> Result<Vec<KeyRecord>, StoreError> {
+        self.inner.readers.read(list).await
+    }
+
+    async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError> {
+        let id = id.clone();
+        self.inner
+            .writer
+            .write(move |connection| {
+                let revoked = connection.execute(
+                    "UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
+                    params![id.as_str(), time_text(at)],
+                )? > 0;
+                if revoked {
+                    next_epoch(connection)?;
+                }
+                Ok(revoked)
+            })
+            .await
+    }
+
+    async fn epoch(&self) -> Result<u64, StoreError> {
+        self.inner
+            .readers
+            .read(|connection| {
+                let epoch: i64 = connection
+                    .prepare_cached("SELECT value FROM meta WHERE name = 'keys_epoch'")?
+                    .query_row([], |row| row.get(0))?;
+                u64::try_from(epoch).map_err(|_| Failure::corrupt("the epoch of the keys"))
+            })
+            .await
+    }
+}
+
+fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
+    let json = |texts: Vec<&str>| serde_json::to_string(&texts);
+    let unwritable = |_| StoreError::Unavailable("a key has no JSON form".to_owned());
+    let roles = json(key.roles.iter().map(String::as_str).collect()).map_err(unwritable)?;
+    let scopes = json(key.scopes.iter().map(Grant::as_str).collect()).map_err(unwritable)?;
+    connection
+        .execute(
+            "INSERT INTO keys (id, name, tenant, principal, digest, roles, scopes, created_at, \
+             expires_at, revoked_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                key.id.as_str(),
+                key.name,
+                key.tenant.as_str(),
+                key.principal.as_str(),
+                key.digest,
+                roles,
+                scopes,
+                time_text(key.created_at),
+                key.expires_at.map(time_text),
+                key.revoked_at.map(time_text),
+            ],
+        )
+        .map_err(|error| Failure::from(error).conflict_over("a key with this id or digest"))?;
+    next_epoch(connection)
+}
+
+fn next_epoch(connection: &Connection) -> Result<(), Failure> {
+    connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'keys_epoch'", [])?;
+    Ok(())
+}
+
+fn list(connection: &Connection) -> Result<Vec<KeyRecord>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, name, tenant, principal, digest, roles, scopes, created_at, expires_at, \
+         revoked_at FROM keys ORDER BY created_at, rowid",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        keys.push(record(row)?);
+    }
+    Ok(keys)
+}
+
+fn record(row: &Row<'_>) -> Result<KeyRecord, Failure> {
+    let id: String = row.get(0)?;
+    // An id is not a secret; it tells the operator which key to make again.
+    let unreadable = || Failure::corrupt(format!("the key with id {id}"));
+    let json = |column: usize| -> Result<Vec<String>, Failure> {
+        serde_json::from_str(&row.get::<_, String>(column)?).map_err(|_| unreadable())
+    };
+    let moment = |column: usize| -> Result<Option<Timestamp>, Failure> {
+        match row.get::<_, Option<String>>(column)? {
+            Some(text) => time(&text).map(Some).ok_or_else(unreadable),
+            None => Ok(None),
+        }
+    };
+    Ok(KeyRecord {
+        name: row.get(1)?,
+        tenant: parse(row.get(2)?, unreadable)?,
+        principal: parse(row.get(3)?, unreadable)?,
+        digest: row.get(4)?,
+        roles: json(5)?,
+        scopes: json(6)?
+            .into_iter()
+            .map(|scope| parse(scope, unreadable))
+            .collect::<Result<_, _>>()?,
+        created_at: moment(7)?.ok_or_else(unreadable)?,
+        expires_at: moment(8)?,
+        revoked_at: moment(9)?,
+        id: parse(id.clone(), unreadable)?,
+    })
+}

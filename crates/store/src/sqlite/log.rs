@@ -1,0 +1,251 @@
+//! The event log on SQLite.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::{DateTime, SecondsFormat, Utc};
+use rusqlite::{Connection, Row, params};
+use serde_json::Error as JsonError;
+use toolcrib_core::{
+    clock::Timestamp,
+    event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
+    id::{CallId, TenantId},
+    store::StoreError,
+};
+
+use super::{SqliteStore, failure::Failure};
+use crate::MAX_READ;
+
+/// An event as its row, ready before the writer thread sees it.
+#[derive(Debug)]
+pub(super) struct Record {
+    event_id: String,
+    tenant: String,
+    run_id: String,
+    kind: &'static str,
+    timestamp: String,
+    causation_id: Option<String>,
+    payload: String,
+    call: Call,
+}
+
+/// What an event means for `open_calls`.
+#[derive(Debug)]
+enum Call {
+    Opens { call_id: CallId, agent_id: String, tool_name: String },
+    Closes { call_id: CallId },
+    Unrelated,
+}
+
+// === impl EventLog ===
+
+#[async_trait]
+impl EventLog for SqliteStore {
+    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError> {
+        if events.is_empty() {
+            return Ok(Vec::new());
+        }
+        let records = events.into_iter().map(Record::new).collect::<Result<Vec<_>, _>>()?;
+        let instance = Arc::clone(&self.inner.instance);
+        self.inner
+            .writer
+            .write(move |connection| {
+                records.iter().map(|record| record.insert(connection, &instance)).collect()
+            })
+            .await
+    }
+
+    async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.inner.readers.read(move |connection| select(connection, &query)).await
+    }
+}
+
+// === impl Record ===
+
+impl Record {
+    pub(super) fn new(event: NewEvent) -> Result<Self, StoreError> {
+        let payload = payload(&event.body).map_err(|_| {
+            StoreError::Unavailable("an event's payload has no JSON form".to_owned())
+        })?;
+        let kind = event.body.kind();
+        let call = match event.body {
+            EventBody::ToolCalled(called) => Call::Opens {
+                call_id: called.call_id,
+                agent_id: called.agent_id.into(),
+                tool_name: called.tool_name,
+            },
+            EventBody::ToolReturned(returned) => Call::Closes { call_id: returned.call_id },
+            EventBody::AuthorizationDecided(_) => Call::Unrelated,
+        };
+        Ok(Self {
+            event_id: event.event_id.into(),
+            tenant: event.tenant.into(),
+            run_id: event.run_id.into(),
+            kind,
+            timestamp: time_text(event.timestamp),
+            causation_id: event.causation_id.map(Into::into),
+            payload,
+            call,
+        })
+    }
+
+    /// Adds the event at the end of its run, keeps `open_calls` true, and returns the position.
+    pub(super) fn insert(&self, connection: &Connection, instance: &str) -> Result<u64, Failure> {
+        connection
+            .prepare_cached(
+                "INSERT INTO events (event_id, tenant, run_id, sequence, type, timestamp, \
+                 causation_id, payload) VALUES (?1, ?2, ?3, (SELECT coalesce(max(sequence) + 1, 0) \
+                 FROM events INDEXED BY events_by_run WHERE run_id = ?3 AND tenant = ?2), \
+                 ?4, ?5, ?6, ?7)",
+            )?
+            .execute(params![
+                self.event_id,
+                self.tenant,
+                self.run_id,
+                self.kind,
+                self.timestamp,
+                self.causation_id,
+                self.payload,
+            ])
+            .map_err(|error| Failure::from(error).conflict_over("an event with this id"))?;
+        let position = u64::try_from(connection.last_insert_rowid())
+            .map_err(|_| Failure::corrupt("a negative position"))?;
+        match &self.call {
+            Call::Opens { call_id, agent_id, tool_name } => {
+                connection
+                    .prepare_cached(
+                        "INSERT INTO open_calls (tenant, run_id, call_id, event_id, agent_id, \
+                         tool_name, instance) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                    )?
+                    .execute(params![
+                        self.tenant,
+                        self.run_id,
+                        call_id.as_str(),
+                        self.event_id,
+                        agent_id,
+                        tool_name,
+                        instance
+                    ])?;
+            }
+            // One return closes one call: the one that it names as its cause, if that is open.
+            Call::Closes { call_id } => {
+                connection
+                    .prepare_cached(
+                        "DELETE FROM open_calls \
+                         WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 AND event_id = \
+                         (SELECT event_id FROM open_calls \
+                          WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 \
+                          ORDER BY event_id IS ?4 DESC LIMIT 1)",
+                    )?
+                    .execute(params![
+                        self.tenant,
+                        self.run_id,
+                        call_id.as_str(),
+                        self.causation_id
+                    ])?;
+            }
+            Call::Unrelated => {}
+        }
+        Ok(position)
+    }
+}
+
+/// The payload alone, as it stands in the event's `payload` member.
+fn payload(body: &EventBody) -> Result<String, JsonError> {
+    match body {
+        EventBody::ToolCalled(payload) => serde_json::to_string(payload),
+        EventBody::ToolReturned(payload) => serde_json::to_string(payload),
+        EventBody::AuthorizationDecided(payload) => serde_json::to_string(payload),
+    }
+}
+
+fn body(kind: &str, payload: &str) -> Option<EventBody> {
+    let body = match kind {
+        "agent.toolCalled" => serde_json::from_str(payload).map(EventBody::ToolCalled),
+        "agent.toolReturned" => serde_json::from_str(payload).map(EventBody::ToolReturned),
+        "authorization.decided" => {
+            serde_json::from_str(payload).map(EventBody::AuthorizationDecided)
+        }
+        _ => return None,
+    };
+    body.ok()
+}
+
+fn select(connection: &Connection, query: &EventQuery) -> Result<Vec<LoggedEvent>, Failure> {
+    let limit = match query.limit {
+        0 => MAX_READ,
+        limit => limit.min(MAX_READ),
+    };
+    let mut statement = connection.prepare_cached(&select_sql(query))?;
+    let mut rows = statement.query(params![
+        query.tenant.as_ref().map(TenantId::as_str),
+        query.run.as_ref().map(|run| run.as_str()),
+        query.after.map_or(-1, |after| i64::try_from(after).unwrap_or(i64::MAX)),
+        i64::try_from(limit).unwrap_or(i64::MAX),
+    ])?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next()? {
+        events.push(logged(row)?);
+    }
+    if query.newest {
+        events.reverse();
+    }
+    Ok(events)
+}
+
+/// The index is named, because without statistics SQLite guesses, and a wrong guess reads the whole
+/// log. Within a run of a tenant, sequences and positions have the same order.
+fn select_sql(query: &EventQuery) -> String {
+    let (index, filter, order) = match (&query.tenant, &query.run) {
+        (None, None) => ("NOT INDEXED", "?1 IS NULL AND ?2 IS NULL", "position"),
+        (Some(_), None) => {
+            ("INDEXED BY events_by_tenant", "tenant = ?1 AND ?2 IS NULL", "position")
+        }
+        (None, Some(_)) => ("INDEXED BY events_by_run", "?1 IS NULL AND run_id = ?2", "position"),
+        (Some(_), Some(_)) => {
+            ("INDEXED BY events_by_run", "tenant = ?1 AND run_id = ?2", "sequence")
+        }
+    };
+    let direction = if query.newest { "DESC" } else { "ASC" };
+    format!(
+        "SELECT position, tenant, event_id, run_id, type, payload, timestamp, sequence, \
+         causation_id FROM events {index} WHERE {filter} AND position > ?3 \
+         ORDER BY {order} {direction} LIMIT ?4"
+    )
+}
+
+fn logged(row: &Row<'_>) -> Result<LoggedEvent, Failure> {
+    let position: i64 = row.get(0)?;
+    let unreadable = || Failure::corrupt(format!("the event at position {position}"));
+    let text = |column: usize| -> Result<String, Failure> { Ok(row.get(column)?) };
+    let causation: Option<String> = row.get(8)?;
+    Ok(LoggedEvent {
+        position: u64::try_from(position).map_err(|_| unreadable())?,
+        tenant: parse(text(1)?, unreadable)?,
+        event: RunEvent {
+            event_id: parse(text(2)?, unreadable)?,
+            run_id: parse(text(3)?, unreadable)?,
+            body: body(&text(4)?, &text(5)?).ok_or_else(unreadable)?,
+            timestamp: time(&text(6)?).ok_or_else(unreadable)?,
+            sequence: u64::try_from(row.get::<_, i64>(7)?).map_err(|_| unreadable())?,
+            causation_id: causation.map(|id| parse(id, unreadable)).transpose()?,
+        },
+    })
+}
+
+/// Parses a stored identifier; what does not parse was not written by us.
+pub(super) fn parse<T: TryFrom<String>>(
+    text: String,
+    unreadable: impl FnOnce() -> Failure,
+) -> Result<T, Failure> {
+    T::try_from(text).map_err(|_| unreadable())
+}
+
+/// RFC 3339 in UTC with milliseconds, so that text order is time order.
+pub(super) fn time_text(at: Timestamp) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+pub(super) fn time(text: &str) -> Option<Timestamp> {
+    DateTime::parse_from_rfc3339(text).ok().map(|at| at.with_timezone(&Utc))
+}

@@ -1,0 +1,186 @@
+//! From a path to connections: create the file privately, check that it is ours, migrate it.
+//!
+//! Invariants:
+//! - a file of another program or of a newer schema is refused before anything in it is changed;
+//! - files and directories made here are readable by their owner only.
+
+use std::{
+    fs,
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use toolcrib_core::store::StoreError;
+
+use super::{Durability, failure::Failure};
+
+/// How long a connection waits for a lock that another process holds. A commit takes milliseconds
+/// and a checkpoint well under a second, so whoever holds it longer is stuck.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// "tcrb" in ASCII: tells a store from any other SQLite file.
+const APPLICATION_ID: i32 = 0x7463_7262;
+
+/// `MIGRATIONS[n]` leads from schema `n` to schema `n + 1`. Released files are never edited.
+const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
+
+/// Statements kept prepared per connection; there are about fifteen in all.
+const STATEMENTS: usize = 32;
+
+/// Makes the directory and the file when they are missing.
+pub(super) fn create(path: &Path) -> Result<(), StoreError> {
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        create_dir(parent)?;
+    }
+    // Made here and not by SQLite, because the mode of this file is also that of `-wal` and `-shm`.
+    match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+            if fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o077 != 0) {
+                tracing::warn!(
+                    path = %path.display(),
+                    "the store is open to other users of this machine, consider `chmod 600`"
+                );
+            }
+            Ok(())
+        }
+        Err(error) => Err(StoreError::Unavailable(format!(
+            "{} cannot be created ({}); check that this user may write its directory",
+            path.display(),
+            error.kind()
+        ))),
+    }
+}
+
+/// Makes a directory for the owner only, unless it is there.
+pub(super) fn create_dir(path: &Path) -> Result<(), StoreError> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
+        StoreError::Unavailable(format!(
+            "the directory {} cannot be created ({}); create it or choose another path",
+            path.display(),
+            error.kind()
+        ))
+    })
+}
+
+/// The connection that writes: checked, migrated, in WAL mode.
+pub(super) fn writer(
+    path: &Path,
+    durability: Durability,
+    patience: Duration,
+) -> Result<Connection, Failure> {
+    let mut connection = connect(path, patience)?;
+    check_identity(&connection, path)?;
+    enter_wal(&connection, path, patience)?;
+    match durability {
+        // fullfsync: on macOS a plain fsync leaves the data in the drive's cache.
+        Durability::Strict => {
+            connection.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON")?;
+        }
+        Durability::Relaxed => connection.execute_batch("PRAGMA synchronous = NORMAL")?,
+    }
+    // The writer checkpoints by itself, after it has acknowledged (see `writer.rs`).
+    connection.execute_batch(
+        "PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864; \
+         PRAGMA temp_store = MEMORY",
+    )?;
+    migrate(&mut connection)?;
+    Ok(connection)
+}
+
+/// A connection that reads. It is opened for writing because a reader of a WAL file has to write
+/// the shared-memory index, and `query_only` keeps it from writing anything else.
+pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
+    let connection = connect(path, BUSY_TIMEOUT)?;
+    connection.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY")?;
+    Ok(connection)
+}
+
+fn connect(path: &Path, patience: Duration) -> Result<Connection, Failure> {
+    // No SQLITE_OPEN_URI: a path is a path. No SQLITE_OPEN_CREATE: `create` did that.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(patience)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    Ok(connection)
+}
+
+fn check_identity(connection: &Connection, path: &Path) -> Result<(), Failure> {
+    let file = path.display();
+    if connection.is_readonly("main")? {
+        return Err(StoreError::Unavailable(format!(
+            "{file} may only be read; give this user the right to write it"
+        ))
+        .into());
+    }
+    let application: i32 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if application != APPLICATION_ID && (application != 0 || tables > 0) {
+        return Err(Failure::corrupt(format!(
+            "{file} is a SQLite database of another program; choose another path"
+        )));
+    }
+    known_version(connection).map(drop)
+}
+
+fn enter_wal(connection: &Connection, path: &Path, patience: Duration) -> Result<(), Failure> {
+    // Two processes that open a new file at once collide here, and SQLite does not ask the busy
+    // handler for this change of mode.
+    let deadline = Instant::now() + patience;
+    loop {
+        let mode = connection
+            .pragma_update_and_check(None, "journal_mode", "wal", |row| row.get::<_, String>(0))
+            .map_err(Failure::from);
+        match mode {
+            Ok(mode) if mode == "wal" => return Ok(()),
+            Ok(_) => {
+                return Err(StoreError::Unavailable(format!(
+                    "{} is on a file system without shared memory; put the store on a local disk",
+                    path.display()
+                ))
+                .into());
+            }
+            Err(failure) if failure.is_busy() && Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+fn migrate(connection: &mut Connection) -> Result<(), Failure> {
+    if known_version(connection)? == MIGRATIONS.len() {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    // Read again: another process may have migrated while this one waited for the lock.
+    let from = known_version(&transaction)?;
+    for migration in MIGRATIONS.iter().skip(from) {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", version(MIGRATIONS.len()))?;
+    transaction.commit()?;
+    Ok(())
+}
+
+/// The schema version of the file, when this program knows it.
+fn known_version(connection: &Connection) -> Result<usize, Failure> {
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    match usize::try_from(found) {
+        Ok(found) if found <= MIGRATIONS.len() => Ok(found),
+        Ok(found) => {
+            let (found, known) = (version(found), version(MIGRATIONS.len()));
+            Err(StoreError::TooNew { found, known }.into())
+        }
+        Err(_) => Err(Failure::corrupt("the file has a negative schema version")),
+    }
+}
+
+fn version(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,359 @@
+//! The one thread of this process that writes: group commit on its own connection.
+//!
+//! Invariants:
+//! - a caller hears of success only after the `COMMIT` that holds its work has returned, and in
+//!   strict mode that commit was synced to disk;
+//! - work that fails leaves nothing behind and does not fail the work that shared its transaction;
+//! - a caller that stops waiting does not undo what it has handed over.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use rusqlite::Connection;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use toolcrib_core::store::StoreError;
+
+use super::{failure::Failure, instance::Instance};
+use crate::queue::{Queue, Taken};
+
+/// Requests in one transaction. Group commit pays off up to about the number of concurrent callers
+/// (128 in our measurements), and 256 events take single-digit milliseconds, so nobody waits long
+/// for the others of the batch.
+const MAX_BATCH: usize = 256;
+
+/// Requests that may wait for the writer: sixteen full batches. Whoever comes later waits for room
+/// without taking memory for the request.
+const MAX_WAITING: usize = 16 * MAX_BATCH;
+
+/// Quiet time after which the write-ahead log is copied into the file.
+const IDLE: Duration = Duration::from_millis(250);
+
+/// Pages of write-ahead log (16 MiB) after which it is copied even when it is never quiet.
+const MAX_WAL_PAGES: i64 = 4096;
+
+/// Handle to the writer thread.
+#[derive(Debug)]
+pub(super) struct Writer {
+    queue: Arc<Queue<Queued>>,
+    room: Arc<Semaphore>,
+    commits: Arc<AtomicU64>,
+    /// Closed when the thread has ended.
+    ended: watch::Receiver<()>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Something to do inside a transaction.
+trait Job: Send {
+    /// Does it. May be called again when the transaction had to be rolled back.
+    fn run(&mut self, connection: &Connection) -> Result<(), Failure>;
+
+    /// Tells the caller how it ended.
+    fn finish(self: Box<Self>, outcome: Result<(), StoreError>);
+}
+
+struct Queued {
+    job: Box<dyn Job>,
+    /// Gives the place in the queue back when the request is over.
+    _room: OwnedSemaphorePermit,
+}
+
+struct Work<F, T> {
+    work: F,
+    value: Option<T>,
+    reply: oneshot::Sender<Result<T, StoreError>>,
+}
+
+// === impl Writer ===
+
+impl Writer {
+    /// Starts the thread. `instance` is this process's sign of life and ends with the thread.
+    pub(super) fn start(
+        connection: Connection,
+        place: PathBuf,
+        instance: Instance,
+    ) -> Result<Self, StoreError> {
+        let queue = Arc::new(Queue::new());
+        let commits = Arc::new(AtomicU64::new(0));
+        let (ending, ended) = watch::channel(());
+        let engine = Engine { connection, place, commits: Arc::clone(&commits) };
+        let guard = Ending { queue: Arc::clone(&queue), _ending: ending };
+        let thread = std::thread::Builder::new()
+            .name("toolcrib-store".to_owned())
+            .spawn(move || {
+                // Dropped last, also when the thread panics.
+                let guard = guard;
+                engine.work(&guard.queue);
+                drop(instance);
+            })
+            .map_err(|error| {
+                StoreError::Unavailable(format!(
+                    "the writer thread cannot be started ({})",
+                    error.kind()
+                ))
+            })?;
+        Ok(Self {
+            queue,
+            room: Arc::new(Semaphore::new(MAX_WAITING)),
+            commits,
+            ended,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Runs `work` in a transaction, perhaps together with other work, and returns its value once
+    /// the transaction is durable. `work` may run more than once, but counts once.
+    pub(super) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnMut(&Connection) -> Result<T, Failure> + Send + 'static,
+    {
+        let room = Arc::clone(&self.room).acquire_owned().await.map_err(|_| closed())?;
+        let (reply, answer) = oneshot::channel();
+        let job = Box::new(Work { work, value: None, reply });
+        self.queue.push(Queued { job, _room: room }).map_err(|_| closed())?;
+        answer.await.unwrap_or_else(|_| Err(ended_early()))
+    }
+
+    /// Transactions committed so far.
+    pub(super) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    /// Accepts nothing more; what was accepted is still stored.
+    pub(super) fn stop(&self) {
+        self.room.close();
+        self.queue.close();
+    }
+
+    /// Waits until the thread has stored everything and ended.
+    pub(super) async fn ended(&self) {
+        let mut ended = self.ended.clone();
+        // The sender never sends; it goes away with the thread.
+        while ended.changed().await.is_ok() {}
+    }
+
+    /// Like [`Writer::ended`], without a runtime.
+    pub(super) fn join(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the store's writer thread panicked");
+        }
+    }
+}
+
+/// Refusal of everything that comes after [`Writer::stop`].
+pub(super) fn closed() -> StoreError {
+    StoreError::Unavailable("it has been closed".to_owned())
+}
+
+fn ended_early() -> StoreError {
+    StoreError::Unavailable(
+        "its writer thread ended unexpectedly; restart the process and look at its log".to_owned(),
+    )
+}
+
+impl<F, T> Job for Work<F, T>
+where
+    T: Send,
+    F: FnMut(&Connection) -> Result<T, Failure> + Send,
+{
+    fn run(&mut self, connection: &Connection) -> Result<(), Failure> {
+        self.value = Some((self.work)(connection)?);
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>, outcome: Result<(), StoreError>) {
+        let answer = outcome.and_then(|()| self.value.ok_or_else(ended_early));
+        if self.reply.send(answer).is_err() {
+            tracing::debug!("the caller of a write no longer waits for it");
+        }
+    }
+}
+
+/// Closes the queue when the thread ends for whatever reason, so that nobody waits for ever.
+struct Ending {
+    queue: Arc<Queue<Queued>>,
+    _ending: watch::Sender<()>,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.queue.close();
+        // Nothing is left here after an orderly end. After a panic, dropping tells the callers.
+        while let Taken::Batch(lost) = self.queue.take(MAX_BATCH, None) {
+            drop(lost);
+        }
+    }
+}
+
+/// What lives on the thread.
+struct Engine {
+    connection: Connection,
+    place: PathBuf,
+    commits: Arc<AtomicU64>,
+}
+
+/// Why a batch was rolled back as a whole.
+enum Setback {
+    /// The transaction could not be opened or committed; this holds for all of the batch.
+    Transaction(Failure),
+    /// One of the jobs failed.
+    Job,
+}
+
+/// Whether a job that fails can be undone alone. Costs a copy of every page that it touches.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Savepoints {
+    No,
+    Each,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    fn work(mut self, queue: &Queue<Queued>) {
+        let mut unsaved = false;
+        loop {
+            match queue.take(MAX_BATCH, unsaved.then_some(IDLE)) {
+                Taken::Batch(batch) => {
+                    self.store(batch);
+                    unsaved = true;
+                    if self.wal_pages() > MAX_WAL_PAGES {
+                        self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
+                    }
+                }
+                Taken::Idle => {
+                    self.checkpoint("PRAGMA wal_checkpoint(PASSIVE)");
+                    unsaved = false;
+                }
+                Taken::Closed => break,
+            }
+        }
+        self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
+    }
+
+    /// Stores what can be stored of `batch` and answers every one.
+    fn store(&mut self, mut batch: Vec<Queued>) {
+        // Failing work is rare, so the first pass spends nothing on undoing it alone. Only when
+        // there is some does the batch run again with a savepoint around each.
+        let outcomes = match self.transact(&mut batch, Savepoints::No) {
+            Err(Setback::Job) => self.transact(&mut batch, Savepoints::Each),
+            outcomes => outcomes,
+        };
+        let place = self.place.as_path();
+        match outcomes {
+            Ok(outcomes) => {
+                for (queued, outcome) in batch.into_iter().zip(outcomes) {
+                    queued.job.finish(outcome.map_err(|failure| failure.at(place)));
+                }
+            }
+            Err(setback) => {
+                let error = setback.at(place);
+                tracing::error!(%error, requests = batch.len(), "a transaction was not stored");
+                for queued in batch {
+                    queued.job.finish(Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    fn transact(
+        &mut self,
+        batch: &mut [Queued],
+        savepoints: Savepoints,
+    ) -> Result<Vec<Result<(), Failure>>, Setback> {
+        self.execute("BEGIN IMMEDIATE").map_err(Setback::Transaction)?;
+        let result = self.run_all(batch, savepoints).and_then(|outcomes| {
+            self.execute("COMMIT").map_err(Setback::Transaction)?;
+            Ok(outcomes)
+        });
+        match &result {
+            Ok(_) => {
+                self.commits.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(_) => self.roll_back(),
+        }
+        result
+    }
+
+    fn run_all(
+        &self,
+        batch: &mut [Queued],
+        savepoints: Savepoints,
+    ) -> Result<Vec<Result<(), Failure>>, Setback> {
+        let mut outcomes = Vec::with_capacity(batch.len());
+        for Queued { job, .. } in batch {
+            if savepoints == Savepoints::No {
+                match job.run(&self.connection) {
+                    Ok(()) => outcomes.push(Ok(())),
+                    Err(failure) if self.connection.is_autocommit() => {
+                        return Err(Setback::Transaction(failure));
+                    }
+                    Err(_) => return Err(Setback::Job),
+                }
+                continue;
+            }
+            self.execute("SAVEPOINT job").map_err(Setback::Transaction)?;
+            let outcome = job.run(&self.connection);
+            if outcome.is_err() {
+                // A full disk can end the whole transaction; then there is nothing to go back to.
+                if self.connection.is_autocommit() {
+                    return Err(outcome.err().map_or(Setback::Job, Setback::Transaction));
+                }
+                self.execute("ROLLBACK TO job").map_err(Setback::Transaction)?;
+            }
+            self.execute("RELEASE job").map_err(Setback::Transaction)?;
+            outcomes.push(outcome);
+        }
+        Ok(outcomes)
+    }
+
+    fn roll_back(&self) {
+        if self.connection.is_autocommit() {
+            return;
+        }
+        if let Err(failure) = self.execute("ROLLBACK") {
+            tracing::error!(error = %failure.at(&self.place), "a transaction was not rolled back");
+        }
+    }
+
+    fn execute(&self, sql: &str) -> Result<(), Failure> {
+        self.connection.prepare_cached(sql)?.execute([])?;
+        Ok(())
+    }
+
+    /// Pages in the write-ahead log that the file does not hold yet.
+    fn wal_pages(&self) -> i64 {
+        let pages = self.connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)").and_then(
+            |mut statement| {
+                statement.query_row([], |row| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?))
+            },
+        );
+        pages.unwrap_or(0)
+    }
+
+    /// Copies the write-ahead log into the file. Losing this race or this attempt loses nothing:
+    /// the log is as durable as the file.
+    fn checkpoint(&self, pragma: &str) {
+        if let Err(error) = self.connection.query_row(pragma, [], |_| Ok(())) {
+            let error = Failure::from(error).at(&self.place);
+            tracing::warn!(%error, "the write-ahead log was not copied into the file");
+        }
+    }
+}
+
+impl Setback {
+    fn at(self, place: &Path) -> StoreError {
+        match self {
+            Self::Transaction(failure) => failure.at(place),
+            Self::Job => ended_early(),
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What every handler shares.
+
+use std::sync::Arc;
+
+use toolcrib_gateway::{
+    Gateway,
+    config::{Config, ExplorerConfig, MountConfig, OpenWopConfig, ServerConfig},
+};
+
+/// Cheap to clone; handlers take it as axum `State`. The caller arrives as
+/// `Extension<Arc<Principal>>`, put there by `middleware::authenticate`.
+#[derive(Clone)]
+pub(crate) struct AppState {
+    /// Lists and calls.
+    pub(crate) gateway: Gateway,
+    /// How the surfaces are set up.
+    pub(crate) surfaces: Arc<Surfaces>,
+}
+
+/// The configuration of the listener and its mounts.
+pub(crate) struct Surfaces {
+    pub(crate) server: ServerConfig,
+    pub(crate) openwop: OpenWopConfig,
+    pub(crate) otc: MountConfig,
+    pub(crate) explorer: ExplorerConfig,
+    pub(crate) mcp: MountConfig,
+}
+
+impl AppState {
+    pub(crate) fn new(gateway: Gateway, config: &Config) -> Self {
+        let surfaces = Surfaces {
+            server: config.server.clone(),
+            openwop: config.openwop,
+            otc: config.otc,
+            explorer: config.explorer.clone(),
+            mcp: config.mcp,
+        };
+        Self { gateway, surfaces: Arc::new(surfaces) }
+    }
+}

@@ -1,0 +1,77 @@
+// The explorer's endpoints. A reply of any status is an answer and is returned; only a request
+// that got no reply (network, cancel) throws.
+import { state } from './state.js';
+import { parseJson } from './json.js';
+
+export const base = basePath();
+
+/** The page's prefix with a trailing slash, as the server wrote it, else from the address. */
+function basePath() {
+  const given = document.body.dataset.base ?? '';
+  return /^\/(?!\/)/.test(given) ? given : `${location.pathname.replace(/\/$/, '')}/`;
+}
+
+export function authorization(token = state.token) {
+  const trimmed = token.trim();
+  if (trimmed === '') return undefined;
+  return /^bearer\s/i.test(trimmed) ? trimmed : `Bearer ${trimmed}`;
+}
+
+export const listTools = (signal) => request('GET', `${base}tools`, { signal });
+export const getTool = (name, signal) => request('GET', toolPath(name), { signal });
+export const validate = (name, body, signal) => request('POST', `${toolPath(name)}/validate`, { body, signal });
+export const call = (name, body, signal) => request('POST', `${toolPath(name)}/call`, { body, signal });
+
+export function toolPath(name) {
+  return `${base}tools/${encodeURIComponent(name)}`;
+}
+
+/** The Open Tool Calling id of a tool, looked up by its name in the server's own OTC list. */
+export async function otcToolId(name) {
+  const reply = await request('GET', '/tools', {});
+  const list = reply.status === 200 ? reply.data?.tools : undefined;
+  if (!Array.isArray(list)) return undefined;
+  const id = list.find((tool) => tool?.name === name)?.id;
+  return typeof id === 'string' ? id : undefined;
+}
+
+async function request(method, path, { body, signal }) {
+  const headers = { Accept: 'application/json' };
+  const auth = authorization();
+  if (auth) headers.Authorization = auth;
+  if (body !== undefined) headers['Content-Type'] = 'application/json';
+  const started = performance.now();
+  const response = await fetch(path, { method, headers, body, signal, cache: 'no-cache' });
+  const text = await response.text();
+  return {
+    status: response.status,
+    statusText: response.statusText,
+    headers: [...response.headers],
+    retryAfter: seconds(response.headers.get('retry-after')),
+    text,
+    data: tryParse(text),
+    ms: performance.now() - started,
+  };
+}
+
+function tryParse(text) {
+  try {
+    return parseJson(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function seconds(value) {
+  return value !== null && /^\d+$/.test(value.trim()) ? Number(value) : undefined;
+}
+
+/** What a reply that is not the expected one says, in one sentence. */
+export function problemText(reply) {
+  const { data, status } = reply;
+  for (const text of [data?.message, data?.error]) {
+    if (typeof text === 'string' && text !== '') return text;
+  }
+  if (status === 200) return 'The answer is not what this page expects from the tools endpoint.';
+  return `The server answered ${status}${reply.statusText ? ` ${reply.statusText}` : ''}.`;
+}

@@ -1,0 +1,97 @@
+// The page: loads the list, follows the address (#tool=…), wires the parts together.
+import { byId, announce, plural } from './dom.js';
+import { state, on, emit, select } from './state.js';
+import { listTools, problemText } from './api.js';
+import { isObject } from './json.js';
+import { startTheme } from './theme.js';
+import { startAuth } from './auth.js';
+import { startList } from './list.js';
+import { startDetail } from './detail.js';
+
+let loading;
+
+async function reload() {
+  loading?.abort();
+  const controller = new AbortController();
+  loading = controller;
+  setStatus('loading');
+  let reply;
+  try {
+    reply = await listTools(controller.signal);
+  } catch (error) {
+    if (controller.signal.aborted) return; // a newer load took over
+    setStatus('error', `The server could not be reached (${error.message}).`);
+    return;
+  }
+  if (controller.signal.aborted) return;
+  accept(reply);
+}
+
+function accept(reply) {
+  if (reply.status === 401) {
+    setStatus('signin', state.token === '' ? 'The catalog is shown to holders of a key.'
+      : 'The server rejected this key. It may be incomplete, expired or revoked.');
+  } else if (reply.status === 200 && Array.isArray(reply.data)) {
+    const readable = reply.data.filter((tool) => isObject(tool) && typeof tool.name === 'string');
+    state.skipped = reply.data.length - readable.length;
+    state.tools = readable.map((tool) => ({ ...tool, description: typeof tool.description === 'string' ? tool.description : '' }));
+    setStatus('ready');
+    announce(`${plural(state.tools.length, 'tool')} loaded`);
+  } else {
+    const wait = reply.retryAfter === undefined ? '' : ` Try again in ${plural(reply.retryAfter, 'second')}.`;
+    setStatus('error', `${problemText(reply)}${wait}`);
+  }
+}
+
+function setStatus(status, problem = '') {
+  if (status !== 'ready' && status !== 'loading') state.tools = [];
+  state.status = status;
+  state.problem = problem;
+  emit('tools');
+}
+
+function followAddress() {
+  const match = /^#tool=(.*)$/.exec(location.hash);
+  if (match) {
+    try {
+      select(decodeURIComponent(match[1]));
+    } catch {
+      select(undefined); // a broken escape names no tool
+    }
+  } else if (location.hash === '') {
+    select(undefined);
+  }
+}
+
+function drawMode() {
+  byId('mode').textContent = state.executeEnabled ? 'Execution is on' : 'Execution is off: browse and validate only';
+}
+
+function startKeys() {
+  document.addEventListener('keydown', (event) => {
+    const typing = event.target.closest?.('input, textarea, select, dialog');
+    if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey && !event.altKey) {
+      event.preventDefault();
+      if (document.body.dataset.view === 'detail') location.hash = '';
+      byId('search').focus();
+    }
+  });
+  for (const link of document.querySelectorAll('a[data-focus]')) {
+    link.addEventListener('click', (event) => {
+      event.preventDefault(); // the address is the open tool's
+      byId(link.dataset.focus).focus();
+    });
+  }
+}
+
+startTheme();
+startAuth({ reload });
+startList({ reload });
+startDetail({ reload });
+startKeys();
+on('token', () => { loading?.abort(); setStatus('idle'); });
+on('execute', drawMode);
+drawMode();
+addEventListener('hashchange', followAddress);
+followAddress();
+reload();

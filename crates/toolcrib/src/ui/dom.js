@@ -1,0 +1,118 @@
+// Building the page. Invariant: text from the server becomes a text node or a property of a known
+// element, never markup; there is no way through this module to set HTML, an event attribute or a
+// style attribute from a string.
+
+const SVG = 'http://www.w3.org/2000/svg';
+
+const ICONS = {
+  sun: 'M12 8a4 4 0 1 0 0 8 4 4 0 0 0 0-8M12 2v2M12 20v2M2 12h2M20 12h2M4.9 4.9l1.4 1.4M17.7 17.7l1.4 1.4M4.9 19.1l1.4-1.4M17.7 6.3l1.4-1.4',
+  moon: 'M20 14.5A8.5 8.5 0 0 1 9.5 4a8.5 8.5 0 1 0 10.5 10.5Z',
+  back: 'M15 5l-7 7 7 7',
+  close: 'M6 6l12 12M18 6L6 18',
+  plus: 'M12 5v14M5 12h14',
+  check: 'M5 12.5l4.5 4.5L19 7.5',
+  alert: 'M12 4l9 16H3L12 4ZM12 10v4M12 17v.1',
+  key: 'M15 7a4 4 0 1 0-3.5 5.9L10 14.5H8v2H6v2H3v-3l6.2-6.2A4 4 0 0 1 15 7ZM15.5 6.5v.1',
+};
+
+/** An element. `props` are properties and attributes by name; `on` holds listeners. */
+export function h(tag, props = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(props ?? {})) set(element, name, value);
+  append(element, children);
+  return element;
+}
+
+function set(element, name, value) {
+  if (value === undefined || value === null || value === false) return;
+  if (name === 'on') {
+    for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+  } else if (name === 'class') {
+    element.className = value;
+  } else if (name === 'text') {
+    element.textContent = value;
+  } else if (name === 'data') {
+    for (const [key, text] of Object.entries(value)) element.dataset[key] = text;
+  } else if (name === 'value' || name === 'checked') {
+    element[name] = value;
+  } else if (/^(on|style$|srcdoc$|innerhtml$|outerhtml$)/i.test(name)) {
+    throw new Error(`attribute ${name} is not allowed`);
+  } else {
+    element.setAttribute(name, value === true ? '' : String(value));
+  }
+}
+
+function append(element, children) {
+  for (const child of children.flat(3)) {
+    if (child === undefined || child === null || child === false) continue;
+    element.append(child instanceof Node ? child : String(child));
+  }
+}
+
+export function byId(id) {
+  return document.getElementById(id);
+}
+
+export function icon(name) {
+  const svg = document.createElementNS(SVG, 'svg');
+  svg.setAttribute('viewBox', '0 0 24 24');
+  svg.setAttribute('class', 'icon');
+  svg.setAttribute('aria-hidden', 'true');
+  const path = document.createElementNS(SVG, 'path');
+  path.setAttribute('d', ICONS[name]);
+  svg.append(path);
+  return svg;
+}
+
+export function button(label, listener, props = {}) {
+  return h('button', { type: 'button', class: 'button', on: { click: listener }, ...props }, label);
+}
+
+/** Says something to screen readers without moving the focus. */
+export function announce(text) {
+  const live = byId('live');
+  live.textContent = '';
+  // Emptied first, so that the same sentence is spoken twice when it happens twice.
+  setTimeout(() => { live.textContent = text; }, 30);
+}
+
+/** A button that copies what `text()` gives at the moment of the click. */
+export function copyButton(text, label = 'Copy', props = {}) {
+  const element = button(label, async () => {
+    const done = await copy(text());
+    element.textContent = done ? 'Copied!' : 'Copy failed';
+    announce(done ? 'Copied to the clipboard' : 'The browser refused the clipboard');
+    clearTimeout(element.timer);
+    element.timer = setTimeout(() => { element.textContent = label; }, 1500);
+  }, { class: 'quiet', ...props });
+  return element;
+}
+
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    // Plain http on a name other than localhost has no clipboard API: use the old way.
+    const area = h('textarea', { class: 'sr', value: text, 'aria-hidden': 'true' });
+    document.body.append(area);
+    area.select();
+    const done = document.execCommand('copy');
+    area.remove();
+    return done;
+  }
+}
+
+/** Lower-case units, one decimal where it helps. */
+export function formatMs(ms) {
+  return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
+}
+
+export function formatBytes(bytes) {
+  if (bytes < 1024) return `${bytes} B`;
+  return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1048576).toFixed(1)} MiB`;
+}
+
+export function plural(count, one, many = `${one}s`) {
+  return `${count} ${count === 1 ? one : many}`;
+}

@@ -1,0 +1,133 @@
+// The arguments: a form or JSON text, one at a time the truth. In JSON the text itself is sent, byte
+// for byte; in the form the object the fields edit.
+import { h, button } from './dom.js';
+import { isObject, locate, parseJson, parseProblem, pretty } from './json.js';
+import { prefill, simplify, propertiesOf } from './schema.js';
+import { createForm } from './form.js';
+
+export function createEditor({ schema, onChange, onRun }) {
+  const root = isObject(schema) ? schema : {};
+  const simple = simplify(root, root);
+  let mode = 'form';
+  let args = prefill(simple, root);
+  let form;
+
+  const text = h('textarea', {
+    class: 'input mono json', spellcheck: 'false', autocomplete: 'off', 'aria-label': 'Arguments as JSON', rows: '6',
+    on: { input: () => { problem.hidden = true; onChange(); } },
+  });
+  const problem = h('p', { class: 'field-error', role: 'alert', hidden: true });
+  const host = h('div', { class: 'editor-body' });
+  const toggles = ['form', 'json'].map((id) => h('button', {
+    type: 'button', class: 'toggle', 'aria-pressed': 'false', data: { mode: id }, text: id === 'form' ? 'Form' : 'JSON', on: { click: () => setMode(id) },
+  }));
+  const element = h('section', { class: 'editor', 'aria-label': 'Arguments' },
+    h('div', { class: 'sub-head' }, h('h3', { text: 'Arguments' }),
+      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Edit as' }, toggles),
+      button('Reset', () => load(prefill(simple, root)), { class: 'quiet', title: 'Back to the required fields' })),
+    host, problem);
+  element.addEventListener('keydown', (event) => {
+    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      onRun();
+    }
+  });
+
+  function draw() {
+    for (const toggle of toggles) toggle.setAttribute('aria-pressed', String(toggle.dataset.mode === mode));
+    problem.hidden = true;
+    if (mode === 'form') {
+      form = createForm({ schema: root, args, onChange });
+      host.replaceChildren(form.element);
+    } else {
+      text.value = pretty(args);
+      host.replaceChildren(text);
+    }
+  }
+
+  /** To the form only when the text is an object that fields can show. */
+  function setMode(next) {
+    if (next === mode) return;
+    if (next === 'form') {
+      const bad = parseProblem(text.value);
+      const value = bad ? undefined : parseJson(text.value);
+      if (!isObject(value)) return say(bad ?? { message: 'Only a JSON object can be shown as a form.' });
+      args = value;
+    } else {
+      const [bad] = form.localProblems();
+      if (bad) return form.focus(bad.path);
+    }
+    mode = next;
+    draw();
+    return onChange();
+  }
+
+  function say(bad) {
+    problem.textContent = bad.message;
+    problem.hidden = false;
+    text.focus();
+    if (bad.offset !== undefined) text.setSelectionRange(bad.offset, Math.min(bad.offset + 1, text.value.length));
+  }
+
+  function load(value) {
+    args = isObject(value) ? value : {};
+    draw();
+    onChange();
+  }
+
+  /** The request body, or undefined after showing what is wrong with the text. */
+  function body() {
+    if (mode === 'json') {
+      const bad = parseProblem(text.value);
+      if (bad) say(bad);
+      return bad ? undefined : text.value;
+    }
+    const [bad] = form.localProblems();
+    if (bad) form.focus(bad.path);
+    return bad ? undefined : JSON.stringify(args);
+  }
+
+  /** The arguments for a snippet: what would be sent now, or undefined. */
+  function compact() {
+    if (mode === 'form') return JSON.stringify(args);
+    return parseProblem(text.value) ? undefined : JSON.stringify(parseJson(text.value));
+  }
+
+  function showErrors(errors) {
+    if (mode === 'form') form.showErrors(errors);
+    else text.toggleAttribute('aria-invalid', errors.length > 0);
+  }
+
+  /** The line an error's path stands on, when the arguments are edited as JSON. */
+  function lineOf(path) {
+    const range = mode === 'json' ? locate(text.value, path) : undefined;
+    return range ? text.value.slice(0, range.start).split('\n').length : undefined;
+  }
+
+  function focus(path) {
+    if (mode === 'form') return form.focus(path);
+    const range = locate(text.value, path);
+    text.focus();
+    return range ? text.setSelectionRange(range.start, range.end) : undefined;
+  }
+
+  if (Object.keys(propertiesOf(simple)).length === 0 && isUnstructured(simple)) mode = 'json';
+  draw();
+  return {
+    element, body, compact, showErrors, lineOf, focus,
+    loadText: (value) => {
+      try {
+        load(parseJson(value));
+      } catch {
+        mode = 'json';
+        draw();
+        text.value = value;
+      }
+    },
+  };
+}
+
+/** A schema whose fields a form cannot know: combinators, or any further property allowed by name. */
+function isUnstructured(schema) {
+  return ['anyOf', 'oneOf', 'allOf', 'patternProperties', 'if'].some((word) => Object.hasOwn(schema, word)) || isObject(schema.additionalProperties);
+}

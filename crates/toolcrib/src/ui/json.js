@@ -1,0 +1,116 @@
+// JSON as text and as values. Numbers that a double cannot hold keep their digits where the browser
+// can do that (JSON.rawJSON), so that a 64-bit id is shown and sent as the server wrote it.
+import { h } from './dom.js';
+
+const HIGHLIGHT_LIMIT = 150_000; // one span per token: above this the page would feel it
+const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:]/g;
+
+export function parseJson(text) {
+  return JSON.parse(text, (_key, value, context) => (
+    typeof value === 'number' ? exactNumber(context?.source, value) : value
+  ));
+}
+
+/** The number a source text stands for, kept digit by digit when a double would change it. */
+export function exactNumber(source, value = Number(source)) {
+  const lossy = source !== undefined && String(value) !== source
+    && (!Number.isFinite(value) || source.replace(/\D/g, '').length > 15);
+  return lossy && JSON.rawJSON ? JSON.rawJSON(source) : value;
+}
+
+export function isObject(value) {
+  return value !== null && typeof value === 'object' && !Array.isArray(value) && !JSON.isRawJSON?.(value);
+}
+
+export function pretty(value) {
+  return JSON.stringify(value, null, 2);
+}
+
+/** Sets an own property, also for names such as `__proto__`. */
+export function setKey(object, key, value) {
+  Object.defineProperty(object, key, { value, writable: true, enumerable: true, configurable: true });
+}
+
+export function own(object, key) {
+  return isObject(object) && Object.hasOwn(object, key) ? object[key] : undefined;
+}
+
+/** A parse error as a sentence with line and column, or undefined when the text parses. */
+export function parseProblem(text) {
+  try {
+    JSON.parse(text);
+    return undefined;
+  } catch (error) {
+    const at = /position (\d+)/.exec(error.message);
+    const offset = at ? Number(at[1]) : text.length;
+    const before = text.slice(0, offset).split('\n');
+    const what = text.trim() === '' ? 'the text is empty' : error.message.replace(/ \(line.*$/, '').replace(/ in JSON at position \d+/, '');
+    return { message: `Invalid JSON, line ${before.length}, column ${before.at(-1).length + 1}: ${what}`, offset };
+  }
+}
+
+/** A read-only block of JSON with its tokens coloured. */
+export function jsonBlock(value, props = {}) {
+  const text = pretty(value) ?? 'undefined';
+  const code = h('code');
+  if (text.length > HIGHLIGHT_LIMIT) {
+    code.textContent = text;
+  } else {
+    let end = 0;
+    for (const match of text.matchAll(TOKEN)) {
+      if (match.index > end) code.append(text.slice(end, match.index));
+      end = match.index + match[0].length;
+      const kind = tokenKind(match[0], text[end] === ':');
+      code.append(kind ? h('span', { class: kind, text: match[0] }) : match[0]);
+    }
+    code.append(text.slice(end));
+  }
+  return h('pre', { class: 'code', tabindex: '0', ...props }, code);
+}
+
+function tokenKind(token, isKey) {
+  if (token.startsWith('"')) return isKey ? 'j-key' : 'j-string';
+  if (/^[-\d]/.test(token)) return 'j-number';
+  return /^[tfn]/.test(token) ? 'j-word' : undefined;
+}
+
+export function pointerParts(pointer) {
+  return pointer === '' ? [] : pointer.slice(1).split('/').map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
+export function pointerJoin(parent, key) {
+  return `${parent}/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`;
+}
+
+/** Where a JSON pointer's value (or its nearest existing ancestor) stands in a valid JSON text. */
+export function locate(text, pointer) {
+  const tokens = [...text.matchAll(TOKEN)];
+  let next = 0;
+  let found;
+  const read = (path) => {
+    const first = tokens[next];
+    next += 1;
+    const opener = first[0];
+    if (opener === '{' || opener === '[') {
+      for (let index = 0; tokens[next][0] !== '}' && tokens[next][0] !== ']'; index += 1) {
+        if (tokens[next][0] === ',') next += 1;
+        let key = String(index);
+        if (opener === '{') {
+          key = JSON.parse(tokens[next][0]);
+          next += 2;
+        }
+        read(path && path.length > 0 && path[0] === key ? path.slice(1) : undefined);
+      }
+      next += 1;
+    }
+    const last = tokens[next - 1];
+    // An inner match is set first and stays: the deepest existing value on the path wins.
+    if (path && !found) found = { start: first.index, end: last.index + last[0].length };
+  };
+  try {
+    read(pointerParts(pointer));
+  } catch {
+    return undefined; // not valid JSON after all
+  }
+  return found;
+}

@@ -1,0 +1,32 @@
+// The theme: the system's preference until the reader chooses. The choice is the only thing this
+// page ever stores.
+import { byId, icon } from './dom.js';
+
+const KEY = 'mcp-ui-theme';
+const system = matchMedia('(prefers-color-scheme: dark)');
+
+export function startTheme() {
+  const button = byId('theme');
+  const draw = () => {
+    const next = current() === 'dark' ? 'light' : 'dark';
+    button.replaceChildren(icon(next === 'dark' ? 'moon' : 'sun'));
+    button.setAttribute('aria-label', `Switch to the ${next} theme`);
+    button.title = `Switch to the ${next} theme`;
+  };
+  button.addEventListener('click', () => {
+    const next = current() === 'dark' ? 'light' : 'dark';
+    document.documentElement.dataset.theme = next;
+    try {
+      localStorage.setItem(KEY, next);
+    } catch {
+      // The choice then lasts until the page is closed.
+    }
+    draw();
+  });
+  system.addEventListener('change', draw);
+  draw();
+}
+
+function current() {
+  return document.documentElement.dataset.theme ?? (system.matches ? 'dark' : 'light');
+}

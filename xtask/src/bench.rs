@@ -1,0 +1,38 @@
+//! `cargo xtask bench`: builds what is measured in release mode and hands over to `bench/`.
+
+use std::process::Command;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::cargo::release_program;
+use crate::{paths, shell};
+
+#[derive(Debug, Args)]
+pub struct BenchOptions {
+    /// Length of each measured run
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
+    seconds: u32,
+    /// Numbers of connections to measure with
+    #[arg(long, value_delimiter = ',', default_value = "1,64")]
+    connections: Vec<u32>,
+    /// Only the limit servers, to see what this machine can do at all
+    #[arg(long)]
+    limits_only: bool,
+}
+
+pub fn run(options: &BenchOptions) -> Result<()> {
+    shell::step("build");
+    let bench = release_program("toolcrib-bench", "toolcrib-bench")?;
+    let mut command = Command::new(bench);
+    command.arg("run").current_dir(paths::root());
+    command.args(["--seconds", &options.seconds.to_string()]);
+    let connections: Vec<String> = options.connections.iter().map(u32::to_string).collect();
+    command.args(["--connections", &connections.join(",")]);
+    if !options.limits_only {
+        command.arg("--toolcrib").arg(release_program("toolcrib-cli", "toolcrib")?);
+        command.arg("--write").arg(paths::root().join("docs").join("benchmarks.md"));
+    }
+    shell::step("measure");
+    shell::run(&mut command)
+}

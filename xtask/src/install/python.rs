@@ -1,0 +1,64 @@
+//! Python environments with packages from PyPI, every version pinned.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::install::{Tools, apt, folder, permitted, retried};
+use crate::{paths, shell};
+
+/// The current SDK and a server of its era.
+pub fn current(tools: &mut Tools) -> Result<()> {
+    let bin = environment("current")?;
+    tools.set("TOOLCRIB_PYTHON", bin.join("python"));
+    tools.set("TOOLCRIB_MCP_TIME", bin.join("mcp-server-time"));
+    Ok(())
+}
+
+/// The SDK of the handshake era.
+pub fn legacy(tools: &mut Tools) -> Result<()> {
+    tools.set("TOOLCRIB_PYTHON_LEGACY", environment("legacy")?.join("python"));
+    Ok(())
+}
+
+fn environment(name: &str) -> Result<PathBuf> {
+    let source = paths::root().join("tests/clients/pypi").join(format!("{name}.txt"));
+    let requirements = fs::read_to_string(&source)
+        .with_context(|| format!("cannot read {}", source.display()))?;
+    let python = interpreter()?;
+    let version = shell::first_line(&python, &["--version"]).unwrap_or_default();
+    // An environment belongs to the interpreter that made it.
+    let made_from = format!("{version}\n{requirements}");
+    let folder = folder(&format!("python-{name}"), &made_from, |folder| {
+        shell::run(Command::new(&python).args(["-m", "venv", "--clear"]).arg(folder))?;
+        retried(|| {
+            let mut command = Command::new(folder.join("bin").join("python"));
+            command.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]);
+            command.args(["--no-input", "--retries", "5", "--requirement"]).arg(&source);
+            command
+        })
+    })?;
+    Ok(folder.join("bin"))
+}
+
+fn interpreter() -> Result<PathBuf> {
+    if let Some(python) = usable() {
+        return Ok(python);
+    }
+    permitted()?;
+    apt::install(&["python3", "python3-venv"])?;
+    match usable() {
+        Some(python) => Ok(python),
+        None => bail!("no python3 that can make virtual environments"),
+    }
+}
+
+fn usable() -> Option<PathBuf> {
+    shell::find("python3").filter(|python: &PathBuf| can_make_environments(python))
+}
+
+fn can_make_environments(python: &Path) -> bool {
+    shell::first_line(python, &["-c", "import ensurepip, venv; print('yes')"]).is_some()
+}

@@ -1,0 +1,35 @@
+//! Where things are: the tree, and the cache outside it.
+//!
+//! The tree holds sources only. Builds go to `CARGO_TARGET_DIR` or `<cache>/target`; programs and
+//! packages that tests need go to `<cache>/tools`, so that they survive a fresh clone.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+/// The root of the work tree.
+pub fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_path_buf()
+}
+
+/// `TOOLCRIB_CACHE`, or `toolcrib` in the user's cache directory.
+pub fn cache() -> PathBuf {
+    set("TOOLCRIB_CACHE")
+        .or_else(|| set("XDG_CACHE_HOME").map(|base| base.join("toolcrib")))
+        .or_else(|| set("HOME").map(|home| home.join(".cache").join("toolcrib")))
+        .unwrap_or_else(|| root().join("target").join("cache"))
+}
+
+/// Where every cargo call of a task builds.
+pub fn target() -> PathBuf {
+    set("CARGO_TARGET_DIR").unwrap_or_else(|| cache().join("target"))
+}
+
+/// Where programs and packages for tests are installed.
+pub fn tools() -> PathBuf {
+    cache().join("tools")
+}
+
+fn set(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}

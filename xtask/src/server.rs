@@ -1,0 +1,101 @@
+//! A `toolcrib serve --demo` of our own, on a free port with a data directory that goes away.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::shell;
+
+const START_LIMIT: Duration = Duration::from_secs(60);
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+const POLL: Duration = Duration::from_millis(50);
+
+/// A running demo; dropping it ends the server and everything the server started.
+#[derive(Debug)]
+pub struct Demo {
+    pub facts: Facts,
+    server: Server,
+}
+
+/// `<data-dir>/demo.json`.
+#[derive(Debug, Deserialize)]
+pub struct Facts {
+    pub url: String,
+    pub keys: BTreeMap<String, String>,
+}
+
+#[derive(Debug)]
+struct Server {
+    child: Child,
+    folder: TempDir,
+}
+
+impl Demo {
+    /// Starts the server and waits until it says that it listens.
+    pub fn start(program: &Path) -> Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let data = folder.path().join("data");
+        let log = File::create(folder.path().join("log"))?;
+        let child = Command::new(program)
+            .args(["serve", "--demo", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(&data)
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", program.display()))?;
+        let mut server = Server { child, folder };
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            let ready = server.log().contains("listening on http://");
+            if let (true, Ok(text)) = (ready, fs::read_to_string(data.join("demo.json"))) {
+                let facts = serde_json::from_str(&text).context("demo.json")?;
+                return Ok(Self { facts, server });
+            }
+            if let Some(status) = server.child.try_wait()? {
+                bail!("the demo server ended at its start: {status}\n{}", server.log());
+            }
+            if Instant::now() > deadline {
+                bail!("the demo server is not ready after {START_LIMIT:?}\n{}", server.log());
+            }
+            thread::sleep(POLL);
+        }
+    }
+
+    /// The end of what the server printed.
+    pub fn log_tail(&self) -> String {
+        let log = self.server.log();
+        let lines: Vec<&str> = log.lines().collect();
+        lines.get(lines.len().saturating_sub(40)..).unwrap_or_default().join("\n")
+    }
+}
+
+impl Server {
+    fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            return;
+        }
+        shell::signal(&self.child, "TERM");
+        if matches!(shell::wait(&mut self.child, STOP_LIMIT), Ok(Some(_))) {
+            return;
+        }
+        shell::signal_group(&self.child, "KILL");
+        self.child.wait().ok();
+    }
+}

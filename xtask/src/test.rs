@@ -1,0 +1,163 @@
+//! `cargo xtask test`: everything that proves the product works, on a bare machine.
+//!
+//! Rust tests and documentation tests, the same tests against real MCP clients and servers, the
+//! generated files, and the explorer in a real browser.
+
+use std::env;
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, ValueEnum};
+
+use crate::cargo::{built_program, cargo, has};
+use crate::gate::{Report, Skip, in_ci};
+use crate::install::{Needs, Tools};
+use crate::server::Demo;
+use crate::{generate, paths, shell};
+
+/// Tests against real clients live in modules, or test programs, of this name.
+const CLIENT_TESTS: &str = "test(/(^|::)clients::/) + binary(/^clients$/)";
+/// The whole browser script, on a machine that is busy.
+const BROWSER_LIMIT: Duration = Duration::from_secs(300);
+
+#[derive(Debug, Args)]
+pub struct TestOptions {
+    /// Only one part
+    #[arg(long, value_enum)]
+    only: Option<Part>,
+    /// Rust tests whose name contains this; leaves out the other parts unless --only names one
+    filter: Option<String>,
+}
+
+/// What `cargo xtask test` consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Rust tests that need nothing but Rust
+    Rust,
+    /// Rust tests against real MCP clients and servers
+    Clients,
+    /// The explorer in Chromium
+    Browser,
+    /// Examples in the documentation
+    Doc,
+}
+
+pub fn run(options: &TestOptions) -> Result<()> {
+    let mut report = Report::default();
+    add_to(&mut report, options)?;
+    report.finish("test")
+}
+
+/// All parts, for `cargo xtask ci`.
+pub fn all(report: &mut Report) -> Result<()> {
+    add_to(report, &TestOptions { only: None, filter: None })
+}
+
+fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
+    let wanted = |part| match options.only {
+        Some(only) => only == part,
+        None => options.filter.is_none() || matches!(part, Part::Rust | Part::Clients),
+    };
+    let tools = Tools::ensure(Needs {
+        clients: wanted(Part::Clients),
+        browser: wanted(Part::Browser),
+    })?;
+    for skip in tools.skipped() {
+        report.skip(skip.clone());
+    }
+    // One build for everything below; without it nothing below makes sense.
+    shell::step("build");
+    let program = built_program()?;
+    if wanted(Part::Rust) || wanted(Part::Clients) {
+        rust(report, options, &tools)?;
+    }
+    if options.filter.is_none() && wanted(Part::Rust) {
+        report.part("generated files", || generate::check_with(&program));
+    }
+    if wanted(Part::Doc) {
+        report.part("documentation tests", || {
+            shell::run(&mut cargo(&["test", "--workspace", "--doc", "--quiet"]))
+        });
+    }
+    if wanted(Part::Browser) {
+        browser(report, &tools, &program);
+    }
+    Ok(())
+}
+
+fn rust(report: &mut Report, options: &TestOptions, tools: &Tools) -> Result<()> {
+    let folder = tempfile::tempdir().context("cannot create a temporary directory")?;
+    // A test that leaves itself out says so in this file, one line each: nobody reads the output of
+    // a test that passed.
+    let skips = folder.path().join("skips");
+    let mut command = if has("nextest") { nextest(options) } else { plain(options) };
+    command.env("TOOLCRIB_SKIPS", &skips);
+    tools.apply(&mut command);
+    report.part("tests", || shell::run(&mut command));
+    for line in fs::read_to_string(&skips).unwrap_or_default().lines() {
+        report.skip(Skip::new("a test left itself out", line));
+    }
+    Ok(())
+}
+
+fn nextest(options: &TestOptions) -> Command {
+    let mut command = cargo(&["nextest", "run", "--workspace"]);
+    if in_ci() {
+        command.args(["--profile", "ci"]);
+    }
+    match options.only {
+        Some(Part::Rust) => command.args(["-E", &format!("not ({CLIENT_TESTS})")]),
+        Some(Part::Clients) => command.args(["-E", CLIENT_TESTS]),
+        _ => &mut command,
+    };
+    command.args(&options.filter);
+    command
+}
+
+/// cargo's own runner, for machines without nextest.
+fn plain(options: &TestOptions) -> Command {
+    let mut command =
+        cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);
+    match options.only {
+        Some(Part::Rust) => command.args(["--", "--skip", "clients::"]),
+        Some(Part::Clients) => command.args(["--", "clients::"]),
+        _ => command.arg("--"),
+    };
+    command.args(&options.filter);
+    command
+}
+
+fn browser(report: &mut Report, tools: &Tools, program: &std::path::Path) {
+    let script = paths::root().join("tests/browser/explorer.mjs");
+    let node = shell::find("node").or_else(|| env::var_os("TOOLCRIB_NODE").map(Into::into));
+    let missing = if !script.exists() {
+        Some("tests/browser/explorer.mjs does not exist")
+    } else if node.is_none() {
+        Some("there is no Node.js")
+    } else if tools.get("TOOLCRIB_CHROMIUM").is_none() {
+        Some("there is no Chromium")
+    } else {
+        None
+    };
+    let (Some(node), None) = (node, missing) else {
+        report.skip(Skip::new("the explorer in a browser", missing.unwrap_or_default()));
+        return;
+    };
+    report.part("explorer in a browser", || {
+        let demo = Demo::start(program)?;
+        let mut command = Command::new(node);
+        command.arg(&script).current_dir(paths::root());
+        tools.apply(&mut command);
+        command.env("TOOLCRIB_URL", &demo.facts.url);
+        for (name, key) in &demo.facts.keys {
+            command.env(format!("TOOLCRIB_KEY_{}", name.replace('-', "_").to_uppercase()), key);
+        }
+        let outcome = shell::run_bounded(&mut command, BROWSER_LIMIT);
+        if outcome.is_err() {
+            shell::say(format_args!("the server's last lines:\n{}", demo.log_tail()));
+        }
+        outcome
+    });
+}
