@@ -9,7 +9,7 @@ use crate::cargo::release_program;
 use crate::{paths, shell};
 
 #[derive(Debug, Args)]
-pub struct BenchOptions {
+pub(crate) struct BenchOptions {
     /// Length of each measured run
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     seconds: u32,
@@ -21,7 +21,7 @@ pub struct BenchOptions {
     limits_only: bool,
 }
 
-pub fn run(options: &BenchOptions) -> Result<()> {
+pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     shell::step("build");
     let bench = release_program("toolcrib-bench", "toolcrib-bench")?;
     let mut command = Command::new(bench);

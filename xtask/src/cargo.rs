@@ -9,7 +9,7 @@ use anyhow::Result;
 use crate::{paths, shell};
 
 /// `cargo ARGUMENTS` in the tree, building in the cache.
-pub fn cargo(arguments: &[&str]) -> Command {
+pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments).current_dir(paths::root()).env("CARGO_TARGET_DIR", paths::target());
@@ -24,7 +24,7 @@ pub fn cargo(arguments: &[&str]) -> Command {
 }
 
 /// Whether a cargo subcommand (`nextest`, `deny`) is installed.
-pub fn has(subcommand: &str) -> bool {
+pub(crate) fn has(subcommand: &str) -> bool {
     shell::find(&format!("cargo-{subcommand}")).is_some()
 }
 
@@ -32,13 +32,13 @@ pub fn has(subcommand: &str) -> bool {
 ///
 /// The same packages and targets as the test run, so that features are unified in the same way and
 /// nothing is compiled a second time.
-pub fn built_program() -> Result<PathBuf> {
+pub(crate) fn built_program() -> Result<PathBuf> {
     shell::run(&mut cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
     Ok(paths::target().join("debug").join("toolcrib"))
 }
 
 /// Builds one program in release mode and returns it.
-pub fn release_program(package: &str, program: &str) -> Result<PathBuf> {
+pub(crate) fn release_program(package: &str, program: &str) -> Result<PathBuf> {
     shell::run(&mut cargo(&["build", "--release", "--package", package, "--bin", program]))?;
     Ok(paths::target().join("release").join(program))
 }

@@ -9,7 +9,7 @@ use crate::cargo::{cargo, has};
 use crate::gate::Report;
 use crate::{shell, test, tidy};
 
-pub fn run() -> Result<()> {
+pub(crate) fn run() -> Result<()> {
     let mut report = Report::default();
     report.part("format", || shell::run(&mut cargo(&["fmt", "--all", "--check"])));
     report.part("tidy", tidy::run);

@@ -12,7 +12,7 @@ use crate::shell::{say, step};
 
 /// Collects the outcome of a task's parts, so that one failure does not hide the next.
 #[derive(Debug, Default)]
-pub struct Report {
+pub(crate) struct Report {
     failed: Vec<String>,
     skipped: Vec<Skip>,
     notes: Vec<String>,
@@ -20,20 +20,20 @@ pub struct Report {
 
 /// Something that was left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Skip {
-    pub what: String,
-    pub why: String,
+pub(crate) struct Skip {
+    pub(crate) what: String,
+    pub(crate) why: String,
 }
 
 impl Skip {
-    pub fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>, why: impl Into<String>) -> Self {
         Self { what: what.into(), why: why.into() }
     }
 }
 
 impl Report {
     /// Runs one part and says how long it took.
-    pub fn part(&mut self, name: &str, run: impl FnOnce() -> Result<()>) {
+    pub(crate) fn part(&mut self, name: &str, run: impl FnOnce() -> Result<()>) {
         step(name);
         let started = Instant::now();
         match run() {
@@ -46,17 +46,17 @@ impl Report {
     }
 
     /// A part that ought to have run.
-    pub fn skip(&mut self, skip: Skip) {
+    pub(crate) fn skip(&mut self, skip: Skip) {
         self.skipped.push(skip);
     }
 
     /// Something worth saying at the end that is no failure anywhere.
-    pub fn note(&mut self, note: impl Display) {
+    pub(crate) fn note(&mut self, note: impl Display) {
         self.notes.push(note.to_string());
     }
 
     /// Says what failed and what was left out; an error if the task is not green.
-    pub fn finish(self, task: &str) -> Result<()> {
+    pub(crate) fn finish(self, task: &str) -> Result<()> {
         step(format_args!("{task}: summary"));
         for note in &self.notes {
             say(format_args!("note: {note}"));
@@ -79,6 +79,6 @@ impl Report {
 }
 
 /// Whether `CI` says that nobody will read a warning.
-pub fn in_ci() -> bool {
+pub(crate) fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| matches!(value.as_str(), "true" | "1"))
 }

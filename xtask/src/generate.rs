@@ -11,15 +11,15 @@ use anyhow::{Result, bail};
 
 use crate::cargo::built_program;
 use crate::shell::say;
-use crate::{paths, shell::run};
+use crate::{paths, shell};
 
-pub fn run(check: bool) -> Result<()> {
+pub(crate) fn run(check: bool) -> Result<()> {
     let program = built_program()?;
     if check { check_with(&program) } else { write_with(&program) }
 }
 
 /// Names every generated file that is not what the program writes.
-pub fn check_with(program: &Path) -> Result<()> {
+pub(crate) fn check_with(program: &Path) -> Result<()> {
     let folder = generated(program)?;
     let stale = stale(folder.path(), &paths::root())?;
     for file in &stale {
@@ -51,7 +51,9 @@ fn write_with(program: &Path) -> Result<()> {
 
 fn generated(program: &Path) -> Result<tempfile::TempDir> {
     let folder = tempfile::tempdir()?;
-    run(Command::new(program).args(["gen", "--out"]).arg(folder.path()).current_dir(paths::root()))?;
+    shell::run(
+        Command::new(program).args(["gen", "--out"]).arg(folder.path()).current_dir(paths::root()),
+    )?;
     if files(folder.path())?.is_empty() {
         bail!("`toolcrib gen` wrote nothing");
     }
@@ -109,7 +111,9 @@ mod tests {
     fn changed_missing_and_left_over_files_are_stale() {
         // I-6
         let (new, tree) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        for (file, text) in [("docs/cli.md", "1"), ("docs/openapi.json", "1"), ("docs/schemas/a", "1")] {
+        for (file, text) in
+            [("docs/cli.md", "1"), ("docs/openapi.json", "1"), ("docs/schemas/a", "1")]
+        {
             write(new.path(), file, text);
         }
         write(tree.path(), "docs/cli.md", "1");

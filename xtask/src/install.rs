@@ -30,8 +30,8 @@ use std::{env, thread};
 use anyhow::{Context, Result, bail};
 
 use crate::gate::Skip;
-use crate::shell::{self, say};
 use crate::paths;
+use crate::shell::{self, say};
 
 /// A download that takes longer than this hangs.
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(600);
@@ -43,21 +43,21 @@ const STAMP: &str = ".installed-from";
 
 /// Which parts are about to run.
 #[derive(Debug, Clone, Copy)]
-pub struct Needs {
-    pub clients: bool,
-    pub browser: bool,
+pub(crate) struct Needs {
+    pub(crate) clients: bool,
+    pub(crate) browser: bool,
 }
 
 /// What was found or installed.
 #[derive(Debug, Default)]
-pub struct Tools {
+pub(crate) struct Tools {
     variables: Vec<(&'static str, OsString)>,
     skipped: Vec<Skip>,
 }
 
 impl Tools {
     /// Finds or installs what `needs` names. Only a broken cache directory is an error.
-    pub fn ensure(needs: Needs) -> Result<Self> {
+    pub(crate) fn ensure(needs: Needs) -> Result<Self> {
         let mut tools = Self::default();
         if !needs.clients && !needs.browser {
             return Ok(tools);
@@ -88,19 +88,19 @@ impl Tools {
     }
 
     /// The variables, for a test run.
-    pub fn apply(&self, command: &mut Command) {
+    pub(crate) fn apply(&self, command: &mut Command) {
         for (name, value) in &self.variables {
             command.env(name, value);
         }
     }
 
     /// One variable's value.
-    pub fn get(&self, name: &str) -> Option<PathBuf> {
+    pub(crate) fn get(&self, name: &str) -> Option<PathBuf> {
         self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
     }
 
     /// What could not be had.
-    pub fn skipped(&self) -> &[Skip] {
+    pub(crate) fn skipped(&self) -> &[Skip] {
         &self.skipped
     }
 
@@ -147,11 +147,7 @@ fn retried(mut command: impl FnMut() -> Command) -> Result<()> {
 
 /// A folder in the cache that holds what `made_from` (a lock file's text) asks for. `fill` is run
 /// only when the folder is not there or was left half done.
-fn folder(
-    name: &str,
-    made_from: &str,
-    fill: impl FnOnce(&Path) -> Result<()>,
-) -> Result<PathBuf> {
+fn folder(name: &str, made_from: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let folder = paths::tools().join(format!("{name}-{:016x}", fingerprint(made_from)));
     let stamp = folder.join(STAMP);
     if fs::read_to_string(&stamp).is_ok_and(|found| found == made_from) {

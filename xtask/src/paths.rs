@@ -7,13 +7,13 @@ use std::env;
 use std::path::{Path, PathBuf};
 
 /// The root of the work tree.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
 
 /// `TOOLCRIB_CACHE`, or `toolcrib` in the user's cache directory.
-pub fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     set("TOOLCRIB_CACHE")
         .or_else(|| set("XDG_CACHE_HOME").map(|base| base.join("toolcrib")))
         .or_else(|| set("HOME").map(|home| home.join(".cache").join("toolcrib")))
@@ -21,12 +21,12 @@ pub fn cache() -> PathBuf {
 }
 
 /// Where every cargo call of a task builds.
-pub fn target() -> PathBuf {
+pub(crate) fn target() -> PathBuf {
     set("CARGO_TARGET_DIR").unwrap_or_else(|| cache().join("target"))
 }
 
 /// Where programs and packages for tests are installed.
-pub fn tools() -> PathBuf {
+pub(crate) fn tools() -> PathBuf {
     cache().join("tools")
 }
 

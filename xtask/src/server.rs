@@ -20,16 +20,16 @@ const POLL: Duration = Duration::from_millis(50);
 
 /// A running demo; dropping it ends the server and everything the server started.
 #[derive(Debug)]
-pub struct Demo {
-    pub facts: Facts,
+pub(crate) struct Demo {
+    pub(crate) facts: Facts,
     server: Server,
 }
 
 /// `<data-dir>/demo.json`.
 #[derive(Debug, Deserialize)]
-pub struct Facts {
-    pub url: String,
-    pub keys: BTreeMap<String, String>,
+pub(crate) struct Facts {
+    pub(crate) url: String,
+    pub(crate) keys: BTreeMap<String, String>,
 }
 
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Server {
 
 impl Demo {
     /// Starts the server and waits until it says that it listens.
-    pub fn start(program: &Path) -> Result<Self> {
+    pub(crate) fn start(program: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let data = folder.path().join("data");
         let log = File::create(folder.path().join("log"))?;
@@ -73,7 +73,7 @@ impl Demo {
     }
 
     /// The end of what the server printed.
-    pub fn log_tail(&self) -> String {
+    pub(crate) fn log_tail(&self) -> String {
         let log = self.server.log();
         let lines: Vec<&str> = log.lines().collect();
         lines.get(lines.len().saturating_sub(40)..).unwrap_or_default().join("\n")

@@ -14,18 +14,18 @@ use anyhow::{Context, Result, bail};
 const POLL: Duration = Duration::from_millis(50);
 
 /// One line on stderr: stdout belongs to the programs that a task runs.
-pub fn say(line: impl Display) {
+pub(crate) fn say(line: impl Display) {
     // Nobody is left to tell when stderr is closed.
     writeln!(io::stderr(), "{line}").ok();
 }
 
 /// A step of a task, told as it starts.
-pub fn step(line: impl Display) {
+pub(crate) fn step(line: impl Display) {
     say(format_args!("\n=== {line}"));
 }
 
 /// Runs a program with our streams and no input. An exit code other than 0 is an error.
-pub fn run(command: &mut Command) -> Result<()> {
+pub(crate) fn run(command: &mut Command) -> Result<()> {
     say(format_args!("$ {}", shown(command)));
     let status = command
         .stdin(Stdio::null())
@@ -35,7 +35,7 @@ pub fn run(command: &mut Command) -> Result<()> {
 }
 
 /// As [`run`], but the program and everything it started is ended after `limit`.
-pub fn run_bounded(command: &mut Command, limit: Duration) -> Result<()> {
+pub(crate) fn run_bounded(command: &mut Command, limit: Duration) -> Result<()> {
     say(format_args!("$ {}", shown(command)));
     let mut child = command
         .stdin(Stdio::null())
@@ -53,7 +53,7 @@ pub fn run_bounded(command: &mut Command, limit: Duration) -> Result<()> {
 }
 
 /// What a program prints on stdout; an exit code other than 0 is an error.
-pub fn output(command: &mut Command) -> Result<String> {
+pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
@@ -64,7 +64,7 @@ pub fn output(command: &mut Command) -> Result<String> {
 }
 
 /// The first line a program prints, or nothing if it cannot be run or fails.
-pub fn first_line(program: impl AsRef<Path>, arguments: &[&str]) -> Option<String> {
+pub(crate) fn first_line(program: impl AsRef<Path>, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program.as_ref())
         .args(arguments)
         .stdin(Stdio::null())
@@ -77,13 +77,13 @@ pub fn first_line(program: impl AsRef<Path>, arguments: &[&str]) -> Option<Strin
 }
 
 /// Where a program is on the search path.
-pub fn find(name: &str) -> Option<PathBuf> {
+pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
 /// Waits for a child's end, at most `limit`.
-pub fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let deadline = Instant::now() + limit;
     loop {
         if let Some(status) = child.try_wait()? {
@@ -98,12 +98,12 @@ pub fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
 
 /// Sends a signal to the process group that a child leads. For children started with
 /// `process_group(0)` and not waited for yet, so that the number is still theirs.
-pub fn signal_group(child: &Child, signal: &str) {
+pub(crate) fn signal_group(child: &Child, signal: &str) {
     signal_to(&format!("-{}", child.id()), signal);
 }
 
 /// Sends a signal to one child that has not been waited for yet.
-pub fn signal(child: &Child, signal: &str) {
+pub(crate) fn signal(child: &Child, signal: &str) {
     signal_to(&child.id().to_string(), signal);
 }
 

@@ -23,7 +23,7 @@ const CLIENT_TESTS: &str = "test(/(^|::)clients::/) + binary(/^clients$/)";
 const BROWSER_LIMIT: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Args)]
-pub struct TestOptions {
+pub(crate) struct TestOptions {
     /// Only one part
     #[arg(long, value_enum)]
     only: Option<Part>,
@@ -44,14 +44,14 @@ enum Part {
     Doc,
 }
 
-pub fn run(options: &TestOptions) -> Result<()> {
+pub(crate) fn run(options: &TestOptions) -> Result<()> {
     let mut report = Report::default();
     add_to(&mut report, options)?;
     report.finish("test")
 }
 
 /// All parts, for `cargo xtask ci`.
-pub fn all(report: &mut Report) -> Result<()> {
+pub(crate) fn all(report: &mut Report) -> Result<()> {
     add_to(report, &TestOptions { only: None, filter: None })
 }
 
@@ -60,10 +60,8 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
         Some(only) => only == part,
         None => options.filter.is_none() || matches!(part, Part::Rust | Part::Clients),
     };
-    let tools = Tools::ensure(Needs {
-        clients: wanted(Part::Clients),
-        browser: wanted(Part::Browser),
-    })?;
+    let tools =
+        Tools::ensure(Needs { clients: wanted(Part::Clients), browser: wanted(Part::Browser) })?;
     for skip in tools.skipped() {
         report.skip(skip.clone());
     }

@@ -1,1 +1,53 @@
-fn main() {}
+//! The `toolcrib` program: parse the arguments, wire the parts together, serve; or talk to a running
+//! server.
+//!
+//! Invariant: everything that is printed goes through [`Printer`]; data to stdout, words to stderr.
+//! Invariant: the exit code is 0 when it worked, 1 when it did not, 2 when it was asked wrongly.
+
+mod args;
+mod client;
+mod commands;
+mod demo;
+mod env;
+mod failure;
+mod local;
+mod logging;
+mod printer;
+mod settings;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::{
+    args::Args,
+    failure::Exit,
+    printer::{OutputClosed, Printer},
+};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let printer = Printer::new(&args.global);
+    match run(args, &printer) {
+        Ok(Exit::Done) => ExitCode::SUCCESS,
+        Ok(Exit::Failed) => ExitCode::FAILURE,
+        // Whoever read our output has seen enough: `toolcrib audit export | head` is no failure.
+        Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,
+        Err(error) => {
+            printer.error(&error);
+            failure::exit_code(&error)
+        }
+    }
+}
+
+fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
+    // Before anything can connect: no TLS backend is chosen at compile time. An error only says
+    // that one is installed already.
+    rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let result = runtime.block_on(commands::run(args, printer));
+    // A thread that still waits for standard input must not keep the program alive.
+    runtime.shutdown_background();
+    result
+}

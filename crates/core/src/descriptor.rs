@@ -4,10 +4,13 @@
 //! keys, `null` members, a missing `safetyTier` and an `exec` tool outside `host-extension` are all
 //! refused when parsing.
 
-use std::{fmt, str::FromStr};
+use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{MapAccess, Visitor, value::MapAccessDeserializer},
+};
 use serde_json::{Map, Value};
 
 use crate::scope::Scope;
@@ -18,7 +21,7 @@ pub type SchemaObject = Map<String, Value>;
 macro_rules! closed_enum {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $text:literal),+ $(,)? }) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
         #[schemars(inline)]
         pub enum $name {
             $($(#[$vdoc])* #[serde(rename = $text)] $variant),+
@@ -31,6 +34,14 @@ macro_rules! closed_enum {
             /// The value as it stands on the wire.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
+            }
+        }
+
+        // Derived, it would also read `{"value": null}`.
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <Cow<'de, str>>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
             }
         }
 
@@ -134,7 +145,7 @@ closed_enum! {
 
 /// What the caller must hold to invoke a tool. Never carries credential material (SR-1).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(deny_unknown_fields, rename_all = "camelCase", remote = "Self")]
 #[schemars(inline)]
 pub struct Auth {
     /// Scopes the principal must hold, all of them. An explicit empty list asks for none.
@@ -244,10 +255,11 @@ pub enum InvalidDescriptor {
     ExecOutsideHostExtension,
 }
 
-// The derived implementations sit on `Self` as "remote" so that parsing can end in `check`.
+// The derived implementations sit on `Self` as "remote", so that parsing can begin with "is it an
+// object" (derived alone, a list of the members' values would do too) and end in `check`.
 impl<'de> Deserialize<'de> for ToolDescriptor {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let descriptor = Self::deserialize(deserializer)?;
+        let descriptor: Self = deserializer.deserialize_map(OnlyObject(PhantomData))?;
         descriptor.check().map_err(serde::de::Error::custom)?;
         Ok(descriptor)
     }
@@ -259,13 +271,58 @@ impl Serialize for ToolDescriptor {
     }
 }
 
+impl<'de> Deserialize<'de> for Auth {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(OnlyObject(PhantomData))
+    }
+}
+
+impl Serialize for Auth {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+/// A type whose derived reader is the inherent one.
+trait Derived<'de>: Sized {
+    fn read<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
+}
+
+impl<'de> Derived<'de> for ToolDescriptor {
+    fn read<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+}
+
+impl<'de> Derived<'de> for Auth {
+    fn read<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+}
+
+/// Lets only an object through to the derived reader.
+struct OnlyObject<T>(PhantomData<T>);
+
+impl<'de, T: Derived<'de>> Visitor<'de> for OnlyObject<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, members: A) -> Result<T, A::Error> {
+        T::read(MapAccessDeserializer::new(members))
+    }
+}
+
 /// An optional member that, when it stands there, must not be `null`.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
     T::deserialize(d).map(Some)
 }
 
 fn unique_scopes<'de, D: Deserializer<'de>>(d: D) -> Result<Option<Vec<Scope>>, D::Error> {
-    let scopes = Vec::<Scope>::deserialize(d)?;
+    let texts = Vec::<Cow<'de, str>>::deserialize(d)?;
+    let scopes: Vec<Scope> = texts.iter().map(|text| Scope::declared(text)).collect();
     let mut seen = std::collections::HashSet::new();
     if scopes.iter().all(|scope| seen.insert(scope)) {
         Ok(Some(scopes))

@@ -111,6 +111,7 @@ impl Redactor {
     }
 }
 
+/// Whether a member of this name holds a secret, whatever its value looks like.
 pub fn is_secret_key(key: &str) -> bool {
     let letters = || {
         key.bytes()

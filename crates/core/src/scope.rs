@@ -26,6 +26,9 @@ pub enum InvalidScope {
 }
 
 /// One concrete scope that a tool requires, for example `files:read`.
+///
+/// A descriptor from elsewhere may require any text at all ([`Scope::declared`]). What is not in the
+/// grammar no grant can name, so only the grant `*` covers it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Scope(Arc<str>);
@@ -45,6 +48,11 @@ impl Scope {
     /// Checks `text` and wraps it.
     pub fn parse(text: &str) -> Result<Self, InvalidScope> {
         check(text, false).map(|()| Self(text.into()))
+    }
+
+    /// Wraps whatever a descriptor says. Configuration is read with [`Scope::parse`].
+    pub fn declared(text: &str) -> Self {
+        Self(text.into())
     }
 
     /// The scope as text.
@@ -68,18 +76,27 @@ impl Grant {
 
     /// Whether holding this grant satisfies `scope`.
     pub fn covers(&self, scope: &Scope) -> bool {
-        let mut wanted = scope.0.split(':');
-        let mut held = self.0.split(':').peekable();
-        while let Some(segment) = held.next() {
-            let last = held.peek().is_none();
-            match wanted.next() {
-                Some(_) if segment == "*" && last => return true,
-                Some(want) if segment == "*" || segment == want => {}
-                _ => return false,
-            }
+        match &*self.0 {
+            "*" => true,
+            held if !held.contains('*') => held == &*scope.0,
+            held => check(&scope.0, false).is_ok() && matches(held, &scope.0),
         }
-        wanted.next().is_none()
     }
+}
+
+/// Whether the segments of `held` stand for those of `wanted`.
+fn matches(held: &str, wanted: &str) -> bool {
+    let mut wanted = wanted.split(':');
+    let mut held = held.split(':').peekable();
+    while let Some(segment) = held.next() {
+        let last = held.peek().is_none();
+        match wanted.next() {
+            Some(_) if segment == "*" && last => return true,
+            Some(want) if segment == "*" || segment == want => {}
+            _ => return false,
+        }
+    }
+    wanted.next().is_none()
 }
 
 // === impl ScopeSet ===
@@ -215,6 +232,21 @@ mod tests {
             assert!(Grant::parse(text).is_err(), "{text:?} is not a grant");
         }
         assert_eq!(Scope::parse("a:*"), Err(InvalidScope::Wildcard));
+    }
+
+    // I-8
+    #[test]
+    fn a_declared_scope_outside_the_grammar_is_covered_by_the_full_grant_alone() {
+        let long = "a:".repeat(200) + "b";
+        for text in ["", ":", "a:", "a:*", "*", "a b", "a::b", "ä", "files:rea d", long.as_str()] {
+            let scope = Scope::declared(text);
+            for grant in ["a", "a:*", "*:*", "*:b", "files:*", "a:b"] {
+                assert!(!Grant::parse(grant).unwrap().covers(&scope), "{grant} {text:?}");
+            }
+            assert!(Grant::parse("*").unwrap().covers(&scope));
+            assert!(Scope::parse(text).is_err());
+        }
+        assert!(Grant::parse("a:*").unwrap().covers(&Scope::declared("a:b")));
     }
 
     #[test]

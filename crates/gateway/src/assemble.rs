@@ -182,7 +182,8 @@ mod tests {
     }
 
     fn source(tools: &str) -> (SourceConfig, GateConfig) {
-        let text = format!("[[source]]\nid = \"files\"\nkind = \"mcp\"\ncommand = [\"x\"]\n{tools}");
+        let text =
+            format!("[[source]]\nid = \"files\"\nkind = \"mcp\"\ncommand = [\"x\"]\n{tools}");
         let config = config::parse("test.toml", &text, Path::new("/"), &NoSecrets).unwrap();
         (config.sources[0].clone(), config.gate)
     }

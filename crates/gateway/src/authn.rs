@@ -6,7 +6,10 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -43,6 +46,8 @@ struct Inner {
     clock: Arc<dyn Clock>,
     policy: ArcSwap<Policy>,
     table: ArcSwap<Table>,
+    /// Monotonic nanoseconds of the last time the store confirmed the table.
+    confirmed_at: AtomicU64,
 }
 
 /// What the configuration says about callers.
@@ -56,7 +61,6 @@ struct Table {
     by_digest: HashMap<[u8; 32], Known>,
     records: Vec<KeyRecord>,
     epoch: Option<u64>,
-    read_at: u64,
 }
 
 struct Known {
@@ -119,6 +123,7 @@ impl Authenticator {
             clock,
             policy: ArcSwap::from_pointee(Policy::of(config)),
             table: ArcSwap::from_pointee(Table::default()),
+            confirmed_at: AtomicU64::new(0),
         };
         let authenticator = Self { inner: Arc::new(inner) };
         authenticator.inner.follow().await;
@@ -150,7 +155,8 @@ impl Authenticator {
     /// Who holds the key `text`.
     pub fn authenticate(&self, text: &str) -> Result<Arc<Principal>, AuthError> {
         let table = self.inner.table.load();
-        let age = self.inner.clock.monotonic_nanos().saturating_sub(table.read_at);
+        let confirmed_at = self.inner.confirmed_at.load(Ordering::Relaxed);
+        let age = self.inner.clock.monotonic_nanos().saturating_sub(confirmed_at);
         if table.epoch.is_none() || u128::from(age) > MAX_STALE.as_nanos() {
             return Err(AuthError::Unavailable);
         }
@@ -175,9 +181,14 @@ impl Authenticator {
 impl Inner {
     /// Reads the keys if the store says that they changed.
     async fn follow(&self) {
+        let now = self.clock.monotonic_nanos();
         match self.read().await {
-            Ok(Some((records, epoch))) => self.build(records, Some(epoch)),
-            Ok(None) => {}
+            Ok(news) => {
+                if let Some((records, epoch)) = news {
+                    self.build(records, Some(epoch));
+                }
+                self.confirmed_at.store(now, Ordering::Relaxed);
+            }
             Err(error) => tracing::error!(%error, "API keys cannot be read"),
         }
     }
@@ -185,15 +196,10 @@ impl Inner {
     async fn read(&self) -> Result<Option<(Vec<KeyRecord>, u64)>, StoreError> {
         // The epoch comes first: a change after it is seen by the next poll.
         let epoch = self.keys.epoch().await?;
-        let table = self.table.load_full();
-        if table.epoch != Some(epoch) {
-            return Ok(Some((self.keys.list().await?, epoch)));
+        if self.table.load().epoch == Some(epoch) {
+            return Ok(None);
         }
-        // Unchanged; only how fresh that is changes, so the table is kept and its age reset at
-        // most every second.
-        let age = self.clock.monotonic_nanos().saturating_sub(table.read_at);
-        let old = u128::from(age) > Duration::from_secs(1).as_nanos();
-        Ok(old.then(|| (table.records.clone(), epoch)))
+        Ok(Some((self.keys.list().await?, epoch)))
     }
 
     fn build(&self, records: Vec<KeyRecord>, epoch: Option<u64>) {
@@ -210,8 +216,7 @@ impl Inner {
             Known { principal: Arc::new(principal), expires_at: record.expires_at, revoked }
         };
         let by_digest = records.iter().map(|record| (record.digest, known(record))).collect();
-        let read_at = self.clock.monotonic_nanos();
-        self.table.store(Arc::new(Table { by_digest, records, epoch, read_at }));
+        self.table.store(Arc::new(Table { by_digest, records, epoch }));
     }
 }
 
@@ -236,7 +241,8 @@ impl Policy {
 pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom::Error> {
     let mut bits = [0_u8; 32];
     getrandom::fill(&mut bits)?;
-    let text = format!("{KEY_PREFIX}{}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits));
+    let text =
+        format!("{KEY_PREFIX}{}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits));
     let id: KeyId = record::new_id();
     let record = KeyRecord {
         id,

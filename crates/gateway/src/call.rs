@@ -113,7 +113,8 @@ impl Gateway {
         };
 
         // 2. authorize
-        let permit = Permit::new(self.authorizer(), principal, &entry, snapshot.catalog.generation());
+        let permit =
+            Permit::new(self.authorizer(), principal, &entry, snapshot.catalog.generation());
         let permit = match permit {
             Ok(permit) => permit,
             Err(Denied::Tenant) => {
@@ -229,7 +230,8 @@ fn checked(
 ) -> Result<Map<String, Value>, Vec<Violation>> {
     let mut violations = entry.arguments.check(&arguments).err().unwrap_or_default();
     if let Some(CanonicalError::IntegerOutOfRange { pointer }) = inexact {
-        let message = "is an integer outside ±(2^53-1), which has no exact form; send it as a string";
+        let message =
+            "is an integer outside ±(2^53-1), which has no exact form; send it as a string";
         violations.push(Violation {
             pointer,
             message: message.to_owned(),

@@ -135,14 +135,19 @@ impl GatewayBuilder {
     /// A source whose description can never work.
     pub async fn start(self) -> Result<Gateway, InvalidSource> {
         let metrics = Arc::new(Metrics::default());
-        let record =
-            Record::new(Arc::clone(&self.stores.log), Arc::clone(&self.clock), Arc::clone(&metrics));
-        let authenticator =
-            Authenticator::start(Arc::clone(&self.stores.keys), Arc::clone(&self.clock), &self.config)
-                .await;
-        let limiter = self
-            .limiter
-            .unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&self.clock))));
+        let record = Record::new(
+            Arc::clone(&self.stores.log),
+            Arc::clone(&self.clock),
+            Arc::clone(&metrics),
+        );
+        let authenticator = Authenticator::start(
+            Arc::clone(&self.stores.keys),
+            Arc::clone(&self.clock),
+            &self.config,
+        )
+        .await;
+        let limiter =
+            self.limiter.unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&self.clock))));
         let (refresher, requests) = Refresher::new(
             self.factory,
             Arc::clone(&self.stores.catalogs),

@@ -94,7 +94,11 @@ impl Default for Metrics {
             "Closing or denial events that could not be stored",
             unrecorded.clone(),
         );
-        registry.register("catalog_generation", "Number of the current catalog", generation.clone());
+        registry.register(
+            "catalog_generation",
+            "Number of the current catalog",
+            generation.clone(),
+        );
         Self {
             registry,
             calls,
@@ -124,7 +128,12 @@ impl Metrics {
         self.requests.get_or_create(&RequestLabels { surface, status }).inc();
     }
 
-    pub(crate) fn call(&self, surface: Surface, result: Result<bool, &CallError>, ran: Option<Duration>) {
+    pub(crate) fn call(
+        &self,
+        surface: Surface,
+        result: Result<bool, &CallError>,
+        ran: Option<Duration>,
+    ) {
         let result = match result {
             Ok(false) => "ok",
             Ok(true) => "tool_error",

@@ -69,7 +69,11 @@ const PROMPT_TRIES: u32 = 3;
 const LATE_TRIES: u32 = 60;
 
 impl Record {
-    pub(crate) fn new(log: Arc<dyn EventLog>, clock: Arc<dyn Clock>, metrics: Arc<Metrics>) -> Self {
+    pub(crate) fn new(
+        log: Arc<dyn EventLog>,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         let (quiet, mut queued) = mpsc::channel::<NewEvent>(MAX_QUIET);
         let (sink, lost) = (Arc::clone(&log), Arc::clone(&metrics));
         tokio::spawn(async move {
@@ -106,7 +110,9 @@ impl Record {
         for attempt in 0..PROMPT_TRIES {
             match self.log.append(vec![event.clone()]).await {
                 Ok(_) => return,
-                Err(error) => tracing::error!(%error, attempt, "a closing event could not be stored"),
+                Err(error) => {
+                    tracing::error!(%error, attempt, "a closing event could not be stored")
+                }
             }
             tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
         }
@@ -132,7 +138,12 @@ impl Record {
 
     /// Records a call that was refused before it started: a pair without a duration, and for a denial
     /// the decision. The refusal stands whether or not it could be stored.
-    pub(crate) async fn refused(&self, call: &CallIdentity, error: &CallError, reason: Option<&str>) {
+    pub(crate) async fn refused(
+        &self,
+        call: &CallIdentity,
+        error: &CallError,
+        reason: Option<&str>,
+    ) {
         let opening = self.called(call);
         let closing = self.returned(call, opening.event_id.clone(), Err(error), None);
         let cause = opening.event_id.clone();
@@ -171,8 +182,16 @@ impl Record {
     /// Records that somebody without valid credentials was turned away from `route`. Such requests
     /// belong to no tenant; they are kept under the tenant `-`.
     pub(crate) fn unauthenticated(&self, route: &str) {
-        if let (Ok(tenant), Ok(principal)) = (TenantId::parse("-"), PrincipalId::parse("anonymous")) {
-            self.queue(self.decided(tenant, principal, new_id(), "http:request", route, "unauthenticated"));
+        if let (Ok(tenant), Ok(principal)) = (TenantId::parse("-"), PrincipalId::parse("anonymous"))
+        {
+            self.queue(self.decided(
+                tenant,
+                principal,
+                new_id(),
+                "http:request",
+                route,
+                "unauthenticated",
+            ));
         }
     }
 
@@ -191,7 +210,13 @@ impl Record {
         CallError::NotAccountable("recorded")
     }
 
-    fn event(&self, tenant: TenantId, run: RunId, body: EventBody, cause: Option<EventId>) -> NewEvent {
+    fn event(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        body: EventBody,
+        cause: Option<EventId>,
+    ) -> NewEvent {
         NewEvent {
             event_id: new_id(),
             tenant,
@@ -227,7 +252,8 @@ impl Record {
             Err(CallError::Forbidden { .. }) => (CallStatus::Forbidden, None),
             Err(CallError::RateLimited { .. }) => (CallStatus::RateLimited, None),
             Err(error) => {
-                let error = EventError { code: error.code().to_owned(), message: error.to_string() };
+                let error =
+                    EventError { code: error.code().to_owned(), message: error.to_string() };
                 (CallStatus::Error, Some(error))
             }
         };

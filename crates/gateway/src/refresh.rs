@@ -128,7 +128,10 @@ impl Refresher {
     }
 
     /// Takes over `config`; gives back the sources that are no longer in it.
-    pub(crate) async fn apply(&self, config: &Config) -> Result<Vec<Arc<dyn Source>>, InvalidSource> {
+    pub(crate) async fn apply(
+        &self,
+        config: &Config,
+    ) -> Result<Vec<Arc<dyn Source>>, InvalidSource> {
         let mut fresh = Vec::new();
         for source in &config.sources {
             if !self.slots.lock().runs(source) {
@@ -168,10 +171,12 @@ impl Refresher {
 
     /// Asks one source, and publishes what it says if that is news.
     async fn discover(&self, gateway: &Gateway, id: &SourceId) {
-        let Some((source, timeout)) = self.slots.lock().find(id).map(|slot| {
-            slot.asked = true;
-            (Arc::clone(&slot.source), slot.config.spec.limits.connect_timeout)
-        }) else {
+        let Some((source, timeout)) = self
+            .slots
+            .lock()
+            .find(id)
+            .map(|slot| (Arc::clone(&slot.source), slot.config.spec.limits.connect_timeout))
+        else {
             return;
         };
         let news = match tokio::time::timeout(timeout, source.discover()).await {
@@ -191,6 +196,9 @@ impl Refresher {
                 self.accept(gateway, id, discovered).await;
             }
             None => self.metrics.discovered(id, Err(())),
+        }
+        if let Some(slot) = self.slots.lock().find(id) {
+            slot.asked = true;
         }
         self.settled.send_modify(|count| *count += 1);
     }
@@ -220,7 +228,9 @@ impl Refresher {
                     tracing::warn!(source = %id, %error, "the last good catalog could not be stored");
                 }
             }
-            Err(error) => tracing::error!(source = %id, %error, "a catalog could not be serialised"),
+            Err(error) => {
+                tracing::error!(source = %id, %error, "a catalog could not be serialised")
+            }
         }
     }
 
@@ -242,9 +252,8 @@ impl Refresher {
         let now = self.clock.now();
         let slots = self.slots.lock();
         let overdue = |slot: &&Slot| {
-            slot.discovered_at.is_some_and(|at| {
-                (now - at).to_std().is_ok_and(|age| age >= slot.config.refresh)
-            })
+            slot.discovered_at
+                .is_some_and(|at| (now - at).to_std().is_ok_and(|age| age >= slot.config.refresh))
         };
         slots.slots.iter().filter(overdue).map(|slot| slot.config.spec.id.clone()).collect()
     }
@@ -266,9 +275,8 @@ impl Refresher {
     pub(crate) fn reports(&self) -> Vec<SourceReport> {
         let slots = self.slots.lock();
         let report = |slot: &Slot| {
-            let of_source = |text: &&String| {
-                slot.entries.iter().any(|entry| text.contains(entry.id.as_str()))
-            };
+            let of_source =
+                |text: &&String| slot.entries.iter().any(|entry| text.contains(entry.id.as_str()));
             let collisions = slots.collisions.iter().filter(of_source).cloned();
             SourceReport {
                 id: slot.config.spec.id.clone(),
@@ -305,7 +313,8 @@ impl Slots {
     /// A snapshot of what is known, one generation later.
     pub(crate) fn build(&mut self) -> Snapshot {
         self.generation = Generation(self.generation.0 + 1);
-        let entries = self.slots.iter().flat_map(|slot| slot.entries.iter().map(Arc::clone)).collect();
+        let entries =
+            self.slots.iter().flat_map(|slot| slot.entries.iter().map(Arc::clone)).collect();
         let (catalog, collisions) = Catalog::build(self.generation, entries);
         for collision in &collisions {
             tracing::error!(%collision, "tools are left out");

@@ -1,1 +1,102 @@
-//! stub
+//! What every engine must do: one test function per promise of the seams, and macros that run them
+//! all on an engine.
+//!
+//! ```ignore
+//! toolcrib_store::event_log_suite!(sqlite, open_a_new_store().await);
+//! ```
+//!
+//! The expression is evaluated once per test and gives a pair: an empty engine, and whatever has to
+//! live as long as the engine (a directory, or `()`). The crate that uses a macro needs `tokio` with
+//! `macros` and `rt`.
+#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "these functions are tests")]
+
+pub mod catalog_store;
+pub mod event_log;
+pub mod key_store;
+
+use chrono::{DateTime, Utc};
+use toolcrib_core::clock::Timestamp;
+
+/// A fixed moment plus `millis`.
+pub fn moment(millis: i64) -> Timestamp {
+    DateTime::<Utc>::from_timestamp_millis(1_760_000_000_000 + millis).unwrap()
+}
+
+/// One `#[tokio::test]` per name, each calling the function of that name.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_tests {
+    ($suite:ident, $name:ident, $engine:expr, [$($test:ident),* $(,)?]) => {
+        mod $name {
+            #[expect(unused_imports, reason = "the expression decides what it needs")]
+            use super::*;
+            $(
+                #[tokio::test]
+                async fn $test() {
+                    let (engine, _guard) = $engine;
+                    $crate::conformance::$suite::$test(&engine).await;
+                }
+            )*
+        }
+    };
+}
+
+/// Runs everything an [`EventLog`](toolcrib_core::event::EventLog) promises.
+#[macro_export]
+macro_rules! event_log_suite {
+    ($name:ident, $engine:expr) => {
+        $crate::conformance_tests!(
+            event_log,
+            $name,
+            $engine,
+            [
+                an_event_comes_back_as_it_was_appended,
+                positions_rise_in_the_order_of_the_append,
+                sequences_count_per_run_and_tenant,
+                an_append_is_atomic,
+                nothing_appended_is_nothing_stored,
+                a_query_selects_by_tenant_and_run,
+                a_reader_pages_with_a_cursor,
+                the_newest_come_in_ascending_order,
+                a_read_is_capped,
+                concurrent_appends_leave_no_gap,
+            ]
+        );
+    };
+}
+
+/// Runs everything a [`KeyStore`](toolcrib_core::store::KeyStore) promises.
+#[macro_export]
+macro_rules! key_store_suite {
+    ($name:ident, $engine:expr) => {
+        $crate::conformance_tests!(
+            key_store,
+            $name,
+            $engine,
+            [
+                a_key_comes_back_as_it_was_inserted,
+                keys_are_listed_by_creation,
+                the_same_id_or_digest_is_a_conflict,
+                a_key_is_revoked_once,
+                the_epoch_changes_with_every_change,
+            ]
+        );
+    };
+}
+
+/// Runs everything a [`CatalogStore`](toolcrib_core::store::CatalogStore) promises.
+#[macro_export]
+macro_rules! catalog_store_suite {
+    ($name:ident, $engine:expr) => {
+        $crate::conformance_tests!(
+            catalog_store,
+            $name,
+            $engine,
+            [
+                an_unknown_source_has_no_catalog,
+                the_last_catalog_is_the_one_that_counts,
+                sources_do_not_share_a_catalog,
+            ]
+        );
+    };
+}

@@ -53,12 +53,11 @@ pub enum Durability {
 ///
 /// End with [`close`](Self::close). When the last handle is dropped instead, the drop blocks until
 /// everything that was handed over is stored.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct SqliteStore {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     readers: Readers,
     writer: Writer,
@@ -125,6 +124,12 @@ impl SqliteStore {
     /// Where the file is, without symbolic links.
     pub fn path(&self) -> &Path {
         self.inner.readers.place()
+    }
+}
+
+impl std::fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path()).finish_non_exhaustive()
     }
 }
 

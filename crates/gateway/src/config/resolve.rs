@@ -122,7 +122,11 @@ impl Resolver<'_> {
             // Source ids that differ only in `-` and `_` would share an OTC toolkit.
             if !seen.insert(source.spec.id.as_str().replace('-', "_")) {
                 let key = format!("source.{}.id", source.spec.id);
-                self.complain(offset, &key, "another source has this id (`-` and `_` count as equal)");
+                self.complain(
+                    offset,
+                    &key,
+                    "another source has this id (`-` and `_` count as equal)",
+                );
             }
             config.sources.push(source);
         }
@@ -228,7 +232,9 @@ impl Resolver<'_> {
                 !rest.is_empty()
                     && rest.split('/').all(|segment| {
                         !segment.is_empty()
-                            && segment.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+                            && segment
+                                .bytes()
+                                .all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
                     })
             });
             let taken = ["/v1", "/mcp", "/tools", "/oxp", "/health", "/schemas", "/metrics"];
@@ -257,13 +263,12 @@ impl Resolver<'_> {
     fn source(&mut self, typed: file::Source, config: &Config) -> Option<SourceConfig> {
         let id = self.read("source.id", Some(&typed.id), |text| SourceId::parse(text))?;
         let key = |member: &str| format!("source.{id}.{member}");
-        let kind = self.read(&key("kind"), Some(&typed.kind), |text| {
-            match SourceKind::from_str(text) {
+        let kind =
+            self.read(&key("kind"), Some(&typed.kind), |text| match SourceKind::from_str(text) {
                 Ok(SourceKind::Mcp) => Ok(SourceKind::Mcp),
                 Ok(_) => Err("this version serves kind \"mcp\" only".to_owned()),
                 Err(error) => Err(error.to_string()),
-            }
-        })?;
+            })?;
         let upstream = self.upstream(&id, &typed)?;
         let mut limits = SourceLimits::default();
         if let Some(timeout) =
@@ -310,7 +315,8 @@ impl Resolver<'_> {
         match (&typed.command, &typed.url) {
             (Some(command), None) => {
                 if command.get_ref().first().is_none_or(String::is_empty) {
-                    let message = "expected a program and its arguments, such as [\"node\", \"server.js\"]";
+                    let message =
+                        "expected a program and its arguments, such as [\"node\", \"server.js\"]";
                     self.complain(command.span().start, &key("command"), message);
                     return None;
                 }
@@ -326,17 +332,29 @@ impl Resolver<'_> {
             (None, Some(url)) => {
                 let checked = self.read(&key("url"), Some(url), check_url);
                 if !typed.env.is_empty() || typed.cwd.is_some() {
-                    self.complain(at, &key("env"), "only a source with `command` has `env` and `cwd`");
+                    self.complain(
+                        at,
+                        &key("env"),
+                        "only a source with `command` has `env` and `cwd`",
+                    );
                 }
                 let headers = self.values(&key("headers"), &typed.headers)?;
                 Some(UpstreamSpec::McpHttp(HttpSpec { url: checked?, headers }))
             }
             (Some(_), Some(url)) => {
-                self.complain(url.span().start, &key("url"), "expected either `command` or `url`, not both");
+                self.complain(
+                    url.span().start,
+                    &key("url"),
+                    "expected either `command` or `url`, not both",
+                );
                 None
             }
             (None, None) => {
-                self.complain(at, &key("command"), "expected `command = [\"program\", …]` or `url = \"https://…\"`");
+                self.complain(
+                    at,
+                    &key("command"),
+                    "expected `command = [\"program\", …]` or `url = \"https://…\"`",
+                );
                 None
             }
         }
@@ -360,9 +378,10 @@ impl Resolver<'_> {
                     continue;
                 }
                 file::Value::Plain(text) => Ok(Secret::new(text.clone())),
-                file::Value::Env(variable) => self.secrets.env(variable).ok_or_else(|| {
-                    format!("environment variable {variable} is not set")
-                }),
+                file::Value::Env(variable) => self
+                    .secrets
+                    .env(variable)
+                    .ok_or_else(|| format!("environment variable {variable} is not set")),
                 file::Value::File(path) => self.secrets.file(&self.base.join(path)),
             };
             match secret {
@@ -400,7 +419,11 @@ impl Resolver<'_> {
             },
             safety_tier: self.read(&key("safety_tier"), typed.safety_tier.as_ref(), str::parse),
             egress: self.read(&key("egress"), typed.egress.as_ref(), str::parse),
-            replay_policy: self.read(&key("replay_policy"), typed.replay_policy.as_ref(), str::parse),
+            replay_policy: self.read(
+                &key("replay_policy"),
+                typed.replay_policy.as_ref(),
+                str::parse,
+            ),
             approval: self.read(&key("approval"), typed.approval.as_ref(), str::parse),
             rate: self.read(&key("rate"), typed.rate.as_ref(), parse_rate),
             timeout: self.read(&key("timeout"), typed.timeout.as_ref(), parse_duration),
@@ -412,7 +435,9 @@ impl Resolver<'_> {
             let message = "\"exec\" is only for kind \"host-extension\"; use \"write\"";
             self.complain(at, &key("safety_tier"), message);
         }
-        if set.safety_tier == Some(SafetyTier::Pure) && !matches!(set.egress, None | Some(Egress::None)) {
+        if set.safety_tier == Some(SafetyTier::Pure)
+            && !matches!(set.egress, None | Some(Egress::None))
+        {
             self.complain(at, &key("egress"), "a \"pure\" tool has no egress");
         }
         if set.replay_policy == Some(ReplayPolicy::Deterministic)
@@ -443,7 +468,8 @@ fn sqlite_path(url: &str) -> Result<String, &'static str> {
 }
 
 fn check_url(text: &str) -> Result<String, &'static str> {
-    let url = url::Url::parse(text).map_err(|_| "expected an address such as \"https://host/mcp\"")?;
+    let url =
+        url::Url::parse(text).map_err(|_| "expected an address such as \"https://host/mcp\"")?;
     match url.scheme() {
         "http" | "https" => {}
         _ => return Err("expected an http or https address"),

@@ -19,7 +19,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         .and_then(|n| n.checked_mul(millis))
         .filter(|&n| n > 0)
         .map(Duration::from_millis)
-        .ok_or_else(|| "expected a duration such as \"250ms\", \"30s\", \"5m\" or \"2h\"".to_owned())
+        .ok_or_else(|| {
+            "expected a duration such as \"250ms\", \"30s\", \"5m\" or \"2h\"".to_owned()
+        })
 }
 
 /// `4096`, `64KiB`, `4MiB`.

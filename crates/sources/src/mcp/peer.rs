@@ -19,7 +19,10 @@ use serde_json::{Number, value::RawValue};
 use tokio::sync::{Notify, oneshot};
 use toolcrib_core::call::{Progress, ProgressSink, UpstreamError, UpstreamErrorKind};
 
-use super::message::{Incoming, Reply, RpcError, encode_answer, own_id};
+use super::{
+    message::{Incoming, Reply, RpcError, encode_answer, own_id},
+    scan::{IdScan, Scanned},
+};
 
 /// The answers' side of one connection.
 pub(crate) struct Peer {
@@ -90,7 +93,9 @@ impl Peer {
     /// Routes one message; `reply` sends an answer to a request of the upstream's own. False when
     /// it is no message at all.
     pub(crate) fn accept(&self, message: &[u8], reply: &mut dyn FnMut(Vec<u8>)) -> bool {
-        if let Ok(incoming) = serde_json::from_slice::<Incoming<'_>>(message) {
+        // Looked at first, because serde reads structs from arrays, too.
+        let is_object = message.trim_ascii_start().first() == Some(&b'{');
+        if is_object && let Ok(incoming) = serde_json::from_slice::<Incoming<'_>>(message) {
             return self.route(&incoming, reply);
         }
         // The handshake era allowed several messages in one array.
@@ -130,15 +135,15 @@ impl Peer {
     /// Text that is no message may still tell which request it was meant for; that request then
     /// fails at once instead of waiting for its deadline.
     fn accept_malformed(&self, message: &[u8]) -> bool {
-        let mut scan = super::scan::IdScan::default();
+        let mut scan = IdScan::default();
         scan.feed(message);
-        match scan.finish().id {
-            Some(id) => {
+        match scan.finish() {
+            Scanned { id: Some(id), has_method: false } => {
                 let detail = "an answer that is not valid JSON-RPC";
                 self.settle(id, Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail)));
                 true
             }
-            None => false,
+            Scanned { .. } => false,
         }
     }
 
@@ -203,6 +208,11 @@ impl Waiter {
             Ok(answer) => answer,
             Err(_) => Err(UpstreamError::new(UpstreamErrorKind::Died, "the connection is gone")),
         }
+    }
+
+    /// The request is over; dropping it cancels nothing any more.
+    pub(crate) fn disarm(&mut self) {
+        self.on_cancel = None;
     }
 
     /// The answer, if it has been routed already.

@@ -195,7 +195,7 @@ fn select(connection: &Connection, query: &EventQuery) -> Result<Vec<LoggedEvent
 
 /// The index is named, because without statistics SQLite guesses, and a wrong guess reads the whole
 /// log. Within a run of a tenant, sequences and positions have the same order.
-fn select_sql(query: &EventQuery) -> String {
+pub(super) fn select_sql(query: &EventQuery) -> String {
     let (index, filter, order) = match (&query.tenant, &query.run) {
         (None, None) => ("NOT INDEXED", "?1 IS NULL AND ?2 IS NULL", "position"),
         (Some(_), None) => {

@@ -1,1 +1,229 @@
+//! What needs a look inside: batches, a full disk, a lock held elsewhere.
 
+use std::{path::Path, sync::mpsc, time::Duration};
+
+use futures_util::future::{FutureExt, join_all};
+use rusqlite::Connection;
+use tokio::task::unconstrained;
+use toolcrib_core::{
+    event::{EventLog, EventQuery},
+    store::{CatalogStore, KeyStore, StoreError},
+};
+
+use super::{Durability, Options, SqliteStore, failure::Failure, log::select_sql};
+use crate::conformance::{
+    event_log::{called, decided},
+    key_store::key,
+    moment,
+};
+
+fn open(directory: &Path) -> SqliteStore {
+    SqliteStore::open(directory.join("store.db"), Options::default()).unwrap()
+}
+
+/// Keeps the writer busy until the returned sender is dropped, so that what is handed over
+/// meanwhile meets in one batch.
+async fn hold(store: &SqliteStore) -> mpsc::Sender<()> {
+    let (release, gate) = mpsc::channel::<()>();
+    let (entered, inside) = tokio::sync::oneshot::channel();
+    let mut entered = Some(entered);
+    let writer = store.clone();
+    tokio::spawn(async move {
+        let held = writer.inner.writer.write(move |_| {
+            if let Some(entered) = entered.take() {
+                entered.send(()).unwrap();
+            }
+            gate.recv().unwrap_err();
+            Ok(())
+        });
+        held.await.unwrap();
+    });
+    inside.await.unwrap();
+    release
+}
+
+/// Runs `sql` on the writer's connection.
+async fn on_writer(store: &SqliteStore, sql: &'static str) -> i64 {
+    let run = move |connection: &Connection| Ok(connection.query_row(sql, [], |row| row.get(0))?);
+    store.inner.writer.write(run).await.unwrap()
+}
+
+#[tokio::test]
+async fn appends_that_wait_together_are_committed_together() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let release = hold(&store).await;
+    let before = store.commits();
+    let appends: Vec<_> = (0..200)
+        .map(|number| store.append(vec![decided("t", "r", &format!("e{number}"))]))
+        .collect();
+    let released = async { drop(release) };
+    // Unconstrained: all 200 are handed over in one poll, before the writer is released.
+    let (results, ()) = tokio::join!(unconstrained(join_all(appends)), released);
+    let positions: Vec<u64> = results.into_iter().flat_map(Result::unwrap).collect();
+    assert!(positions.is_sorted_by(|a, b| a < b), "handed over in order, stored in order");
+    assert_eq!(store.commits() - before, 2, "the held one, and one for all 200");
+}
+
+#[tokio::test]
+async fn an_append_that_fails_does_not_fail_the_others_of_its_batch() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    store.append(vec![decided("t", "r", "taken")]).await.unwrap();
+    let release = hold(&store).await;
+    let before = store.commits();
+    let appends = (0..9).map(|number| {
+        let mut events = vec![decided("t", "r", &format!("e{number}"))];
+        if number % 3 == 1 {
+            events.push(decided("t", "r", "taken"));
+        }
+        store.append(events)
+    });
+    let released = async { drop(release) };
+    let (results, ()) = tokio::join!(join_all(appends), released);
+    for (number, result) in results.iter().enumerate() {
+        match result {
+            Ok(positions) => assert!(number % 3 != 1 && positions.len() == 1),
+            Err(error) => assert!(number % 3 == 1 && matches!(error, StoreError::Conflict(_))),
+        }
+    }
+    assert_eq!(store.commits() - before, 2, "still one transaction");
+    let read = store.read(EventQuery::default()).await.unwrap();
+    let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
+    assert_eq!(sequences, (0..7).collect::<Vec<_>>(), "the failed ones left no gap");
+}
+
+#[tokio::test]
+async fn a_caller_that_stops_waiting_does_not_undo_its_append() {
+    // I-22: the closing event of a cancelled call is written although nobody waits for it.
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let release = hold(&store).await;
+    let abandoned = store.append(vec![decided("t", "r", "e1")]).now_or_never();
+    assert!(abandoned.is_none(), "it was still waiting");
+    drop(release);
+    store.append(vec![decided("t", "r", "e2")]).await.unwrap();
+    let read = store.read(EventQuery::default()).await.unwrap();
+    assert_eq!(read.len(), 2);
+}
+
+#[tokio::test]
+async fn a_full_disk_is_reported_and_loses_nothing() {
+    // I-18: what cannot be stored is refused, so nothing runs on the strength of it.
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let pages = on_writer(&store, "PRAGMA page_count").await;
+    assert!(pages < 32);
+    on_writer(&store, "PRAGMA max_page_count = 32").await;
+    let mut acknowledged = 0;
+    let error = loop {
+        let call = called("t", "r", &format!("e{acknowledged}"), &format!("c{acknowledged}"));
+        match store.append(vec![call]).await {
+            Ok(_) => acknowledged += 1,
+            Err(error) => break error,
+        }
+        assert!(acknowledged < 10_000, "32 pages do not hold this many events");
+    };
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    assert!(error.to_string().contains("disk is full"), "{error}");
+    assert!(error.to_string().contains("free some space"), "{error}");
+
+    let release = hold(&store).await;
+    let sources: Vec<_> = (0..8).map(|n| format!("s{n}").parse().unwrap()).collect();
+    let batch = sources.iter().map(|source| store.save(source, "x".repeat(20_000), moment(0)));
+    let released = async { drop(release) };
+    let (refused, ()) = tokio::join!(join_all(batch), released);
+    assert!(refused.iter().any(Result::is_err), "8 times 5 pages do not fit either");
+
+    let stored = on_writer(&store, "SELECT count(*) FROM events").await;
+    assert_eq!(stored, acknowledged, "everything acknowledged, and nothing else");
+
+    on_writer(&store, "PRAGMA max_page_count = 1000000").await;
+    store.append(vec![decided("t", "r", "after")]).await.unwrap();
+    let newest = EventQuery { newest: true, limit: 1, ..EventQuery::default() };
+    let newest = store.read(newest).await.unwrap().remove(0);
+    assert_eq!(i64::try_from(newest.event.sequence).unwrap(), acknowledged, "no gap");
+    assert_eq!(on_writer(&store, "SELECT count(*) FROM open_calls").await, acknowledged);
+}
+
+#[tokio::test]
+async fn a_lock_held_elsewhere_is_reported_and_overcome() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let patience = Duration::from_millis(20);
+    let store = SqliteStore::open_patiently(&path, Options::default(), patience).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = store.append(vec![decided("t", "r", "e1")]).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    assert!(error.to_string().contains("another process kept the file locked"), "{error}");
+    assert!(store.read(EventQuery::default()).await.unwrap().is_empty(), "readers do not wait");
+    other.execute_batch("COMMIT").unwrap();
+    store.append(vec![decided("t", "r", "e1")]).await.unwrap();
+    store.close().await;
+
+    other.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
+    let error = SqliteStore::open_patiently(&path, Options::default(), patience).unwrap_err();
+    assert!(error.to_string().contains("locked"), "{error}");
+}
+
+#[tokio::test]
+async fn the_write_ahead_log_stays_bounded_without_a_quiet_moment() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let store = SqliteStore::open(&path, Options { durability: Durability::Relaxed }).unwrap();
+    let source = "files".parse().unwrap();
+    for number in 0..48 {
+        store.save(&source, "x".repeat(1 << 20), moment(number)).await.unwrap();
+    }
+    let log = std::fs::metadata(directory.path().join("store.db-wal")).unwrap().len();
+    assert!(log < 24 << 20, "{log} bytes after 48 MiB of writes");
+    store.close().await;
+    assert!(!directory.path().join("store.db-wal").exists(), "everything is in the one file");
+}
+
+#[tokio::test]
+async fn a_writer_that_panics_leaves_nobody_waiting() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let release = hold(&store).await;
+    let broken = store.inner.writer.write(|_| -> Result<(), Failure> { panic!("on purpose") });
+    let behind = store.insert(key("a", 1, 0));
+    let released = async { drop(release) };
+    let (broken, behind, ()) = tokio::join!(broken, behind, released);
+    assert!(matches!(broken, Err(StoreError::Unavailable(_))));
+    assert!(matches!(behind, Err(StoreError::Unavailable(_))));
+    let after = store.append(vec![decided("t", "r", "e1")]).await;
+    assert!(matches!(after, Err(StoreError::Unavailable(_))), "nothing is accepted afterwards");
+    store.close().await;
+    let files = std::fs::read_dir(directory.path().join("store.db.instances")).unwrap();
+    assert_eq!(files.count(), 0, "and it no longer counts as alive");
+}
+
+#[tokio::test]
+async fn reads_of_a_long_log_use_an_index() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = open(directory.path());
+    let some = |text: &str| Some(text.to_owned());
+    for (tenant, run, expected) in [
+        (None, None, "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)"),
+        (some("t"), None, "SEARCH events USING INDEX events_by_tenant (tenant=? AND position>?)"),
+        (None, some("r"), "SEARCH events USING INDEX events_by_run (run_id=?"),
+        (some("t"), some("r"), "SEARCH events USING INDEX events_by_run (run_id=? AND tenant=?"),
+    ] {
+        let query = EventQuery {
+            tenant: tenant.map(|text| text.parse().unwrap()),
+            run: run.map(|text| text.parse().unwrap()),
+            ..EventQuery::default()
+        };
+        let plan = format!("EXPLAIN QUERY PLAN {}", select_sql(&query));
+        let explain = move |connection: &Connection| {
+            let mut statement = connection.prepare(&plan)?;
+            let rows = statement.query_map([None::<i64>; 4], |row| row.get::<_, String>(3))?;
+            Ok(rows.collect::<Result<Vec<_>, _>>()?)
+        };
+        let steps = store.inner.writer.write(explain).await.unwrap();
+        let first = steps.first().unwrap();
+        assert!(first.starts_with(expected), "{steps:?}");
+    }
+}

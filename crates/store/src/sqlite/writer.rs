@@ -39,7 +39,6 @@ const IDLE: Duration = Duration::from_millis(250);
 const MAX_WAL_PAGES: i64 = 4096;
 
 /// Handle to the writer thread.
-#[derive(Debug)]
 pub(super) struct Writer {
     queue: Arc<Queue<Queued>>,
     room: Arc<Semaphore>,
@@ -83,14 +82,13 @@ impl Writer {
         let commits = Arc::new(AtomicU64::new(0));
         let (ending, ended) = watch::channel(());
         let engine = Engine { connection, place, commits: Arc::clone(&commits) };
-        let guard = Ending { queue: Arc::clone(&queue), _ending: ending };
+        let ending = Ending { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
         let thread = std::thread::Builder::new()
             .name("toolcrib-store".to_owned())
             .spawn(move || {
                 // Dropped last, also when the thread panics.
-                let guard = guard;
-                engine.work(&guard.queue);
-                drop(instance);
+                let ending = ending;
+                engine.work(&ending.queue);
             })
             .map_err(|error| {
                 StoreError::Unavailable(format!(
@@ -170,22 +168,27 @@ where
     }
 
     fn finish(self: Box<Self>, outcome: Result<(), StoreError>) {
-        let answer = outcome.and_then(|()| self.value.ok_or_else(ended_early));
-        if self.reply.send(answer).is_err() {
+        let Self { value, reply, .. } = *self;
+        let answer = outcome.and_then(|()| value.ok_or_else(ended_early));
+        if reply.send(answer).is_err() {
             tracing::debug!("the caller of a write no longer waits for it");
         }
     }
 }
 
-/// Closes the queue when the thread ends for whatever reason, so that nobody waits for ever.
+/// What happens when the thread ends, for whatever reason: nobody waits for ever, and this process
+/// no longer counts as alive.
 struct Ending {
     queue: Arc<Queue<Queued>>,
-    _ending: watch::Sender<()>,
+    instance: Option<Instance>,
+    /// Dropped after everything else, see [`Writer::ended`].
+    _ended: watch::Sender<()>,
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
         self.queue.close();
+        self.instance = None;
         // Nothing is left here after an orderly end. After a panic, dropping tells the callers.
         while let Taken::Batch(lost) = self.queue.take(MAX_BATCH, None) {
             drop(lost);

@@ -87,7 +87,7 @@ function startKeys() {
 startTheme();
 startAuth({ reload });
 startList({ reload });
-startDetail({ reload });
+startDetail();
 startKeys();
 on('token', () => { loading?.abort(); setStatus('idle'); });
 on('execute', drawMode);

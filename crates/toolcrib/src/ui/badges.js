@@ -38,7 +38,7 @@ export function badges(tool) {
   if (tier) list.push(badge(tier, TIER_COLORS[tier] ?? 'grey', 'Safety tier, set by the operator'));
   if (needsApproval(tool)) list.push(badge(`approval: ${approval}`, 'violet', 'Somebody has to approve a call'));
   for (const hint of HINTS) {
-    if (hint.test(tool.annotations)) list.push(badge(hint.label, hint.color, hint.title));
+    if (hint.test(tool.annotations)) list.push(badge(hint.label, `${hint.color} hint`, hint.title));
   }
   return list;
 }

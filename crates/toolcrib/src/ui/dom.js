@@ -12,7 +12,7 @@ const ICONS = {
   plus: 'M12 5v14M5 12h14',
   check: 'M5 12.5l4.5 4.5L19 7.5',
   alert: 'M12 4l9 16H3L12 4ZM12 10v4M12 17v.1',
-  key: 'M15 7a4 4 0 1 0-3.5 5.9L10 14.5H8v2H6v2H3v-3l6.2-6.2A4 4 0 0 1 15 7ZM15.5 6.5v.1',
+  key: 'M8 11.5a4.2 4.2 0 1 0 0 8.4 4.2 4.2 0 0 0 0-8.4M11 12.5L20 3.5M15.5 8l3.5 3.5',
 };
 
 /** An element. `props` are properties and attributes by name; `on` holds listeners. */

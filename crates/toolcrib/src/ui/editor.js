@@ -95,7 +95,7 @@ export function createEditor({ schema, onChange, onRun }) {
 
   function showErrors(errors) {
     if (mode === 'form') form.showErrors(errors);
-    else text.toggleAttribute('aria-invalid', errors.length > 0);
+    else text.setAttribute('aria-invalid', String(errors.length > 0));
   }
 
   /** The line an error's path stands on, when the arguments are edited as JSON. */

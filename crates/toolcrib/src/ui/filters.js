@@ -11,8 +11,13 @@ const FACETS = [
   { id: 'source', label: 'Source', values: (tool) => one(classification(tool).source), text: (value) => value },
 ];
 
+const TIERS = ['read', 'write', 'exec'];
+let folded = innerWidth <= 820 || innerHeight < 640; // small windows keep the room for the list
+
 export function startFilters() {
+  byId('filter-toggle').addEventListener('click', () => { folded = !folded; draw(); });
   on('tools', draw);
+  on('filter', drawToggle);
 }
 
 /** The tools that pass the chips and the search, best name matches first when searching. */
@@ -57,8 +62,16 @@ function passesFacets(tool) {
 function draw() {
   const groups = FACETS.map(facetGroup).filter((group) => group !== undefined);
   const host = byId('filters');
-  host.hidden = groups.length === 0;
+  host.hidden = folded || groups.length === 0;
   host.replaceChildren(...groups);
+  byId('filter-toggle').hidden = groups.length === 0;
+  drawToggle();
+}
+
+function drawToggle() {
+  const chosen = [...state.filters.values()].reduce((sum, set) => sum + set.size, 0);
+  byId('filter-toggle').textContent = chosen === 0 ? 'Filters' : `Filters (${chosen})`;
+  byId('filter-toggle').setAttribute('aria-expanded', String(!folded));
 }
 
 function facetGroup(facet) {
@@ -69,7 +82,7 @@ function facetGroup(facet) {
   const chosen = state.filters.get(facet.id);
   for (const value of chosen ?? []) if (!counts.has(value)) chosen.delete(value); // gone with a refresh
   if (counts.size === 0 || (facet.id === 'source' && counts.size < 2)) return undefined;
-  const chips = [...counts].sort(([a], [b]) => a.localeCompare(b)).map(([value, count]) => chip(facet, value, count));
+  const chips = [...counts].sort(([a], [b]) => TIERS.indexOf(a) - TIERS.indexOf(b) || a.localeCompare(b)).map(([value, count]) => chip(facet, value, count));
   return h('div', { class: 'facet', role: 'group', 'aria-label': `Filter by ${facet.label.toLowerCase()}` },
     h('span', { class: 'facet-name', text: facet.label }), h('div', { class: 'chips' }, chips));
 }

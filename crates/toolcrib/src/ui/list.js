@@ -28,6 +28,7 @@ function draw({ reload }) {
   const host = byId('tools');
   const focused = host.contains(document.activeElement) ? document.activeElement.dataset.name : undefined;
   host.setAttribute('aria-busy', String(state.status === 'loading'));
+  byId('refresh').hidden = state.status === 'signin' || state.status === 'idle';
   byId('refresh').disabled = state.status === 'loading';
   byId('refresh').textContent = state.status === 'loading' ? 'Loading…' : 'Refresh';
   if (state.status === 'ready') drawTools(host);

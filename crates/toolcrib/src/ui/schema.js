@@ -108,8 +108,8 @@ export function typeLabel(schema, root, depth = 0) {
 
 const LIMITS = [
   ['minimum', (n) => `≥ ${n}`], ['exclusiveMinimum', (n) => `> ${n}`], ['maximum', (n) => `≤ ${n}`], ['exclusiveMaximum', (n) => `< ${n}`],
-  ['multipleOf', (n) => `multiple of ${n}`], ['minLength', (n) => `at least ${n} characters`], ['maxLength', (n) => `at most ${n} characters`],
-  ['minItems', (n) => `at least ${n} items`], ['maxItems', (n) => `at most ${n} items`], ['pattern', (p) => `pattern ${p}`], ['format', (f) => `format ${f}`],
+  ['multipleOf', (n) => `multiple of ${n}`], ['minLength', (n) => `length ≥ ${n}`], ['maxLength', (n) => `length ≤ ${n}`],
+  ['minItems', (n) => `items ≥ ${n}`], ['maxItems', (n) => `items ≤ ${n}`], ['pattern', (p) => `pattern ${p}`], ['format', (f) => `format ${f}`],
 ];
 
 /** The schema's limits on a value, in words. */

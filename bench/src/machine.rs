@@ -1,0 +1,48 @@
+//! What was measured, where and when: a figure without these is worth nothing.
+
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread::available_parallelism;
+
+/// Facts for the head of the page.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    pub(crate) date: String,
+    pub(crate) commit: String,
+    pub(crate) processor: String,
+    pub(crate) cores: usize,
+    pub(crate) compiler: String,
+}
+
+impl Machine {
+    pub(crate) fn read() -> Self {
+        let said = |program, arguments: &[&str]| {
+            first_line(program, arguments).unwrap_or_else(|| "unknown".into())
+        };
+        let dirty = first_line("git", &["status", "--porcelain"]).is_some();
+        let mut commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
+        if dirty {
+            commit.push_str(" with changes");
+        }
+        Self {
+            date: said("date", &["-u", "+%Y-%m-%d"]),
+            commit,
+            processor: processor().unwrap_or_else(|| "unknown".into()),
+            cores: available_parallelism().map_or(1, usize::from),
+            compiler: said("rustc", &["--version"]),
+        }
+    }
+}
+
+fn processor() -> Option<String> {
+    let info = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let line = info.lines().find(|line| line.starts_with("model name"))?;
+    line.split_once(':').map(|(_, name)| name.trim().to_owned())
+}
+
+fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+    let output =
+        Command::new(program).args(arguments).stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let text = String::from_utf8_lossy(&output.ok()?.stdout).into_owned();
+    text.lines().next().map(str::to_owned)
+}

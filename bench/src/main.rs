@@ -1,0 +1,80 @@
+//! `toolcrib-bench run`: measures a running toolcrib against the limit of this machine.
+//!
+//! Every figure that counts is a ratio of two servers measured in turns in one run, because an
+//! absolute figure says more about the machine's mood than about the program. The servers to compare
+//! with are this program too, started as processes of their own on loopback: what axum can do with
+//! bytes in memory (the limit for a list), and a reverse proxy in front of an MCP server that answers
+//! with prepared bytes (the limit for a call).
+
+mod histogram;
+mod http1;
+mod load;
+mod machine;
+mod plan;
+mod process;
+mod report;
+mod run;
+mod servers;
+mod subject;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+#[derive(Debug, Parser)]
+#[command(name = "toolcrib-bench")]
+struct Arguments {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Starts everything, measures, prints the table
+    Run(RunOptions),
+    /// Answers bytes from memory: `GET /N` is the N-th file
+    #[command(hide = true)]
+    Static {
+        #[arg(long)]
+        body: Vec<PathBuf>,
+    },
+    /// Forwards every request
+    #[command(hide = true)]
+    Proxy {
+        #[arg(long)]
+        to: String,
+    },
+    /// An MCP server with prepared answers
+    #[command(hide = true)]
+    Upstream,
+}
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct RunOptions {
+    /// Measured time of each server in each row
+    #[arg(long, default_value_t = 10)]
+    pub(crate) seconds: u32,
+    /// Numbers of connections
+    #[arg(long, value_delimiter = ',', default_value = "1,64")]
+    pub(crate) connections: Vec<u32>,
+    /// The program to measure; without it only the limit servers are
+    #[arg(long)]
+    pub(crate) toolcrib: Option<PathBuf>,
+    /// Where to write the page with the results
+    #[arg(long)]
+    pub(crate) write: Option<PathBuf>,
+}
+
+fn main() -> Result<()> {
+    let arguments = Arguments::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        match arguments.role {
+            Role::Run(options) => run::run(&options).await,
+            Role::Static { body } => servers::fixed::serve(&body).await,
+            Role::Proxy { to } => servers::proxy::serve(&to).await,
+            Role::Upstream => servers::upstream::serve().await,
+        }
+    })
+}

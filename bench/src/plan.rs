@@ -1,0 +1,35 @@
+//! What is measured: pairs of a subject and its limit, and the goal for their ratio.
+
+use crate::load::Shot;
+
+/// Which of the running servers a shot goes to; its processor time and memory are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Who {
+    Static,
+    Upstream,
+    Proxy,
+    Strict,
+    Relaxed,
+}
+
+impl Who {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Static => "bytes from memory",
+            Self::Upstream => "MCP server directly",
+            Self::Proxy => "bare reverse proxy",
+            Self::Strict => "toolcrib",
+            Self::Relaxed => "toolcrib, relaxed log",
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) name: &'static str,
+    pub(crate) ours: (Who, Shot),
+    pub(crate) limit: (Who, Shot),
+    /// The throughput we want, as a share of the limit's.
+    pub(crate) goal: f64,
+}

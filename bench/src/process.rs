@@ -1,0 +1,126 @@
+//! Servers as processes of their own, and what they cost.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use tokio::time::sleep;
+
+const START_LIMIT: Duration = Duration::from_secs(60);
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+const POLL: Duration = Duration::from_millis(20);
+const ANNOUNCED: &str = "listening on http://";
+
+/// A server that is ended when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+}
+
+impl Server {
+    /// Starts a program that prints `listening on http://ADDRESS`, and waits for that.
+    pub(crate) async fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self> {
+        let log = folder.join(format!("{name}.log"));
+        let file = File::create(&log)?;
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {name}"))?;
+        let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            if let Some(address) = announced(&text) {
+                server.address = address;
+                return Ok(server);
+            }
+            if let Some(status) = server.child.try_wait()? {
+                bail!("{name} ended at its start ({status}): {text}");
+            }
+            if Instant::now() > deadline {
+                bail!("{name} is not ready after {} s: {text}", START_LIMIT.as_secs());
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// Processor time used so far, by all threads.
+    pub(crate) fn processor_time(&self) -> Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The second field is the name in parentheses and may hold spaces.
+        let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
+        let ticks: u64 = fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
+        Ok(Duration::from_secs(ticks) / ticks_per_second())
+    }
+
+    /// Memory that would be free if the process were gone, shared pages by share, in KiB.
+    pub(crate) fn memory(&self) -> Result<u64> {
+        let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()))?;
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).context("Pss")?;
+        Ok(line.trim().trim_end_matches("kB").trim().parse()?)
+    }
+
+    /// Whether the server is still there.
+    pub(crate) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    fn signal(&self, signal: &str, target: &str) {
+        let mut kill = Command::new("kill");
+        kill.args(["-s", signal, "--", target]).stdin(Stdio::null()).stderr(Stdio::null());
+        // A process that is gone already is what we want.
+        kill.status().ok();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if !self.is_alive() {
+            return;
+        }
+        let id = self.child.id().to_string();
+        self.signal("TERM", &id);
+        let deadline = Instant::now() + STOP_LIMIT;
+        while self.is_alive() {
+            if Instant::now() > deadline {
+                self.signal("KILL", &format!("-{id}"));
+                self.child.wait().ok();
+                return;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+fn announced(log: &str) -> Option<SocketAddr> {
+    let (_, rest) = log.split_once(ANNOUNCED)?;
+    // A line that is not finished yet may hold half an address.
+    let (address, _) = rest.split_once('\n')?;
+    address.trim().trim_end_matches('/').parse().ok()
+}
+
+fn ticks_per_second() -> u32 {
+    let output = Command::new("getconf").arg("CLK_TCK").output().ok();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    text.and_then(|text| text.trim().parse().ok()).filter(|ticks| *ticks > 0).unwrap_or(100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_counts_when_its_line_is_finished() {
+        assert_eq!(announced("x\nlistening on http://127.0.0.1:80"), None);
+        let found = announced("x\nlistening on http://127.0.0.1:8080\nmore\n");
+        assert_eq!(found, Some(SocketAddr::from(([127, 0, 0, 1], 8080))));
+    }
+}

@@ -1,0 +1,224 @@
+//! The requests of a running toolcrib in front of the bench upstream, in every dialect.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::http1::{Connection, request};
+use crate::load::{Expect, Shot};
+use crate::process::Server;
+use crate::servers::upstream::{ECHO, TOOLS};
+
+const VERSION: &str = "2026-07-28";
+const SAID: &str = "the quick brown fox";
+/// How long the tools of an upstream on loopback may take to appear.
+const DISCOVERY_LIMIT: Duration = Duration::from_secs(30);
+const SOURCE: &str = "up";
+
+/// A toolcrib of our own with its key.
+#[derive(Debug)]
+pub(crate) struct Subject {
+    pub(crate) server: Server,
+    key: String,
+}
+
+/// Answers that the other servers are to give too.
+#[derive(Debug)]
+pub(crate) struct Lists {
+    pub(crate) openwop: Vec<u8>,
+    pub(crate) otc: Vec<u8>,
+    pub(crate) explorer: Vec<u8>,
+}
+
+impl Subject {
+    /// Starts `program` with the upstream as its only source.
+    pub(crate) async fn start(
+        program: &Path,
+        durability: &str,
+        upstream: SocketAddr,
+        folder: &Path,
+    ) -> Result<Self> {
+        let data = folder.join(durability);
+        std::fs::create_dir_all(&data)?;
+        let config = folder.join(format!("{durability}.toml"));
+        std::fs::write(&config, configuration(durability, upstream, &data))?;
+        let key = key(program, &config, &data)?;
+        let mut command = Command::new(program);
+        command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&config);
+        command.arg("--data-dir").arg(&data).current_dir(folder);
+        let server = Server::start(durability, &mut command, folder).await?;
+        let subject = Self { server, key };
+        subject.wait_for_tools().await?;
+        Ok(subject)
+    }
+
+    /// The three lists, as the caller sees them.
+    pub(crate) async fn lists(&self) -> Result<Lists> {
+        Ok(Lists {
+            openwop: self.get("/v1/tools").await?,
+            otc: self.get("/tools").await?,
+            explorer: self.get("/explorer/tools").await?,
+        })
+    }
+
+    pub(crate) fn list(&self, path: &str, body: &[u8]) -> Shot {
+        self.shot(self.request("GET", path, &[], ""), 200, Expect::Body(body.into()))
+    }
+
+    /// A list whose tag the caller has.
+    pub(crate) async fn not_modified(&self, path: &str) -> Result<Shot> {
+        let mut connection = Connection::open(self.server.address).await?;
+        let answer = connection.exchange(&self.request("GET", path, &[], "")).await?;
+        let tag = answer.header("etag").context("a list without an etag")?;
+        let request = self.request("GET", path, &[("if-none-match", tag)], "");
+        Ok(self.shot(request, 304, Expect::Body([].into())))
+    }
+
+    pub(crate) fn mcp_list(&self) -> Shot {
+        let name = format!("\"name\":\"{SOURCE}__{ECHO}\"");
+        let request = mcp(self.server.address, "tools/list", None, Some(&self.key));
+        self.shot(request, 200, Expect::Text(name.into()))
+    }
+
+    pub(crate) fn mcp_call(&self) -> Shot {
+        let name = format!("{SOURCE}__{ECHO}");
+        let request = mcp(self.server.address, "tools/call", Some(&name), Some(&self.key));
+        self.shot(request, 200, Expect::Text(SAID.into()))
+    }
+
+    /// A call in Open Tool Calling; the id is looked up in the list.
+    pub(crate) fn otc_call(&self, list: &[u8]) -> Result<Shot> {
+        let list: Value = serde_json::from_slice(list)?;
+        let tools = list.get("tools").and_then(Value::as_array).context("no tools in /tools")?;
+        let name = format!("{SOURCE}__{ECHO}");
+        let is_echo = |tool: &&Value| tool.get("name").and_then(Value::as_str) == Some(&name);
+        let echo = tools.iter().find(is_echo).context("the tool is not in /tools")?;
+        let id = echo.get("id").context("a tool without an id")?;
+        let call = json!({ "tool_id": id, "input": { "text": SAID } });
+        let body = json!({ "$schema": "otc://1.0", "request": call }).to_string();
+        let headers = [("content-type", "application/json"), ("accept", "application/json")];
+        let request = self.request("POST", "/tools/call", &headers, &body);
+        Ok(self.shot(request, 200, Expect::Text(SAID.into())))
+    }
+
+    fn shot(&self, request: Vec<u8>, status: u16, expect: Expect) -> Shot {
+        Shot { address: self.server.address, request: request.into(), status, expect }
+    }
+
+    fn request(&self, method: &str, path: &str, more: &[(&str, &str)], body: &str) -> Vec<u8> {
+        let bearer = format!("Bearer {}", self.key);
+        let mut headers = vec![("authorization", bearer.as_str())];
+        headers.extend(more);
+        request(method, self.server.address, path, &headers, body)
+    }
+
+    async fn get(&self, path: &str) -> Result<Vec<u8>> {
+        let mut connection = Connection::open(self.server.address).await?;
+        let answer = connection.exchange(&self.request("GET", path, &[], "")).await?;
+        if answer.status != 200 {
+            bail!("{path}: {}: {}", answer.status, String::from_utf8_lossy(answer.body));
+        }
+        Ok(answer.body.to_vec())
+    }
+
+    async fn wait_for_tools(&self) -> Result<()> {
+        let deadline = Instant::now() + DISCOVERY_LIMIT;
+        loop {
+            let list = self.get("/v1/tools").await?;
+            let found = serde_json::from_slice::<Value>(&list)?;
+            let count = found.as_array().map_or(0, Vec::len);
+            if count == TOOLS {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                bail!("{count} of {TOOLS} tools after {} s", DISCOVERY_LIMIT.as_secs());
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+/// A shot at an MCP server with the tools of the bench upstream under their own names.
+pub(crate) fn direct(address: SocketAddr, method: &str) -> Shot {
+    let (name, text) = match method {
+        "tools/call" => (Some(ECHO), SAID.to_owned()),
+        _ => (None, format!("\"name\":\"{ECHO}\"")),
+    };
+    let request = mcp(address, method, name, None);
+    Shot { address, request: request.into(), status: 200, expect: Expect::Text(text.into()) }
+}
+
+/// One request of the stateless revision of MCP.
+fn mcp(address: SocketAddr, method: &str, tool: Option<&str>, key: Option<&str>) -> Vec<u8> {
+    let mut params = json!({
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": VERSION,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": { "name": "toolcrib-bench", "version": "1" },
+        },
+    });
+    let bearer = key.map(|key| format!("Bearer {key}"));
+    let mut headers = vec![
+        ("content-type", "application/json"),
+        ("accept", "application/json, text/event-stream"),
+        ("mcp-protocol-version", VERSION),
+        ("mcp-method", method),
+    ];
+    if let (Some(tool), Some(params)) = (tool, params.as_object_mut()) {
+        params.insert("name".into(), tool.into());
+        params.insert("arguments".into(), json!({ "text": SAID }));
+        headers.push(("mcp-name", tool));
+    }
+    headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    request("POST", address, "/mcp", &headers, &body.to_string())
+}
+
+fn configuration(durability: &str, upstream: SocketAddr, data: &Path) -> String {
+    let store = data.join("toolcrib.db");
+    format!(
+        r#"[store]
+url = "sqlite:{}"
+
+[record]
+durability = "{durability}"
+
+[gate]
+rate = "off"
+
+[[source]]
+id = "{SOURCE}"
+kind = "mcp"
+url = "http://{upstream}/mcp"
+tenants = ["*"]
+[source.tools."*"]
+scopes = ["bench:use"]
+safety_tier = "read"
+approval = "never"
+"#,
+        store.display()
+    )
+}
+
+fn key(program: &Path, config: &Path, data: &Path) -> Result<String> {
+    let output = Command::new(program)
+        .args(["keys", "create", "--name", "bench", "--principal", "bench", "--tenant", "bench"])
+        .args(["--scope", "bench:use", "--json", "--config"])
+        .arg(config)
+        .arg("--data-dir")
+        .arg(data)
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot start toolcrib")?;
+    if !output.status.success() {
+        bail!("keys create failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let created: Value = serde_json::from_slice(&output.stdout).context("keys create --json")?;
+    let key = created.get("key").and_then(Value::as_str).context("keys create: no key")?;
+    Ok(key.to_owned())
+}

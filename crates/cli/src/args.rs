@@ -1,0 +1,219 @@
+//! What can be typed. Parsing never touches the world; what it means is decided by the commands.
+
+mod nouns;
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Parser, Subcommand};
+use toolcrib_core::credential::Secret;
+
+pub(crate) use nouns::{
+    AuditCommand, CallArgs, ConfigCommand, ExportArgs, GenArgs, HashArgs, ImportArgs, KeyCreateArgs,
+    KeysCommand, McpArgs, ServeArgs, SourcesCommand, TailArgs, ToolListArgs, ToolsCommand,
+};
+
+use crate::env;
+
+/// One catalog, one gate and one record for every tool your agents can use.
+///
+/// toolcrib connects to your MCP servers, shows each caller the tools it may use in four protocols
+/// (OpenWOP, Open Tool Calling, MCP and a browser explorer), checks every call, and records what
+/// happened.
+#[derive(Debug, Parser)]
+#[command(
+    name = "toolcrib",
+    version,
+    arg_required_else_help = true,
+    propagate_version = true,
+    after_help = "\
+Examples:
+  toolcrib serve --demo                     try it: no configuration, no network needed
+  toolcrib import claude_desktop_config.json -o toolcrib.toml
+  toolcrib config check                     what is wrong with ./toolcrib.toml
+  toolcrib serve                            serve ./toolcrib.toml
+  toolcrib keys create --name ci --principal ci --tenant default --scope 'files:*'
+  toolcrib call files__read_file '{\"path\": \"/srv/docs/a.md\"}'
+  toolcrib audit tail -f                    watch what happens
+
+Exit codes: 0 it worked, 1 it did not, 2 it was asked wrongly."
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What every command understands.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
+pub(crate) struct Global {
+    /// Print JSON instead of text for people
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+
+    /// The configuration file [default: ./toolcrib.toml when it exists]
+    #[arg(long, global = true, value_name = "FILE", env = env::CONFIG, hide_env_values = true)]
+    pub(crate) config: Option<PathBuf>,
+
+    /// Where state is kept: the store is DIR/toolcrib.db unless the file sets `[store] url`
+    /// [default: .toolcrib beside the configuration file]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+
+    /// Talk to the running server at this address instead of opening the store
+    #[arg(long, global = true, value_name = "URL", env = env::URL, hide_env_values = true)]
+    pub(crate) url: Option<String>,
+
+    /// The API key to present; prefer the variable or --key-file, because other users of the
+    /// machine can see arguments
+    #[arg(
+        long,
+        global = true,
+        value_name = "KEY",
+        env = env::KEY,
+        hide_env_values = true,
+        value_parser = secret,
+        conflicts_with = "key_file"
+    )]
+    pub(crate) key: Option<Secret>,
+
+    /// A file that holds the API key
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) key_file: Option<PathBuf>,
+
+    /// Say less on stderr
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+
+    /// Say more on stderr; twice for still more
+    #[arg(short, long, global = true, action = ArgAction::Count)]
+    pub(crate) verbose: u8,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve the tools of a configuration, or a demo
+    #[command(after_help = "\
+Examples:
+  toolcrib serve
+  toolcrib serve --config /etc/toolcrib/toolcrib.toml --data-dir /var/lib/toolcrib
+  toolcrib serve --demo --listen 127.0.0.1:0
+
+Once ready it prints `listening on http://ADDR` on stdout; logs go to stderr (TOOLCRIB_LOG says
+what is logged). SIGTERM and SIGINT end it in order. SIGHUP reads the configuration again: what is
+wrong with it is logged, and then nothing changes.
+
+Only loopback addresses are served unless the file says `[server] behind_proxy = true`: keys travel
+in the open without TLS, so something that terminates TLS has to stand in front.")]
+    Serve(ServeArgs),
+
+    /// Serve MCP over stdin and stdout, for a client that starts its servers itself
+    #[command(after_help = "\
+Examples:
+  toolcrib mcp --config /srv/toolcrib.toml
+  toolcrib mcp --scope 'files:read'
+  TOOLCRIB_KEY=tc_... toolcrib mcp
+
+Without a key the caller is the operator of this machine: principal `operator` with scope `*` in
+tenant `default`. Every call passes the same gate and the same record as on the server.")]
+    Mcp(McpArgs),
+
+    /// See which tools there are
+    #[command(subcommand)]
+    Tools(ToolsCommand),
+
+    /// Call a tool
+    #[command(after_help = "\
+Examples:
+  toolcrib call files__read_file '{\"path\": \"/srv/docs/a.md\"}'
+  toolcrib call mcp:files.read_file @arguments.json
+  echo '{\"a\": 1, \"b\": 2}' | toolcrib call demo__add -
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt call demo__echo '{\"text\": \"hi\"}'
+
+Prints what the tool answered; progress goes to stderr. With --json the whole answer. The exit code
+is 1 when the tool failed or was not run.")]
+    Call(CallArgs),
+
+    /// See how the sources are doing
+    #[command(subcommand)]
+    Sources(SourcesCommand),
+
+    /// Make, list and revoke API keys
+    #[command(subcommand)]
+    Keys(KeysCommand),
+
+    /// Read the record of what happened
+    #[command(subcommand)]
+    Audit(AuditCommand),
+
+    /// Check a configuration file
+    #[command(subcommand)]
+    Config(ConfigCommand),
+
+    /// Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml
+    #[command(after_help = "\
+Examples:
+  toolcrib import ~/.config/Claude/claude_desktop_config.json
+  toolcrib import .cursor/mcp.json -o toolcrib.toml
+  toolcrib import .vscode/mcp.json | less
+
+Secrets are not copied: they become `{ env = \"NAME\" }`, and the variables to set are listed on
+stderr. A server that cannot be expressed is kept as a comment that says why.")]
+    Import(ImportArgs),
+
+    /// Hash JSON as the record does: redact, RFC 8785, SHA-256
+    #[command(after_help = "\
+Examples:
+  toolcrib hash '{\"b\": 1, \"a\": [2.0, 1e3]}'
+  curl -s https://example.com/document.json | toolcrib hash --no-redact -
+
+The `argsHash` of an event is the hash of the call's arguments.")]
+    Hash(HashArgs),
+
+    /// Print a completion script
+    #[command(after_help = "\
+Examples:
+  toolcrib completions bash > ~/.local/share/bash-completion/completions/toolcrib
+  toolcrib completions zsh > \"${fpath[1]}/_toolcrib\"
+  toolcrib completions fish > ~/.config/fish/completions/toolcrib.fish")]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+
+    /// Write the generated files of the source tree
+    #[command(hide = true)]
+    Gen(GenArgs),
+
+    /// The MCP server of the demo, over stdin and stdout
+    #[command(hide = true)]
+    DemoUpstream,
+}
+
+fn secret(text: &str) -> Result<Secret, String> {
+    match text.trim() {
+        "" => Err("is empty".to_owned()),
+        key => Ok(Secret::new(key.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_fit_together() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_key_is_not_printed_with_the_arguments() {
+        // I-29
+        let args = Args::try_parse_from(["toolcrib", "--key", "tc_canary", "keys", "list"]).unwrap();
+        assert!(!format!("{args:?}").contains("canary"));
+    }
+}

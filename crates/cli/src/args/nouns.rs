@@ -1,0 +1,268 @@
+//! The arguments of each command.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::{Args, Subcommand};
+use toolcrib_core::{
+    descriptor::SourceKind,
+    id::{KeyId, PrincipalId, TenantId},
+    scope::Grant,
+};
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Serve a built-in demo: two tenants, three keys, one MCP source that is this program itself
+    #[arg(long)]
+    pub(crate) demo: bool,
+
+    /// The address to listen on; port 0 takes a free one [default: 127.0.0.1:8808, or the file's]
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct McpArgs {
+    /// The tenant of the caller, when there is no key
+    #[arg(long, default_value = "default")]
+    pub(crate) tenant: TenantId,
+
+    /// What the caller holds, when there is no key; may be repeated [default: *]
+    #[arg(long = "scope", value_name = "SCOPE", value_parser = grant)]
+    pub(crate) scopes: Vec<Grant>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ToolsCommand {
+    /// List the tools with their source, tier, scopes and approval
+    #[command(after_help = "\
+Examples:
+  toolcrib tools list
+  toolcrib tools list --json | jq -r '.[].toolId'
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools list --source mcp
+
+Without --url the sources of the configuration are started and asked, and every tool is listed.
+With --url the server answers with what the key may use.")]
+    List(ToolListArgs),
+
+    /// Show one tool: description, schemas, what it needs
+    #[command(after_help = "\
+Examples:
+  toolcrib tools show mcp:files.read_file
+  toolcrib tools show files__read_file --json")]
+    Show {
+        /// Tool id or wire name
+        tool: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolListArgs {
+    /// Only tools of this kind of source
+    #[arg(long, value_name = "KIND", value_parser = source_kind)]
+    pub(crate) source: Option<SourceKind>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CallArgs {
+    /// Tool id, wire name or OTC id
+    pub(crate) tool: String,
+
+    /// The arguments: a JSON object, `-` for stdin, or `@FILE`
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub(crate) arguments: String,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SourcesCommand {
+    /// List the sources with their state, tools and problems
+    List,
+
+    /// As list, but the exit code is 1 when a source is not ready or a rule matches nothing
+    #[command(after_help = "\
+Examples:
+  toolcrib sources check && systemctl reload toolcrib")]
+    Check,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Make a key and print its text, once
+    #[command(after_help = "\
+Examples:
+  toolcrib keys create --name ci --principal ci --tenant default --role reader
+  toolcrib keys create --name ops --principal ana --tenant default --scope '*' --expires 30d --json
+
+The text of the key is printed on stdout and stored nowhere; only its SHA-256 is. Servers that use
+the same store accept the key within a second, without a restart.
+
+A role is a name in the configuration; a scope is `a:b:c`, where `*` stands for one segment and a
+last `*` for the rest.")]
+    Create(KeyCreateArgs),
+
+    /// List the keys, without their text
+    List,
+
+    /// Revoke a key: running servers refuse it within a second
+    Revoke {
+        /// Id of the key, as `keys list` shows it
+        id: KeyId,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyCreateArgs {
+    /// Name for people
+    #[arg(long)]
+    pub(crate) name: String,
+
+    /// Who holds the key; limits and events are per principal [default: the name]
+    #[arg(long)]
+    pub(crate) principal: Option<PrincipalId>,
+
+    /// The tenant of the principal
+    #[arg(long, default_value = "default")]
+    pub(crate) tenant: TenantId,
+
+    /// A role of the configuration; may be repeated
+    #[arg(long = "role", value_name = "ROLE")]
+    pub(crate) roles: Vec<String>,
+
+    /// A scope beside those of the roles; may be repeated
+    #[arg(long = "scope", value_name = "SCOPE", value_parser = grant)]
+    pub(crate) scopes: Vec<Grant>,
+
+    /// When the key stops working, from now: 12h, 30d [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
+    pub(crate) expires: Option<std::time::Duration>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Show the newest events
+    #[command(after_help = "\
+Examples:
+  toolcrib audit tail -n 50
+  toolcrib audit tail -f --tenant default")]
+    Tail(TailArgs),
+
+    /// Print events as JSONL, one RunEvent a line, oldest first
+    #[command(after_help = "\
+Examples:
+  toolcrib audit export > events.jsonl
+  toolcrib audit export --after 4711 >> events.jsonl
+
+At the end the position to continue after is said on stderr.")]
+    Export(ExportArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct TailArgs {
+    /// How many events
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub(crate) lines: u32,
+
+    /// Go on with what happens from now
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+
+    /// Only this tenant's events
+    #[arg(long)]
+    pub(crate) tenant: Option<TenantId>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// Only events after this position in the log
+    #[arg(long, value_name = "POSITION")]
+    pub(crate) after: Option<u64>,
+
+    /// Only this tenant's events
+    #[arg(long)]
+    pub(crate) tenant: Option<TenantId>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Say everything that is wrong with a configuration file
+    #[command(after_help = "\
+Examples:
+  toolcrib config check
+  toolcrib config check /etc/toolcrib/toolcrib.toml --connect")]
+    Check {
+        /// The file [default: that of --config]
+        file: Option<PathBuf>,
+
+        /// Also start the sources and report rules and roles that match no tool
+        #[arg(long)]
+        connect: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The client's file; comments in it are fine
+    pub(crate) file: PathBuf,
+
+    /// Where to write [default: stdout]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Overwrite the output file
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct HashArgs {
+    /// The document, or `-` for stdin
+    #[arg(value_name = "JSON", default_value = "-")]
+    pub(crate) document: String,
+
+    /// Hash the document as it is
+    #[arg(long)]
+    pub(crate) no_redact: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GenArgs {
+    /// Where to write; files get their paths in the tree
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+}
+
+fn grant(text: &str) -> Result<Grant, String> {
+    Grant::parse(text).map_err(|error| error.to_string())
+}
+
+fn source_kind(text: &str) -> Result<SourceKind, String> {
+    text.parse().map_err(|error: toolcrib_core::descriptor::UnknownValue| error.to_string())
+}
+
+/// A duration of the configuration, or days.
+fn lifetime(text: &str) -> Result<std::time::Duration, String> {
+    const DAY: u64 = 86_400;
+    // A hundred years: what is longer is a mistake, and calendars end.
+    const MAX_DAYS: u64 = 36_500;
+    let duration = match text.strip_suffix('d').map(str::parse::<u64>) {
+        Some(Ok(days @ 1..=MAX_DAYS)) => Some(std::time::Duration::from_secs(days * DAY)),
+        Some(_) => None,
+        None => toolcrib_gateway::config::parse_duration(text).ok(),
+    };
+    duration
+        .filter(|duration| duration.as_secs() <= MAX_DAYS * DAY)
+        .ok_or_else(|| "expected a duration such as \"12h\" or \"30d\"".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lifetimes_are_read_and_nonsense_is_not() {
+        assert_eq!(lifetime("30d").unwrap().as_secs(), 30 * 86_400);
+        assert_eq!(lifetime("12h").unwrap().as_secs(), 43_200);
+        for text in ["", "d", "0d", "-1d", "30", "36501d", "99999999999999999999d", "900000h"] {
+            assert!(lifetime(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The environment: every variable the program reads, and the secrets a configuration refers to.
+//!
+//! | Variable | Meaning |
+//! |---|---|
+//! | `TOOLCRIB_CONFIG` | as `--config` |
+//! | `TOOLCRIB_URL` | as `--url` |
+//! | `TOOLCRIB_KEY` | as `--key` |
+//! | `TOOLCRIB_LOG` | what is logged, for example `info,toolcrib_sources=debug` |
+//! | `NO_COLOR` | no colours |
+//!
+//! The first three are read by the argument parser. Nothing else in the workspace reads the
+//! environment.
+
+use std::{io::Read as _, path::Path};
+
+use toolcrib_core::credential::Secret;
+use toolcrib_gateway::config::SecretReader;
+
+pub(crate) const CONFIG: &str = "TOOLCRIB_CONFIG";
+pub(crate) const URL: &str = "TOOLCRIB_URL";
+pub(crate) const KEY: &str = "TOOLCRIB_KEY";
+pub(crate) const LOG: &str = "TOOLCRIB_LOG";
+
+/// Longest secret file that is read; certificates and tokens are far smaller.
+const MAX_SECRET_BYTES: u64 = 64 << 10;
+
+/// The value of variable `name`, if it is set, not empty and text.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "this module is where the environment is read")]
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// Reads the secrets that a configuration refers to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Secrets;
+
+impl SecretReader for Secrets {
+    fn env(&self, name: &str) -> Option<Secret> {
+        variable(name).map(Secret::new)
+    }
+
+    fn file(&self, path: &Path) -> Result<Secret, String> {
+        read_secret(path)
+    }
+}
+
+/// The text of a secret file without trailing line breaks.
+pub(crate) fn read_secret(path: &Path) -> Result<Secret, String> {
+    let unreadable = |error: std::io::Error| {
+        format!("the file {} cannot be read ({})", path.display(), error.kind())
+    };
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut text = String::new();
+    let read = file.take(MAX_SECRET_BYTES + 1).read_to_string(&mut text).map_err(unreadable)?;
+    let value = text.trim_end_matches(['\r', '\n']);
+    match value {
+        "" => Err(format!("the file {} is empty", path.display())),
+        _ if read as u64 > MAX_SECRET_BYTES => {
+            Err(format!("the file {} is larger than 64 KiB", path.display()))
+        }
+        _ => Ok(Secret::new(value.to_owned())),
+    }
+}
+
+/// Answers every reference, for checking a file whose secrets are not here.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AnySecret;
+
+impl SecretReader for AnySecret {
+    fn env(&self, _: &str) -> Option<Secret> {
+        Some(Secret::new("placeholder".to_owned()))
+    }
+
+    fn file(&self, _: &Path) -> Result<Secret, String> {
+        Ok(Secret::new("placeholder".to_owned()))
+    }
+}

@@ -1,0 +1,132 @@
+//! A gateway for one command: started from the configuration, ended with the command.
+//!
+//! Invariant (I-26): however the command ends, Ctrl-C included, the sources are closed first.
+
+use std::{sync::Arc, time::Duration};
+
+use toolcrib_core::{
+    catalog::Entry,
+    id::{PrincipalId, SourceId, TenantId},
+    principal::{AuthMethod, Principal},
+    scope::{Grant, ScopeSet},
+    source::SourceState,
+};
+use toolcrib_gateway::{Gateway, GatewayBuilder, Stores, clock::SystemClock, config::Config};
+use toolcrib_sources::Factory;
+use toolcrib_store::SqliteStore;
+
+use crate::{failure::advised, settings::Settings, store};
+
+/// How long a command waits for sources to connect and to tell their tools.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+/// How often a waiting command looks again; short against the start of any child process.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A gateway of our own.
+pub(crate) struct Local {
+    pub(crate) gateway: Gateway,
+    store: Option<SqliteStore>,
+}
+
+impl Local {
+    /// Over the store of `settings`, which records what the command calls.
+    pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
+        let store = store::open(&settings.config)?;
+        let gateway = start(settings.config, store::seams(&store)).await?;
+        Ok(Self { gateway, store: Some(store) })
+    }
+
+    /// Over nothing: for commands that only look at what the sources offer now.
+    pub(crate) async fn start_forgetful(config: Config) -> anyhow::Result<Self> {
+        Ok(Self { gateway: start(config, store::forgetful()).await?, store: None })
+    }
+
+    /// Does `work`, and ends everything whether it succeeds, fails or is interrupted.
+    pub(crate) async fn run<T>(
+        self,
+        work: impl AsyncFnOnce(&Gateway) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let result = tokio::select! {
+            result = work(&self.gateway) => result,
+            () = interrupted() => Err(anyhow::anyhow!("interrupted")),
+        };
+        self.gateway.close().await;
+        if let Some(store) = self.store {
+            store.close().await;
+        }
+        result
+    }
+}
+
+/// A gateway over `stores` whose sources are real.
+pub(crate) async fn start(config: Config, stores: Stores) -> anyhow::Result<Gateway> {
+    let factory = Factory::new(Arc::new(SystemClock::default()));
+    Ok(GatewayBuilder::new(config, stores, Arc::new(factory)).start().await?)
+}
+
+/// The operator at this machine.
+pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<Principal> {
+    let scopes = match scopes.is_empty() {
+        true => ScopeSet::parse(["*"])?,
+        false => ScopeSet::new(scopes),
+    };
+    Ok(Principal { id: PrincipalId::parse("operator")?, tenant, scopes, auth: AuthMethod::Operator })
+}
+
+/// The tool of that id, wire name or OTC id, once its source is ready to run it or will not be in
+/// time. What a source offered last is known at once, so the tool can be there before its source.
+pub(crate) async fn awaited(gateway: &Gateway, name: &str) -> anyhow::Result<Arc<Entry>> {
+    let settled = gateway.settle(PATIENCE);
+    let ready = async {
+        loop {
+            if let Some(entry) = entry(gateway, name)
+                && is_ready(gateway, &entry.source)
+            {
+                return entry;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let found = tokio::select! {
+        entry = ready => Some(entry),
+        () = settled => entry(gateway, name),
+    };
+    found.ok_or_else(|| {
+        let waiting: Vec<String> = gateway
+            .sources()
+            .into_iter()
+            .filter(|source| source.status.state != SourceState::Ready)
+            .map(|source| format!("`{}`", source.id))
+            .collect();
+        match waiting.is_empty() {
+            true => advised("no such tool", "`toolcrib tools list` shows the tools"),
+            false => advised(
+                format!("no such tool, but {} did not answer", waiting.join(", ")),
+                "`toolcrib sources check` says why",
+            ),
+        }
+    })
+}
+
+fn entry(gateway: &Gateway, name: &str) -> Option<Arc<Entry>> {
+    let snapshot = gateway.snapshot();
+    let catalog = &snapshot.catalog;
+    catalog.by_id(name).or_else(|| catalog.by_wire(name)).or_else(|| catalog.by_otc(name)).cloned()
+}
+
+fn is_ready(gateway: &Gateway, source: &SourceId) -> bool {
+    let snapshot = gateway.snapshot();
+    snapshot.sources.get(source).is_some_and(|s| s.status().state == SourceState::Ready)
+}
+
+/// Ctrl-C, or a polite request to end.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+}

@@ -1,0 +1,38 @@
+//! Logs go to stderr, so that stdout holds nothing but data.
+
+use std::io::{self, IsTerminal as _};
+
+use tracing_subscriber::EnvFilter;
+
+use crate::{args::Global, env};
+
+/// What is logged when nobody says otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Usual {
+    /// A server: how it is doing.
+    Server,
+    /// A command that ends: only what goes wrong, because its answer says the rest.
+    Command,
+}
+
+/// Starts logging. `TOOLCRIB_LOG` decides; without it `-v`, `-q` and the kind of command.
+pub(crate) fn start(global: &Global, usual: Usual) {
+    let by_flags = match (global.quiet, global.verbose, usual) {
+        (true, ..) => "error",
+        (false, 0, Usual::Server) => "info",
+        (false, 0, Usual::Command) => "error",
+        (false, 1, _) => "info",
+        (false, 2, _) => "info,toolcrib=debug,toolcrib_gateway=debug,toolcrib_sources=debug,toolcrib_store=debug",
+        (false, ..) => "debug",
+    };
+    let wanted = env::variable(env::LOG);
+    let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(by_flags))
+        .unwrap_or_else(|_| EnvFilter::new(by_flags));
+    // It fails only when a subscriber is installed already, and nobody else installs one.
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_ansi(io::stderr().is_terminal() && env::variable("NO_COLOR").is_none())
+        .try_init()
+        .ok();
+}

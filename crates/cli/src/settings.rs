@@ -1,0 +1,110 @@
+//! From `--config` and `--data-dir` to a checked configuration.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use toolcrib_core::credential::Secret;
+use toolcrib_gateway::config::{self, Config};
+
+use crate::{
+    args::Global,
+    env::{self, Secrets},
+    failure::{Advise as _, usage},
+};
+
+/// The file that is used when it is there and none is named.
+pub(crate) const DEFAULT_FILE: &str = "toolcrib.toml";
+/// The directory of state beside the configuration, when none is named.
+pub(crate) const DATA_DIR: &str = ".toolcrib";
+/// The store in the directory of state.
+pub(crate) const STORE_FILE: &str = "toolcrib.db";
+
+/// A configuration and where it came from.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) config: Config,
+    /// Where state lives beside the store.
+    pub(crate) data_dir: PathBuf,
+}
+
+impl Settings {
+    /// Reads and checks the configuration that `global` names.
+    pub(crate) fn load(global: &Global) -> anyhow::Result<Self> {
+        let file = file(global);
+        let base = file.as_deref().map(base_of).unwrap_or_default();
+        let mut own_store = false;
+        let mut config = match &file {
+            None => Config::empty(&base),
+            Some(file) => {
+                let text = read(file)?;
+                own_store = names_a_store(&text);
+                config::parse(&file.display().to_string(), &text, &base, &Secrets)?
+            }
+        };
+        let data_dir = global.data_dir.clone().unwrap_or_else(|| base.join(DATA_DIR));
+        if !own_store {
+            config.store.path = data_dir.join(STORE_FILE);
+        }
+        Ok(Self { config, data_dir })
+    }
+}
+
+/// The configuration file, if there is one.
+pub(crate) fn file(global: &Global) -> Option<PathBuf> {
+    global.config.clone().or_else(|| {
+        let usual = PathBuf::from(DEFAULT_FILE);
+        usual.is_file().then_some(usual)
+    })
+}
+
+/// The text of configuration file `file`.
+pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).advise(
+        format!("the configuration {} cannot be read", file.display()),
+        "name another file with --config, or make one with `toolcrib import`",
+    )
+}
+
+/// The directory that relative paths in `file` start from.
+pub(crate) fn base_of(file: &Path) -> PathBuf {
+    file.parent().map(Path::to_path_buf).unwrap_or_default()
+}
+
+/// The key to present, from `--key`, the variable or `--key-file`.
+pub(crate) fn key(global: &Global) -> anyhow::Result<Option<Secret>> {
+    match (&global.key, &global.key_file) {
+        (Some(key), _) => Ok(Some(key.clone())),
+        (None, Some(file)) => {
+            env::read_secret(file).map(Some).map_err(anyhow::Error::msg).context("no key")
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// For commands that work on the store alone.
+pub(crate) fn no_url(global: &Global, what: &str) -> anyhow::Result<()> {
+    match &global.url {
+        None => Ok(()),
+        Some(_) => Err(usage(format!(
+            "{what} on the machine of the server only; leave out --url and unset TOOLCRIB_URL"
+        ))),
+    }
+}
+
+fn names_a_store(text: &str) -> bool {
+    let table: Option<toml::Table> = toml::from_str(text).ok();
+    table.and_then(|table| table.get("store")?.get("url").cloned()).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_store_url_keeps_the_data_directory_away() {
+        assert!(names_a_store("[store]\nurl = \"sqlite:x.db\""));
+        assert!(names_a_store("store.url = \"sqlite:x.db\""));
+        assert!(!names_a_store("[server]\nlisten = \"127.0.0.1:1\""));
+        assert!(!names_a_store("# [store]\n# url = \"sqlite:x.db\""));
+    }
+}

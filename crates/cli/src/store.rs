@@ -1,0 +1,70 @@
+//! Opening the store.
+
+use std::{path::Path, sync::Arc};
+
+use toolcrib_core::store::StoreError;
+use toolcrib_gateway::{
+    Stores,
+    config::{Config, Durability},
+};
+use toolcrib_store::{MemoryCatalogs, MemoryKeys, MemoryLog, Options, SqliteStore};
+
+use crate::failure::{Advise as _, advised};
+
+/// Opens the store of `config`, making it when it is missing.
+pub(crate) fn open(config: &Config) -> anyhow::Result<SqliteStore> {
+    let durability = match config.record.durability {
+        Durability::Strict => toolcrib_store::Durability::Strict,
+        Durability::Relaxed => toolcrib_store::Durability::Relaxed,
+    };
+    let path = &config.store.path;
+    SqliteStore::open(path, Options { durability }).map_err(|error| explain(error, path))
+}
+
+/// Opens the store of `config`; it is an error when there is none.
+pub(crate) fn open_existing(config: &Config) -> anyhow::Result<SqliteStore> {
+    let path = &config.store.path;
+    match path.try_exists() {
+        Ok(false) => Err(advised(
+            format!("there is no store at {}", path.display()),
+            "name the configuration with --config or the directory with --data-dir; `toolcrib \
+             serve` makes a store",
+        )),
+        Ok(true) | Err(_) => open(config),
+    }
+}
+
+/// The seams of `store`, as the gateway wants them.
+pub(crate) fn seams(store: &SqliteStore) -> Stores {
+    Stores {
+        log: Arc::new(store.clone()),
+        keys: Arc::new(store.clone()),
+        catalogs: Arc::new(store.clone()),
+    }
+}
+
+/// Stores that forget, for commands that only look.
+pub(crate) fn forgetful() -> Stores {
+    Stores {
+        log: Arc::new(MemoryLog::default()),
+        keys: Arc::new(MemoryKeys::default()),
+        catalogs: Arc::new(MemoryCatalogs::default()),
+    }
+}
+
+fn explain(error: StoreError, path: &Path) -> anyhow::Error {
+    let hint = match &error {
+        StoreError::Unavailable(_) => {
+            "state has to be on a local disk that this user may write; --data-dir chooses another \
+             directory"
+        }
+        StoreError::Corrupt(_) | StoreError::Conflict(_) => {
+            "nothing in the file was changed; choose another with --data-dir or `[store] url`"
+        }
+        StoreError::TooNew { .. } => "use the newer version of toolcrib, or another --data-dir",
+    };
+    Err::<(), _>(error)
+        .advise(format!("the store {} cannot be opened", path.display()), hint)
+        .err()
+        .unwrap_or_else(|| anyhow::anyhow!("the store cannot be opened"))
+}

@@ -1,0 +1,340 @@
+//! What a schema can cost, found out before it is compiled.
+//!
+//! A few lines of schema can ask for 2^100 evaluations (each definition referring twice to the
+//! next), for a deeper stack than there is, or for another machine's documents. This walk follows
+//! every reference as the validator will, inside a fixed budget, and refuses what exceeds it.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::SchemaError;
+
+/// JSON values in a schema document. The largest tool schemas seen in the wild have some 5 000.
+const MAX_NODES: usize = 50_000;
+/// Nesting of a schema document; also what bounds the compiler's stack.
+const MAX_NESTING: usize = 64;
+/// Subschemas, with every reference written out.
+const MAX_EVALUATIONS: u32 = 50_000;
+/// Subschemas inside each other, with references written out.
+const MAX_DEPTH: u32 = 192;
+/// Subschemas that apply to one value and stand inside each other (`$ref` to `allOf` to `$ref` …).
+const MAX_IN_PLACE: u32 = 48;
+/// Different patterns; each may take 256 KiB when compiled.
+const MAX_PATTERNS: usize = 64;
+/// Frames of the validator for one value; each takes about a kilobyte, a worker's stack has 2 MiB.
+const MAX_FRAMES: u32 = 640;
+/// Evaluations that a refused call may cost to be explained in full.
+const MAX_EXPLAINED: u64 = 4_000_000;
+/// Evaluations up to which a refused call is explained at all.
+const MAX_REPEATED: u64 = 1 << 16;
+
+/// What one evaluation of a schema can cost.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Weight {
+    /// Subschemas evaluated, when no recursion is followed.
+    evaluations: u32,
+    /// Longest chain of subschemas for one value.
+    in_place: u32,
+    /// How many times a recursive schema comes back to one and the same nested value; 0 when the
+    /// schema is not recursive, 1 for an ordinary tree.
+    repeats: u32,
+}
+
+/// What there is of a value.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Size {
+    nodes: u64,
+    depth: u32,
+}
+
+impl Size {
+    pub(super) fn of(value: &Value) -> Self {
+        let children = |size: Self, child: &Value| {
+            let child = Self::of(child);
+            Self { nodes: size.nodes + child.nodes, depth: size.depth.max(child.depth + 1) }
+        };
+        let leaf = Self { nodes: 1, depth: 0 };
+        match value {
+            Value::Array(items) => items.iter().fold(leaf, children),
+            Value::Object(members) => members.values().fold(leaf, children),
+            _ => leaf,
+        }
+    }
+}
+
+impl Weight {
+    /// Whether the validator's stack suffices for a value.
+    pub(super) fn allows(&self, value: &Size) -> bool {
+        self.repeats == 0 || (value.depth + 1).saturating_mul(self.in_place + 1) <= MAX_FRAMES
+    }
+
+    /// Whether all violations of a value can be listed in good time.
+    pub(super) fn explains_fully(&self, value: &Size) -> bool {
+        u64::from(self.evaluations).saturating_mul(value.nodes) <= MAX_EXPLAINED
+    }
+
+    /// Whether a violation can be named in good time. The validator remembers the verdicts on
+    /// nested values, but not their explanations, and so comes back to them `repeats` times at each
+    /// level.
+    pub(super) fn explains(&self, value: &Size) -> bool {
+        u64::from(self.repeats).saturating_pow(value.depth) <= MAX_REPEATED
+    }
+}
+
+/// Bounds what `schema` can cost.
+pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
+    let mut index = Index::default();
+    index.read(schema, 0)?;
+    let mut walk = Walk { index, root: schema, open: vec![(schema, 0)], path: Vec::new(), weight: Tally::default() };
+    walk.visit(schema, schema, 0, 0)?;
+    let tally = walk.weight;
+    let repeats = if tally.anywhere {
+        tally.returns.values().sum()
+    } else {
+        tally.returns.values().copied().max().unwrap_or(0)
+    };
+    Ok(Weight { evaluations: tally.evaluations, in_place: tally.in_place, repeats })
+}
+
+fn refuse(problem: &str) -> SchemaError {
+    SchemaError(format!("the schema is not usable: {problem}"))
+}
+
+// === Index: what references can point to, and the size of the document ===
+
+#[derive(Default)]
+struct Index<'s> {
+    nodes: usize,
+    patterns: std::collections::HashSet<&'s str>,
+    /// By `$id` as it is written.
+    documents: HashMap<&'s str, &'s Value>,
+    /// By `$anchor`, `$dynamicAnchor`, or `$id` of the form `#name`.
+    anchors: HashMap<&'s str, &'s Value>,
+}
+
+impl<'s> Index<'s> {
+    fn read(&mut self, value: &'s Value, nesting: usize) -> Result<(), SchemaError> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(refuse("it has more than 50000 values"));
+        }
+        if nesting > MAX_NESTING {
+            return Err(refuse("it is nested deeper than 64 levels"));
+        }
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|item| self.read(item, nesting + 1)),
+            Value::Object(members) => {
+                self.name(value, members)?;
+                members.values().try_for_each(|member| self.read(member, nesting + 1))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn name(&mut self, value: &'s Value, members: &'s Map<String, Value>) -> Result<(), SchemaError> {
+        let text = |key: &str| members.get(key).and_then(Value::as_str);
+        if let Some(pattern) = text("pattern") {
+            self.patterns.insert(pattern);
+        }
+        if let Some(Value::Object(patterns)) = members.get("patternProperties") {
+            self.patterns.extend(patterns.keys().map(String::as_str));
+        }
+        if self.patterns.len() > MAX_PATTERNS {
+            return Err(refuse("it has more than 64 different patterns"));
+        }
+        // An embedded document with the name of another would make it unclear what is referred to.
+        let mut again = false;
+        match text("$id").map(|id| id.strip_suffix('#').unwrap_or(id)) {
+            Some(id) => match id.strip_prefix('#') {
+                Some(anchor) => again |= self.anchors.insert(anchor, value).is_some(),
+                None => again |= self.documents.insert(id, value).is_some(),
+            },
+            None => {}
+        }
+        for key in ["$anchor", "$dynamicAnchor"] {
+            if let Some(anchor) = text(key) {
+                let before = self.anchors.insert(anchor, value);
+                again |= before.is_some_and(|before| !std::ptr::eq(before, value));
+            }
+        }
+        if again { Err(refuse("it gives two subschemas the same $id or $anchor")) } else { Ok(()) }
+    }
+}
+
+// === Walk: every subschema as often as it will be evaluated ===
+
+#[derive(Default)]
+struct Tally<'s> {
+    evaluations: u32,
+    in_place: u32,
+    /// For each way down into the value: how often a recursive reference is reached that way.
+    returns: HashMap<Vec<Step<'s>>, u32>,
+    /// Whether one of those ways is not a fixed one.
+    anywhere: bool,
+}
+
+/// One step down into the value.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Step<'s> {
+    Member(&'s str),
+    AnyMember,
+    Item,
+}
+
+struct Walk<'s> {
+    index: Index<'s>,
+    root: &'s Value,
+    /// Targets of the references being followed, with the length of `path` there.
+    open: Vec<(&'s Value, usize)>,
+    path: Vec<Step<'s>>,
+    weight: Tally<'s>,
+}
+
+/// Subschemas for the same value; their values are schemas, lists of schemas, or maps of schemas.
+const ONE_IN_PLACE: &[&str] = &["not", "if", "then", "else"];
+const LIST_IN_PLACE: &[&str] = &["allOf", "anyOf", "oneOf"];
+const MAP_IN_PLACE: &[&str] = &["dependentSchemas", "dependencies"];
+const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
+
+impl<'s> Walk<'s> {
+    fn visit(&mut self, schema: &'s Value, base: &'s Value, depth: u32, in_place: u32) -> Result<(), SchemaError> {
+        self.weight.evaluations += 1;
+        self.weight.in_place = self.weight.in_place.max(in_place);
+        if self.weight.evaluations > MAX_EVALUATIONS {
+            return Err(refuse("with its references written out it has more than 50000 subschemas"));
+        }
+        if depth > MAX_DEPTH || in_place > MAX_IN_PLACE {
+            return Err(refuse("its subschemas refer to each other in too long a chain"));
+        }
+        let Value::Object(members) = schema else { return Ok(()) };
+        let base = if members.get("$id").is_some_and(|id| id.is_string()) { schema } else { base };
+        // To know what is unevaluated, the validator evaluates the other subschemas once more.
+        let rounds = if members.keys().any(|key| key.starts_with("unevaluated")) { 2 } else { 1 };
+        for _ in 0..rounds {
+            self.visit_in_place(members, base, depth + 1, in_place + 1)?;
+        }
+        self.visit_members(members, base, depth + 1)?;
+        self.visit_items(members, base, depth + 1)
+    }
+
+    fn visit_in_place(
+        &mut self,
+        members: &'s Map<String, Value>,
+        base: &'s Value,
+        depth: u32,
+        in_place: u32,
+    ) -> Result<(), SchemaError> {
+        for (key, value) in members {
+            match (key.as_str(), value) {
+                (key, Value::String(reference)) if REFERENCES.contains(&key) => {
+                    self.follow(reference, base, depth, in_place)?;
+                }
+                (key, _) if ONE_IN_PLACE.contains(&key) => self.visit(value, base, depth, in_place)?,
+                (key, Value::Array(list)) if LIST_IN_PLACE.contains(&key) => {
+                    list.iter().try_for_each(|each| self.visit(each, base, depth, in_place))?;
+                }
+                (key, Value::Object(map)) if MAP_IN_PLACE.contains(&key) => {
+                    map.values().try_for_each(|each| self.visit(each, base, depth, in_place))?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_members(&mut self, members: &'s Map<String, Value>, base: &'s Value, depth: u32) -> Result<(), SchemaError> {
+        if let Some(Value::Object(properties)) = members.get("properties") {
+            for (name, schema) in properties {
+                self.descend(Step::Member(name), schema, base, depth)?;
+            }
+        }
+        if let Some(Value::Object(patterns)) = members.get("patternProperties") {
+            for schema in patterns.values() {
+                self.descend(Step::AnyMember, schema, base, depth)?;
+            }
+        }
+        for key in ["additionalProperties", "unevaluatedProperties", "propertyNames"] {
+            if let Some(schema) = members.get(key) {
+                self.descend(Step::AnyMember, schema, base, depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn visit_items(&mut self, members: &'s Map<String, Value>, base: &'s Value, depth: u32) -> Result<(), SchemaError> {
+        for key in ["items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"] {
+            match members.get(key) {
+                // One item meets one of these, but which is not known here.
+                Some(Value::Array(list)) => {
+                    for schema in list {
+                        self.descend(Step::Item, schema, base, depth)?;
+                    }
+                }
+                Some(schema) => self.descend(Step::Item, schema, base, depth)?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn descend(&mut self, step: Step<'s>, schema: &'s Value, base: &'s Value, depth: u32) -> Result<(), SchemaError> {
+        self.path.push(step);
+        let visited = self.visit(schema, base, depth, 0);
+        self.path.pop();
+        visited
+    }
+
+    fn follow(&mut self, reference: &str, base: &'s Value, depth: u32, in_place: u32) -> Result<(), SchemaError> {
+        let (target, base) = self.resolve(reference, base).ok_or_else(|| {
+            refuse("it refers to something outside itself; references are never fetched")
+        })?;
+        if let Some((_, from)) = self.open.iter().find(|(open, _)| std::ptr::eq(*open, target)) {
+            // No step down means that the validator sees the circle at once.
+            if let Some(way) = self.path.get(*from..).filter(|way| !way.is_empty()) {
+                self.weight.anywhere |= way.contains(&Step::AnyMember);
+                *self.weight.returns.entry(way.to_vec()).or_default() += 1;
+            }
+            return Ok(());
+        }
+        self.open.push((target, self.path.len()));
+        let visited = self.visit(target, base, depth, in_place);
+        self.open.pop();
+        visited
+    }
+
+    /// What `reference` points to, and the document that it is in.
+    fn resolve(&self, reference: &str, base: &'s Value) -> Option<(&'s Value, &'s Value)> {
+        let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
+        let document = match document {
+            "" => base,
+            id => self.index.documents.get(id).copied()?,
+        };
+        let fragment = percent_decoded(fragment)?;
+        match fragment.as_str() {
+            "" => Some((document, document)),
+            pointer if pointer.starts_with('/') => {
+                let target = document.pointer(pointer).or_else(|| self.root.pointer(pointer))?;
+                Some((target, document))
+            }
+            anchor => Some((self.index.anchors.get(anchor).copied()?, document)),
+        }
+    }
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    if !text.contains('%') {
+        return Some(text.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte == b'%' {
+            let mut digit = || rest.next().and_then(|b| char::from(b).to_digit(16));
+            bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
+        } else {
+            bytes.push(byte);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}

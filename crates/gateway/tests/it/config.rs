@@ -1,0 +1,158 @@
+//! Wrong configurations are told apart: what, where, and what was expected.
+
+use std::path::Path;
+
+use toolcrib_core::{catalog::Tenants, source::UpstreamSpec};
+use toolcrib_gateway::config::{self, MountAuth};
+
+use crate::support::{NoSecrets, parse};
+
+fn complaint(text: &str) -> String {
+    config::parse("toolcrib.toml", text, Path::new("/etc"), &NoSecrets).unwrap_err().to_string()
+}
+
+const SOURCE: &str = "[[source]]\nid = \"files\"\nkind = \"mcp\"\n";
+
+#[test]
+fn a_full_configuration_is_understood() {
+    let config = parse(
+        r#"
+        [server]
+        listen = "127.0.0.1:9000"
+        max_body = "64KiB"
+        [store]
+        url = "sqlite:data/x.db"
+        [record]
+        durability = "relaxed"
+        [gate]
+        rate = "off"
+        timeout = "10s"
+        [anonymous]
+        tenant = "public"
+        scopes = ["open"]
+        [explorer]
+        auth = "optional"
+        prefix = "/ui"
+        [[source]]
+        id = "files"
+        kind = "mcp"
+        command = ["node", "server.js"]
+        env = { LOG = "info", API_TOKEN = { env = "SET" } }
+        tenants = ["a", "b"]
+        "#,
+    );
+    assert_eq!(config.server.listen.port(), 9000);
+    assert_eq!(config.server.max_body_bytes, 65536);
+    assert_eq!(config.store.path, Path::new("/etc/toolcrib/data/x.db"));
+    assert_eq!(config.gate.rate, None);
+    assert_eq!(config.explorer.auth, MountAuth::Optional);
+    assert_eq!(config.mcp.auth, MountAuth::Required);
+    let source = &config.sources[0];
+    assert!(matches!(&source.tenants, Tenants::Only(tenants) if tenants.len() == 2));
+    let UpstreamSpec::McpStdio(stdio) = &source.spec.upstream else { panic!("{source:?}") };
+    assert_eq!(stdio.env["API_TOKEN"].0.expose(), "s3cret-value");
+    assert!(!format!("{config:?}").contains("s3cret"), "I-29");
+}
+
+#[test]
+fn every_mistake_names_its_line_its_key_and_what_was_expected() {
+    for (text, expected) in [
+        (
+            "[server]\nlisten = \"8808\"",
+            "toolcrib.toml:2: `server.listen`: expected an address and a port",
+        ),
+        ("[server]\nport = 1", "toolcrib.toml:2: unknown field `port`"),
+        ("[sever]\n", "toolcrib.toml:1: unknown field `sever`"),
+        ("a = [", "toolcrib.toml:1:"),
+        ("[store]\nurl = \"mysql://x\"", "`store.url`: expected \"sqlite:PATH\""),
+        ("[gate]\nrate = \"many\"", "`gate.rate`: expected calls per time such as \"30/m\""),
+        ("[gate]\ntimeout = \"soon\"", "`gate.timeout`: expected a duration such as"),
+        ("[mcp]\nauth = \"optional\"", "`mcp.auth`: \"optional\" needs an [anonymous] table"),
+        ("[explorer]\nprefix = \"/v1/x\"", "`explorer.prefix`: another surface lives there"),
+        ("[explorer]\nprefix = \"ui\"", "`explorer.prefix`: expected a path"),
+        (
+            "[[role]]\nname = \"r\"\nscopes = [\"a::b\"]",
+            "toolcrib.toml:3: `role.r.scopes`: a scope has an empty segment",
+        ),
+        ("[[source]]\nid = \"a__b\"\nkind = \"mcp\"", "`source.id`: source id contains `__`"),
+        (
+            "[[source]]\nid = \"a\"\nkind = \"ftp\"",
+            "`source.a.kind`: must be one of node-pack, workflow, mcp",
+        ),
+    ] {
+        let told = complaint(text);
+        assert!(told.contains(expected), "{text:?} told {told:?}");
+    }
+    for (lines, expected) in [
+        ("", "`source.files.command`: expected `command = "),
+        ("command = []", "`source.files.command`: expected a program"),
+        (
+            "command = [\"x\"]\nurl = \"http://h/mcp\"",
+            "`source.files.url`: expected either `command` or `url`",
+        ),
+        ("url = \"ftp://h\"", "`source.files.url`: expected an http or https address"),
+        ("url = \"http://u:p@h/mcp\"", "must not contain user information"),
+        (
+            "url = \"http://h/mcp\"\nheaders = { Authorization = \"Bearer x\" }",
+            "a secret must not stand in this file",
+        ),
+        (
+            "command = [\"x\"]\nenv = { A = { env = \"UNSET\" } }",
+            "`source.files.env.A`: environment variable UNSET is not set",
+        ),
+        (
+            "command = [\"x\"]\nenv = { A = { file = \"k\" } }",
+            "`source.files.env.A`: cannot read /etc/k",
+        ),
+        (
+            "command = [\"x\"]\nenv = { A = { vault = \"k\" } }",
+            "unknown field `vault`, expected `env` or `file`",
+        ),
+        ("command = [\"x\"]\n[source.tools.\"[\"]\nhide = true", "is not a glob"),
+        (
+            "command = [\"x\"]\n[source.tools.\"*\"]\nsafety_tier = \"exec\"",
+            "only for kind \"host-extension\"",
+        ),
+        (
+            "command = [\"x\"]\n[source.tools.\"*\"]\nsafety_tier = \"safe\"",
+            "must be one of pure, read, write, exec",
+        ),
+        (
+            "command = [\"x\"]\n[source.tools.\"*\"]\nsafety_tier = \"pure\"\negress = \"host-owned\"",
+            "a \"pure\" tool has no egress",
+        ),
+        ("command = [\"x\"]\n[source.tools.\"*\"]\ntier = \"pure\"", "unknown field `tier`"),
+        (
+            "command = [\"x\"]\n[source.tools.\"*\"]\nscopes = [\"a:*\"]",
+            "a required scope must not contain `*`",
+        ),
+    ] {
+        let told = complaint(&format!("{SOURCE}{lines}\n"));
+        assert!(told.contains(expected), "{lines:?} told {told:?}");
+    }
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let told = complaint("[server]\nlisten = \"x\"\n[gate]\nrate = \"x\"\ntimeout = \"x\"\n");
+    assert_eq!(told.lines().count(), 3, "{told}");
+}
+
+#[test]
+fn ids_that_differ_only_in_dash_and_underscore_are_refused() {
+    let source = |id| format!("[[source]]\nid = \"{id}\"\nkind = \"mcp\"\ncommand = [\"x\"]\n");
+    let told = complaint(&(source("a-b") + &source("a_b")));
+    assert!(
+        told.contains("toolcrib.toml:6: `source.a_b.id`: another source has this id"),
+        "{told}"
+    );
+}
+
+/// I-14: exec is for host extensions.
+#[test]
+fn exec_is_refused_under_a_protocol_source() {
+    let told = complaint(&format!(
+        "{SOURCE}command = [\"x\"]\n[source.tools.\"run\"]\nsafety_tier = \"exec\"\n"
+    ));
+    assert!(told.contains("`source.files.tools.\"run\".safety_tier`"), "{told}");
+}

@@ -1,0 +1,8 @@
+//! The gateway over real seams: events are read back from a log, sources are values of this process.
+#![cfg(test)]
+
+mod authn;
+mod config;
+mod pipeline;
+mod refresh;
+mod support;

@@ -1,0 +1,257 @@
+//! The nine steps, each refusing what it should and recording what it did.
+
+use std::sync::atomic::Ordering;
+
+use serde_json::json;
+use toolcrib_core::{
+    call::{CallError, UpstreamErrorKind},
+    event::EventBody,
+};
+
+use crate::support::{eventually, principal, rig};
+
+const ALL: &[&str] = &["*"];
+
+#[tokio::test]
+async fn a_call_runs_and_leaves_a_pair_with_one_run_and_one_call_id() {
+    let rig = rig(&["echo"], "").await;
+    let called = rig.call(&principal("t", ALL), "s__echo", json!({"text": "hello"})).await;
+    assert!(called.result.unwrap().content.get().contains("hello"));
+    assert_eq!(rig.log.told(), ["called", "returned Ok ran"]);
+    let events = rig.log.kept.events();
+    let (first, second) = (&events[0].event, &events[1].event);
+    assert_eq!((first.sequence, second.sequence), (0, 1));
+    assert_eq!(second.causation_id.as_ref(), Some(&first.event_id));
+    assert_eq!((&first.run_id, &second.run_id), (&called.run_id, &called.run_id));
+    let EventBody::ToolCalled(opening) = &first.body else { panic!("{first:?}") };
+    assert_eq!(opening.agent_id.as_str(), "core.system");
+    assert_eq!(opening.tool_name, "mcp:s.echo");
+    assert_eq!(opening.call_id, called.call_id);
+    assert_eq!(opening.args_hash.as_ref().map(String::len), Some(64));
+}
+
+/// I-20: whatever the arguments and the result are, no word of them is in an event.
+#[tokio::test]
+async fn the_record_is_content_free() {
+    let rig = rig(&["echo", "fail", "strict"], "").await;
+    let caller = principal("t", ALL);
+    for tool in ["s__echo", "s__fail", "s__strict"] {
+        rig.call(&caller, tool, json!({"text": "canary-4711", "n": "canary-4711"})).await;
+    }
+    let everything = serde_json::to_string(
+        &rig.log.kept.events().into_iter().map(|logged| logged.event).collect::<Vec<_>>(),
+    );
+    let everything = everything.unwrap();
+    assert!(!everything.contains("canary"), "{everything}");
+    assert!(!everything.contains("went wrong"), "{everything}");
+}
+
+/// I-9: a foreign tenant's tool does not exist.
+#[tokio::test]
+async fn a_foreign_tool_is_unknown_and_the_attempt_is_recorded() {
+    let rig = rig(&["echo"], "tenants = [\"mine\"]").await;
+    let stranger = principal("other", ALL);
+    let foreign = rig.call(&stranger, "s__echo", json!({})).await;
+    let unknown = rig.call(&stranger, "s__nothing", json!({})).await;
+    assert!(matches!(foreign.result, Err(CallError::NoSuchTool)));
+    assert!(matches!(unknown.result, Err(CallError::NoSuchTool)));
+    assert!(foreign.entry.is_none());
+    eventually("both are recorded", || rig.log.told().len() == 2).await;
+    assert_eq!(
+        rig.log.told(),
+        ["decided tools:call mcp:s.echo tenant", "decided tools:call unknown unknown"]
+    );
+    assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_missing_scope_is_a_recorded_pair_and_nothing_runs() {
+    let rig = rig(&["echo"], "[source.tools.\"*\"]\nscopes = [\"a:b\", \"c\"]").await;
+    let called = rig.call(&principal("t", &["a:*"]), "s__echo", json!({})).await;
+    let Err(CallError::Forbidden { tool, required }) = called.result else {
+        panic!("{:?}", called.result)
+    };
+    assert_eq!(tool.as_str(), "mcp:s.echo");
+    assert_eq!(required.len(), 2);
+    assert_eq!(
+        rig.log.told(),
+        ["called", "returned Forbidden", "decided tools:call mcp:s.echo scope"]
+    );
+    assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn denied_calls_can_look_like_unknown_ones() {
+    let text = format!(
+        "[gate]\ndenied_calls = \"not_found\"\n{}",
+        crate::support::one_source("[source.tools.\"*\"]\nscopes = [\"a\"]")
+    );
+    let rig = crate::support::rig_with(None, &text, Default::default()).await;
+    let called = rig.call(&principal("t", &["b"]), "s__echo", json!({})).await;
+    assert!(matches!(called.result, Err(CallError::NoSuchTool)));
+    assert_eq!(rig.log.told().len(), 3, "the record still says what happened");
+}
+
+/// I-12: denied calls take nothing; the bucket belongs to (tenant, principal, tool).
+#[tokio::test]
+async fn the_limit_counts_only_calls_that_were_allowed() {
+    let rig = rig(&["echo", "two"], "[source.tools.\"*\"]\nrate = \"2/h\"").await;
+    let (caller, nobody) = (principal("t", ALL), principal("t", &[]));
+    for _ in 0..5 {
+        assert!(rig.call(&nobody, "s__echo", json!({})).await.result.is_err());
+    }
+    for _ in 0..2 {
+        rig.call(&caller, "s__echo", json!({})).await.result.unwrap();
+    }
+    let third = rig.call(&caller, "s__echo", json!({})).await;
+    let Err(CallError::RateLimited { retry_after, limit, .. }) = third.result else {
+        panic!("{:?}", third.result)
+    };
+    assert_eq!(limit, 2);
+    assert!(retry_after.as_secs() > 0);
+    rig.call(&caller, "s__two", json!({})).await.result.unwrap();
+    rig.call(&principal("u", ALL), "s__echo", json!({})).await.result.unwrap();
+    assert!(rig.log.told().contains(&"returned RateLimited".to_owned()));
+}
+
+#[tokio::test]
+async fn every_violation_is_told_and_nothing_runs() {
+    let rig = rig(&["strict"], "").await;
+    let caller = principal("t", ALL);
+    let called = rig.call(&caller, "s__strict", json!({"n": "canary"})).await;
+    let Err(CallError::InvalidArguments(violations)) = called.result else {
+        panic!("{:?}", called.result)
+    };
+    let pointers: Vec<&str> = violations.iter().map(|v| v.pointer.as_str()).collect();
+    assert!(pointers.contains(&"/n") && pointers.contains(&"/text"), "{pointers:?}");
+    assert!(violations.iter().all(|v| !v.message.contains("canary")));
+    for not_an_object in [json!([1]), json!("x"), json!(null), json!(7)] {
+        let called = rig.call(&caller, "s__strict", not_an_object).await;
+        assert!(matches!(called.result, Err(CallError::InvalidArguments(_))));
+    }
+    assert_eq!(rig.log.told()[1], "returned Error validation_error");
+    assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+}
+
+/// I-17: what has no exact canonical form is refused, not rounded.
+#[tokio::test]
+async fn an_integer_that_a_double_cannot_hold_is_refused_with_its_place() {
+    let rig = rig(&["echo"], "").await;
+    let arguments = json!({"deep": [1, 9_007_199_254_740_993_u64]});
+    let called = rig.call(&principal("t", ALL), "s__echo", arguments).await;
+    let Err(CallError::InvalidArguments(violations)) = called.result else {
+        panic!("{:?}", called.result)
+    };
+    assert_eq!(violations[0].pointer, "/deep/1");
+}
+
+/// I-15: without a grant there is no run.
+#[tokio::test]
+async fn a_tool_that_wants_approval_does_not_run() {
+    for approval in ["always", "conditional"] {
+        let rules = format!("[source.tools.\"*\"]\napproval = \"{approval}\"");
+        let rig = rig(&["echo"], &rules).await;
+        let called = rig.call(&principal("t", ALL), "s__echo", json!({})).await;
+        assert!(matches!(called.result, Err(CallError::ApprovalRequired { .. })));
+        assert_eq!(rig.log.told(), ["called", "returned Error approval_required"]);
+        assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+    }
+}
+
+/// I-18: no opening event, no run.
+#[tokio::test]
+async fn a_call_that_cannot_be_recorded_does_not_run() {
+    let rig = rig(&["echo"], "").await;
+    rig.log.fails.store(true, Ordering::SeqCst);
+    let called = rig.call(&principal("t", ALL), "s__echo", json!({})).await;
+    assert!(matches!(called.result, Err(CallError::NotAccountable(_))), "{:?}", called.result);
+    assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+}
+
+/// I-19: what was done is answered as done, and the closing event follows when it can.
+#[tokio::test(start_paused = true)]
+async fn a_closing_event_that_cannot_be_stored_does_not_fail_the_call() {
+    let rig = rig(&["echo"], "").await;
+    rig.log.fails_from.store(2, Ordering::SeqCst);
+    let called = rig.call(&principal("t", ALL), "s__echo", json!({"text": "done"})).await;
+    assert!(called.result.unwrap().content.get().contains("done"));
+    assert_eq!(rig.log.told(), ["called"]);
+    rig.log.fails_from.store(0, Ordering::SeqCst);
+    tokio::time::sleep(std::time::Duration::from_secs(10)).await;
+    assert_eq!(rig.log.told(), ["called", "returned Ok ran"]);
+}
+
+#[tokio::test]
+async fn every_way_a_source_fails_is_told_apart_and_recorded() {
+    let rig = rig(&["fail", "down", "dies", "boom", "big"], "").await;
+    let caller = principal("t", ALL);
+    let failed = rig.call(&caller, "s__fail", json!({})).await.result.unwrap();
+    assert!(failed.is_error);
+    for (tool, kind) in [
+        ("s__down", UpstreamErrorKind::Unavailable),
+        ("s__dies", UpstreamErrorKind::Died),
+        ("s__big", UpstreamErrorKind::TooLarge),
+    ] {
+        let called = rig.call(&caller, tool, json!({})).await;
+        let Err(CallError::Upstream(error)) = called.result else { panic!("{tool}") };
+        assert_eq!(error.kind, kind);
+    }
+    let called = rig.call(&caller, "s__boom", json!({})).await;
+    assert!(matches!(called.result, Err(CallError::Internal)));
+    assert_eq!(
+        rig.log.told().into_iter().filter(|t| t.starts_with("returned")).collect::<Vec<_>>(),
+        [
+            "returned Error tool_execution_failed ran",
+            "returned Error upstream_unavailable",
+            "returned Error upstream_died ran",
+            "returned Error result_too_large ran",
+            "returned Error internal_error ran",
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_ends_the_call_and_the_upstream_is_told() {
+    let rig = rig(&["hang"], "[source.tools.\"*\"]\ntimeout = \"5s\"").await;
+    let called = rig.call(&principal("t", ALL), "s__hang", json!({})).await;
+    let Err(CallError::Upstream(error)) = called.result else { panic!("{:?}", called.result) };
+    assert_eq!(error.kind, UpstreamErrorKind::Timeout);
+    assert_eq!(rig.source().dropped.load(Ordering::SeqCst), 1, "the source's future was dropped");
+    assert_eq!(rig.log.told()[1], "returned Error upstream_timeout ran");
+}
+
+/// I-22: hanging up cancels the upstream call, and both events are there.
+#[tokio::test]
+async fn a_caller_that_hangs_up_cancels_and_is_recorded() {
+    let rig = rig(&["hang"], "").await;
+    let caller = principal("t", ALL);
+    let source = rig.source();
+    {
+        let call = rig.call(&caller, "s__hang", json!({}));
+        tokio::pin!(call);
+        tokio::select! {
+            _ = &mut call => panic!("it hangs"),
+            () = eventually("it runs", || source.invoked.load(Ordering::SeqCst) == 1) => {}
+        }
+    }
+    eventually("the upstream is told", || source.dropped.load(Ordering::SeqCst) == 1).await;
+    eventually("the end is recorded", || rig.log.told().len() == 2).await;
+    assert_eq!(rig.log.told(), ["called", "returned Error cancelled ran"]);
+}
+
+/// I-7: listed ⇔ callable, seen from both sides.
+#[tokio::test]
+async fn what_is_listed_can_be_called_and_nothing_else() {
+    let rules = "[source.tools.\"a*\"]\nscopes = [\"x\"]\n[source.tools.\"b*\"]\nscopes = [\"y:z\"]\n\
+                 [source.tools.\"open\"]\nscopes = []";
+    let rig = rig(&["a1", "a2", "b1", "open", "plain"], rules).await;
+    for scopes in [&[][..], &["x"], &["y:*"], &["tools:s"], &["x", "y:z"], &["*"], &["z"]] {
+        let caller = principal("t", scopes);
+        let listed = rig.listed(&caller);
+        for tool in ["a1", "a2", "b1", "open", "plain"] {
+            let called = rig.call(&caller, &format!("s__{tool}"), json!({})).await;
+            let on_list = listed.contains(&format!("mcp:s.{tool}"));
+            assert_eq!(called.result.is_ok(), on_list, "{tool} for {scopes:?}");
+        }
+    }
+}

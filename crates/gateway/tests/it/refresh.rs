@@ -1,0 +1,86 @@
+//! The catalog follows its sources, and survives them.
+
+use std::{sync::atomic::Ordering, time::Duration};
+
+use serde_json::json;
+use toolcrib_core::{call::UpstreamErrorKind, store::CatalogStore};
+use toolcrib_store::memory::MemoryCatalogs;
+
+use crate::support::{eventually, offer, one_source, parse, principal, rig, rig_with};
+
+#[tokio::test]
+async fn a_change_at_a_source_becomes_a_new_generation() {
+    let rig = rig(&["one"], "").await;
+    let caller = principal("t", &["*"]);
+    let before = rig.gateway.snapshot();
+    assert_eq!(rig.listed(&caller), ["mcp:s.one"]);
+    rig.source().offer(&["one", "two"]);
+    eventually("the new tool is listed", || rig.listed(&caller).len() == 2).await;
+    assert!(rig.gateway.snapshot().catalog.generation() > before.catalog.generation());
+    assert!(before.catalog.by_id("mcp:s.two").is_none(), "I-23: an old snapshot never changes");
+}
+
+#[tokio::test]
+async fn an_unchanged_list_is_no_new_generation() {
+    let rig = rig(&["one"], "").await;
+    let generation = rig.gateway.snapshot().catalog.generation();
+    rig.source().offer(&["one"]);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(rig.gateway.snapshot().catalog.generation(), generation);
+}
+
+/// I-25: what was known is kept while a source fails, and is there after a restart.
+#[tokio::test]
+async fn the_last_good_catalog_survives_a_failing_source_and_a_restart() {
+    let first = rig(&["one"], "").await;
+    let caller = principal("t", &["*"]);
+    *first.source().offers.lock() = Err(UpstreamErrorKind::Unavailable);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(first.listed(&caller), ["mcp:s.one"]);
+    let catalogs = first.catalogs.clone();
+    first.gateway.close().await;
+
+    let down = Some(Err(UpstreamErrorKind::Unavailable));
+    let second = rig_with(down, &one_source(""), catalogs).await;
+    assert_eq!(second.listed(&caller), ["mcp:s.one"]);
+    assert_eq!(second.gateway.sources()[0].discovered_at, None);
+}
+
+#[tokio::test]
+async fn an_unreadable_stored_catalog_is_ignored() {
+    let catalogs = MemoryCatalogs::new();
+    let id = "s".parse().unwrap();
+    catalogs.save(&id, "{not json".to_owned(), chrono::Utc::now()).await.unwrap();
+    let rig = rig_with(Some(Ok(offer(&["one"]))), &one_source(""), catalogs).await;
+    assert_eq!(rig.listed(&principal("t", &["*"])), ["mcp:s.one"]);
+}
+
+/// I-25: one dead source costs the others nothing.
+#[tokio::test]
+async fn reload_keeps_what_did_not_change_and_closes_what_is_gone() {
+    let rig = rig(&["echo"], "").await;
+    let caller = principal("t", &["*"]);
+    let two =
+        format!("{}[[source]]\nid = \"b\"\nkind = \"mcp\"\ncommand = [\"y\"]\n", one_source(""));
+    rig.gateway.apply(parse(&two)).await.unwrap();
+    eventually("both are listed", || rig.listed(&caller).len() == 2).await;
+    assert_eq!(rig.factory.built.lock().len(), 2, "the first source went on running");
+
+    let rules = "[source.tools.\"*\"]\nsafety_tier = \"pure\"";
+    rig.gateway.apply(parse(&one_source(rules))).await.unwrap();
+    assert_eq!(rig.listed(&caller), ["mcp:s.echo"]);
+    assert_eq!(rig.factory.built.lock().len(), 2, "a changed rule restarts nothing");
+    assert_eq!(rig.factory.built.lock()[1].closed.load(Ordering::SeqCst), 1);
+    let entry = rig.gateway.snapshot().catalog.by_id("mcp:s.echo").cloned().unwrap();
+    assert_eq!(entry.tool.safety_tier.as_str(), "pure");
+    rig.call(&caller, "s__echo", json!({})).await.result.unwrap();
+}
+
+/// I-16: tools that would share a name are left out and reported.
+#[tokio::test]
+async fn tools_that_would_share_a_name_are_left_out_and_reported() {
+    let rig = rig(&["a-b", "a_b", "fine"], "").await;
+    assert_eq!(rig.listed(&principal("t", &["*"])), ["mcp:s.fine"]);
+    let problems = &rig.gateway.sources()[0].problems;
+    assert!(problems.iter().any(|p| p.contains("mcp:s.a-b and mcp:s.a_b")), "{problems:?}");
+}

@@ -1,0 +1,282 @@
+//! A gateway whose sources do what a test says.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use chrono::DateTime;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use toolcrib_core::{
+    authorize::Permit,
+    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    credential::Secret,
+    descriptor::SourceKind,
+    event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent},
+    id::{PrincipalId, SourceId, TenantId},
+    principal::{AuthMethod, Principal},
+    scope::ScopeSet,
+    source::{
+        Discovered, DiscoveredTool, InvalidSource, Source, SourceFactory, SourceListener,
+        SourceSpec, SourceState, SourceStatus,
+    },
+    store::StoreError,
+};
+use toolcrib_gateway::{
+    Gateway, GatewayBuilder, Stores,
+    call::{CallRequest, Called},
+    config::{self, Config, SecretReader},
+    list::ToolRef,
+    metrics::Surface,
+};
+use toolcrib_store::memory::{MemoryCatalogs, MemoryKeys, MemoryLog};
+
+/// A log that can be told to fail, and when.
+#[derive(Clone, Default)]
+pub(crate) struct Log {
+    pub(crate) kept: MemoryLog,
+    pub(crate) fails: Arc<AtomicBool>,
+    pub(crate) appends: Arc<AtomicUsize>,
+    /// The append with this number (from 1) and later ones fail, until `fails` is cleared.
+    pub(crate) fails_from: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl EventLog for Log {
+    async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError> {
+        let number = self.appends.fetch_add(1, Ordering::SeqCst) + 1;
+        let from = self.fails_from.load(Ordering::SeqCst);
+        if self.fails.load(Ordering::SeqCst) || (from > 0 && number >= from) {
+            return Err(StoreError::Unavailable("the disk is full".to_owned()));
+        }
+        self.kept.append(events).await
+    }
+
+    async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.kept.read(query).await
+    }
+}
+
+impl Log {
+    /// `type:status-or-reason` of every event.
+    pub(crate) fn told(&self) -> Vec<String> {
+        self.kept.events().iter().map(|logged| told(&logged.event.body)).collect()
+    }
+}
+
+fn told(body: &EventBody) -> String {
+    match body {
+        EventBody::ToolCalled(_) => "called".to_owned(),
+        EventBody::ToolReturned(returned) => {
+            let code = returned.error.as_ref().map(|error| format!(" {}", error.code));
+            let ran = if returned.duration_ms.is_some() { " ran" } else { "" };
+            format!("returned {:?}{}{ran}", returned.status, code.unwrap_or_default())
+        }
+        EventBody::AuthorizationDecided(decided) => {
+            let reason = decided.reason.as_deref().unwrap_or("-");
+            format!("decided {} {} {reason}", decided.action, decided.resource)
+        }
+    }
+}
+
+/// Builds [`Scripted`] sources, whatever the description says, and remembers them.
+#[derive(Default)]
+pub(crate) struct Factory {
+    pub(crate) built: Mutex<Vec<Arc<Scripted>>>,
+    pub(crate) offers: Mutex<Option<Result<Discovered, UpstreamErrorKind>>>,
+}
+
+/// A source whose tools are named after what they do.
+pub(crate) struct Scripted {
+    id: SourceId,
+    listener: Arc<dyn SourceListener>,
+    pub(crate) offers: Mutex<Result<Discovered, UpstreamErrorKind>>,
+    pub(crate) invoked: AtomicUsize,
+    pub(crate) dropped: Arc<AtomicUsize>,
+    pub(crate) closed: AtomicUsize,
+}
+
+impl SourceFactory for Factory {
+    fn build(
+        &self,
+        spec: &SourceSpec,
+        listener: Arc<dyn SourceListener>,
+    ) -> Result<Arc<dyn Source>, InvalidSource> {
+        let offers = self.offers.lock().clone().unwrap_or_else(|| Ok(offer(&["echo"])));
+        let source = Arc::new(Scripted {
+            id: spec.id.clone(),
+            listener: Arc::clone(&listener),
+            offers: Mutex::new(offers),
+            invoked: AtomicUsize::new(0),
+            dropped: Arc::default(),
+            closed: AtomicUsize::new(0),
+        });
+        self.built.lock().push(Arc::clone(&source));
+        listener.changed(&spec.id);
+        Ok(source)
+    }
+}
+
+impl Scripted {
+    pub(crate) fn offer(&self, tools: &[&str]) {
+        *self.offers.lock() = Ok(offer(tools));
+        self.listener.changed(&self.id);
+    }
+}
+
+/// What a source with these tools offers.
+pub(crate) fn offer(names: &[&str]) -> Discovered {
+    let tools = names.iter().map(|name| DiscoveredTool {
+        name: (*name).to_owned(),
+        title: None,
+        description: None,
+        input_schema: Some(json!({
+            "type": "object",
+            "properties": { "text": { "type": "string" }, "n": { "type": "integer" } },
+            "required": if *name == "strict" { json!(["text", "n"]) } else { json!([]) },
+        })),
+        output_schema: None,
+        annotations: None,
+        raw: json!({ "name": name }),
+    });
+    Discovered { version: None, tools: tools.collect(), problems: Vec::new() }
+}
+
+struct CountDrop(Arc<AtomicUsize>);
+impl Drop for CountDrop {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl Source for Scripted {
+    fn id(&self) -> &SourceId {
+        &self.id
+    }
+    fn kind(&self) -> SourceKind {
+        SourceKind::Mcp
+    }
+    async fn discover(&self) -> Result<Discovered, UpstreamError> {
+        self.offers.lock().clone().map_err(|kind| UpstreamError::new(kind, "scripted"))
+    }
+    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+        self.invoked.fetch_add(1, Ordering::SeqCst);
+        match permit.entry().upstream_name.as_str() {
+            "fail" => Ok(Outcome::text("it went wrong", true)),
+            "down" => Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "not connected")),
+            "dies" => Err(UpstreamError::new(UpstreamErrorKind::Died, "gone")),
+            "hang" => {
+                let _count = CountDrop(Arc::clone(&self.dropped));
+                std::future::pending::<()>().await;
+                Ok(Outcome::text("never", false))
+            }
+            "boom" => panic!("a fault in a source"),
+            "big" => Ok(Outcome::text(&"x".repeat(5 << 20), false)),
+            _ => Ok(Outcome::text(&Value::Object(call.arguments).to_string(), false)),
+        }
+    }
+    fn status(&self) -> SourceStatus {
+        SourceStatus {
+            state: SourceState::Ready,
+            detail: None,
+            since: DateTime::UNIX_EPOCH,
+            restarts: 0,
+        }
+    }
+    async fn close(&self) {
+        self.closed.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+pub(crate) struct NoSecrets;
+impl SecretReader for NoSecrets {
+    fn env(&self, name: &str) -> Option<Secret> {
+        (name == "SET").then(|| Secret::new("s3cret-value".to_owned()))
+    }
+    fn file(&self, path: &Path) -> Result<Secret, String> {
+        Err(format!("cannot read {}", path.display()))
+    }
+}
+
+/// A gateway and the fakes behind it.
+pub(crate) struct Rig {
+    pub(crate) gateway: Gateway,
+    pub(crate) log: Log,
+    pub(crate) keys: MemoryKeys,
+    pub(crate) catalogs: MemoryCatalogs,
+    pub(crate) factory: Arc<Factory>,
+}
+
+pub(crate) fn parse(text: &str) -> Config {
+    config::parse("toolcrib.toml", text, Path::new("/etc/toolcrib"), &NoSecrets).unwrap()
+}
+
+/// One source `s` that offers `tools`, under `rules` (the inside of `[[source]]`).
+pub(crate) async fn rig(tools: &[&str], rules: &str) -> Rig {
+    rig_with(Some(Ok(offer(tools))), &one_source(rules), MemoryCatalogs::new()).await
+}
+
+pub(crate) fn one_source(rules: &str) -> String {
+    format!("[[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\n{rules}")
+}
+
+pub(crate) async fn rig_with(
+    offers: Option<Result<Discovered, UpstreamErrorKind>>,
+    text: &str,
+    catalogs: MemoryCatalogs,
+) -> Rig {
+    let (log, keys, factory) = (Log::default(), MemoryKeys::new(), Arc::new(Factory::default()));
+    *factory.offers.lock() = offers;
+    let stores = Stores {
+        log: Arc::new(log.clone()),
+        keys: Arc::new(keys.clone()),
+        catalogs: Arc::new(catalogs.clone()),
+    };
+    let builder =
+        GatewayBuilder::new(parse(text), stores, Arc::clone(&factory) as Arc<dyn SourceFactory>);
+    let gateway = builder.start().await.unwrap();
+    gateway.settle(Duration::from_secs(10)).await;
+    Rig { gateway, log, keys, catalogs, factory }
+}
+
+pub(crate) fn principal(tenant: &str, scopes: &[&str]) -> Principal {
+    Principal {
+        id: PrincipalId::parse("p").unwrap(),
+        tenant: TenantId::parse(tenant).unwrap(),
+        scopes: ScopeSet::parse(scopes.iter().copied()).unwrap(),
+        auth: AuthMethod::Operator,
+    }
+}
+
+impl Rig {
+    pub(crate) async fn call(&self, principal: &Principal, tool: &str, arguments: Value) -> Called {
+        let request = CallRequest::new(Surface::Cli, ToolRef::Wire(tool), arguments);
+        self.gateway.call(principal, request).await
+    }
+
+    pub(crate) fn source(&self) -> Arc<Scripted> {
+        Arc::clone(&self.factory.built.lock()[0])
+    }
+
+    pub(crate) fn listed(&self, principal: &Principal) -> Vec<String> {
+        self.gateway.view(principal).entries().iter().map(|e| e.id.to_string()).collect()
+    }
+}
+
+/// Waits until `condition` holds; the test fails when it never does.
+pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
+    for _ in 0..500 {
+        if condition() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never happened: {what}");
+}

@@ -1,0 +1,263 @@
+//! Reads an upstream's tool list, page by page and tool by tool.
+//!
+//! Invariant: pages, tools and bytes are capped, and a cursor that comes back ends the list.
+//! Invariant: one malformed tool costs at most itself, and is reported.
+
+use std::collections::HashSet;
+
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+use toolcrib_core::{
+    call::{UpstreamError, UpstreamErrorKind},
+    json::parse_strict,
+    source::{Discovered, DiscoveredTool, SourceLimits},
+};
+
+use super::{
+    connection::Connection,
+    headers,
+    message::{METHOD_NOT_FOUND, Reply},
+};
+use crate::text::tidy;
+
+/// Reports kept; further ones are counted.
+const MAX_PROBLEMS: usize = 100;
+/// Longer names are no names.
+const MAX_NAME: usize = 512;
+const HINTS: [&str; 4] = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"];
+
+/// Asks for the whole list.
+pub(crate) async fn discover(
+    connection: &Connection,
+    limits: &SourceLimits,
+) -> Result<Discovered, UpstreamError> {
+    let mut list = List::new(limits, connection.repeats_arguments_in_headers());
+    let mut cursor: Option<String> = None;
+    loop {
+        let page = match connection.list_tools(cursor.as_deref()).await? {
+            Reply::Result(page) => page,
+            Reply::Error(error)
+                if error.code == METHOD_NOT_FOUND && !connection.session.has_tools =>
+            {
+                break;
+            }
+            Reply::Error(error) => {
+                let detail = format!("tools/list: error {}: {}", error.code, tidy(&error.message, 200));
+                return Err(UpstreamError::new(UpstreamErrorKind::Refused, detail));
+            }
+        };
+        match list.page(&page)? {
+            Some(next) => cursor = Some(next),
+            None => break,
+        }
+    }
+    Ok(list.finish(connection.session.version.clone()))
+}
+
+/// A list that is being read.
+struct List<'a> {
+    limits: &'a SourceLimits,
+    check_headers: bool,
+    tools: Vec<DiscoveredTool>,
+    names: HashSet<String>,
+    cursors: HashSet<String>,
+    pages: usize,
+    bytes: usize,
+    problems: Vec<String>,
+    more_problems: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page<'a> {
+    #[serde(borrow)]
+    tools: Vec<&'a RawValue>,
+    #[serde(borrow, default)]
+    next_cursor: Option<&'a RawValue>,
+}
+
+impl<'a> List<'a> {
+    fn new(limits: &'a SourceLimits, check_headers: bool) -> Self {
+        Self {
+            limits,
+            check_headers,
+            tools: Vec::new(),
+            names: HashSet::new(),
+            cursors: HashSet::new(),
+            pages: 0,
+            bytes: 0,
+            problems: Vec::new(),
+            more_problems: 0,
+        }
+    }
+
+    /// Takes a page; the cursor of the next one, if there is to be one.
+    fn page(&mut self, page: &RawValue) -> Result<Option<String>, UpstreamError> {
+        let page_bytes = page.get().len();
+        let page: Page<'_> = serde_json::from_str(page.get()).map_err(|_| {
+            let detail = "tools/list answered something that is not a list of tools";
+            UpstreamError::new(UpstreamErrorKind::Protocol, detail)
+        })?;
+        self.pages += 1;
+        self.bytes += page_bytes;
+        if self.bytes > self.limits.max_list_bytes {
+            self.problem(format!(
+                "the tool list is larger than {} bytes; tools from page {} on are left out",
+                self.limits.max_list_bytes, self.pages
+            ));
+            return Ok(None);
+        }
+        for tool in page.tools {
+            if self.tools.len() >= self.limits.max_tools {
+                self.problem(format!(
+                    "the tool list has more than {} tools; the rest is left out",
+                    self.limits.max_tools
+                ));
+                return Ok(None);
+            }
+            self.tool(tool);
+        }
+        Ok(page.next_cursor.and_then(|cursor| self.cursor(cursor)))
+    }
+
+    /// An empty cursor is one, too; only its absence ends a list.
+    fn cursor(&mut self, cursor: &RawValue) -> Option<String> {
+        let Ok(cursor) = serde_json::from_str::<String>(cursor.get()) else {
+            self.problem("the cursor of the next page is not a string; the rest is left out".to_owned());
+            return None;
+        };
+        if !self.cursors.insert(cursor.clone()) {
+            self.problem("the tool list repeats a cursor; the rest is left out".to_owned());
+            return None;
+        }
+        if self.pages >= self.limits.max_pages {
+            self.problem(format!(
+                "the tool list has more than {} pages; the rest is left out",
+                self.limits.max_pages
+            ));
+            return None;
+        }
+        Some(cursor)
+    }
+
+    fn tool(&mut self, raw: &RawValue) {
+        let position = self.tools.len() + self.problems.len() + self.more_problems + 1;
+        let raw = match parse_strict(raw.get().as_bytes()) {
+            Ok(raw) => raw,
+            Err(error) => {
+                return self.problem(format!("entry {position} is left out: {}", error.problem));
+            }
+        };
+        let Some(members) = raw.as_object() else {
+            return self.problem(format!("entry {position} is left out: it is not an object"));
+        };
+        let name = match members.get("name").and_then(Value::as_str) {
+            Some(name) if !name.is_empty() && name.len() <= MAX_NAME => name.to_owned(),
+            _ => return self.problem(format!("entry {position} is left out: it has no usable name")),
+        };
+        let shown = tidy(&name, 80);
+        if let Some(reason) = self.reason_to_hide(members) {
+            return self.problem(format!("tool `{shown}` is left out: {reason}"));
+        }
+        if !self.names.insert(name.clone()) {
+            return self.problem(format!("tool `{shown}` stands twice; the first one is used"));
+        }
+        let mut notes = Vec::new();
+        let text = |key: &'static str, notes: &mut Vec<String>| match members.get(key) {
+            Some(Value::String(text)) => Some(text.clone()),
+            None | Some(Value::Null) => None,
+            Some(_) => {
+                notes.push(format!("{key} is not a string"));
+                None
+            }
+        };
+        let (title, description) = (text("title", &mut notes), text("description", &mut notes));
+        let input_schema = schema(members, "inputSchema", true, &mut notes);
+        let output_schema = schema(members, "outputSchema", false, &mut notes);
+        let annotations = annotations(members, &mut notes);
+        if !notes.is_empty() {
+            self.problem(format!("tool `{shown}`: {}", notes.join(", ")));
+        }
+        self.tools.push(DiscoveredTool {
+            name,
+            title,
+            description,
+            input_schema,
+            output_schema,
+            annotations,
+            raw,
+        });
+    }
+
+    fn reason_to_hide(&self, members: &Map<String, Value>) -> Option<&'static str> {
+        let execution = members.get("execution");
+        let task_support = execution.and_then(|execution| execution.get("taskSupport"));
+        if task_support.and_then(Value::as_str) == Some("required") {
+            return Some("it only runs as a task, which is not supported");
+        }
+        let schema = members.get("inputSchema").and_then(Value::as_object);
+        schema.filter(|_| self.check_headers).and_then(headers::problem)
+    }
+
+    fn problem(&mut self, problem: String) {
+        if self.problems.len() < MAX_PROBLEMS {
+            self.problems.push(problem);
+        } else {
+            self.more_problems += 1;
+        }
+    }
+
+    fn finish(mut self, version: Option<String>) -> Discovered {
+        if self.more_problems > 0 {
+            self.problems.push(format!("and {} more", self.more_problems));
+        }
+        Discovered { version, tools: self.tools, problems: self.problems }
+    }
+}
+
+fn schema(
+    members: &Map<String, Value>,
+    key: &'static str,
+    required: bool,
+    notes: &mut Vec<String>,
+) -> Option<Value> {
+    match members.get(key) {
+        Some(schema @ Value::Object(_)) => Some(schema.clone()),
+        None if required => {
+            notes.push(format!("{key} is missing"));
+            None
+        }
+        None => None,
+        Some(_) => {
+            notes.push(format!("{key} is not an object"));
+            None
+        }
+    }
+}
+
+/// The hints that have the type they must have.
+fn annotations(members: &Map<String, Value>, notes: &mut Vec<String>) -> Option<Value> {
+    let claimed = match members.get("annotations") {
+        Some(Value::Object(claimed)) => claimed,
+        None | Some(Value::Null) => return None,
+        Some(_) => {
+            notes.push("annotations is not an object".to_owned());
+            return None;
+        }
+    };
+    let mut kept = Map::new();
+    for (key, value) in claimed {
+        match (key.as_str(), value) {
+            ("title", Value::String(_)) => {}
+            (hint, Value::Bool(_)) if HINTS.contains(&hint) => {}
+            (_, Value::Null) => continue,
+            (known, _) if known == "title" || HINTS.contains(&known) => {
+                notes.push(format!("annotation {known} has the wrong type"));
+                continue;
+            }
+            _ => continue,
+        }
+        kept.insert(key.clone(), value.clone());
+    }
+    Some(Value::Object(kept)).filter(|kept| kept.as_object().is_some_and(|kept| !kept.is_empty()))
+}

@@ -1,0 +1,229 @@
+//! Which era of the protocol an upstream speaks.
+//!
+//! `server/discover` is asked first. A server of the 2026-07-28 era answers it, or refuses it with
+//! one of its own error codes. Any other answer (an error, an empty result) or none in time means
+//! the handshake era, and `initialize` follows.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    connection::{Call, ConnectError, Wire},
+    message::{Reply, UNSUPPORTED_VERSION, encode},
+};
+
+/// The version without a handshake.
+pub(crate) const MODERN: &str = "2026-07-28";
+/// The versions with one, newest first.
+const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+
+/// How long `server/discover` may take before `initialize` is sent beside it: servers that ignore
+/// unknown methods never answer, slow ones answer both.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
+const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
+const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
+/// Keys of `_meta` that are the protocol's, whoever sends them.
+const META_RESERVED: &str = "io.modelcontextprotocol/";
+
+/// How requests are dressed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Era {
+    /// Stateless, everything in each request.
+    Modern,
+    /// Before `initialize` was answered.
+    Handshake,
+    /// After it was, in this version.
+    Legacy(String),
+}
+
+/// What was agreed upon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Session {
+    pub(crate) era: Era,
+    /// Whether the upstream says that it tells of changes of its tools.
+    pub(crate) list_changed: bool,
+    /// Whether it says that it has tools.
+    pub(crate) has_tools: bool,
+    /// What it calls its own version.
+    pub(crate) version: Option<String>,
+}
+
+/// Where to begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Approach {
+    /// With `server/discover`.
+    Probe,
+    /// With `initialize`: the upstream is known to end when asked anything else.
+    Handshake,
+}
+
+enum Verdict {
+    Modern(Session),
+    Legacy,
+}
+
+// === impl Era ===
+
+impl Era {
+    pub(crate) fn is_modern(&self) -> bool {
+        *self == Self::Modern
+    }
+
+    /// The `_meta` of a request: what the caller sends along, the progress token, and in the
+    /// 2026-07-28 era who we are. No capability is declared, so an upstream has nothing to ask us.
+    pub(crate) fn meta(&self, caller: &Map<String, Value>, token: Option<u64>) -> Map<String, Value> {
+        let mut meta: Map<String, Value> = caller
+            .iter()
+            .filter(|(key, _)| !key.starts_with(META_RESERVED))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect();
+        if let Some(token) = token {
+            meta.insert("progressToken".to_owned(), token.into());
+        }
+        if self.is_modern() {
+            meta.insert(META_VERSION.to_owned(), MODERN.into());
+            meta.insert(META_CLIENT.to_owned(), client_info());
+            meta.insert(META_CAPABILITIES.to_owned(), json!({}));
+        }
+        meta
+    }
+
+    /// The version in words.
+    pub(crate) fn version(&self) -> &str {
+        match self {
+            Self::Modern => MODERN,
+            Self::Handshake => "not negotiated",
+            Self::Legacy(version) => version,
+        }
+    }
+}
+
+fn client_info() -> Value {
+    json!({ "name": "toolcrib", "version": env!("CARGO_PKG_VERSION") })
+}
+
+// === Negotiation ===
+
+/// Finds out which era the other side speaks, and enters it.
+pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session, ConnectError> {
+    if approach == Approach::Handshake {
+        return initialize(wire).await;
+    }
+    let mut probe = std::pin::pin!(discover(wire));
+    if let Ok(verdict) = tokio::time::timeout(PROBE_TIMEOUT, &mut probe).await {
+        return match verdict? {
+            Verdict::Modern(session) => Ok(session),
+            Verdict::Legacy => initialize(wire).await,
+        };
+    }
+    let mut handshake = std::pin::pin!(initialize(wire));
+    tokio::select! {
+        verdict = &mut probe => match verdict? {
+            Verdict::Modern(session) => Ok(session),
+            Verdict::Legacy => handshake.await,
+        },
+        session = &mut handshake => match session {
+            Ok(session) => Ok(session),
+            Err(refused) => match probe.await? {
+                Verdict::Modern(session) => Ok(session),
+                Verdict::Legacy => Err(refused),
+            },
+        },
+    }
+}
+
+async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
+    let era = Era::Modern;
+    let params = json!({ "_meta": era.meta(&Map::new(), None) });
+    let encode = |id| encode(Some(id), "server/discover", &params);
+    let call = Call::plain("server/discover", &era, &encode);
+    match wire.request(&call).await {
+        Ok(Reply::Result(result)) => {
+            judge_discovered(&serde_json::from_str(result.get()).unwrap_or_default())
+        }
+        Ok(Reply::Error(error)) if error.code == UNSUPPORTED_VERSION => {
+            let data = error.data.unwrap_or_default();
+            judge_versions(&strings(data.get("supported"))).map(|_| Verdict::Legacy)
+        }
+        Ok(Reply::Error(error)) if error.is_modern() => {
+            Ok(Verdict::Modern(session(Era::Modern, &Value::Null, None)))
+        }
+        Ok(Reply::Error(_)) => Ok(Verdict::Legacy),
+        Err(failure) if failure.is_final() => Err(failure.into()),
+        Err(_) => Ok(Verdict::Legacy),
+    }
+}
+
+fn judge_discovered(result: &Value) -> Result<Verdict, ConnectError> {
+    let Some(Value::Array(_)) = result.get("supportedVersions") else {
+        // An old server that answers every unknown method with an empty result.
+        return Ok(Verdict::Legacy);
+    };
+    if !judge_versions(&strings(result.get("supportedVersions")))? {
+        return Ok(Verdict::Legacy);
+    }
+    let server = result.get("_meta").and_then(|meta| meta.get(META_SERVER));
+    let server = server.or_else(|| result.get("serverInfo"));
+    let capabilities = result.get("capabilities").unwrap_or(&Value::Null);
+    Ok(Verdict::Modern(session(Era::Modern, capabilities, server)))
+}
+
+/// Whether the modern version is among them; an error when none is known to us.
+fn judge_versions(versions: &[&str]) -> Result<bool, ConnectError> {
+    if versions.contains(&MODERN) {
+        return Ok(true);
+    }
+    if versions.iter().any(|version| LEGACY.contains(version)) {
+        return Ok(false);
+    }
+    Err(ConnectError::new("the upstream speaks no protocol version that is known here"))
+}
+
+/// Does the handshake of the versions up to 2025-11-25.
+pub(crate) async fn initialize(wire: &Wire) -> Result<Session, ConnectError> {
+    let [newest, ..] = LEGACY;
+    let params = json!({
+        "protocolVersion": newest, "capabilities": {}, "clientInfo": client_info(),
+    });
+    let encode_request = |id| encode(Some(id), "initialize", &params);
+    let call = Call::plain("initialize", &Era::Handshake, &encode_request);
+    let result = match wire.request(&call).await? {
+        Reply::Result(result) => result,
+        Reply::Error(error) => {
+            let reason = format!("the upstream refused the handshake (error {})", error.code);
+            return Err(ConnectError::new(&reason));
+        }
+    };
+    let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
+    let version = result.get("protocolVersion").and_then(Value::as_str);
+    let Some(version) = version.and_then(|v| LEGACY.into_iter().find(|known| *known == v)) else {
+        let reason = "the upstream answered the handshake without a protocol version known here";
+        return Err(ConnectError::new(reason));
+    };
+    let era = Era::Legacy(version.to_owned());
+    wire.enter(&era);
+    wire.notify(&era, encode(None, "notifications/initialized", &json!({}))).await?;
+    let capabilities = result.get("capabilities").unwrap_or(&Value::Null);
+    Ok(session(era, capabilities, result.get("serverInfo")))
+}
+
+fn session(era: Era, capabilities: &Value, server: Option<&Value>) -> Session {
+    let tools = capabilities.get("tools");
+    let list_changed = tools.and_then(|tools| tools.get("listChanged"));
+    let version = server.and_then(|server| server.get("version")).and_then(Value::as_str);
+    Session {
+        era,
+        list_changed: list_changed == Some(&Value::Bool(true)),
+        has_tools: tools.is_some(),
+        version: version.map(|version| crate::text::tidy(version, 100)),
+    }
+}
+
+fn strings(value: Option<&Value>) -> Vec<&str> {
+    let items = value.and_then(Value::as_array).into_iter().flatten();
+    items.filter_map(Value::as_str).collect()
+}

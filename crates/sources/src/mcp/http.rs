@@ -1,0 +1,297 @@
+//! MCP over streamable HTTP: every request is a POST, its answer one JSON document or a stream of
+//! events that belongs to the request.
+//!
+//! Invariant: dropping a request closes its stream (which cancels in the 2026-07-28 era) and, in
+//! the handshake era, also posts a cancellation.
+//! Invariant: an answer or event over the size limit ends its stream.
+
+use std::{sync::Arc, time::Duration};
+
+use ::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
+
+use super::{
+    connection::{Call, Failure},
+    ending::Ending,
+    era::Era,
+    headers,
+    message::{Incoming, Reply, RpcError, encode_cancelled},
+    peer::{OnCancel, Peer, Waiter},
+    sse::SseParser,
+};
+use crate::egress::{Answer, Egress, EgressError, Endpoint};
+
+/// How long a message that expects no answer (a notification, the end of a session) may take.
+const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the rest of a stream is read after its answer came, to keep the connection in the pool.
+const REST_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// One upstream endpoint.
+pub(crate) struct Http {
+    egress: Egress,
+    endpoint: Endpoint,
+    peer: Arc<Peer>,
+    max_message_bytes: usize,
+    session: Mutex<LegacySession>,
+    ending: Arc<Ending>,
+    runtime: Handle,
+}
+
+/// What every request of the handshake era repeats.
+#[derive(Default, Clone, PartialEq)]
+pub(crate) struct LegacySession {
+    id: Option<HeaderValue>,
+    version: Option<HeaderValue>,
+}
+
+// === impl Http ===
+
+impl Http {
+    pub(crate) fn new(
+        egress: Egress,
+        endpoint: Endpoint,
+        peer: Arc<Peer>,
+        max_message_bytes: usize,
+        ending: Arc<Ending>,
+        runtime: Handle,
+    ) -> Arc<Self> {
+        let session = Mutex::default();
+        Arc::new(Self { egress, endpoint, peer, max_message_bytes, session, ending, runtime })
+    }
+
+    pub(crate) fn session(&self) -> LegacySession {
+        self.session.lock().clone()
+    }
+
+    /// Sets the version that later requests of the handshake era name.
+    pub(crate) fn set_version(&self, version: &str) {
+        self.session.lock().version = HeaderValue::from_str(version).ok();
+    }
+
+    /// Has the supervisor connect anew.
+    pub(crate) fn end(&self, reason: &str) {
+        self.ending.end(reason);
+    }
+
+    pub(crate) async fn request(self: &Arc<Self>, call: &Call<'_>) -> Result<Reply, Failure> {
+        let on_cancel = (call.cancellable && !call.era.is_modern()).then(|| self.post_cancellation());
+        let mut waiter = self.peer.register(call.progress.clone(), on_cancel)?;
+        let reply = self.exchange(call, &mut waiter).await;
+        // Whatever came of it, it is over: only a drop before this point is a cancellation.
+        waiter.disarm();
+        reply
+    }
+
+    async fn exchange(
+        self: &Arc<Self>,
+        call: &Call<'_>,
+        waiter: &mut Waiter,
+    ) -> Result<Reply, Failure> {
+        // A handshake starts afresh, whatever session there was.
+        let handshake = *call.era == Era::Handshake;
+        let session = if handshake { LegacySession::default() } else { self.session() };
+        let mut headers = self.headers(call.era, &session);
+        if call.era.is_modern() {
+            headers.insert(headers::METHOD, HeaderValue::from_static(call.method));
+            if let Some(name) = call.name.and_then(headers::value) {
+                headers.insert(headers::NAME, name);
+            }
+            headers.extend(call.headers.clone());
+        }
+        let body = (call.encode)(waiter.id());
+        self.peer.sending(waiter.id());
+        let answer = self.post(headers, body).await?;
+        self.check_status(answer.status(), &session)?;
+        if handshake && answer.status().is_success() {
+            self.session.lock().id = answer.headers().get(headers::SESSION_ID).cloned();
+        }
+        if answer.status().is_success() && answer.media_type() == "text/event-stream" {
+            self.read_stream(answer, waiter).await
+        } else {
+            self.read_document(answer, waiter).await
+        }
+    }
+
+    /// Posts a message that expects no answer.
+    pub(crate) async fn notify(&self, era: &Era, message: Vec<u8>) -> Result<(), Failure> {
+        let session = self.session();
+        let answer = self.post(self.headers(era, &session), message).await?;
+        self.check_status(answer.status(), &session)?;
+        answer.collect(self.max_message_bytes).await.map_err(|error| self.failed(error))?;
+        Ok(())
+    }
+
+    /// Opens the stream on which a server of the handshake era says what belongs to no request.
+    pub(crate) async fn open_stream(&self, era: &Era) -> Result<Answer, Failure> {
+        let session = self.session();
+        let mut headers = self.headers(era, &session);
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        headers.remove(header::CONTENT_TYPE);
+        let answer = self
+            .egress
+            .send(Method::GET, &self.endpoint, headers, None)
+            .await
+            .map_err(|error| self.failed(error))?;
+        self.check_status(answer.status(), &session)?;
+        if answer.status().is_success() && answer.media_type() == "text/event-stream" {
+            return Ok(answer);
+        }
+        Err(UpstreamError::new(UpstreamErrorKind::Refused, "no event stream").into())
+    }
+
+    /// Routes the messages of a stream until it ends.
+    pub(crate) async fn follow(self: &Arc<Self>, mut stream: Answer) -> Result<(), Failure> {
+        let mut parser = SseParser::new(self.max_message_bytes);
+        while let Some(chunk) = stream.chunk().await.map_err(|error| self.failed(error))? {
+            self.route(&mut parser, &chunk)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the session, if there is one.
+    pub(crate) async fn close(&self, era: &Era) {
+        self.peer.fail_all(UpstreamErrorKind::Died, "the source was closed");
+        let session = self.session();
+        if session.id.is_none() {
+            return;
+        }
+        let headers = self.headers(era, &session);
+        let delete = self.egress.send(Method::DELETE, &self.endpoint, headers, None);
+        if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, delete).await, Ok(Ok(_))) {
+            tracing::debug!("an upstream session could not be ended");
+        }
+    }
+
+    async fn post(&self, headers: HeaderMap, body: Vec<u8>) -> Result<Answer, Failure> {
+        let sent = self.egress.send(Method::POST, &self.endpoint, headers, Some(body)).await;
+        sent.map_err(|error| self.failed(error))
+    }
+
+    fn headers(&self, era: &Era, session: &LegacySession) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(8);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(
+            header::ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        if era.is_modern() {
+            headers.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(super::era::MODERN));
+            return headers;
+        }
+        if let Some(version) = &session.version {
+            headers.insert(headers::PROTOCOL_VERSION, version.clone());
+        }
+        if let Some(id) = &session.id {
+            headers.insert(headers::SESSION_ID, id.clone());
+        }
+        headers
+    }
+
+    fn check_status(&self, status: StatusCode, session: &LegacySession) -> Result<(), Failure> {
+        match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                self.end(&super::connection::credentials_refused(status));
+                Err(Failure::Credentials(status))
+            }
+            StatusCode::NOT_FOUND if session.id.is_some() => Err(Failure::SessionExpired),
+            _ => Ok(()),
+        }
+    }
+
+    async fn read_document(
+        self: &Arc<Self>,
+        answer: Answer,
+        waiter: &mut Waiter,
+    ) -> Result<Reply, Failure> {
+        let status = answer.status();
+        let body =
+            answer.collect(self.max_message_bytes).await.map_err(|error| self.failed(error))?;
+        self.peer.accept(&body, &mut |message| self.reply(message));
+        if let Some(reply) = waiter.take() {
+            return Ok(reply?);
+        }
+        // An error about a request whose id the server did not get to know has no id.
+        if let Ok(Incoming { error: Some(error), .. }) = serde_json::from_slice(&body) {
+            return Ok(Reply::Error(RpcError::read(error)));
+        }
+        let (kind, detail) = if status.is_success() {
+            (UpstreamErrorKind::Protocol, "an answer that is not JSON-RPC".to_owned())
+        } else {
+            (UpstreamErrorKind::Refused, format!("HTTP status {}", status.as_u16()))
+        };
+        Err(UpstreamError::new(kind, detail).into())
+    }
+
+    async fn read_stream(
+        self: &Arc<Self>,
+        mut answer: Answer,
+        waiter: &mut Waiter,
+    ) -> Result<Reply, Failure> {
+        let mut parser = SseParser::new(self.max_message_bytes);
+        while let Some(chunk) = answer.chunk().await.map_err(|error| self.failed(error))? {
+            self.route(&mut parser, &chunk)?;
+            if let Some(reply) = waiter.take() {
+                self.read_rest(answer);
+                return Ok(reply?);
+            }
+        }
+        let detail = "the event stream ended without the answer";
+        Err(UpstreamError::new(UpstreamErrorKind::Died, detail).into())
+    }
+
+    fn route(self: &Arc<Self>, parser: &mut SseParser, chunk: &[u8]) -> Result<(), UpstreamError> {
+        let routed = parser.push(chunk, &mut |event| {
+            self.peer.accept(event, &mut |message| self.reply(message));
+        });
+        routed.map_err(|_| {
+            UpstreamError::new(UpstreamErrorKind::TooLarge, "an event over the message limit")
+        })
+    }
+
+    /// A connection whose answer was read to the end can be used again.
+    fn read_rest(&self, mut answer: Answer) {
+        self.runtime.spawn(tokio::time::timeout(REST_TIMEOUT, async move {
+            while let Ok(Some(_)) = answer.chunk().await {}
+        }));
+    }
+
+    /// Answers a request of the upstream's own. There are none in the 2026-07-28 era.
+    fn reply(self: &Arc<Self>, message: Vec<u8>) {
+        self.post_aside(message);
+    }
+
+    fn post_cancellation(self: &Arc<Self>) -> OnCancel {
+        let http = Arc::clone(self);
+        Box::new(move |id| http.post_aside(encode_cancelled(id)))
+    }
+
+    fn post_aside(self: &Arc<Self>, message: Vec<u8>) {
+        let session = self.session();
+        if session.version.is_none() {
+            return;
+        }
+        let headers = self.headers(&Era::Handshake, &session);
+        let http = Arc::clone(self);
+        self.runtime.spawn(tokio::time::timeout(ASIDE_TIMEOUT, async move {
+            if let Err(error) =
+                http.egress.send(Method::POST, &http.endpoint, headers, Some(message)).await
+            {
+                tracing::debug!(%error, "a message to an upstream could not be posted");
+            }
+        }));
+    }
+
+    fn failed(&self, error: EgressError) -> Failure {
+        let kind = match &error {
+            EgressError::Connect(_) => {
+                self.end(&error.to_string());
+                UpstreamErrorKind::Unavailable
+            }
+            EgressError::Broken(_) => UpstreamErrorKind::Died,
+            EgressError::TooLarge(_) => UpstreamErrorKind::TooLarge,
+        };
+        UpstreamError::new(kind, error.to_string()).into()
+    }
+}

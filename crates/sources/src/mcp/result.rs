@@ -1,0 +1,293 @@
+//! Checks what `tools/call` was answered with, block by block.
+//!
+//! Invariant: what is well formed is passed on as the upstream wrote it; what is not is replaced by
+//! a text that says so, and the outcome is an error. Nothing is lost in silence.
+
+use serde::Deserialize;
+use serde_json::{Map, Value, json, value::RawValue};
+use toolcrib_core::{
+    call::{Outcome, UpstreamError, UpstreamErrorKind, raw},
+    id::SourceId,
+};
+
+use super::message::{HEADER_MISMATCH, Reply, RpcError, UNSUPPORTED_VERSION};
+use crate::text::{tidy, tidy_lines};
+
+/// Longest text of an upstream's error that is passed on.
+const MAX_ERROR_TEXT: usize = 2048;
+
+/// Reads a reply to `tools/call`.
+pub(crate) fn outcome(
+    source: &SourceId,
+    reply: &Reply,
+    modern: bool,
+    max_bytes: usize,
+) -> Result<Outcome, UpstreamError> {
+    let outcome = match reply {
+        Reply::Result(result) => read(source, result, modern),
+        Reply::Error(error) => refused(error)?,
+    };
+    if outcome.len() > max_bytes {
+        let detail = format!("the result has {} bytes", outcome.len());
+        return Err(UpstreamError::new(UpstreamErrorKind::TooLarge, detail));
+    }
+    Ok(outcome)
+}
+
+/// An error of the protocol's own becomes the tool's: a model can correct its arguments from the
+/// text. Except for errors about how we speak, which no argument can correct.
+fn refused(error: &RpcError) -> Result<Outcome, UpstreamError> {
+    if matches!(error.code, HEADER_MISMATCH | UNSUPPORTED_VERSION) {
+        let detail = format!("error {}: {}", error.code, tidy(&error.message, 200));
+        return Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail));
+    }
+    let text = tidy_lines(&error.message, MAX_ERROR_TEXT);
+    let text = if text.is_empty() { format!("error {}", error.code) } else { text };
+    Ok(Outcome::text(&text, true))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CallResult<'a> {
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    structured_content: Option<&'a RawValue>,
+    #[serde(default)]
+    is_error: Option<Value>,
+    #[serde(default)]
+    result_type: Option<Value>,
+    #[serde(borrow, default)]
+    task: Option<&'a RawValue>,
+}
+
+/// A member that is there, even if it is `null`.
+fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'de RawValue>, D::Error> {
+    <&RawValue>::deserialize(d).map(Some)
+}
+
+fn read(source: &SourceId, result: &RawValue, modern: bool) -> Outcome {
+    let unusable = |problem: &str| Outcome::text(&format!("source `{source}` {problem}"), true);
+    let is_object = result.get().starts_with('{');
+    let Some(result) = is_object.then(|| serde_json::from_str(result.get()).ok()).flatten() else {
+        return unusable("answered something that is not a tool result");
+    };
+    let CallResult { content, structured_content, is_error, result_type, task } = result;
+    match result_type.as_ref().map(Value::as_str) {
+        None | Some(Some("complete")) if task.is_none() || content.is_some() => {}
+        Some(Some("input_required")) => {
+            return unusable("asked for further input, which is not supported here");
+        }
+        None | Some(Some("complete" | "task")) => {
+            return unusable("answered with a task, which is not supported here");
+        }
+        Some(_) => return unusable("answered with a kind of result that is not known here"),
+    }
+    // A server of the handshake era that writes `null` for every absent member means absent.
+    let structured = structured_content.filter(|value| modern || value.get() != "null");
+    if content.is_none() && structured.is_none() {
+        return unusable("answered without any content");
+    }
+    let mut problems = Vec::new();
+    let structured = structured.filter(|value| {
+        let readable = serde_json::from_str::<Value>(value.get()).is_ok();
+        if !readable {
+            problems.push(format!("[source `{source}`: the structured content is not valid]"));
+        }
+        readable
+    });
+    let blocks: Vec<&RawValue> = match content.map(|content| serde_json::from_str(content.get())) {
+        None => Vec::new(),
+        Some(Ok(blocks)) => blocks,
+        Some(Err(_)) => {
+            problems.push(format!("[source `{source}`: the content is not a list of blocks]"));
+            Vec::new()
+        }
+    };
+    let mut checked = Vec::with_capacity(blocks.len());
+    for (index, block) in blocks.iter().enumerate() {
+        match check_block(block) {
+            Ok(()) => checked.push((*block).to_owned()),
+            Err(problem) => checked.push(note(&format!(
+                "[source `{source}`: content block {} is left out: {problem}]",
+                index + 1
+            ))),
+        }
+    }
+    let all_good = blocks.iter().zip(&checked).all(|(block, kept)| block.get() == kept.get());
+    let is_error = match is_error {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(is_error)) => is_error,
+        // Whatever was meant, success is not claimed for it.
+        Some(_) => true,
+    };
+    match content {
+        Some(content) if all_good && problems.is_empty() => Outcome {
+            content: content.to_owned(),
+            structured: structured.map(ToOwned::to_owned),
+            is_error,
+        },
+        _ => {
+            let failed = !all_good || !problems.is_empty();
+            checked.extend(problems.iter().map(|problem| note(problem)));
+            let content = serde_json::value::to_raw_value(&checked);
+            Outcome {
+                content: content.unwrap_or_else(|_| raw(&json!([]))),
+                structured: structured.map(ToOwned::to_owned),
+                is_error: is_error || failed,
+            }
+        }
+    }
+}
+
+fn note(text: &str) -> Box<RawValue> {
+    raw(&json!({ "type": "text", "text": text }))
+}
+
+/// Whether a block is one of MCP's, with everything that its type requires.
+fn check_block(block: &RawValue) -> Result<(), String> {
+    let block: Value =
+        serde_json::from_str(block.get()).map_err(|_| "it is not valid JSON".to_owned())?;
+    let Value::Object(block) = block else { return Err("it is not an object".to_owned()) };
+    let kind = match block.get("type") {
+        Some(Value::String(kind)) => kind.as_str(),
+        Some(_) => return Err("its type is not a string".to_owned()),
+        None => return Err("it has no type".to_owned()),
+    };
+    let strings: &[&str] = match kind {
+        "text" => &["text"],
+        "image" | "audio" => &["data", "mimeType"],
+        "resource_link" => &["uri", "name"],
+        "resource" => return check_resource(block.get("resource")),
+        unknown => return Err(format!("its type `{}` is not known", tidy(unknown, 40))),
+    };
+    need_strings(&block, strings)
+}
+
+fn check_resource(resource: Option<&Value>) -> Result<(), String> {
+    let Some(Value::Object(resource)) = resource else {
+        return Err("its `resource` is not an object".to_owned());
+    };
+    need_strings(resource, &["uri"])?;
+    need_strings(resource, &["text"]).or_else(|_| need_strings(resource, &["blob"]))
+}
+
+fn need_strings(members: &Map<String, Value>, keys: &[&str]) -> Result<(), String> {
+    match keys.iter().find(|key| !members.get(**key).is_some_and(Value::is_string)) {
+        None => Ok(()),
+        Some(key) => Err(format!("its `{key}` is not a string")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read_text(result: &str, modern: bool) -> Outcome {
+        let reply = Reply::Result(RawValue::from_string(result.to_owned()).unwrap());
+        outcome(&SourceId::parse("crib").unwrap(), &reply, modern, 1 << 20).unwrap()
+    }
+
+    #[test]
+    fn well_formed_results_keep_the_upstreams_own_text() {
+        let content = r#"[ {"type":"text","text":"a","vendor":{"b":1,"a":1.0}},
+            {"type":"image","data":"","mimeType":"image/png"},
+            {"type":"audio","data":"","mimeType":"audio/wav"},
+            {"type":"resource_link","uri":"x:y","name":"n","size":12345678901234567890},
+            {"type":"resource","resource":{"uri":"x:y","text":""}},
+            {"type":"resource","resource":{"uri":"x:y","blob":""}} ]"#;
+        let structured = r#"{"z":1,"a":1.0,"big":12345678901234567890123}"#;
+        let text = format!(
+            r#"{{"resultType":"complete","content":{content},"structuredContent":{structured},"_meta":{{"secret":1}}}}"#
+        );
+        let outcome = read_text(&text, true);
+        assert!(!outcome.is_error);
+        assert_eq!(outcome.content.get(), content);
+        assert_eq!(outcome.structured.unwrap().get(), structured);
+    }
+
+    #[test]
+    fn what_is_not_a_complete_result_is_an_error_that_names_the_source() {
+        for result in [
+            "{}",
+            "[]",
+            "null",
+            r#""text""#,
+            r#"{"tools":[]}"#,
+            r#"{"content":null}"#,
+            r#"{"content":{"type":"text","text":"a"}}"#,
+            r#"{"content":[],"content":[]}"#,
+            r#"{"resultType":"input_required","requestState":"s","content":[]}"#,
+            r#"{"resultType":"task","task":{"taskId":"1"}}"#,
+            r#"{"resultType":"new","content":[]}"#,
+            r#"{"resultType":5,"content":[]}"#,
+            r#"{"task":{"taskId":"1"}}"#,
+        ] {
+            let outcome = read_text(result, true);
+            assert!(outcome.is_error, "{result}");
+            assert!(outcome.content.get().contains("`crib`"), "{result}");
+        }
+    }
+
+    #[test]
+    fn an_absent_result_type_and_explicit_nulls_are_fine() {
+        let nulls = r#"{"content":[],"structuredContent":null,"isError":null,"_meta":null}"#;
+        let legacy = read_text(nulls, false);
+        assert!(!legacy.is_error && legacy.structured.is_none() && legacy.is_empty());
+        assert_eq!(read_text(nulls, true).structured.unwrap().get(), "null");
+        let structured_only = read_text(r#"{"structuredContent":[1]}"#, false);
+        assert!(!structured_only.is_error);
+        assert_eq!(structured_only.content.get(), "[]");
+        assert!(read_text(r#"{"content":[],"isError":"no"}"#, false).is_error);
+    }
+
+    #[test]
+    fn bad_blocks_are_replaced_and_good_ones_stay() {
+        for bad in [
+            r#"{"type":"video","data":"x"}"#,
+            r#"{"type":"resource_link","uri":"x:y"}"#,
+            r#"{"type":"text","text":5}"#,
+            r#"{"type":"resource","resource":{"uri":"x:y"}}"#,
+            r#"{"type":"image","data":"x"}"#,
+            r#"{"text":"no type"}"#,
+            r#"{"type":null}"#,
+            r#"{"type":"text","text":"\ud800"}"#,
+            "7",
+        ] {
+            let good = r#"{"type":"text","text":"good"}"#;
+            let outcome = read_text(&format!(r#"{{"content":[{good},{bad},{good}]}}"#), true);
+            assert!(outcome.is_error, "{bad}");
+            let blocks: Vec<Value> = serde_json::from_str(outcome.content.get()).unwrap();
+            assert_eq!(blocks.len(), 3, "{bad}");
+            assert_eq!(blocks.first(), blocks.last(), "{bad}");
+            let note = blocks.get(1).unwrap().get("text").unwrap().as_str().unwrap();
+            assert!(note.contains("source `crib`: content block 2"), "{note}");
+        }
+    }
+
+    #[test]
+    fn errors_of_the_protocol_become_text_that_a_model_can_use() {
+        let error = |code, message: &str| {
+            Reply::Error(RpcError { code, message: message.to_owned(), data: None })
+        };
+        let source = SourceId::parse("crib").unwrap();
+        let told = outcome(&source, &error(-32602, "bad\u{1b}[0m `zone`\nsee docs"), true, 4096).unwrap();
+        assert!(told.is_error);
+        assert!(told.content.get().contains(r"bad [0m `zone`\nsee docs"), "{:?}", told.content);
+        let long = outcome(&source, &error(1, &"x".repeat(1 << 20)), true, 4096).unwrap();
+        assert!(long.len() < 3000);
+        let ours = outcome(&source, &error(HEADER_MISMATCH, "x"), true, 4096).unwrap_err();
+        assert_eq!(ours.kind, UpstreamErrorKind::Protocol);
+    }
+
+    #[test]
+    fn a_result_over_the_callers_cap_is_refused() {
+        // I-27
+        let reply = Reply::Result(
+            RawValue::from_string(r#"{"content":[{"type":"text","text":"0123456789"}]}"#.to_owned())
+                .unwrap(),
+        );
+        let error = outcome(&SourceId::parse("crib").unwrap(), &reply, true, 20).unwrap_err();
+        assert_eq!(error.kind, UpstreamErrorKind::TooLarge);
+    }
+}

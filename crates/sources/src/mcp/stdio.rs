@@ -1,0 +1,283 @@
+//! MCP over the pipes of a child process.
+//!
+//! Invariant: one task writes and one reads; a request that nobody waits for any more is not
+//! written, and one that was written is cancelled when its caller goes away.
+//! Invariant: whatever ends first, child or pipe, ends the connection; every call in flight fails
+//! at once.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    io::{AsyncWriteExt as _, BufReader},
+    process::{ChildStdin, ChildStdout},
+    sync::mpsc,
+};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use toolcrib_core::{
+    call::{UpstreamError, UpstreamErrorKind},
+    id::SourceId,
+    source::{SourceLimits, StdioSpec},
+};
+
+use super::{
+    connection::Call,
+    ending::Ending,
+    lines::{Line, Lines},
+    message::{Reply, encode_cancelled},
+    peer::{OnCancel, Peer},
+};
+use crate::process::{self, Child, Pipes};
+
+/// Messages waiting for a child that is slow to read; further callers wait their turn.
+const QUEUE: usize = 64;
+/// A child that reads nothing for this long is lost.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the end of one pipe or of the child waits for the others, so that answers already in
+/// the pipe are delivered and the exit status is known.
+const SETTLE: Duration = Duration::from_millis(500);
+const READ_BUFFER: usize = 64 << 10;
+
+/// The requests' side of a child.
+pub(crate) struct Stdio {
+    peer: Arc<Peer>,
+    outgoing: mpsc::Sender<Outgoing>,
+    cancels: mpsc::UnboundedSender<u64>,
+}
+
+/// The child itself and the two tasks at its pipes.
+pub(crate) struct StdioDriver {
+    child: Child,
+    reader: AbortOnDropHandle<()>,
+    writer: AbortOnDropHandle<()>,
+    /// Which pipe ended first.
+    pipes: Arc<Ending>,
+    stop_writing: CancellationToken,
+    peer: Arc<Peer>,
+}
+
+enum Outgoing {
+    Request { id: u64, line: Vec<u8> },
+    Message(Vec<u8>),
+}
+
+/// Starts the child.
+pub(crate) fn start(
+    spec: &StdioSpec,
+    source: &SourceId,
+    limits: &SourceLimits,
+    peer: Arc<Peer>,
+) -> Result<(Stdio, StdioDriver), String> {
+    let (child, Pipes { stdin, stdout }) = process::spawn(spec, source)?;
+    let (outgoing, queue) = mpsc::channel(QUEUE);
+    // Bounded by the requests that were written: a child that does not read is given up.
+    let (cancels, cancelled) = mpsc::unbounded_channel();
+    let stop_writing = CancellationToken::new();
+    let pipes = Arc::new(Ending::default());
+    let writer = Writer { stdin, queue, cancelled, peer: Arc::clone(&peer) };
+    let (read_end, write_end) = (Arc::clone(&pipes), Arc::clone(&pipes));
+    let stop = stop_writing.clone();
+    let writer = async move { write_end.end(writer.run(stop).await) };
+    let reader = Reader {
+        lines: Lines::new(
+            BufReader::with_capacity(READ_BUFFER, stdout),
+            limits.max_message_bytes,
+        ),
+        source: source.clone(),
+        peer: Arc::clone(&peer),
+        replies: outgoing.clone(),
+        noise: 0,
+    };
+    let reader = async move { read_end.end(reader.run().await) };
+    let driver = StdioDriver {
+        child,
+        reader: AbortOnDropHandle::new(tokio::spawn(reader)),
+        writer: AbortOnDropHandle::new(tokio::spawn(writer)),
+        pipes,
+        stop_writing,
+        peer: Arc::clone(&peer),
+    };
+    Ok((Stdio { peer, outgoing, cancels }, driver))
+}
+
+// === impl Stdio ===
+
+impl Stdio {
+    pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, UpstreamError> {
+        let cancels = self.cancels.clone();
+        let on_cancel: OnCancel = Box::new(move |id| drop(cancels.send(id)));
+        let on_cancel = call.cancellable.then_some(on_cancel);
+        let mut waiter = self.peer.register(call.progress.clone(), on_cancel)?;
+        let id = waiter.id();
+        self.send(Outgoing::Request { id, line: line((call.encode)(id)) }).await?;
+        waiter.answer().await
+    }
+
+    pub(crate) async fn notify(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
+        self.send(Outgoing::Message(line(message))).await
+    }
+
+    async fn send(&self, outgoing: Outgoing) -> Result<(), UpstreamError> {
+        let gone = |_| UpstreamError::new(UpstreamErrorKind::Unavailable, "the child's input is closed");
+        self.outgoing.send(outgoing).await.map_err(gone)
+    }
+}
+
+fn line(mut message: Vec<u8>) -> Vec<u8> {
+    message.push(b'\n');
+    message
+}
+
+// === impl StdioDriver ===
+
+impl StdioDriver {
+    /// Waits until the child or one of its pipes ends, cleans up, and says what happened. May be
+    /// dropped and called again.
+    pub(crate) async fn ended(&mut self) -> String {
+        tokio::select! {
+            exit = self.child.exited() => {
+                // What the child wrote before it ended is still read.
+                if !self.reader.is_finished()
+                    && tokio::time::timeout(SETTLE, self.pipes.ended()).await.is_err()
+                {
+                    tracing::debug!("stdout was still open after its process group was gone");
+                }
+                self.finish(&exit).await
+            }
+            pipe = self.pipes.ended() => {
+                // A pipe usually ends because the child does; its exit status says more.
+                let exit = tokio::time::timeout(SETTLE, self.child.exited()).await;
+                self.finish(&exit.unwrap_or(pipe)).await
+            }
+        }
+    }
+
+    /// Whether [`Self::ended`] has something to say.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.pipes.has_ended()
+    }
+
+    async fn finish(&mut self, reason: &str) -> String {
+        self.child.kill().await;
+        self.peer.fail_all(UpstreamErrorKind::Died, reason);
+        self.reader.abort();
+        self.writer.abort();
+        self.with_last_words(&format!("the child {reason}")).await
+    }
+
+    /// Ends the child in order.
+    pub(crate) async fn close(&mut self) {
+        self.peer.fail_all(UpstreamErrorKind::Died, "the source was closed");
+        // The writer owns stdin; a child that reads to its end goes by itself.
+        self.stop_writing.cancel();
+        self.child.close().await;
+        self.reader.abort();
+        self.writer.abort();
+    }
+
+    /// `reason`, and the last thing the ended child wrote to stderr.
+    pub(crate) async fn with_last_words(&mut self, reason: &str) -> String {
+        match self.child.last_words().await {
+            Some(line) => format!("{reason}; last stderr line: {line}"),
+            None => reason.to_owned(),
+        }
+    }
+}
+
+// === The two tasks ===
+
+struct Writer {
+    stdin: ChildStdin,
+    queue: mpsc::Receiver<Outgoing>,
+    cancelled: mpsc::UnboundedReceiver<u64>,
+    peer: Arc<Peer>,
+}
+
+impl Writer {
+    async fn run(mut self, stop: CancellationToken) -> &'static str {
+        loop {
+            let line = tokio::select! {
+                biased;
+                () = stop.cancelled() => return "was closed",
+                Some(id) = self.cancelled.recv() => line(encode_cancelled(id)),
+                Some(outgoing) = self.queue.recv() => match outgoing {
+                    Outgoing::Message(line) => line,
+                    Outgoing::Request { id, line } if self.peer.sending(id) => line,
+                    Outgoing::Request { .. } => continue,
+                },
+                else => return "was closed",
+            };
+            let written = tokio::select! {
+                () = stop.cancelled() => return "was closed",
+                written = tokio::time::timeout(WRITE_TIMEOUT, self.write(&line)) => written,
+            };
+            match written {
+                Ok(Ok(())) => {}
+                Ok(Err(_)) => return "closed its input",
+                Err(_) => return "stopped reading its input",
+            }
+        }
+    }
+
+    async fn write(&mut self, line: &[u8]) -> std::io::Result<()> {
+        self.stdin.write_all(line).await?;
+        self.stdin.flush().await
+    }
+}
+
+struct Reader {
+    lines: Lines<BufReader<ChildStdout>>,
+    source: SourceId,
+    peer: Arc<Peer>,
+    replies: mpsc::Sender<Outgoing>,
+    noise: u64,
+}
+
+impl Reader {
+    async fn run(mut self) -> &'static str {
+        let end = self.read().await;
+        // At once: calls in flight do not wait for the child to be reaped.
+        self.peer.fail_all(UpstreamErrorKind::Died, end);
+        end
+    }
+
+    async fn read(&mut self) -> &'static str {
+        let (peer, replies) = (Arc::clone(&self.peer), self.replies.clone());
+        loop {
+            match self.lines.next().await {
+                Ok(Line::Whole(text)) => {
+                    // A child that asks faster than it reads gets fewer answers.
+                    let mut reply = |message| drop(replies.try_send(Outgoing::Message(line(message))));
+                    let blank = text.trim_ascii().is_empty();
+                    if !blank && !peer.accept(text, &mut reply) {
+                        self.count_noise();
+                    }
+                }
+                Ok(Line::Oversized(found)) => {
+                    tracing::warn!(source = %self.source, "an upstream message over the size limit was skipped");
+                    match (found.id, found.has_method) {
+                        (Some(id), false) => peer.settle(
+                            id,
+                            Err(UpstreamError::new(
+                                UpstreamErrorKind::TooLarge,
+                                "the answer is larger than the message limit",
+                            )),
+                        ),
+                        // A notification or request; nobody waits for it.
+                        (_, true) => {}
+                        (None, false) => return "sent a message over the size limit",
+                    }
+                }
+                Ok(Line::End) => return "closed its output",
+                Err(_) => return "sent a line without an end",
+            }
+        }
+    }
+
+    /// Says that there is noise, ever more rarely, and never what it is.
+    fn count_noise(&mut self) {
+        self.noise += 1;
+        if self.noise.is_power_of_two() {
+            tracing::warn!(source = %self.source, lines = self.noise, "stdout lines that are not JSON-RPC were skipped");
+        }
+    }
+}

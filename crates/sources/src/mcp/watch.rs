@@ -1,0 +1,120 @@
+//! Hears of changed tool lists, and tells the gateway of them, not too often.
+//!
+//! A server of the handshake era sends its notification unasked: over stdio between answers, over
+//! HTTP on a GET stream. One of the 2026-07-28 era sends it on a subscription. Nothing is replayed,
+//! so after every gap the list counts as changed.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Map, json};
+use tokio::{sync::Notify, time::Instant};
+use toolcrib_core::call::UpstreamError;
+
+use super::{
+    connection::{Call, Connection, Failure, Wire},
+    message::{Reply, encode},
+};
+
+/// Waits for further notifications of the same change: servers often send one per tool.
+const SETTLE: Duration = Duration::from_millis(200);
+/// A list that changes all the time is read at most this often.
+const AT_MOST_EVERY: Duration = Duration::from_secs(1);
+/// Between two attempts to open a stream again.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// A subscription that is not acknowledged within this time is none.
+const ACK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Runs `tell` for every change, after it has settled.
+pub(crate) async fn debounce(list_changed: &Notify, mut tell: impl FnMut()) {
+    loop {
+        list_changed.notified().await;
+        tokio::time::sleep(SETTLE).await;
+        tell();
+        tokio::time::sleep(AT_MOST_EVERY).await;
+    }
+}
+
+/// Keeps a stream of notifications open for as long as the connection lives. Ends when the
+/// upstream has none.
+pub(crate) async fn watch(connection: Arc<Connection>) {
+    if !connection.session.list_changed {
+        return;
+    }
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let opened = Instant::now();
+        let stream = match (&connection.wire, connection.session.era.is_modern()) {
+            (Wire::Stdio(_), false) => return,
+            (Wire::Http(_), false) => get_stream(&connection).await,
+            (Wire::Stdio(_) | Wire::Http(_), true) => subscription(&connection).await,
+        };
+        if stream.is_err() {
+            tracing::debug!("the upstream offers no stream of notifications");
+            return;
+        }
+        // A stream that held for a while is no reason to wait longer before the next one.
+        pause = if opened.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { pause };
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+        connection.list_changed.notify_one();
+    }
+}
+
+/// There is nothing to listen to.
+struct NoStream;
+
+async fn get_stream(connection: &Connection) -> Result<(), NoStream> {
+    let Wire::Http(http) = &connection.wire else { return Err(NoStream) };
+    match http.open_stream(&connection.session.era).await {
+        Ok(stream) => {
+            // However the stream ends, the next one is opened after a pause.
+            if let Err(failure) = http.follow(stream).await {
+                note(failure);
+            }
+            Ok(())
+        }
+        // The next call gets a new session, and the stream after it is opened with that.
+        Err(Failure::SessionExpired) => Ok(()),
+        Err(failure) => {
+            note(failure);
+            Err(NoStream)
+        }
+    }
+}
+
+async fn subscription(connection: &Connection) -> Result<(), NoStream> {
+    let era = &connection.session.era;
+    let acknowledged = Arc::new(Notify::new());
+    let params = json!({
+        "notifications": { "toolsListChanged": true }, "_meta": era.meta(&Map::new(), None),
+    });
+    let encode = |id| encode(Some(id), "subscriptions/listen", &params);
+    let call = Call {
+        cancellable: true,
+        acknowledged: Some(Arc::clone(&acknowledged)),
+        ..Call::plain("subscriptions/listen", era, &encode)
+    };
+    let mut listening = std::pin::pin!(connection.wire.request(&call));
+    let ended = tokio::select! {
+        ended = &mut listening => Some(ended),
+        () = acknowledged.notified() => None,
+        () = tokio::time::sleep(ACK_TIMEOUT) => return Err(NoStream),
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => listening.await,
+    };
+    match ended {
+        Ok(Reply::Result(_)) => Ok(()),
+        Ok(Reply::Error(_)) => Err(NoStream),
+        Err(failure) => {
+            note(failure);
+            Ok(())
+        }
+    }
+}
+
+fn note(failure: Failure) {
+    tracing::debug!(detail = %UpstreamError::from(failure).detail, "a stream of notifications ended");
+}

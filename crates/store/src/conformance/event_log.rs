@@ -1,0 +1,245 @@
+//! The promises of [`EventLog`].
+
+use std::collections::HashSet;
+
+use futures_util::future::join_all;
+use toolcrib_core::{
+    event::{
+        AuthorizationDecided, CallStatus, EventBody, EventError, EventLog, EventQuery, LoggedEvent,
+        NewEvent, ToolCalled, ToolReturned, Transport,
+    },
+    id::{AgentId, EventId, RunId, TenantId},
+    store::StoreError,
+};
+
+use super::moment;
+use crate::MAX_READ;
+
+/// An `agent.toolCalled`.
+pub fn called(tenant: &str, run: &str, event: &str, call: &str) -> NewEvent {
+    NewEvent {
+        event_id: event.parse().unwrap(),
+        tenant: tenant.parse().unwrap(),
+        run_id: run.parse().unwrap(),
+        body: EventBody::ToolCalled(ToolCalled {
+            agent_id: AgentId::system(),
+            tool_name: "mcp:files.read_file".to_owned(),
+            call_id: call.parse().unwrap(),
+            args_hash: Some("ab".repeat(32)),
+            principal: "alice".parse().unwrap(),
+            transport: Transport::Mcp,
+        }),
+        timestamp: moment(1),
+        causation_id: None,
+    }
+}
+
+/// The `agent.toolReturned` of `called`.
+pub fn returned(called: &NewEvent, event: &str) -> NewEvent {
+    let EventBody::ToolCalled(call) = &called.body else { unreachable!("not a call") };
+    NewEvent {
+        event_id: event.parse().unwrap(),
+        body: EventBody::ToolReturned(ToolReturned {
+            agent_id: call.agent_id.clone(),
+            tool_name: call.tool_name.clone(),
+            call_id: call.call_id.clone(),
+            status: CallStatus::Error,
+            duration_ms: Some(17),
+            error: Some(EventError { code: "timeout".to_owned(), message: "too slow".to_owned() }),
+        }),
+        timestamp: moment(18),
+        causation_id: Some(called.event_id.clone()),
+        ..called.clone()
+    }
+}
+
+/// An `authorization.decided`.
+pub fn decided(tenant: &str, run: &str, event: &str) -> NewEvent {
+    NewEvent {
+        body: EventBody::AuthorizationDecided(AuthorizationDecided {
+            principal: "bob".parse().unwrap(),
+            action: "tools:call".to_owned(),
+            resource: "unknown".to_owned(),
+            allowed: false,
+            reason: Some("scope".to_owned()),
+        }),
+        ..called(tenant, run, event, "unused")
+    }
+}
+
+/// What an append leaves behind is what was given, with a position, a sequence and nothing else.
+pub async fn an_event_comes_back_as_it_was_appended(log: &impl EventLog) {
+    let call = called("t", "r", "e1", "c1");
+    let mut bare = returned(&call, "e2");
+    if let EventBody::ToolReturned(returned) = &mut bare.body {
+        (returned.status, returned.duration_ms, returned.error) = (CallStatus::Ok, None, None);
+    }
+    let events = vec![call.clone(), bare, returned(&call, "e3"), decided("t", "r", "e4")];
+    let positions = log.append(events.clone()).await.unwrap();
+    let read = log.read(EventQuery::default()).await.unwrap();
+    assert_eq!(read.len(), events.len());
+    for (index, (logged, event)) in read.iter().zip(events).enumerate() {
+        assert_eq!(logged.position, positions[index]);
+        assert_eq!(logged.tenant, event.tenant);
+        assert_eq!(logged.event.event_id, event.event_id);
+        assert_eq!(logged.event.run_id, event.run_id);
+        assert_eq!(logged.event.body, event.body);
+        assert_eq!(logged.event.timestamp, event.timestamp);
+        assert_eq!(logged.event.sequence, u64::try_from(index).unwrap());
+        assert_eq!(logged.event.causation_id, event.causation_id);
+    }
+}
+
+/// Positions rise within an append and from one to the next.
+pub async fn positions_rise_in_the_order_of_the_append(log: &impl EventLog) {
+    let mut positions = log.append(decisions("a", "r", 0..3)).await.unwrap();
+    positions.extend(log.append(decisions("b", "r", 3..5)).await.unwrap());
+    assert_eq!(positions.len(), 5);
+    assert!(positions.is_sorted_by(|a, b| a < b), "{positions:?}");
+    let read = log.read(EventQuery::default()).await.unwrap();
+    assert_eq!(read.iter().map(|logged| logged.position).collect::<Vec<_>>(), positions);
+    assert_eq!(ids(&read), ["e0", "e1", "e2", "e3", "e4"]);
+}
+
+/// From 0, without gaps, for each run of each tenant.
+pub async fn sequences_count_per_run_and_tenant(log: &impl EventLog) {
+    let placed = [("a", "r"), ("a", "s"), ("a", "r"), ("b", "r"), ("a", "r"), ("b", "r")];
+    for (index, (tenant, run)) in placed.iter().enumerate() {
+        log.append(vec![decided(tenant, run, &format!("e{index}"))]).await.unwrap();
+    }
+    let read = log.read(EventQuery::default()).await.unwrap();
+    let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
+    assert_eq!(sequences, [0, 0, 1, 0, 2, 1]);
+}
+
+/// A refused append leaves nothing, not even the part before the refusal, and no gap.
+pub async fn an_append_is_atomic(log: &impl EventLog) {
+    log.append(vec![decided("t", "r", "e0")]).await.unwrap();
+    for refused in [
+        vec![decided("t", "r", "e1"), decided("t", "r", "e0"), decided("t", "r", "e2")],
+        vec![decided("t", "r", "e3"), decided("u", "s", "e3")],
+    ] {
+        let error = log.append(refused).await.unwrap_err();
+        assert!(matches!(error, StoreError::Conflict(_)), "{error}");
+    }
+    log.append(vec![decided("t", "r", "e1")]).await.unwrap();
+    let read = log.read(EventQuery::default()).await.unwrap();
+    assert_eq!(ids(&read), ["e0", "e1"]);
+    assert_eq!(read[1].event.sequence, 1);
+}
+
+/// An empty append is no event and no error.
+pub async fn nothing_appended_is_nothing_stored(log: &impl EventLog) {
+    assert!(log.append(Vec::new()).await.unwrap().is_empty());
+    assert!(log.read(EventQuery::default()).await.unwrap().is_empty());
+}
+
+/// I-9: a query for one tenant gives nothing of another, whatever else it asks for.
+pub async fn a_query_selects_by_tenant_and_run(log: &impl EventLog) {
+    let placed = [("a", "r"), ("b", "r"), ("a", "s"), ("b", "s"), ("a", "r")];
+    for (index, (tenant, run)) in placed.iter().enumerate() {
+        log.append(vec![decided(tenant, run, &format!("e{index}"))]).await.unwrap();
+    }
+    for (tenant, run, expected) in [
+        (None, None, vec!["e0", "e1", "e2", "e3", "e4"]),
+        (Some("a"), None, vec!["e0", "e2", "e4"]),
+        (None, Some("r"), vec!["e0", "e1", "e4"]),
+        (Some("a"), Some("r"), vec!["e0", "e4"]),
+        (Some("b"), Some("s"), vec!["e3"]),
+        (Some("c"), None, vec![]),
+        (Some("c"), Some("r"), vec![]),
+        (Some("a"), Some("t"), vec![]),
+    ] {
+        for newest in [false, true] {
+            let read = log.read(EventQuery { newest, ..query(tenant, run) }).await.unwrap();
+            assert_eq!(ids(&read), expected, "{tenant:?} {run:?} newest: {newest}");
+        }
+    }
+}
+
+/// `after` and `limit` page through everything, once, in every selection.
+pub async fn a_reader_pages_with_a_cursor(log: &impl EventLog) {
+    for index in 0..10 {
+        let tenant = if index % 3 == 0 { "a" } else { "b" };
+        log.append(vec![decided(tenant, "r", &format!("e{index}"))]).await.unwrap();
+    }
+    for (tenant, run) in
+        [(None, None), (Some("b"), None), (None, Some("r")), (Some("b"), Some("r"))]
+    {
+        let all = log.read(query(tenant, run)).await.unwrap();
+        let mut paged = Vec::new();
+        loop {
+            let after = paged.last().map(|logged: &LoggedEvent| logged.position);
+            let page =
+                log.read(EventQuery { after, limit: 4, ..query(tenant, run) }).await.unwrap();
+            assert!(page.len() <= 4);
+            if page.is_empty() {
+                break;
+            }
+            paged.extend(page);
+        }
+        assert_eq!(paged, all, "{tenant:?} {run:?}");
+    }
+    let beyond = EventQuery { after: Some(u64::MAX), ..EventQuery::default() };
+    assert!(log.read(beyond).await.unwrap().is_empty());
+}
+
+/// `newest` takes from the end, and still reads forwards.
+pub async fn the_newest_come_in_ascending_order(log: &impl EventLog) {
+    let positions = log.append(decisions("t", "r", 0..6)).await.unwrap();
+    for (tenant, run) in
+        [(None, None), (Some("t"), None), (None, Some("r")), (Some("t"), Some("r"))]
+    {
+        let newest = EventQuery { newest: true, limit: 2, ..query(tenant, run) };
+        assert_eq!(ids(&log.read(newest.clone()).await.unwrap()), ["e4", "e5"]);
+        let after = EventQuery { after: Some(positions[4]), ..newest };
+        assert_eq!(ids(&log.read(after).await.unwrap()), ["e5"]);
+    }
+}
+
+/// No read returns more than the cap, whatever it asks for.
+pub async fn a_read_is_capped(log: &impl EventLog) {
+    log.append(decisions("t", "r", 0..MAX_READ + 5)).await.unwrap();
+    for limit in [0, MAX_READ, MAX_READ + 5, usize::MAX] {
+        let read = log.read(EventQuery { limit, ..EventQuery::default() }).await.unwrap();
+        assert_eq!(read.len(), MAX_READ);
+        assert_eq!(read[0].event.sequence, 0);
+        let newest = EventQuery { limit, newest: true, ..EventQuery::default() };
+        assert_eq!(log.read(newest).await.unwrap()[0].event.sequence, 5);
+    }
+}
+
+/// Many callers at once: every event is there once, and every run counts from 0 without a gap.
+pub async fn concurrent_appends_leave_no_gap(log: &impl EventLog) {
+    let appends = (0..120).map(|index| {
+        let run = format!("r{}", index % 3);
+        log.append(vec![
+            decided("t", &run, &format!("e{index}a")),
+            decided("t", &run, &format!("e{index}b")),
+        ])
+    });
+    let positions = join_all(appends).await;
+    let positions: HashSet<u64> = positions.into_iter().flat_map(Result::unwrap).collect();
+    assert_eq!(positions.len(), 240);
+    for run in ["r0", "r1", "r2"] {
+        let read = log.read(query(Some("t"), Some(run))).await.unwrap();
+        let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
+        assert_eq!(sequences, (0..80).collect::<Vec<_>>());
+    }
+}
+
+fn decisions(tenant: &str, run: &str, numbers: std::ops::Range<usize>) -> Vec<NewEvent> {
+    numbers.map(|number| decided(tenant, run, &format!("e{number}"))).collect()
+}
+
+fn query(tenant: Option<&str>, run: Option<&str>) -> EventQuery {
+    EventQuery {
+        tenant: tenant.map(|tenant| TenantId::parse(tenant).unwrap()),
+        run: run.map(|run| RunId::parse(run).unwrap()),
+        ..EventQuery::default()
+    }
+}
+
+fn ids(events: &[LoggedEvent]) -> Vec<&str> {
+    events.iter().map(|logged| EventId::as_str(&logged.event.event_id)).collect()
+}

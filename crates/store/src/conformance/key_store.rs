@@ -1,0 +1,85 @@
+//! The promises of [`KeyStore`].
+
+use toolcrib_core::{
+    id::KeyId,
+    store::{KeyRecord, KeyStore, StoreError},
+};
+
+use super::moment;
+
+/// A key that sets every field but the revocation.
+pub fn key(id: &str, digest: u8, created: i64) -> KeyRecord {
+    KeyRecord {
+        id: id.parse().unwrap(),
+        name: "the build server's key, \"quoted\" and ünïcode".to_owned(),
+        tenant: "t".parse().unwrap(),
+        principal: "ci".parse().unwrap(),
+        digest: [digest; 32],
+        roles: vec!["reader".to_owned(), "runner".to_owned()],
+        scopes: vec!["files:*".parse().unwrap(), "time:read".parse().unwrap()],
+        created_at: moment(created),
+        expires_at: Some(moment(created + 86_400_000)),
+        revoked_at: None,
+    }
+}
+
+/// Every field is kept.
+pub async fn a_key_comes_back_as_it_was_inserted(keys: &impl KeyStore) {
+    let bare = KeyRecord { roles: vec![], scopes: vec![], expires_at: None, ..key("bare", 1, 1) };
+    let revoked = KeyRecord { revoked_at: Some(moment(5)), ..key("revoked", 2, 2) };
+    for key in [key("full", 0, 0), bare.clone(), revoked.clone()] {
+        keys.insert(key).await.unwrap();
+    }
+    assert_eq!(keys.list().await.unwrap(), [key("full", 0, 0), bare, revoked]);
+}
+
+/// Oldest first, whatever the order of the insertions.
+pub async fn keys_are_listed_by_creation(keys: &impl KeyStore) {
+    for (id, digest, created) in [("b", 1, 20), ("c", 2, 30), ("a", 3, 10)] {
+        keys.insert(key(id, digest, created)).await.unwrap();
+    }
+    let listed = keys.list().await.unwrap();
+    assert_eq!(listed.iter().map(|key| key.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+}
+
+/// Neither an id nor a digest is held twice, and the refused key changes nothing.
+pub async fn the_same_id_or_digest_is_a_conflict(keys: &impl KeyStore) {
+    keys.insert(key("a", 1, 0)).await.unwrap();
+    let epoch = keys.epoch().await.unwrap();
+    for refused in [key("a", 2, 0), key("b", 1, 0)] {
+        let error = keys.insert(refused).await.unwrap_err();
+        assert!(matches!(error, StoreError::Conflict(_)), "{error}");
+    }
+    assert_eq!(keys.list().await.unwrap(), [key("a", 1, 0)]);
+    assert_eq!(keys.epoch().await.unwrap(), epoch);
+}
+
+/// The first revocation counts; later ones and those of unknown keys say `false`.
+pub async fn a_key_is_revoked_once(keys: &impl KeyStore) {
+    keys.insert(key("a", 1, 0)).await.unwrap();
+    keys.insert(key("b", 2, 1)).await.unwrap();
+    let id = KeyId::parse("a").unwrap();
+    assert!(keys.revoke(&id, moment(7)).await.unwrap());
+    assert!(!keys.revoke(&id, moment(8)).await.unwrap());
+    assert!(!keys.revoke(&KeyId::parse("c").unwrap(), moment(9)).await.unwrap());
+    let revoked: Vec<_> = keys.list().await.unwrap().iter().map(|key| key.revoked_at).collect();
+    assert_eq!(revoked, [Some(moment(7)), None]);
+}
+
+/// A change is seen in the epoch, and only a change.
+pub async fn the_epoch_changes_with_every_change(keys: &impl KeyStore) {
+    let mut last = keys.epoch().await.unwrap();
+    let id = KeyId::parse("a").unwrap();
+    keys.insert(key("a", 1, 0)).await.unwrap();
+    for revocation in [true, false] {
+        let epoch = keys.epoch().await.unwrap();
+        assert_ne!(epoch, last);
+        last = epoch;
+        if revocation {
+            keys.revoke(&id, moment(1)).await.unwrap();
+        }
+    }
+    keys.revoke(&id, moment(2)).await.unwrap();
+    keys.list().await.unwrap();
+    assert_eq!(keys.epoch().await.unwrap(), last);
+}

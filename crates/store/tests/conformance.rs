@@ -1,0 +1,34 @@
+//! The suites on every engine.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use toolcrib_core::{event::EventLog, store::KeyStore};
+use toolcrib_store::{
+    Durability, MemoryCatalogs, MemoryKeys, MemoryLog, Options, SqliteStore, catalog_store_suite,
+    event_log_suite, key_store_suite,
+};
+
+fn sqlite(durability: Durability) -> (SqliteStore, TempDir) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(directory.path().join("store.db"), Options { durability });
+    (store.unwrap(), directory)
+}
+
+// I-20: what is read back is exactly the closed envelope that was written.
+event_log_suite!(memory_log, (MemoryLog::new(), ()));
+event_log_suite!(sqlite_log, sqlite(Durability::Strict));
+event_log_suite!(relaxed_sqlite_log, sqlite(Durability::Relaxed));
+
+key_store_suite!(memory_keys, (MemoryKeys::new(), ()));
+key_store_suite!(sqlite_keys, sqlite(Durability::Strict));
+
+catalog_store_suite!(memory_catalogs, (MemoryCatalogs::new(), ()));
+catalog_store_suite!(sqlite_catalogs, sqlite(Durability::Strict));
+
+#[test]
+fn every_engine_fits_behind_its_seam() {
+    let _logs: [Arc<dyn EventLog>; 1] = [Arc::new(MemoryLog::new())];
+    let (store, _directory) = sqlite(Durability::Relaxed);
+    let _keys: [Arc<dyn KeyStore>; 2] = [Arc::new(MemoryKeys::new()), Arc::new(store)];
+}

@@ -1,0 +1,190 @@
+//! I-21: what was acknowledged survives `kill -9`, and what was left open is closed by the next one.
+//!
+//! The process that is killed is this test binary itself, running [`helper_process`].
+
+use std::{
+    collections::{HashMap, HashSet},
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use toolcrib_core::{
+    event::{EventBody, EventLog, EventQuery, LoggedEvent},
+    id::EventId,
+};
+use toolcrib_store::{
+    Options, SqliteStore,
+    conformance::{
+        event_log::{called, returned},
+        moment,
+    },
+};
+
+/// Where the helper's store is. Without it the helper does nothing.
+const STORE: &str = "TOOLCRIB_TEST_STORE";
+
+/// Callers in the helper.
+const CALLERS: usize = 16;
+
+struct Helper(Child);
+
+impl Helper {
+    fn start(store: &Path) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "helper_process", "--ignored", "--nocapture"])
+            .env(STORE, store)
+            .stdout(Stdio::piped())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    /// Waits for `count` acknowledgements, kills the process in the middle of its work, and returns
+    /// everything that it managed to say.
+    fn kill_after(mut self, count: usize) -> Vec<EventId> {
+        let mut lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
+        let mut acknowledged = Vec::new();
+        while let Some(line) = lines.next() {
+            acknowledged.extend(line.unwrap().strip_prefix("ack ").map(|id| id.parse().unwrap()));
+            if acknowledged.len() == count {
+                self.0.kill().unwrap();
+            }
+        }
+        let status = self.0.wait().unwrap();
+        assert_eq!(status.code(), None, "it was killed, it did not end by itself");
+        acknowledged
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        // Already gone unless the test failed.
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Not a test: appends until it is killed. Every third call is never returned.
+#[test]
+#[ignore = "started by the other tests of this file"]
+fn helper_process() {
+    let Some(path) = std::env::var_os(STORE).map(PathBuf::from) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    runtime.block_on(async {
+        let store = SqliteStore::open(path, Options::default()).unwrap();
+        let pid = std::process::id();
+        for caller in 0..CALLERS {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for number in 0.. {
+                    let name = format!("{pid}-{caller}-{number}");
+                    let call = called("t", &format!("run-{caller}"), &name, &name);
+                    let end = returned(&call, &format!("{name}-end"));
+                    store.append(vec![call]).await.unwrap();
+                    acknowledge(&name);
+                    if number % 3 != 0 {
+                        store.append(vec![end]).await.unwrap();
+                        acknowledge(&format!("{name}-end"));
+                    }
+                }
+            });
+        }
+        std::future::pending::<()>().await;
+    });
+}
+
+fn acknowledge(event: &str) {
+    let mut out = std::io::stdout().lock();
+    // A line of its own: the test harness does not end the line that it starts.
+    out.write_all(format!("\nack {event}\n").as_bytes()).unwrap();
+    out.flush().unwrap();
+}
+
+async fn all(store: &SqliteStore) -> Vec<LoggedEvent> {
+    let mut events: Vec<LoggedEvent> = Vec::new();
+    loop {
+        let after = events.last().map(|logged| logged.position);
+        let page = store.read(EventQuery { after, ..EventQuery::default() }).await.unwrap();
+        if page.is_empty() {
+            return events;
+        }
+        events.extend(page);
+    }
+}
+
+#[tokio::test]
+async fn every_acknowledged_event_survives_a_kill_and_lost_calls_are_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let mut acknowledged = Vec::new();
+    // The second helper starts on what the first one left behind.
+    for count in [300, 500] {
+        acknowledged.extend(Helper::start(&path).kill_after(count));
+    }
+    assert!(acknowledged.len() >= 800);
+
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let before = all(&store).await;
+    let stored: HashSet<_> = before.iter().map(|logged| &logged.event.event_id).collect();
+    for event in &acknowledged {
+        assert!(stored.contains(event), "{event} was acknowledged and is lost");
+    }
+    let open = open_calls(&before);
+    assert!(!open.is_empty());
+
+    let closed = store.recover(moment(5)).await.unwrap();
+    assert_eq!(closed, open.len());
+    let after = all(&store).await;
+    assert_eq!(&after[..before.len()], before, "nothing that was stored changed");
+    let causes: HashSet<_> = after[before.len()..]
+        .iter()
+        .map(|logged| logged.event.causation_id.clone().unwrap())
+        .collect();
+    assert_eq!(causes, open);
+    assert_eq!(open_calls(&after), HashSet::new());
+    assert_eq!(store.recover(moment(6)).await.unwrap(), 0);
+    sequences_have_no_gap(&after);
+    let files = std::fs::read_dir(directory.path().join("store.db.instances")).unwrap();
+    assert_eq!(files.count(), 1, "only this process counts as alive");
+}
+
+#[tokio::test]
+async fn the_calls_of_a_living_process_are_left_to_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let mut helper = Helper::start(&path);
+    let mut lines = BufReader::new(helper.0.stdout.as_mut().unwrap()).lines();
+    lines.by_ref().map(Result::unwrap).find(|line| line.starts_with("ack ")).unwrap();
+
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    assert_eq!(store.recover(moment(1)).await.unwrap(), 0, "it lives");
+    drop(lines);
+    helper.0.kill().unwrap();
+    helper.0.wait().unwrap();
+    assert_ne!(store.recover(moment(2)).await.unwrap(), 0, "now it does not");
+}
+
+/// Events that started a call which nothing ended.
+fn open_calls(events: &[LoggedEvent]) -> HashSet<EventId> {
+    let ended: HashSet<_> = events
+        .iter()
+        .filter(|logged| matches!(logged.event.body, EventBody::ToolReturned(_)))
+        .filter_map(|logged| logged.event.causation_id.clone())
+        .collect();
+    events
+        .iter()
+        .filter(|logged| matches!(logged.event.body, EventBody::ToolCalled(_)))
+        .map(|logged| logged.event.event_id.clone())
+        .filter(|event| !ended.contains(event))
+        .collect()
+}
+
+fn sequences_have_no_gap(events: &[LoggedEvent]) {
+    let mut next: HashMap<_, u64> = HashMap::new();
+    for logged in events {
+        let next = next.entry(&logged.event.run_id).or_default();
+        assert_eq!(logged.event.sequence, *next);
+        *next += 1;
+    }
+    assert_eq!(next.len(), CALLERS);
+}

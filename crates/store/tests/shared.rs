@@ -1,0 +1,156 @@
+//! Several open stores on one file, as the server, the command line and MCP children have them.
+
+use std::{collections::HashSet, os::unix::fs::symlink, path::Path};
+
+use toolcrib_core::{
+    event::{CallStatus, EventBody, EventLog, EventQuery, LoggedEvent},
+    store::KeyStore,
+};
+use toolcrib_store::{
+    Durability, Options, SqliteStore,
+    conformance::{
+        event_log::{called, decided, returned},
+        key_store::key,
+        moment,
+    },
+};
+
+fn open(path: &Path) -> SqliteStore {
+    SqliteStore::open(path, Options { durability: Durability::Relaxed }).unwrap()
+}
+
+async fn all(store: &SqliteStore) -> Vec<LoggedEvent> {
+    store.read(EventQuery::default()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_writers_lose_nothing_and_share_the_sequences() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let mut tasks = Vec::new();
+    for (name, store) in [("a", open(&path)), ("b", open(&path))] {
+        for task in 0..4 {
+            let store = store.clone();
+            tasks.push(tokio::spawn(async move {
+                let mut positions = Vec::new();
+                for number in 0..50 {
+                    let event = decided("t", "r", &format!("{name}-{task}-{number}"));
+                    positions.extend(store.append(vec![event]).await.unwrap());
+                }
+                positions
+            }));
+        }
+    }
+    let mut positions = HashSet::new();
+    for task in tasks {
+        let told = task.await.unwrap();
+        assert!(told.is_sorted_by(|a, b| a < b));
+        positions.extend(told);
+    }
+    let read = all(&open(&path)).await;
+    let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
+    assert_eq!(sequences, (0..400).collect::<Vec<_>>());
+    assert_eq!(read.iter().map(|logged| logged.position).collect::<HashSet<_>>(), positions);
+}
+
+#[test]
+fn a_new_file_can_be_opened_by_many_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let opened: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..6).map(|_| scope.spawn(|| open(&path))).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let files = std::fs::read_dir(directory.path().join("store.db.instances")).unwrap();
+    assert_eq!(files.count(), opened.len());
+}
+
+#[tokio::test]
+async fn a_key_made_elsewhere_changes_the_epoch_here() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (server, command_line) = (open(&path), open(&path));
+    let before = server.epoch().await.unwrap();
+    command_line.insert(key("k", 1, 0)).await.unwrap();
+    let inserted = server.epoch().await.unwrap();
+    command_line.revoke(&"k".parse().unwrap(), moment(1)).await.unwrap();
+    let revoked = server.epoch().await.unwrap();
+    assert!(before != inserted && inserted != revoked && before != revoked);
+    assert_eq!(server.list().await.unwrap()[0].revoked_at, Some(moment(1)));
+}
+
+#[tokio::test]
+async fn only_the_calls_of_the_dead_are_closed() {
+    // I-21: the dead process's calls end as failed; those of the living are left alone.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let link = directory.path().join("link.db");
+    symlink(&path, &link).unwrap();
+    let (living, dead) = (open(&path), open(&path));
+    let through_link = open(&link);
+
+    let finished = called("t", "r", "e1", "c1");
+    dead.append(vec![finished.clone(), returned(&finished, "e2")]).await.unwrap();
+    let lost = called("t", "r", "e3", "c3");
+    dead.append(vec![lost.clone()]).await.unwrap();
+    living.append(vec![called("t", "r", "e4", "c3")]).await.unwrap();
+    through_link.append(vec![called("u", "r", "e5", "c5")]).await.unwrap();
+
+    for store in [&living, &through_link, &dead] {
+        assert_eq!(store.recover(moment(99)).await.unwrap(), 0, "everyone lives");
+    }
+    dead.close().await;
+    let (one, two) = tokio::join!(living.recover(moment(99)), through_link.recover(moment(99)));
+    assert_eq!(one.unwrap() + two.unwrap(), 1, "closed by exactly one of them");
+    assert_eq!(living.recover(moment(100)).await.unwrap(), 0);
+
+    let read = all(&living).await;
+    assert_eq!(read.len(), 6);
+    let closing = read.last().unwrap();
+    assert_eq!((closing.tenant.as_str(), closing.event.run_id.as_str()), ("t", "r"));
+    assert_eq!(closing.event.causation_id, Some(lost.event_id.clone()));
+    assert_eq!((closing.event.timestamp, closing.event.sequence), (moment(99), 4));
+    let EventBody::ToolReturned(end) = &closing.event.body else { panic!("{closing:?}") };
+    let EventBody::ToolCalled(start) = &lost.body else { panic!("{lost:?}") };
+    assert_eq!(
+        (&end.agent_id, &end.tool_name, &end.call_id),
+        (&start.agent_id, &start.tool_name, &start.call_id)
+    );
+    assert_eq!((end.status, end.duration_ms), (CallStatus::Error, None));
+    assert_eq!(end.error.as_ref().unwrap().code, "interrupted");
+}
+
+#[tokio::test]
+async fn a_return_closes_the_call_that_it_names() {
+    // I-21: a call id that is used twice in a run does not make a finished call look lost.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (living, dead) = (open(&path), open(&path));
+    let (first, second) = (called("t", "r", "e1", "c"), called("t", "r", "e2", "c"));
+    dead.append(vec![first.clone(), second.clone()]).await.unwrap();
+    dead.append(vec![returned(&second, "e3")]).await.unwrap();
+    dead.close().await;
+    assert_eq!(living.recover(moment(9)).await.unwrap(), 1);
+    let read = all(&living).await;
+    assert_eq!(read.last().unwrap().event.causation_id, Some(first.event_id));
+}
+
+#[tokio::test]
+async fn more_lost_calls_than_one_transaction_holds_are_all_closed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let dead = open(&path);
+    let calls =
+        (0..600).map(|number| called("t", "r", &format!("e{number}"), &format!("c{number}")));
+    dead.append(calls.collect()).await.unwrap();
+    drop(dead);
+    let store = open(&path);
+    assert_eq!(store.recover(moment(1)).await.unwrap(), 600);
+    assert_eq!(store.recover(moment(2)).await.unwrap(), 0);
+    let returns = store.read(EventQuery { after: Some(600), ..EventQuery::default() }).await;
+    let causes: Vec<_> =
+        returns.unwrap().into_iter().map(|logged| logged.event.causation_id).collect();
+    let expected: Vec<_> =
+        (0..600).map(|number| Some(format!("e{number}").parse().unwrap())).collect();
+    assert_eq!(causes, expected, "in the order in which they were started");
+}

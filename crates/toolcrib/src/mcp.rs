@@ -1,0 +1,30 @@
+//! MCP: the stateless revision 2026-07-28 and the handshake revisions, on one URL and over stdio.
+//!
+//! Two rules decide the era of a request, and nothing else does: what the request says of itself in
+//! `_meta`, and for HTTP the `MCP-Protocol-Version` header. No state outlives a request, so any
+//! replica answers any request, and a client of one era never changes what a client of the other
+//! sees.
+//!
+//! * `protocol` reads one JSON-RPC message, `era` says which revision it speaks.
+//! * `method` answers it; `call` is a `tools/call` while it runs.
+//! * `http` and `stdio` carry messages; they share everything above.
+//! * `format` writes tools, `answer` writes messages around JSON that is already there, `error` is
+//!   the one table of codes.
+//!
+//! The dialect is written on raw JSON: a list is the bytes that the gateway made once per view, and
+//! a result is the upstream's own text.
+
+mod answer;
+mod call;
+mod era;
+mod error;
+mod format;
+mod http;
+mod method;
+mod param_headers;
+mod progress;
+mod protocol;
+mod stdio;
+
+pub(crate) use http::routes;
+pub use stdio::serve_stdio;

@@ -1,0 +1,72 @@
+//! Every invariant of docs/architecture.md is cited by a test.
+
+use std::collections::BTreeSet;
+
+use anyhow::{Context, Result};
+
+use crate::tidy::source::Source;
+use crate::tidy::tree::Tree;
+
+const PAGE: &str = "docs/architecture.md";
+
+/// Invariants that no test cites, and numbers that tests cite but the page does not have.
+pub(crate) fn cited(tree: &Tree) -> Result<Vec<String>> {
+    let page = tree.get(PAGE).with_context(|| format!("{PAGE} is gone"))?;
+    let stated: BTreeSet<u32> = page
+        .text
+        .lines()
+        .filter_map(|line| line.strip_prefix("- **"))
+        .flat_map(|line| numbers(line).into_iter().take(1))
+        .collect();
+    let mut cited = BTreeSet::new();
+    for file in tree.rust() {
+        let source = Source::new(&file.path, &file.text);
+        cited.extend(source.tests().flat_map(numbers));
+    }
+    for file in tree.files().filter(|file| is_script_of_tests(&file.path)) {
+        cited.extend(numbers(&file.text));
+    }
+    let missing = stated.difference(&cited).map(|number| format!("I-{number}: no test cites it"));
+    let unknown = cited.difference(&stated).map(|number| format!("I-{number}: not in {PAGE}"));
+    Ok(missing.chain(unknown).collect())
+}
+
+fn is_script_of_tests(path: &str) -> bool {
+    (path.starts_with("tests/") || path.contains("/tests/"))
+        && [".mjs", ".py", ".ts"].iter().any(|ending| path.ends_with(ending))
+}
+
+/// Every number written as `I-n`.
+fn numbers(text: &str) -> Vec<u32> {
+    let cited = |(at, _): (usize, &str)| {
+        let before = text.get(..at)?.chars().next_back();
+        if before.is_some_and(|letter| letter.is_alphanumeric() || letter == '-') {
+            return None;
+        }
+        let digits = text.get(at + 2..)?;
+        let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
+        digits.get(..end)?.parse().ok()
+    };
+    text.match_indices("I-").filter_map(cited).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn citations_count_in_tests_only() {
+        let page = "- **I-1** one.\n- **I-2** two, see I-1.\n- **I-3** three.\n";
+        let tree = Tree::of(&[
+            (PAGE, page),
+            ("crates/core/src/a.rs", "// I-1\n#[cfg(test)]\nmod tests {\n    // I-2\n}\n"),
+            ("crates/core/tests/it/main.rs", "// as I-4 says; UI-1 and API-1 are something else"),
+        ]);
+        // The third and fourth are cited by the text above only in this tree.
+        let found = cited(&tree).unwrap();
+        assert_eq!(
+            found,
+            ["I-1: no test cites it", "I-3: no test cites it", "I-4: not in docs/architecture.md"]
+        );
+    }
+}

@@ -1,0 +1,225 @@
+//! Who may name what (I-1 to I-5), and the shape of files.
+
+use anyhow::Result;
+
+use crate::tidy::source::has_word;
+use crate::tidy::tree::Tree;
+
+/// Crates that make up the product.
+pub(crate) const PRODUCT: &[&str] = &["core", "store", "sources", "gateway", "toolcrib", "cli"];
+
+const DIALECTS: &[&str] = &["openwop", "otc", "oxp", "explorer", "mcp"];
+
+/// A file that needs more lines holds more than one idea.
+const MAX_LINES: usize = 800;
+
+/// Words that only some places may use.
+struct Boundary {
+    words: &'static [&'static str],
+    members: &'static [&'static str],
+    /// Prefixes of paths.
+    allowed: &'static [&'static str],
+    why: &'static str,
+}
+
+const BOUNDARIES: &[Boundary] = &[
+    Boundary {
+        words: &["rusqlite"],
+        members: PRODUCT,
+        allowed: &["crates/store/"],
+        why: "I-2: SQL lives in store",
+    },
+    Boundary {
+        words: &["reqwest"],
+        members: PRODUCT,
+        allowed: &["crates/sources/src/egress", "crates/cli/src/client"],
+        why: "I-2: outgoing HTTP goes through sources::egress",
+    },
+    Boundary {
+        words: &["process_wrap", "process::Command", "tokio::process"],
+        members: PRODUCT,
+        allowed: &["crates/sources/src/process"],
+        why: "I-2: children are started by sources::process",
+    },
+    Boundary {
+        words: &["axum"],
+        members: PRODUCT,
+        allowed: &["crates/toolcrib/", "crates/cli/"],
+        why: "I-2: axum belongs to toolcrib and to the wiring of the command line",
+    },
+    Boundary {
+        words: &["rmcp", "toolcrib_testkit"],
+        members: PRODUCT,
+        allowed: &[],
+        why: "I-5: no product crate uses rmcp or testkit",
+    },
+    Boundary {
+        words: &["toolcrib_store", "toolcrib_sources"],
+        members: &["core", "gateway", "toolcrib"],
+        allowed: &[],
+        why: "I-3: the gateway holds trait objects",
+    },
+    Boundary {
+        words: &[
+            "tokio",
+            "SystemTime::now",
+            "Instant::now",
+            "Utc::now",
+            "Local::now",
+            "getrandom",
+            "rand",
+            "std::fs",
+            "std::env",
+            "std::net",
+            "std::process",
+            "std::thread",
+        ],
+        members: &["core"],
+        allowed: &[],
+        why: "I-1: core has no runtime, clock, randomness, files or environment",
+    },
+];
+
+/// I-1, I-2, I-3, I-5 in the sources.
+pub(crate) fn boundaries(tree: &Tree) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for boundary in BOUNDARIES {
+        for (path, source) in tree.sources(boundary.members) {
+            if boundary.allowed.iter().any(|allowed| path.starts_with(allowed)) {
+                continue;
+            }
+            for (number, line) in source.product_lines() {
+                for word in boundary.words.iter().filter(|word| has_word(line, word)) {
+                    findings.push(format!("{path}:{number}: `{word}`: {}", boundary.why));
+                }
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// I-4: no dialect of `crates/toolcrib` names another.
+pub(crate) fn dialects(tree: &Tree) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for (path, source) in tree.sources(&["toolcrib"]) {
+        let Some(inside) = path.strip_prefix("crates/toolcrib/src/") else { continue };
+        let own = inside.split(['/', '.']).next().unwrap_or_default();
+        if !DIALECTS.contains(&own) {
+            continue;
+        }
+        let code = source.product();
+        for named in modules_named(&code).filter(|named| *named != own) {
+            if DIALECTS.contains(&named) {
+                findings.push(format!(
+                    "{path}: names `{named}`: I-4: what two dialects need belongs beside them"
+                ));
+            }
+        }
+    }
+    Ok(findings)
+}
+
+/// File names and lengths.
+pub(crate) fn files(tree: &Tree) -> Result<Vec<String>> {
+    let mut findings = Vec::new();
+    for file in tree.rust() {
+        let lines = file.text.lines().count();
+        if lines > MAX_LINES {
+            findings.push(format!("{}: {lines} lines: split it ({MAX_LINES} at most)", file.path));
+        }
+        if file.path.ends_with("/mod.rs") {
+            findings.push(format!("{}: call it after its folder, beside it", file.path));
+        }
+    }
+    Ok(findings)
+}
+
+/// Every module that follows `crate::` or `super::` directly, in groups too.
+fn modules_named(code: &str) -> impl Iterator<Item = &str> {
+    ["crate::", "super::"]
+        .into_iter()
+        .flat_map(|root| code.match_indices(root).map(move |(at, _)| at + root.len()))
+        .filter_map(|at| code.get(at..))
+        .flat_map(|rest| match rest.strip_prefix('{') {
+            Some(group) => first_of_each(group),
+            None => vec![first_name(rest)],
+        })
+}
+
+/// The first name of each part of a `use` group, whose opening brace is gone.
+fn first_of_each(group: &str) -> Vec<&str> {
+    let (mut depth, mut names, mut start) = (0_usize, Vec::new(), 0);
+    for (at, letter) in group.char_indices() {
+        match letter {
+            '{' => depth += 1,
+            ',' | '}' if depth == 0 => {
+                names.push(first_name(group.get(start..at).unwrap_or_default().trim_start()));
+                start = at + 1;
+                if letter == '}' {
+                    break;
+                }
+            }
+            '}' => depth -= 1,
+            _ => {}
+        }
+    }
+    names
+}
+
+fn first_name(text: &str) -> &str {
+    let end = text.find(|letter: char| !letter.is_alphanumeric() && letter != '_');
+    text.get(..end.unwrap_or(text.len())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_boundary_that_is_crossed_is_found() {
+        // I-1, I-2, I-3, I-5
+        let tree = Tree::of(&[
+            (
+                "crates/core/src/a.rs",
+                "fn f() { std::time::Instant::now() }\n// tokio is fine here\n",
+            ),
+            ("crates/gateway/src/b.rs", "use toolcrib_store::SqliteLog;\nuse rusqlite::Row;"),
+            ("crates/store/src/c.rs", "use rusqlite::Row;"),
+            (
+                "crates/sources/src/mcp.rs",
+                "use rmcp::model;\n#[cfg(test)]\nmod tests { use rmcp::x; }",
+            ),
+            ("crates/sources/src/egress.rs", "use reqwest::Client;"),
+            ("crates/cli/src/main.rs", "fn f() { std::process::Command::new(\"x\") }"),
+        ]);
+        let mut found = boundaries(&tree).unwrap();
+        found.sort();
+        let places: Vec<_> =
+            found.iter().map(|finding| finding.split(": I-").next().unwrap()).collect();
+        assert_eq!(
+            places,
+            [
+                "crates/cli/src/main.rs:1: `process::Command`",
+                "crates/core/src/a.rs:1: `Instant::now`",
+                "crates/gateway/src/b.rs:1: `toolcrib_store`",
+                "crates/gateway/src/b.rs:2: `rusqlite`",
+                "crates/sources/src/mcp.rs:1: `rmcp`",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_dialect_that_names_another_is_found() {
+        // I-4
+        let tree = Tree::of(&[
+            ("crates/toolcrib/src/otc/call.rs", "use crate::respond;\nuse super::error;"),
+            ("crates/toolcrib/src/otc.rs", "use crate::{respond, openwop::error::Body};"),
+            ("crates/toolcrib/src/mcp/convert.rs", "fn f() { crate::explorer::list() }"),
+            ("crates/toolcrib/src/router.rs", "use crate::{openwop, otc};"),
+        ]);
+        let found = dialects(&tree).unwrap();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found.iter().any(|finding| finding.contains("names `openwop`")));
+        assert!(found.iter().any(|finding| finding.contains("names `explorer`")));
+    }
+}
