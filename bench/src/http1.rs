@@ -76,13 +76,15 @@ impl Connection {
                 continue;
             };
             let digits = from_utf8(rest.get(..line).unwrap_or_default())?;
-            let size = usize::from_str_radix(digits.split(';').next().unwrap_or_default().trim(), 16)
-                .context("bad chunk size")?;
+            let size =
+                usize::from_str_radix(digits.split(';').next().unwrap_or_default().trim(), 16)
+                    .context("bad chunk size")?;
             let data = at + line + 2;
             while self.buffer.len() < data + size + 2 {
                 self.fill().await?;
             }
-            self.unchunked.extend_from_slice(self.buffer.get(data..data + size).unwrap_or_default());
+            self.unchunked
+                .extend_from_slice(self.buffer.get(data..data + size).unwrap_or_default());
             at = data + size + 2;
             if size == 0 {
                 break;

@@ -57,7 +57,8 @@ impl Server {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // The second field is the name in parentheses and may hold spaces.
         let (_, fields) = stat.rsplit_once(')').context("/proc/PID/stat")?;
-        let ticks: u64 = fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
+        let ticks: u64 =
+            fields.split_whitespace().skip(11).take(2).flat_map(str::parse::<u64>).sum();
         Ok(Duration::from_secs(ticks) / ticks_per_second())
     }
 

@@ -11,7 +11,9 @@ use toolcrib_core::{
     scope::{Grant, ScopeSet},
     source::SourceState,
 };
-use toolcrib_gateway::{Gateway, GatewayBuilder, Stores, clock::SystemClock, config::Config};
+use toolcrib_gateway::{
+    Gateway, GatewayBuilder, SourceReport, Stores, clock::SystemClock, config::Config,
+};
 use toolcrib_sources::Factory;
 use toolcrib_store::SqliteStore;
 
@@ -73,10 +75,25 @@ pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<P
     Ok(Principal { id: PrincipalId::parse("operator")?, tenant, scopes, auth: AuthMethod::Operator })
 }
 
-/// The tool of that id, wire name or OTC id, once its source is ready to run it or will not be in
-/// time. What a source offered last is known at once, so the tool can be there before its source.
+/// Waits until every source has told its tools or has shown that it will not soon.
+pub(crate) async fn settle(gateway: &Gateway) {
+    let answered = |source: &SourceReport| match source.status.state {
+        SourceState::Ready => source.discovered_at.is_some(),
+        SourceState::Starting => source.status.detail.is_some(),
+        SourceState::Degraded | SourceState::Stopped => true,
+    };
+    let all_answered = async {
+        while !gateway.sources().iter().all(answered) {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    // Whoever does not answer in time is reported as it is then.
+    tokio::time::timeout(PATIENCE, all_answered).await.ok();
+}
+
+/// The tool of that id, wire name or OTC id, once its source is ready to run it or will not be
+/// soon. What a source offered last is known at once, so a tool can be there before its source is.
 pub(crate) async fn awaited(gateway: &Gateway, name: &str) -> anyhow::Result<Arc<Entry>> {
-    let settled = gateway.settle(PATIENCE);
     let ready = async {
         loop {
             if let Some(entry) = entry(gateway, name)
@@ -89,7 +106,7 @@ pub(crate) async fn awaited(gateway: &Gateway, name: &str) -> anyhow::Result<Arc
     };
     let found = tokio::select! {
         entry = ready => Some(entry),
-        () = settled => entry(gateway, name),
+        () = settle(gateway) => entry(gateway, name),
     };
     found.ok_or_else(|| {
         let waiting: Vec<String> = gateway

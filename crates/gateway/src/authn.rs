@@ -178,6 +178,13 @@ impl Authenticator {
     }
 }
 
+impl Authenticator {
+    /// The roles of the configuration.
+    pub(crate) fn roles(&self) -> BTreeMap<String, Vec<Grant>> {
+        self.inner.policy.load().roles.clone()
+    }
+}
+
 impl Inner {
     /// Reads the keys if the store says that they changed.
     async fn follow(&self) {

@@ -8,12 +8,13 @@ use serde::Serialize;
 use tokio::sync::watch;
 use toolcrib_core::{
     authorize::{Authorizer, ScopeAuthorizer},
-    catalog::{Catalog, Generation},
+    catalog::{Catalog, Entry, Generation},
     clock::{Clock, Timestamp},
     descriptor::SourceKind,
     event::EventLog,
     id::SourceId,
     limit::RateLimiter,
+    scope::{Grant, Scope},
     source::{InvalidSource, Source, SourceFactory, SourceStatus},
     store::{CatalogStore, KeyStore},
 };
@@ -95,6 +96,9 @@ pub struct GatewayBuilder {
     authorizer: Arc<dyn Authorizer>,
     limiter: Option<Arc<dyn RateLimiter>>,
 }
+
+/// Scopes that routes ask for, beside those of tools.
+pub const ROUTE_SCOPES: &[&str] = &["audit:read", "metrics:read", "sources:read"];
 
 // === impl GatewayBuilder ===
 
@@ -223,6 +227,22 @@ impl Gateway {
     /// Every source and how it is doing, in the order of the configuration.
     pub fn sources(&self) -> Vec<SourceReport> {
         self.inner.refresher.reports()
+    }
+
+    /// Grants of roles that reach no tool and no route, as `role "NAME": GRANT`. Only telling once
+    /// every source has been asked ([`Gateway::settle`]).
+    pub fn unmatched_grants(&self) -> Vec<String> {
+        let snapshot = self.snapshot();
+        let required = |entry: &Arc<Entry>| entry.tool.auth.clone()?.scopes;
+        let mut scopes: Vec<Scope> =
+            snapshot.catalog.entries().iter().filter_map(required).flatten().collect();
+        scopes.extend(ROUTE_SCOPES.iter().filter_map(|scope| Scope::parse(scope).ok()));
+        let reaches = |grant: &Grant| scopes.iter().any(|scope| grant.covers(scope));
+        let of_role = |(name, grants): (String, Vec<Grant>)| {
+            let idle = grants.into_iter().filter(|grant| !reaches(grant));
+            idle.map(|grant| format!("role \"{name}\": {grant}")).collect::<Vec<_>>()
+        };
+        self.inner.authenticator.roles().into_iter().flat_map(of_role).collect()
     }
 
     /// Waits until every source has been asked for its tools once, successfully or not, or until

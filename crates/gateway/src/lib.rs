@@ -22,5 +22,5 @@ pub mod metrics;
 mod record;
 mod refresh;
 
-pub use gateway::{Gateway, GatewayBuilder, Snapshot, SourceReport, Stores};
+pub use gateway::{Gateway, GatewayBuilder, ROUTE_SCOPES, Snapshot, SourceReport, Stores};
 pub use toolcrib_core as core;

@@ -1,4 +1,5 @@
 //! The suites on every engine.
+#![cfg(test)]
 
 use std::sync::Arc;
 

@@ -1,6 +1,8 @@
 //! I-21: what was acknowledged survives `kill -9`, and what was left open is closed by the next one.
 //!
 //! The process that is killed is this test binary itself, running [`helper_process`].
+#![cfg(test)]
+#![expect(clippy::disallowed_methods, reason = "the process to kill is this test binary itself")]
 
 use std::{
     collections::{HashMap, HashSet},
@@ -42,9 +44,9 @@ impl Helper {
     /// Waits for `count` acknowledgements, kills the process in the middle of its work, and returns
     /// everything that it managed to say.
     fn kill_after(mut self, count: usize) -> Vec<EventId> {
-        let mut lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
+        let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         let mut acknowledged = Vec::new();
-        while let Some(line) = lines.next() {
+        for line in lines {
             acknowledged.extend(line.unwrap().strip_prefix("ack ").map(|id| id.parse().unwrap()));
             if acknowledged.len() == count {
                 self.0.kill().unwrap();

@@ -1,4 +1,5 @@
 //! The file on disk: who may read it, what is refused, and what the operator is told.
+#![cfg(test)]
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 

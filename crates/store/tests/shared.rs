@@ -1,4 +1,5 @@
 //! Several open stores on one file, as the server, the command line and MCP children have them.
+#![cfg(test)]
 
 use std::{collections::HashSet, os::unix::fs::symlink, path::Path};
 

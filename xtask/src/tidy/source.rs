@@ -18,7 +18,8 @@ impl<'a> Source<'a> {
         let whole = path.contains("/tests/")
             || path.ends_with("/tests.rs")
             || code.trim_start().starts_with("#![cfg(test)]");
-        let tests = if whole { std::iter::once(0..text.len()).collect() } else { test_items(&code) };
+        let tests =
+            if whole { std::iter::once(0..text.len()).collect() } else { test_items(&code) };
         Self { text, code, tests }
     }
 

@@ -84,3 +84,13 @@ async fn tools_that_would_share_a_name_are_left_out_and_reported() {
     let problems = &rig.gateway.sources()[0].problems;
     assert!(problems.iter().any(|p| p.contains("mcp:s.a-b and mcp:s.a_b")), "{problems:?}");
 }
+
+#[tokio::test]
+async fn a_grant_that_reaches_nothing_is_reported() {
+    let text = format!(
+        "[[role]]\nname = \"r\"\nscopes = [\"tools:*\", \"audit:read\", \"fiels:read\"]\n{}",
+        one_source("")
+    );
+    let rig = rig_with(Some(Ok(offer(&["one"]))), &text, MemoryCatalogs::new()).await;
+    assert_eq!(rig.gateway.unmatched_grants(), ["role \"r\": fiels:read"]);
+}

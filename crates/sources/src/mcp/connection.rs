@@ -5,13 +5,14 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
-use toolcrib_core::call::{Invocation, ProgressSink, UpstreamError, UpstreamErrorKind};
+use toolcrib_core::call::{Invocation, UpstreamError, UpstreamErrorKind};
 
 use super::{
     era::{self, Era, Session},
     headers,
     http::Http,
     message::{CallParams, ListParams, Reply, encode},
+    peer::Interest,
     stdio::Stdio,
 };
 
@@ -22,7 +23,7 @@ pub(crate) struct Call<'a> {
     /// What the request is about, for routers between us and the upstream.
     pub(crate) name: Option<&'a str>,
     pub(crate) headers: HeaderMap,
-    pub(crate) progress: Option<Arc<dyn ProgressSink>>,
+    pub(crate) interest: Interest,
     /// Whether the upstream is told when nobody waits any more.
     pub(crate) cancellable: bool,
     pub(crate) encode: &'a (dyn Fn(u64) -> Vec<u8> + Send + Sync),
@@ -35,8 +36,8 @@ impl<'a> Call<'a> {
         era: &'a Era,
         encode: &'a (dyn Fn(u64) -> Vec<u8> + Send + Sync),
     ) -> Self {
-        let (name, headers, progress, cancellable) = (None, HeaderMap::new(), None, false);
-        Self { method, era, name, headers, progress, cancellable, encode }
+        let (headers, interest) = (HeaderMap::new(), Interest::default());
+        Self { method, era, name: None, headers, interest, cancellable: false, encode }
     }
 }
 
@@ -138,7 +139,7 @@ impl Connection {
         let call = Call {
             name: Some(name),
             headers,
-            progress: invocation.progress.clone(),
+            interest: Interest { progress: invocation.progress.clone(), acknowledged: None },
             cancellable: true,
             ..Call::plain("tools/call", era, &encode)
         };

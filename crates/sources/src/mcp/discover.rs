@@ -62,6 +62,7 @@ struct List<'a> {
     names: HashSet<String>,
     cursors: HashSet<String>,
     pages: usize,
+    seen: usize,
     bytes: usize,
     problems: Vec<String>,
     more_problems: usize,
@@ -85,6 +86,7 @@ impl<'a> List<'a> {
             names: HashSet::new(),
             cursors: HashSet::new(),
             pages: 0,
+            seen: 0,
             bytes: 0,
             problems: Vec::new(),
             more_problems: 0,
@@ -141,7 +143,8 @@ impl<'a> List<'a> {
     }
 
     fn tool(&mut self, raw: &RawValue) {
-        let position = self.tools.len() + self.problems.len() + self.more_problems + 1;
+        self.seen += 1;
+        let position = self.seen;
         let raw = match parse_strict(raw.get().as_bytes()) {
             Ok(raw) => raw,
             Err(error) => {

@@ -77,7 +77,7 @@ impl Http {
 
     pub(crate) async fn request(self: &Arc<Self>, call: &Call<'_>) -> Result<Reply, Failure> {
         let on_cancel = (call.cancellable && !call.era.is_modern()).then(|| self.post_cancellation());
-        let mut waiter = self.peer.register(call.progress.clone(), on_cancel)?;
+        let mut waiter = self.peer.register(call.interest.clone(), on_cancel)?;
         let reply = self.exchange(call, &mut waiter).await;
         // Whatever came of it, it is over: only a drop before this point is a cancellation.
         waiter.disarm();

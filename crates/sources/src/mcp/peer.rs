@@ -39,8 +39,16 @@ struct Table {
 
 struct Waiting {
     answer: oneshot::Sender<Result<Reply, UpstreamError>>,
-    progress: Option<Arc<dyn ProgressSink>>,
+    interest: Interest,
     sent: bool,
+}
+
+/// What a request wants to hear of before its answer.
+#[derive(Clone, Default)]
+pub(crate) struct Interest {
+    pub(crate) progress: Option<Arc<dyn ProgressSink>>,
+    /// Told when a subscription is acknowledged.
+    pub(crate) acknowledged: Option<Arc<Notify>>,
 }
 
 /// Run with the request's id when a request is dropped that the upstream may be working on.
@@ -65,7 +73,7 @@ impl Peer {
     /// Takes an id for a request that is about to be sent.
     pub(crate) fn register(
         self: &Arc<Self>,
-        progress: Option<Arc<dyn ProgressSink>>,
+        interest: Interest,
         on_cancel: Option<OnCancel>,
     ) -> Result<Waiter, UpstreamError> {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
@@ -74,7 +82,7 @@ impl Peer {
         if table.closed {
             return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "not connected"));
         }
-        table.waiting.insert(id, Waiting { answer: sender, progress, sent: false });
+        table.waiting.insert(id, Waiting { answer: sender, interest, sent: false });
         drop(table);
         Ok(Waiter { peer: Arc::clone(self), id, answer, on_cancel })
     }
@@ -109,6 +117,7 @@ impl Peer {
         match (incoming.id, incoming.method.as_deref()) {
             (None, Some("notifications/progress")) => self.progress(incoming.params),
             (None, Some("notifications/tools/list_changed")) => self.list_changed.notify_one(),
+            (None, Some("notifications/subscriptions/acknowledged")) => self.acknowledge(),
             (None, Some(_)) => {}
             (Some(id), Some(method)) => reply(encode_answer(id, method)),
             (Some(id), None) => match own_id(id) {
@@ -165,10 +174,19 @@ impl Peer {
         };
         // The token of a request is its id. The sink is called outside the lock.
         let Some(id) = own_id(params.progress_token) else { return };
-        let sink = self.table.lock().waiting.get(&id).and_then(|w| w.progress.clone());
+        let sink = self.table.lock().waiting.get(&id).and_then(|w| w.interest.progress.clone());
         if let Some(sink) = sink {
             let Params { progress, total, message, .. } = params;
             sink.report(Progress { progress, total, message });
+        }
+    }
+
+    /// There is one subscription per connection, so whatever id the upstream gives back, it is that
+    /// one; some write the id with another type than they got it.
+    fn acknowledge(&self) {
+        let table = self.table.lock();
+        for notify in table.waiting.values().filter_map(|w| w.interest.acknowledged.as_ref()) {
+            notify.notify_one();
         }
     }
 
@@ -256,7 +274,7 @@ mod tests {
     fn answers_and_progress_reach_their_request_even_when_the_id_comes_back_as_a_string() {
         let peer = Peer::new(Arc::default());
         let sink = Arc::new(Collect(Mutex::default()));
-        let mut waiter = peer.register(Some(Arc::clone(&sink) as _), None).unwrap();
+        let mut waiter = peer.register(Interest { progress: Some(Arc::clone(&sink) as _), acknowledged: None }, None).unwrap();
         for token in ["1", "\"1\"", "2", "\"x\""] {
             let message = format!(
                 r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":1.0}}}}"#
@@ -283,7 +301,7 @@ mod tests {
     fn malformed_answers_fail_their_request_and_noise_is_told_apart() {
         let peer = Peer::new(Arc::default());
         for answer in [r#"{"id":1}"#, r#"{"id":2,"id":2,"result":{}}"#, r#"{"id":3,"result":{"#] {
-            let mut waiter = peer.register(None, None).unwrap();
+            let mut waiter = peer.register(Interest::default(), None).unwrap();
             assert!(accept(&peer, answer).0, "{answer}");
             let kind = waiter.take().unwrap().unwrap_err().kind;
             assert_eq!(kind, UpstreamErrorKind::Protocol, "{answer}");
@@ -299,7 +317,7 @@ mod tests {
         let cancelled = Arc::new(Mutex::new(Vec::new()));
         let register = || {
             let cancelled = Arc::clone(&cancelled);
-            peer.register(None, Some(Box::new(move |id| cancelled.lock().push(id)))).unwrap()
+            peer.register(Interest::default(), Some(Box::new(move |id| cancelled.lock().push(id)))).unwrap()
         };
         let (queued, sent, answered) = (register(), register(), register());
         assert!(peer.sending(sent.id()) && peer.sending(answered.id()));
@@ -313,12 +331,12 @@ mod tests {
     fn a_lost_connection_fails_what_was_sent_as_died_and_the_rest_as_unavailable() {
         let peer = Peer::new(Arc::default());
         let (mut queued, mut sent) =
-            (peer.register(None, None).unwrap(), peer.register(None, None).unwrap());
+            (peer.register(Interest::default(), None).unwrap(), peer.register(Interest::default(), None).unwrap());
         peer.sending(sent.id());
         peer.fail_all(UpstreamErrorKind::Died, "gone");
         assert_eq!(queued.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Unavailable);
         assert_eq!(sent.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Died);
-        let late = peer.register(None, None).err().unwrap();
+        let late = peer.register(Interest::default(), None).err().unwrap();
         assert_eq!(late.kind, UpstreamErrorKind::Unavailable);
     }
 }

@@ -106,7 +106,7 @@ impl Stdio {
         let cancels = self.cancels.clone();
         let on_cancel: OnCancel = Box::new(move |id| drop(cancels.send(id)));
         let on_cancel = call.cancellable.then_some(on_cancel);
-        let mut waiter = self.peer.register(call.progress.clone(), on_cancel)?;
+        let mut waiter = self.peer.register(call.interest.clone(), on_cancel)?;
         let id = waiter.id();
         self.send(Outgoing::Request { id, line: line((call.encode)(id)) }).await?;
         waiter.answer().await

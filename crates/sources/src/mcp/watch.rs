@@ -13,6 +13,7 @@ use toolcrib_core::call::UpstreamError;
 use super::{
     connection::{Call, Connection, Failure, Wire},
     message::{Reply, encode},
+    peer::Interest,
 };
 
 /// Waits for further notifications of the same change: servers often send one per tool.
@@ -68,6 +69,8 @@ async fn get_stream(connection: &Connection) -> Result<(), NoStream> {
     let Wire::Http(http) = &connection.wire else { return Err(NoStream) };
     match http.open_stream(&connection.session.era).await {
         Ok(stream) => {
+            // What changed before the stream was open is told by nobody.
+            connection.list_changed.notify_one();
             // However the stream ends, the next one is opened after a pause.
             if let Err(failure) = http.follow(stream).await {
                 note(failure);
@@ -92,7 +95,7 @@ async fn subscription(connection: &Connection) -> Result<(), NoStream> {
     let encode = |id| encode(Some(id), "subscriptions/listen", &params);
     let call = Call {
         cancellable: true,
-        acknowledged: Some(Arc::clone(&acknowledged)),
+        interest: Interest { progress: None, acknowledged: Some(Arc::clone(&acknowledged)) },
         ..Call::plain("subscriptions/listen", era, &encode)
     };
     let mut listening = std::pin::pin!(connection.wire.request(&call));
@@ -103,7 +106,11 @@ async fn subscription(connection: &Connection) -> Result<(), NoStream> {
     };
     let ended = match ended {
         Some(ended) => ended,
-        None => listening.await,
+        None => {
+            // What changed before the subscription is told by nobody.
+            connection.list_changed.notify_one();
+            listening.await
+        }
     };
     match ended {
         Ok(Reply::Result(_)) => Ok(()),

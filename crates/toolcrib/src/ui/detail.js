@@ -70,7 +70,7 @@ async function load(name) {
   }
   if (loading?.controller !== controller) return; // another tool or another key took over
   loading = undefined;
-  if (reply?.status === 200 && isObject(reply.data)) {
+  if (reply?.status === 200 && typeof reply.data?.name === 'string') {
     views.set(name, createToolView(merge(name, reply.data)));
     draw();
   } else {

@@ -35,17 +35,54 @@ export function own(object, key) {
   return isObject(object) && Object.hasOwn(object, key) ? object[key] : undefined;
 }
 
-/** A parse error as a sentence with line and column, or undefined when the text parses. */
+/** What is wrong with a text that is not JSON, with line and column; undefined when it is JSON. */
 export function parseProblem(text) {
   try {
     JSON.parse(text);
     return undefined;
-  } catch (error) {
-    const at = /position (\d+)/.exec(error.message);
-    const offset = at ? Number(at[1]) : text.length;
+  } catch {
+    const offset = errorOffset(text);
     const before = text.slice(0, offset).split('\n');
-    const what = text.trim() === '' ? 'the text is empty' : error.message.replace(/ \(line.*$/, '').replace(/ in JSON at position \d+/, '');
+    const rest = text.slice(offset).trim();
+    const what = text.trim() === '' ? 'there is nothing' : rest === '' ? 'the text ends too early' : `did not expect ${rest.split(/\s/)[0].slice(0, 20)}`;
     return { message: `Invalid JSON, line ${before.length}, column ${before.at(-1).length + 1}: ${what}`, offset };
+  }
+}
+
+/** Where a text stops being JSON. Browsers word their own errors differently and not all say it. */
+function errorOffset(text) {
+  const token = /\s*("(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:])/y;
+  const space = /\s*/y;
+  let at = 0;
+  const peek = () => {
+    token.lastIndex = at;
+    return token.exec(text);
+  };
+  const take = (accepts) => {
+    const found = peek();
+    space.lastIndex = at;
+    if (!found || !accepts(found[1])) throw space.exec(text)[0].length + at;
+    at = token.lastIndex;
+    return found[1];
+  };
+  const is = (...marks) => (mark) => marks.includes(mark);
+  const next = (mark) => peek()?.[1] === mark;
+  const members = (close, member) => {
+    if (next(close)) return take(is(close));
+    do member(); while (take(is(',', close)) === ',');
+    return close;
+  };
+  const value = () => {
+    const first = take((mark) => !/^[}\],:]$/.test(mark));
+    if (first === '{') members('}', () => { take((mark) => mark.startsWith('"')); take(is(':')); value(); });
+    if (first === '[') members(']', value);
+  };
+  try {
+    value();
+    space.lastIndex = at;
+    return at + space.exec(text)[0].length;
+  } catch (offset) {
+    return typeof offset === 'number' ? offset : 0; // nested beyond the stack: the start will do
   }
 }
 

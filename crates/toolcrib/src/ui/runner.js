@@ -24,7 +24,8 @@ export function createRunner({ tool, editor, record }) {
   const off = h('span', { class: 'muted', text: 'Execution is switched off on this server.', hidden: true });
   const verdictHost = h('div', {});
   const outcomeHost = h('div', {});
-  const element = h('div', { class: 'stack' }, h('div', { class: 'actions' }, execute, cancel, check, off, clock), verdictHost, outcomeHost);
+  const actions = h('div', { class: 'actions' }, execute, cancel, check, off, clock);
+  const output = h('div', { class: 'output' }, verdictHost, outcomeHost);
 
   function refresh() {
     execute.hidden = !state.executeEnabled;
@@ -104,5 +105,5 @@ export function createRunner({ tool, editor, record }) {
   }
 
   refresh();
-  return { element, run, show, clear, refresh, busy: () => running !== undefined, drop: () => running?.abort('dropped') };
+  return { actions, output, run, show, clear, refresh, busy: () => running !== undefined, drop: () => running?.abort('dropped') };
 }

@@ -30,7 +30,7 @@ export function createToolView(tool) {
   runner = createRunner({ tool, editor, record: history.add });
   snippets = snippetView(tool, editor.compact);
   view = tabs([
-    { id: 'try', label: 'Try it', panel: h('div', { class: 'try' }, editor.element, runner.element) },
+    { id: 'try', label: 'Try it', panel: h('div', { class: 'try' }, h('div', { class: 'stack' }, editor.element, runner.actions), runner.output) },
     { id: 'schema', label: 'Schema', panel: schemaView(tool) },
     { id: 'snippets', label: 'Snippets', panel: snippets.element },
     { id: 'history', label: 'History', panel: history.element },

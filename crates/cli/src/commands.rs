@@ -1,0 +1,49 @@
+//! One module per command; each prints its answer and says how it ended.
+
+mod audit;
+mod call;
+mod completions;
+mod config;
+mod generate;
+mod hash;
+mod import;
+mod input;
+mod keys;
+mod mcp;
+mod serve;
+mod sources;
+mod tools;
+
+use crate::{
+    args::{Args, Command},
+    demo,
+    failure::Exit,
+    logging::{self, Usual},
+    printer::Printer,
+};
+
+/// Runs what was asked for.
+pub(crate) async fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
+    let Args { global, command } = args;
+    let usual = match command {
+        Command::Serve(_) => Usual::Server,
+        _ => Usual::Command,
+    };
+    logging::start(&global, usual);
+    let printer = *printer;
+    match command {
+        Command::Serve(args) => serve::run(&args, &global, printer).await,
+        Command::Mcp(args) => mcp::run(args, &global).await,
+        Command::Tools(command) => tools::run(command, &global, printer).await,
+        Command::Call(args) => call::run(args, &global, printer).await,
+        Command::Sources(command) => sources::run(&command, &global, printer).await,
+        Command::Keys(command) => keys::run(command, &global, printer).await,
+        Command::Audit(command) => audit::run(command, &global, printer).await,
+        Command::Config(command) => config::run(command, &global, printer).await,
+        Command::Import(args) => import::run(&args, printer),
+        Command::Hash(args) => hash::run(&args, printer),
+        Command::Completions { shell } => completions::run(shell, printer),
+        Command::Gen(args) => generate::run(&args, printer),
+        Command::DemoUpstream => demo::upstream::run().await.map(|()| Exit::Done),
+    }
+}

@@ -1,0 +1,127 @@
+//! `config check`: everything that is wrong with a file, before a server has to find out.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+use toolcrib_core::{catalog::Entry, scope::Grant, source::SourceState};
+use toolcrib_gateway::{
+    Gateway,
+    config::{self, Config, ConfigError},
+};
+
+use crate::{
+    args::{ConfigCommand, Global},
+    env::Secrets,
+    failure::{Exit, advised},
+    local::{self, Local},
+    printer::Printer,
+    settings,
+};
+
+pub(crate) async fn run(
+    command: ConfigCommand,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let ConfigCommand::Check { file, connect } = command;
+    let file = file.or_else(|| settings::file(global)).ok_or_else(|| {
+        advised(
+            format!("there is no {} here", settings::DEFAULT_FILE),
+            "name the file: `toolcrib config check FILE`",
+        )
+    })?;
+    let text = settings::read(&file)?;
+    let name = file.display().to_string();
+    let base = settings::base_of(&file);
+    match config::parse(&name, &text, &base, &Secrets) {
+        Err(error) => refused(&error, printer),
+        Ok(config) if connect => connected(&file, config, printer).await,
+        Ok(config) => accepted(&file, &config, &[], printer),
+    }
+}
+
+fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
+    match printer.wants_json() {
+        true => {
+            let problems: Vec<_> = error
+                .problems
+                .iter()
+                .map(|it| json!({ "line": it.line, "key": it.key, "message": it.message }))
+                .collect();
+            printer.json(&json!({ "file": error.file, "ok": false, "problems": problems }))?;
+        }
+        // One problem a line, each with its place: what editors and people can follow.
+        false => printer.line(error)?,
+    }
+    Ok(Exit::Failed)
+}
+
+async fn connected(file: &Path, config: Config, printer: Printer) -> anyhow::Result<Exit> {
+    let checked = config.clone();
+    let problems = Local::start_forgetful(config)
+        .await?
+        .run(async |gateway: &Gateway| {
+            local::settle(gateway).await;
+            Ok(problems(&checked, gateway))
+        })
+        .await?;
+    accepted(file, &checked, &problems, printer)
+}
+
+fn problems(config: &Config, gateway: &Gateway) -> Vec<String> {
+    let mut problems = Vec::new();
+    for source in gateway.sources() {
+        let id = &source.id;
+        if source.status.state != SourceState::Ready || source.discovered_at.is_none() {
+            let detail = source.status.detail.as_deref().unwrap_or("it has not told its tools");
+            problems.push(format!("source `{id}` is not ready: {detail}"));
+        }
+        problems.extend(source.problems.iter().map(|problem| format!("source `{id}`: {problem}")));
+    }
+    let snapshot = gateway.snapshot();
+    let entries: Vec<&Entry> = snapshot.catalog.entries().iter().map(|entry| &**entry).collect();
+    for (name, grants) in &config.roles {
+        for grant in grants.iter().filter(|grant| !entries.iter().any(|it| is_used(grant, it))) {
+            problems.push(format!("role `{name}`: scope `{}` matches no tool", grant.as_str()));
+        }
+    }
+    problems
+}
+
+fn is_used(grant: &Grant, entry: &Entry) -> bool {
+    let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
+    required.unwrap_or_default().iter().any(|scope| grant.covers(scope))
+}
+
+fn accepted(
+    file: &Path,
+    config: &Config,
+    problems: &[String],
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let file: PathBuf = file.to_path_buf();
+    let ok = problems.is_empty();
+    if printer.wants_json() {
+        let problems: Vec<_> = problems.iter().map(|it| json!({ "message": it })).collect();
+        let (sources, roles) = (config.sources.len(), config.roles.len());
+        printer.json(&json!({
+            "file": file, "ok": ok, "sources": sources, "roles": roles, "problems": problems,
+        }))?;
+    } else if ok {
+        let sources = counted(config.sources.len(), "source");
+        let roles = counted(config.roles.len(), "role");
+        printer.line(format_args!("{}: ok ({sources}, {roles})", file.display()))?;
+    } else {
+        for problem in problems {
+            printer.line(format_args!("{}: {problem}", file.display()))?;
+        }
+    }
+    Ok(if ok { Exit::Done } else { Exit::Failed })
+}
+
+fn counted(count: usize, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
+    }
+}

@@ -1,0 +1,33 @@
+//! JSON that is typed, piped or kept in a file.
+
+use std::io::Read as _;
+
+use anyhow::Context as _;
+use serde_json::Value;
+use toolcrib_core::json;
+
+use crate::failure::usage;
+
+/// Largest document that is read.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// The document that `typed` stands for: itself, `-` for stdin, `@FILE`.
+pub(crate) fn document(typed: &str) -> anyhow::Result<Value> {
+    let (from, bytes) = match (typed, typed.strip_prefix('@')) {
+        ("-", _) => ("on stdin".to_owned(), bounded(std::io::stdin())?),
+        (_, Some(path)) => {
+            let opened = std::fs::File::open(path);
+            let file = opened.with_context(|| format!("the file {path} cannot be read"))?;
+            (format!("in {path}"), bounded(file)?)
+        }
+        (typed, None) => ("of the arguments".to_owned(), typed.as_bytes().to_vec()),
+    };
+    json::parse_strict(&bytes).map_err(|error| usage(format!("the text {from} is not JSON: {error}")))
+}
+
+fn bounded(reader: impl std::io::Read) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    anyhow::ensure!(bytes.len() as u64 <= MAX_BYTES, "the document is larger than 64 MiB");
+    Ok(bytes)
+}

@@ -1,0 +1,181 @@
+//! `tools list|show`: the operator's view of everything, or a key's view of a server.
+
+use serde_json::{Value, json};
+use toolcrib_core::{
+    catalog::{Entry, Tenants},
+    descriptor::{SourceKind, ToolDescriptor},
+};
+use toolcrib_gateway::Gateway;
+
+use crate::{
+    args::{Global, ToolListArgs, ToolsCommand},
+    client::Client,
+    failure::Exit,
+    local::{self, Local},
+    printer::Printer,
+    settings::Settings,
+};
+
+pub(crate) async fn run(
+    command: ToolsCommand,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let client = Client::connect(global, printer)?;
+    match (command, client) {
+        (ToolsCommand::List(args), None) => list(&args, global, printer).await?,
+        (ToolsCommand::List(args), Some(client)) => list_remote(&args, &client, printer).await?,
+        (ToolsCommand::Show { tool }, None) => show(&tool, global, printer).await?,
+        (ToolsCommand::Show { tool }, Some(client)) => show_remote(&tool, &client, printer).await?,
+    }
+    Ok(Exit::Done)
+}
+
+async fn list(args: &ToolListArgs, global: &Global, printer: Printer) -> anyhow::Result<()> {
+    Local::start(Settings::load(global)?)
+        .await?
+        .run(async |gateway: &Gateway| {
+            local::settle(gateway).await;
+            let snapshot = gateway.snapshot();
+            let wanted = |entry: &&std::sync::Arc<Entry>| {
+                args.source.is_none_or(|kind| entry.tool.source == kind)
+            };
+            let entries: Vec<&Entry> =
+                snapshot.catalog.entries().iter().filter(wanted).map(|entry| &**entry).collect();
+            for source in gateway.sources().iter().filter(|source| source.discovered_at.is_none()) {
+                printer.warning(format_args!(
+                    "source `{}` did not answer; what it offered last is shown",
+                    source.id
+                ));
+            }
+            match printer.wants_json() {
+                true => printer.json(&entries.into_iter().map(full).collect::<Vec<_>>()),
+                false => table(&entries, printer),
+            }
+        })
+        .await
+}
+
+/// The tools as a table for people.
+pub(crate) fn table(entries: &[&Entry], printer: Printer) -> anyhow::Result<()> {
+    if entries.is_empty() {
+        printer.note("there are no tools");
+        return Ok(());
+    }
+    let rows = entries.iter().map(|entry| {
+        let [tier, scopes, approval] = needs(&entry.tool);
+        [entry.id.to_string(), entry.names.wire.clone(), tier, scopes, approval]
+    });
+    printer.table(["tool", "name", "tier", "scopes", "approval"], rows)
+}
+
+async fn list_remote(args: &ToolListArgs, client: &Client, printer: Printer) -> anyhow::Result<()> {
+    let tools: Vec<ToolDescriptor> = serde_json::from_value(fetch(args.source, client).await?)?;
+    if printer.wants_json() {
+        return printer.json(&tools);
+    }
+    if tools.is_empty() {
+        printer.note("there are no tools that this key may use");
+        return Ok(());
+    }
+    let rows = tools.iter().map(|tool| {
+        let [tier, scopes, approval] = needs(tool);
+        [tool.tool_id.clone(), tool.source.to_string(), tier, scopes, approval]
+    });
+    printer.table(["tool", "source", "tier", "scopes", "approval"], rows)
+}
+
+/// The list in either of its two shapes.
+async fn fetch(source: Option<SourceKind>, client: &Client) -> anyhow::Result<Value> {
+    let query: Vec<(&str, &str)> = source.map(|kind| ("source", kind.as_str())).into_iter().collect();
+    match client.get(&["v1", "tools"], &query).await? {
+        Value::Object(mut envelope) => Ok(envelope.remove("tools").unwrap_or(Value::Null)),
+        list => Ok(list),
+    }
+}
+
+async fn show(tool: &str, global: &Global, printer: Printer) -> anyhow::Result<()> {
+    Local::start(Settings::load(global)?)
+        .await?
+        .run(async |gateway: &Gateway| {
+            let entry = local::awaited(gateway, tool).await?;
+            if printer.wants_json() {
+                return printer.json(&full(&entry));
+            }
+            let tenants = match &entry.tenants {
+                Tenants::All => "all".to_owned(),
+                Tenants::Only(tenants) => {
+                    tenants.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" ")
+                }
+            };
+            let more = [
+                ("name", entry.names.wire.clone()),
+                ("otc id", entry.names.otc_id()),
+                ("from", format!("{} ({})", entry.source, entry.upstream_name)),
+                ("tenants", tenants),
+            ];
+            details(&entry.tool, &more, printer)
+        })
+        .await
+}
+
+async fn show_remote(tool: &str, client: &Client, printer: Printer) -> anyhow::Result<()> {
+    let tool: ToolDescriptor = serde_json::from_value(client.get(&["v1", "tools", tool], &[]).await?)?;
+    match printer.wants_json() {
+        true => printer.json(&tool),
+        false => details(&tool, &[], printer),
+    }
+}
+
+fn details(
+    tool: &ToolDescriptor,
+    more: &[(&str, String)],
+    printer: Printer,
+) -> anyhow::Result<()> {
+    let [tier, scopes, approval] = needs(tool);
+    let own = [
+        ("tool", tool.tool_id.clone()),
+        ("title", tool.title.clone().unwrap_or_default()),
+        ("source", tool.source.to_string()),
+        ("tier", tier),
+        ("scopes", scopes),
+        ("approval", approval),
+        ("egress", tool.egress.map(|it| it.to_string()).unwrap_or_default()),
+        ("replay", tool.replay_policy.map(|it| it.to_string()).unwrap_or_default()),
+    ];
+    for (name, value) in own.iter().chain(more).filter(|(_, value)| !value.is_empty()) {
+        printer.foreign(&format!("{:<10}{value}", format!("{name}:")))?;
+    }
+    if let Some(description) = &tool.description {
+        printer.foreign(&format!("\n{description}"))?;
+    }
+    for (name, schema) in [("input", &tool.input_schema), ("output", &tool.output_schema)] {
+        if let Some(schema) = schema {
+            printer.foreign(&format!("\n{name}: {}", serde_json::to_string_pretty(schema)?))?;
+        }
+    }
+    Ok(())
+}
+
+/// Tier, scopes and approval in words.
+fn needs(tool: &ToolDescriptor) -> [String; 3] {
+    let scopes = match tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref()) {
+        None => "(shown to nobody)".to_owned(),
+        Some([]) => "(none)".to_owned(),
+        Some(scopes) => scopes.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" "),
+    };
+    let approval = tool.approval.map(|it| it.to_string()).unwrap_or_default();
+    [tool.safety_tier.to_string(), scopes, approval]
+}
+
+/// The descriptor with what only the operator may know.
+fn full(entry: &Entry) -> Value {
+    let mut tool = json!(entry.tool);
+    if let Some(tool) = tool.as_object_mut() {
+        tool.insert("wireName".to_owned(), json!(entry.names.wire));
+        tool.insert("otcId".to_owned(), json!(entry.names.otc_id()));
+        tool.insert("sourceId".to_owned(), json!(entry.source));
+        tool.insert("digest".to_owned(), json!(entry.digest.map(|digest| digest.to_string())));
+    }
+    tool
+}

@@ -1,0 +1,9 @@
+//! The product between real upstream servers and real clients, as published on npm and PyPI.
+//!
+//! `cargo xtask test` installs them and says where they are. Run without it, each test leaves itself
+//! out and says so; under `CI=true` that is a failure.
+#![cfg(test)]
+
+mod rig;
+mod surfaces;
+mod third_party;

@@ -1,0 +1,219 @@
+//! A server over the real filesystem and time servers, and ways to talk to it.
+
+use std::{
+    fs::OpenOptions,
+    io::{BufRead as _, BufReader, Write as _},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A program of this suite, or why there is none.
+pub(crate) fn tool(name: &str) -> Option<PathBuf> {
+    #[expect(clippy::disallowed_methods, reason = "cargo xtask test says where things are")]
+    let found = std::env::var(name).ok().map(PathBuf::from);
+    if found.is_none() {
+        skip(&format!("{name} is not set; run `cargo xtask test`"));
+    }
+    found
+}
+
+#[expect(clippy::disallowed_methods, reason = "the runner's switches")]
+fn skip(why: &str) {
+    assert_ne!(std::env::var("CI").as_deref(), Ok("true"), "left out under CI: {why}");
+    if let Ok(path) = std::env::var("TOOLCRIB_SKIPS") {
+        let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+        writeln!(file, "{why}").unwrap();
+    }
+    eprintln!("SKIPPED: {why}");
+}
+
+/// Everything the tests need, or `None` when something is missing (which was said).
+pub(crate) struct Tools {
+    pub(crate) node: PathBuf,
+    pub(crate) clients: PathBuf,
+    pub(crate) drivers: PathBuf,
+    pub(crate) time_server: PathBuf,
+}
+
+impl Tools {
+    pub(crate) fn find() -> Option<Self> {
+        Some(Self {
+            node: tool("TOOLCRIB_NODE")?,
+            clients: tool("TOOLCRIB_CLIENTS_DIR")?,
+            drivers: tool("TOOLCRIB_CLIENT_DRIVERS")?,
+            time_server: tool("TOOLCRIB_MCP_TIME")?,
+        })
+    }
+
+    pub(crate) fn package(&self, path: &str) -> PathBuf {
+        self.clients.join("node_modules").join(path)
+    }
+}
+
+/// `toolcrib serve` over both servers, with a key that may read files and one that may do all.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) url: String,
+    pub(crate) admin: String,
+    pub(crate) reader: String,
+    pub(crate) folder: TempDir,
+    pub(crate) http: reqwest::Client,
+}
+
+pub(crate) const FILE_TEXT: &str = "what the file says: 4711 + ümlaut";
+
+impl Server {
+    pub(crate) async fn start(tools: &Tools) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let shared = folder.path().join("shared");
+        std::fs::create_dir(&shared).unwrap();
+        std::fs::write(shared.join("note.txt"), FILE_TEXT).unwrap();
+        let filesystem = tools.package("@modelcontextprotocol/server-filesystem/dist/index.js");
+        let config = format!(
+            r#"
+            [[role]]
+            name = "reader"
+            scopes = ["files:read"]
+
+            [[source]]
+            id = "files"
+            kind = "mcp"
+            command = [{node:?}, {filesystem:?}, {shared:?}]
+            [source.tools."*"]
+            scopes = ["files:read"]
+            safety_tier = "read"
+            egress = "none"
+            [source.tools."{{write,edit,move,create}}_*"]
+            scopes = ["files:write"]
+            safety_tier = "write"
+
+            [[source]]
+            id = "clock"
+            kind = "mcp"
+            command = [{time:?}, "--local-timezone", "UTC"]
+            "#,
+            node = tools.node,
+            time = tools.time_server,
+        );
+        let path = folder.path().join("toolcrib.toml");
+        std::fs::write(&path, config).unwrap();
+        let admin = key(&path, &["--scope", "*"]);
+        let reader = key(&path, &["--role", "reader"]);
+        let (child, url) = serve(&path, folder.path());
+        let server = Self { child, url, admin, reader, folder, http: http_client() };
+        server.ready().await;
+        server
+    }
+
+    pub(crate) fn file(&self) -> String {
+        self.folder.path().join("shared/note.txt").display().to_string()
+    }
+
+    /// Waits until both upstreams have been catalogued.
+    async fn ready(&self) {
+        for _ in 0..600 {
+            let tools = self.get("/v1/tools").await;
+            let of = |source: &str| {
+                let prefix = format!("mcp:{source}.");
+                let ids = tools.as_array().unwrap().iter().map(|tool| tool["toolId"].as_str());
+                ids.flatten().any(|id| id.starts_with(&prefix))
+            };
+            if of("files") && of("clock") {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("the upstreams were not catalogued within a minute");
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Value {
+        let request = self.http.get(format!("{}{path}", self.url)).bearer_auth(&self.admin);
+        request.send().await.unwrap().json().await.unwrap()
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> (u16, Value) {
+        let request = self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.admin);
+        let response = request.json(body).send().await.unwrap();
+        (response.status().as_u16(), response.json().await.unwrap())
+    }
+
+    /// One modern MCP request that asks for no progress, so that JSON comes back.
+    pub(crate) async fn mcp(&self, method: &str, mut params: Value) -> Value {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let mut request = self
+            .http
+            .post(format!("{}/mcp", self.url))
+            .bearer_auth(&self.admin)
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", method);
+        if let Some(name) = params["name"].as_str() {
+            request = request.header("mcp-name", name);
+        }
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        let text = request.json(&body).send().await.unwrap().text().await.unwrap();
+        // A call that takes longer than a moment is answered as an event stream.
+        let json = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
+        serde_json::from_str(json.unwrap_or(&text)).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn toolcrib() -> Command {
+    #[expect(clippy::disallowed_methods, reason = "a test starts the program it is about")]
+    Command::new(env!("CARGO_BIN_EXE_toolcrib"))
+}
+
+fn key(config: &Path, grants: &[&str]) -> String {
+    let name = grants.join("");
+    let output = toolcrib()
+        .current_dir(config.parent().unwrap())
+        .args(["keys", "create", "--name", &name, "--principal", "tester", "--tenant", "default"])
+        .args(grants)
+        .args(["--json", "--config"])
+        .arg(config)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let key: Value = serde_json::from_slice(&output.stdout).unwrap();
+    key["key"].as_str().unwrap().to_owned()
+}
+
+fn serve(config: &Path, folder: &Path) -> (Child, String) {
+    let mut child = toolcrib()
+        .current_dir(folder)
+        .args(["serve", "--listen", "127.0.0.1:0", "--config"])
+        .arg(config)
+        .stdout(Stdio::piped())
+        .stderr(std::fs::File::create(folder.join("log")).unwrap())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let url = lines
+        .map_while(Result::ok)
+        .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
+        .unwrap_or_else(|| panic!("{}", std::fs::read_to_string(folder.join("log")).unwrap()));
+    (child, url)
+}
+
+fn http_client() -> reqwest::Client {
+    let provider = rustls::crypto::aws_lc_rs::default_provider();
+    // Another test of this process may have been first.
+    drop(provider.install_default());
+    #[expect(clippy::disallowed_methods, reason = "a client of the server under test")]
+    reqwest::Client::builder().no_proxy().build().unwrap()
+}

@@ -1,0 +1,144 @@
+//! An MCP server as a [`Source`].
+//!
+//! Invariant: a call of a source that is not connected fails at once; it never waits for a connect.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::RwLock;
+use tokio::{
+    runtime::Handle,
+    sync::{Notify, Semaphore},
+};
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    authorize::Permit,
+    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    clock::Clock,
+    descriptor::SourceKind,
+    id::SourceId,
+    source::{Discovered, Source, SourceLimits, SourceListener, SourceStatus},
+};
+
+use super::{
+    Target,
+    connection::Connection,
+    discover, result,
+    status::StatusBoard,
+    supervise::{Shared, Supervisor},
+};
+
+/// A supervised MCP server.
+pub(crate) struct McpSource {
+    shared: Arc<Shared>,
+}
+
+// === impl McpSource ===
+
+impl McpSource {
+    /// A source that connects in a task of its own.
+    pub(crate) fn start(
+        id: SourceId,
+        target: Target,
+        limits: SourceLimits,
+        listener: Arc<dyn SourceListener>,
+        clock: Arc<dyn Clock>,
+        runtime: &Handle,
+    ) -> Self {
+        let slots = limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS);
+        let shared = Arc::new(Shared {
+            id,
+            limits,
+            status: StatusBoard::new(clock),
+            connection: RwLock::new(None),
+            slots: Semaphore::new(slots),
+            stop: CancellationToken::new(),
+            stopped: super::ending::Ending::default(),
+            list_changed: Arc::new(Notify::new()),
+        });
+        let supervisor = Supervisor {
+            shared: Arc::clone(&shared),
+            target,
+            listener,
+            runtime: runtime.clone(),
+        };
+        runtime.spawn(supervisor.run());
+        Self { shared }
+    }
+
+    fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
+        let connection = self.shared.connection.read().clone();
+        connection.ok_or_else(|| {
+            let detail = self.shared.status.get().detail.unwrap_or_default();
+            UpstreamError::new(UpstreamErrorKind::Unavailable, format!("not connected: {detail}"))
+        })
+    }
+
+    async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
+        self.connection()?;
+        let slot = self.shared.slots.acquire().await.map_err(|_| {
+            UpstreamError::new(UpstreamErrorKind::Unavailable, "no calls are taken any more")
+        })?;
+        // Asked again: waiting for a slot may have outlived the connection.
+        let connection = self.connection()?;
+        let entry = permit.entry();
+        let schema = entry.tool.input_schema.as_ref();
+        let reply = connection.call_tool(&entry.upstream_name, schema, call).await?;
+        drop(slot);
+        let modern = connection.session.era.is_modern();
+        result::outcome(&self.shared.id, &reply, modern, call.max_result_bytes)
+    }
+}
+
+#[async_trait]
+impl Source for McpSource {
+    fn id(&self) -> &SourceId {
+        &self.shared.id
+    }
+
+    fn kind(&self) -> SourceKind {
+        SourceKind::Mcp
+    }
+
+    async fn discover(&self) -> Result<Discovered, UpstreamError> {
+        let connection = self.connection()?;
+        let limits = &self.shared.limits;
+        let discovery = discover::discover(&connection, limits);
+        match tokio::time::timeout(limits.connect_timeout, discovery).await {
+            Ok(discovered) => discovered,
+            Err(_) => {
+                let detail = "the tool list was not complete in time";
+                Err(UpstreamError::new(UpstreamErrorKind::Timeout, detail))
+            }
+        }
+    }
+
+    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+        tokio::select! {
+            biased;
+            () = self.shared.stop.cancelled() => {
+                let kind = match self.shared.connection.read().is_some() {
+                    true => UpstreamErrorKind::Died,
+                    false => UpstreamErrorKind::Unavailable,
+                };
+                Err(UpstreamError::new(kind, "the source is closed"))
+            }
+            outcome = self.call(permit, &call) => outcome,
+        }
+    }
+
+    fn status(&self) -> SourceStatus {
+        self.shared.status.get()
+    }
+
+    async fn close(&self) {
+        self.shared.stop.cancel();
+        self.shared.stopped.ended().await;
+    }
+}
+
+impl Drop for McpSource {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}

@@ -1,0 +1,78 @@
+//! Files that earlier versions wrote stay readable: one file per schema, never regenerated once it
+//! has been released.
+#![cfg(test)]
+
+use std::{fs, path::Path};
+
+use toolcrib_core::{
+    event::{EventBody, EventLog, EventQuery},
+    store::{CatalogStore, KeyRecord, KeyStore},
+};
+use toolcrib_store::{
+    Options, SqliteStore,
+    conformance::{
+        event_log::{called, decided, returned},
+        key_store::key,
+        moment,
+    },
+};
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/0001.sqlite");
+
+#[tokio::test]
+async fn a_file_of_schema_1_is_read_and_continued() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    fs::copy(FILE, &path).unwrap();
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+
+    let call = called("t", "r", "e1", "c1");
+    let written = [
+        call.clone(),
+        returned(&call, "e2"),
+        decided("t", "r", "e3"),
+        called("u", "r", "e4", "c4"),
+    ];
+    let read = store.read(EventQuery::default()).await.unwrap();
+    assert_eq!(read.len(), written.len());
+    for ((logged, event), (position, sequence)) in
+        read.iter().zip(&written).zip([(1, 0), (2, 1), (3, 2), (4, 0)])
+    {
+        assert_eq!((logged.position, logged.event.sequence), (position, sequence));
+        assert_eq!((&logged.tenant, &logged.event.run_id), (&event.tenant, &event.run_id));
+        assert_eq!((&logged.event.event_id, &logged.event.body), (&event.event_id, &event.body));
+        assert_eq!(logged.event.timestamp, event.timestamp);
+        assert_eq!(logged.event.causation_id, event.causation_id);
+    }
+    let revoked = KeyRecord { revoked_at: Some(moment(9)), ..key("k2", 2, 2) };
+    assert_eq!(store.list().await.unwrap(), [key("k1", 1, 1), revoked]);
+    assert_eq!(store.epoch().await.unwrap(), 3);
+    let loaded = store.load(&"files".parse().unwrap()).await.unwrap();
+    assert_eq!(loaded, Some(("[]".to_owned(), moment(4))));
+
+    // I-21: the call that was open in it is closed.
+    assert_eq!(store.recover(moment(50)).await.unwrap(), 1);
+    let last = EventQuery { newest: true, limit: 1, ..EventQuery::default() };
+    let last = store.read(last).await.unwrap().remove(0);
+    assert_eq!((last.position, last.event.sequence), (5, 1));
+    assert!(matches!(last.event.body, EventBody::ToolReturned(_)));
+}
+
+/// Writes the file for a new schema; run by hand with `--ignored`, and refuses to replace one.
+#[tokio::test]
+#[ignore = "writes into the source tree"]
+async fn write_the_file_of_the_current_schema() {
+    assert!(!Path::new(FILE).exists(), "a released file is never regenerated");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let call = called("t", "r", "e1", "c1");
+    store.append(vec![call.clone(), returned(&call, "e2")]).await.unwrap();
+    store.append(vec![decided("t", "r", "e3"), called("u", "r", "e4", "c4")]).await.unwrap();
+    store.insert(key("k1", 1, 1)).await.unwrap();
+    store.insert(key("k2", 2, 2)).await.unwrap();
+    store.revoke(&"k2".parse().unwrap(), moment(9)).await.unwrap();
+    store.save(&"files".parse().unwrap(), "[]".to_owned(), moment(4)).await.unwrap();
+    store.close().await;
+    fs::copy(&path, FILE).unwrap();
+}

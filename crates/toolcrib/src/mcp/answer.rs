@@ -1,0 +1,207 @@
+//! Messages written around JSON that is already there.
+//!
+//! Invariant: a message has no line break in it. Upstreams may send their JSON in many lines, but
+//! both SSE and stdio end a message with a line.
+
+use serde_json::{Value, json};
+use toolcrib_core::{
+    call::{CallError, Outcome, Progress},
+    id::RunId,
+};
+
+use super::{
+    era::Era,
+    error::{Refusal, RpcError},
+    format::server_info,
+    protocol::Id,
+};
+
+/// `result`, a JSON object, as the answer to `id`.
+pub(super) fn result(id: &Id, result: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(result.len() + id.as_json().len() + 40);
+    open(id, &mut out);
+    out.extend_from_slice(result);
+    out.push(b'}');
+    out
+}
+
+/// `error` as the answer to `id`, or to something that has none.
+pub(super) fn error(id: Option<&Id>, error: &RpcError) -> Vec<u8> {
+    let mut body = json!({ "code": error.code, "message": error.message });
+    if let (Some(body), Some(data)) = (body.as_object_mut(), &error.data) {
+        body.insert("data".to_owned(), data.clone());
+    }
+    let id = id.map_or_else(String::new, |id| format!("\"id\":{},", id.as_json()));
+    format!("{{\"jsonrpc\":\"2.0\",{id}\"error\":{body}}}").into_bytes()
+}
+
+/// What a tool answered, as the answer to `id`.
+pub(super) fn outcome(id: &Id, era: Era, outcome: &Outcome, run: &RunId) -> Vec<u8> {
+    // Until 2025-11-25 structured content is an object.
+    let structured = outcome.structured.as_ref().map(|raw| raw.get());
+    let structured = structured.filter(|raw| era == Era::Modern || raw.starts_with('{'));
+    let mut out = Vec::with_capacity(outcome.len() + 512);
+    open(id, &mut out);
+    let start = out.len();
+    tool_result(era, outcome.content.get(), structured, outcome.is_error, &mut out);
+    one_line(out.get_mut(start..).unwrap_or_default());
+    close(era, &[("dev.toolcrib/runId", run.as_str())], &mut out);
+    out
+}
+
+/// What a refused call is answered with.
+pub(super) fn refusal(id: &Id, era: Era, refused: &CallError, run: &RunId) -> (Vec<u8>, Option<RpcError>) {
+    match Refusal::of(refused) {
+        Refusal::Error(rpc) => (error(Some(id), &rpc), Some(rpc)),
+        Refusal::Tool(text) => {
+            let content = json!([{ "type": "text", "text": text }]).to_string();
+            let mut out = Vec::with_capacity(content.len() + 512);
+            open(id, &mut out);
+            tool_result(era, &content, None, true, &mut out);
+            let meta = [("dev.toolcrib/runId", run.as_str()), ("dev.toolcrib/error", refused.code())];
+            close(era, &meta, &mut out);
+            (out, None)
+        }
+    }
+}
+
+/// A `notifications/progress` for the token of that JSON text.
+pub(super) fn progress(token: &str, progress: &Progress) -> Vec<u8> {
+    let mut text = format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\"progress\":{}",
+        progress.progress
+    );
+    if let Some(total) = &progress.total {
+        text.push_str(&format!(",\"total\":{total}"));
+    }
+    if let Some(message) = &progress.message {
+        text.push_str(&format!(",\"message\":{}", Value::String(message.clone())));
+    }
+    text.push_str("}}");
+    text.into_bytes()
+}
+
+fn open(id: &Id, out: &mut Vec<u8>) {
+    for part in ["{\"jsonrpc\":\"2.0\",\"id\":", id.as_json(), ",\"result\":"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+fn tool_result(
+    era: Era,
+    content: &str,
+    structured: Option<&str>,
+    is_error: bool,
+    out: &mut Vec<u8>,
+) {
+    let mut push = |part: &str| out.extend_from_slice(part.as_bytes());
+    push(match era {
+        Era::Modern => "{\"resultType\":\"complete\",\"content\":",
+        Era::Legacy => "{\"content\":",
+    });
+    push(content);
+    if let Some(structured) = structured {
+        push(",\"structuredContent\":");
+        push(structured);
+    }
+    push(match is_error {
+        true => ",\"isError\":true",
+        false => ",\"isError\":false",
+    });
+}
+
+/// Ends a tool result and the message around it.
+fn close(era: Era, meta: &[(&str, &str)], out: &mut Vec<u8>) {
+    let mut text = String::from(",\"_meta\":{");
+    for (i, (key, value)) in meta.iter().enumerate() {
+        // Keys are ours; values are identifiers and codes, which need no escapes.
+        let comma = if i == 0 { "" } else { "," };
+        text.push_str(&format!("{comma}\"{key}\":\"{value}\""));
+    }
+    if era == Era::Modern {
+        text.push(',');
+        text.push_str(server_info!());
+    }
+    text.push_str("}}}");
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// Turns line breaks into blanks. In JSON they stand between tokens only.
+fn one_line(json: &mut [u8]) {
+    for byte in json {
+        if matches!(byte, b'\n' | b'\r') {
+            *byte = b' ';
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::value::RawValue;
+
+    use super::*;
+
+    fn id() -> Id {
+        Id::of(&json!("a\"b")).unwrap()
+    }
+
+    fn read(bytes: &[u8]) -> Value {
+        assert!(!bytes.contains(&b'\n') && !bytes.contains(&b'\r'));
+        serde_json::from_slice(bytes).unwrap()
+    }
+
+    #[test]
+    fn an_outcome_is_passed_on_as_it_is() {
+        let raw = |text: &str| RawValue::from_string(text.to_owned()).unwrap();
+        let given = Outcome {
+            content: raw("[\r\n {\"type\":\"text\",\"text\":\"a\\nb\",\"n\":1.0}\n]"),
+            structured: Some(raw("{\"big\":12345678901234567890123}")),
+            is_error: false,
+        };
+        let run = RunId::parse("r-1").unwrap();
+        let modern = outcome(&id(), Era::Modern, &given, &run);
+        let text = String::from_utf8(modern.clone()).unwrap();
+        assert!(text.contains("\"n\":1.0") && text.contains("12345678901234567890123"), "{text}");
+        let modern = read(&modern);
+        assert_eq!(modern["id"], "a\"b");
+        assert_eq!(modern["result"]["resultType"], "complete");
+        assert_eq!(modern["result"]["content"][0]["text"], "a\nb");
+        assert_eq!(modern["result"]["_meta"]["dev.toolcrib/runId"], "r-1");
+        let server = &modern["result"]["_meta"]["io.modelcontextprotocol/serverInfo"];
+        assert_eq!(server["name"], "toolcrib");
+        let legacy = read(&outcome(&id(), Era::Legacy, &given, &run));
+        assert_eq!(legacy["result"].get("resultType"), None);
+        assert_eq!(legacy["result"]["_meta"], json!({ "dev.toolcrib/runId": "r-1" }));
+        assert_eq!(legacy["result"]["isError"], false);
+    }
+
+    #[test]
+    fn older_clients_get_structured_content_of_objects_only() {
+        let mut given = Outcome::text("[1]", false);
+        given.structured = Some(RawValue::from_string("[1]".to_owned()).unwrap());
+        let run = RunId::parse("r").unwrap();
+        let legacy = read(&outcome(&id(), Era::Legacy, &given, &run));
+        assert_eq!(legacy["result"].get("structuredContent"), None);
+        let modern = read(&outcome(&id(), Era::Modern, &given, &run));
+        assert_eq!(modern["result"]["structuredContent"], json!([1]));
+    }
+
+    #[test]
+    fn errors_and_progress_are_messages() {
+        let rpc = RpcError { data: Some(json!([1])), ..RpcError::new(-1, "no") };
+        assert_eq!(
+            read(&error(None, &rpc)),
+            json!({ "jsonrpc": "2.0", "error": { "code": -1, "message": "no", "data": [1] } })
+        );
+        let report = Progress {
+            progress: 1.into(),
+            total: Some(3.into()),
+            message: Some("one\n\"two\"".to_owned()),
+        };
+        let sent = read(&progress("\"t\"", &report));
+        assert_eq!(
+            sent["params"],
+            json!({ "progressToken": "t", "progress": 1, "total": 3, "message": "one\n\"two\"" })
+        );
+    }
+}

@@ -1,0 +1,277 @@
+//! How MCP writes tools.
+//!
+//! Invariant (I-13): the four hints are derived from the operator's classification. What an upstream
+//! claims about itself is not passed on, except for its title.
+
+use serde_json::{Map, Value, json};
+use toolcrib_core::{
+    catalog::{Entry, ListFormat},
+    descriptor::{Egress, ReplayPolicy, SafetyTier, SchemaObject},
+};
+
+use super::param_headers;
+
+/// `tools/list` of the handshake revisions.
+pub(super) static LEGACY: ListFormat =
+    ListFormat { key: "mcp-legacy", open: "{\"tools\":[", close: "]}", item: write_legacy };
+
+/// `tools/list` of the stateless revision. `ttlMs` is 0 because nobody is told about changes, and
+/// the list is private because it depends on the caller.
+pub(super) static MODERN: ListFormat = ListFormat {
+    key: "mcp-modern",
+    open: concat!(
+        r#"{"resultType":"complete","ttlMs":0,"cacheScope":"private","_meta":{"#,
+        server_info!(),
+        r#"},"tools":["#
+    ),
+    close: "]}",
+    item: write_modern,
+};
+
+/// The member of `_meta` by which a server names itself.
+macro_rules! server_info {
+    () => {
+        concat!(
+            r#""io.modelcontextprotocol/serverInfo":{"name":"toolcrib","title":"toolcrib","version":""#,
+            env!("CARGO_PKG_VERSION"),
+            r#""}"#
+        )
+    };
+}
+pub(super) use server_info;
+
+/// Longest title that is passed on, in characters.
+const MAX_TITLE: usize = 200;
+
+fn write_legacy(entry: &Entry, out: &mut Vec<u8>) {
+    // Until 2025-11-25 an output schema describes an object; a client refuses the whole list
+    // because of one that does not.
+    let output = entry
+        .tool
+        .output_schema
+        .as_ref()
+        .filter(|schema| schema.get("type").and_then(Value::as_str) == Some("object"));
+    write(entry, output, out);
+}
+
+fn write_modern(entry: &Entry, out: &mut Vec<u8>) {
+    write(entry, entry.tool.output_schema.as_ref(), out);
+}
+
+fn write(entry: &Entry, output: Option<&SchemaObject>, out: &mut Vec<u8>) {
+    let mut tool = Map::new();
+    tool.insert("name".to_owned(), json!(entry.names.wire));
+    if let Some(title) = &entry.tool.title {
+        tool.insert("title".to_owned(), json!(title));
+    }
+    if let Some(description) = &entry.tool.description {
+        tool.insert("description".to_owned(), json!(description));
+    }
+    tool.insert("inputSchema".to_owned(), Value::Object(input_schema(entry)));
+    if let Some(output) = output {
+        tool.insert("outputSchema".to_owned(), Value::Object(output.clone()));
+    }
+    tool.insert("annotations".to_owned(), annotations(entry));
+    tool.insert("_meta".to_owned(), json!({ "dev.toolcrib/toolId": entry.id.as_str() }));
+    // A tool that cannot be written would leave a hole in the list; a map of JSON always can.
+    out.extend(serde_json::to_vec(&tool).unwrap_or_else(|_| b"{}".to_vec()));
+}
+
+/// The input schema in the form that every client reads: an object of type `object`, whose
+/// properties are objects too.
+fn input_schema(entry: &Entry) -> SchemaObject {
+    let declared = entry.tool.input_schema.as_ref();
+    let mut schema = declared.cloned().unwrap_or_default();
+    if schema.get("type").and_then(Value::as_str) != Some("object") {
+        // Arguments are always an object, so this says nothing new.
+        schema.shift_remove("type");
+        schema.shift_insert(0, "type".to_owned(), json!("object"));
+    }
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
+        for property in properties.values_mut() {
+            match property {
+                Value::Bool(true) => *property = json!({}),
+                Value::Bool(false) => *property = json!({ "not": {} }),
+                _ => {}
+            }
+        }
+    }
+    if param_headers::read(&schema).is_err() {
+        param_headers::strip(&mut schema);
+    }
+    schema
+}
+
+fn annotations(entry: &Entry) -> Value {
+    let tool = &entry.tool;
+    let mut hints = Map::new();
+    if let Some(title) = upstream_title(entry) {
+        hints.insert("title".to_owned(), json!(title));
+    }
+    let reads = matches!(tool.safety_tier, SafetyTier::Pure | SafetyTier::Read);
+    let repeatable = matches!(
+        tool.replay_policy,
+        Some(ReplayPolicy::Deterministic | ReplayPolicy::Idempotent)
+    );
+    hints.insert("readOnlyHint".to_owned(), json!(reads));
+    hints.insert("destructiveHint".to_owned(), json!(!reads));
+    hints.insert("idempotentHint".to_owned(), json!(repeatable));
+    hints.insert("openWorldHint".to_owned(), json!(tool.egress != Some(Egress::None)));
+    Value::Object(hints)
+}
+
+/// The title among the upstream's annotations, if it is plain text.
+fn upstream_title(entry: &Entry) -> Option<&str> {
+    let title = entry.annotations.as_ref()?.get("title")?.as_str()?;
+    let plain = |c: char| {
+        !c.is_control()
+            && !matches!(c,
+                '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+                | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    };
+    (title.chars().all(plain) && title.chars().count() <= MAX_TITLE).then_some(title)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use toolcrib_core::{
+        arguments::ArgumentCheck,
+        catalog::{Tenants, WireCache},
+        descriptor::{SourceKind, ToolDescriptor},
+        event::Transport,
+        id::{SourceId, ToolId},
+        names,
+    };
+
+    use super::*;
+
+    fn entry(change: impl FnOnce(&mut Entry)) -> Entry {
+        let source = SourceId::parse("files").unwrap();
+        let mut entry = Entry {
+            tool: ToolDescriptor::new("mcp:files.read", SourceKind::Mcp, SafetyTier::Write),
+            id: ToolId::parse("mcp:files.read").unwrap(),
+            names: names::names(&source, "read", None),
+            source,
+            upstream_name: "read".to_owned(),
+            tenants: Tenants::All,
+            transport: Transport::Mcp,
+            rate: None,
+            timeout: Duration::from_secs(1),
+            annotations: None,
+            arguments: ArgumentCheck::compile(None).unwrap(),
+            digest: None,
+            wire: WireCache::default(),
+        };
+        change(&mut entry);
+        entry
+    }
+
+    fn written(format: &ListFormat, change: impl FnOnce(&mut Entry)) -> Value {
+        let mut json = Vec::new();
+        (format.item)(&entry(change), &mut json);
+        serde_json::from_slice(&json).unwrap()
+    }
+
+    fn object(value: Value) -> Option<SchemaObject> {
+        value.as_object().cloned()
+    }
+
+    #[test]
+    fn a_bare_tool_has_everything_that_clients_ask_for() {
+        let expected = json!({
+            "name": "files__read",
+            "inputSchema": { "type": "object" },
+            "annotations": {
+                "readOnlyHint": false, "destructiveHint": true,
+                "idempotentHint": false, "openWorldHint": true,
+            },
+            "_meta": { "dev.toolcrib/toolId": "mcp:files.read" },
+        });
+        assert_eq!(written(&LEGACY, |_| {}), expected);
+        assert_eq!(written(&MODERN, |_| {}), expected);
+    }
+
+    /// I-13: the upstream calls itself read-only; the operator said nothing of the kind.
+    #[test]
+    fn hints_come_from_the_operator() {
+        let claims = json!({ "readOnlyHint": true, "openWorldHint": false, "title": "Read it" });
+        let hints = |change: fn(&mut Entry)| {
+            written(&MODERN, |entry| {
+                entry.annotations = Some(claims.clone());
+                change(entry);
+            })["annotations"]
+                .clone()
+        };
+        assert_eq!(
+            hints(|_| {}),
+            json!({
+                "title": "Read it", "readOnlyHint": false, "destructiveHint": true,
+                "idempotentHint": false, "openWorldHint": true,
+            })
+        );
+        let classified = hints(|entry| {
+            entry.tool.safety_tier = SafetyTier::Read;
+            entry.tool.replay_policy = Some(ReplayPolicy::Idempotent);
+            entry.tool.egress = Some(Egress::None);
+        });
+        assert_eq!(
+            classified,
+            json!({
+                "title": "Read it", "readOnlyHint": true, "destructiveHint": false,
+                "idempotentHint": true, "openWorldHint": false,
+            })
+        );
+    }
+
+    #[test]
+    fn a_title_with_hidden_characters_is_left_out() {
+        let tool = written(&MODERN, |entry| {
+            entry.annotations = Some(json!({ "title": "Read\u{202e} it" }));
+        });
+        assert_eq!(tool["annotations"]["title"], Value::Null);
+    }
+
+    #[test]
+    fn schemas_take_the_form_that_every_client_reads() {
+        let shown = |schema: Value| {
+            written(&LEGACY, |entry| entry.tool.input_schema = object(schema))["inputSchema"].clone()
+        };
+        assert_eq!(shown(json!({ "required": ["a"] })), json!({ "type": "object", "required": ["a"] }));
+        assert_eq!(shown(json!({ "type": ["object", "null"] })), json!({ "type": "object" }));
+        assert_eq!(
+            shown(json!({ "type": "object", "properties": { "a": true, "b": false } })),
+            json!({ "type": "object", "properties": { "a": {}, "b": { "not": {} } } })
+        );
+        let annotated = |header: &str| {
+            json!({ "type": "object",
+                    "properties": { "a": { "type": "string", "x-mcp-header": header } } })
+        };
+        assert_eq!(shown(annotated("Region")), annotated("Region"));
+        assert_eq!(
+            shown(annotated("no token")),
+            json!({ "type": "object", "properties": { "a": { "type": "string" } } })
+        );
+    }
+
+    #[test]
+    fn older_clients_get_output_schemas_of_objects_only() {
+        let shown = |format, schema: Value| {
+            written(format, |entry| entry.tool.output_schema = object(schema))["outputSchema"].clone()
+        };
+        let (list, record) = (json!({ "type": "array" }), json!({ "type": "object" }));
+        assert_eq!(shown(&LEGACY, list.clone()), Value::Null);
+        assert_eq!(shown(&LEGACY, record.clone()), record);
+        assert_eq!(shown(&MODERN, list.clone()), list);
+    }
+
+    #[test]
+    fn the_frames_are_json() {
+        for format in [&LEGACY, &MODERN] {
+            let text = format!("{}{}", format.open, format.close);
+            let frame: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(frame["tools"], json!([]));
+        }
+    }
+}

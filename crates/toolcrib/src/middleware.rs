@@ -1,0 +1,147 @@
+//! What every request passes first and every response last, whatever surface it is for.
+//!
+//! The guard stands around the routes, not inside them, so that a refusal says nothing about what
+//! exists (I-10). What it or a handler refuses is a [`Refusal`]; the [`Mount`] it happened on gives
+//! it the dialect's body.
+//!
+//! A dialect has a function `mounts` that says which paths are its own, who may come in and how a
+//! refusal is written, and a function `routes`. When one of its handlers runs, `Host`, `Origin` and
+//! credentials are checked already: the handler takes the [`Caller`] as an argument, reads the body
+//! as a [`Payload`], and may answer a [`Refusal`]. Unknown paths, wrong methods (`Allow` included)
+//! and panics become refusals too.
+
+pub(crate) mod authenticate;
+mod body;
+mod mount;
+pub(crate) mod origin;
+mod path;
+mod refusal;
+mod request_id;
+
+use std::{panic::AssertUnwindSafe, sync::Arc};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse as _, Response},
+};
+use futures_util::FutureExt as _;
+use http::{HeaderValue, StatusCode, header};
+use tower::Layer as _;
+
+use crate::state::AppState;
+
+pub(crate) use self::{
+    authenticate::{Caller, require},
+    body::Payload,
+    mount::{Access, Hosts, Mount, Paths},
+    path::Segment,
+    refusal::Refusal,
+};
+
+/// The mounts, in the order in which they are asked for a path.
+#[derive(Clone)]
+struct Guard {
+    state: AppState,
+    mounts: Arc<[Mount]>,
+    /// Answers for a path that is on no mount.
+    elsewhere: Arc<Mount>,
+}
+
+/// `routes` behind the guard. `elsewhere` speaks for paths that are on none of `mounts`.
+pub(crate) fn guarded(
+    routes: Router<AppState>,
+    mounts: Vec<Mount>,
+    elsewhere: Mount,
+    state: AppState,
+) -> Router {
+    let routes = routes
+        .method_not_allowed_fallback(|| async { Refusal::Method })
+        .fallback(|| async { Refusal::NoRoute })
+        .with_state::<()>(state.clone());
+    let guard = Guard { state, mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
+    // A service around the whole router: a layer of the router itself would run after routing, and
+    // axum would add `Allow` to refusals of callers who may not know what is allowed.
+    Router::new().fallback_service(from_fn_with_state(guard, pass).layer(routes))
+}
+
+async fn pass(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let id = request_id::of(request.headers());
+    let mount = guard.mount(request.uri().path());
+    let response = match guard.enter(mount, &mut request) {
+        Ok(()) => run(next, request).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    guard.leave(mount, response, id)
+}
+
+/// A handler that panics must not take the connection with it.
+async fn run(next: Next, request: Request) -> Response {
+    match AssertUnwindSafe(next.run(request)).catch_unwind().await {
+        Ok(response) => response,
+        Err(_panic) => {
+            tracing::error!("a request handler panicked");
+            Refusal::Internal.into_response()
+        }
+    }
+}
+
+// === impl Guard ===
+
+impl Guard {
+    fn mount(&self, path: &str) -> &Mount {
+        self.mounts.iter().find(|mount| mount.paths.hold(path)).unwrap_or(&self.elsewhere)
+    }
+
+    fn enter(&self, mount: &Mount, request: &mut Request) -> Result<(), Refusal> {
+        let server = &self.state.surfaces.server;
+        if mount.hosts == Hosts::Known {
+            origin::check(server, request.uri(), request.headers())?;
+        }
+        let caller = match mount.access {
+            Access::Open => return Ok(()),
+            Access::Keyed(auth) => {
+                authenticate::caller(&self.state, request.headers(), auth, mount.key_headers)
+            }
+        };
+        match caller {
+            Ok(caller) => {
+                request.extensions_mut().insert(caller);
+                Ok(())
+            }
+            Err(error) => {
+                if error != toolcrib_gateway::authn::AuthError::Unavailable {
+                    self.state.gateway.record_unauthenticated(&mount.template);
+                }
+                Err(Refusal::Unauthenticated(error))
+            }
+        }
+    }
+
+    fn leave(&self, mount: &Mount, mut response: Response, id: HeaderValue) -> Response {
+        if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
+            let allow = response.headers_mut().remove(header::ALLOW);
+            response = (mount.refuse)(&refusal);
+            let headers = response.headers_mut();
+            match (&refusal, allow) {
+                (Refusal::Method, Some(allow)) => {
+                    headers.insert(header::ALLOW, allow);
+                }
+                (Refusal::Unauthenticated(_), _) if response.status() == StatusCode::UNAUTHORIZED => {
+                    let bearer = HeaderValue::from_static("Bearer");
+                    response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+                }
+                _ => {}
+            }
+        }
+        self.state.gateway.metrics().request(mount.surface, response.status().as_u16());
+        let headers = response.headers_mut();
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        headers.insert(request_id::NAME, id);
+        // Answers depend on who asks; what may be kept says so itself.
+        headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+        response
+    }
+}

@@ -1,0 +1,99 @@
+//! Who is calling, from the headers of a request.
+
+use std::sync::Arc;
+
+use axum::{extract::FromRequestParts, http::request::Parts};
+use http::{HeaderMap, header};
+use toolcrib_core::{principal::Principal, scope::Scope};
+use toolcrib_gateway::{authn::AuthError, config::MountAuth};
+
+use super::Refusal;
+use crate::state::AppState;
+
+/// The caller, put among the request's extensions by the guard; handlers take it as an argument.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller(pub(crate) Arc<Principal>);
+
+/// The token of `Authorization: Bearer`, if that is what there is.
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next()?.to_str().ok()?;
+    // Two headers are two claims; which of them a proxy has checked cannot be known.
+    if values.next().is_some() {
+        return None;
+    }
+    let (scheme, token) = value.trim().split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+/// Who sent a request with `headers` to a mount that asks for `auth`. `key_headers` may carry a key
+/// when `Authorization` is absent.
+///
+/// Credentials that are presented are always checked, also where none are needed: a caller whose key
+/// has expired should hear of it rather than see less.
+pub(crate) fn caller(
+    state: &AppState,
+    headers: &HeaderMap,
+    auth: MountAuth,
+    key_headers: &[&str],
+) -> Result<Caller, AuthError> {
+    let authenticator = state.gateway.authenticator();
+    let presented = match headers.contains_key(header::AUTHORIZATION) {
+        true => Some(bearer(headers)),
+        false => key_headers
+            .iter()
+            .find_map(|name| headers.get(*name))
+            .map(|value| value.to_str().ok().map(str::trim)),
+    };
+    match presented {
+        Some(Some(key)) => authenticator.authenticate(key).map(Caller),
+        Some(None) => Err(AuthError::Invalid),
+        None => match auth {
+            MountAuth::Required => Err(AuthError::Missing),
+            MountAuth::Optional => {
+                authenticator.anonymous().map(Caller).ok_or(AuthError::Missing)
+            }
+        },
+    }
+}
+
+/// Refuses a caller that does not hold `scope`.
+pub(crate) fn require(caller: &Principal, scope: &'static str) -> Result<(), Refusal> {
+    match Scope::parse(scope) {
+        Ok(wanted) if caller.scopes.covers(&wanted) => Ok(()),
+        Ok(_) | Err(_) => Err(Refusal::MissingScope(scope)),
+    }
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        // Absent only on an open mount, where a handler that asks for the caller is misplaced.
+        parts.extensions.get::<Self>().cloned().ok_or(Refusal::Internal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn bearer_tokens_are_found_whatever_the_case_of_the_scheme() {
+        let of = |values: &[&'static str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append(header::AUTHORIZATION, HeaderValue::from_static(value));
+            }
+            bearer(&headers).map(str::to_owned)
+        };
+        assert_eq!(of(&["Bearer k"]).as_deref(), Some("k"));
+        assert_eq!(of(&["bEARER   k "]).as_deref(), Some("k"));
+        for none in [&["k"][..], &["Basic k"], &["Bearer "], &["Bearer a", "Bearer b"], &[]] {
+            assert_eq!(of(none), None, "{none:?}");
+        }
+    }
+}

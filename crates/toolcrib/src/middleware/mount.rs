@@ -1,0 +1,86 @@
+//! A part of the path space and the rules that hold in it.
+
+use axum::response::Response;
+use toolcrib_gateway::{config::MountAuth, metrics::Surface};
+
+use super::Refusal;
+
+/// Paths that share a dialect and a rule on who may come in.
+pub(crate) struct Mount {
+    /// Counted as.
+    pub(crate) surface: Surface,
+    /// Which paths.
+    pub(crate) paths: Paths,
+    /// Recorded as the resource of a refusal without credentials.
+    pub(crate) template: String,
+    /// Who may come in.
+    pub(crate) access: Access,
+    /// Which `Host` and `Origin` are answered.
+    pub(crate) hosts: Hosts,
+    /// Headers beside `Authorization` that may carry a key, in lower case.
+    pub(crate) key_headers: &'static [&'static str],
+    /// The dialect's body for a refusal.
+    pub(crate) refuse: fn(&Refusal) -> Response,
+}
+
+/// Which paths belong to a mount.
+pub(crate) enum Paths {
+    /// These, to the byte.
+    Exactly(Vec<String>),
+    /// This one and everything below it.
+    Under(String),
+    /// All.
+    All,
+}
+
+/// Who may come in.
+#[derive(Clone, Copy)]
+pub(crate) enum Access {
+    /// Everyone; there is no [`Caller`](super::Caller).
+    Open,
+    /// Callers with a key, and others as configured.
+    Keyed(MountAuth),
+}
+
+/// Which `Host` and `Origin` are answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hosts {
+    /// Those of [`origin::check`](super::origin::check).
+    Known,
+    /// All: for probes, which come with addresses that nobody configured and learn nothing.
+    Any,
+}
+
+impl Mount {
+    /// A mount of `surface` on `paths`, recorded by the first of them.
+    pub(crate) fn new(
+        surface: Surface,
+        paths: Paths,
+        access: Access,
+        refuse: fn(&Refusal) -> Response,
+    ) -> Self {
+        let template = match &paths {
+            Paths::Exactly(paths) => paths.first().cloned().unwrap_or_default(),
+            Paths::Under(path) => format!("{path}/*"),
+            Paths::All => "/*".to_owned(),
+        };
+        Self { surface, paths, template, access, hosts: Hosts::Known, key_headers: &[], refuse }
+    }
+}
+
+impl Paths {
+    /// Exactly `paths`.
+    pub(crate) fn exactly<const N: usize>(paths: [&str; N]) -> Self {
+        Self::Exactly(paths.map(str::to_owned).into())
+    }
+
+    pub(super) fn hold(&self, path: &str) -> bool {
+        match self {
+            Self::Exactly(paths) => paths.iter().any(|held| held == path),
+            Self::Under(prefix) => path
+                .strip_prefix(prefix.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/')),
+            Self::All => true,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! `Host` and `Origin`: what keeps a web page from reaching this server through its visitor's
+//! browser, be it by DNS rebinding (a foreign `Host`) or by a plain cross-site request (a foreign
+//! `Origin`).
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, Uri, header, uri::Authority};
+use toolcrib_gateway::config::ServerConfig;
+
+use super::Refusal;
+
+/// Refuses a request that is not addressed to us, or that a foreign page sent.
+pub(crate) fn check(server: &ServerConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    let host = host(uri, headers).filter(|host| ours(server, host)).ok_or(Refusal::Host)?;
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    match (origins.next(), origins.next()) {
+        (None, _) => Ok(()),
+        (Some(origin), None) => {
+            let origin = origin.to_str().map_err(|_| Refusal::Origin)?;
+            if trusted(server, &host, origin) { Ok(()) } else { Err(Refusal::Origin) }
+        }
+        (Some(_), Some(_)) => Err(Refusal::Origin),
+    }
+}
+
+/// What the request is addressed to. HTTP/2 and absolute request targets say it in the target; a
+/// `Host` beside it must say the same.
+fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
+    let mut values = headers.get_all(header::HOST).iter();
+    let named = match (values.next(), values.next()) {
+        (None, _) => None,
+        (Some(value), None) => Some(Authority::try_from(value.as_bytes()).ok()?),
+        (Some(_), Some(_)) => return None,
+    };
+    match (uri.authority().cloned(), named) {
+        (Some(target), Some(named)) => (target == named).then_some(target),
+        (target, named) => target.or(named),
+    }
+    .filter(|host| !host.as_str().contains('@'))
+}
+
+/// Whether `host` is a name of this server.
+fn ours(server: &ServerConfig, host: &Authority) -> bool {
+    loopback(host.host())
+        || address(host.host()) == Some(server.listen.ip())
+        || server.allowed_hosts.iter().any(|allowed| names(allowed, host))
+}
+
+/// Whether `allowed` (`host` or `host:port`) names `host`; without a port it names every port.
+fn names(allowed: &str, host: &Authority) -> bool {
+    match Authority::try_from(allowed) {
+        Ok(allowed) => {
+            allowed.host().eq_ignore_ascii_case(host.host())
+                && allowed.port_u16().is_none_or(|port| host.port_u16() == Some(port))
+        }
+        Err(_) => false,
+    }
+}
+
+/// Whether a page of `origin` may send requests to `host`: its own pages, pages that this machine
+/// serves under another loopback name of the same port, and what the operator lists.
+fn trusted(server: &ServerConfig, host: &Authority, origin: &str) -> bool {
+    if server.allowed_origins.iter().any(|allowed| allowed.trim_end_matches('/') == origin) {
+        return true;
+    }
+    let Ok(uri) = Uri::try_from(origin) else { return false };
+    let (Some(scheme), Some(page)) = (uri.scheme_str(), uri.authority()) else { return false };
+    let default_port = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return false,
+    };
+    let port = page.port_u16().unwrap_or(default_port);
+    // Behind a proxy that terminates TLS the scheme is not known here, so either default is ours.
+    let same_port = match host.port_u16() {
+        Some(ours) => ours == port,
+        None => port == 80 || port == 443,
+    };
+    let same_name = page.host().eq_ignore_ascii_case(host.host());
+    same_port && (same_name || (loopback(page.host()) && loopback(host.host())))
+}
+
+fn loopback(host: &str) -> bool {
+    host.eq_ignore_ascii_case("localhost") || address(host).is_some_and(|ip| ip.is_loopback())
+}
+
+fn address(host: &str) -> Option<IpAddr> {
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    bare.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use http::HeaderValue;
+    use toolcrib_gateway::config::Config;
+
+    use super::*;
+
+    fn asked(host: &[&'static str], origin: &[&'static str]) -> Result<(), Refusal> {
+        let mut server = Config::empty(Path::new("/")).server;
+        server.listen = ([10, 0, 0, 7], 8808).into();
+        server.allowed_hosts = vec!["crib.example".to_owned(), "pinned.example:8443".to_owned()];
+        server.allowed_origins = vec!["https://app.example".to_owned()];
+        let mut headers = HeaderMap::new();
+        for value in host {
+            headers.append(header::HOST, HeaderValue::from_static(value));
+        }
+        for value in origin {
+            headers.append(header::ORIGIN, HeaderValue::from_static(value));
+        }
+        check(&server, &Uri::from_static("/tools"), &headers)
+    }
+
+    #[test]
+    fn only_our_names_are_answered() {
+        for ours in [
+            "localhost",
+            "LOCALHOST:9",
+            "127.0.0.1:8808",
+            "127.8.8.8",
+            "[::1]:8808",
+            "10.0.0.7:8808",
+            "crib.example",
+            "Crib.Example:1",
+            "pinned.example:8443",
+        ] {
+            assert_eq!(asked(&[ours], &[]), Ok(()), "{ours}");
+        }
+        for foreign in [
+            "evil.example",
+            "localhost.evil.example",
+            "10.0.0.8",
+            "pinned.example",
+            "localhost@evil.example",
+            "2130706433",
+            "a b",
+            "",
+        ] {
+            assert_eq!(asked(&[foreign], &[]), Err(Refusal::Host), "{foreign}");
+        }
+        assert_eq!(asked(&[], &[]), Err(Refusal::Host));
+        assert_eq!(asked(&["localhost", "localhost"], &[]), Err(Refusal::Host));
+    }
+
+    #[test]
+    fn only_our_pages_may_send() {
+        let local = |origin: &'static str| asked(&["127.0.0.1:8808"], &[origin]);
+        for ours in [
+            "http://127.0.0.1:8808",
+            "http://localhost:8808",
+            "http://[::1]:8808",
+            "https://app.example",
+        ] {
+            assert_eq!(local(ours), Ok(()), "{ours}");
+        }
+        for foreign in [
+            "http://localhost:3000",
+            "http://evil.example",
+            "http://evil.example:8808",
+            "null",
+            "file://",
+            "https://app.example.evil",
+            "https://app.example:444",
+        ] {
+            assert_eq!(local(foreign), Err(Refusal::Origin), "{foreign}");
+        }
+        assert_eq!(asked(&["crib.example"], &["https://crib.example"]), Ok(()));
+        assert_eq!(asked(&["crib.example"], &["http://localhost"]), Err(Refusal::Origin));
+        let twice = ["http://localhost:8808", "http://localhost:8808"];
+        assert_eq!(asked(&["localhost:8808"], &twice), Err(Refusal::Origin));
+    }
+}

@@ -1,0 +1,58 @@
+//! `x-request-id`: the caller's when it is sane, ours otherwise; always answered.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+pub(super) const NAME: HeaderName = HeaderName::from_static("x-request-id");
+
+/// Long enough for UUIDs and trace ids, short enough for a log line.
+const MAX_LEN: usize = 128;
+
+/// The id of a request with `headers`.
+pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
+    let sane = |value: &&HeaderValue| {
+        let bytes = value.as_bytes();
+        (1..=MAX_LEN).contains(&bytes.len())
+            && bytes.iter().all(|b| b.is_ascii_alphanumeric() || b"._:/+=-".contains(b))
+    };
+    match headers.get(NAME).filter(sane) {
+        Some(id) => id.clone(),
+        None => fresh(),
+    }
+}
+
+/// Unique in this process and unlikely elsewhere. It names a request in logs and proves nothing, so
+/// it costs a counter and not a system call for randomness.
+fn fresh() -> HeaderValue {
+    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0_u8));
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    HeaderValue::try_from(format!("{:016x}-{count:x}", *PROCESS))
+        .unwrap_or(HeaderValue::from_static("unknown"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sane_id_is_kept_and_any_other_replaced() {
+        let with = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(NAME, HeaderValue::from_static(text));
+            of(&headers)
+        };
+        assert_eq!(with("4bf92f35-77b3"), "4bf92f35-77b3");
+        for bad in ["", "a b", "<script>", "a\"b"] {
+            assert_ne!(with(bad), bad);
+        }
+        assert_ne!(of(&HeaderMap::new()), of(&HeaderMap::new()));
+    }
+}

@@ -1,0 +1,41 @@
+//! OpenWOP: discovery, the tool catalog (RFC 0078) and the record (RFC 0064).
+
+mod discovery;
+mod error;
+mod events;
+mod runs;
+mod sources;
+mod tools;
+
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+pub(crate) use self::{error::refuse, tools::Descriptor};
+use crate::{
+    middleware::{Access, Mount, Paths},
+    state::{AppState, Surfaces},
+};
+use toolcrib_gateway::{config::MountAuth, metrics::Surface};
+
+/// Who may come in where. Under `/v1` everybody needs a key, whatever stands behind the path, but
+/// for the description of the interface (I-10).
+pub(crate) fn mounts() -> Vec<Mount> {
+    let open = ["/.well-known/openwop", "/v1/openapi.json"];
+    let keyed = Access::Keyed(MountAuth::Required);
+    vec![
+        Mount::new(Surface::OpenWop, Paths::exactly(open), Access::Open, refuse),
+        Mount::new(Surface::OpenWop, Paths::Under("/v1".to_owned()), keyed, refuse),
+    ]
+}
+
+/// The routes, with their description.
+pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
+    let document = discovery::document(surfaces);
+    OpenApiRouter::new()
+        .routes(routes!(discovery::discover))
+        .layer(axum::Extension(document))
+        .routes(routes!(tools::list))
+        .routes(routes!(tools::by_id))
+        .routes(routes!(runs::events))
+        .routes(routes!(events::list))
+        .routes(routes!(sources::list))
+}

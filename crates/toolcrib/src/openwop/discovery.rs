@@ -1,0 +1,65 @@
+//! `GET /.well-known/openwop`: what this host can do. Public, so it says nothing about tenants,
+//! sources or tools; and it claims nothing that is not enforced.
+
+use std::sync::Arc;
+
+use axum::{Extension, response::Response};
+use http::HeaderMap;
+use serde_json::json;
+use toolcrib_core::catalog::Body;
+
+use crate::{
+    respond::{self, Caching},
+    state::Surfaces,
+};
+
+/// Long enough to spare hosts that poll, short enough for a new version to be seen.
+const CACHING: Caching = Caching { control: "public, max-age=300", vary: "" };
+
+/// The document, made once.
+pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {
+    let document = json!({
+        "protocolVersion": "1.0",
+        "supportedEnvelopes": [],
+        "schemaVersions": {},
+        "limits": {
+            "clarificationRounds": 0,
+            "schemaRounds": 0,
+            "envelopesPerTurn": 0,
+            "maxRequestBodyBytes": surfaces.server.max_body_bytes,
+        },
+        "implementation": {
+            "name": "toolcrib",
+            "version": env!("CARGO_PKG_VERSION"),
+            "vendor": "toolcrib",
+        },
+        "supportedTransports": ["rest", "mcp"],
+        // Families stand at the root (RFC 0073). Only kinds of sources that this build can project.
+        "toolCatalog": { "supported": true, "sources": ["mcp"] },
+        "toolHooks": {
+            "supported": true,
+            "prePostEvents": true,
+            "perToolAuthorization": true,
+            "perToolRateLimit": true,
+        },
+    });
+    Arc::new(Body::new(document.to_string()))
+}
+
+/// What this host can do.
+#[utoipa::path(
+    get,
+    path = "/.well-known/openwop",
+    tag = "OpenWOP",
+    security(()),
+    responses(
+        (status = 200, description = "The discovery document", body = Object),
+        (status = 304, description = "Not modified"),
+    )
+)]
+pub(super) async fn discover(
+    Extension(document): Extension<Arc<Body>>,
+    headers: HeaderMap,
+) -> Response {
+    respond::tagged(&headers, &document, "application/json", CACHING)
+}

@@ -1,0 +1,73 @@
+//! The flat, closed error envelope `{error, message, details?}` and its codes.
+
+use axum::response::Response;
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolcrib_gateway::authn::AuthError;
+use utoipa::ToSchema;
+
+use crate::{middleware::Refusal, respond};
+
+/// What went wrong.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ErrorEnvelope {
+    /// A stable code.
+    error: &'static str,
+    /// In words; never repeats what was sent.
+    message: String,
+    /// More, where a code has more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    details: Option<Value>,
+}
+
+/// `status` with the envelope.
+pub(super) fn error(
+    status: StatusCode,
+    code: &'static str,
+    message: impl Into<String>,
+    details: Option<Value>,
+) -> Response {
+    respond::json(status, &ErrorEnvelope { error: code, message: message.into(), details })
+}
+
+/// The answer for everything that does not exist for the caller, to the byte.
+pub(super) fn not_found() -> Response {
+    error(StatusCode::NOT_FOUND, "not_found", "there is no such thing here for this caller", None)
+}
+
+/// A parameter that has none of its legal values.
+pub(super) fn bad_parameter(name: &str, legal: &[&str]) -> Response {
+    let message = format!("the parameter `{name}` must be one of {}", legal.join(", "));
+    let details = json!({ "parameter": name, "legal": legal });
+    error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
+}
+
+/// A refusal in this dialect.
+pub(crate) fn refuse(refusal: &Refusal) -> Response {
+    let (code, details) = match refusal {
+        Refusal::Unauthenticated(AuthError::Missing | AuthError::Invalid) => {
+            ("unauthenticated", None)
+        }
+        Refusal::Unauthenticated(AuthError::Unavailable) | Refusal::Unavailable => {
+            ("internal_error", Some(json!({ "retriable": true })))
+        }
+        Refusal::Host | Refusal::Origin => ("forbidden", None),
+        Refusal::MissingScope(scope) => ("forbidden", Some(json!({ "scopeRequired": scope }))),
+        Refusal::NoRoute => return not_found(),
+        Refusal::Method | Refusal::BrokenBody => ("validation_error", None),
+        Refusal::TooLarge { limit } => {
+            ("validation_error", Some(json!({ "maxRequestBodyBytes": limit })))
+        }
+        Refusal::Internal => ("internal_error", None),
+    };
+    error(refusal.status(), code, refusal.to_string(), details)
+}
+
+/// A parameter that is not a whole number in its range.
+pub(super) fn bad_number(name: &str, least: u64, most: u64) -> Response {
+    let message = format!("the parameter `{name}` must be a whole number from {least} to {most}");
+    let details = json!({ "parameter": name, "minimum": least, "maximum": most });
+    error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
+}

@@ -1,0 +1,108 @@
+//! `GET /v1/events`: the record of the caller's tenant, by position.
+
+use axum::{extract::{RawQuery, State}, response::{IntoResponse as _, Response}};
+use http::StatusCode;
+use serde::Serialize;
+use toolcrib_core::event::{EventQuery, RunEvent};
+use utoipa::{PartialSchema, ToSchema, openapi};
+
+use super::error::{self, ErrorEnvelope};
+use crate::{
+    middleware::{Caller, Refusal, require},
+    respond,
+    state::AppState,
+};
+
+/// Events in one answer when the request does not say, and at most.
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1_000;
+
+/// One event of a run (RFC 0064 §B, `run-event.schema.json`). Closed.
+pub(crate) struct RunEventSchema;
+
+impl PartialSchema for RunEventSchema {
+    fn schema() -> openapi::RefOr<openapi::Schema> {
+        // Stands in until the document is finished, as for `Descriptor`.
+        openapi::ObjectBuilder::new().build().into()
+    }
+}
+
+impl ToSchema for RunEventSchema {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "RunEvent".into()
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct EventPage {
+    /// In ascending position.
+    events: Vec<Positioned>,
+    /// The position to ask for next, as `after`; that of the last event here, or the one asked for.
+    next: u64,
+}
+
+/// An event and where it stands in the log.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Positioned {
+    /// Strictly increasing over the whole log, so with gaps for one tenant.
+    position: u64,
+    #[schema(value_type = RunEventSchema)]
+    event: RunEvent,
+}
+
+/// The events of the caller's tenant, oldest first from `after` on, or the newest.
+#[utoipa::path(
+    get,
+    path = "/v1/events",
+    tag = "OpenWOP",
+    params(
+        ("after" = Option<u64>, Query, description = "Only events at greater positions. Without it: the newest `limit` events"),
+        ("limit" = Option<u64>, Query, description = "At most this many, 1 to 1000; 100 when absent"),
+    ),
+    responses(
+        (status = 200, description = "A page of events", body = EventPage),
+        (status = 400, description = "A parameter is not a number in its range", body = ErrorEnvelope),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `audit:read` is missing", body = ErrorEnvelope),
+        (status = 503, description = "The record cannot be read right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    require(&caller, "audit:read")?;
+    let number = |name: &str| respond::query(query.as_deref(), name).map(|text| text.parse::<u64>());
+    let after = match number("after") {
+        None => None,
+        Some(Ok(after)) => Some(after),
+        Some(Err(_)) => return Ok(error::bad_number("after", 0, u64::MAX)),
+    };
+    let limit = match number("limit").map(|limit| limit.ok().and_then(|l| usize::try_from(l).ok())) {
+        None => DEFAULT_LIMIT,
+        Some(Some(limit)) if (1..=MAX_LIMIT).contains(&limit) => limit,
+        Some(_) => return Ok(error::bad_number("limit", 1, 1_000)),
+    };
+    let wanted = EventQuery {
+        tenant: Some(caller.tenant.clone()),
+        run: None,
+        after,
+        limit,
+        newest: after.is_none(),
+    };
+    match state.gateway.log().read(wanted).await {
+        Ok(logged) => {
+            let next = logged.last().map_or(after.unwrap_or(0), |last| last.position);
+            let events = logged
+                .into_iter()
+                .map(|logged| Positioned { position: logged.position, event: logged.event })
+                .collect();
+            Ok(respond::json(StatusCode::OK, &EventPage { events, next }))
+        }
+        Err(error) => {
+            tracing::error!(%error, "the record could not be read");
+            Ok(Refusal::Unavailable.into_response())
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `GET /v1/sources`: how the sources are doing, for operators.
+
+use axum::{extract::State, response::Response};
+use http::StatusCode;
+use serde::Serialize;
+use toolcrib_gateway::SourceReport;
+use utoipa::ToSchema;
+
+use super::error::ErrorEnvelope;
+use crate::{
+    middleware::{Caller, Refusal, require},
+    respond,
+    state::AppState,
+};
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Sources {
+    /// In the order of the configuration.
+    #[schema(value_type = Vec<Object>)]
+    sources: Vec<SourceReport>,
+}
+
+/// Every source: its kind, state, number of tools and problems.
+#[utoipa::path(
+    get,
+    path = "/v1/sources",
+    tag = "OpenWOP",
+    responses(
+        (status = 200, description = "The sources", body = Sources),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `sources:read` is missing", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+) -> Result<Response, Refusal> {
+    require(&caller, "sources:read")?;
+    Ok(respond::json(StatusCode::OK, &Sources { sources: state.gateway.sources() }))
+}

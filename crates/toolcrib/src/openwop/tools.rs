@@ -1,0 +1,145 @@
+//! `GET /v1/tools` and `GET /v1/tools/{toolId}` (RFC 0078).
+//!
+//! The bytes of a list come from the gateway as they are (I-24). A tool that does not exist, is
+//! hidden or is another tenant's has one answer (I-9).
+
+use axum::{extract::{RawQuery, State}, response::Response};
+use http::{HeaderMap, header};
+use toolcrib_core::{
+    catalog::{Body, Entry, ListFormat},
+    descriptor::SourceKind,
+};
+use toolcrib_gateway::{config::ListBody, list::ToolRef};
+use utoipa::{PartialSchema, ToSchema, openapi};
+
+use super::error::{self, ErrorEnvelope};
+use crate::{
+    middleware::{Caller, Segment},
+    respond::{self, PRIVATE},
+    state::AppState,
+};
+
+/// The envelope that the text of RFC 0078 §B shows, by name.
+const ENVELOPE_TYPE: &str = "application/vnd.openwop.tools+json";
+
+static ARRAY: ListFormat =
+    ListFormat { key: "openwop", open: "[", close: "]", item: descriptor };
+static ENVELOPE: ListFormat =
+    ListFormat { key: "openwop-envelope", open: "{\"tools\":[", close: "]}", item: descriptor };
+
+fn descriptor(entry: &Entry, out: &mut Vec<u8>) {
+    if let Err(error) = serde_json::to_writer(out, &entry.tool) {
+        tracing::error!(tool = %entry.id, %error, "a descriptor could not be serialised");
+    }
+}
+
+/// A tool descriptor (RFC 0078 §C). The schema is the published one.
+pub(crate) struct Descriptor;
+
+impl PartialSchema for Descriptor {
+    fn schema() -> openapi::RefOr<openapi::Schema> {
+        // Stands in until the document is finished: `crate::openapi` puts the published schema here.
+        openapi::ObjectBuilder::new().build().into()
+    }
+}
+
+impl ToSchema for Descriptor {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "ToolDescriptor".into()
+    }
+}
+
+/// The tools that the caller may use, sorted by `toolId`.
+///
+/// A bare array, or `{"tools": […]}` for `Accept: application/vnd.openwop.tools+json` and where the
+/// operator set `openwop.list_body = "envelope"`.
+#[utoipa::path(
+    get,
+    path = "/v1/tools",
+    tag = "OpenWOP",
+    params(("source" = Option<String>, Query,
+        description = "Only tools of this kind of source: node-pack, workflow, mcp, connector or host-extension")),
+    responses(
+        (status = 200, description = "The visible tools", content(
+            (Vec<Descriptor> = "application/json"),
+            (ToolsEnvelope = "application/vnd.openwop.tools+json"),
+        )),
+        (status = 304, description = "Not modified"),
+        (status = 400, description = "`source` is none of its values", body = ErrorEnvelope),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let source = match respond::query(query.as_deref(), "source").map(|text| text.parse()) {
+        None => None,
+        Some(Ok(kind)) => Some(kind),
+        Some(Err(_)) => {
+            let legal: Vec<_> = SourceKind::ALL.iter().map(|kind| kind.as_str()).collect();
+            return error::bad_parameter("source", &legal);
+        }
+    };
+    let (format, content_type) = if accepts_envelope(&headers) {
+        (&ENVELOPE, ENVELOPE_TYPE)
+    } else {
+        match state.surfaces.openwop.list_body {
+            ListBody::Array => (&ARRAY, "application/json"),
+            ListBody::Envelope => (&ENVELOPE, "application/json"),
+        }
+    };
+    let body = state.gateway.list(&caller, format, source);
+    respond::tagged(&headers, &body, content_type, PRIVATE)
+}
+
+/// The other shape of the list.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used; the bytes are written by `ENVELOPE`")]
+pub(crate) struct ToolsEnvelope {
+    /// The visible tools.
+    tools: Vec<Descriptor>,
+}
+
+/// One tool that the caller may use.
+#[utoipa::path(
+    get,
+    path = "/v1/tools/{toolId}",
+    tag = "OpenWOP",
+    params(("toolId" = String, Path, description = "The tool's id, percent-encoded")),
+    responses(
+        (status = 200, description = "The tool", body = Descriptor),
+        (status = 304, description = "Not modified"),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 404, description = "Unknown to this caller, for whatever reason", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn by_id(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    id: Segment,
+    headers: HeaderMap,
+) -> Response {
+    match state.gateway.find(&caller, ToolRef::Id(id.as_str())) {
+        Some(entry) => {
+            let body = Body::new(entry.wire.get(&entry, &ARRAY).to_vec());
+            respond::tagged(&headers, &body, "application/json", PRIVATE)
+        }
+        None => error::not_found(),
+    }
+}
+
+/// Whether the request names the envelope's type, and not only to refuse it.
+fn accepts_envelope(headers: &HeaderMap) -> bool {
+    headers.get_all(header::ACCEPT).iter().any(|value| {
+        value.to_str().is_ok_and(|text| {
+            text.split(',').any(|range| {
+                let mut parts = range.split(';').map(str::trim);
+                parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(ENVELOPE_TYPE))
+                    && !parts.any(|parameter| matches!(parameter, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+            })
+        })
+    })
+}

@@ -1,0 +1,142 @@
+//! Answers: JSON, lists whose bytes are already there, and "not modified".
+
+use axum::{
+    body::Body as HttpBody,
+    response::{IntoResponse as _, Response},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use serde::Serialize;
+use toolcrib_core::{catalog::Body, id::RunId};
+
+/// Where every calling surface names the run that holds the call's events.
+pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");
+
+/// `body` as JSON.
+pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
+    match serde_json::to_vec(body) {
+        Ok(bytes) => json_bytes(status, bytes),
+        Err(error) => {
+            tracing::error!(%error, "an answer could not be serialised");
+            json_bytes(StatusCode::INTERNAL_SERVER_ERROR, &b"{\"error\":\"internal error\"}"[..])
+        }
+    }
+}
+
+/// `bytes`, which are JSON.
+pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Response {
+    let mut response = HttpBody::from(bytes.into()).into_response();
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// What may be kept of an answer, and by what it differs.
+#[derive(Clone, Copy)]
+pub(crate) struct Caching {
+    /// `Cache-Control`.
+    pub(crate) control: &'static str,
+    /// `Vary`; empty for none.
+    pub(crate) vary: &'static str,
+}
+
+/// For what differs by caller: kept by the caller alone, and asked for again each time.
+pub(crate) const PRIVATE: Caching =
+    Caching { control: "private, no-cache", vary: "Authorization, Accept" };
+
+/// `body`, or 304 when the request has it already.
+pub(crate) fn tagged(
+    request: &HeaderMap,
+    body: &Body,
+    content_type: &'static str,
+    caching: Caching,
+) -> Response {
+    let mut response = if has_already(request, &body.etag) {
+        StatusCode::NOT_MODIFIED.into_response()
+    } else {
+        let mut response = HttpBody::from(body.bytes.clone()).into_response();
+        let content_type = HeaderValue::from_static(content_type);
+        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        response
+    };
+    let headers = response.headers_mut();
+    if let Ok(etag) = HeaderValue::from_str(&body.etag) {
+        headers.insert(header::ETAG, etag);
+    }
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(caching.control));
+    if !caching.vary.is_empty() {
+        headers.insert(header::VARY, HeaderValue::from_static(caching.vary));
+    }
+    response
+}
+
+/// Whether `If-None-Match` holds `etag`: `*`, or a list in which it stands, weak or strong
+/// (RFC 9110, section 13.1.2).
+fn has_already(request: &HeaderMap, etag: &str) -> bool {
+    request.get_all(header::IF_NONE_MATCH).iter().any(|value| {
+        value.to_str().is_ok_and(|text| {
+            text.split(',').map(str::trim).any(|one| {
+                one == "*" || one == etag || one.strip_prefix("W/").is_some_and(|weak| weak == etag)
+            })
+        })
+    })
+}
+
+/// Names `run` in the answer.
+pub(crate) fn with_run(mut response: Response, run: &RunId) -> Response {
+    if let Ok(value) = HeaderValue::from_str(run.as_str()) {
+        response.headers_mut().insert(RUN_ID, value);
+    }
+    response
+}
+
+/// Tells the caller to come back after `wait`, in whole seconds and at least one.
+pub(crate) fn with_retry_after(mut response: Response, wait: std::time::Duration) -> Response {
+    let seconds = wait.as_millis().div_ceil(1000).max(1);
+    if let Ok(value) = HeaderValue::from_str(&seconds.to_string()) {
+        response.headers_mut().insert(header::RETRY_AFTER, value);
+    }
+    response
+}
+
+/// The first value of query parameter `name`, decoded; later ones and unknown parameters are
+/// ignored.
+pub(crate) fn query(query: Option<&str>, name: &str) -> Option<String> {
+    let decode = |text: &str| {
+        let spaced = text.replace('+', " ");
+        percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
+    };
+    query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, ""))).find_map(
+        |(key, value)| (decode(key) == name).then(|| decode(value)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_match_in_lists_and_weakly() {
+        let matches = |text: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::IF_NONE_MATCH, HeaderValue::from_static(text));
+            has_already(&headers, "\"abc\"")
+        };
+        for hit in ["*", "\"abc\"", "W/\"abc\"", "\"x\", \"abc\"", "\"x\" ,W/\"abc\""] {
+            assert!(matches(hit), "{hit}");
+        }
+        for miss in ["abc", "\"ab\"", "\"ABC\"", "w/\"abc\"", ""] {
+            assert!(!matches(miss), "{miss}");
+        }
+    }
+
+    #[test]
+    fn the_first_value_of_a_parameter_counts() {
+        assert_eq!(query(Some("a=1&source=m%63p&source=x"), "source").as_deref(), Some("mcp"));
+        assert_eq!(query(Some("source"), "source").as_deref(), Some(""));
+        assert_eq!(query(Some("sources=1"), "source"), None);
+        assert_eq!(query(None, "source"), None);
+    }
+}

@@ -1,0 +1,205 @@
+// The explorer against a running `toolcrib serve --demo`.
+//
+//   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… TOOLCRIB_KEY_READER=tc_… node explorer.mjs
+import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
+
+const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN, TOOLCRIB_KEY_READER } = process.env;
+for (const name of ['TOOLCRIB_URL', 'TOOLCRIB_KEY_ADMIN', 'TOOLCRIB_KEY_READER']) {
+  if (!process.env[name]) {
+    console.error(`${name} is not set: start "toolcrib serve --demo" and take url and keys from its demo.json`);
+    process.exit(2);
+  }
+}
+const explorer = `${TOOLCRIB_URL.replace(/\/$/, '')}/explorer`;
+
+const browser = await launch();
+const { page, complaints } = await openPage(browser);
+
+const signIn = async (target, key) => {
+  await target.fill('#token', key);
+  await target.click('#use-key');
+  await target.waitForSelector('button.item');
+};
+const names = (target) => target.locator('button.item').evaluateAll((rows) => rows.map((row) => row.dataset.name));
+const open = async (name) => {
+  await page.click(`button.item[data-name="${name}"]`);
+  await page.waitForFunction((wanted) => document.querySelector('.tool h2')?.textContent === wanted, name);
+};
+const input = (path) => page.locator(`[data-path="${path}"] :is(input, textarea)`).first();
+/** Clicks Execute, says yes where the tool's tier asks, and gives the outcome element. */
+const execute = async () => {
+  await page.evaluate(() => document.querySelector('.outcome')?.remove());
+  await page.click('[data-action="execute"]');
+  const outcome = page.locator('.outcome');
+  await page.locator('[data-confirm="run"]').or(outcome).first().waitFor();
+  if (await page.locator('[data-confirm="run"]').count() > 0) await page.click('[data-confirm="run"]');
+  await outcome.waitFor();
+  return outcome;
+};
+
+await check('the page loads at /explorer and at /explorer/', async () => {
+  for (const address of [`${explorer}/`, explorer]) {
+    const response = await page.goto(address);
+    equal(response.status(), 200, `status of ${address}`);
+    await page.waitForSelector('#signin');
+  }
+});
+
+await check('the page leaves no placeholder and sends a strict policy', async () => {
+  const response = await page.request.get(explorer);
+  const html = await response.text();
+  truthy(!html.includes('{{'), 'a template placeholder survived');
+  truthy(/var executeEnabled = (true|false);/.test(html), 'the execute flag is missing');
+  const policy = response.headers()['content-security-policy'] ?? '';
+  truthy(policy.includes("default-src 'none'") && !policy.includes('unsafe'), `the policy is "${policy}"`);
+});
+
+await check('without a key the page asks to sign in', async () => {
+  equal(await page.textContent('#token-badge'), 'No token', 'badge');
+  truthy(/API key/.test(await page.textContent('#signin')), 'no guidance to the key field');
+  equal(await page.locator('button.item').count(), 0, 'tools listed');
+  await page.click('#signin button');
+  equal(await page.evaluate(() => document.activeElement.id), 'token', 'focused element');
+});
+
+await check('a wrong key is called rejected', async () => {
+  await page.fill('#token', 'tc_not_a_key');
+  await page.click('#use-key');
+  await page.waitForFunction(() => document.querySelector('#token-badge').textContent === 'Token rejected');
+});
+
+let adminTools = [];
+await check('the admin key lists tools and their count', async () => {
+  await signIn(page, TOOLCRIB_KEY_ADMIN);
+  adminTools = await names(page);
+  for (const name of ['demo__echo', 'demo__add', 'demo__slow', 'demo__fail', 'demo__structured']) truthy(adminTools.includes(name), `${name} is not listed`);
+  truthy((await page.textContent('#count')).includes(`${adminTools.length} tool`), 'the count differs from the list');
+  equal(await page.textContent('#token-badge'), 'Token set', 'badge');
+});
+
+await check('the search narrows the list, says so, and is undone', async () => {
+  await page.fill('#search', 'demo__add');
+  equal(await names(page), ['demo__add'], 'listed tools');
+  truthy(/^1 of /.test(await page.textContent('#count')), 'the count does not say 1 of n');
+  await page.fill('#search', 'no-tool-has-this-name');
+  truthy(await page.locator('text=Nothing matches').isVisible(), 'no empty state');
+  await page.click('text=Clear search and filters');
+  equal((await names(page)).length, adminTools.length, 'listed tools after clearing');
+});
+
+await check('opening a tool shows its schema and a deep link', async () => {
+  await open('demo__add');
+  truthy(page.url().endsWith('#tool=demo__add'), `address is ${page.url()}`);
+  equal(await page.getAttribute('button.item[data-name="demo__add"]', 'aria-expanded'), 'true', 'aria-expanded');
+  await page.click('.tool [data-tab="schema"]');
+  const schema = await page.locator('.tool pre.code').first().textContent();
+  truthy(JSON.parse(schema).properties.a !== undefined, 'the schema has no property a');
+  await page.click('.tool [data-tab="try"]');
+});
+
+await check('the form starts from exactly the required keys', async () => {
+  await page.click('[data-mode="json"]');
+  const start = JSON.parse(await page.inputValue('textarea.json'));
+  equal(Object.keys(start).sort(), ['a', 'b'], 'keys');
+  await page.click('[data-mode="form"]');
+});
+
+await check('validating wrong input marks the field', async () => {
+  await input('/a').fill('two');
+  await input('/b').fill('3');
+  await page.click('[data-action="validate"]');
+  await page.waitForSelector('.output .verdict.bad');
+  truthy(/\/a/.test(await page.textContent('.violations')), 'the violation does not name /a');
+  equal(await input('/a').getAttribute('aria-invalid'), 'true', 'aria-invalid of a');
+  equal(await input('/b').getAttribute('aria-invalid'), null, 'aria-invalid of b');
+});
+
+await check('validating right input is green', async () => {
+  await input('/a').fill('2');
+  await page.click('[data-action="validate"]');
+  await page.waitForSelector('.output .verdict.good');
+  equal(await page.textContent('.output .verdict.good'), 'Input is valid.', 'verdict');
+});
+
+await check('executing add 2 + 3 gives 5', async () => {
+  const outcome = await execute();
+  equal(await outcome.getAttribute('data-tone'), 'good', 'tone');
+  truthy(/\b5\b/.test(await outcome.locator('.blocks').innerText()), `result is ${await outcome.innerText()}`);
+  truthy(/HTTP 200/.test(await outcome.locator('.facts').innerText()), 'no status shown');
+  await outcome.locator('[data-tab="raw"]').click();
+  truthy((await outcome.locator('pre.code:visible').first().innerText()).includes('"isError": false'), 'the raw answer is not shown');
+});
+
+await check('a failing tool is shown in red', async () => {
+  await open('demo__fail');
+  const outcome = await execute();
+  equal(await outcome.getAttribute('data-tone'), 'bad', 'tone');
+  truthy(/HTTP 500/.test(await outcome.locator('.facts').innerText()), 'no status shown');
+});
+
+await check('structured content is shown', async () => {
+  await open('demo__structured');
+  truthy(/structured content/.test(await (await execute()).innerText()), 'no structured content block');
+});
+
+await check('the result survives a visit to another tool and is in the history', async () => {
+  await open('demo__add');
+  truthy(await page.locator('.outcome').isVisible(), 'the result is gone');
+  await page.click('.tool [data-tab="history"]');
+  equal(await page.locator('.history li').count(), 1, 'history entries');
+});
+
+await check('snippets hide the key', async () => {
+  await page.click('.tool [data-tab="snippets"]');
+  for (const kind of ['curl', 'otc', 'mcp', 'client']) {
+    await page.click(`.sheet [data-tab="${kind}"]`);
+    const text = await page.locator('.sheet pre:visible').innerText();
+    truthy(!text.includes(TOOLCRIB_KEY_ADMIN), `${kind} shows the key`);
+    truthy(text.includes('TOOLCRIB_KEY'), `${kind} has no place for the key`);
+  }
+  await page.click('.sheet [data-tab="otc"]');
+  await page.waitForFunction(() => /"tool_id":"[A-Za-z0-9_]+\.[A-Za-z0-9_]+@\d+\.\d+\.\d+"/.test(document.querySelector('.sheet [role="tabpanel"]:not([hidden]) pre').textContent));
+});
+
+await check('the key is in no storage and not in the address', async () => {
+  const kept = await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }) + document.cookie + location.href);
+  truthy(!kept.includes(TOOLCRIB_KEY_ADMIN), 'the key was stored');
+});
+
+await check('another key drops the tools and results of the one before', async () => {
+  await page.fill('#token', TOOLCRIB_KEY_READER);
+  equal(await page.locator('button.item, .outcome').count(), 0, 'left over elements');
+});
+
+await check('the reader sees fewer tools than the admin', async () => {
+  const reader = await openPage(browser);
+  await reader.page.goto(explorer);
+  await signIn(reader.page, TOOLCRIB_KEY_READER);
+  const seen = await names(reader.page);
+  truthy(seen.length < adminTools.length, `reader sees ${seen.length}, admin ${adminTools.length}`);
+  truthy(seen.every((name) => adminTools.includes(name)), 'the reader sees a tool that the admin does not');
+  const hidden = adminTools.find((name) => !seen.includes(name));
+  await reader.page.goto(`${explorer}#tool=${encodeURIComponent(hidden)}`);
+  await reader.page.waitForSelector('text=No such tool');
+  complaints.push(...reader.complaints);
+  await reader.close();
+});
+
+await check('nothing overflows at 390 px', async () => {
+  const phone = await openPage(browser, { viewport: { width: 390, height: 844 } });
+  await phone.page.goto(`${explorer}#tool=demo__add`);
+  await phone.page.fill('#token', TOOLCRIB_KEY_ADMIN);
+  await phone.page.click('#use-key');
+  await phone.page.waitForSelector('.tool h2');
+  const wide = await phone.page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+  truthy(wide <= 0, `the page is ${wide} px too wide`);
+  await phone.page.click('.back');
+  truthy(await phone.page.locator('button.item').first().isVisible(), 'the way back shows no list');
+  complaints.push(...phone.complaints);
+  await phone.close();
+});
+
+await check('no console error, no exception, no policy violation', async () => equal(complaints, [], 'complaints'));
+
+await browser.close();
+finish();
