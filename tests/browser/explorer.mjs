@@ -6,7 +6,9 @@ import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
 const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN, TOOLCRIB_KEY_READER } = process.env;
 for (const name of ['TOOLCRIB_URL', 'TOOLCRIB_KEY_ADMIN', 'TOOLCRIB_KEY_READER']) {
   if (!process.env[name]) {
-    console.error(`${name} is not set: start "toolcrib serve --demo" and take url and keys from its demo.json`);
+    console.error(
+      `${name} is not set: start "toolcrib serve --demo" and take url and keys from its demo.json`,
+    );
     process.exit(2);
   }
 }
@@ -20,10 +22,14 @@ const signIn = async (target, key) => {
   await target.click('#use-key');
   await target.waitForSelector('button.item');
 };
-const names = (target) => target.locator('button.item').evaluateAll((rows) => rows.map((row) => row.dataset.name));
+const names = (target) =>
+  target.locator('button.item').evaluateAll((rows) => rows.map((row) => row.dataset.name));
 const open = async (name) => {
   await page.click(`button.item[data-name="${name}"]`);
-  await page.waitForFunction((wanted) => document.querySelector('.tool h2')?.textContent === wanted, name);
+  await page.waitForFunction(
+    (wanted) => document.querySelector('.tool h2')?.textContent === wanted,
+    name,
+  );
 };
 const input = (path) => page.locator(`[data-path="${path}"] :is(input, textarea)`).first();
 /** Clicks Execute, says yes where the tool's tier asks, and gives the outcome element. */
@@ -32,7 +38,8 @@ const execute = async () => {
   await page.click('[data-action="execute"]');
   const outcome = page.locator('.outcome');
   await page.locator('[data-confirm="run"]').or(outcome).first().waitFor();
-  if (await page.locator('[data-confirm="run"]').count() > 0) await page.click('[data-confirm="run"]');
+  if ((await page.locator('[data-confirm="run"]').count()) > 0)
+    await page.click('[data-confirm="run"]');
   await outcome.waitFor();
   return outcome;
 };
@@ -51,7 +58,10 @@ await check('the page leaves no placeholder and sends a strict policy', async ()
   truthy(!html.includes('{{'), 'a template placeholder survived');
   truthy(/var executeEnabled = (true|false);/.test(html), 'the execute flag is missing');
   const policy = response.headers()['content-security-policy'] ?? '';
-  truthy(policy.includes("default-src 'none'") && !policy.includes('unsafe'), `the policy is "${policy}"`);
+  truthy(
+    policy.includes("default-src 'none'") && !policy.includes('unsafe'),
+    `the policy is "${policy}"`,
+  );
 });
 
 await check('without a key the page asks to sign in', async () => {
@@ -65,15 +75,21 @@ await check('without a key the page asks to sign in', async () => {
 await check('a wrong key is called rejected', async () => {
   await page.fill('#token', 'tc_not_a_key');
   await page.click('#use-key');
-  await page.waitForFunction(() => document.querySelector('#token-badge').textContent === 'Token rejected');
+  await page.waitForFunction(
+    () => document.querySelector('#token-badge').textContent === 'Token rejected',
+  );
 });
 
 let adminTools = [];
 await check('the admin key lists tools and their count', async () => {
   await signIn(page, TOOLCRIB_KEY_ADMIN);
   adminTools = await names(page);
-  for (const name of ['demo__echo', 'demo__add', 'demo__slow', 'demo__fail', 'demo__structured']) truthy(adminTools.includes(name), `${name} is not listed`);
-  truthy((await page.textContent('#count')).includes(`${adminTools.length} tool`), 'the count differs from the list');
+  for (const name of ['demo__echo', 'demo__add', 'demo__slow', 'demo__fail', 'demo__structured'])
+    truthy(adminTools.includes(name), `${name} is not listed`);
+  truthy(
+    (await page.textContent('#count')).includes(`${adminTools.length} tool`),
+    'the count differs from the list',
+  );
   equal(await page.textContent('#token-badge'), 'Token set', 'badge');
 });
 
@@ -90,7 +106,11 @@ await check('the search narrows the list, says so, and is undone', async () => {
 await check('opening a tool shows its schema and a deep link', async () => {
   await open('demo__add');
   truthy(page.url().endsWith('#tool=demo__add'), `address is ${page.url()}`);
-  equal(await page.getAttribute('button.item[data-name="demo__add"]', 'aria-expanded'), 'true', 'aria-expanded');
+  equal(
+    await page.getAttribute('button.item[data-name="demo__add"]', 'aria-expanded'),
+    'true',
+    'aria-expanded',
+  );
   await page.click('.tool [data-tab="schema"]');
   const schema = await page.locator('.tool pre.code').first().textContent();
   truthy(JSON.parse(schema).properties.a !== undefined, 'the schema has no property a');
@@ -124,10 +144,16 @@ await check('validating right input is green', async () => {
 await check('executing add 2 + 3 gives 5', async () => {
   const outcome = await execute();
   equal(await outcome.getAttribute('data-tone'), 'good', 'tone');
-  truthy(/\b5\b/.test(await outcome.locator('.blocks').innerText()), `result is ${await outcome.innerText()}`);
+  truthy(
+    /\b5\b/.test(await outcome.locator('.blocks').innerText()),
+    `result is ${await outcome.innerText()}`,
+  );
   truthy(/HTTP 200/.test(await outcome.locator('.facts').innerText()), 'no status shown');
   await outcome.locator('[data-tab="raw"]').click();
-  truthy((await outcome.locator('pre.code:visible').first().innerText()).includes('"isError": false'), 'the raw answer is not shown');
+  truthy(
+    (await outcome.locator('pre.code:visible').first().innerText()).includes('"isError": false'),
+    'the raw answer is not shown',
+  );
 });
 
 await check('a failing tool is shown in red', async () => {
@@ -139,7 +165,10 @@ await check('a failing tool is shown in red', async () => {
 
 await check('structured content is shown', async () => {
   await open('demo__structured');
-  truthy(/structured content/.test(await (await execute()).innerText()), 'no structured content block');
+  truthy(
+    /structured content/.test(await (await execute()).innerText()),
+    'no structured content block',
+  );
 });
 
 await check('the result survives a visit to another tool and is in the history', async () => {
@@ -158,11 +187,17 @@ await check('snippets hide the key', async () => {
     truthy(text.includes('TOOLCRIB_KEY'), `${kind} has no place for the key`);
   }
   await page.click('.sheet [data-tab="otc"]');
-  await page.waitForFunction(() => /"tool_id":"[A-Za-z0-9_]+\.[A-Za-z0-9_]+@\d+\.\d+\.\d+"/.test(document.querySelector('.sheet [role="tabpanel"]:not([hidden]) pre').textContent));
+  await page.waitForFunction(() =>
+    /"tool_id":"[A-Za-z0-9_]+\.[A-Za-z0-9_]+@\d+\.\d+\.\d+"/.test(
+      document.querySelector('.sheet [role="tabpanel"]:not([hidden]) pre').textContent,
+    ),
+  );
 });
 
 await check('the key is in no storage and not in the address', async () => {
-  const kept = await page.evaluate(() => JSON.stringify({ ...localStorage, ...sessionStorage }) + document.cookie + location.href);
+  const kept = await page.evaluate(
+    () => JSON.stringify({ ...localStorage, ...sessionStorage }) + document.cookie + location.href,
+  );
   truthy(!kept.includes(TOOLCRIB_KEY_ADMIN), 'the key was stored');
 });
 
@@ -177,7 +212,10 @@ await check('the reader sees fewer tools than the admin', async () => {
   await signIn(reader.page, TOOLCRIB_KEY_READER);
   const seen = await names(reader.page);
   truthy(seen.length < adminTools.length, `reader sees ${seen.length}, admin ${adminTools.length}`);
-  truthy(seen.every((name) => adminTools.includes(name)), 'the reader sees a tool that the admin does not');
+  truthy(
+    seen.every((name) => adminTools.includes(name)),
+    'the reader sees a tool that the admin does not',
+  );
   const hidden = adminTools.find((name) => !seen.includes(name));
   await reader.page.goto(`${explorer}#tool=${encodeURIComponent(hidden)}`);
   await reader.page.waitForSelector('text=No such tool');
@@ -199,7 +237,9 @@ await check('nothing overflows at 390 px', async () => {
   await phone.close();
 });
 
-await check('no console error, no exception, no policy violation', async () => equal(complaints, [], 'complaints'));
+await check('no console error, no exception, no policy violation', async () =>
+  equal(complaints, [], 'complaints'),
+);
 
 await browser.close();
 finish();

@@ -2,12 +2,24 @@
 // printed one per line, and an exit code.
 import { chromium } from 'playwright-core';
 
-const FLAGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
+const FLAGS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
 // A status that a check provokes on purpose is not a fault of the page; Chromium logs it all the same.
-const EXPECTED = /^Failed to load resource: the server responded with a status of (401|403|404|429|500|502|503)\b/;
+const EXPECTED =
+  /^Failed to load resource: the server responded with a status of (401|403|404|429|500|502|503)\b/;
 
 export async function launch() {
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium', args: FLAGS });
+  return chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: FLAGS,
+  });
 }
 
 /** A fresh page (own storage) with `complaints`: console errors, exceptions, policy violations. */
@@ -17,13 +29,16 @@ export async function openPage(browser, options = {}) {
   page.setDefaultTimeout(15_000);
   const complaints = [];
   page.on('console', (message) => {
-    if (message.type() === 'error' && !EXPECTED.test(message.text())) complaints.push(`console: ${message.text()}`);
+    if (message.type() === 'error' && !EXPECTED.test(message.text()))
+      complaints.push(`console: ${message.text()}`);
   });
   page.on('pageerror', (error) => complaints.push(`exception: ${error.message}`));
   await page.exposeFunction('reportViolation', (text) => complaints.push(`policy: ${text}`));
-  await page.addInitScript(() => document.addEventListener('securitypolicyviolation', (event) => {
-    window.reportViolation(`${event.effectiveDirective} blocked ${event.blockedURI}`);
-  }));
+  await page.addInitScript(() =>
+    document.addEventListener('securitypolicyviolation', (event) => {
+      window.reportViolation(`${event.effectiveDirective} blocked ${event.blockedURI}`);
+    }),
+  );
   return { page, complaints, close: () => context.close() };
 }
 

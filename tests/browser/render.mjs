@@ -11,17 +11,32 @@ await page.waitForSelector('button.item');
 
 const pwned = (target = page) => target.evaluate(() => window.pwned === 1);
 const open = async (name, target = page) => {
-  await target.evaluate((wanted) => { location.hash = `tool=${encodeURIComponent(wanted)}`; }, name);
-  await target.waitForFunction((wanted) => document.querySelector('.tool h2')?.textContent === wanted, name);
+  await target.evaluate((wanted) => {
+    location.hash = `tool=${encodeURIComponent(wanted)}`;
+  }, name);
+  await target.waitForFunction(
+    (wanted) => document.querySelector('.tool h2')?.textContent === wanted,
+    name,
+  );
 };
 /** Nothing ran, and no element exists that only markup from a tool could have made. */
 const clean = async (target = page) => {
   await target.waitForTimeout(100); // an error handler of an image would need a moment
-  truthy(!await pwned(target), 'script from a tool has run');
+  truthy(!(await pwned(target)), 'script from a tool has run');
   const planted = await target.evaluate(() => {
-    const attributes = [...document.querySelectorAll('body *')].flatMap((element) => element.getAttributeNames().filter((name) => name.startsWith('on') || name === 'style'));
-    const links = [...document.querySelectorAll('a[href]')].map((link) => link.getAttribute('href')).filter((href) => !/^(#|https?:)/.test(href));
-    return [...attributes, ...links, ...[...document.querySelectorAll('body script, iframe, object, embed, svg script')].map((element) => element.tagName)];
+    const attributes = [...document.querySelectorAll('body *')].flatMap((element) =>
+      element.getAttributeNames().filter((name) => name.startsWith('on') || name === 'style'),
+    );
+    const links = [...document.querySelectorAll('a[href]')]
+      .map((link) => link.getAttribute('href'))
+      .filter((href) => !/^(#|https?:)/.test(href));
+    return [
+      ...attributes,
+      ...links,
+      ...[...document.querySelectorAll('body script, iframe, object, embed, svg script')].map(
+        (element) => element.tagName,
+      ),
+    ];
   });
   equal(planted, [], 'planted attributes, links and elements');
 };
@@ -31,8 +46,16 @@ await check('result.js renders hostile content blocks as text', async () => {
     const { renderContent } = await import('/explorer/assets/result.js');
     const element = renderContent(blocks);
     document.body.append(element);
-    const found = { blocks: element.querySelectorAll('.block').length, images: [...element.querySelectorAll('img')].map((image) => image.getAttribute('src').slice(0, 22)), links: element.querySelectorAll('a').length };
-    await new Promise((resolve) => { setTimeout(resolve, 200); });
+    const found = {
+      blocks: element.querySelectorAll('.block').length,
+      images: [...element.querySelectorAll('img')].map((image) =>
+        image.getAttribute('src').slice(0, 22),
+      ),
+      links: element.querySelectorAll('a').length,
+    };
+    await new Promise((resolve) => {
+      setTimeout(resolve, 200);
+    });
     return found;
   }, BLOCKS);
   await clean();
@@ -44,7 +67,10 @@ await check('result.js renders hostile content blocks as text', async () => {
 
 await check('the list shows hostile names as text and counts what it cannot read', async () => {
   equal(await page.locator('button.item').count(), 6, 'tools');
-  truthy((await page.textContent('#count')).includes('3 unreadable'), 'unreadable tools are not counted');
+  truthy(
+    (await page.textContent('#count')).includes('3 unreadable'),
+    'unreadable tools are not counted',
+  );
   truthy((await page.textContent('#tools')).includes(PWN), 'the name is not shown as it is');
   await page.fill('#search', 'img src');
   await clean();
@@ -53,18 +79,24 @@ await check('the list shows hostile names as text and counts what it cannot read
 
 await check('a hostile tool opens, in all its tabs', async () => {
   await open(PWN);
-  for (const tab of ['schema', 'snippets', 'history', 'try']) await page.click(`.tool [data-tab="${tab}"]`);
+  for (const tab of ['schema', 'snippets', 'history', 'try'])
+    await page.click(`.tool [data-tab="${tab}"]`);
   await clean();
 });
 
 await check('the form starts from the required keys, defaults and nulls exactly', async () => {
   await page.click('[data-mode="json"]');
-  equal(await page.inputValue('textarea.json'), `{\n  "__proto__": null,\n  "constructor": ${JSON.stringify(PWN)},\n  "n": 9007199254740993,\n  "flag": false,\n  "missing": null\n}`, 'prefill');
+  equal(
+    await page.inputValue('textarea.json'),
+    `{\n  "__proto__": null,\n  "constructor": ${JSON.stringify(PWN)},\n  "n": 9007199254740993,\n  "flag": false,\n  "missing": null\n}`,
+    'prefill',
+  );
   await page.click('[data-mode="form"]');
 });
 
 await check('schemas that refer to themselves end', async () => {
-  for (const key of ['loop', 'self', 'list', 'far', 'odd', 'pick']) await page.click(`[data-add="${key}"]`);
+  for (const key of ['loop', 'self', 'list', 'far', 'odd', 'pick'])
+    await page.click(`[data-add="${key}"]`);
   await page.click('[data-path="/loop"] .chip');
   await page.click('[data-path="/list"] .chip');
   await clean();
@@ -74,7 +106,11 @@ await check('hostile validator messages are text, at their field', async () => {
   await page.click('[data-action="validate"]');
   await page.waitForSelector('.output .verdict.bad');
   equal(await page.locator('.violations li').count(), 3, 'violations');
-  equal(await page.locator('[data-path="/__proto__"] .field-error').first().textContent(), PWN, 'mark');
+  equal(
+    await page.locator('[data-path="/__proto__"] .field-error').first().textContent(),
+    PWN,
+    'mark',
+  );
   await clean();
 });
 
@@ -104,7 +140,10 @@ await check('JSON is sent byte for byte, and not at all when it does not parse',
   await page.click('[data-mode="json"]');
   await page.fill('textarea.json', '{"text": }');
   await page.click('[data-action="execute"]');
-  truthy(/line 1, column 10/.test(await page.textContent('.editor > .field-error')), 'the place is not named');
+  truthy(
+    /line 1, column 10/.test(await page.textContent('.editor > .field-error')),
+    'the place is not named',
+  );
   equal(server.bodies.length, calls, 'calls');
   await page.fill('textarea.json', '{ "text":  1.10 }');
   await page.click('[data-action="execute"]');
@@ -115,10 +154,17 @@ await check('JSON is sent byte for byte, and not at all when it does not parse',
 await check('snippets quote for the shell', async () => {
   const texts = await page.evaluate(async () => {
     const { quote, explorerCurl, mcpCurl } = await import('/explorer/assets/snippets.js');
-    return [quote("a'b"), explorerCurl("x'; rm -rf ~", `{"a":"'"}`, false), mcpCurl('naïve\nname', '{}', false)];
+    return [
+      quote("a'b"),
+      explorerCurl("x'; rm -rf ~", `{"a":"'"}`, false),
+      mcpCurl('naïve\nname', '{}', false),
+    ];
   });
   equal(texts[0], "'a'\\''b'", 'quoted');
-  truthy(texts[1].includes(`-d '{"a":"'\\''"}'`) && !texts[1].includes("'; rm"), 'the explorer call breaks out of its quotes');
+  truthy(
+    texts[1].includes(`-d '{"a":"'\\''"}'`) && !texts[1].includes("'; rm"),
+    'the explorer call breaks out of its quotes',
+  );
   truthy(texts[2].includes('Mcp-Name: =?base64?'), 'the MCP name header is not encoded');
 });
 
@@ -134,15 +180,21 @@ await check('a 403 for one tool keeps Execute; the server-wide one removes it', 
   await open('scoped');
   await page.click('[data-action="execute"]');
   await page.waitForSelector('.outcome[data-tone="bad"]');
-  truthy(await page.locator('[data-action="execute"]').isVisible(), 'Execute is gone after a scope 403');
+  truthy(
+    await page.locator('[data-action="execute"]').isVisible(),
+    'Execute is gone after a scope 403',
+  );
   await clean();
   await open('disabled');
   await page.click('[data-action="execute"]');
   await page.waitForSelector('.outcome[data-tone="bad"]');
-  truthy(!await page.locator('[data-action="execute"]').isVisible(), 'Execute is still there');
+  truthy(!(await page.locator('[data-action="execute"]').isVisible()), 'Execute is still there');
   truthy(await page.locator('[data-action="validate"]').isVisible(), 'Validate is gone');
   await open('plain');
-  truthy(!await page.locator('[data-action="execute"]').isVisible(), 'Execute is back on another tool');
+  truthy(
+    !(await page.locator('[data-action="execute"]').isVisible()),
+    'Execute is back on another tool',
+  );
 });
 
 await check('a page rendered without execution offers Validate only', async () => {
@@ -151,7 +203,7 @@ await check('a page rendered without execution offers Validate only', async () =
   await other.page.goto(off.url);
   await other.page.waitForSelector('button.item');
   await open('plain', other.page);
-  truthy(!await other.page.locator('[data-action="execute"]').isVisible(), 'Execute is shown');
+  truthy(!(await other.page.locator('[data-action="execute"]').isVisible()), 'Execute is shown');
   truthy(await other.page.locator('[data-action="validate"]').isVisible(), 'Validate is not shown');
   complaints.push(...other.complaints);
   await other.close();
@@ -160,12 +212,31 @@ await check('a page rendered without execution offers Validate only', async () =
 
 await check('the theme is the only thing stored', async () => {
   await page.click('#theme');
-  equal(await page.evaluate(() => [Object.keys(localStorage), Object.keys(sessionStorage), document.cookie]), [['mcp-ui-theme'], [], ''], 'storage');
+  equal(
+    await page.evaluate(() => [
+      Object.keys(localStorage),
+      Object.keys(sessionStorage),
+      document.cookie,
+    ]),
+    [['mcp-ui-theme'], [], ''],
+    'storage',
+  );
 });
 
 await check('every control has a name, and the list works by keyboard', async () => {
-  const unnamed = await page.evaluate(() => [...document.querySelectorAll('button, input, select, textarea, a[href]')]
-    .filter((element) => !(element.textContent.trim() || element.getAttribute('aria-label') || element.labels?.length || element.closest('label'))).map((element) => element.outerHTML.slice(0, 80)));
+  const unnamed = await page.evaluate(() =>
+    [...document.querySelectorAll('button, input, select, textarea, a[href]')]
+      .filter(
+        (element) =>
+          !(
+            element.textContent.trim() ||
+            element.getAttribute('aria-label') ||
+            element.labels?.length ||
+            element.closest('label')
+          ),
+      )
+      .map((element) => element.outerHTML.slice(0, 80)),
+  );
   equal(unnamed, [], 'controls without a name');
   await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press('/');
@@ -174,10 +245,15 @@ await check('every control has a name, and the list works by keyboard', async ()
   await page.keyboard.press('ArrowDown');
   const name = await page.evaluate(() => document.activeElement.dataset.name);
   await page.keyboard.press('Enter');
-  await page.waitForFunction((wanted) => document.querySelector('.tool h2')?.textContent === wanted, name);
+  await page.waitForFunction(
+    (wanted) => document.querySelector('.tool h2')?.textContent === wanted,
+    name,
+  );
 });
 
-await check('no console error, no exception, no policy violation', async () => equal(complaints, [], 'complaints'));
+await check('no console error, no exception, no policy violation', async () =>
+  equal(complaints, [], 'complaints'),
+);
 
 await browser.close();
 server.close();

@@ -94,6 +94,14 @@ impl Tools {
         }
     }
 
+    /// The variables as lines for a shell.
+    pub(crate) fn exports(&self) -> String {
+        let quoted = |value: &OsString| value.to_string_lossy().replace('\'', r"'\''");
+        let line =
+            |(name, value): &(&str, OsString)| format!("export {name}='{}'\n", quoted(value));
+        self.variables.iter().map(line).collect()
+    }
+
     /// One variable's value.
     pub(crate) fn get(&self, name: &str) -> Option<PathBuf> {
         self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())

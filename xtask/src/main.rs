@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test|ci|gen|tidy|bench`.
+//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench`.
 //!
 //! A task says each step as it starts it, ends what it started, leaves the tree as it was (but for
 //! the files it is asked to write), and keeps what it builds and installs in a cache outside the tree.
@@ -33,6 +33,8 @@ struct Arguments {
 enum Task {
     /// Everything that proves the product works: installs what is missing, builds, tests
     Test(TestOptions),
+    /// Installs what the tests need and prints it as lines for a shell: eval "$(cargo xtask setup)"
+    Setup,
     /// Formatting, lints, documentation, supply chain, tidiness and all tests
     Ci,
     /// Writes the generated files of the tree, or with --check names the stale ones
@@ -50,6 +52,7 @@ enum Task {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(options) => test::run(&options),
+        Task::Setup => test::setup(),
         Task::Ci => ci::run(),
         Task::Gen { check } => generate::run(check),
         Task::Tidy => tidy::run(),

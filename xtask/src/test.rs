@@ -5,6 +5,7 @@
 
 use std::env;
 use std::fs;
+use std::io::Write;
 use std::process::Command;
 use std::time::Duration;
 
@@ -48,6 +49,15 @@ pub(crate) fn run(options: &TestOptions) -> Result<()> {
     let mut report = Report::default();
     add_to(&mut report, options)?;
     report.finish("test")
+}
+
+/// Only the preparation: for somebody who runs one test at a time.
+pub(crate) fn setup() -> Result<()> {
+    let tools = Tools::ensure(Needs { clients: true, browser: true })?;
+    std::io::stdout().write_all(tools.exports().as_bytes())?;
+    let mut report = Report::default();
+    tools.skipped().iter().for_each(|skip| report.skip(skip.clone()));
+    report.finish("setup")
 }
 
 /// All parts, for `cargo xtask ci`.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use axum::Router;
+use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
@@ -19,7 +20,7 @@ pub(crate) async fn serve(bodies: &[PathBuf]) -> Result<()> {
     let mut router = Router::new();
     for (number, file) in bodies.iter().enumerate() {
         let body = Bytes::from(std::fs::read(file)?);
-        let answer = move |headers: HeaderMap| std::future::ready(answer(&body, &headers));
+        let answer = move |request: Request| std::future::ready(answer(&body, request.headers()));
         router = router.route(&format!("/{number}"), get(answer));
     }
     listen(router).await

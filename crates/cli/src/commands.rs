@@ -12,7 +12,7 @@ mod keys;
 mod mcp;
 mod serve;
 mod sources;
-mod tools;
+pub(crate) mod tools;
 
 use crate::{
     args::{Args, Command},

@@ -97,6 +97,11 @@ impl Printer {
         }
     }
 
+    /// As [`note`](Self::note), with text that somebody else wrote.
+    pub(crate) fn note_foreign(self, text: &str) {
+        self.note(harmless(text).replace('\n', " "));
+    }
+
     /// Something worth knowing for whoever asked for more.
     pub(crate) fn detail(self, text: impl Display) {
         if self.verbose && !self.quiet {

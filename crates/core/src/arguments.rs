@@ -7,10 +7,7 @@
 
 use std::fmt::{self, Write as _};
 
-use jsonschema::{
-    PatternOptions, ValidationError, Validator,
-    error::ValidationErrorKind as Kind,
-};
+use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind as Kind};
 use serde_json::Value;
 
 use crate::pointer;
@@ -60,12 +57,18 @@ const MAX_MESSAGE: usize = 400;
 const MAX_PATTERN_BYTES: usize = 256 << 10;
 
 /// Members that say nothing about which values are valid.
-const ANNOTATIONS: &[&str] = &["$schema", "$id", "$comment", "title", "description", "examples", "default"];
+const ANNOTATIONS: &[&str] =
+    &["$schema", "$id", "$comment", "title", "description", "examples", "default"];
 
 impl ArgumentCheck {
+    /// Accepts every value.
+    pub fn anything() -> Self {
+        Self(Compiled::Anything)
+    }
+
     /// Compiles `schema`; none accepts everything. Never fetches a reference.
     pub fn compile(schema: Option<&Value>) -> Result<Self, SchemaError> {
-        let Some(schema) = schema else { return Ok(Self(Compiled::Anything)) };
+        let Some(schema) = schema else { return Ok(Self::anything()) };
         if let Some(trivial) = trivial(schema) {
             return Ok(Self(trivial));
         }
@@ -80,7 +83,10 @@ impl ArgumentCheck {
             .map_err(|error| {
                 let place = error.instance_path().as_str();
                 let place = if place.is_empty() { "its root" } else { place };
-                SchemaError(short(format_args!("the schema is not usable at {place}: {}", error.masked())))
+                SchemaError(short(format_args!(
+                    "the schema is not usable at {place}: {}",
+                    error.masked()
+                )))
             })?;
         Ok(Self(Compiled::Schema(Box::new((validator, weight)))))
     }
@@ -142,17 +148,32 @@ fn trivial(schema: &Value) -> Option<Compiled> {
 
 fn not_an_object() -> Violation {
     let message = "the value is not of type \"object\"".to_owned();
-    Violation { pointer: String::new(), verbatim: message.clone(), message, keyword: "type".to_owned() }
+    Violation {
+        pointer: String::new(),
+        verbatim: message.clone(),
+        message,
+        keyword: "type".to_owned(),
+    }
 }
 
 fn too_deep() -> Violation {
     let message = "the arguments are nested too deeply for this schema".to_owned();
-    Violation { pointer: String::new(), verbatim: message.clone(), message, keyword: "maxDepth".to_owned() }
+    Violation {
+        pointer: String::new(),
+        verbatim: message.clone(),
+        message,
+        keyword: "maxDepth".to_owned(),
+    }
 }
 
 fn not_explained() -> Violation {
     let message = "the arguments do not fit the schema; they are too large to say where".to_owned();
-    Violation { pointer: String::new(), verbatim: message.clone(), message, keyword: "schema".to_owned() }
+    Violation {
+        pointer: String::new(),
+        verbatim: message.clone(),
+        message,
+        keyword: "schema".to_owned(),
+    }
 }
 
 /// What `error` says, as one violation, or as one for each property that is too many.
@@ -173,7 +194,9 @@ fn push_violations(arguments: &Value, error: &ValidationError<'_>, out: &mut Vec
             ));
         }
         Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            out.extend(unexpected.iter().take(MAX_VIOLATIONS).map(|name| unexpected_property(error, name)));
+            out.extend(
+                unexpected.iter().take(MAX_VIOLATIONS).map(|name| unexpected_property(error, name)),
+            );
         }
         // `"additionalProperties": false` without `properties`, which the validator treats as a
         // false schema for the first member, seen from the object.
@@ -187,7 +210,9 @@ fn push_violations(arguments: &Value, error: &ValidationError<'_>, out: &mut Vec
             at.to_owned() + &inner.instance().as_str().map(pointer::step).unwrap_or_default(),
             short(format_args!("{}", inner.masked_with("the property's name"))),
         )),
-        Kind::FalseSchema => out.push(violation(at.to_owned(), "no value is allowed here".to_owned())),
+        Kind::FalseSchema => {
+            out.push(violation(at.to_owned(), "no value is allowed here".to_owned()))
+        }
         Kind::FromUtf8 { .. } => {
             out.push(violation(at.to_owned(), "the decoded value is not UTF-8".to_owned()));
         }

@@ -97,11 +97,7 @@ fn write_object(members: &Map<String, Value>, out: &mut Vec<u8>) -> Result<(), C
 /// RFC 8785 §3.2.3. Byte order differs from it only where a character beyond U+FFFF (surrogates, so
 /// D800..DFFF) meets one of U+E000..U+FFFF, which no ASCII text can do.
 fn utf16_order(a: &str, b: &str) -> Ordering {
-    if a.is_ascii() || b.is_ascii() {
-        a.cmp(b)
-    } else {
-        a.encode_utf16().cmp(b.encode_utf16())
-    }
+    if a.is_ascii() || b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
 }
 
 /// RFC 8785 §3.2.2.3: as ECMAScript prints a Number.
@@ -169,14 +165,17 @@ mod tests {
             assert_eq!(canonical_bytes(&value), Err(expected.clone()));
             assert_eq!(digest(&value), Err(expected));
         }
-        for value in [json!(MAX_EXACT), json!(-9_007_199_254_740_991_i64), json!(9e15), json!(1e300)] {
+        for value in
+            [json!(MAX_EXACT), json!(-9_007_199_254_740_991_i64), json!(9e15), json!(1e300)]
+        {
             assert!(canonical_bytes(&value).is_ok(), "{value}");
         }
     }
 
     #[test]
     fn keys_are_ordered_by_utf16_units() {
-        let mut keys = ["\u{fb33}", "\u{1f600}", "\u{20ac}", "\r", "1", "\u{80}", "\u{f6}", "a", "aa", ""];
+        let mut keys =
+            ["\u{fb33}", "\u{1f600}", "\u{20ac}", "\r", "1", "\u{80}", "\u{f6}", "a", "aa", ""];
         keys.sort_by(|a, b| utf16_order(a, b));
         assert_eq!(
             keys,

@@ -5,21 +5,25 @@
 //! Invariant: what a caller sees is computed once per (generation, tenant, scopes), and the bytes of
 //! a list once per (view, format, filter); a request pays for neither.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
-use sha2::{Digest as _, Sha256};
 
 use crate::{
     arguments::ArgumentCheck,
     authorize::{Authorizer, Subject},
     canonical::Digest,
-    descriptor::{SourceKind, ToolDescriptor},
+    descriptor::{SafetyTier, SourceKind, ToolDescriptor},
     event::Transport,
-    id::{SourceId, TenantId, ToolId},
+    id::{InvalidId, SourceId, TenantId, ToolId},
     limit::Rate,
-    names::Names,
+    names::{self, Names},
     scope::ScopeSet,
 };
 
@@ -46,7 +50,7 @@ pub struct Entry {
     /// Calls per time for each principal; none means unlimited.
     pub rate: Option<Rate>,
     /// How long a call may take.
-    pub timeout: std::time::Duration,
+    pub timeout: Duration,
     /// The upstream's own hints: untrusted, shown where a dialect has a place, never acted upon.
     pub annotations: Option<serde_json::Value>,
     /// The compiled input schema.
@@ -55,6 +59,40 @@ pub struct Entry {
     pub digest: Option<Digest>,
     /// Each dialect's JSON of this tool, made on first use.
     pub wire: WireCache,
+}
+
+impl Entry {
+    /// Tool `upstream_name` of `source` with its names and nothing else: any arguments, any tenant,
+    /// no limit, a minute's time, and no scope label, so that nobody may use it until one is set.
+    pub fn new(
+        kind: SourceKind,
+        source: &SourceId,
+        upstream_name: &str,
+        tier: SafetyTier,
+    ) -> Result<Self, InvalidId> {
+        let id = names::tool_id(kind, source, upstream_name)?;
+        Ok(Self {
+            tool: ToolDescriptor::new(id.as_str(), kind, tier),
+            names: names::names(source, upstream_name, None),
+            id,
+            source: source.clone(),
+            upstream_name: upstream_name.to_owned(),
+            tenants: Tenants::All,
+            transport: match kind {
+                SourceKind::Mcp => Transport::Mcp,
+                SourceKind::Connector => Transport::Http,
+                SourceKind::NodePack | SourceKind::Workflow | SourceKind::HostExtension => {
+                    Transport::Native
+                }
+            },
+            rate: None,
+            timeout: Duration::from_secs(60),
+            annotations: None,
+            arguments: ArgumentCheck::anything(),
+            digest: None,
+            wire: WireCache::default(),
+        })
+    }
 }
 
 impl fmt::Debug for Entry {
@@ -108,37 +146,44 @@ impl Body {
     /// Tags `bytes`.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
-        let hash = Sha256::digest(&bytes);
-        let mut etag = String::with_capacity(34);
-        etag.push('"');
-        for byte in hash.iter().take(16) {
-            etag.push_str(&format!("{byte:02x}"));
-        }
-        etag.push('"');
+        let hash = Digest::of(&bytes).to_string();
+        let etag = format!("\"{}\"", hash.get(..32).unwrap_or(&hash));
         Self { bytes, etag }
     }
 }
 
 /// Each format's JSON of one tool.
 #[derive(Default)]
-pub struct WireCache(Mutex<Vec<(&'static str, Arc<[u8]>)>>);
+pub struct WireCache(Mutex<Vec<Written>>);
+
+/// A format's key and one tool's JSON in it.
+type Written = (&'static str, Arc<[u8]>);
 
 impl WireCache {
     /// The tool's JSON in `format`, made once.
     pub fn get(&self, entry: &Entry, format: &ListFormat) -> Arc<[u8]> {
-        let mut made = self.0.lock();
-        if let Some((_, json)) = made.iter().find(|(key, _)| *key == format.key) {
-            return Arc::clone(json);
+        if let Some(json) = self.made(format) {
+            return json;
         }
+        // Not under the lock: `item` may ask for another format of the same tool.
         let mut json = Vec::new();
         (format.item)(entry, &mut json);
+        let mut made = self.0.lock();
+        if let Some((_, first)) = made.iter().find(|(key, _)| *key == format.key) {
+            return Arc::clone(first);
+        }
         let json: Arc<[u8]> = json.into();
         made.push((format.key, Arc::clone(&json)));
         json
     }
+
+    fn made(&self, format: &ListFormat) -> Option<Arc<[u8]>> {
+        let made = self.0.lock();
+        made.iter().find(|(key, _)| *key == format.key).map(|(_, json)| Arc::clone(json))
+    }
 }
 
-/// Two tools that would share a name; both are left out.
+/// Tools that would share a name; all of them are left out.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{} would share the name `{name}`; none of them is offered", .tools.iter().map(ToolId::as_str).collect::<Vec<_>>().join(" and "))]
 pub struct Collision {
@@ -158,15 +203,35 @@ pub struct Catalog {
     views: quick_cache::sync::Cache<ViewKey, Arc<View>>,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 struct ViewKey {
     tenant: TenantId,
     scopes: ScopeSet,
 }
 
-/// Views kept per snapshot. A view of 20 tools costs about 1 KB beside its bodies, which callers
-/// with equal scopes share; 1 024 different scope sets at once is more than roles produce.
+/// A [`ViewKey`] to look up, without counting references; hashes as one.
+#[derive(Hash)]
+struct ViewQuery<'a> {
+    tenant: &'a TenantId,
+    scopes: &'a ScopeSet,
+}
+
+impl quick_cache::Equivalent<ViewKey> for ViewQuery<'_> {
+    fn equivalent(&self, key: &ViewKey) -> bool {
+        *self.tenant == key.tenant && *self.scopes == key.scopes
+    }
+}
+
+/// Views kept per snapshot: more than roles produce, so that only callers with scopes of their own
+/// can ever push one out.
 const MAX_VIEWS: usize = 1024;
+
+/// Tools in all views together. A view holds a pointer per tool and, once asked for, the tool's JSON
+/// per format, so a large catalog keeps fewer views.
+const MAX_VIEWED: usize = 4_000_000;
+
+/// Views kept however large the catalog is.
+const MIN_VIEWS: usize = 32;
 
 // === impl Catalog ===
 
@@ -188,7 +253,9 @@ impl Catalog {
             by_id: entries.iter().enumerate().map(|(i, e)| (e.id.clone(), i)).collect(),
             by_wire: index(|e| &e.names.wire),
             by_otc: index(|e| &e.names.otc),
-            views: quick_cache::sync::Cache::new(MAX_VIEWS),
+            views: quick_cache::sync::Cache::new(
+                (MAX_VIEWED / entries.len().max(1)).clamp(MIN_VIEWS, MAX_VIEWS),
+            ),
             entries,
         };
         (catalog, collisions)
@@ -221,10 +288,11 @@ impl Catalog {
 
     /// What `subject` may see: exactly what it may call.
     pub fn view(&self, authorizer: &dyn Authorizer, subject: Subject<'_>) -> Arc<View> {
-        let key = ViewKey { tenant: subject.tenant.clone(), scopes: subject.scopes.clone() };
-        if let Some(view) = self.views.get(&key) {
+        let query = ViewQuery { tenant: subject.tenant, scopes: subject.scopes };
+        if let Some(view) = self.views.get(&query) {
             return view;
         }
+        // Two that come here at once make the same view twice, which is cheaper than waiting.
         let visible = self
             .entries
             .iter()
@@ -232,6 +300,7 @@ impl Catalog {
             .map(Arc::clone)
             .collect();
         let view = Arc::new(View { entries: visible, bodies: RwLock::default() });
+        let key = ViewKey { tenant: subject.tenant.clone(), scopes: subject.scopes.clone() };
         self.views.insert(key, Arc::clone(&view));
         view
     }
@@ -261,13 +330,13 @@ fn without_collisions(entries: Vec<Arc<Entry>>) -> (Vec<Arc<Entry>>, Vec<Collisi
             tools: tools.into_iter().cloned().collect(),
         })
         .collect();
-    collisions.sort_by(|a, b| a.name.cmp(&b.name));
+    if collisions.is_empty() {
+        return (entries, collisions);
+    }
+    collisions.sort_by(|a, b| (&a.name, &a.tools).cmp(&(&b.name, &b.tools)));
     collisions.dedup();
-    let kept = entries
-        .iter()
-        .filter(|entry| !collisions.iter().any(|c| c.tools.contains(&entry.id)))
-        .map(Arc::clone)
-        .collect();
+    let colliding: HashSet<&ToolId> = collisions.iter().flat_map(|c| &c.tools).collect();
+    let kept = entries.iter().filter(|e| !colliding.contains(&e.id)).map(Arc::clone).collect();
     (kept, collisions)
 }
 
@@ -276,8 +345,11 @@ fn without_collisions(entries: Vec<Arc<Entry>>) -> (Vec<Arc<Entry>>, Vec<Collisi
 /// What one kind of caller sees of one snapshot.
 pub struct View {
     entries: Vec<Arc<Entry>>,
-    bodies: RwLock<HashMap<(&'static str, Option<SourceKind>), Arc<Body>>>,
+    bodies: RwLock<HashMap<BodyKey, Arc<Body>>>,
 }
+
+/// A format's key, and which kind of source.
+type BodyKey = (&'static str, Option<SourceKind>);
 
 impl View {
     /// The visible tools, sorted by id.
@@ -304,7 +376,10 @@ impl View {
         }
         bytes.extend_from_slice(format.close.as_bytes());
         let body = Arc::new(Body::new(bytes));
-        self.bodies.write().insert(key, Arc::clone(&body));
-        body
+        // The first one stays, so that everybody gets the same.
+        Arc::clone(self.bodies.write().entry(key).or_insert(body))
     }
 }
+
+#[cfg(test)]
+mod tests;

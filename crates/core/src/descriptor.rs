@@ -345,6 +345,9 @@ fn exec_rule(schema: &mut schemars::Schema) {
 /// The published JSON Schema of [`ToolDescriptor`].
 pub fn json_schema() -> Value {
     let mut schema = schemars::schema_for!(ToolDescriptor);
-    schema.insert("$id".to_owned(), "https://toolcrib.dev/schemas/tool-descriptor.schema.json".into());
+    schema.insert(
+        "$id".to_owned(),
+        "https://toolcrib.dev/schemas/tool-descriptor.schema.json".into(),
+    );
     schema.to_value()
 }

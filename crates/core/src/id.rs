@@ -134,15 +134,21 @@ fn check_tool_id(text: &str) -> Result<(), &'static str> {
 
 fn check_source_id(text: &str) -> Result<(), &'static str> {
     let bytes = text.as_bytes();
-    let edge = |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let edge =
+        |byte: Option<&u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     match text {
         "" => Err("is empty"),
         _ if text.len() > 32 => Err("is longer than 32 characters"),
-        _ if text.contains("__") => Err("contains `__`, which separates source and tool in wire names"),
+        _ if text.contains("__") => {
+            Err("contains `__`, which separates source and tool in wire names")
+        }
         _ if !edge(bytes.first()) || !edge(bytes.last()) => {
             Err("must start and end with a lower-case letter or a digit")
         }
-        _ if !bytes.iter().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(b)) => {
+        _ if !bytes
+            .iter()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(b)) =>
+        {
             Err("has a character outside [a-z0-9_-]")
         }
         _ => Ok(()),
@@ -165,4 +171,45 @@ fn check_agent(text: &str) -> Result<(), &'static str> {
         return Err("is shorter than 3 characters");
     }
     check_opaque(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_are_checked_at_the_edge() {
+        let long = |n| "a".repeat(n);
+        for good in ["a", "mcp:files.read_file", "x-host-a-b", "A/b:c", &long(256)] {
+            assert_eq!(ToolId::parse(good).map(|id| id.to_string()), Ok(good.to_owned()));
+        }
+        for bad in ["", "a b", "ä", "a\n", "a%2F", "a@1", &long(257)] {
+            assert!(ToolId::parse(bad).is_err(), "{bad:?}");
+        }
+        for good in ["a", "0", "my-files_2", &long(32)] {
+            assert!(SourceId::parse(good).is_ok(), "{good:?}");
+        }
+        for bad in ["", "A", "a__b", "-a", "a-", "_a", "a.b", "a:b", "ä", &long(33)] {
+            assert!(SourceId::parse(bad).is_err(), "{bad:?}");
+        }
+        for bad in ["", " ", "a b", "a\u{7f}", "ä", &long(129)] {
+            assert!(TenantId::parse(bad).is_err(), "{bad:?}");
+        }
+        assert!(AgentId::parse("ab").is_err());
+        assert_eq!(AgentId::parse("core.system"), Ok(AgentId::system()));
+    }
+
+    #[test]
+    fn an_error_does_not_repeat_the_text() {
+        let error = ToolId::parse("can ary").unwrap_err().to_string();
+        assert_eq!(error, "tool id has a character outside [A-Za-z0-9._:/-]");
+    }
+
+    #[test]
+    fn reading_json_checks_too() {
+        assert!(serde_json::from_str::<SourceId>("\"A\"").is_err());
+        assert!(serde_json::from_str::<RunId>("\"\"").is_err());
+        let id: TenantId = serde_json::from_str("\"acme\"").unwrap();
+        assert_eq!(serde_json::to_string(&id).unwrap(), "\"acme\"");
+    }
 }

@@ -139,8 +139,8 @@ fn refuse_rounded_integers(bytes: &[u8]) -> Result<(), JsonError> {
             }
             b'-' | b'0'..=b'9' => {
                 let mut end = at + 1;
-                while let Some((next, _)) =
-                    rest.next_if(|(_, b)| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
+                while let Some((next, _)) = rest
+                    .next_if(|(_, b)| matches!(b, b'0'..=b'9' | b'.' | b'e' | b'E' | b'+' | b'-'))
                 {
                     end = next + 1;
                 }
@@ -162,7 +162,8 @@ fn refuse_rounded_integers(bytes: &[u8]) -> Result<(), JsonError> {
 
 fn survives(number: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(number) else { return false };
-    if text.contains(['.', 'e', 'E']) || text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok() {
+    if text.contains(['.', 'e', 'E']) || text.parse::<i64>().is_ok() || text.parse::<u64>().is_ok()
+    {
         return true;
     }
     let Ok(double) = text.parse::<f64>() else { return false };
@@ -206,7 +207,9 @@ mod tests {
             problem("{\"canary\": 1,\n \"canary\": 2}"),
             "an object has the same key twice at line 2 column 13"
         );
-        for text in ["canary", r#"{"canary"}"#, r#"{"a":canary}"#, r#"["canary" "canary"]"#, "1 canary"] {
+        for text in
+            ["canary", r#"{"canary"}"#, r#"{"a":canary}"#, r#"["canary" "canary"]"#, "1 canary"]
+        {
             assert!(!problem(text).contains("canary"), "{}", problem(text));
         }
         assert_eq!(parse_strict(b"").unwrap_err().column, 1);
@@ -214,9 +217,20 @@ mod tests {
 
     #[test]
     fn what_is_not_one_json_document_is_refused() {
-        for text in
-            ["", " ", "{}{}", "1 2", "nul", "[1,]", "{\"a\":1,}", "'a'", "01", "1e999", "\"\\ud800\"", "\u{feff}1"]
-        {
+        for text in [
+            "",
+            " ",
+            "{}{}",
+            "1 2",
+            "nul",
+            "[1,]",
+            "{\"a\":1,}",
+            "'a'",
+            "01",
+            "1e999",
+            "\"\\ud800\"",
+            "\u{feff}1",
+        ] {
             assert!(parse_strict(text.as_bytes()).is_err(), "{text:?}");
         }
         assert!(parse_strict(b"\"\xff\"").is_err(), "not UTF-8");
@@ -231,11 +245,20 @@ mod tests {
 
     #[test]
     fn an_integer_that_would_be_rounded_is_refused() {
-        for text in ["100000000000000000000", "-100000000000000000000", "1e20", "1e300", "295147905179352830000"] {
+        for text in [
+            "100000000000000000000",
+            "-100000000000000000000",
+            "1e20",
+            "1e300",
+            "295147905179352830000",
+        ] {
             assert!(parse_strict(text.as_bytes()).is_ok(), "{text}");
         }
         for text in ["100000000000000000001", "-9223372036854775809", "295147905179352830001"] {
-            assert_eq!(problem(text), "an integer has more digits than can be kept at line 1 column 1");
+            assert_eq!(
+                problem(text),
+                "an integer has more digits than can be kept at line 1 column 1"
+            );
         }
         let text = "{\"1 \\\" 100000000000000000001\": 1e20,\n \"b\": [100000000000000000001]}";
         assert_eq!(problem(text), "an integer has more digits than can be kept at line 2 column 8");

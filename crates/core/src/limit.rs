@@ -129,9 +129,21 @@ mod tests {
             assert_eq!(Rate::parse(text).unwrap().to_string(), text);
         }
         assert_eq!("30/m".parse(), Ok(rate(30, Duration::from_secs(60))));
-        for text in
-            ["", "30", "/m", "30/", "0/m", "-1/m", "+1/m", "1.5/m", "30/M", "30/min", "30 / m", "4294967296/s", "1/m/s"]
-        {
+        for text in [
+            "",
+            "30",
+            "/m",
+            "30/",
+            "0/m",
+            "-1/m",
+            "+1/m",
+            "1.5/m",
+            "30/M",
+            "30/min",
+            "30 / m",
+            "4294967296/s",
+            "1/m/s",
+        ] {
             assert_eq!(Rate::parse(text), Err(InvalidRate), "{text:?}");
         }
     }
@@ -150,7 +162,10 @@ mod tests {
 
     #[test]
     fn a_bucket_starts_full_and_refills_evenly() {
-        check("1/s", &[(0, Ok(())), (0, Err(1)), (1, Ok(())), (1, Err(1)), (9, Ok(())), (9, Err(1))]);
+        check(
+            "1/s",
+            &[(0, Ok(())), (0, Err(1)), (1, Ok(())), (1, Err(1)), (9, Ok(())), (9, Err(1))],
+        );
         check(
             "3/m",
             &[
@@ -184,8 +199,15 @@ mod tests {
         assert!(take(0, 0, &slow).is_ok());
         let once = rate(1, Duration::MAX);
         assert!(take(0, 0, &once).is_ok());
-        assert_eq!(take(u64::MAX, 0, &rate(1, Duration::from_secs(1))), Err(u64::MAX - 1_000_000_000));
-        assert_eq!(take(0, 5, &rate(u32::MAX, Duration::ZERO)), Ok(6), "a zero period is one tick a call");
+        assert_eq!(
+            take(u64::MAX, 0, &rate(1, Duration::from_secs(1))),
+            Err(u64::MAX - 1_000_000_000)
+        );
+        assert_eq!(
+            take(0, 5, &rate(u32::MAX, Duration::ZERO)),
+            Ok(6),
+            "a zero period is one tick a call"
+        );
     }
 
     /// The bucket as it is told: so much water, each call needs `cost`, a nanosecond refills one.

@@ -85,3 +85,111 @@ fn simple_version(version: Option<&str>) -> Option<String> {
     let number = |p: &&str| !p.is_empty() && p.len() <= 9 && p.bytes().all(|b| b.is_ascii_digit());
     (parts.len() == 3 && parts.iter().all(number)).then(|| core.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn source(id: &str) -> SourceId {
+        SourceId::parse(id).unwrap()
+    }
+
+    #[test]
+    fn ordinary_names_stay_readable() {
+        let files = source("my-files");
+        for (kind, id) in [
+            (SourceKind::Mcp, "mcp:my-files.fs.read-file"),
+            (SourceKind::Connector, "connector:my-files.fs.read-file"),
+            (SourceKind::NodePack, "openwop:my-files.fs.read-file"),
+            (SourceKind::Workflow, "openwop:workflow.fs.read-file"),
+            (SourceKind::HostExtension, "x-host-my-files-fs.read-file"),
+        ] {
+            assert_eq!(tool_id(kind, &files, "fs.read-file").unwrap().as_str(), id);
+        }
+        let names = names(&files, "fs.read-file", Some("2.1.0-beta.1+7"));
+        assert_eq!(names.wire, "my-files__fs_read-file");
+        assert_eq!(names.otc, "my_files.fs_read_file");
+        assert_eq!(names.otc_id(), "my_files.fs_read_file@2.1.0");
+    }
+
+    // I-16
+    #[test]
+    fn names_that_lose_something_get_a_hash_of_what_they_were() {
+        let s = source("s");
+        let long = "a".repeat(70);
+        assert_eq!(tool_id(SourceKind::Mcp, &s, "größe").unwrap().as_str(), "mcp:s.gr__e_d353a267");
+        assert_eq!(names(&s, "größe", None).wire, "s__gr__e_d353a267");
+        assert_ne!(names(&s, "größe", None), names(&s, "grüße", None));
+        for other in [&long[..69], &format!("{long}b"), &format!("{long}c")] {
+            assert_ne!(names(&s, &long, None).wire, names(&s, other, None).wire);
+        }
+        assert_eq!(names(&s, &long, None).wire.len(), MAX_WIRE_NAME);
+        assert_eq!(names(&s, "", None).wire, "s___e3b0c442", "nothing is a name, too");
+    }
+
+    #[test]
+    fn only_a_plain_version_is_taken() {
+        let version = |text| names(&source("s"), "t", text).version;
+        for text in ["1.2.3", "0.0.0", "999999999.0.1", "1.2.3-rc.1", "1.2.3+build"] {
+            assert!(text.starts_with(&version(Some(text))), "{text}");
+        }
+        let absent = [
+            None,
+            Some(""),
+            Some("1"),
+            Some("1.2"),
+            Some("1.2.3.4"),
+            Some("v1.2.3"),
+            Some("1.2.x"),
+            Some("1..2"),
+            Some("1234567890.0.0"),
+            Some("١.٢.٣"),
+        ];
+        for text in absent {
+            assert_eq!(version(text), "1.0.0", "{text:?}");
+        }
+    }
+
+    proptest! {
+        // I-16
+        #[test]
+        fn names_are_inside_their_grammars(
+            id in "[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?",
+            name in prop_oneof![any::<String>(), "[A-Za-z0-9._-]{0,200}"],
+            version in proptest::option::of(any::<String>()),
+        ) {
+            let source = source(&id);
+            for kind in SourceKind::ALL {
+                prop_assert!(tool_id(*kind, &source, &name).is_ok());
+            }
+            let made = names(&source, &name, version.as_deref());
+            let word = |text: &str| !text.is_empty()
+                && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+            prop_assert!(made.wire.len() <= MAX_WIRE_NAME);
+            prop_assert!(word(&made.wire.replace('-', "_")));
+            let (toolkit, tool) = made.otc.split_once('.').unwrap();
+            prop_assert!(word(toolkit) && word(tool));
+            prop_assert_eq!(toolkit, id.replace('-', "_"));
+            prop_assert_eq!(made.version.split('.').filter(|part| part.parse::<u32>().is_ok()).count(), 3);
+            prop_assert_eq!(names(&source, &name, version.as_deref()), made, "the same every time");
+        }
+
+        // I-16: all that may collide is a dot or a dash with an underscore, or a name that was made
+        // to look like another one's hash; the catalog leaves those out.
+        #[test]
+        fn different_names_stay_different(
+            a in prop_oneof![any::<String>(), "[a-b_]{28,70}", "[aé]{1,4}"],
+            b in prop_oneof![any::<String>(), "[a-b_]{28,70}", "[aé]{1,4}"],
+        ) {
+            let plain = |name: &str| name.replace(['.', '-'], "_");
+            prop_assume!(plain(&a) != plain(&b));
+            let source = source("some-source");
+            let (one, other) = (names(&source, &a, None), names(&source, &b, None));
+            prop_assert_ne!(one.wire, other.wire);
+            prop_assert_ne!(one.otc, other.otc);
+            let id = |name: &str| tool_id(SourceKind::Mcp, &source, name).unwrap();
+            prop_assert_ne!(id(&a), id(&b));
+        }
+    }
+}

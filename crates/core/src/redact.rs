@@ -66,7 +66,9 @@ impl Redactor {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
             Value::String(text) => Value::String(self.text(text)),
-            Value::Array(items) => Value::Array(items.iter().map(|item| self.value(item)).collect()),
+            Value::Array(items) => {
+                Value::Array(items.iter().map(|item| self.value(item)).collect())
+            }
             Value::Object(members) => Value::Object(self.object(members)),
         }
     }
@@ -153,7 +155,10 @@ mod tests {
             ("ghp_0123456789abcdef", "[redacted]"),
             ("ghx_0123456789abcdef", "ghx_0123456789abcdef"),
             ("ghp_0123456789abcde", "ghp_0123456789abcde"),
-            ("Bearer eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.dBjftJeZ4CVP-mB92K end", "Bearer [redacted] end"),
+            (
+                "Bearer eyJhbGciOiJIUzI1.eyJzdWIiOiIxMjM0.dBjftJeZ4CVP-mB92K end",
+                "Bearer [redacted] end",
+            ),
             ("eyJhbGciOiJIUzI1.short.dBjftJeZ4CVP", "eyJhbGciOiJIUzI1.short.dBjftJeZ4CVP"),
             ("eyes.wide.open", "eyes.wide.open"),
             ("ä=sk-abcdefé sk-ghijkl", "ä=[redacted]é [redacted]"),
@@ -167,12 +172,17 @@ mod tests {
 
     #[test]
     fn resolved_values_are_found_anywhere_longest_first() {
-        let redactor = redactor(&["hunter22", "hunter22-and-more", "seven77", "hunter22", "grün€ßäöü"]);
+        let redactor =
+            redactor(&["hunter22", "hunter22-and-more", "seven77", "hunter22", "grün€ßäöü"]);
         assert_eq!(redactor.text("xhunter22-and-morex hunter22y"), "x[redacted]x [redacted]y");
         assert_eq!(redactor.text("seven77"), "seven77", "shorter than 8 characters");
         assert_eq!(redactor.text("grün€ßäöü!"), "[redacted]!");
         let evil = self::redactor(&["redacted", "[redacted]"]);
-        assert_eq!(evil.text("redacted"), "[redacted]", "the placeholder itself is not looked into");
+        assert_eq!(
+            evil.text("redacted"),
+            "[redacted]",
+            "the placeholder itself is not looked into"
+        );
     }
 
     #[test]
@@ -195,7 +205,8 @@ mod tests {
 
     #[test]
     fn keys_are_redacted_and_none_is_lost() {
-        let value = json!({ "sk-aaaaaa": 1, "b": {"hunter22": 3}, "sk-bbbbbbbb": 2, "[redacted]": 4 });
+        let value =
+            json!({ "sk-aaaaaa": 1, "b": {"hunter22": 3}, "sk-bbbbbbbb": 2, "[redacted]": 4 });
         assert_eq!(
             redactor(&["hunter22"]).value(&value),
             json!({ "[redacted]": 1, "b": {"[redacted]": 3}, "[redacted]#2": 2, "[redacted]#3": 4 })

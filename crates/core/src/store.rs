@@ -18,7 +18,9 @@ pub enum StoreError {
     #[error("the store holds something unreadable: {0}")]
     Corrupt(String),
     /// It was written by a newer version.
-    #[error("the store was written by a newer version (schema {found}, this program knows {known})")]
+    #[error(
+        "the store was written by a newer version (schema {found}, this program knows {known})"
+    )]
     TooNew {
         /// Version found.
         found: u32,
@@ -75,7 +77,12 @@ pub trait KeyStore: Send + Sync + 'static {
 #[async_trait]
 pub trait CatalogStore: Send + Sync + 'static {
     /// Replaces what is stored for `source` with `catalog` (JSON text).
-    async fn save(&self, source: &SourceId, catalog: String, at: Timestamp) -> Result<(), StoreError>;
+    async fn save(
+        &self,
+        source: &SourceId,
+        catalog: String,
+        at: Timestamp,
+    ) -> Result<(), StoreError>;
 
     /// What was stored last for `source`, and when.
     async fn load(&self, source: &SourceId) -> Result<Option<(String, Timestamp)>, StoreError>;

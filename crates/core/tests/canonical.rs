@@ -1,5 +1,7 @@
 //! RFC 8785 against the RFC's own vectors and against a second implementation.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 use toolcrib_core::{

@@ -1,6 +1,9 @@
 //! One meaning, three readers: our parser, our published schema, and a schema written independently
 //! from RFC 0078 §C must agree on every document.
 
+#![expect(clippy::disallowed_methods, reason = "the corpus is read from files")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
 use std::{fs, path::PathBuf, sync::LazyLock};
 
 use jsonschema::Validator;
@@ -42,7 +45,9 @@ fn verdict(document: &Value) -> Result<bool, String> {
 fn corpus(folder: &str) -> Vec<(PathBuf, Value)> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/descriptor").join(folder);
     let files = fs::read_dir(path).unwrap().map(|file| file.unwrap().path());
-    files.map(|file| (file.clone(), serde_json::from_slice(&fs::read(file).unwrap()).unwrap())).collect()
+    files
+        .map(|file| (file.clone(), serde_json::from_slice(&fs::read(file).unwrap()).unwrap()))
+        .collect()
 }
 
 // I-14: among the rejected are `exec` tools of every other source.
@@ -69,14 +74,37 @@ fn the_published_schema_is_closed_and_knows_no_null() {
 }
 
 const WORDS: [&str; 23] = [
-        "mcp", "node-pack", "workflow", "connector", "host-extension", "pure", "read", "write",
-        "exec", "none", "safe-fetch", "host-mediated", "host-owned", "never", "conditional",
-        "always", "deterministic", "idempotent", "non-deterministic", "low", "medium", "high", "",
-    ];
+    "mcp",
+    "node-pack",
+    "workflow",
+    "connector",
+    "host-extension",
+    "pure",
+    "read",
+    "write",
+    "exec",
+    "none",
+    "safe-fetch",
+    "host-mediated",
+    "host-owned",
+    "never",
+    "conditional",
+    "always",
+    "deterministic",
+    "idempotent",
+    "non-deterministic",
+    "low",
+    "medium",
+    "high",
+    "",
+];
 
 /// What a member may be, or very nearly may be.
 fn member() -> impl Strategy<Value = Value> {
-    let scopes = proptest::collection::vec(prop_oneof!["[a-c*: ]{0,2}".prop_map(Value::from), Just(json!(1))], 0..4);
+    let scopes = proptest::collection::vec(
+        prop_oneof!["[a-c*: ]{0,2}".prop_map(Value::from), Just(json!(1))],
+        0..4,
+    );
     prop_oneof![
         4 => proptest::sample::select(&WORDS).prop_map(Value::from),
         1 => Just(Value::Null),
@@ -102,8 +130,21 @@ fn member() -> impl Strategy<Value = Value> {
 static ACCEPTED: LazyLock<Vec<(PathBuf, Value)>> = LazyLock::new(|| corpus("accepted"));
 
 const NAMES: [&str; 15] = [
-    "toolId", "source", "title", "description", "inputSchema", "outputSchema", "auth", "egress",
-    "approval", "replayPolicy", "safetyTier", "costHint", "latencyHint", "annotations", "tool_id",
+    "toolId",
+    "source",
+    "title",
+    "description",
+    "inputSchema",
+    "outputSchema",
+    "auth",
+    "egress",
+    "approval",
+    "replayPolicy",
+    "safetyTier",
+    "costHint",
+    "latencyHint",
+    "annotations",
+    "tool_id",
 ];
 
 proptest! {

@@ -26,5 +26,5 @@ mod progress;
 mod protocol;
 mod stdio;
 
-pub(crate) use http::routes;
+pub(crate) use http::{mounts, routes};
 pub use stdio::serve_stdio;

@@ -86,7 +86,13 @@ impl Weight {
 pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
     let mut index = Index::default();
     index.read(schema, 0)?;
-    let mut walk = Walk { index, root: schema, open: vec![(schema, 0)], path: Vec::new(), weight: Tally::default() };
+    let mut walk = Walk {
+        index,
+        root: schema,
+        open: vec![(schema, 0)],
+        path: Vec::new(),
+        weight: Tally::default(),
+    };
     walk.visit(schema, schema, 0, 0)?;
     let tally = walk.weight;
     let repeats = if tally.anywhere {
@@ -132,7 +138,11 @@ impl<'s> Index<'s> {
         }
     }
 
-    fn name(&mut self, value: &'s Value, members: &'s Map<String, Value>) -> Result<(), SchemaError> {
+    fn name(
+        &mut self,
+        value: &'s Value,
+        members: &'s Map<String, Value>,
+    ) -> Result<(), SchemaError> {
         let text = |key: &str| members.get(key).and_then(Value::as_str);
         if let Some(pattern) = text("pattern") {
             self.patterns.insert(pattern);
@@ -145,12 +155,11 @@ impl<'s> Index<'s> {
         }
         // An embedded document with the name of another would make it unclear what is referred to.
         let mut again = false;
-        match text("$id").map(|id| id.strip_suffix('#').unwrap_or(id)) {
-            Some(id) => match id.strip_prefix('#') {
-                Some(anchor) => again |= self.anchors.insert(anchor, value).is_some(),
-                None => again |= self.documents.insert(id, value).is_some(),
-            },
-            None => {}
+        if let Some(id) = text("$id").map(|id| id.strip_suffix('#').unwrap_or(id)) {
+            again |= match id.strip_prefix('#') {
+                Some(anchor) => self.anchors.insert(anchor, value).is_some(),
+                None => self.documents.insert(id, value).is_some(),
+            };
         }
         for key in ["$anchor", "$dynamicAnchor"] {
             if let Some(anchor) = text(key) {
@@ -198,11 +207,19 @@ const MAP_IN_PLACE: &[&str] = &["dependentSchemas", "dependencies"];
 const REFERENCES: &[&str] = &["$ref", "$dynamicRef", "$recursiveRef"];
 
 impl<'s> Walk<'s> {
-    fn visit(&mut self, schema: &'s Value, base: &'s Value, depth: u32, in_place: u32) -> Result<(), SchemaError> {
+    fn visit(
+        &mut self,
+        schema: &'s Value,
+        base: &'s Value,
+        depth: u32,
+        in_place: u32,
+    ) -> Result<(), SchemaError> {
         self.weight.evaluations += 1;
         self.weight.in_place = self.weight.in_place.max(in_place);
         if self.weight.evaluations > MAX_EVALUATIONS {
-            return Err(refuse("with its references written out it has more than 50000 subschemas"));
+            return Err(refuse(
+                "with its references written out it has more than 50000 subschemas",
+            ));
         }
         if depth > MAX_DEPTH || in_place > MAX_IN_PLACE {
             return Err(refuse("its subschemas refer to each other in too long a chain"));
@@ -230,7 +247,9 @@ impl<'s> Walk<'s> {
                 (key, Value::String(reference)) if REFERENCES.contains(&key) => {
                     self.follow(reference, base, depth, in_place)?;
                 }
-                (key, _) if ONE_IN_PLACE.contains(&key) => self.visit(value, base, depth, in_place)?,
+                (key, _) if ONE_IN_PLACE.contains(&key) => {
+                    self.visit(value, base, depth, in_place)?
+                }
                 (key, Value::Array(list)) if LIST_IN_PLACE.contains(&key) => {
                     list.iter().try_for_each(|each| self.visit(each, base, depth, in_place))?;
                 }
@@ -243,7 +262,12 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    fn visit_members(&mut self, members: &'s Map<String, Value>, base: &'s Value, depth: u32) -> Result<(), SchemaError> {
+    fn visit_members(
+        &mut self,
+        members: &'s Map<String, Value>,
+        base: &'s Value,
+        depth: u32,
+    ) -> Result<(), SchemaError> {
         if let Some(Value::Object(properties)) = members.get("properties") {
             for (name, schema) in properties {
                 self.descend(Step::Member(name), schema, base, depth)?;
@@ -262,7 +286,12 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    fn visit_items(&mut self, members: &'s Map<String, Value>, base: &'s Value, depth: u32) -> Result<(), SchemaError> {
+    fn visit_items(
+        &mut self,
+        members: &'s Map<String, Value>,
+        base: &'s Value,
+        depth: u32,
+    ) -> Result<(), SchemaError> {
         for key in ["items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"] {
             match members.get(key) {
                 // One item meets one of these, but which is not known here.
@@ -278,14 +307,26 @@ impl<'s> Walk<'s> {
         Ok(())
     }
 
-    fn descend(&mut self, step: Step<'s>, schema: &'s Value, base: &'s Value, depth: u32) -> Result<(), SchemaError> {
+    fn descend(
+        &mut self,
+        step: Step<'s>,
+        schema: &'s Value,
+        base: &'s Value,
+        depth: u32,
+    ) -> Result<(), SchemaError> {
         self.path.push(step);
         let visited = self.visit(schema, base, depth, 0);
         self.path.pop();
         visited
     }
 
-    fn follow(&mut self, reference: &str, base: &'s Value, depth: u32, in_place: u32) -> Result<(), SchemaError> {
+    fn follow(
+        &mut self,
+        reference: &str,
+        base: &'s Value,
+        depth: u32,
+        in_place: u32,
+    ) -> Result<(), SchemaError> {
         let (target, base) = self.resolve(reference, base).ok_or_else(|| {
             refuse("it refers to something outside itself; references are never fetched")
         })?;

@@ -41,8 +41,10 @@ fn every_violation_has_its_pointer_in_the_order_of_the_arguments() {
         ("/city", "required", "\"city\" is a required property"),
         ("/a~1b", "required", "\"a/b\" is a required property"),
     ];
-    let expected: Vec<_> =
-        expected.iter().map(|(p, k, m)| ((*p).to_owned(), (*k).to_owned(), (*m).to_owned())).collect();
+    let expected: Vec<_> = expected
+        .iter()
+        .map(|(p, k, m)| ((*p).to_owned(), (*k).to_owned(), (*m).to_owned()))
+        .collect();
     assert_eq!(found, expected);
 }
 
@@ -68,7 +70,8 @@ fn messages_never_contain_the_values_and_the_verbatim_text_may() {
     ];
     let mut quoted = false;
     for schema in &schemas {
-        let found = ArgumentCheck::compile(Some(schema)).unwrap().check(&json!(canary)).unwrap_err();
+        let found =
+            ArgumentCheck::compile(Some(schema)).unwrap().check(&json!(canary)).unwrap_err();
         assert_eq!(found.len(), 1, "{schema}");
         for violation in &found {
             assert!(!violation.message.contains(canary), "{schema}: {}", violation.message);
@@ -99,12 +102,21 @@ fn messages_never_contain_the_values_and_the_verbatim_text_may() {
 
 #[test]
 fn the_name_of_a_property_is_pointed_to() {
-    assert_eq!(pointers(&json!({ "propertyNames": { "maxLength": 1 } }), &json!({ "a": 1, "b/b": 2 })), ["/b~1b"]);
     assert_eq!(
-        pointers(&json!({ "properties": { "a": true }, "unevaluatedProperties": false }), &json!({ "a": 1, "b": 2, "c": 3 })),
+        pointers(&json!({ "propertyNames": { "maxLength": 1 } }), &json!({ "a": 1, "b/b": 2 })),
+        ["/b~1b"]
+    );
+    assert_eq!(
+        pointers(
+            &json!({ "properties": { "a": true }, "unevaluatedProperties": false }),
+            &json!({ "a": 1, "b": 2, "c": 3 })
+        ),
         ["/b", "/c"]
     );
-    assert_eq!(pointers(&json!({ "dependentRequired": { "a": ["b"] } }), &json!({ "a": 1 })), ["/b"]);
+    assert_eq!(
+        pointers(&json!({ "dependentRequired": { "a": ["b"] } }), &json!({ "a": 1 })),
+        ["/b"]
+    );
 }
 
 #[test]
@@ -112,16 +124,23 @@ fn schemas_that_say_nothing_accept_everything() {
     let everything = [json!(null), json!(1), json!([]), json!({ "a": 1 })];
     for value in &everything {
         assert_eq!(ArgumentCheck::compile(None).unwrap().check(value), Ok(()));
-        for schema in [json!(true), json!({}), json!({ "description": "x", "$schema": "unknown" })] {
+        for schema in [json!(true), json!({}), json!({ "description": "x", "$schema": "unknown" })]
+        {
             assert_eq!(ArgumentCheck::compile(Some(&schema)).unwrap().check(value), Ok(()));
         }
-        for schema in [json!({ "type": "object" }), json!({ "type": "object", "properties": {}, "required": [] })] {
+        for schema in [
+            json!({ "type": "object" }),
+            json!({ "type": "object", "properties": {}, "required": [] }),
+        ] {
             let verdict = ArgumentCheck::compile(Some(&schema)).unwrap().check(value);
             assert_eq!(verdict.is_ok(), value.is_object(), "{schema} {value}");
         }
         assert_eq!(pointers(&json!(false), value), [""]);
     }
-    assert_eq!(pointers(&json!({ "type": "object", "additionalProperties": false }), &json!({ "a": 1 })), ["/a"]);
+    assert_eq!(
+        pointers(&json!({ "type": "object", "additionalProperties": false }), &json!({ "a": 1 })),
+        ["/a"]
+    );
 }
 
 #[test]
@@ -133,19 +152,30 @@ fn the_declared_dialect_is_honoured() {
         }
         schema
     };
-    for dialect in ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema"] {
+    for dialect in
+        ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-07/schema"]
+    {
         assert_eq!(pointers(&tuple(Some(dialect)), &json!([1, 2])).len(), 2);
         assert_eq!(pointers(&tuple(Some(dialect)), &json!(["a"])).len(), 0);
     }
     // 2020-12, which is also the default, knows no list under `items`.
     assert!(refusal(&tuple(None)).contains("/items"));
-    assert!(refusal(&tuple(Some("https://json-schema.org/draft/2020-12/schema"))).contains("/items"));
-    assert!(ArgumentCheck::compile(Some(&json!({ "$schema": "https://example.com/mine", "minimum": 1 }))).is_err());
+    assert!(
+        refusal(&tuple(Some("https://json-schema.org/draft/2020-12/schema"))).contains("/items")
+    );
+    assert!(
+        ArgumentCheck::compile(Some(
+            &json!({ "$schema": "https://example.com/mine", "minimum": 1 })
+        ))
+        .is_err()
+    );
 }
 
 #[test]
 fn formats_are_annotations_in_every_dialect() {
-    for dialect in ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"] {
+    for dialect in
+        ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"]
+    {
         let schema = json!({ "$schema": dialect, "properties": { "u": { "format": "uri" } } });
         assert!(pointers(&schema, &json!({ "u": "not a uri" })).is_empty());
     }
@@ -161,7 +191,10 @@ fn references_stay_inside_the_schema() {
             "n<1>": { "$anchor": "num", "type": "integer" },
         },
     });
-    assert_eq!(pointers(&tree, &json!({ "left": { "left": { "n": "x" } }, "n": 1 })), ["/left/left/n"]);
+    assert_eq!(
+        pointers(&tree, &json!({ "left": { "left": { "n": "x" } }, "n": 1 })),
+        ["/left/left/n"]
+    );
     let encoded = json!({ "$ref": "#/$defs/a%3Cb%3E", "$defs": { "a<b>": { "type": "integer" } } });
     assert_eq!(pointers(&encoded, &json!("x")), [""]);
     for reference in [
@@ -181,13 +214,23 @@ fn references_stay_inside_the_schema() {
             assert!(ArgumentCheck::compile(Some(&schema)).is_err(), "{schema}");
         }
     }
-    assert!(ArgumentCheck::compile(Some(&json!({ "$schema": "http://127.0.0.1:1/meta", "minimum": 1 }))).is_err());
+    assert!(
+        ArgumentCheck::compile(Some(
+            &json!({ "$schema": "http://127.0.0.1:1/meta", "minimum": 1 })
+        ))
+        .is_err()
+    );
 }
 
 #[test]
 fn a_schema_that_is_none_is_refused_with_its_place_and_without_its_values() {
-    assert!(refusal(&json!({ "properties": { "a": { "type": "canary" } } })).contains("/properties/a/type"));
-    assert!(!refusal(&json!({ "properties": { "a": { "minLength": "canary" } } })).contains("canary"));
+    assert!(
+        refusal(&json!({ "properties": { "a": { "type": "canary" } } }))
+            .contains("/properties/a/type")
+    );
+    assert!(
+        !refusal(&json!({ "properties": { "a": { "minLength": "canary" } } })).contains("canary")
+    );
     assert!(refusal(&json!("canary")).len() < 500);
     assert!(refusal(&json!({ "enum": "x".repeat(10_000) })).len() < 500);
     // Look-around needs a backtracking engine.
@@ -210,7 +253,10 @@ fn doubling(keyword: &str, length: usize) -> Value {
 fn hostile_schemas_are_refused_before_they_cost_anything() {
     for keyword in ["allOf", "anyOf", "oneOf"] {
         refusal(&doubling(keyword, 20));
-        assert_eq!(pointers(&doubling(keyword, 4), &json!({ "a": "x" })).first().map(String::as_str), Some("/a"));
+        assert_eq!(
+            pointers(&doubling(keyword, 4), &json!({ "a": "x" })).first().map(String::as_str),
+            Some("/a")
+        );
     }
     let mut nested = json!({ "unevaluatedProperties": false });
     for _ in 0..30 {
@@ -247,16 +293,21 @@ fn nested(depth: usize, leaf: Value) -> Value {
 // I-27
 #[test]
 fn recursive_schemas_are_bounded_for_each_value() {
-    let tree = json!({ "type": "object", "properties": { "children": { "items": { "$ref": "#" } } } });
+    let tree =
+        json!({ "type": "object", "properties": { "children": { "items": { "$ref": "#" } } } });
     assert!(pointers(&tree, &nested(50, json!({}))).is_empty());
     assert_eq!(pointers(&tree, &nested(3, json!(1))), ["/children/0/children/0/children/0"]);
 
     // Two branches come back to the same children: the explanation, not the verdict, doubles at
     // each level.
-    let branch = json!({ "type": "object", "properties": { "children": { "items": { "$ref": "#" } } } });
+    let branch =
+        json!({ "type": "object", "properties": { "children": { "items": { "$ref": "#" } } } });
     let twice = json!({ "anyOf": [branch, branch, { "type": "integer" }] });
     assert!(pointers(&twice, &nested(50, json!(1))).is_empty());
-    assert_eq!(check(&twice, &nested(50, json!("x"))).first().map(|v| v.1.as_str()), Some("schema"));
+    assert_eq!(
+        check(&twice, &nested(50, json!("x"))).first().map(|v| v.1.as_str()),
+        Some("schema")
+    );
     assert_eq!(check(&twice, &nested(2, json!("x"))).first().map(|v| v.1.as_str()), Some("anyOf"));
 
     // A long chain at each of many levels would need more stack than there is.
@@ -264,10 +315,16 @@ fn recursive_schemas_are_bounded_for_each_value() {
         .map(|i| (format!("d{i}"), json!({ "allOf": [{ "$ref": format!("#/$defs/d{}", i + 1) }] })))
         .take(20)
         .collect();
-    definitions.insert("d20".to_owned(), json!({ "properties": { "children": { "items": { "$ref": "#/$defs/d0" } } } }));
+    definitions.insert(
+        "d20".to_owned(),
+        json!({ "properties": { "children": { "items": { "$ref": "#/$defs/d0" } } } }),
+    );
     let chain = json!({ "$ref": "#/$defs/d0", "$defs": definitions });
     assert!(pointers(&chain, &nested(3, json!({}))).is_empty());
-    assert_eq!(check(&chain, &nested(60, json!({}))).first().map(|v| v.1.as_str()), Some("maxDepth"));
+    assert_eq!(
+        check(&chain, &nested(60, json!({}))).first().map(|v| v.1.as_str()),
+        Some("maxDepth")
+    );
 }
 
 // I-27
@@ -276,16 +333,27 @@ fn the_worst_that_is_accepted_fits_the_stack_of_a_worker() {
     let worst = || {
         let mut deep = json!({ "type": "integer" });
         for level in 0..28 {
-            deep = if level % 2 == 0 { json!({ "allOf": [deep] }) } else { json!({ "properties": { "a": deep } }) };
+            deep = if level % 2 == 0 {
+                json!({ "allOf": [deep] })
+            } else {
+                json!({ "properties": { "a": deep } })
+            };
         }
         ArgumentCheck::compile(Some(&deep)).unwrap();
         let mut definitions = serde_json::Map::new();
         for i in 0..20 {
-            definitions.insert(format!("d{i}"), json!({ "anyOf": [{ "$ref": format!("#/$defs/d{}", i + 1) }] }));
+            definitions.insert(
+                format!("d{i}"),
+                json!({ "anyOf": [{ "$ref": format!("#/$defs/d{}", i + 1) }] }),
+            );
         }
-        definitions.insert("d20".to_owned(), json!({ "additionalProperties": { "$ref": "#/$defs/d0" }, "type": "object" }));
+        definitions.insert(
+            "d20".to_owned(),
+            json!({ "additionalProperties": { "$ref": "#/$defs/d0" }, "type": "object" }),
+        );
         let check =
-            ArgumentCheck::compile(Some(&json!({ "$ref": "#/$defs/d0", "$defs": definitions }))).unwrap();
+            ArgumentCheck::compile(Some(&json!({ "$ref": "#/$defs/d0", "$defs": definitions })))
+                .unwrap();
         let mut value = json!(1);
         let mut accepted = 0;
         for depth in 0..120 {
@@ -297,7 +365,10 @@ fn the_worst_that_is_accepted_fits_the_stack_of_a_worker() {
         }
         assert!(accepted > 10, "{accepted}");
         // A single link at the greatest depth that JSON is read at.
-        let plain = ArgumentCheck::compile(Some(&json!({ "additionalProperties": { "$ref": "#" }, "type": "object" }))).unwrap();
+        let plain = ArgumentCheck::compile(Some(
+            &json!({ "additionalProperties": { "$ref": "#" }, "type": "object" }),
+        ))
+        .unwrap();
         assert_eq!(plain.check(&value).unwrap_err().len(), 1);
     };
     std::thread::Builder::new().stack_size(2 << 20).spawn(worst).unwrap().join().unwrap();

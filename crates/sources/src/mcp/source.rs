@@ -114,16 +114,14 @@ impl Source for McpSource {
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+        let closed = |kind| Err(UpstreamError::new(kind, "the source is closed"));
+        if self.shared.stop.is_cancelled() {
+            return closed(UpstreamErrorKind::Unavailable);
+        }
         tokio::select! {
             biased;
-            () = self.shared.stop.cancelled() => {
-                let kind = match self.shared.connection.read().is_some() {
-                    true => UpstreamErrorKind::Died,
-                    false => UpstreamErrorKind::Unavailable,
-                };
-                Err(UpstreamError::new(kind, "the source is closed"))
-            }
             outcome = self.call(permit, &call) => outcome,
+            () = self.shared.stop.cancelled() => closed(UpstreamErrorKind::Died),
         }
     }
 

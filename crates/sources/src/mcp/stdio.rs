@@ -104,7 +104,9 @@ pub(crate) fn start(
 impl Stdio {
     pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, UpstreamError> {
         let cancels = self.cancels.clone();
-        let on_cancel: OnCancel = Box::new(move |id| drop(cancels.send(id)));
+        let on_cancel: OnCancel = Box::new(move |id| {
+            cancels.send(id).ok();
+        });
         let on_cancel = call.cancellable.then_some(on_cancel);
         let mut waiter = self.peer.register(call.interest.clone(), on_cancel)?;
         let id = waiter.id();

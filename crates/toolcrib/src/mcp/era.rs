@@ -35,6 +35,14 @@ pub(super) fn detect(request: &Request, header: Option<Option<&str>>) -> Result<
         .map_err(|error| Rejected { id: Some(request.id.clone()), error })
 }
 
+/// Whether a message without an answer may come under `version`.
+pub(super) fn check_version(version: Option<&str>) -> Result<(), RpcError> {
+    match version {
+        Some(version) if !SUPPORTED.contains(&version) => Err(RpcError::unsupported_version(version)),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// What an `initialize` that asks for `requested` gets.
 pub(super) fn negotiate(requested: Option<&str>) -> &'static str {
     SUPPORTED
@@ -55,14 +63,11 @@ fn decide(request: &Request, header: Option<Option<&str>>) -> Result<Era, RpcErr
         if request.method == "initialize" {
             return Ok(Era::Legacy);
         }
-        return match said {
-            Some(MODERN) => Err(RpcError::invalid_params(NO_VERSION)),
-            Some(version) if !SUPPORTED.contains(&version) => {
-                Err(RpcError::unsupported_version(version))
-            }
-            // Only the stateless revision knows this method.
-            _ if request.method == "server/discover" => Err(RpcError::invalid_params(NO_VERSION)),
-            Some(_) | None => Ok(Era::Legacy),
+        check_version(said)?;
+        // Only the stateless revision knows `server/discover`.
+        return match said == Some(MODERN) || request.method == "server/discover" {
+            true => Err(RpcError::invalid_params(NO_VERSION)),
+            false => Ok(Era::Legacy),
         };
     };
     let Some(version) = version.as_str() else {

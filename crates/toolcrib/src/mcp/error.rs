@@ -40,6 +40,16 @@ pub(super) struct RpcError {
     pub(super) retry_after: Option<Duration>,
 }
 
+/// The code of a request that was refused with `status` before it reached the protocol.
+pub(super) fn of_status(status: StatusCode) -> i64 {
+    match status {
+        StatusCode::UNAUTHORIZED => code::UNAUTHENTICATED,
+        StatusCode::SERVICE_UNAVAILABLE => code::NOT_ACCOUNTABLE,
+        StatusCode::INTERNAL_SERVER_ERROR => code::INTERNAL,
+        _ => code::INVALID_REQUEST,
+    }
+}
+
 /// How a refused call is told.
 #[derive(Debug)]
 pub(super) enum Refusal {

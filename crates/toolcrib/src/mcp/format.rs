@@ -11,6 +11,18 @@ use toolcrib_core::{
 
 use super::param_headers;
 
+/// The member of `_meta` by which a server names itself.
+macro_rules! server_info {
+    () => {
+        concat!(
+            r#""io.modelcontextprotocol/serverInfo":{"name":"toolcrib","title":"toolcrib","version":""#,
+            env!("CARGO_PKG_VERSION"),
+            r#""}"#
+        )
+    };
+}
+pub(super) use server_info;
+
 /// `tools/list` of the handshake revisions.
 pub(super) static LEGACY: ListFormat =
     ListFormat { key: "mcp-legacy", open: "{\"tools\":[", close: "]}", item: write_legacy };
@@ -27,18 +39,6 @@ pub(super) static MODERN: ListFormat = ListFormat {
     close: "]}",
     item: write_modern,
 };
-
-/// The member of `_meta` by which a server names itself.
-macro_rules! server_info {
-    () => {
-        concat!(
-            r#""io.modelcontextprotocol/serverInfo":{"name":"toolcrib","title":"toolcrib","version":""#,
-            env!("CARGO_PKG_VERSION"),
-            r#""}"#
-        )
-    };
-}
-pub(super) use server_info;
 
 /// Longest title that is passed on, in characters.
 const MAX_TITLE: usize = 200;

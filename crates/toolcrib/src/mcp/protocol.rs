@@ -48,6 +48,18 @@ pub(super) struct Rejected {
 /// Longest id, in bytes of JSON: ids are kept while a call runs and repeated in every answer.
 const MAX_ID: usize = 256;
 
+// === impl Message ===
+
+impl Message {
+    /// Whom to answer.
+    pub(super) fn id(&self) -> Option<&Id> {
+        match self {
+            Self::Request(request) => Some(&request.id),
+            Self::Notification(_) | Self::Response => None,
+        }
+    }
+}
+
 // === impl Id ===
 
 impl Id {

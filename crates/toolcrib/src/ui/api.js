@@ -19,8 +19,10 @@ export function authorization(token = state.token) {
 
 export const listTools = (signal) => request('GET', `${base}tools`, { signal });
 export const getTool = (name, signal) => request('GET', toolPath(name), { signal });
-export const validate = (name, body, signal) => request('POST', `${toolPath(name)}/validate`, { body, signal });
-export const call = (name, body, signal) => request('POST', `${toolPath(name)}/call`, { body, signal });
+export const validate = (name, body, signal) =>
+  request('POST', `${toolPath(name)}/validate`, { body, signal });
+export const call = (name, body, signal) =>
+  request('POST', `${toolPath(name)}/call`, { body, signal });
 
 export function toolPath(name) {
   return `${base}tools/${encodeURIComponent(name)}`;

@@ -29,16 +29,24 @@ async function reload() {
 
 function accept(reply) {
   if (reply.status === 401) {
-    setStatus('signin', state.token === '' ? 'The catalog is shown to holders of a key.'
-      : 'The server rejected this key. It may be incomplete, expired or revoked.');
+    setStatus(
+      'signin',
+      state.token === ''
+        ? 'The catalog is shown to holders of a key.'
+        : 'The server rejected this key. It may be incomplete, expired or revoked.',
+    );
   } else if (reply.status === 200 && Array.isArray(reply.data)) {
     const readable = reply.data.filter((tool) => isObject(tool) && typeof tool.name === 'string');
     state.skipped = reply.data.length - readable.length;
-    state.tools = readable.map((tool) => ({ ...tool, description: typeof tool.description === 'string' ? tool.description : '' }));
+    state.tools = readable.map((tool) => ({
+      ...tool,
+      description: typeof tool.description === 'string' ? tool.description : '',
+    }));
     setStatus('ready');
     announce(`${plural(state.tools.length, 'tool')} loaded`);
   } else {
-    const wait = reply.retryAfter === undefined ? '' : ` Try again in ${plural(reply.retryAfter, 'second')}.`;
+    const wait =
+      reply.retryAfter === undefined ? '' : ` Try again in ${plural(reply.retryAfter, 'second')}.`;
     setStatus('error', `${problemText(reply)}${wait}`);
   }
 }
@@ -64,7 +72,9 @@ function followAddress() {
 }
 
 function drawMode() {
-  byId('mode').textContent = state.executeEnabled ? 'Execution is on' : 'Execution is off: browse and validate only';
+  byId('mode').textContent = state.executeEnabled
+    ? 'Execution is on'
+    : 'Execution is off: browse and validate only';
 }
 
 function startKeys() {
@@ -89,7 +99,10 @@ startAuth({ reload });
 startList({ reload });
 startDetail();
 startKeys();
-on('token', () => { loading?.abort(); setStatus('idle'); });
+on('token', () => {
+  loading?.abort();
+  setStatus('idle');
+});
 on('execute', drawMode);
 drawMode();
 addEventListener('hashchange', followAddress);

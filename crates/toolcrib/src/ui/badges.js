@@ -4,10 +4,34 @@ import { h } from './dom.js';
 import { own } from './json.js';
 
 const HINTS = [
-  { id: 'read-only', label: 'read-only', color: 'green', test: (a) => own(a, 'readOnlyHint') === true, title: 'The upstream says: changes nothing' },
-  { id: 'destructive', label: 'destructive', color: 'red', test: (a) => own(a, 'destructiveHint') === true, title: 'The upstream says: may delete or overwrite' },
-  { id: 'idempotent', label: 'idempotent', color: 'blue', test: (a) => own(a, 'idempotentHint') === true, title: 'The upstream says: repeating a call changes nothing more' },
-  { id: 'closed-world', label: 'closed world', color: 'grey', test: (a) => own(a, 'openWorldHint') === false, title: 'The upstream says: talks to no outside system' },
+  {
+    id: 'read-only',
+    label: 'read-only',
+    color: 'green',
+    test: (a) => own(a, 'readOnlyHint') === true,
+    title: 'The upstream says: changes nothing',
+  },
+  {
+    id: 'destructive',
+    label: 'destructive',
+    color: 'red',
+    test: (a) => own(a, 'destructiveHint') === true,
+    title: 'The upstream says: may delete or overwrite',
+  },
+  {
+    id: 'idempotent',
+    label: 'idempotent',
+    color: 'blue',
+    test: (a) => own(a, 'idempotentHint') === true,
+    title: 'The upstream says: repeating a call changes nothing more',
+  },
+  {
+    id: 'closed-world',
+    label: 'closed world',
+    color: 'grey',
+    test: (a) => own(a, 'openWorldHint') === false,
+    title: 'The upstream says: talks to no outside system',
+  },
 ];
 
 const TIER_COLORS = { read: 'green', write: 'amber', exec: 'red' };
@@ -24,7 +48,13 @@ export function classification(tool) {
     const value = own(tool._meta, `toolcrib/${key}`);
     return typeof value === 'string' && value !== '' ? value : undefined;
   };
-  return { toolId: text('toolId'), otcId: text('otcId'), tier: text('tier'), source: text('source'), approval: text('approval') };
+  return {
+    toolId: text('toolId'),
+    otcId: text('otcId'),
+    tier: text('tier'),
+    source: text('source'),
+    approval: text('approval'),
+  };
 }
 
 export function needsApproval(tool) {
@@ -36,7 +66,8 @@ export function badges(tool) {
   const { tier, approval } = classification(tool);
   const list = [];
   if (tier) list.push(badge(tier, TIER_COLORS[tier] ?? 'grey', 'Safety tier, set by the operator'));
-  if (needsApproval(tool)) list.push(badge(`approval: ${approval}`, 'violet', 'Somebody has to approve a call'));
+  if (needsApproval(tool))
+    list.push(badge(`approval: ${approval}`, 'violet', 'Somebody has to approve a call'));
   for (const hint of HINTS) {
     if (hint.test(tool.annotations)) list.push(badge(hint.label, `${hint.color} hint`, hint.title));
   }
@@ -51,8 +82,10 @@ export function badge(text, color, title) {
 export function dangers(tool) {
   const reasons = [];
   const { tier } = classification(tool);
-  if (own(tool.annotations, 'destructiveHint') === true) reasons.push('It is marked destructive: it may delete or overwrite things.');
-  if (tier === 'write') reasons.push('Its safety tier is “write”: it changes something outside this page.');
+  if (own(tool.annotations, 'destructiveHint') === true)
+    reasons.push('It is marked destructive: it may delete or overwrite things.');
+  if (tier === 'write')
+    reasons.push('Its safety tier is “write”: it changes something outside this page.');
   if (tier === 'exec') reasons.push('Its safety tier is “exec”: it runs a program on the host.');
   return reasons;
 }

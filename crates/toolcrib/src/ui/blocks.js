@@ -2,9 +2,17 @@
 // shown otherwise: text stays text, an image needs a listed type and base64 data, only http(s)
 // addresses become links, and downloads are always plain bytes.
 import { h, button, copyButton, formatBytes } from './dom.js';
+import { player } from './audio.js';
 import { isObject, jsonBlock, parseJson, pretty } from './json.js';
 
-const IMAGE_TYPES = new Set(['image/png', 'image/jpeg', 'image/gif', 'image/webp', 'image/avif', 'image/bmp']);
+const IMAGE_TYPES = new Set([
+  'image/png',
+  'image/jpeg',
+  'image/gif',
+  'image/webp',
+  'image/avif',
+  'image/bmp',
+]);
 const AUDIO_TYPES = /^audio\/[a-z0-9.+-]{1,40}$/;
 const MAX_TEXT = 100_000; // characters drawn at once
 
@@ -12,7 +20,11 @@ const MAX_TEXT = 100_000; // characters drawn at once
 export function renderContent(content) {
   const blocks = Array.isArray(content) ? content : [];
   const parts = blocks.map((block, index) => renderBlock(block, index, blocks.length));
-  return h('div', { class: 'blocks' }, parts.length > 0 ? parts : h('p', { class: 'muted', text: 'The tool returned no content.' }));
+  return h(
+    'div',
+    { class: 'blocks' },
+    parts.length > 0 ? parts : h('p', { class: 'muted', text: 'The tool returned no content.' }),
+  );
 }
 
 export function renderStructured(value) {
@@ -20,18 +32,29 @@ export function renderStructured(value) {
 }
 
 function renderBlock(block, index, count) {
-  const draw = isObject(block) && typeof block.type === 'string' ? KINDS.get(block.type) : undefined;
+  const draw =
+    isObject(block) && typeof block.type === 'string' ? KINDS.get(block.type) : undefined;
   const shown = draw?.(block);
-  const name = isObject(block) && typeof block.type === 'string' ? block.type.slice(0, 40) : 'unknown';
+  const name =
+    isObject(block) && typeof block.type === 'string' ? block.type.slice(0, 40) : 'unknown';
   const label = count > 1 ? `${index + 1} · ${name}` : name;
   if (!shown) return frame(label, 'shown as JSON', [jsonBlock(block)], () => pretty(block));
   return frame(label, shown.note, shown.parts, shown.copy);
 }
 
 function frame(label, note, parts, copy) {
-  return h('section', { class: 'block' },
-    h('div', { class: 'block-head' }, h('span', { class: 'kind', text: label }), note ? h('bdi', { class: 'muted', text: note }) : undefined, copy ? copyButton(copy) : undefined),
-    parts);
+  return h(
+    'section',
+    { class: 'block' },
+    h(
+      'div',
+      { class: 'block-head' },
+      h('span', { class: 'kind', text: label }),
+      note ? h('bdi', { class: 'muted', text: note }) : undefined,
+      copy ? copyButton(copy) : undefined,
+    ),
+    parts,
+  );
 }
 
 const KINDS = new Map([
@@ -47,11 +70,15 @@ function textBlock(text) {
   if (json !== undefined) {
     const plain = h('pre', { class: 'code', tabindex: '0', text, hidden: true });
     const coloured = jsonBlock(json);
-    const swap = button('As sent', () => {
-      plain.hidden = !plain.hidden;
-      coloured.hidden = !plain.hidden;
-      swap.textContent = plain.hidden ? 'As sent' : 'Formatted';
-    }, { class: 'quiet' });
+    const swap = button(
+      'As sent',
+      () => {
+        plain.hidden = !plain.hidden;
+        coloured.hidden = !plain.hidden;
+        swap.textContent = plain.hidden ? 'As sent' : 'Formatted';
+      },
+      { class: 'quiet' },
+    );
     return { note: 'JSON', parts: [coloured, plain, swap], copy: () => text };
   }
   return { parts: longText(text), copy: () => text };
@@ -60,7 +87,14 @@ function textBlock(text) {
 function longText(text) {
   const body = h('pre', { class: 'code text', tabindex: '0', text: text.slice(0, MAX_TEXT) });
   if (text.length <= MAX_TEXT) return [body];
-  const more = button(`Show all ${formatBytes(text.length)}`, () => { body.textContent = text; more.remove(); }, { class: 'quiet' });
+  const more = button(
+    `Show all ${formatBytes(text.length)}`,
+    () => {
+      body.textContent = text;
+      more.remove();
+    },
+    { class: 'quiet' },
+  );
   return [body, more];
 }
 
@@ -80,8 +114,15 @@ function imageBlock(type, data) {
   if (!bytes) return undefined;
   const size = `${mime.slice(0, 60)} · ${formatBytes(bytes.length)}`;
   // The address is made from a listed constant and checked base64, so nothing can break out of it.
-  if (!IMAGE_TYPES.has(mime)) return { note: `${size} · not shown inline`, parts: [download(bytes, 'image')] };
-  return { note: size, parts: [h('img', { src: `data:${mime};base64,${clean(data)}`, alt: 'Image returned by the tool' }), download(bytes, 'image')] };
+  if (!IMAGE_TYPES.has(mime))
+    return { note: `${size} · not shown inline`, parts: [download(bytes, 'image')] };
+  return {
+    note: size,
+    parts: [
+      h('img', { src: `data:${mime};base64,${clean(data)}`, alt: 'Image returned by the tool' }),
+      download(bytes, 'image'),
+    ],
+  };
 }
 
 function audioBlock(type, data) {
@@ -90,32 +131,10 @@ function audioBlock(type, data) {
   if (!bytes) return undefined;
   const parts = [download(bytes, 'audio')];
   if (AUDIO_TYPES.test(mime)) parts.unshift(player(bytes));
-  return { note: `${mime.slice(0, 60)} · ${formatBytes(bytes.length)}`, parts: [h('div', { class: 'row' }, parts)] };
-}
-
-/** Plays through Web Audio: a media element would need a media source in the page's policy. */
-function player(bytes) {
-  let playing;
-  const play = button('Play', async () => {
-    if (playing) return playing.close();
-    playing = new AudioContext();
-    const mine = playing;
-    const ended = () => { if (playing === mine) { playing = undefined; play.textContent = 'Play'; } };
-    mine.addEventListener('statechange', () => { if (mine.state === 'closed') ended(); });
-    try {
-      const source = new AudioBufferSourceNode(mine, { buffer: await mine.decodeAudioData(bytes.buffer.slice(0)) });
-      source.connect(mine.destination);
-      source.addEventListener('ended', () => mine.close());
-      source.start();
-      play.textContent = 'Stop';
-    } catch {
-      await mine.close();
-      play.disabled = true;
-      play.textContent = 'This browser cannot play it';
-    }
-    return undefined;
-  });
-  return play;
+  return {
+    note: `${mime.slice(0, 60)} · ${formatBytes(bytes.length)}`,
+    parts: [h('div', { class: 'row' }, parts)],
+  };
 }
 
 function resourceBlock(resource) {
@@ -130,19 +149,32 @@ function resourceBlock(resource) {
     const inner = /^image\//i.test(note ?? '') ? imageBlock(note, resource.blob) : undefined;
     const bytes = base64(resource.blob);
     if (inner) return { note: inner.note, parts: [head, ...inner.parts] };
-    if (bytes) return { note: `${note ?? 'bytes'} · ${formatBytes(bytes.length)}`, parts: [head, download(bytes, 'resource')] };
+    if (bytes)
+      return {
+        note: `${note ?? 'bytes'} · ${formatBytes(bytes.length)}`,
+        parts: [head, download(bytes, 'resource')],
+      };
   }
   return undefined;
 }
 
 function linkBlock(block) {
-  const text = (key) => (typeof block[key] === 'string' && block[key] !== '' ? block[key] : undefined);
+  const text = (key) =>
+    typeof block[key] === 'string' && block[key] !== '' ? block[key] : undefined;
   const name = text('title') ?? text('name');
   const size = Number.isFinite(block.size) ? formatBytes(block.size) : undefined;
   return {
     note: [text('mimeType')?.slice(0, 80), size].filter(Boolean).join(' · ') || undefined,
-    parts: [h('p', { class: 'uri' }, name ? h('bdi', { class: 'strong', text: name }) : undefined, ' ', address(block.uri)),
-      text('description') ? h('p', {}, h('bdi', { text: text('description') })) : undefined],
+    parts: [
+      h(
+        'p',
+        { class: 'uri' },
+        name ? h('bdi', { class: 'strong', text: name }) : undefined,
+        ' ',
+        address(block.uri),
+      ),
+      text('description') ? h('p', {}, h('bdi', { text: text('description') })) : undefined,
+    ],
     copy: text('uri') ? () => block.uri : undefined,
   };
 }
@@ -151,17 +183,25 @@ function linkBlock(block) {
 function address(uri) {
   if (typeof uri !== 'string') return h('span', { class: 'muted', text: 'no address' });
   if (/^https?:\/\//i.test(uri) && URL.canParse(uri)) {
-    return h('a', { href: uri, target: '_blank', rel: 'noopener noreferrer' }, h('bdi', { text: uri }));
+    return h(
+      'a',
+      { href: uri, target: '_blank', rel: 'noopener noreferrer' },
+      h('bdi', { text: uri }),
+    );
   }
   return h('bdi', { class: 'mono', text: uri });
 }
 
 function download(bytes, name) {
-  return button('Download', () => {
-    const url = URL.createObjectURL(new Blob([bytes], { type: 'application/octet-stream' }));
-    h('a', { href: url, download: `${name}.bin` }).click();
-    setTimeout(() => URL.revokeObjectURL(url), 10_000);
-  }, { class: 'quiet' });
+  return button(
+    'Download',
+    () => {
+      const url = URL.createObjectURL(new Blob([bytes], { type: 'application/octet-stream' }));
+      h('a', { href: url, download: `${name}.bin` }).click();
+      setTimeout(() => URL.revokeObjectURL(url), 10_000);
+    },
+    { class: 'quiet' },
+  );
 }
 
 function clean(data) {

@@ -17,13 +17,36 @@ export function confirmRun(tool, reasons, body) {
     dialog.append(
       h('h2', { id: 'confirm-title' }, 'Run ', h('bdi', { class: 'mono', text: tool.name }), '?'),
       h('div', { class: 'badges' }, badges(tool)),
-      h('ul', {}, reasons.map((reason) => h('li', { text: reason }))),
+      h(
+        'ul',
+        {},
+        reasons.map((reason) => h('li', { text: reason })),
+      ),
       h('p', { class: 'muted', text: 'It will run with these arguments:' }),
       preview(body),
-      h('label', { class: 'check' }, remember, 'Do not ask again for this tool until the page is reloaded'),
-      h('div', { class: 'row end' }, no, button('Run tool', () => finish(true), { class: 'button danger', data: { confirm: 'run' } })));
-    dialog.addEventListener('cancel', (event) => { event.preventDefault(); finish(false); });
-    dialog.addEventListener('click', (event) => { if (event.target === dialog) finish(false); });
+      h(
+        'label',
+        { class: 'check' },
+        remember,
+        'Do not ask again for this tool until the page is reloaded',
+      ),
+      h(
+        'div',
+        { class: 'row end' },
+        no,
+        button('Run tool', () => finish(true), {
+          class: 'button danger',
+          data: { confirm: 'run' },
+        }),
+      ),
+    );
+    dialog.addEventListener('cancel', (event) => {
+      event.preventDefault();
+      finish(false);
+    });
+    dialog.addEventListener('click', (event) => {
+      if (event.target === dialog) finish(false);
+    });
     document.body.append(dialog);
     dialog.showModal();
     no.focus();

@@ -15,7 +15,11 @@ export function uniqueId() {
 export function textControl({ id, simple }, value, changed) {
   const secret = simple.format === 'password' || simple.writeOnly === true;
   const element = h(secret ? 'input' : 'textarea', {
-    id, class: 'input', spellcheck: 'false', autocomplete: 'off', placeholder: value === null ? 'null' : '',
+    id,
+    class: 'input',
+    spellcheck: 'false',
+    autocomplete: 'off',
+    placeholder: value === null ? 'null' : '',
     ...(secret ? { type: 'password' } : { rows: '1' }),
     value: value ?? '',
     on: { input: () => changed(element.value) },
@@ -26,13 +30,23 @@ export function textControl({ id, simple }, value, changed) {
 /** What is not a number is sent as the text it is: the server's validator then says so. */
 export function numberControl({ id }, value, changed) {
   const element = h('input', {
-    id, class: 'input number', type: 'text', inputmode: 'decimal', autocomplete: 'off', placeholder: value === null ? 'null' : '',
+    id,
+    class: 'input number',
+    type: 'text',
+    inputmode: 'decimal',
+    autocomplete: 'off',
+    placeholder: value === null ? 'null' : '',
     value: value === null ? '' : typeof value === 'string' ? value : JSON.stringify(value),
     on: {
       input: () => {
         const text = element.value.trim();
         if (text === '') changed(null);
-        else changed(/^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/.test(text) ? exactNumber(text) : element.value);
+        else
+          changed(
+            /^-?(0|[1-9]\d*)(\.\d+)?([eE][+-]?\d+)?$/.test(text)
+              ? exactNumber(text)
+              : element.value,
+          );
       },
     },
   });
@@ -40,8 +54,20 @@ export function numberControl({ id }, value, changed) {
 }
 
 export function flagControl({ id }, value, changed) {
-  const options = [true, false].map((flag) => h('label', { class: 'radio' },
-    h('input', { type: 'radio', name: id, id: flag ? id : `${id}-false`, checked: value === flag, on: { change: () => changed(flag) } }), String(flag)));
+  const options = [true, false].map((flag) =>
+    h(
+      'label',
+      { class: 'radio' },
+      h('input', {
+        type: 'radio',
+        name: id,
+        id: flag ? id : `${id}-false`,
+        checked: value === flag,
+        on: { change: () => changed(flag) },
+      }),
+      String(flag),
+    ),
+  );
   const element = h('div', { class: 'segmented' }, options);
   return { element, focus: () => element.querySelector('input').focus(), group: true };
 }
@@ -51,9 +77,31 @@ export function choiceControl({ id, simple }, value, changed) {
   const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
   const at = values.findIndex((option) => same(option, value));
   // What the value is now can be outside the list: null before a choice, or something typed as JSON.
-  const options = at < 0 ? [h('option', { value: '-1', text: value === null ? '– choose –' : JSON.stringify(value) })] : [];
-  values.forEach((option, index) => options.push(h('option', { value: String(index), text: typeof option === 'string' ? option : pretty(option) })));
-  const element = h('select', { id, class: 'input', on: { change: () => { if (element.value !== '-1') changed(values[Number(element.value)]); } } }, options);
+  const options =
+    at < 0
+      ? [h('option', { value: '-1', text: value === null ? '– choose –' : JSON.stringify(value) })]
+      : [];
+  values.forEach((option, index) =>
+    options.push(
+      h('option', {
+        value: String(index),
+        text: typeof option === 'string' ? option : pretty(option),
+      }),
+    ),
+  );
+  const element = h(
+    'select',
+    {
+      id,
+      class: 'input',
+      on: {
+        change: () => {
+          if (element.value !== '-1') changed(values[Number(element.value)]);
+        },
+      },
+    },
+    options,
+  );
   element.value = String(at);
   return { element, focus: () => element.focus() };
 }
@@ -61,7 +109,12 @@ export function choiceControl({ id, simple }, value, changed) {
 /** Any JSON. While the text does not parse the last good value stays and `problem` is told. */
 export function jsonControl({ id }, value, changed, problem) {
   const element = h('textarea', {
-    id, class: 'input mono', rows: '2', spellcheck: 'false', autocomplete: 'off', value: pretty(value),
+    id,
+    class: 'input mono',
+    rows: '2',
+    spellcheck: 'false',
+    autocomplete: 'off',
+    value: pretty(value),
     on: {
       input: () => {
         const bad = parseProblem(element.value);

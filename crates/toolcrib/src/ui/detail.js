@@ -1,11 +1,10 @@
 // The right pane: one open tool, its tabs, and the states around it. A tool's view is kept while
 // the page lives, so that going to another tool and back loses nothing; a new key drops them all.
-import { h, byId, button, icon, plural } from './dom.js';
+import { h, byId, button, icon } from './dom.js';
 import { state, on } from './state.js';
 import { getTool, problemText } from './api.js';
-import { focusToken } from './auth.js';
-import { classification } from './badges.js';
 import { isObject, pretty } from './json.js';
+import { notice, overview, signIn } from './notices.js';
 import { createToolView } from './tool-view.js';
 
 const views = new Map();
@@ -24,7 +23,9 @@ export function startDetail() {
     views.clear();
     stopLoading();
   });
-  on('execute', () => { for (const view of views.values()) view.refresh(); });
+  on('execute', () => {
+    for (const view of views.values()) view.refresh();
+  });
 }
 
 function draw({ moved = false } = {}) {
@@ -44,7 +45,8 @@ function draw({ moved = false } = {}) {
 function drawPane(name) {
   const host = byId('detail');
   const view = views.get(name);
-  if (state.status === 'signin' || state.status === 'idle') host.replaceChildren(...(name === undefined ? [] : [back()]), signIn());
+  if (state.status === 'signin' || state.status === 'idle')
+    host.replaceChildren(...(name === undefined ? [] : [back()]), signIn());
   else if (name === undefined) host.replaceChildren(overview());
   else if (view) host.replaceChildren(back(), view.element);
   else if (state.status === 'loading') host.replaceChildren(back(), waiting(name));
@@ -79,13 +81,24 @@ async function load(name) {
 }
 
 function waiting(name) {
-  return h('div', { class: 'notice', role: 'status' }, h('p', {}, 'Loading ', h('bdi', { class: 'mono', text: name }), '…'), h('div', { class: 'ghost' }), h('div', { class: 'ghost' }));
+  return h(
+    'div',
+    { class: 'notice', role: 'status' },
+    h('p', {}, 'Loading ', h('bdi', { class: 'mono', text: name }), '…'),
+    h('div', { class: 'ghost' }),
+    h('div', { class: 'ghost' }),
+  );
 }
 
 /** The detail, with the list's classification where the detail has none of its own. */
 function merge(name, detail) {
   const summary = state.tools.find((tool) => tool.name === name);
-  return { ...summary, ...detail, name, description: typeof detail.description === 'string' ? detail.description : '' };
+  return {
+    ...summary,
+    ...detail,
+    name,
+    description: typeof detail.description === 'string' ? detail.description : '',
+  };
 }
 
 /** After a refresh the open tool is read again; its view stays when nothing about it changed. */
@@ -96,10 +109,15 @@ async function refreshOpen() {
   if (!open || open.fresh()) return;
   try {
     const reply = await getTool(name);
-    if (reply.status === 200 && isObject(reply.data) && pretty(merge(name, reply.data)) !== pretty(open.tool)) open.changed(() => {
-      views.delete(name);
-      draw();
-    });
+    if (
+      reply.status === 200 &&
+      isObject(reply.data) &&
+      pretty(merge(name, reply.data)) !== pretty(open.tool)
+    )
+      open.changed(() => {
+        views.delete(name);
+        draw();
+      });
   } catch {
     // The list just loaded; the next refresh asks again.
   }
@@ -107,51 +125,42 @@ async function refreshOpen() {
 
 function problem(name, failure) {
   const again = button('Try again', () => load(name));
-  if (failure.failed !== undefined) return notice('The tool could not be loaded', `The server could not be reached (${failure.failed}).`, again);
+  if (failure.failed !== undefined)
+    return notice(
+      'The tool could not be loaded',
+      `The server could not be reached (${failure.failed}).`,
+      again,
+    );
   if (failure.status === 404) {
-    return notice('No such tool', ['There is no tool named ', h('bdi', { class: 'mono', text: name }), ' here, or your key does not show it.'], button('All tools', () => { location.hash = ''; }));
+    return notice(
+      'No such tool',
+      [
+        'There is no tool named ',
+        h('bdi', { class: 'mono', text: name }),
+        ' here, or your key does not show it.',
+      ],
+      button('All tools', () => {
+        location.hash = '';
+      }),
+    );
   }
   if (failure.status === 401) return signIn();
   return notice('The tool could not be loaded', problemText(failure), again);
 }
 
-function notice(title, text, ...actions) {
-  return h('div', { class: 'card', role: 'alert' }, h('h2', { text: title }), h('p', {}, text), h('div', { class: 'row' }, actions));
-}
-
 function back() {
-  return h('button', { type: 'button', class: 'quiet back', on: { click: () => { location.hash = ''; } } }, icon('back'), 'All tools');
-}
-
-function signIn() {
-  const retry = state.token !== '' && state.status === 'signin';
-  return h('div', { class: 'card signin', id: 'signin' },
-    h('div', { class: 'card-icon' }, icon('key')),
-    h('h2', { text: retry ? 'This key was not accepted' : 'Sign in with an API key' }),
-    h('p', { text: retry ? 'Check that it is complete, and that it has neither expired nor been revoked.' : 'This server shows each caller the tools that caller may use, so it needs to know who you are.' }),
-    h('ol', {},
-      h('li', {}, 'Get a key from whoever runs this server. With ', h('code', { text: 'toolcrib serve --demo' }), ' the keys are printed at the start; else ', h('code', { text: 'toolcrib keys create' }), ' makes one.'),
-      h('li', {}, 'Paste it into ', h('strong', { text: 'API key' }), ' at the top of this page and press ', h('strong', { text: 'Use key' }), '.')),
-    h('p', { class: 'muted', text: 'The key stays in this page’s memory. It is sent to this server only, and forgotten when you close or reload the page.' }),
-    h('div', { class: 'row' }, button(retry ? 'Enter another key' : 'Enter a key', focusToken, { class: 'button primary' })));
-}
-
-function overview() {
-  if (state.status !== 'ready' || state.tools.length === 0) return h('div', { class: 'overview' });
-  const sources = new Map();
-  for (const tool of state.tools) {
-    const { source } = classification(tool);
-    if (source !== undefined) sources.set(source, (sources.get(source) ?? 0) + 1);
-  }
-  const rows = [...sources].sort(([a], [b]) => a.localeCompare(b));
-  return h('div', { class: 'overview' },
-    h('h2', { text: plural(state.tools.length, 'tool') }),
-    h('p', { class: 'muted', text: state.executeEnabled ? 'Pick a tool to read its schema, check an input, run it and copy the call.' : 'Pick a tool to read its schema and check an input. Execution is switched off on this server.' }),
-    rows.length === 0 ? undefined : h('dl', { class: 'tiles' }, rows.map(([source, count]) => h('div', {}, h('dt', {}, h('bdi', { text: source })), h('dd', { text: count })))),
-    h('dl', { class: 'keys' },
-      key('/', 'search'), key('↑ ↓', 'move in the list'), key('Enter', 'open a tool'), key('Ctrl Enter', 'execute')));
-}
-
-function key(name, text) {
-  return h('div', {}, h('dt', {}, h('kbd', { text: name })), h('dd', { text }));
+  return h(
+    'button',
+    {
+      type: 'button',
+      class: 'quiet back',
+      on: {
+        click: () => {
+          location.hash = '';
+        },
+      },
+    },
+    icon('back'),
+    'All tools',
+  );
 }

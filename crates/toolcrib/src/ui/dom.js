@@ -26,7 +26,8 @@ export function h(tag, props = {}, ...children) {
 function set(element, name, value) {
   if (value === undefined || value === null || value === false) return;
   if (name === 'on') {
-    for (const [event, listener] of Object.entries(value)) element.addEventListener(event, listener);
+    for (const [event, listener] of Object.entries(value))
+      element.addEventListener(event, listener);
   } else if (name === 'class') {
     element.className = value;
   } else if (name === 'text') {
@@ -73,18 +74,26 @@ export function announce(text) {
   const live = byId('live');
   live.textContent = '';
   // Emptied first, so that the same sentence is spoken twice when it happens twice.
-  setTimeout(() => { live.textContent = text; }, 30);
+  setTimeout(() => {
+    live.textContent = text;
+  }, 30);
 }
 
 /** A button that copies what `text()` gives at the moment of the click. */
 export function copyButton(text, label = 'Copy', props = {}) {
-  const element = button(label, async () => {
-    const done = await copy(text());
-    element.textContent = done ? 'Copied!' : 'Copy failed';
-    announce(done ? 'Copied to the clipboard' : 'The browser refused the clipboard');
-    clearTimeout(element.timer);
-    element.timer = setTimeout(() => { element.textContent = label; }, 1500);
-  }, { class: 'quiet', ...props });
+  const element = button(
+    label,
+    async () => {
+      const done = await copy(text());
+      element.textContent = done ? 'Copied!' : 'Copy failed';
+      announce(done ? 'Copied to the clipboard' : 'The browser refused the clipboard');
+      clearTimeout(element.timer);
+      element.timer = setTimeout(() => {
+        element.textContent = label;
+      }, 1500);
+    },
+    { class: 'quiet', ...props },
+  );
   return element;
 }
 
@@ -110,7 +119,9 @@ export function formatMs(ms) {
 
 export function formatBytes(bytes) {
   if (bytes < 1024) return `${bytes} B`;
-  return bytes < 1024 * 1024 ? `${(bytes / 1024).toFixed(1)} KiB` : `${(bytes / 1048576).toFixed(1)} MiB`;
+  return bytes < 1024 * 1024
+    ? `${(bytes / 1024).toFixed(1)} KiB`
+    : `${(bytes / 1048576).toFixed(1)} MiB`;
 }
 
 export function plural(count, one, many = `${one}s`) {

@@ -13,19 +13,46 @@ export function createEditor({ schema, onChange, onRun }) {
   let form;
 
   const text = h('textarea', {
-    class: 'input mono json', spellcheck: 'false', autocomplete: 'off', 'aria-label': 'Arguments as JSON', rows: '6',
-    on: { input: () => { problem.hidden = true; onChange(); } },
+    class: 'input mono json',
+    spellcheck: 'false',
+    autocomplete: 'off',
+    'aria-label': 'Arguments as JSON',
+    rows: '6',
+    on: {
+      input: () => {
+        problem.hidden = true;
+        onChange();
+      },
+    },
   });
   const problem = h('p', { class: 'field-error', role: 'alert', hidden: true });
   const host = h('div', { class: 'editor-body' });
-  const toggles = ['form', 'json'].map((id) => h('button', {
-    type: 'button', class: 'toggle', 'aria-pressed': 'false', data: { mode: id }, text: id === 'form' ? 'Form' : 'JSON', on: { click: () => setMode(id) },
-  }));
-  const element = h('section', { class: 'editor', 'aria-label': 'Arguments' },
-    h('div', { class: 'sub-head' }, h('h3', { text: 'Arguments' }),
+  const toggles = ['form', 'json'].map((id) =>
+    h('button', {
+      type: 'button',
+      class: 'toggle',
+      'aria-pressed': 'false',
+      data: { mode: id },
+      text: id === 'form' ? 'Form' : 'JSON',
+      on: { click: () => setMode(id) },
+    }),
+  );
+  const element = h(
+    'section',
+    { class: 'editor', 'aria-label': 'Arguments' },
+    h(
+      'div',
+      { class: 'sub-head' },
+      h('h3', { text: 'Arguments' }),
       h('div', { class: 'segmented', role: 'group', 'aria-label': 'Edit as' }, toggles),
-      button('Reset', () => load(prefill(simple, root)), { class: 'quiet', title: 'Back to the required fields' })),
-    host, problem);
+      button('Reset', () => load(prefill(simple, root)), {
+        class: 'quiet',
+        title: 'Back to the required fields',
+      }),
+    ),
+    host,
+    problem,
+  );
   element.addEventListener('keydown', (event) => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
@@ -34,7 +61,8 @@ export function createEditor({ schema, onChange, onRun }) {
   });
 
   function draw() {
-    for (const toggle of toggles) toggle.setAttribute('aria-pressed', String(toggle.dataset.mode === mode));
+    for (const toggle of toggles)
+      toggle.setAttribute('aria-pressed', String(toggle.dataset.mode === mode));
     problem.hidden = true;
     if (mode === 'form') {
       form = createForm({ schema: root, args, onChange });
@@ -51,7 +79,8 @@ export function createEditor({ schema, onChange, onRun }) {
     if (next === 'form') {
       const bad = parseProblem(text.value);
       const value = bad ? undefined : parseJson(text.value);
-      if (!isObject(value)) return say(bad ?? { message: 'Only a JSON object can be shown as a form.' });
+      if (!isObject(value))
+        return say(bad ?? { message: 'Only a JSON object can be shown as a form.' });
       args = value;
     } else {
       const [bad] = form.localProblems();
@@ -66,7 +95,8 @@ export function createEditor({ schema, onChange, onRun }) {
     problem.textContent = bad.message;
     problem.hidden = false;
     text.focus();
-    if (bad.offset !== undefined) text.setSelectionRange(bad.offset, Math.min(bad.offset + 1, text.value.length));
+    if (bad.offset !== undefined)
+      text.setSelectionRange(bad.offset, Math.min(bad.offset + 1, text.value.length));
   }
 
   function load(value) {
@@ -114,7 +144,12 @@ export function createEditor({ schema, onChange, onRun }) {
   if (Object.keys(propertiesOf(simple)).length === 0 && isUnstructured(simple)) mode = 'json';
   draw();
   return {
-    element, body, compact, showErrors, lineOf, focus,
+    element,
+    body,
+    compact,
+    showErrors,
+    lineOf,
+    focus,
     loadText: (value) => {
       try {
         load(parseJson(value));
@@ -129,5 +164,9 @@ export function createEditor({ schema, onChange, onRun }) {
 
 /** A schema whose fields a form cannot know: combinators, or any further property allowed by name. */
 function isUnstructured(schema) {
-  return ['anyOf', 'oneOf', 'allOf', 'patternProperties', 'if'].some((word) => Object.hasOwn(schema, word)) || isObject(schema.additionalProperties);
+  return (
+    ['anyOf', 'oneOf', 'allOf', 'patternProperties', 'if'].some((word) =>
+      Object.hasOwn(schema, word),
+    ) || isObject(schema.additionalProperties)
+  );
 }

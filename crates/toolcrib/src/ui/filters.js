@@ -5,26 +5,52 @@ import { state, on, emit } from './state.js';
 import { hintsOf, hintLabels, classification, needsApproval } from './badges.js';
 
 const FACETS = [
-  { id: 'tier', label: 'Tier', values: (tool) => one(classification(tool).tier), text: (value) => value },
+  {
+    id: 'tier',
+    label: 'Tier',
+    values: (tool) => one(classification(tool).tier),
+    text: (value) => value,
+  },
   { id: 'hint', label: 'Hint', values: hintsOf, text: (value) => hintLabels.get(value) },
-  { id: 'approval', label: 'Gate', values: (tool) => (needsApproval(tool) ? ['required'] : []), text: () => 'needs approval' },
-  { id: 'source', label: 'Source', values: (tool) => one(classification(tool).source), text: (value) => value },
+  {
+    id: 'approval',
+    label: 'Gate',
+    values: (tool) => (needsApproval(tool) ? ['required'] : []),
+    text: () => 'needs approval',
+  },
+  {
+    id: 'source',
+    label: 'Source',
+    values: (tool) => one(classification(tool).source),
+    text: (value) => value,
+  },
 ];
 
 const TIERS = ['read', 'write', 'exec'];
 let folded = innerWidth <= 820 || innerHeight < 640; // small windows keep the room for the list
 
 export function startFilters() {
-  byId('filter-toggle').addEventListener('click', () => { folded = !folded; draw(); });
+  byId('filter-toggle').addEventListener('click', () => {
+    folded = !folded;
+    draw();
+  });
   on('tools', draw);
   on('filter', drawToggle);
 }
 
 /** The tools that pass the chips and the search, best name matches first when searching. */
 export function visibleTools() {
-  const words = state.query.toLowerCase().split(/\s+/).filter((word) => word !== '');
-  return state.tools.filter((tool) => passesFacets(tool) && words.every((word) => haystack(tool).includes(word)))
-    .map((tool) => ({ tool, rank: words.length > 0 && words.every((word) => tool.name.toLowerCase().includes(word)) ? 0 : 1 }))
+  const words = state.query
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== '');
+  return state.tools
+    .filter((tool) => passesFacets(tool) && words.every((word) => haystack(tool).includes(word)))
+    .map((tool) => ({
+      tool,
+      rank:
+        words.length > 0 && words.every((word) => tool.name.toLowerCase().includes(word)) ? 0 : 1,
+    }))
     .sort((a, b) => a.rank - b.rank) // stable: the server's order stays within a rank
     .map(({ tool }) => tool);
 }
@@ -47,7 +73,13 @@ function haystack(tool) {
   if (!haystacks.has(tool)) {
     const { toolId, source } = classification(tool);
     const parts = [tool.name, tool.annotations?.title, tool.description, toolId, source];
-    haystacks.set(tool, parts.filter((part) => typeof part === 'string').join('\n').toLowerCase());
+    haystacks.set(
+      tool,
+      parts
+        .filter((part) => typeof part === 'string')
+        .join('\n')
+        .toLowerCase(),
+    );
   }
   return haystacks.get(tool);
 }
@@ -82,25 +114,38 @@ function facetGroup(facet) {
   const chosen = state.filters.get(facet.id);
   for (const value of chosen ?? []) if (!counts.has(value)) chosen.delete(value); // gone with a refresh
   if (counts.size === 0 || (facet.id === 'source' && counts.size < 2)) return undefined;
-  const chips = [...counts].sort(([a], [b]) => TIERS.indexOf(a) - TIERS.indexOf(b) || a.localeCompare(b)).map(([value, count]) => chip(facet, value, count));
-  return h('div', { class: 'facet', role: 'group', 'aria-label': `Filter by ${facet.label.toLowerCase()}` },
-    h('span', { class: 'facet-name', text: facet.label }), h('div', { class: 'chips' }, chips));
+  const chips = [...counts]
+    .sort(([a], [b]) => TIERS.indexOf(a) - TIERS.indexOf(b) || a.localeCompare(b))
+    .map(([value, count]) => chip(facet, value, count));
+  return h(
+    'div',
+    { class: 'facet', role: 'group', 'aria-label': `Filter by ${facet.label.toLowerCase()}` },
+    h('span', { class: 'facet-name', text: facet.label }),
+    h('div', { class: 'chips' }, chips),
+  );
 }
 
 function chip(facet, value, count) {
   const active = () => state.filters.get(facet.id)?.has(value) ?? false;
-  const element = h('button', {
-    type: 'button', class: 'chip', 'aria-pressed': String(active()),
-    on: {
-      click: () => {
-        if (!state.filters.has(facet.id)) state.filters.set(facet.id, new Set());
-        const set = state.filters.get(facet.id);
-        if (!set.delete(value)) set.add(value);
-        element.setAttribute('aria-pressed', String(active()));
-        emit('filter');
+  const element = h(
+    'button',
+    {
+      type: 'button',
+      class: 'chip',
+      'aria-pressed': String(active()),
+      on: {
+        click: () => {
+          if (!state.filters.has(facet.id)) state.filters.set(facet.id, new Set());
+          const set = state.filters.get(facet.id);
+          if (!set.delete(value)) set.add(value);
+          element.setAttribute('aria-pressed', String(active()));
+          emit('filter');
+        },
       },
     },
-  }, h('span', { text: facet.text(value) }), h('span', { class: 'n', text: count }));
+    h('span', { text: facet.text(value) }),
+    h('span', { class: 'n', text: count }),
+  );
   return element;
 }
 

@@ -12,20 +12,38 @@ export function createHistory(actions) {
 
   function draw() {
     actions.changed(entries.length);
-    host.replaceChildren(entries.length === 0
-      ? h('p', { class: 'muted', text: 'Calls you make are listed here until the page is closed. Nothing is stored.' })
-      : h('ol', { class: 'history' }, entries.map(row)));
+    host.replaceChildren(
+      entries.length === 0
+        ? h('p', {
+            class: 'muted',
+            text: 'Calls you make are listed here until the page is closed. Nothing is stored.',
+          })
+        : h('ol', { class: 'history' }, entries.map(row)),
+    );
   }
 
   function row(entry) {
     const word = verdict(entry.outcome);
     const { reply } = entry.outcome;
-    return h('li', {},
+    return h(
+      'li',
+      {},
       h('span', { class: `badge ${TONES[word]}`, text: word }),
       h('time', { datetime: entry.at.toISOString(), text: entry.at.toLocaleTimeString() }),
-      h('span', { class: 'muted nowrap', text: [reply ? `HTTP ${reply.status}` : undefined, formatMs(reply?.ms ?? entry.outcome.ms)].filter(Boolean).join(' · ') }),
+      h('span', {
+        class: 'muted nowrap',
+        text: [reply ? `HTTP ${reply.status}` : undefined, formatMs(reply?.ms ?? entry.outcome.ms)]
+          .filter(Boolean)
+          .join(' · '),
+      }),
       h('code', { class: 'args', text: entry.body.slice(0, 300) }),
-      h('span', { class: 'row' }, button('Open', () => actions.open(entry), { class: 'quiet' }), button('Run again', () => actions.rerun(entry), { class: 'quiet' })));
+      h(
+        'span',
+        { class: 'row' },
+        button('Open', () => actions.open(entry), { class: 'quiet' }),
+        button('Run again', () => actions.rerun(entry), { class: 'quiet' }),
+      ),
+    );
   }
 
   draw();

@@ -3,23 +3,28 @@
 import { h } from './dom.js';
 
 const HIGHLIGHT_LIMIT = 150_000; // one span per token: above this the page would feel it
-const TOKEN = /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:]/g;
+const TOKEN =
+  /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:]/g;
 
 export function parseJson(text) {
-  return JSON.parse(text, (_key, value, context) => (
-    typeof value === 'number' ? exactNumber(context?.source, value) : value
-  ));
+  return JSON.parse(text, (_key, value, context) =>
+    typeof value === 'number' ? exactNumber(context?.source, value) : value,
+  );
 }
 
 /** The number a source text stands for, kept digit by digit when a double would change it. */
 export function exactNumber(source, value = Number(source)) {
-  const lossy = source !== undefined && String(value) !== source
-    && (!Number.isFinite(value) || source.replace(/\D/g, '').length > 15);
+  const lossy =
+    source !== undefined &&
+    String(value) !== source &&
+    (!Number.isFinite(value) || source.replace(/\D/g, '').length > 15);
   return lossy && JSON.rawJSON ? JSON.rawJSON(source) : value;
 }
 
 export function isObject(value) {
-  return value !== null && typeof value === 'object' && !Array.isArray(value) && !JSON.isRawJSON?.(value);
+  return (
+    value !== null && typeof value === 'object' && !Array.isArray(value) && !JSON.isRawJSON?.(value)
+  );
 }
 
 export function pretty(value) {
@@ -28,7 +33,12 @@ export function pretty(value) {
 
 /** Sets an own property, also for names such as `__proto__`. */
 export function setKey(object, key, value) {
-  Object.defineProperty(object, key, { value, writable: true, enumerable: true, configurable: true });
+  Object.defineProperty(object, key, {
+    value,
+    writable: true,
+    enumerable: true,
+    configurable: true,
+  });
 }
 
 export function own(object, key) {
@@ -44,14 +54,23 @@ export function parseProblem(text) {
     const offset = errorOffset(text);
     const before = text.slice(0, offset).split('\n');
     const rest = text.slice(offset).trim();
-    const what = text.trim() === '' ? 'there is nothing' : rest === '' ? 'the text ends too early' : `did not expect ${rest.split(/\s/)[0].slice(0, 20)}`;
-    return { message: `Invalid JSON, line ${before.length}, column ${before.at(-1).length + 1}: ${what}`, offset };
+    const what =
+      text.trim() === ''
+        ? 'there is nothing'
+        : rest === ''
+          ? 'the text ends too early'
+          : `did not expect ${rest.split(/\s/)[0].slice(0, 20)}`;
+    return {
+      message: `Invalid JSON, line ${before.length}, column ${before.at(-1).length + 1}: ${what}`,
+      offset,
+    };
   }
 }
 
 /** Where a text stops being JSON. Browsers word their own errors differently and not all say it. */
 function errorOffset(text) {
-  const token = /\s*("(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:])/y;
+  const token =
+    /\s*("(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:])/y;
   const space = /\s*/y;
   let at = 0;
   const peek = () => {
@@ -65,16 +84,25 @@ function errorOffset(text) {
     at = token.lastIndex;
     return found[1];
   };
-  const is = (...marks) => (mark) => marks.includes(mark);
+  const is =
+    (...marks) =>
+    (mark) =>
+      marks.includes(mark);
   const next = (mark) => peek()?.[1] === mark;
   const members = (close, member) => {
     if (next(close)) return take(is(close));
-    do member(); while (take(is(',', close)) === ',');
+    do member();
+    while (take(is(',', close)) === ',');
     return close;
   };
   const value = () => {
     const first = take((mark) => !/^[}\],:]$/.test(mark));
-    if (first === '{') members('}', () => { take((mark) => mark.startsWith('"')); take(is(':')); value(); });
+    if (first === '{')
+      members('}', () => {
+        take((mark) => mark.startsWith('"'));
+        take(is(':'));
+        value();
+      });
     if (first === '[') members(']', value);
   };
   try {
@@ -112,7 +140,12 @@ function tokenKind(token, isKey) {
 }
 
 export function pointerParts(pointer) {
-  return pointer === '' ? [] : pointer.slice(1).split('/').map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+  return pointer === ''
+    ? []
+    : pointer
+        .slice(1)
+        .split('/')
+        .map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
 export function pointerJoin(parent, key) {

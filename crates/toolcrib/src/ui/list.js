@@ -1,7 +1,8 @@
 // The left pane: states (loading, sign-in, error, empty), groups by source, keyboard movement.
 import { h, byId, button, plural } from './dom.js';
-import { state, on, emit, select } from './state.js';
-import { badges, classification } from './badges.js';
+import { state, on, emit } from './state.js';
+import { classification } from './badges.js';
+import { item } from './list-item.js';
 import { startFilters, visibleTools, filtersActive, clearFilters } from './filters.js';
 
 const PAGE = 200; // rows drawn at once; the rest follows while scrolling
@@ -12,21 +13,35 @@ export function startList({ reload }) {
   const search = byId('search');
   startFilters();
   byId('refresh').addEventListener('click', reload);
-  search.addEventListener('input', () => { state.query = search.value; emit('filter'); });
+  search.addEventListener('input', () => {
+    state.query = search.value;
+    emit('filter');
+  });
   search.addEventListener('keydown', (event) => {
     if (event.key === 'Escape' && search.value === '') search.blur();
-    if (event.key === 'ArrowDown') { event.preventDefault(); rows()[0]?.focus(); }
-    if (event.key === 'Enter') { event.preventDefault(); rows()[0]?.click(); }
+    if (event.key === 'ArrowDown') {
+      event.preventDefault();
+      rows()[0]?.focus();
+    }
+    if (event.key === 'Enter') {
+      event.preventDefault();
+      rows()[0]?.click();
+    }
   });
   byId('tools').addEventListener('keydown', moveFocus);
   on('tools', () => draw({ reload }));
-  on('filter', () => { shown = PAGE; draw({ reload }); });
+  on('filter', () => {
+    shown = PAGE;
+    draw({ reload });
+  });
   on('select', markSelected);
 }
 
 function draw({ reload }) {
   const host = byId('tools');
-  const focused = host.contains(document.activeElement) ? document.activeElement.dataset.name : undefined;
+  const focused = host.contains(document.activeElement)
+    ? document.activeElement.dataset.name
+    : undefined;
   host.setAttribute('aria-busy', String(state.status === 'loading'));
   byId('refresh').hidden = state.status === 'signin' || state.status === 'idle';
   byId('refresh').disabled = state.status === 'loading';
@@ -34,7 +49,10 @@ function draw({ reload }) {
   if (state.status === 'ready') drawTools(host);
   else host.replaceChildren(notice(reload));
   byId('count').textContent = countText();
-  if (focused !== undefined) rows().find((row) => row.dataset.name === focused)?.focus();
+  if (focused !== undefined)
+    rows()
+      .find((row) => row.dataset.name === focused)
+      ?.focus();
 }
 
 function countText() {
@@ -46,29 +64,67 @@ function countText() {
 
 function notice(reload) {
   if (state.status === 'loading') {
-    return h('div', { class: 'notice', id: 'loading' }, h('p', { text: 'Loading tools…' }), [1, 2, 3, 4].map(() => h('div', { class: 'ghost' })));
+    return h(
+      'div',
+      { class: 'notice', id: 'loading' },
+      h('p', { text: 'Loading tools…' }),
+      [1, 2, 3, 4].map(() => h('div', { class: 'ghost' })),
+    );
   }
   if (state.status === 'signin') {
-    return h('div', { class: 'notice' }, h('p', { class: 'strong', text: 'Sign in to see tools' }),
-      h('p', { text: state.problem }), button('Enter a key', () => byId('token').focus()));
+    return h(
+      'div',
+      { class: 'notice' },
+      h('p', { class: 'strong', text: 'Sign in to see tools' }),
+      h('p', { text: state.problem }),
+      button('Enter a key', () => byId('token').focus()),
+    );
   }
   if (state.status === 'idle') {
-    return h('div', { class: 'notice' }, h('p', { text: 'The key has changed. Use it to load its tools.' }), button('Use key', reload));
+    return h(
+      'div',
+      { class: 'notice' },
+      h('p', { text: 'The key has changed. Use it to load its tools.' }),
+      button('Use key', reload),
+    );
   }
-  return h('div', { class: 'notice bad', role: 'alert' }, h('p', { class: 'strong', text: 'The tools could not be loaded' }),
-    h('p', { text: state.problem }), button('Try again', reload));
+  return h(
+    'div',
+    { class: 'notice bad', role: 'alert' },
+    h('p', { class: 'strong', text: 'The tools could not be loaded' }),
+    h('p', { text: state.problem }),
+    button('Try again', reload),
+  );
 }
 
 function drawTools(host) {
   if (state.tools.length === 0) {
-    host.replaceChildren(h('div', { class: 'notice' }, h('p', { class: 'strong', text: 'No tools' }),
-      h('p', { text: state.token === '' ? 'This server offers no tool.' : 'The key works, but none of its scopes shows a tool.' })));
+    host.replaceChildren(
+      h(
+        'div',
+        { class: 'notice' },
+        h('p', { class: 'strong', text: 'No tools' }),
+        h('p', {
+          text:
+            state.token === ''
+              ? 'This server offers no tool.'
+              : 'The key works, but none of its scopes shows a tool.',
+        }),
+      ),
+    );
     return;
   }
   const tools = visibleTools();
   if (tools.length === 0) {
-    host.replaceChildren(h('div', { class: 'notice' }, h('p', { class: 'strong', text: 'Nothing matches' }),
-      h('p', { text: 'No tool fits the search and the filters.' }), button('Clear search and filters', clearFilters)));
+    host.replaceChildren(
+      h(
+        'div',
+        { class: 'notice' },
+        h('p', { class: 'strong', text: 'Nothing matches' }),
+        h('p', { text: 'No tool fits the search and the filters.' }),
+        button('Clear search and filters', clearFilters),
+      ),
+    );
     return;
   }
   const groups = bySource(tools);
@@ -87,12 +143,22 @@ function drawTools(host) {
 }
 
 function moreButton(host) {
-  const more = button('Show more tools', () => { shown += PAGE; drawTools(host); }, { class: 'button wide' });
-  new IntersectionObserver((entries, observer) => {
-    if (!entries.some((entry) => entry.isIntersecting)) return;
-    observer.disconnect();
-    more.click();
-  }, { root: host }).observe(more);
+  const more = button(
+    'Show more tools',
+    () => {
+      shown += PAGE;
+      drawTools(host);
+    },
+    { class: 'button wide' },
+  );
+  new IntersectionObserver(
+    (entries, observer) => {
+      if (!entries.some((entry) => entry.isIntersecting)) return;
+      observer.disconnect();
+      more.click();
+    },
+    { root: host },
+  ).observe(more);
   return more;
 }
 
@@ -110,51 +176,31 @@ function group(source, tools, room) {
   const items = h('ul', { class: 'items' }, tools.slice(0, room).map(item));
   if (source === undefined) return items; // the server does not say where tools come from
   items.hidden = collapsed.has(source);
-  const heading = h('button', {
-    type: 'button', class: 'group-head', 'aria-expanded': String(!items.hidden),
-    on: {
-      click: () => {
-        if (!collapsed.delete(source)) collapsed.add(source);
-        items.hidden = collapsed.has(source);
-        heading.setAttribute('aria-expanded', String(!items.hidden));
+  const heading = h(
+    'button',
+    {
+      type: 'button',
+      class: 'group-head',
+      'aria-expanded': String(!items.hidden),
+      on: {
+        click: () => {
+          if (!collapsed.delete(source)) collapsed.add(source);
+          items.hidden = collapsed.has(source);
+          heading.setAttribute('aria-expanded', String(!items.hidden));
+        },
       },
     },
-  }, h('span', { class: 'twist', 'aria-hidden': 'true' }), h('bdi', { text: source }), h('span', { class: 'n', text: tools.length }));
+    h('span', { class: 'twist', 'aria-hidden': 'true' }),
+    h('bdi', { text: source }),
+    h('span', { class: 'n', text: tools.length }),
+  );
   return h('section', { class: 'group', 'aria-label': source }, h('h2', {}, heading), items);
 }
 
-function item(tool) {
-  const open = tool.name === state.selected;
-  const title = typeof tool.annotations?.title === 'string' ? tool.annotations.title : undefined;
-  const line = firstLine(tool.description);
-  return h('li', {}, h('button', {
-    type: 'button', class: 'item', data: { name: tool.name }, 'aria-expanded': String(open), 'aria-controls': 'detail',
-    on: { click: () => { location.hash = `tool=${encodeURIComponent(tool.name)}`; select(tool.name); } },
-  },
-  h('span', { class: 'item-top' }, h('bdi', { class: 'name' }, marked(tool.name))),
-  title && title !== tool.name ? h('bdi', { class: 'item-title', text: title }) : undefined,
-  line !== '' ? h('bdi', { class: 'item-text' }, marked(line)) : undefined,
-  h('span', { class: 'badges' }, badges(tool))));
-}
-
-function firstLine(text) {
-  return text.split('\n').find((line) => line.trim() !== '')?.trim().slice(0, 240) ?? '';
-}
-
-/** The text with the first search word that occurs in it marked. */
-function marked(text) {
-  const lower = text.toLowerCase();
-  // Lower-casing can change the length of a text (İ); a mark would then stand in the wrong place.
-  if (lower.length !== text.length) return [text];
-  for (const word of state.query.toLowerCase().split(/\s+/)) {
-    const at = word === '' ? -1 : lower.indexOf(word);
-    if (at >= 0) return [text.slice(0, at), h('mark', { text: text.slice(at, at + word.length) }), text.slice(at + word.length)];
-  }
-  return [text];
-}
-
 function rows() {
-  return [...byId('tools').querySelectorAll('button.item')].filter((row) => row.offsetParent !== null);
+  return [...byId('tools').querySelectorAll('button.item')].filter(
+    (row) => row.offsetParent !== null,
+  );
 }
 
 function moveFocus(event) {

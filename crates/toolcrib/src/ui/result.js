@@ -10,18 +10,49 @@ export { renderContent, renderStructured };
 /** `outcome`: {reply} | {cancelled, ms} | {failed, ms}. `actions`: {signIn, retry}. */
 export function renderOutcome(outcome, actions = {}) {
   const view = describe(outcome);
-  const facts = [outcome.reply ? `HTTP ${outcome.reply.status}` : undefined, formatMs(outcome.reply?.ms ?? outcome.ms), outcome.reply ? formatBytes(outcome.reply.text.length) : undefined];
-  const element = h('section', { class: `outcome ${view.tone}`, 'aria-label': 'Result', data: { tone: view.tone } },
-    h('div', { class: 'outcome-head' }, h('span', { class: 'outcome-title', text: view.title }),
-      h('span', { class: 'facts' }, facts.filter(Boolean).map((fact) => h('span', { text: fact })), traceId(outcome.reply))));
+  const facts = [
+    outcome.reply ? `HTTP ${outcome.reply.status}` : undefined,
+    formatMs(outcome.reply?.ms ?? outcome.ms),
+    outcome.reply ? formatBytes(outcome.reply.text.length) : undefined,
+  ];
+  const element = h(
+    'section',
+    { class: `outcome ${view.tone}`, 'aria-label': 'Result', data: { tone: view.tone } },
+    h(
+      'div',
+      { class: 'outcome-head' },
+      h('span', { class: 'outcome-title', text: view.title }),
+      h(
+        'span',
+        { class: 'facts' },
+        facts.filter(Boolean).map((fact) => h('span', { text: fact })),
+        traceId(outcome.reply),
+      ),
+    ),
+  );
   if (!outcome.reply) {
-    element.append(h('div', { class: 'outcome-body' }, h('p', { text: view.text }), retryButton(actions)));
+    element.append(
+      h('div', { class: 'outcome-body' }, h('p', { text: view.text }), retryButton(actions)),
+    );
     return element;
   }
-  element.append(tabs([
-    { id: 'result', label: 'Result', panel: h('div', { class: 'outcome-body' }, view.parts ?? explain(view, outcome.reply, actions)) },
-    { id: 'raw', label: 'Raw', panel: rawPanel(outcome.reply) },
-  ], { label: 'Result views' }).element);
+  element.append(
+    tabs(
+      [
+        {
+          id: 'result',
+          label: 'Result',
+          panel: h(
+            'div',
+            { class: 'outcome-body' },
+            view.parts ?? explain(view, outcome.reply, actions),
+          ),
+        },
+        { id: 'raw', label: 'Raw', panel: rawPanel(outcome.reply) },
+      ],
+      { label: 'Result views' },
+    ).element,
+  );
   return element;
 }
 
@@ -38,32 +69,62 @@ function isResult(reply) {
 }
 
 function describe(outcome) {
-  if (outcome.cancelled) return { tone: 'warn', title: 'Cancelled', text: 'You cancelled the call. The server was told to stop it; whether the tool had already acted is not known here.' };
+  if (outcome.cancelled)
+    return {
+      tone: 'warn',
+      title: 'Cancelled',
+      text: 'You cancelled the call. The server was told to stop it; whether the tool had already acted is not known here.',
+    };
   const { reply } = outcome;
-  if (!reply) return { tone: 'bad', title: 'No answer', text: `The server could not be reached (${outcome.failed}).` };
+  if (!reply)
+    return {
+      tone: 'bad',
+      title: 'No answer',
+      text: `The server could not be reached (${outcome.failed}).`,
+    };
   if (isResult(reply)) {
     const failed = reply.data.isError === true;
     const { structuredContent } = reply.data;
     return {
       tone: failed ? 'bad' : 'good',
       title: failed ? 'The tool reported an error' : 'Succeeded',
-      parts: [renderContent(reply.data.content), structuredContent === undefined || structuredContent === null ? undefined : renderStructured(structuredContent)],
+      parts: [
+        renderContent(reply.data.content),
+        structuredContent === undefined || structuredContent === null
+          ? undefined
+          : renderStructured(structuredContent),
+      ],
     };
   }
   const text = problemText(reply);
   const known = {
-    401: { title: 'Not signed in', text: 'The server wants a key for this call, or does not accept the one given. Set it in the API key field at the top.' },
+    401: {
+      title: 'Not signed in',
+      text: 'The server wants a key for this call, or does not accept the one given. Set it in the API key field at the top.',
+    },
     403: { title: executionDisabled(reply) ? 'Execution is switched off' : 'Not allowed', text },
-    404: { title: 'No such tool', text: 'The server no longer has this tool, or your key does not show it.' },
+    404: {
+      title: 'No such tool',
+      text: 'The server no longer has this tool, or your key does not show it.',
+    },
     413: { title: 'Too large', text },
     429: { title: 'Too many calls', text },
   }[reply.status];
-  return { tone: reply.status === 429 ? 'warn' : 'bad', ...(known ?? { title: reply.status >= 500 ? 'The server failed' : 'The call was not accepted', text }) };
+  return {
+    tone: reply.status === 429 ? 'warn' : 'bad',
+    ...(known ?? {
+      title: reply.status >= 500 ? 'The server failed' : 'The call was not accepted',
+      text,
+    }),
+  };
 }
 
 /** The 403 that means the whole server runs without execution, unlike one about this tool. */
 export function executionDisabled(reply) {
-  return reply.status === 403 && /\bexecution is disabled\b/i.test(String(own(reply.data, 'error') ?? ''));
+  return (
+    reply.status === 403 &&
+    /\bexecution is disabled\b/i.test(String(own(reply.data, 'error') ?? ''))
+  );
 }
 
 function explain(view, reply, actions) {
@@ -71,9 +132,20 @@ function explain(view, reply, actions) {
   const scopes = own(details, 'requiredScopes');
   return [
     h('p', { text: view.text }),
-    Array.isArray(scopes) ? h('p', {}, 'It needs: ', scopes.map((scope) => [h('code', { text: String(scope) }), ' '])) : undefined,
-    reply.status === 429 && reply.retryAfter !== undefined ? waitNote(reply.retryAfter, actions) : undefined,
-    reply.status === 401 && actions.signIn ? button('Go to the key field', actions.signIn) : undefined,
+    Array.isArray(scopes)
+      ? h(
+          'p',
+          {},
+          'It needs: ',
+          scopes.map((scope) => [h('code', { text: String(scope) }), ' ']),
+        )
+      : undefined,
+    reply.status === 429 && reply.retryAfter !== undefined
+      ? waitNote(reply.retryAfter, actions)
+      : undefined,
+    reply.status === 401 && actions.signIn
+      ? button('Go to the key field', actions.signIn)
+      : undefined,
     isObject(details) ? jsonBlock(details) : undefined,
   ];
 }
@@ -102,13 +174,46 @@ function retryButton(actions) {
 
 function traceId(reply) {
   const id = own(own(reply?.data, '_meta'), '_trace_id');
-  return typeof id === 'string' && id !== '' ? h('span', { title: 'Trace id' }, 'trace ', h('code', { text: id })) : undefined;
+  return typeof id === 'string' && id !== ''
+    ? h('span', { title: 'Trace id' }, 'trace ', h('code', { text: id }))
+    : undefined;
 }
 
 function rawPanel(reply) {
-  const body = reply.data === undefined ? h('pre', { class: 'code', tabindex: '0', text: reply.text === '' ? '(empty body)' : reply.text }) : jsonBlock(reply.data);
-  const headers = h('table', {}, h('tbody', {}, reply.headers.map(([name, value]) => h('tr', {}, h('th', { scope: 'row', text: name }), h('td', {}, h('code', { text: value }))))));
-  return h('div', { class: 'outcome-body' },
-    h('div', { class: 'block-head' }, h('span', { class: 'kind', text: 'body' }), copyButton(() => reply.text)), body,
-    h('details', {}, h('summary', { text: `Response headers (${reply.headers.length})` }), h('div', { class: 'table-scroll' }, headers)));
+  const body =
+    reply.data === undefined
+      ? h('pre', {
+          class: 'code',
+          tabindex: '0',
+          text: reply.text === '' ? '(empty body)' : reply.text,
+        })
+      : jsonBlock(reply.data);
+  const headers = h(
+    'table',
+    {},
+    h(
+      'tbody',
+      {},
+      reply.headers.map(([name, value]) =>
+        h('tr', {}, h('th', { scope: 'row', text: name }), h('td', {}, h('code', { text: value }))),
+      ),
+    ),
+  );
+  return h(
+    'div',
+    { class: 'outcome-body' },
+    h(
+      'div',
+      { class: 'block-head' },
+      h('span', { class: 'kind', text: 'body' }),
+      copyButton(() => reply.text),
+    ),
+    body,
+    h(
+      'details',
+      {},
+      h('summary', { text: `Response headers (${reply.headers.length})` }),
+      h('div', { class: 'table-scroll' }, headers),
+    ),
+  );
 }

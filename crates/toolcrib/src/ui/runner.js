@@ -17,11 +17,21 @@ export function createRunner({ tool, editor, record }) {
   let ask = reasons.length > 0;
   let running;
 
-  const execute = button('Execute', () => run(), { class: `button primary${ask ? ' danger' : ''}`, data: { action: 'execute' } });
+  const execute = button('Execute', () => run(), {
+    class: `button primary${ask ? ' danger' : ''}`,
+    data: { action: 'execute' },
+  });
   const check = button('Validate', () => runValidate(), { data: { action: 'validate' } });
-  const cancel = button('Cancel', () => running?.abort(), { data: { action: 'cancel' }, hidden: true });
+  const cancel = button('Cancel', () => running?.abort(), {
+    data: { action: 'cancel' },
+    hidden: true,
+  });
   const clock = h('span', { class: 'muted clock', role: 'timer', 'aria-live': 'off' });
-  const off = h('span', { class: 'muted', text: 'Execution is switched off on this server.', hidden: true });
+  const off = h('span', {
+    class: 'muted',
+    text: 'Execution is switched off on this server.',
+    hidden: true,
+  });
   const verdictHost = h('div', {});
   const outcomeHost = h('div', {});
   const actions = h('div', { class: 'actions' }, execute, cancel, check, off, clock);
@@ -37,7 +47,9 @@ export function createRunner({ tool, editor, record }) {
     execute.disabled = check.disabled = true;
     cancel.hidden = false;
     const started = performance.now();
-    const tick = setInterval(() => { clock.textContent = formatMs(performance.now() - started); }, 100);
+    const tick = setInterval(() => {
+      clock.textContent = formatMs(performance.now() - started);
+    }, 100);
     if (label) execute.textContent = label;
     return () => {
       clearInterval(tick);
@@ -61,7 +73,14 @@ export function createRunner({ tool, editor, record }) {
       editor.showErrors(violations(reply) ?? []);
       verdictHost.replaceChildren(renderValidation(reply, editor));
     } catch (error) {
-      if (!controller.signal.aborted) verdictHost.replaceChildren(h('p', { class: 'verdict bad', role: 'alert', text: `The server could not be reached (${error.message}).` }));
+      if (!controller.signal.aborted)
+        verdictHost.replaceChildren(
+          h('p', {
+            class: 'verdict bad',
+            role: 'alert',
+            text: `The server could not be reached (${error.message}).`,
+          }),
+        );
     } finally {
       done();
     }
@@ -105,5 +124,14 @@ export function createRunner({ tool, editor, record }) {
   }
 
   refresh();
-  return { actions, output, run, show, clear, refresh, busy: () => running !== undefined, drop: () => running?.abort('dropped') };
+  return {
+    actions,
+    output,
+    run,
+    show,
+    clear,
+    refresh,
+    busy: () => running !== undefined,
+    drop: () => running?.abort('dropped'),
+  };
 }

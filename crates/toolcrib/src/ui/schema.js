@@ -18,7 +18,11 @@ export function simplify(schema, root, hops = 0) {
     const real = options.filter((option) => own(option, 'type') !== 'null');
     if (real.length === 1 && !Object.hasOwn(schema, 'properties')) {
       const { [word]: _, ...siblings } = schema;
-      return { ...simplify(real[0], root, hops + 1), ...siblings, nullable: real.length < options.length };
+      return {
+        ...simplify(real[0], root, hops + 1),
+        ...siblings,
+        nullable: real.length < options.length,
+      };
     }
   }
   const all = own(schema, 'allOf');
@@ -72,7 +76,8 @@ export function requiredOf(schema) {
 /** Exactly the required keys: the declared default, else null. Nothing is made up. */
 export function prefill(schema, root = schema) {
   const start = {};
-  for (const key of requiredOf(schema)) setKey(start, key, startValue(own(propertiesOf(schema), key), root));
+  for (const key of requiredOf(schema))
+    setKey(start, key, startValue(own(propertiesOf(schema), key), root));
   return start;
 }
 
@@ -107,14 +112,24 @@ export function typeLabel(schema, root, depth = 0) {
 }
 
 const LIMITS = [
-  ['minimum', (n) => `≥ ${n}`], ['exclusiveMinimum', (n) => `> ${n}`], ['maximum', (n) => `≤ ${n}`], ['exclusiveMaximum', (n) => `< ${n}`],
-  ['multipleOf', (n) => `multiple of ${n}`], ['minLength', (n) => `length ≥ ${n}`], ['maxLength', (n) => `length ≤ ${n}`],
-  ['minItems', (n) => `items ≥ ${n}`], ['maxItems', (n) => `items ≤ ${n}`], ['pattern', (p) => `pattern ${p}`], ['format', (f) => `format ${f}`],
+  ['minimum', (n) => `≥ ${n}`],
+  ['exclusiveMinimum', (n) => `> ${n}`],
+  ['maximum', (n) => `≤ ${n}`],
+  ['exclusiveMaximum', (n) => `< ${n}`],
+  ['multipleOf', (n) => `multiple of ${n}`],
+  ['minLength', (n) => `length ≥ ${n}`],
+  ['maxLength', (n) => `length ≤ ${n}`],
+  ['minItems', (n) => `items ≥ ${n}`],
+  ['maxItems', (n) => `items ≤ ${n}`],
+  ['pattern', (p) => `pattern ${p}`],
+  ['format', (f) => `format ${f}`],
 ];
 
 /** The schema's limits on a value, in words. */
 export function limits(schema) {
-  const list = LIMITS.filter(([key]) => ['string', 'number'].includes(typeof own(schema, key))).map(([key, say]) => say(schema[key]));
+  const list = LIMITS.filter(([key]) => ['string', 'number'].includes(typeof own(schema, key))).map(
+    ([key, say]) => say(schema[key]),
+  );
   if (own(schema, 'uniqueItems') === true) list.push('no duplicates');
   return list;
 }

@@ -16,11 +16,19 @@ export function quote(text) {
 function authHeader(real) {
   const value = authorization();
   if (value === undefined) return [];
-  return [real ? `-H ${quote(`Authorization: ${value}`)}` : '-H "Authorization: Bearer $TOOLCRIB_KEY"'];
+  return [
+    real ? `-H ${quote(`Authorization: ${value}`)}` : '-H "Authorization: Bearer $TOOLCRIB_KEY"',
+  ];
 }
 
 function curl(url, headers, body, real) {
-  return [`curl -sS -X POST ${quote(url)}`, "-H 'Content-Type: application/json'", ...headers, ...authHeader(real), `-d ${quote(body)}`].join(' \\\n  ');
+  return [
+    `curl -sS -X POST ${quote(url)}`,
+    "-H 'Content-Type: application/json'",
+    ...headers,
+    ...authHeader(real),
+    `-d ${quote(body)}`,
+  ].join(' \\\n  ');
 }
 
 export function explorerCurl(name, args, real) {
@@ -33,10 +41,23 @@ export function otcCurl(toolId, args, real) {
 }
 
 export function mcpCurl(name, args, real) {
-  const meta = { 'io.modelcontextprotocol/protocolVersion': MCP_VERSION, 'io.modelcontextprotocol/clientCapabilities': {} };
+  const meta = {
+    'io.modelcontextprotocol/protocolVersion': MCP_VERSION,
+    'io.modelcontextprotocol/clientCapabilities': {},
+  };
   const body = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":${JSON.stringify(name)},"arguments":${args},"_meta":${JSON.stringify(meta)}}}`;
-  const headers = ['Accept: application/json, text/event-stream', `MCP-Protocol-Version: ${MCP_VERSION}`, 'Mcp-Method: tools/call', `Mcp-Name: ${headerText(name)}`];
-  return curl(`${location.origin}/mcp`, headers.map((header) => `-H ${quote(header)}`), body, real);
+  const headers = [
+    'Accept: application/json, text/event-stream',
+    `MCP-Protocol-Version: ${MCP_VERSION}`,
+    'Mcp-Method: tools/call',
+    `Mcp-Name: ${headerText(name)}`,
+  ];
+  return curl(
+    `${location.origin}/mcp`,
+    headers.map((header) => `-H ${quote(header)}`),
+    body,
+    real,
+  );
 }
 
 /** MCP's encoding of a header value that is not plain visible ASCII. */
@@ -47,8 +68,11 @@ function headerText(text) {
 
 function clientConfig(real) {
   const value = authorization();
-  const headers = value === undefined ? undefined : { Authorization: real ? value : 'Bearer ${TOOLCRIB_KEY}' };
-  return pretty({ mcpServers: { toolcrib: { type: 'http', url: `${location.origin}/mcp`, headers } } });
+  const headers =
+    value === undefined ? undefined : { Authorization: real ? value : 'Bearer ${TOOLCRIB_KEY}' };
+  return pretty({
+    mcpServers: { toolcrib: { type: 'http', url: `${location.origin}/mcp`, headers } },
+  });
 }
 
 /** The Snippets tab. `args()` gives the arguments as compact JSON, or undefined. */
@@ -59,20 +83,64 @@ export function snippetView(tool, args) {
   let current = 'curl';
   const input = () => args() ?? '{}';
   const kinds = [
-    { id: 'curl', label: 'cURL', note: 'This explorer’s own endpoint.', text: (real) => explorerCurl(tool.name, input(), real) },
     {
-      id: 'otc', label: 'Open Tool Calling', note: 'OTC 1.0 at the server’s root.',
-      text: (real) => (toolId !== undefined ? otcCurl(toolId, input(), real) : lookedUp ? 'This server lists no Open Tool Calling tool of this name at /tools.' : 'Looking up the tool id…'),
+      id: 'curl',
+      label: 'cURL',
+      note: 'This explorer’s own endpoint.',
+      text: (real) => explorerCurl(tool.name, input(), real),
     },
-    { id: 'mcp', label: 'MCP', note: `One stateless request, protocol ${MCP_VERSION}.`, text: (real) => mcpCurl(tool.name, input(), real) },
-    { id: 'client', label: 'MCP client', note: 'Configuration for clients that read mcpServers.', text: clientConfig },
-  ].map((kind) => ({ ...kind, code: h('pre', { class: 'code', tabindex: '0' }), real: copyButton(() => kind.text(true), 'Copy with key') }));
-  const view = tabs(kinds.map((kind) => ({ id: kind.id, label: kind.label, panel: panel(kind) })), { label: 'Snippet kinds', onShow: (id) => { current = id; refresh(); } });
+    {
+      id: 'otc',
+      label: 'Open Tool Calling',
+      note: 'OTC 1.0 at the server’s root.',
+      text: (real) =>
+        toolId !== undefined
+          ? otcCurl(toolId, input(), real)
+          : lookedUp
+            ? 'This server lists no Open Tool Calling tool of this name at /tools.'
+            : 'Looking up the tool id…',
+    },
+    {
+      id: 'mcp',
+      label: 'MCP',
+      note: `One stateless request, protocol ${MCP_VERSION}.`,
+      text: (real) => mcpCurl(tool.name, input(), real),
+    },
+    {
+      id: 'client',
+      label: 'MCP client',
+      note: 'Configuration for clients that read mcpServers.',
+      text: clientConfig,
+    },
+  ].map((kind) => ({
+    ...kind,
+    code: h('pre', { class: 'code', tabindex: '0' }),
+    real: copyButton(() => kind.text(true), 'Copy with key'),
+  }));
+  const view = tabs(
+    kinds.map((kind) => ({ id: kind.id, label: kind.label, panel: panel(kind) })),
+    {
+      label: 'Snippet kinds',
+      onShow: (id) => {
+        current = id;
+        refresh();
+      },
+    },
+  );
 
   function panel(kind) {
-    return h('div', { class: 'outcome-body' },
-      h('div', { class: 'block-head' }, h('span', { class: 'muted', text: kind.note }), copyButton(() => kind.text(false)), kind.real),
-      kind.code);
+    return h(
+      'div',
+      { class: 'outcome-body' },
+      h(
+        'div',
+        { class: 'block-head' },
+        h('span', { class: 'muted', text: kind.note }),
+        copyButton(() => kind.text(false)),
+        kind.real,
+      ),
+      kind.code,
+    );
   }
 
   function refresh() {

@@ -11,8 +11,13 @@ export function tabs(list, { label, onShow } = {}) {
   const bar = h('div', { class: 'tabs', role: 'tablist', 'aria-label': label });
   for (const tab of list) {
     const button = h('button', {
-      type: 'button', role: 'tab', id: `${prefix}-${tab.id}`, 'aria-controls': `${prefix}-${tab.id}-panel`, text: tab.label,
-      data: { tab: tab.id }, on: { click: () => show(tab.id) },
+      type: 'button',
+      role: 'tab',
+      id: `${prefix}-${tab.id}`,
+      'aria-controls': `${prefix}-${tab.id}-panel`,
+      text: tab.label,
+      data: { tab: tab.id },
+      on: { click: () => show(tab.id) },
     });
     tab.panel.id = `${prefix}-${tab.id}-panel`;
     tab.panel.setAttribute('role', 'tabpanel');
@@ -42,5 +47,16 @@ export function tabs(list, { label, onShow } = {}) {
   }
 
   show(list[0].id);
-  return { element: h('div', { class: 'tabbed' }, bar, list.map((tab) => tab.panel)), show, setLabel: (id, text) => { buttons.get(id).textContent = text; } };
+  return {
+    element: h(
+      'div',
+      { class: 'tabbed' },
+      bar,
+      list.map((tab) => tab.panel),
+    ),
+    show,
+    setLabel: (id, text) => {
+      buttons.get(id).textContent = text;
+    },
+  };
 }

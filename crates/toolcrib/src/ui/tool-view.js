@@ -17,62 +17,127 @@ export function createToolView(tool) {
   let snippets;
   const editor = createEditor({
     schema: tool.inputSchema,
-    onChange: () => { runner?.clear(); snippets?.refresh(); },
+    onChange: () => {
+      runner?.clear();
+      snippets?.refresh();
+    },
     onRun: () => (state.executeEnabled ? runner.run() : undefined),
   });
-  const setCount = (count) => view?.setLabel('history', count === 0 ? 'History' : `History (${count})`);
+  const setCount = (count) =>
+    view?.setLabel('history', count === 0 ? 'History' : `History (${count})`);
   let view;
   const history = createHistory({
     changed: setCount,
-    open: (entry) => { editor.loadText(entry.body); view.show('try'); runner.show(entry.outcome); },
-    rerun: (entry) => { editor.loadText(entry.body); view.show('try'); runner.run(); },
+    open: (entry) => {
+      editor.loadText(entry.body);
+      view.show('try');
+      runner.show(entry.outcome);
+    },
+    rerun: (entry) => {
+      editor.loadText(entry.body);
+      view.show('try');
+      runner.run();
+    },
   });
   runner = createRunner({ tool, editor, record: history.add });
   snippets = snippetView(tool, editor.compact);
-  view = tabs([
-    { id: 'try', label: 'Try it', panel: h('div', { class: 'try' }, h('div', { class: 'stack' }, editor.element, runner.actions), runner.output) },
-    { id: 'schema', label: 'Schema', panel: schemaView(tool) },
-    { id: 'snippets', label: 'Snippets', panel: snippets.element },
-    { id: 'history', label: 'History', panel: history.element },
-  ], { label: 'Tool views', onShow: (id) => { if (id === 'snippets') snippets.refresh(); } });
+  view = tabs(
+    [
+      {
+        id: 'try',
+        label: 'Try it',
+        panel: h(
+          'div',
+          { class: 'try' },
+          h('div', { class: 'stack' }, editor.element, runner.actions),
+          runner.output,
+        ),
+      },
+      { id: 'schema', label: 'Schema', panel: schemaView(tool) },
+      { id: 'snippets', label: 'Snippets', panel: snippets.element },
+      { id: 'history', label: 'History', panel: history.element },
+    ],
+    {
+      label: 'Tool views',
+      onShow: (id) => {
+        if (id === 'snippets') snippets.refresh();
+      },
+    },
+  );
 
   const stale = h('div', { class: 'verdict warn', role: 'status', hidden: true });
   const element = h('article', { class: 'tool' }, heading(tool), stale, view.element);
   return {
-    element, tool,
+    element,
+    tool,
     refresh: runner.refresh,
     drop: runner.drop,
     busy: runner.busy,
     fresh: () => born === state.tools,
     changed: (load) => {
       stale.hidden = false;
-      stale.replaceChildren(h('p', { text: 'This tool has changed on the server since you opened it.' }), button('Load the new version', load));
+      stale.replaceChildren(
+        h('p', { text: 'This tool has changed on the server since you opened it.' }),
+        button('Load the new version', load),
+      );
     },
   };
 }
 
 function heading(tool) {
-  const title = typeof tool.annotations?.title === 'string' && tool.annotations.title !== tool.name ? tool.annotations.title : undefined;
-  return h('header', { class: 'tool-head' },
-    h('div', { class: 'tool-title' }, h('h2', {}, h('bdi', { text: tool.name })),
-      h('span', { class: 'row' }, copyButton(() => tool.name, 'Copy name'), copyButton(() => location.href, 'Copy link'))),
+  const title =
+    typeof tool.annotations?.title === 'string' && tool.annotations.title !== tool.name
+      ? tool.annotations.title
+      : undefined;
+  return h(
+    'header',
+    { class: 'tool-head' },
+    h(
+      'div',
+      { class: 'tool-title' },
+      h('h2', {}, h('bdi', { text: tool.name })),
+      h(
+        'span',
+        { class: 'row' },
+        copyButton(() => tool.name, 'Copy name'),
+        copyButton(() => location.href, 'Copy link'),
+      ),
+    ),
     title ? h('p', { class: 'subtitle' }, h('bdi', { text: title })) : undefined,
     h('div', { class: 'badges' }, badges(tool)),
     description(tool.description),
-    facts(tool));
+    facts(tool),
+  );
 }
 
 function description(text) {
   if (text === '') return h('p', { class: 'muted', text: 'The tool has no description.' });
   const body = h('bdi', { text: text.length > LONG ? `${text.slice(0, LONG).trimEnd()}…` : text });
   if (text.length <= LONG) return h('p', { class: 'description' }, body);
-  const more = button(`Show all ${plural(text.length, 'character')}`, () => { body.textContent = text; more.remove(); }, { class: 'quiet' });
+  const more = button(
+    `Show all ${plural(text.length, 'character')}`,
+    () => {
+      body.textContent = text;
+      more.remove();
+    },
+    { class: 'quiet' },
+  );
   return h('div', {}, h('p', { class: 'description' }, body), more);
 }
 
 function facts(tool) {
   const { toolId, source, approval } = classification(tool);
-  const rows = [['Tool id', toolId], ['Source', source], ['Approval', approval]].filter(([, value]) => value !== undefined);
+  const rows = [
+    ['Tool id', toolId],
+    ['Source', source],
+    ['Approval', approval],
+  ].filter(([, value]) => value !== undefined);
   if (rows.length === 0) return undefined;
-  return h('dl', { class: 'tool-facts' }, rows.map(([name, value]) => h('div', {}, h('dt', { text: name }), h('dd', {}, h('bdi', { class: 'mono', text: value })))));
+  return h(
+    'dl',
+    { class: 'tool-facts' },
+    rows.map(([name, value]) =>
+      h('div', {}, h('dt', { text: name }), h('dd', {}, h('bdi', { class: 'mono', text: value }))),
+    ),
+  );
 }

@@ -1,0 +1,235 @@
+//! `serve`: from a configuration to a listener, and in order back to nothing.
+//!
+//! Invariant (I-30): nothing but loopback is served unless the configuration says what protects it.
+//! Invariant: a configuration that cannot be taken over changes nothing.
+
+use std::{net::SocketAddr, time::Duration};
+
+use anyhow::Context as _;
+use chrono::Utc;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+};
+use toolcrib_gateway::{Gateway, config::Config};
+
+use crate::{
+    args::{Global, ServeArgs},
+    demo::{self, Demo},
+    failure::{Advise as _, Exit, advised},
+    local,
+    printer::Printer,
+    settings::{self, Settings},
+    store,
+};
+
+/// How long requests that run may go on once the end was asked for.
+const GRACE: Duration = Duration::from_secs(5);
+
+pub(crate) async fn run(
+    args: &ServeArgs,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let demo = match args.demo {
+        true => Some(Demo::new(global, printer)?),
+        false => None,
+    };
+    let mut settings = match &demo {
+        Some(demo) => demo.settings()?,
+        None => load(global, printer)?,
+    };
+    if let Some(listen) = args.listen {
+        settings.config.server.listen = listen;
+    }
+    let config = settings.config.clone();
+    protected(&config)?;
+    let mut signals = Signals::catch()?;
+    let listener = bind(config.server.listen, args).await?;
+    let address = listener.local_addr()?;
+
+    let store = store::open(&config)?;
+    let closed = store.recover(Utc::now()).await?;
+    if closed > 0 {
+        printer.note(format_args!(
+            "closed {closed} calls that an earlier process left open; they are recorded as failed"
+        ));
+    }
+    let gateway = local::start(config.clone(), store::seams(&store)).await?;
+
+    let (stop, stopped) = watch::channel(false);
+    let router = toolcrib::router(gateway.clone(), &config);
+    let mut server = tokio::spawn(toolcrib::serve(listener, router, until(stopped)));
+    let greeted = match &demo {
+        Some(demo) => demo.greet(&gateway, &store, address, printer).await,
+        None => Ok(()),
+    };
+    let greeted = greeted.and_then(|()| printer.line(format_args!("listening on http://{address}")));
+
+    // Whatever goes wrong from here on, the sources are closed and the store is too.
+    let served = match greeted {
+        Ok(()) => loop {
+            tokio::select! {
+                ended = &mut server => break flat(ended),
+                asked = signals.next() => match asked {
+                    Asked::End => break Ok(()),
+                    Asked::Reload => reload(&gateway, &config, args, global, printer).await,
+                },
+            }
+        },
+        Err(error) => Err(error),
+    };
+    stop.send_replace(true);
+    if !server.is_finished() {
+        tracing::info!("ending: requests that run have {} s", GRACE.as_secs());
+        tokio::select! {
+            ended = tokio::time::timeout(GRACE, &mut server) => if ended.is_err() {
+                tracing::warn!("some requests did not end in time and are cancelled");
+            },
+            () = signals.end() => tracing::warn!("asked again: requests that run are cancelled"),
+        }
+        server.abort();
+    }
+    gateway.close().await;
+    store.close().await;
+    served.map(|()| Exit::Done)
+}
+
+fn load(global: &Global, printer: Printer) -> anyhow::Result<Settings> {
+    let settings = Settings::load(global)?;
+    if settings::file(global).is_none() {
+        printer.note("there is no configuration here, so there are no tools; `toolcrib serve --demo` has some");
+    }
+    if demo::left_keys_in(&settings.data_dir) {
+        printer.warning(format_args!(
+            "the keys of a demo are accepted here too ({}); revoke them, or use another --data-dir",
+            settings.data_dir.join(demo::FILE).display()
+        ));
+    }
+    Ok(settings)
+}
+
+/// I-30
+fn protected(config: &Config) -> anyhow::Result<()> {
+    let listen = config.server.listen;
+    if listen.ip().is_loopback() || config.server.behind_proxy {
+        return Ok(());
+    }
+    Err(advised(
+        format!("{listen} can be reached from other machines, and nothing protects it"),
+        "keys would travel in the open: listen on 127.0.0.1, or put a proxy that terminates TLS in \
+         front and say `[server] behind_proxy = true`",
+    ))
+}
+
+async fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            let hint = match args.listen {
+                None => "`--listen 127.0.0.1:0` takes a free port",
+                Some(_) => "another program listens there; `--listen 127.0.0.1:0` takes a free port",
+            };
+            advised(format!("{listen} is in use"), hint)
+        }
+        _ => anyhow::Error::new(error).context(format!("{listen} cannot be listened on")),
+    })
+}
+
+/// Takes over the file as it is now, or says why not and changes nothing. `started` is what the
+/// listener and the store were set up with.
+async fn reload(
+    gateway: &Gateway,
+    started: &Config,
+    args: &ServeArgs,
+    global: &Global,
+    printer: Printer,
+) {
+    if args.demo {
+        printer.note("a demo has no configuration to read again");
+        return;
+    }
+    let taken = async {
+        let mut fresh = Settings::load(global)?;
+        if let Some(listen) = args.listen {
+            fresh.config.server.listen = listen;
+        }
+        gateway.apply(fresh.config.clone()).await?;
+        anyhow::Ok(fresh.config)
+    };
+    match taken.await {
+        Ok(fresh) => {
+            for section in fixed_at_start(started, &fresh) {
+                printer.warning(format_args!("[{section}] changed; that takes a restart"));
+            }
+            printer.note("the configuration was read again and is in force");
+        }
+        Err(error) => {
+            printer.error(&error.context("the configuration was not taken over; the old one stays"));
+        }
+    }
+}
+
+/// The sections that differ and are only read at the start.
+fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
+    let server = |it: &Config| format!("{:?}", it.server);
+    let mounts = |it: &Config| (it.otc, it.mcp, it.openwop.list_body);
+    let sections = [
+        ("server", server(old) != server(new)),
+        ("store", old.store != new.store),
+        ("record", old.record != new.record),
+        ("explorer", old.explorer != new.explorer),
+        ("otc], [mcp] or [openwop", mounts(old) != mounts(new)),
+    ];
+    sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
+}
+
+fn flat<E>(ended: Result<Result<(), E>, tokio::task::JoinError>) -> anyhow::Result<()>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    ended.context("the server broke off")?.context("the server ended")
+}
+
+/// Ends when the other side says so, or is gone.
+fn until(mut stopped: watch::Receiver<bool>) -> impl Future<Output = ()> + Send + 'static {
+    async move {
+        stopped.wait_for(|stop| *stop).await.ok();
+    }
+}
+
+/// What the operator tells a running server.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn catch() -> anyhow::Result<Self> {
+        let catch = |kind| signal(kind).advise("signals cannot be caught", "is this a container without them?");
+        Ok(Self {
+            interrupt: catch(SignalKind::interrupt())?,
+            terminate: catch(SignalKind::terminate())?,
+            hangup: catch(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.interrupt.recv() => Asked::End,
+            _ = self.terminate.recv() => Asked::End,
+            _ = self.hangup.recv() => Asked::Reload,
+        }
+    }
+
+    async fn end(&mut self) {
+        while self.next().await != Asked::End {}
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    End,
+    Reload,
+}

@@ -1,0 +1,189 @@
+//! `serve --demo`: something to try without a configuration, a network or another program.
+//!
+//! It is the ordinary server: a configuration text that goes through the ordinary parser, keys in
+//! the ordinary store, and one MCP source, which is this program run as a child (`upstream`).
+
+mod facts;
+pub(crate) mod upstream;
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use chrono::Utc;
+use toolcrib_core::{
+    id::{PrincipalId, TenantId},
+    scope::Grant,
+    store::KeyStore as _,
+};
+use toolcrib_gateway::{
+    Gateway,
+    authn::{self, KeyRequest},
+    config,
+};
+use toolcrib_store::SqliteStore;
+
+use crate::{
+    args::Global,
+    commands::tools,
+    env::Secrets,
+    local,
+    printer::Printer,
+    settings::{DATA_DIR, STORE_FILE, Settings},
+};
+
+use facts::Facts;
+
+/// Where the demo says what it is, in the data directory.
+pub(crate) const FILE: &str = "demo.json";
+
+/// How long the demo's keys work. They lie in a file in the open, so not for ever.
+const KEY_DAYS: i64 = 30;
+
+/// Who can call: name of key and principal, tenant, scope.
+const CALLERS: [(&str, &str, &str); 3] =
+    [("admin", "demo", "*"), ("reader", "demo", "demo:read"), ("other-tenant", "other", "*")];
+
+/// The demo's configuration, but for the command of its source.
+const CONFIG: &str = r#"
+[[source]]
+id = "demo"
+kind = "mcp"
+command = [PROGRAM, "demo-upstream"]
+tenants = ["demo"]
+
+[source.tools."*"]
+scopes = ["demo:read"]
+safety_tier = "read"
+egress = "none"
+
+[source.tools."{echo,add}"]
+safety_tier = "pure"
+replay_policy = "deterministic"
+rate = "off"
+
+[source.tools."{fail,wipe}"]
+scopes = ["demo:write"]
+safety_tier = "write"
+
+[source.tools.wipe]
+approval = "always"
+"#;
+
+/// A demo that is about to be served.
+#[derive(Debug)]
+pub(crate) struct Demo {
+    data_dir: PathBuf,
+}
+
+/// Whether a demo left keys in the store of `data_dir`.
+pub(crate) fn left_keys_in(data_dir: &Path) -> bool {
+    data_dir.join(FILE).is_file()
+}
+
+impl Demo {
+    pub(crate) fn new(global: &Global, printer: Printer) -> anyhow::Result<Self> {
+        if let Some(file) = &global.config {
+            printer.note(format_args!(
+                "--demo brings its own configuration; {} is not read",
+                file.display()
+            ));
+        }
+        let data_dir = global.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR));
+        if data_dir.join(STORE_FILE).exists() && !left_keys_in(&data_dir) {
+            printer.warning(format_args!(
+                "{} is there already: the demo's keys will be accepted by every server that uses \
+                 it, for {KEY_DAYS} days; --data-dir keeps them apart",
+                data_dir.join(STORE_FILE).display()
+            ));
+        }
+        Ok(Self { data_dir })
+    }
+
+    /// The configuration of the demo.
+    pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
+        let program = std::env::current_exe().context("this program cannot find itself")?;
+        let program = program.to_str().context("the path of this program is not UTF-8")?;
+        let text = CONFIG.replace("PROGRAM", &toml::Value::from(program).to_string());
+        let mut config = config::parse("demo", &text, &self.data_dir, &Secrets)?;
+        config.store.path = self.data_dir.join(STORE_FILE);
+        Ok(Settings { config, data_dir: self.data_dir.clone() })
+    }
+
+    /// Waits for the tools, makes the keys and says what there is to try.
+    pub(crate) async fn greet(
+        &self,
+        gateway: &Gateway,
+        store: &SqliteStore,
+        address: SocketAddr,
+        printer: Printer,
+    ) -> anyhow::Result<()> {
+        let file = self.data_dir.join(FILE);
+        let mut facts = Facts::read(&file).unwrap_or_default();
+        facts.url = format!("http://{address}");
+        for (name, tenant, scope) in CALLERS {
+            let known = facts.keys.get(name).is_some_and(|key| {
+                gateway.authenticator().authenticate(key).is_ok_and(|principal| {
+                    principal.id.as_str() == name && principal.tenant.as_str() == tenant
+                })
+            });
+            if !known {
+                facts.keys.insert(name.to_owned(), key(store, name, tenant, scope).await?);
+            }
+        }
+        gateway.authenticator().refresh().await;
+        facts.write(&file)?;
+        local::settle(gateway).await;
+        self.introduce(gateway, &facts, &file, printer)
+    }
+
+    fn introduce(
+        &self,
+        gateway: &Gateway,
+        facts: &Facts,
+        file: &Path,
+        printer: Printer,
+    ) -> anyhow::Result<()> {
+        let snapshot = gateway.snapshot();
+        let entries: Vec<_> = snapshot.catalog.entries().iter().map(|entry| &**entry).collect();
+        if entries.is_empty() {
+            printer.warning("the demo's source did not tell its tools in time");
+        }
+        tools::table(&entries, printer)?;
+        let url = &facts.url;
+        let admin = facts.keys.get("admin").map(String::as_str).unwrap_or_default();
+        printer.line(format_args!(
+            "
+explorer     {url}/explorer
+MCP          {url}/mcp
+OpenWOP      {url}/v1/tools
+OTC          {url}/tools
+keys         {file} (admin, reader, other-tenant)
+
+Try:
+  curl -s -H 'Authorization: Bearer {admin}' {url}/v1/tools
+  curl -s -H 'Authorization: Bearer {admin}' -H 'Content-Type: application/json' \\
+    -d '{{\"request\": {{\"tool_id\": \"demo.echo\", \"input\": {{\"text\": \"hello\"}}}}}}' {url}/tools/call
+",
+            file = file.display(),
+        ))
+    }
+}
+
+/// A new key in `store`.
+async fn key(store: &SqliteStore, name: &str, tenant: &str, scope: &str) -> anyhow::Result<String> {
+    let now = Utc::now();
+    let request = KeyRequest {
+        name: format!("demo: {name}"),
+        tenant: TenantId::parse(tenant)?,
+        principal: PrincipalId::parse(name)?,
+        roles: Vec::new(),
+        scopes: vec![Grant::parse(scope)?],
+        expires_at: Some(now + chrono::Duration::days(KEY_DAYS)),
+    };
+    let key = authn::new_key(request, now)?;
+    store.insert(key.record).await?;
+    Ok(key.text.expose().to_owned())
+}

@@ -1,0 +1,180 @@
+//! The demo's tools: one for each thing that a gateway has to get right.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use super::Refusal;
+
+/// Most steps of `slow`, and the longest step.
+const MAX_STEPS: u64 = 100;
+const MAX_STEP_MS: u64 = 10_000;
+
+/// The tools as `tools/list` gives them.
+pub(super) fn list() -> Value {
+    json!([
+        {
+            "name": "echo",
+            "title": "Echo",
+            "description": "Answers the text it was given.",
+            "inputSchema": {
+                "type": "object",
+                "properties": { "text": { "type": "string", "description": "What to answer." } },
+                "required": ["text"],
+                "additionalProperties": false
+            },
+            "annotations": { "readOnlyHint": true, "openWorldHint": false }
+        },
+        {
+            "name": "add",
+            "title": "Add",
+            "description": "Adds two numbers.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "a": { "type": "number", "description": "The first number." },
+                    "b": { "type": "number", "description": "The second number." }
+                },
+                "required": ["a", "b"],
+                "additionalProperties": false
+            },
+            "annotations": { "readOnlyHint": true, "openWorldHint": false }
+        },
+        {
+            "name": "slow",
+            "title": "Slow",
+            "description": "Counts to a number, reports progress at each step, and can be cancelled.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "steps": {
+                        "type": "integer", "minimum": 1, "maximum": MAX_STEPS, "default": 5,
+                        "description": "How far to count."
+                    },
+                    "step_ms": {
+                        "type": "integer", "minimum": 0, "maximum": MAX_STEP_MS, "default": 200,
+                        "description": "Milliseconds between two steps."
+                    }
+                },
+                "additionalProperties": false
+            }
+        },
+        {
+            "name": "fail",
+            "title": "Fail",
+            "description": "Always fails, as a tool whose work goes wrong does.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "message": { "type": "string", "description": "What to complain about." }
+                },
+                "additionalProperties": false
+            }
+        },
+        {
+            "name": "structured",
+            "title": "Structured",
+            "description": "Answers a made-up weather report as structured content.",
+            "inputSchema": {
+                "type": "object",
+                "properties": { "city": { "type": "string", "description": "Where." } },
+                "required": ["city"],
+                "additionalProperties": false
+            },
+            "outputSchema": {
+                "type": "object",
+                "properties": {
+                    "city": { "type": "string" },
+                    "celsius": { "type": "number" },
+                    "conditions": { "type": "string", "enum": ["sunny", "cloudy", "rainy"] }
+                },
+                "required": ["city", "celsius", "conditions"]
+            },
+            "annotations": { "readOnlyHint": true }
+        },
+        {
+            "name": "wipe",
+            "title": "Wipe",
+            "description": "Would delete everything, if anybody ever consented. It deletes nothing.",
+            "inputSchema": { "type": "object", "properties": {}, "additionalProperties": false },
+            "annotations": { "destructiveHint": true }
+        }
+    ])
+}
+
+/// The result of a call, or why it is not one.
+pub(super) async fn call(params: &Value, send: &mpsc::Sender<Value>) -> Result<Value, Refusal> {
+    let none = json!({});
+    let arguments = params.get("arguments").unwrap_or(&none);
+    let string = |name: &str| arguments.get(name).and_then(Value::as_str);
+    let number = |name: &str| arguments.get(name).and_then(Value::as_f64);
+    Ok(match params.get("name").and_then(Value::as_str) {
+        Some("echo") => match string("text") {
+            Some(text) => text_result(text),
+            None => error_result("text is missing"),
+        },
+        Some("add") => match (number("a"), number("b")) {
+            (Some(a), Some(b)) => text_result(&(a + b).to_string()),
+            _ => error_result("a and b have to be numbers"),
+        },
+        Some("slow") => {
+            let steps = arguments.get("steps").and_then(Value::as_u64).unwrap_or(5);
+            let step = arguments.get("step_ms").and_then(Value::as_u64).unwrap_or(200);
+            let token = params.pointer("/_meta/progressToken");
+            slow(steps.clamp(1, MAX_STEPS), step.min(MAX_STEP_MS), token, send).await
+        }
+        Some("fail") => error_result(string("message").unwrap_or("it did not work, as it never does")),
+        Some("structured") => match string("city") {
+            Some(city) => structured(city),
+            None => error_result("city is missing"),
+        },
+        Some("wipe") => text_result("nothing was deleted"),
+        _ => return Err(Refusal::params("no such tool")),
+    })
+}
+
+async fn slow(steps: u64, step_ms: u64, token: Option<&Value>, send: &mpsc::Sender<Value>) -> Value {
+    for step in 1..=steps {
+        tokio::time::sleep(Duration::from_millis(step_ms)).await;
+        if let Some(token) = token {
+            let progress = json!({
+                "jsonrpc": "2.0",
+                "method": "notifications/progress",
+                "params": {
+                    "progressToken": token,
+                    "progress": step,
+                    "total": steps,
+                    "message": format!("step {step} of {steps}"),
+                },
+            });
+            // An error says that nobody reads any more; the answer will find that out as well.
+            send.send(progress).await.ok();
+        }
+    }
+    text_result(&format!("counted to {steps}"))
+}
+
+fn structured(city: &str) -> Value {
+    // The same city always has the same weather.
+    let sum: u32 = city.bytes().map(u32::from).sum();
+    let conditions = match sum % 3 {
+        0 => "sunny",
+        1 => "cloudy",
+        _ => "rainy",
+    };
+    let report = json!({ "city": city, "celsius": sum % 35, "conditions": conditions });
+    let mut result = text_result(&report.to_string());
+    if let Some(result) = result.as_object_mut() {
+        result.insert("structuredContent".to_owned(), report);
+    }
+    result
+}
+
+fn text_result(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }], "isError": false })
+}
+
+fn error_result(text: &str) -> Value {
+    json!({ "content": [{ "type": "text", "text": text }], "isError": true })
+}

@@ -1,0 +1,376 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    authorize::{Denied, Permit, ScopeAuthorizer},
+    descriptor::Auth,
+    id::PrincipalId,
+    principal::{AuthMethod, Principal},
+    scope::{Grant, Scope},
+};
+
+fn source(id: &str) -> SourceId {
+    SourceId::parse(id).unwrap()
+}
+
+fn tool(kind: SourceKind, source_id: &str, name: &str, scopes: Option<&[&str]>) -> Entry {
+    let mut entry = Entry::new(kind, &source(source_id), name, SafetyTier::Read).unwrap();
+    entry.tool.auth = scopes.map(|scopes| Auth {
+        scopes: Some(scopes.iter().map(|s| Scope::parse(s).unwrap()).collect()),
+        credential_ref: None,
+    });
+    entry
+}
+
+fn caller(tenant: &str, grants: &[&str]) -> Principal {
+    Principal {
+        id: PrincipalId::parse("ann").unwrap(),
+        tenant: TenantId::parse(tenant).unwrap(),
+        scopes: ScopeSet::parse(grants.iter().copied()).unwrap(),
+        auth: AuthMethod::Anonymous,
+    }
+}
+
+fn catalog(entries: Vec<Entry>) -> Catalog {
+    let (catalog, collisions) =
+        Catalog::build(Generation(7), entries.into_iter().map(Arc::new).collect());
+    assert_eq!(collisions, []);
+    catalog
+}
+
+fn ids(entries: &[Arc<Entry>]) -> Vec<&str> {
+    entries.iter().map(|entry| entry.id.as_str()).collect()
+}
+
+static WRITTEN: AtomicUsize = AtomicUsize::new(0);
+
+fn write_id(entry: &Entry, out: &mut Vec<u8>) {
+    WRITTEN.fetch_add(1, Ordering::SeqCst);
+    out.extend_from_slice(format!("\"{}\"", entry.id).as_bytes());
+}
+
+fn write_wire(entry: &Entry, out: &mut Vec<u8>) {
+    out.extend_from_slice(&entry.wire.get(entry, &IDS));
+    out.extend_from_slice(entry.names.wire.as_bytes());
+}
+
+const IDS: ListFormat = ListFormat { key: "ids", open: "[", close: "]", item: write_id };
+const WIRE: ListFormat = ListFormat { key: "wire", open: "{", close: "}", item: write_wire };
+
+fn sample() -> Vec<Entry> {
+    vec![
+        tool(SourceKind::Mcp, "files", "write", Some(&["files:write"])),
+        tool(SourceKind::Mcp, "files", "read", Some(&["files:read"])),
+        tool(SourceKind::Connector, "crm", "find", Some(&["crm:read"])),
+        tool(SourceKind::Mcp, "time", "now", Some(&[])),
+        tool(SourceKind::Mcp, "time", "unlabelled", None),
+    ]
+}
+
+#[test]
+fn tools_are_sorted_and_found_by_every_name() {
+    let catalog = catalog(sample());
+    assert_eq!(
+        ids(catalog.entries()),
+        [
+            "connector:crm.find",
+            "mcp:files.read",
+            "mcp:files.write",
+            "mcp:time.now",
+            "mcp:time.unlabelled"
+        ]
+    );
+    for entry in catalog.entries() {
+        for found in [
+            catalog.by_id(entry.id.as_str()),
+            catalog.by_wire(&entry.names.wire),
+            catalog.by_otc(&entry.names.otc),
+        ] {
+            assert!(Arc::ptr_eq(found.unwrap(), entry));
+        }
+    }
+    for absent in ["", "files__read@1.0.0", "files.read@1.0.0", "mcp:files.Read"] {
+        assert!(catalog.by_id(absent).is_none());
+        assert!(catalog.by_wire(absent).is_none());
+        assert!(catalog.by_otc(absent).is_none());
+    }
+    assert!(Catalog::empty().entries().is_empty());
+}
+
+// I-8
+#[test]
+fn a_tool_without_a_label_is_visible_to_nobody() {
+    let catalog = catalog(sample());
+    let view = |grants: &[&str]| {
+        let caller = caller("acme", grants);
+        let view = catalog.view(&ScopeAuthorizer, caller.subject());
+        ids(view.entries()).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(view(&["*"]).len(), 4);
+    assert_eq!(view(&["files:*"]), ["mcp:files.read", "mcp:files.write", "mcp:time.now"]);
+    assert_eq!(view(&[]), ["mcp:time.now"], "an explicit empty list asks for nothing");
+    let denied = ScopeAuthorizer.authorize(caller("acme", &["*"]).subject(), &catalog.entries()[4]);
+    assert_eq!(denied, Err(Denied::Unlabelled));
+}
+
+// I-9
+#[test]
+fn a_tool_of_other_tenants_is_denied_as_such_whatever_is_held() {
+    let mut entry = tool(SourceKind::Mcp, "files", "read", Some(&["files:read"]));
+    entry.tenants = Tenants::Only(vec![TenantId::parse("acme").unwrap()]);
+    let catalog = catalog(vec![entry]);
+    for grants in [&[][..], &["*"]] {
+        let other = caller("other", grants);
+        assert!(catalog.view(&ScopeAuthorizer, other.subject()).entries().is_empty());
+        let denied = ScopeAuthorizer.authorize(other.subject(), &catalog.entries()[0]);
+        assert_eq!(denied, Err(Denied::Tenant));
+    }
+    let own = caller("acme", &["files:*"]);
+    assert_eq!(catalog.view(&ScopeAuthorizer, own.subject()).entries().len(), 1);
+}
+
+// I-8
+#[test]
+fn a_decision_that_fails_is_a_denial() {
+    struct Broken;
+    impl Authorizer for Broken {
+        fn authorize(&self, _: Subject<'_>, _: &Entry) -> Result<(), Denied> {
+            Err(Denied::Undecided("the policy engine is down".to_owned()))
+        }
+    }
+    let catalog = catalog(sample());
+    let admin = caller("acme", &["*"]);
+    assert!(catalog.view(&Broken, admin.subject()).entries().is_empty());
+    assert!(Permit::new(&Broken, &admin, &catalog.entries()[0], catalog.generation()).is_err());
+}
+
+// I-24
+#[test]
+fn the_bytes_of_a_list_are_made_once() {
+    let catalog = catalog(sample());
+    let (ann, bob) = (caller("acme", &["files:*"]), caller("acme", &["files:*"]));
+    let view = catalog.view(&ScopeAuthorizer, ann.subject());
+    assert!(Arc::ptr_eq(&view, &catalog.view(&ScopeAuthorizer, bob.subject())));
+    assert!(!Arc::ptr_eq(
+        &view,
+        &catalog.view(&ScopeAuthorizer, caller("other", &["files:*"]).subject())
+    ));
+    assert!(!Arc::ptr_eq(
+        &view,
+        &catalog.view(&ScopeAuthorizer, caller("acme", &["files:read"]).subject())
+    ));
+
+    let body = view.body(&IDS, None);
+    assert_eq!(body.bytes, r#"["mcp:files.read","mcp:files.write","mcp:time.now"]"#);
+    let written = WRITTEN.load(Ordering::SeqCst);
+    assert!(Arc::ptr_eq(&body, &view.body(&IDS, None)));
+    // Another view of the same tools, and another format that uses the first one's JSON.
+    let wider = catalog.view(&ScopeAuthorizer, caller("acme", &["files:*", "x"]).subject());
+    assert_eq!(wider.body(&IDS, None).bytes, body.bytes);
+    assert_eq!(wider.body(&IDS, None).etag, body.etag);
+    assert_ne!(view.body(&WIRE, None).etag, body.etag);
+    assert_eq!(WRITTEN.load(Ordering::SeqCst), written, "each tool was written once");
+}
+
+#[test]
+fn a_list_can_be_of_one_kind_of_source() {
+    let catalog = catalog(sample());
+    let view = catalog.view(&ScopeAuthorizer, caller("acme", &["*"]).subject());
+    let list = |kind| view.body(&WIRE, kind).bytes.clone();
+    assert_eq!(list(Some(SourceKind::Connector)), r#"{"connector:crm.find"crm__find}"#);
+    assert_eq!(list(Some(SourceKind::Workflow)), "{}");
+    assert_eq!(list(None).iter().filter(|byte| **byte == b',').count(), 3);
+}
+
+#[test]
+fn an_entity_tag_is_quoted_hex_and_tells_bodies_apart() {
+    let tag = |bytes: &'static str| Body::new(bytes).etag;
+    assert_eq!(tag("{}"), "\"44136fa355b3678a1146ad16f7e8649e\"");
+    assert_ne!(tag("a"), tag("b"));
+}
+
+// I-16
+#[test]
+fn tools_that_would_share_a_name_are_left_out_and_reported() {
+    let entries = vec![
+        tool(SourceKind::Mcp, "a", "get.user", Some(&[])),
+        tool(SourceKind::Mcp, "a", "get_user", Some(&[])), // wire and OTC name of the one above
+        tool(SourceKind::Mcp, "a", "get-it", Some(&[])),
+        tool(SourceKind::Mcp, "a", "get_it", Some(&[])), // OTC name of the one above
+        tool(SourceKind::Mcp, "b", "twice", Some(&[])),
+        tool(SourceKind::Mcp, "b", "twice", Some(&[])),
+        tool(SourceKind::Mcp, "b", "fine", Some(&[])),
+    ];
+    let (catalog, collisions) =
+        Catalog::build(Generation(1), entries.into_iter().map(Arc::new).collect());
+    assert_eq!(ids(catalog.entries()), ["mcp:b.fine"]);
+    let reported: Vec<String> = collisions.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        reported,
+        [
+            "mcp:a.get-it and mcp:a.get_it would share the name `a.get_it`; none of them is offered",
+            "mcp:a.get.user and mcp:a.get_user would share the name `a.get_user`; none of them is offered",
+            "mcp:a.get.user and mcp:a.get_user would share the name `a__get_user`; none of them is offered",
+            "mcp:b.twice and mcp:b.twice would share the name `b.twice`; none of them is offered",
+            "mcp:b.twice and mcp:b.twice would share the name `b__twice`; none of them is offered",
+            "mcp:b.twice and mcp:b.twice would share the name `mcp:b.twice`; none of them is offered",
+        ]
+    );
+}
+
+// I-23
+#[test]
+fn snapshots_do_not_share_views() {
+    let shared = Arc::new(tool(SourceKind::Mcp, "files", "read", Some(&[])));
+    let added = Arc::new(tool(SourceKind::Mcp, "files", "stat", Some(&[])));
+    let (old, _) = Catalog::build(Generation(1), vec![Arc::clone(&shared)]);
+    let ann = caller("acme", &[]);
+    let before = old.view(&ScopeAuthorizer, ann.subject());
+    let (new, _) = Catalog::build(Generation(2), vec![shared, added]);
+    let after = new.view(&ScopeAuthorizer, ann.subject());
+    assert_eq!((before.entries().len(), after.entries().len()), (1, 2));
+    assert_eq!(old.view(&ScopeAuthorizer, ann.subject()).entries().len(), 1);
+    let permit = Permit::new(&ScopeAuthorizer, &ann, &new.entries()[1], new.generation()).unwrap();
+    assert_eq!(permit.generation(), Generation(2));
+    assert_eq!(permit.entry().id.as_str(), "mcp:files.stat");
+    assert_eq!(*permit.principal(), ann);
+}
+
+#[test]
+fn a_catalog_of_many_tools_is_built_and_viewed() {
+    let entries = (0..5_000)
+        .map(|i| {
+            let scope = format!("team{}:read", i % 250);
+            let source = format!("s{}", i % 50);
+            tool(SourceKind::Mcp, &source, &format!("tool_{i}"), Some(&[&scope]))
+        })
+        .chain((0..2_000).map(|i| tool(SourceKind::Mcp, "same", &format!("t{}", i / 2), Some(&[]))))
+        .map(Arc::new)
+        .collect();
+    let (catalog, collisions) = Catalog::build(Generation(1), entries);
+    assert_eq!(catalog.entries().len(), 5_000);
+    assert_eq!(collisions.len(), 3_000, "1 000 pairs, each of which shares three names");
+    for team in [0, 7, 249, 250] {
+        let caller = caller("acme", &[&format!("team{team}:*")]);
+        let seen = catalog.view(&ScopeAuthorizer, caller.subject()).entries().len();
+        assert_eq!(seen, if team < 250 { 20 } else { 0 });
+    }
+}
+
+// I-7
+#[test]
+fn more_callers_than_views_are_kept_still_see_their_own() {
+    let entries =
+        (0..10).map(|i| tool(SourceKind::Mcp, "s", &format!("t{i}"), Some(&[&format!("s:{i}")])));
+    let catalog = catalog(entries.collect());
+    for i in 0..3 * MAX_VIEWS {
+        let own = format!("s:{}", i % 10);
+        let caller = caller("acme", &[&own, &format!("own:{i}")]);
+        let view = catalog.view(&ScopeAuthorizer, caller.subject());
+        assert_eq!(ids(view.entries()), [format!("mcp:s.t{}", i % 10)]);
+    }
+}
+
+// === properties ===
+
+fn segment() -> impl Strategy<Value = String> {
+    proptest::sample::select(&["a", "b", "c"][..]).prop_map(str::to_owned)
+}
+
+fn scope_text() -> impl Strategy<Value = String> {
+    prop_oneof![
+        8 => proptest::collection::vec(segment(), 1..4).prop_map(|segments| segments.join(":")),
+        1 => "[a:* ]{0,4}", // what a descriptor may declare and no grant can name
+    ]
+}
+
+fn grants() -> impl Strategy<Value = ScopeSet> {
+    let segment = prop_oneof![3 => segment(), 1 => Just("*".to_owned())];
+    let grant = proptest::collection::vec(segment, 1..4).prop_map(|segments| segments.join(":"));
+    proptest::collection::vec(grant, 0..4)
+        .prop_map(|texts| texts.iter().map(|text| Grant::parse(text).unwrap()).collect())
+}
+
+fn tenants() -> impl Strategy<Value = Tenants> {
+    let one = proptest::sample::select(&["acme", "other", "third"][..]);
+    prop_oneof![
+        Just(Tenants::All),
+        proptest::collection::vec(one.prop_map(|t| TenantId::parse(t).unwrap()), 0..3)
+            .prop_map(Tenants::Only),
+    ]
+}
+
+proptest! {
+    // I-7
+    #[test]
+    fn listed_is_callable(
+        tools in proptest::collection::vec(
+            (proptest::option::weighted(0.8, proptest::collection::vec(scope_text(), 0..3)), tenants(), any::<bool>()), 0..12),
+        callers in proptest::collection::vec(
+            (proptest::sample::select(&["acme", "other"][..]), grants()), 1..6),
+    ) {
+        let entries = tools.into_iter().enumerate().map(|(i, (scopes, tenants, labelled))| {
+            let mut entry = tool(SourceKind::Mcp, "s", &format!("t{i}"), None);
+            let scopes = scopes.map(|list| list.iter().map(|text| Scope::declared(text)).collect());
+            entry.tool.auth = labelled.then_some(Auth { scopes, credential_ref: None });
+            entry.tenants = tenants;
+            entry
+        });
+        let catalog = catalog(entries.collect());
+        for (tenant, scopes) in callers.iter().chain(&callers) {
+            let principal = Principal { scopes: scopes.clone(), ..caller(tenant, &[]) };
+            let view = catalog.view(&ScopeAuthorizer, principal.subject());
+            let callable = catalog.entries().iter().filter(|entry| {
+                Permit::new(&ScopeAuthorizer, &principal, entry, catalog.generation()).is_ok()
+            });
+            let callable: Vec<&str> = callable.map(|entry| entry.id.as_str()).collect();
+            prop_assert_eq!(ids(view.entries()), callable);
+        }
+    }
+
+    // I-16
+    #[test]
+    fn names_are_unique_or_reported(
+        tools in proptest::collection::btree_set(
+            (proptest::sample::select(&["a", "b-c", "b_c", "a-b"][..]),
+             prop_oneof!["[a._-]{1,3}", "[a-b]{60,70}", "[a.]{155,165}", any::<String>()],
+             proptest::sample::select(SourceKind::ALL)), 0..30),
+    ) {
+        let mut asked = BTreeMap::new();
+        let mut entries = Vec::new();
+        for (source_id, name, kind) in &tools {
+            let entry = tool(*kind, source_id, name, None);
+            asked.entry(entry.id.as_str().to_owned()).or_insert_with(Vec::new).push(entry.names.clone());
+            entries.push(Arc::new(entry));
+        }
+        let (catalog, collisions) = Catalog::build(Generation(0), entries);
+        let kept: BTreeSet<&str> = ids(catalog.entries()).into_iter().collect();
+        prop_assert_eq!(kept.len(), catalog.entries().len());
+        let mut wires = BTreeSet::new();
+        let mut otcs = BTreeSet::new();
+        for entry in catalog.entries() {
+            prop_assert!(wires.insert(&entry.names.wire) && otcs.insert(&entry.names.otc));
+            prop_assert_eq!(&catalog.by_wire(&entry.names.wire).unwrap().id, &entry.id);
+            prop_assert_eq!(&catalog.by_otc(&entry.names.otc).unwrap().id, &entry.id);
+        }
+        // Left out exactly when reported, and reported with a name that they really share.
+        let reported: BTreeSet<&str> =
+            collisions.iter().flat_map(|c| &c.tools).map(ToolId::as_str).collect();
+        for id in asked.keys() {
+            prop_assert_ne!(kept.contains(id.as_str()), reported.contains(id.as_str()));
+        }
+        for collision in &collisions {
+            prop_assert!(collision.tools.len() > 1);
+            for tool in &collision.tools {
+                let names = asked[tool.as_str()].iter();
+                prop_assert!(tool.as_str() == collision.name || names.into_iter()
+                    .any(|names| names.wire == collision.name || names.otc == collision.name));
+            }
+        }
+    }
+}

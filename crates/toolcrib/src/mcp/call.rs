@@ -1,0 +1,202 @@
+//! A `tools/call`: what was asked, and the messages it gives while it runs.
+//!
+//! Invariant (I-22): a [`RunningCall`] owns the gateway's future, so dropping it cancels the call.
+//! Invariant (I-28): every progress message comes before the answer.
+
+use std::{pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use toolcrib_core::{call::ProgressSink, id::RunId, principal::Principal};
+use toolcrib_gateway::{
+    Gateway,
+    call::{CallRequest, Called},
+    list::ToolRef,
+    metrics::Surface,
+};
+
+use super::{
+    answer,
+    era::{self, Era},
+    error::RpcError,
+    progress::ProgressQueue,
+    protocol::{Id, Request},
+};
+
+/// A call that has not started.
+pub(super) struct ToolCall {
+    gateway: Gateway,
+    principal: Arc<Principal>,
+    era: Era,
+    id: Id,
+    /// The tool's wire name.
+    name: String,
+    arguments: Value,
+    /// JSON text of the token for which the client wants to hear of progress.
+    progress_token: Option<String>,
+    meta: Map<String, Value>,
+}
+
+/// A call that runs while its messages are awaited.
+pub(super) struct RunningCall {
+    era: Era,
+    id: Id,
+    called: Option<Pin<Box<dyn Future<Output = Called> + Send>>>,
+    ended: Option<Called>,
+    progress: Option<(String, Arc<ProgressQueue>)>,
+}
+
+/// What a call says.
+pub(super) enum CallMessage {
+    /// A notification; more follows.
+    Progress(Bytes),
+    /// The answer; nothing follows.
+    Answer(CallAnswer),
+}
+
+/// How a call ended.
+pub(super) struct CallAnswer {
+    /// The message.
+    pub(super) bytes: Bytes,
+    /// The run that holds its events, unless the caller must not learn whether there is one.
+    pub(super) run_id: Option<RunId>,
+    /// When to try again.
+    pub(super) retry_after: Option<Duration>,
+}
+
+/// Members of `_meta` that belong to a trace and travel on to the upstream.
+const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
+/// Longest value of such a member, in bytes; W3C asks for 8 192 of baggage.
+const MAX_TRACE: usize = 8_192;
+
+// === impl ToolCall ===
+
+impl ToolCall {
+    /// Reads the parameters of a `tools/call`.
+    pub(super) fn read(
+        gateway: &Gateway,
+        principal: &Arc<Principal>,
+        era: Era,
+        request: Request,
+    ) -> Result<Self, RpcError> {
+        let Request { id, mut params, .. } = request;
+        let progress_token = match era::meta(&params).and_then(|meta| meta.get("progressToken")) {
+            None => None,
+            Some(token) => match Id::of(token) {
+                Some(token) => Some(token.as_json().to_owned()),
+                None => return Err(RpcError::invalid_params(BAD_TOKEN)),
+            },
+        };
+        let meta = trace(&params);
+        let Some(Value::String(name)) = params.remove("name") else {
+            return Err(RpcError::invalid_params("`name` must be a string"));
+        };
+        let arguments = match params.remove("arguments") {
+            None | Some(Value::Null) => Value::Object(Map::new()),
+            Some(arguments @ Value::Object(_)) => arguments,
+            Some(_) => return Err(RpcError::invalid_params("`arguments` must be an object")),
+        };
+        let (gateway, principal) = (gateway.clone(), Arc::clone(principal));
+        Ok(Self { gateway, principal, era, id, name, arguments, progress_token, meta })
+    }
+
+    /// The arguments.
+    pub(super) fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    /// The tool's wire name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whom to answer.
+    pub(super) fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// For a client that reads nothing but the answer.
+    pub(super) fn without_progress(mut self) -> Self {
+        self.progress_token = None;
+        self
+    }
+
+    /// Starts it; it runs while its messages are awaited.
+    pub(super) fn run(self) -> RunningCall {
+        let Self { gateway, principal, era, id, name, arguments, progress_token, meta } = self;
+        let progress = progress_token.map(|token| (token, Arc::new(ProgressQueue::default())));
+        let sink = progress.as_ref().map(|(_, queue)| Arc::clone(queue) as Arc<dyn ProgressSink>);
+        let called = async move {
+            let tool = ToolRef::Wire(&name);
+            let request = CallRequest { surface: Surface::Mcp, tool, arguments, progress: sink, meta };
+            gateway.call(&principal, request).await
+        };
+        RunningCall { era, id, called: Some(Box::pin(called)), ended: None, progress }
+    }
+}
+
+// === impl RunningCall ===
+
+impl RunningCall {
+    /// The next message; `None` after the answer. Dropping the future loses nothing.
+    pub(super) async fn next(&mut self) -> Option<CallMessage> {
+        loop {
+            if let Some((token, queue)) = &self.progress
+                && let Some(report) = queue.pop()
+            {
+                return Some(CallMessage::Progress(answer::progress(token, &report).into()));
+            }
+            if let Some(called) = self.ended.take() {
+                return Some(CallMessage::Answer(self.answer(called)));
+            }
+            let called = self.called.as_mut()?;
+            tokio::select! {
+                biased;
+                () = news(self.progress.as_ref()) => {}
+                // What was reported until now is still said first, by the next round.
+                called = called => {
+                    self.called = None;
+                    self.ended = Some(called);
+                }
+            }
+        }
+    }
+
+    fn answer(&self, called: Called) -> CallAnswer {
+        match &called.result {
+            Ok(outcome) => CallAnswer {
+                bytes: answer::outcome(&self.id, self.era, outcome, &called.run_id).into(),
+                run_id: Some(called.run_id),
+                retry_after: None,
+            },
+            Err(refused) => {
+                let (bytes, rpc) = answer::refusal(&self.id, self.era, refused, &called.run_id);
+                let unknown = matches!(refused, toolcrib_core::call::CallError::NoSuchTool);
+                CallAnswer {
+                    bytes: bytes.into(),
+                    run_id: (!unknown).then_some(called.run_id),
+                    retry_after: rpc.and_then(|rpc| rpc.retry_after),
+                }
+            }
+        }
+    }
+}
+
+async fn news(progress: Option<&(String, Arc<ProgressQueue>)>) {
+    match progress {
+        Some((_, queue)) => queue.news().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn trace(params: &Map<String, Value>) -> Map<String, Value> {
+    let Some(meta) = era::meta(params) else { return Map::new() };
+    TRACE
+        .into_iter()
+        .filter_map(|key| Some((key, meta.get(key)?)))
+        .filter(|(_, value)| value.as_str().is_some_and(|text| text.len() <= MAX_TRACE))
+        .map(|(key, value)| (key.to_owned(), value.clone()))
+        .collect()
+}
+
+const BAD_TOKEN: &str = "`progressToken` must be an integer or a string of at most 254 bytes";

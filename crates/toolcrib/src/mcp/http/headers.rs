@@ -1,0 +1,212 @@
+//! Request headers: what a client can read, and what it repeats of the body.
+//!
+//! Invariant: a proxy that decides by a header decides about the request that runs. A repeated
+//! value that differs from the body, is missing, or stands there twice is refused.
+
+use std::fmt::Display;
+
+use axum::http::{HeaderMap, HeaderName, header};
+use base64::Engine as _;
+use serde_json::{Map, Value};
+
+use crate::mcp::{
+    era::Era,
+    error::RpcError,
+    param_headers::ParamHeader,
+    protocol::Request,
+};
+
+/// What the client says it can read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readable {
+    /// JSON, but no event stream.
+    Json,
+    /// Both, as the specification asks.
+    JsonAndEvents,
+}
+
+const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+const METHOD: HeaderName = HeaderName::from_static("mcp-method");
+const NAME: HeaderName = HeaderName::from_static("mcp-name");
+
+/// The `Accept` of a client of `era`; `None` when it can read nothing that we have. Older clients
+/// (and people with curl) may leave events out; the stateless revision insists on both.
+pub(super) fn readable(headers: &HeaderMap, era: Era) -> Option<Readable> {
+    let mut json = false;
+    let mut events = false;
+    let mut any = false;
+    let mut said = false;
+    for value in headers.get_all(header::ACCEPT) {
+        said = true;
+        for part in value.to_str().unwrap_or_default().split(',') {
+            let mut parameters = part.split(';').map(str::trim);
+            let kind = parameters.next().unwrap_or_default().to_ascii_lowercase();
+            if parameters.any(|p| matches!(p, "q=0" | "q=0.0" | "q=0.00" | "q=0.000")) {
+                continue;
+            }
+            match kind.as_str() {
+                "application/json" => json = true,
+                "text/event-stream" => events = true,
+                "*/*" | "application/*" => any = true,
+                _ => {}
+            }
+        }
+    }
+    match (era, json, events) {
+        (_, true, true) => Some(Readable::JsonAndEvents),
+        (Era::Modern, _, _) => None,
+        (Era::Legacy, true, false) => Some(Readable::Json),
+        (Era::Legacy, false, _) if any || !said => Some(Readable::Json),
+        (Era::Legacy, false, _) => None,
+    }
+}
+
+/// Whether the body is said to be JSON.
+pub(super) fn is_json(headers: &HeaderMap) -> bool {
+    let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let kind = value.and_then(|value| value.split(';').next()).unwrap_or_default();
+    kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// The one `MCP-Protocol-Version`.
+pub(super) fn version(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
+    single(headers, &VERSION)
+}
+
+/// Checks what a client of the stateless revision repeats about every request.
+pub(super) fn check_request(headers: &HeaderMap, request: &Request) -> Result<(), RpcError> {
+    match single(headers, &METHOD)? {
+        Some(method) if method == request.method => {}
+        Some(_) => return Err(differs(&METHOD)),
+        None => return Err(missing(&METHOD)),
+    }
+    let Some(name) = name_of(&request.method, &request.params) else { return Ok(()) };
+    match single(headers, &NAME)? {
+        Some(said) if decode(&NAME, said)? == name => Ok(()),
+        Some(_) => Err(differs(&NAME)),
+        None => Err(missing(&NAME)),
+    }
+}
+
+/// Checks what a client repeats of the arguments of a tool that asks for it.
+pub(super) fn check_params(
+    headers: &HeaderMap,
+    params: &[ParamHeader],
+    arguments: &Value,
+) -> Result<(), RpcError> {
+    for param in params {
+        let Ok(header) = HeaderName::try_from(param.header.as_str()) else { continue };
+        match (single(headers, &header)?, param.expected(arguments)) {
+            (None, None) => {}
+            (Some(said), Some(expected)) if same(&decode(&header, said)?, &expected) => {}
+            (Some(_), _) => return Err(differs(&header)),
+            (None, Some(_)) => return Err(missing(&header)),
+        }
+    }
+    Ok(())
+}
+
+/// What `Mcp-Name` has to repeat.
+fn name_of<'a>(method: &str, params: &'a Map<String, Value>) -> Option<&'a str> {
+    let key = match method {
+        "tools/call" | "prompts/get" => "name",
+        "resources/read" => "uri",
+        _ => return None,
+    };
+    params.get(key)?.as_str()
+}
+
+/// Equal as texts or as numbers (`42` and `42.0`).
+fn same(said: &str, expected: &str) -> bool {
+    let numbers = || Some((said.parse::<f64>().ok()?, expected.parse::<f64>().ok()?));
+    said == expected
+        || numbers().is_some_and(|(said, expected)| said.is_finite() && said == expected)
+}
+
+fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, RpcError> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(mismatch(name, "stands there twice"));
+    }
+    match value.to_str() {
+        Ok(text) => Ok(Some(text)),
+        Err(_) => Err(mismatch(name, "has illegal characters")),
+    }
+}
+
+/// Undoes `=?base64?…?=`.
+fn decode(name: &HeaderName, value: &str) -> Result<String, RpcError> {
+    let Some(coded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+        return Ok(value.to_owned());
+    };
+    let bytes = base64::engine::general_purpose::STANDARD.decode(coded).ok();
+    bytes
+        .and_then(|bytes| String::from_utf8(bytes).ok())
+        .ok_or_else(|| mismatch(name, "is not valid base64 of a text"))
+}
+
+fn differs(name: &HeaderName) -> RpcError {
+    mismatch(name, "differs from the body")
+}
+
+fn missing(name: &HeaderName) -> RpcError {
+    mismatch(name, "is missing")
+}
+
+/// Names of headers are fixed or come from the tool's schema, never from the request.
+fn mismatch(name: &HeaderName, problem: impl Display) -> RpcError {
+    RpcError::header_mismatch(format!("header mismatch: {name} {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn accept_decides_the_form_of_the_answer() {
+        use Era::{Legacy, Modern};
+        use Readable::{Json, JsonAndEvents};
+        for (accept, legacy, modern) in [
+            ("application/json, text/event-stream", Some(JsonAndEvents), Some(JsonAndEvents)),
+            ("text/event-stream;q=0.9,Application/JSON", Some(JsonAndEvents), Some(JsonAndEvents)),
+            ("application/json", Some(Json), None),
+            ("*/*", Some(Json), None),
+            ("text/event-stream", None, None),
+            ("text/html", None, None),
+            ("application/json, text/event-stream;q=0", Some(Json), None),
+        ] {
+            let headers = headers(&[("accept", accept)]);
+            assert_eq!(readable(&headers, Legacy), legacy, "{accept}");
+            assert_eq!(readable(&headers, Modern), modern, "{accept}");
+        }
+        assert_eq!(readable(&HeaderMap::new(), Legacy), Some(Json));
+        let split = headers(&[("accept", "application/json"), ("accept", "text/event-stream")]);
+        assert_eq!(readable(&split, Modern), Some(JsonAndEvents));
+    }
+
+    #[test]
+    fn the_sentinel_is_decoded_and_checked() {
+        let decoded = |value: &str| decode(&NAME, value).ok();
+        assert_eq!(decoded("us-west1").as_deref(), Some("us-west1"));
+        assert_eq!(decoded("=?base64?IHBhZGRlZCA=?=").as_deref(), Some(" padded "));
+        assert_eq!(decoded("=?base64?%%%?="), None);
+        assert_eq!(decoded("=?base64?/w==?="), None, "not UTF-8");
+    }
+
+    #[test]
+    fn numbers_are_compared_as_numbers() {
+        assert!(same("42", "42") && same("42.0", "42") && same("a", "a"));
+        assert!(!same("43", "42") && !same("a", "b") && !same("nan", "NaN"));
+    }
+}
