@@ -103,6 +103,19 @@ await check('the search narrows the list, says so, and is undone', async () => {
   equal((await names(page)).length, adminTools.length, 'listed tools after clearing');
 });
 
+await check('a filter chip narrows the list to its count', async () => {
+  if ((await page.getAttribute('#filter-toggle', 'aria-expanded')) === 'false') {
+    await page.click('#filter-toggle');
+  }
+  const chip = page.locator('#filters .chip').first();
+  const count = Number(await chip.locator('.n').textContent());
+  await chip.click();
+  equal(await chip.getAttribute('aria-pressed'), 'true', 'aria-pressed');
+  equal((await names(page)).length, count, 'listed tools');
+  await chip.click();
+  equal((await names(page)).length, adminTools.length, 'listed tools without the filter');
+});
+
 await check('opening a tool shows its schema and a deep link', async () => {
   await open('demo__add');
   truthy(page.url().endsWith('#tool=demo__add'), `address is ${page.url()}`);

@@ -4,6 +4,7 @@
 //! the files it is asked to write), and keeps what it builds and installs in a cache outside the tree.
 
 mod bench;
+mod browser;
 mod cargo;
 mod ci;
 mod gate;

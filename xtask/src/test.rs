@@ -3,11 +3,10 @@
 //! Rust tests and documentation tests, the same tests against real MCP clients and servers, the
 //! generated files, and the explorer in a real browser.
 
-use std::env;
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write;
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
@@ -15,13 +14,10 @@ use clap::{Args, ValueEnum};
 use crate::cargo::{built_program, cargo, has};
 use crate::gate::{Report, Skip, in_ci};
 use crate::install::{Needs, Tools};
-use crate::server::Demo;
-use crate::{generate, paths, shell};
+use crate::{browser, generate, shell};
 
 /// Tests against real clients live in modules, or test programs, of this name.
 const CLIENT_TESTS: &str = "test(/(^|::)clients::/) + binary(/^clients$/)";
-/// The whole browser script, on a machine that is busy.
-const BROWSER_LIMIT: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Args)]
 pub(crate) struct TestOptions {
@@ -90,7 +86,7 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
         });
     }
     if wanted(Part::Browser) {
-        browser(report, &tools, &program);
+        browser::run(report, &tools, &program);
     }
     Ok(())
 }
@@ -104,8 +100,9 @@ fn rust(report: &mut Report, options: &TestOptions, tools: &Tools) -> Result<()>
     command.env("TOOLCRIB_SKIPS", &skips);
     tools.apply(&mut command);
     report.part("tests", || shell::run(&mut command));
-    for line in fs::read_to_string(&skips).unwrap_or_default().lines() {
-        report.skip(Skip::new("a test left itself out", line));
+    let said = fs::read_to_string(&skips).unwrap_or_default();
+    for reason in said.lines().collect::<BTreeSet<_>>() {
+        report.skip(Skip::new("tests left themselves out", reason));
     }
     Ok(())
 }
@@ -126,46 +123,14 @@ fn nextest(options: &TestOptions) -> Command {
 
 /// cargo's own runner, for machines without nextest.
 fn plain(options: &TestOptions) -> Command {
-    let mut command =
-        cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-fail-fast"]);
+    let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
     match options.only {
-        Some(Part::Rust) => command.args(["--", "--skip", "clients::"]),
-        Some(Part::Clients) => command.args(["--", "clients::"]),
-        _ => command.arg("--"),
+        Some(Part::Clients) => command.args(["--test", "clients", "--"]),
+        Some(Part::Rust) => {
+            command.args(["--lib", "--bins", "--tests", "--", "--skip", "clients::"])
+        }
+        _ => command.args(["--lib", "--bins", "--tests", "--"]),
     };
     command.args(&options.filter);
     command
-}
-
-fn browser(report: &mut Report, tools: &Tools, program: &std::path::Path) {
-    let script = paths::root().join("tests/browser/explorer.mjs");
-    let node = shell::find("node").or_else(|| env::var_os("TOOLCRIB_NODE").map(Into::into));
-    let missing = if !script.exists() {
-        Some("tests/browser/explorer.mjs does not exist")
-    } else if node.is_none() {
-        Some("there is no Node.js")
-    } else if tools.get("TOOLCRIB_CHROMIUM").is_none() {
-        Some("there is no Chromium")
-    } else {
-        None
-    };
-    let (Some(node), None) = (node, missing) else {
-        report.skip(Skip::new("the explorer in a browser", missing.unwrap_or_default()));
-        return;
-    };
-    report.part("explorer in a browser", || {
-        let demo = Demo::start(program)?;
-        let mut command = Command::new(node);
-        command.arg(&script).current_dir(paths::root());
-        tools.apply(&mut command);
-        command.env("TOOLCRIB_URL", &demo.facts.url);
-        for (name, key) in &demo.facts.keys {
-            command.env(format!("TOOLCRIB_KEY_{}", name.replace('-', "_").to_uppercase()), key);
-        }
-        let outcome = shell::run_bounded(&mut command, BROWSER_LIMIT);
-        if outcome.is_err() {
-            shell::say(format_args!("the server's last lines:\n{}", demo.log_tail()));
-        }
-        outcome
-    });
 }

@@ -7,9 +7,18 @@
 //! * `middleware/` is what every request passes first.
 #![warn(missing_docs)]
 
+mod explorer;
+mod middleware;
+mod openapi;
+mod openwop;
+mod ops;
+mod otc;
+mod respond;
 mod router;
+mod serve;
 mod state;
 
-pub use router::router;
+pub use router::{openapi, router};
+pub use serve::serve;
 pub use toolcrib_core as core;
 pub use toolcrib_gateway::{self as gateway, Gateway, GatewayBuilder};

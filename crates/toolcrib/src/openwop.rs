@@ -9,7 +9,7 @@ mod tools;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::{error::refuse, tools::Descriptor};
+pub(crate) use self::error::refuse;
 use crate::{
     middleware::{Access, Mount, Paths},
     state::{AppState, Surfaces},

@@ -14,7 +14,7 @@ mod version;
 use toolcrib_gateway::metrics::Surface;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::{error::refuse, schema::self_contained};
+pub(crate) use self::error::refuse;
 use crate::{
     middleware::{Access, Mount, Paths},
     state::{AppState, Surfaces},

@@ -1,12 +1,47 @@
 //! Every mount on one router.
 
-use axum::Router;
-use toolcrib_gateway::{Gateway, config::Config};
+use std::{path::Path, sync::Arc};
 
-use crate::state::AppState;
+use axum::{Extension, Router};
+use serde_json::Value;
+use toolcrib_core::catalog::Body;
+use toolcrib_gateway::{Gateway, config::Config};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    explorer, middleware,
+    openapi::document,
+    openwop, ops, otc,
+    state::{AppState, Surfaces},
+};
 
 /// All surfaces of `gateway`, set up as `config` says.
 pub fn router(gateway: Gateway, config: &Config) -> Router {
     let state = AppState::new(gateway, config);
-    Router::new().with_state(state)
+    let surfaces = &*state.surfaces;
+    let mounts = [
+        ops::mounts(surfaces),
+        openwop::mounts(),
+        otc::mounts(surfaces),
+        explorer::mounts(surfaces),
+    ];
+    let (routes, collected) = routes(surfaces).split_for_parts();
+    let description = Body::new(document(&collected).to_string());
+    let routes = routes.layer(Extension(Arc::new(ops::OpenApiDocument(description))));
+    middleware::guarded(routes, mounts.into_iter().flatten().collect(), ops::elsewhere(), state)
+}
+
+/// The description of all routes, for a configuration without settings.
+pub fn openapi() -> Value {
+    let surfaces = Surfaces::of(&Config::empty(Path::new("")));
+    document(&routes(&surfaces).into_openapi())
+}
+
+fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
+    OpenApiRouter::new()
+        .merge(openwop::routes(surfaces))
+        .merge(otc::routes())
+        .merge(explorer::routes(surfaces))
+        .merge(ops::routes())
+        .routes(routes!(ops::openapi))
 }

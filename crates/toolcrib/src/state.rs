@@ -7,8 +7,7 @@ use toolcrib_gateway::{
     config::{Config, ExplorerConfig, MountConfig, OpenWopConfig, ServerConfig},
 };
 
-/// Cheap to clone; handlers take it as axum `State`. The caller arrives as
-/// `Extension<Arc<Principal>>`, put there by `middleware::authenticate`.
+/// Cheap to clone; handlers take it as axum `State`. The caller arrives as `middleware::Caller`.
 #[derive(Clone)]
 pub(crate) struct AppState {
     /// Lists and calls.
@@ -28,13 +27,18 @@ pub(crate) struct Surfaces {
 
 impl AppState {
     pub(crate) fn new(gateway: Gateway, config: &Config) -> Self {
-        let surfaces = Surfaces {
+        Self { gateway, surfaces: Arc::new(Surfaces::of(config)) }
+    }
+}
+
+impl Surfaces {
+    pub(crate) fn of(config: &Config) -> Self {
+        Self {
             server: config.server.clone(),
             openwop: config.openwop,
             otc: config.otc,
             explorer: config.explorer.clone(),
             mcp: config.mcp,
-        };
-        Self { gateway, surfaces: Arc::new(surfaces) }
+        }
     }
 }

@@ -33,7 +33,7 @@ const DROPPED: &[&str] =
 
 /// `root` without references. What refers to itself, to nothing or to elsewhere becomes `{}`, which
 /// accepts everything.
-pub(crate) fn self_contained(root: &Map<String, Value>) -> Value {
+pub(super) fn self_contained(root: &Map<String, Value>) -> Value {
     let document = Value::Object(root.clone());
     Inliner { document: &document, left: MAX_SCHEMAS, inside: vec![""] }.object(root)
 }

@@ -48,12 +48,16 @@ export function classification(tool) {
     const value = own(tool._meta, `toolcrib/${key}`);
     return typeof value === 'string' && value !== '' ? value : undefined;
   };
+  const scopes = own(tool._meta, 'toolcrib/scopes');
   return {
     toolId: text('toolId'),
     otcId: text('otcId'),
     tier: text('tier'),
-    source: text('source'),
+    /** Which source the tool is from; a server that does not name it says at least of what kind. */
+    source: text('sourceId') ?? text('source'),
+    kind: text('sourceId') === undefined ? undefined : text('source'),
     approval: text('approval'),
+    scopes: Array.isArray(scopes) ? scopes.filter((scope) => typeof scope === 'string') : [],
   };
 }
 

@@ -24,10 +24,17 @@ const FACETS = [
     values: (tool) => one(classification(tool).source),
     text: (value) => value,
   },
+  {
+    id: 'kind',
+    label: 'Kind',
+    values: (tool) => one(classification(tool).kind),
+    text: (value) => value,
+  },
 ];
+const NEEDS_TWO = new Set(['source', 'kind']); // one value only would filter nothing
 
 const TIERS = ['read', 'write', 'exec'];
-let folded = innerWidth <= 820 || innerHeight < 640; // small windows keep the room for the list
+let folded = innerWidth <= 820 || innerHeight < 900; // small windows keep the room for the list
 
 export function startFilters() {
   byId('filter-toggle').addEventListener('click', () => {
@@ -71,8 +78,8 @@ const haystacks = new WeakMap();
 
 function haystack(tool) {
   if (!haystacks.has(tool)) {
-    const { toolId, source } = classification(tool);
-    const parts = [tool.name, tool.annotations?.title, tool.description, toolId, source];
+    const { toolId, source, kind } = classification(tool);
+    const parts = [tool.name, tool.annotations?.title, tool.description, toolId, source, kind];
     haystacks.set(
       tool,
       parts
@@ -113,7 +120,7 @@ function facetGroup(facet) {
   }
   const chosen = state.filters.get(facet.id);
   for (const value of chosen ?? []) if (!counts.has(value)) chosen.delete(value); // gone with a refresh
-  if (counts.size === 0 || (facet.id === 'source' && counts.size < 2)) return undefined;
+  if (counts.size === 0 || (NEEDS_TWO.has(facet.id) && counts.size < 2)) return undefined;
   const chips = [...counts]
     .sort(([a], [b]) => TIERS.indexOf(a) - TIERS.indexOf(b) || a.localeCompare(b))
     .map(([value, count]) => chip(facet, value, count));

@@ -11,7 +11,6 @@ export function createHistory(actions) {
   const host = h('div', { class: 'stack' });
 
   function draw() {
-    actions.changed(entries.length);
     host.replaceChildren(
       entries.length === 0
         ? h('p', {
@@ -53,6 +52,7 @@ export function createHistory(actions) {
       entries.unshift(entry);
       entries.length = Math.min(entries.length, KEEP);
       draw();
+      actions.changed(entries.length);
     },
   };
 }

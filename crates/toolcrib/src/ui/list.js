@@ -175,6 +175,7 @@ function bySource(tools) {
 function group(source, tools, room) {
   const items = h('ul', { class: 'items' }, tools.slice(0, room).map(item));
   if (source === undefined) return items; // the server does not say where tools come from
+  const { kind } = classification(tools[0]);
   items.hidden = collapsed.has(source);
   const heading = h(
     'button',
@@ -192,6 +193,7 @@ function group(source, tools, room) {
     },
     h('span', { class: 'twist', 'aria-hidden': 'true' }),
     h('bdi', { text: source }),
+    kind === undefined ? undefined : h('span', { class: 'group-kind', text: kind }),
     h('span', { class: 'n', text: tools.length }),
   );
   return h('section', { class: 'group', 'aria-label': source }, h('h2', {}, heading), items);

@@ -13,19 +13,16 @@ const LONG = 600; // characters of description shown before "Show all"
 
 export function createToolView(tool) {
   const born = state.tools; // the list this view was made under
-  let runner;
-  let snippets;
   const editor = createEditor({
     schema: tool.inputSchema,
     onChange: () => {
-      runner?.clear();
-      snippets?.refresh();
+      runner.clear();
+      snippets.refresh();
     },
     onRun: () => (state.executeEnabled ? runner.run() : undefined),
   });
   const setCount = (count) =>
-    view?.setLabel('history', count === 0 ? 'History' : `History (${count})`);
-  let view;
+    view.setLabel('history', count === 0 ? 'History' : `History (${count})`);
   const history = createHistory({
     changed: setCount,
     open: (entry) => {
@@ -39,9 +36,9 @@ export function createToolView(tool) {
       runner.run();
     },
   });
-  runner = createRunner({ tool, editor, record: history.add });
-  snippets = snippetView(tool, editor.compact);
-  view = tabs(
+  const runner = createRunner({ tool, editor, record: history.add });
+  const snippets = snippetView(tool, editor.compact);
+  const view = tabs(
     [
       {
         id: 'try',
@@ -126,10 +123,12 @@ function description(text) {
 }
 
 function facts(tool) {
-  const { toolId, source, approval } = classification(tool);
+  const { toolId, otcId, source, kind, scopes, approval } = classification(tool);
   const rows = [
     ['Tool id', toolId],
-    ['Source', source],
+    ['OTC id', otcId],
+    ['Source', kind === undefined ? source : `${source} (${kind})`],
+    [scopes.length > 1 ? 'Scopes' : 'Scope', scopes.length === 0 ? undefined : scopes.join(', ')],
     ['Approval', approval],
   ].filter(([, value]) => value !== undefined);
   if (rows.length === 0) return undefined;

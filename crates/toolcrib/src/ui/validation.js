@@ -7,12 +7,10 @@ import { problemText } from './api.js';
 export function violations(reply) {
   if (!isObject(reply.data) || typeof reply.data.valid !== 'boolean') return undefined;
   const errors = Array.isArray(reply.data.errors) ? reply.data.errors : [];
-  return errors
-    .filter(isObject)
-    .map(({ path, message }) => ({
-      path: typeof path === 'string' ? path : '',
-      message: typeof message === 'string' ? message : '',
-    }));
+  return errors.filter(isObject).map(({ path, message }) => ({
+    path: typeof path === 'string' ? path : '',
+    message: typeof message === 'string' ? message : '',
+  }));
 }
 
 export function renderValidation(reply, editor) {

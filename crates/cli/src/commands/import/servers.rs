@@ -1,0 +1,299 @@
+//! From a client's document to servers with names of ours and without secrets.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+use toolcrib_core::redact::{self, Redactor};
+
+use super::reference::Reference;
+
+/// Everything found.
+#[derive(Debug, Default)]
+pub(super) struct Imported {
+    pub(super) servers: Vec<Server>,
+    /// Variables to set, in the order of their first use.
+    pub(super) variables: Vec<Variable>,
+}
+
+/// One server.
+#[derive(Debug)]
+pub(super) struct Server {
+    /// Its name in the client.
+    pub(super) name: String,
+    /// Its name here.
+    pub(super) id: String,
+    pub(super) upstream: Upstream,
+    /// Why it cannot be used as it is.
+    pub(super) obstacle: Option<String>,
+}
+
+/// How it is reached.
+#[derive(Debug)]
+pub(super) enum Upstream {
+    Command { command: Vec<String>, env: Vec<(String, Setting)>, cwd: Option<String> },
+    Url { url: String, headers: Vec<(String, Setting)> },
+}
+
+/// The value of a variable or header.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Setting {
+    Plain(String),
+    /// Taken from this environment variable.
+    Env(String),
+}
+
+/// A variable to set before serving.
+#[derive(Debug)]
+pub(super) struct Variable {
+    pub(super) name: String,
+    pub(super) about: String,
+    /// What the client had there, to tell two uses of a name apart; never written.
+    value: String,
+}
+
+/// The servers of `document`; `None` when it has no place for any.
+pub(super) fn read(document: &Value) -> Option<Imported> {
+    let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp/mcpServers"];
+    let servers = places.iter().find_map(|place| document.pointer(place)?.as_object())?;
+    let mut reader = Reader { ids: BTreeSet::new(), imported: Imported::default() };
+    for (name, server) in servers {
+        reader.server(name, server);
+    }
+    Some(reader.imported)
+}
+
+struct Reader {
+    /// Taken ids, with `-` as `_`: sources whose ids differ only there are refused.
+    ids: BTreeSet<String>,
+    imported: Imported,
+}
+
+impl Reader {
+    fn server(&mut self, name: &str, server: &Value) {
+        let id = self.id(name);
+        let mut obstacle = None;
+        let mut object = |why: &str| {
+            obstacle.get_or_insert_with(|| why.to_owned());
+        };
+        let none = Map::new();
+        let server = server.as_object().unwrap_or(&none);
+        let text = |key: &str| server.get(key).and_then(Value::as_str);
+        let table = |key: &str| server.get(key).and_then(Value::as_object).unwrap_or(&none);
+        let flag = |key: &str| server.get(key).and_then(Value::as_bool);
+
+        if flag("disabled") == Some(true) || flag("enabled") == Some(false) {
+            object("it is disabled in the client");
+        }
+        if server.contains_key("envFile") {
+            object("its `envFile` is not read; name its variables in `env`");
+        }
+        let url = ["url", "serverUrl", "httpUrl"].into_iter().find_map(text);
+        let upstream = match (text("command"), url) {
+            (Some(program), _) => {
+                let args = server.get("args").and_then(Value::as_array);
+                let args = args.into_iter().flatten().map(word);
+                let (command, secret) = without_secrets(std::iter::once(program.to_owned()).chain(args));
+                if secret {
+                    object("an argument looks like a secret; give it to the server by `env`");
+                }
+                let cwd = text("cwd").map(str::to_owned);
+                if command.iter().chain(&cwd).any(|it| Reference::of(it) != Reference::None) {
+                    object("an argument uses a variable of the client; write its value");
+                }
+                let env = self.settings(&id, table("env"), "");
+                Upstream::Command { command, env, cwd }
+            }
+            (None, Some(url)) => {
+                if text("type") == Some("sse") {
+                    object("it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address");
+                }
+                let clean = Redactor::default().text(url);
+                if clean != url {
+                    object("its address holds a secret; send it in `headers`");
+                }
+                if Reference::of(&clean) != Reference::None {
+                    object("its address uses a variable of the client; write its value");
+                }
+                let headers = self.settings(&id, table("headers"), &id);
+                Upstream::Url { url: clean, headers }
+            }
+            (None, None) => {
+                object("it has neither `command` nor `url`");
+                Upstream::Command { command: Vec::new(), env: Vec::new(), cwd: None }
+            }
+        };
+        let name = name.to_owned();
+        self.imported.servers.push(Server { name, id, upstream, obstacle });
+    }
+
+    /// A free source id that resembles `name`.
+    fn id(&mut self, name: &str) -> String {
+        // Longest id is 32; room for a number that makes it unique.
+        const MAX: usize = 28;
+        let mut slug = String::new();
+        for c in name.chars() {
+            match c.to_ascii_lowercase() {
+                c if c.is_ascii_lowercase() || c.is_ascii_digit() => slug.push(c),
+                '_' if !slug.ends_with(['_', '-']) => slug.push('_'),
+                _ if !slug.ends_with(['_', '-']) => slug.push('-'),
+                _ => {}
+            }
+        }
+        let slug: String = slug.trim_matches(['-', '_']).chars().take(MAX).collect();
+        let slug = match slug.trim_end_matches(['-', '_']) {
+            "" => "server",
+            slug => slug,
+        };
+        let free = |id: &String| !self.ids.contains(&id.replace('-', "_"));
+        let id = std::iter::once(slug.to_owned())
+            .chain((2..1000).map(|n| format!("{slug}-{n}")))
+            .find(free)
+            .unwrap_or_else(|| slug.to_owned());
+        self.ids.insert(id.replace('-', "_"));
+        id
+    }
+
+    /// The settings of a table, secret ones and references as variables. Their names start with
+    /// `prefix`, for headers, which many servers call the same.
+    fn settings(&mut self, id: &str, table: &Map<String, Value>, prefix: &str) -> Vec<(String, Setting)> {
+        let settings = table.iter().map(|(name, value)| {
+            let text = word(value);
+            let setting = match Reference::of(&text) {
+                Reference::Env(variable) => {
+                    let about = format!("for `{name}` of source `{id}`");
+                    Setting::Env(self.variable(variable.to_owned(), id, about, format!("${variable}")))
+                }
+                Reference::Input(input) => {
+                    let about = format!("for `{name}` of source `{id}` (the client asks for `{input}`)");
+                    Setting::Env(self.variable(variable_name(prefix, name), id, about, format!("?{input}")))
+                }
+                Reference::Other => {
+                    let shown = Redactor::default().text(&text);
+                    let about = format!("for `{name}` of source `{id}`: the whole value, in the client `{shown}`");
+                    Setting::Env(self.variable(variable_name(prefix, name), id, about, text))
+                }
+                Reference::None if is_secret(name, &text) => {
+                    let about = format!("for `{name}` of source `{id}`: the value it has in the client");
+                    Setting::Env(self.variable(variable_name(prefix, name), id, about, text))
+                }
+                Reference::None => Setting::Plain(text),
+            };
+            (name.clone(), setting)
+        });
+        settings.collect()
+    }
+
+    /// The name under which a variable of this meaning is listed: `wanted`, unless that means
+    /// something else already.
+    fn variable(&mut self, wanted: String, id: &str, about: String, value: String) -> String {
+        let variables = &mut self.imported.variables;
+        let name = match variables.iter().find(|known| known.name == wanted) {
+            Some(known) if known.value == value => return wanted,
+            Some(_) => variable_name(id, &wanted),
+            None => wanted,
+        };
+        if !variables.iter().any(|known| known.name == name) {
+            variables.push(Variable { name: name.clone(), about, value });
+        }
+        name
+    }
+}
+
+fn is_secret(name: &str, text: &str) -> bool {
+    redact::is_secret_key(name) || Redactor::default().text(text) != text
+}
+
+/// `PREFIX_NAME` in the letters of environment variables.
+fn variable_name(prefix: &str, name: &str) -> String {
+    let joined = match prefix {
+        "" => name.to_owned(),
+        prefix => format!("{prefix}_{name}"),
+    };
+    let upper = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    let name: String = joined.chars().map(upper).collect();
+    match name.starts_with(|c: char| c.is_ascii_digit()) {
+        true => format!("_{name}"),
+        false => name,
+    }
+}
+
+/// The words without what looks like a secret, and whether there was one.
+fn without_secrets(words: impl Iterator<Item = String>) -> (Vec<String>, bool) {
+    let mut found = false;
+    let mut after_secret_flag = false;
+    let words = words
+        .map(|word| {
+            let flag = word.trim_start_matches('-');
+            let is_flag = flag.len() < word.len();
+            let assigned = flag.split_once('=').filter(|(name, _)| redact::is_secret_key(name));
+            let clean = match assigned {
+                // `--token=value`, and `TOKEN=value` as `docker run -e` takes it.
+                Some((name, value)) if !value.is_empty() => {
+                    let dashes = word.len() - flag.len();
+                    format!("{}{name}={}", "-".repeat(dashes), redact::PLACEHOLDER)
+                }
+                _ if after_secret_flag && !is_flag => redact::PLACEHOLDER.to_owned(),
+                _ => Redactor::default().text(&word),
+            };
+            after_secret_flag = is_flag && redact::is_secret_key(flag);
+            found |= clean != word;
+            clean
+        })
+        .collect();
+    (words, found)
+}
+
+/// A JSON value as the word it stands for.
+fn word(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_legal_and_unique() {
+        let servers = json!({ "mcpServers": {
+            "GitHub Enterprise!": {}, "github_enterprise": {}, "__": {}, "日本": {},
+            "a__b": {}, "X".repeat(60): {}
+        }});
+        let ids: Vec<String> = read(&servers).unwrap().servers.into_iter().map(|it| it.id).collect();
+        for id in &ids {
+            assert!(toolcrib_core::id::SourceId::parse(id).is_ok(), "{id}");
+        }
+        assert_eq!(ids[0], "github-enterprise");
+        assert_eq!(ids[1], "github_enterprise-2");
+        assert_eq!(ids[2], "server");
+        assert_eq!(ids[3], "server-2");
+        assert_eq!(ids[4], "a_b");
+    }
+
+    #[test]
+    fn secrets_in_arguments_are_taken_out() {
+        let words = ["run", "--api-key", "hunter2hunter2", "--token=abc", "-e", "MY_TOKEN=x", "-e", "MY_TOKEN"];
+        let (clean, found) = without_secrets(words.into_iter().map(str::to_owned));
+        assert!(found);
+        let expected = ["run", "--api-key", "[redacted]", "--token=[redacted]", "-e", "MY_TOKEN=[redacted]", "-e", "MY_TOKEN"];
+        assert_eq!(clean, expected);
+        let (_, found) = without_secrets(["npx", "-y", "server", "--port", "80"].into_iter().map(str::to_owned));
+        assert!(!found);
+    }
+
+    #[test]
+    fn one_name_never_means_two_values() {
+        let servers = json!({ "mcpServers": {
+            "a": { "command": "a", "env": { "API_KEY": "one" } },
+            "b": { "command": "b", "env": { "API_KEY": "two" } },
+            "c": { "command": "c", "env": { "API_KEY": "one" } }
+        }});
+        let imported = read(&servers).unwrap();
+        let names: Vec<&str> = imported.variables.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["API_KEY", "B_API_KEY"]);
+    }
+}

@@ -1,0 +1,144 @@
+//! Servers as a configuration file.
+
+use std::path::Path;
+
+use toml::Value;
+use toolcrib_gateway::config;
+
+use super::servers::{Imported, Server, Setting, Upstream};
+use crate::env::AnySecret;
+
+/// The file, and what became of the servers.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) text: String,
+    /// Sources in force.
+    pub(super) sources: usize,
+    /// Servers that stayed comments, and why.
+    pub(super) left_out: Vec<(String, String)>,
+}
+
+/// The configuration that `imported` comes to; `from` is the name of the client's file.
+pub(super) fn file(from: &str, imported: &Imported) -> Written {
+    let from: String = from.chars().filter(|c| !c.is_control()).collect();
+    let mut text = format!(
+        "# Made by `toolcrib import` from {from}.\n\
+         #\n\
+         # Until a rule says otherwise, a tool of source S needs the scope `tools:S` and counts as\n\
+         # `write`. Rules stand under their source, later ones over earlier ones:\n\
+         #\n\
+         # [source.tools.\"read_*\"]\n\
+         # scopes = [\"files:read\"]\n\
+         # safety_tier = \"read\"\n"
+    );
+    let (mut sources, mut left_out) = (0, Vec::new());
+    for server in &imported.servers {
+        let source = source(server);
+        let obstacle = server.obstacle.clone().or_else(|| refused(&source));
+        text.push('\n');
+        match obstacle {
+            None => {
+                sources += 1;
+                text.push_str(&source);
+            }
+            Some(why) => {
+                let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+                text.push_str(&format!("# Not in force: {why}.\n"));
+                for line in source.lines() {
+                    text.push_str(&format!("# {line}\n"));
+                }
+                left_out.push((server.name.clone(), why));
+            }
+        }
+    }
+    Written { text, sources, left_out }
+}
+
+/// What the configuration would say against `source`, if its secrets were there.
+fn refused(source: &str) -> Option<String> {
+    let error = config::parse("import", source, Path::new(""), &AnySecret).err()?;
+    error.problems.first().map(|problem| problem.message.clone())
+}
+
+fn source(server: &Server) -> String {
+    let mut text = format!("[[source]]\nid = {}\nkind = \"mcp\"\n", string(&server.id));
+    match &server.upstream {
+        Upstream::Command { command, env, cwd } => {
+            let words = command.iter().map(|word| string(word)).collect::<Vec<_>>().join(", ");
+            text.push_str(&format!("command = [{words}]\n"));
+            if let Some(cwd) = cwd {
+                text.push_str(&format!("cwd = {}\n", string(cwd)));
+            }
+            text.push_str(&settings("env", env));
+        }
+        Upstream::Url { url, headers } => {
+            text.push_str(&format!("url = {}\n", string(url)));
+            text.push_str(&settings("headers", headers));
+        }
+    }
+    text
+}
+
+fn settings(table: &str, settings: &[(String, Setting)]) -> String {
+    if settings.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("[source.{table}]\n");
+    for (name, setting) in settings {
+        let value = match setting {
+            Setting::Plain(value) => string(value),
+            Setting::Env(variable) => format!("{{ env = {} }}", string(variable)),
+        };
+        text.push_str(&format!("{} = {value}\n", key(name)));
+    }
+    text
+}
+
+fn string(text: &str) -> String {
+    // Multi-line strings would put line breaks into comments.
+    let quoted = Value::from(text).to_string();
+    match quoted.contains('\n') {
+        false => quoted,
+        true => basic(text),
+    }
+}
+
+/// A basic TOML string on one line.
+fn basic(text: &str) -> String {
+    let mut out = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => out.extend(['\\', c]),
+            c if c.is_control() => out.push_str(&format!("\\u{:04X}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+fn key(name: &str) -> String {
+    let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    match !name.is_empty() && name.chars().all(bare) {
+        true => name.to_owned(),
+        false => basic(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_text_survives_as_a_string_of_one_line() {
+        for text in ["", "plain", "a\nb", "it's \"quoted\"", "C:\\dir", "tab\there\r\n", "\u{7f}\u{85}é"] {
+            for written in [string(text), basic(text)] {
+                assert!(!written.contains('\n'), "{written}");
+                let read: toml::Table = toml::from_str(&format!("x = {written}")).unwrap();
+                assert_eq!(read["x"].as_str(), Some(text), "{written}");
+            }
+            let read: toml::Table = toml::from_str(&format!("{} = 1", key(text))).unwrap();
+            assert!(read.contains_key(text));
+        }
+    }
+}

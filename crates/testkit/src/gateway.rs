@@ -1,0 +1,290 @@
+//! A whole gateway on a real socket, over tools that are closures: real store, real keys, real HTTP.
+//!
+//! ```ignore
+//! let gw = TestGateway::builder().tool(TestTool::new("read").scopes(["files:read"])).start().await;
+//! let reader = gw.principal("reader", ["files:read"]).await;
+//! assert_eq!(reader.get("/v1/tools").await.status, 200);
+//! ```
+//!
+//! Tools are offered by the source `crib`, so `read` has the tool id `mcp:crib.read`, the wire name
+//! `crib__read` and the OTC id `crib.read@1.0.0`. Callers belong to the tenant `acme` unless said.
+
+mod actor;
+mod source;
+mod tool;
+
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Once},
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    credential::Secret,
+    event::{EventLog as _, EventQuery, LoggedEvent},
+    id::{PrincipalId, SourceId, TenantId},
+    scope::Grant,
+    store::KeyStore as _,
+};
+use toolcrib_gateway::{
+    Gateway, GatewayBuilder, Stores,
+    authn::{self, KeyRequest},
+    config::{self, Config, SecretReader},
+};
+use toolcrib_store::{Durability, Options, SqliteStore};
+
+pub use self::{
+    actor::{Actor, Reply},
+    source::{Sources, TestSource},
+    tool::TestTool,
+};
+
+/// Longest that anything here is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The running gateway. Ends with it: the listener, the sources and the directory.
+pub struct TestGateway {
+    /// `http://127.0.0.1:PORT`.
+    pub url: String,
+    /// The gateway behind the socket.
+    pub gateway: Gateway,
+    /// The store, as the gateway uses it.
+    pub store: SqliteStore,
+    /// The configuration, as it was understood.
+    pub config: Config,
+    sources: Sources,
+    client: reqwest::Client,
+    stop: CancellationToken,
+    server: Option<JoinHandle<std::io::Result<()>>>,
+    directory: TempDir,
+}
+
+/// Says what to start.
+#[derive(Default)]
+pub struct TestGatewayBuilder {
+    toml: String,
+    sources: Vec<TestSource>,
+}
+
+/// There are no secrets to read.
+struct NoSecrets;
+
+impl SecretReader for NoSecrets {
+    fn env(&self, _: &str) -> Option<Secret> {
+        None
+    }
+    fn file(&self, _: &Path) -> Result<Secret, String> {
+        Err("no files here".to_owned())
+    }
+}
+
+// === impl TestGatewayBuilder ===
+
+impl TestGatewayBuilder {
+    /// Adds a tool to the source `crib`, which every tenant sees.
+    #[must_use]
+    pub fn tool(mut self, tool: TestTool) -> Self {
+        match self.sources.iter_mut().find(|source| source.id == "crib") {
+            Some(source) => source.tools.push(tool),
+            None => self.sources.push(TestSource::new("crib").tool(tool)),
+        }
+        self
+    }
+
+    /// Adds a source.
+    #[must_use]
+    pub fn source(mut self, source: TestSource) -> Self {
+        self.sources.push(source);
+        self
+    }
+
+    /// Adds configuration that stands before the sources, for example `[otc]` with its settings.
+    #[must_use]
+    pub fn config(mut self, toml: &str) -> Self {
+        self.toml.push_str(toml);
+        self.toml.push('\n');
+        self
+    }
+
+    /// Starts it and waits until every tool is offered.
+    pub async fn start(self) -> TestGateway {
+        let directory = TempDir::new().unwrap();
+        let mut toml = self.toml;
+        for source in &self.sources {
+            toml.push_str(&source.toml());
+        }
+        let config = config::parse("test.toml", &toml, directory.path(), &NoSecrets)
+            .unwrap_or_else(|error| panic!("{error}\n{toml}"));
+        let options = Options { durability: Durability::Relaxed };
+        let store = SqliteStore::open(directory.path().join("test.db"), options).unwrap();
+        let stores = Stores {
+            log: Arc::new(store.clone()),
+            keys: Arc::new(store.clone()),
+            catalogs: Arc::new(store.clone()),
+        };
+        let sources = Sources::new(self.sources);
+        let builder = GatewayBuilder::new(config.clone(), stores, Arc::new(sources.clone()));
+        let gateway = builder.start().await.unwrap();
+        sources.announce_all();
+        gateway.settle(PATIENCE).await;
+
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let stop = CancellationToken::new();
+        let router = toolcrib::router(gateway.clone(), &config);
+        let server = tokio::spawn(toolcrib::serve(listener, router, stop.clone().cancelled_owned()));
+        TestGateway {
+            url,
+            gateway,
+            store,
+            config,
+            sources,
+            client: client(),
+            stop,
+            server: Some(server),
+            directory,
+        }
+    }
+}
+
+// === impl TestGateway ===
+
+impl TestGateway {
+    /// Nothing but defaults; the limits are those of a real server.
+    pub fn builder() -> TestGatewayBuilder {
+        TestGatewayBuilder::default()
+    }
+
+    /// A caller of tenant `acme` with a fresh key that holds `grants`.
+    pub async fn principal<const N: usize>(&self, id: &str, grants: [&str; N]) -> Actor {
+        self.principal_of("acme", id, &grants).await
+    }
+
+    /// A caller of `tenant` with a fresh key that holds `grants`.
+    pub async fn principal_of(&self, tenant: &str, id: &str, grants: &[&str]) -> Actor {
+        let request = KeyRequest {
+            name: id.to_owned(),
+            tenant: TenantId::parse(tenant).unwrap(),
+            principal: PrincipalId::parse(id).unwrap(),
+            roles: Vec::new(),
+            scopes: grants.iter().map(|grant| Grant::parse(grant).unwrap()).collect(),
+            expires_at: None,
+        };
+        let key = authn::new_key(request, self.gateway.clock().now()).unwrap();
+        self.store.insert(key.record).await.unwrap();
+        self.gateway.authenticator().refresh().await;
+        self.bearer(key.text.expose())
+    }
+
+    /// A caller without a key.
+    pub fn anonymous(&self) -> Actor {
+        Actor::new(self.client.clone(), self.url.clone(), None)
+    }
+
+    /// A caller with `key`, whatever it is.
+    pub fn bearer(&self, key: &str) -> Actor {
+        Actor::new(self.client.clone(), self.url.clone(), Some(key.to_owned()))
+    }
+
+    /// How often `tool` of `source` has been run.
+    pub fn runs(&self, source: &str, tool: &str) -> usize {
+        self.sources.runs(source, tool)
+    }
+
+    /// Replaces the tools of `source`, announces it, and waits until the new list is published.
+    pub async fn change(&self, source: &str, tools: Vec<TestTool>) {
+        let mut changes = self.gateway.changes();
+        changes.mark_unchanged();
+        self.sources.change(source, tools);
+        tokio::time::timeout(PATIENCE, changes.changed()).await.unwrap().unwrap();
+    }
+
+    /// Everything in the record, in order.
+    pub async fn events(&self) -> Vec<LoggedEvent> {
+        let mut events: Vec<LoggedEvent> = Vec::new();
+        loop {
+            let after = events.last().map(|last| last.position);
+            let query = EventQuery { after, ..EventQuery::default() };
+            match self.store.read(query).await.unwrap() {
+                page if page.is_empty() => return events,
+                page => events.extend(page),
+            }
+        }
+    }
+
+    /// Waits until the record holds an event that `wanted` likes. Denials are written in the
+    /// background.
+    pub async fn event(&self, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+        let start = Instant::now();
+        loop {
+            let events = self.events().await;
+            let found = events
+                .iter()
+                .map(|logged| serde_json::to_value(&logged.event).unwrap())
+                .find(|event| wanted(event));
+            match found {
+                Some(event) => return event,
+                None if start.elapsed() > PATIENCE => panic!("no such event in {events:#?}"),
+                None => tokio::time::sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    /// Sends `request` as it is and gives back everything that comes until the server closes; for
+    /// what no HTTP client sends. Ask for `connection: close`.
+    pub async fn raw(&self, request: impl AsRef<[u8]>) -> String {
+        let address = self.url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(request.as_ref()).await.unwrap();
+        let mut answer = Vec::new();
+        tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await.unwrap().unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+
+    /// Where the files of the gateway are.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Stops the server and the sources, and stores what is left to store.
+    pub async fn stop(mut self) {
+        self.stop.cancel();
+        if let Some(server) = self.server.take() {
+            server.await.unwrap().unwrap();
+        }
+        self.gateway.close().await;
+        self.store.close().await;
+    }
+}
+
+impl Drop for TestGateway {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// Ids of sources and their running state.
+type ById<T> = BTreeMap<SourceId, T>;
+
+/// A client that talks to loopback and nothing else.
+fn client() -> reqwest::Client {
+    static PROVIDER: Once = Once::new();
+    PROVIDER.call_once(|| {
+        // Another test of this process may have done it.
+        let _already = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    });
+    reqwest::Client::builder()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .timeout(Duration::from_secs(30))
+        .build()
+        .unwrap()
+}

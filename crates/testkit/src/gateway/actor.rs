@@ -1,0 +1,106 @@
+//! Callers, and what they are answered.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use serde_json::Value;
+
+/// Somebody who sends requests, with a key or without. Every method sends one.
+#[derive(Clone)]
+pub struct Actor {
+    client: reqwest::Client,
+    url: String,
+    key: Option<String>,
+    headers: HeaderMap,
+}
+
+/// An answer.
+#[derive(Debug, Clone)]
+pub struct Reply {
+    /// Status code.
+    pub status: u16,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Body.
+    pub body: Bytes,
+}
+
+// === impl Actor ===
+
+impl Actor {
+    pub(super) fn new(client: reqwest::Client, url: String, key: Option<String>) -> Self {
+        Self { client, url, key, headers: HeaderMap::new() }
+    }
+
+    /// The key, where there is one.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
+    }
+
+    /// The same caller, who sends header `name` too.
+    #[must_use]
+    pub fn with(&self, name: &str, value: &str) -> Self {
+        let mut with = self.clone();
+        let name = HeaderName::try_from(name).unwrap();
+        with.headers.append(name, HeaderValue::try_from(value).unwrap());
+        with
+    }
+
+    /// `GET path`.
+    pub async fn get(&self, path: &str) -> Reply {
+        self.send(Method::GET, path, None).await
+    }
+
+    /// `POST path` with `body` as JSON.
+    pub async fn post(&self, path: &str, body: Value) -> Reply {
+        let with = self.with("content-type", "application/json");
+        with.send(Method::POST, path, Some(body.to_string().into())).await
+    }
+
+    /// `POST path` with `body` as it is.
+    pub async fn post_text(&self, path: &str, body: impl Into<Bytes>) -> Reply {
+        self.send(Method::POST, path, Some(body.into())).await
+    }
+
+    /// Any request.
+    pub async fn send(&self, method: Method, path: &str, body: Option<Bytes>) -> Reply {
+        let mut request = self.client.request(method, format!("{}{path}", self.url));
+        if let Some(key) = &self.key {
+            request = request.bearer_auth(key);
+        }
+        request = request.headers(self.headers.clone());
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let response = request.send().await.unwrap();
+        Reply {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: response.bytes().await.unwrap(),
+        }
+    }
+}
+
+// === impl Reply ===
+
+impl Reply {
+    /// The body as JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: status {} {:?}", self.status, self.text()))
+    }
+
+    /// The body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Header `name`; empty when absent.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// Status and JSON, for assertions on both.
+    pub fn parts(&self) -> (u16, Value) {
+        (self.status, self.json())
+    }
+}

@@ -1,0 +1,186 @@
+//! Sources that are lists of closures.
+
+use std::{
+    fmt::Write as _,
+    sync::{Arc, atomic::Ordering},
+};
+
+use async_trait::async_trait;
+use chrono::DateTime;
+use parking_lot::Mutex;
+use serde_json::json;
+use toolcrib_core::{
+    authorize::Permit,
+    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    descriptor::SourceKind,
+    id::SourceId,
+    source::{
+        Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, SourceState,
+        SourceStatus,
+    },
+};
+
+use super::{ById, TestTool};
+
+/// A source and its tools.
+pub struct TestSource {
+    pub(super) id: String,
+    tenants: Option<Vec<String>>,
+    version: Option<String>,
+    pub(super) tools: Vec<TestTool>,
+}
+
+impl TestSource {
+    /// A source without tools that every tenant sees.
+    pub fn new(id: &str) -> Self {
+        Self { id: id.to_owned(), tenants: None, version: None, tools: Vec::new() }
+    }
+
+    /// Only these tenants see it.
+    #[must_use]
+    pub fn tenants<const N: usize>(mut self, tenants: [&str; N]) -> Self {
+        self.tenants = Some(tenants.map(str::to_owned).into());
+        self
+    }
+
+    /// The version that it reports of itself.
+    #[must_use]
+    pub fn version(mut self, version: &str) -> Self {
+        self.version = Some(version.to_owned());
+        self
+    }
+
+    /// Adds a tool.
+    #[must_use]
+    pub fn tool(mut self, tool: TestTool) -> Self {
+        self.tools.push(tool);
+        self
+    }
+
+    /// The source as it stands in the configuration. The command is never run: the factory of the
+    /// test gateway looks at the id alone.
+    pub(super) fn toml(&self) -> String {
+        let mut toml = format!(
+            "\n[[source]]\nid = {}\nkind = \"mcp\"\ncommand = [\"in-process\"]\n",
+            json!(self.id)
+        );
+        if let Some(tenants) = &self.tenants {
+            writeln!(toml, "tenants = {}", json!(tenants)).unwrap();
+        }
+        for tool in &self.tools {
+            toml.push_str(&tool.toml());
+        }
+        toml
+    }
+}
+
+/// All sources of a test gateway; also what builds them.
+#[derive(Clone)]
+pub struct Sources(Arc<Mutex<ById<Arc<Running>>>>);
+
+struct Running {
+    id: SourceId,
+    version: Option<String>,
+    tools: Mutex<Vec<TestTool>>,
+    listener: Mutex<Option<Arc<dyn SourceListener>>>,
+}
+
+// === impl Sources ===
+
+impl Sources {
+    pub(super) fn new(sources: Vec<TestSource>) -> Self {
+        let running = |source: TestSource| {
+            let id = SourceId::parse(&source.id).unwrap();
+            let running = Running {
+                id: id.clone(),
+                version: source.version,
+                tools: Mutex::new(source.tools),
+                listener: Mutex::default(),
+            };
+            (id, Arc::new(running))
+        };
+        Self(Arc::new(Mutex::new(sources.into_iter().map(running).collect())))
+    }
+
+    pub(super) fn announce_all(&self) {
+        self.0.lock().values().for_each(|source| source.announce());
+    }
+
+    pub(super) fn change(&self, source: &str, tools: Vec<TestTool>) {
+        let source = self.find(source);
+        *source.tools.lock() = tools;
+        source.announce();
+    }
+
+    pub(super) fn runs(&self, source: &str, tool: &str) -> usize {
+        let source = self.find(source);
+        let tools = source.tools.lock();
+        let tool = tools.iter().find(|held| held.name == tool).expect("no such tool");
+        tool.runs.load(Ordering::SeqCst)
+    }
+
+    fn find(&self, source: &str) -> Arc<Running> {
+        let id = SourceId::parse(source).unwrap();
+        Arc::clone(self.0.lock().get(&id).expect("no such source"))
+    }
+}
+
+impl SourceFactory for Sources {
+    fn build(
+        &self,
+        spec: &SourceSpec,
+        listener: Arc<dyn SourceListener>,
+    ) -> Result<Arc<dyn Source>, InvalidSource> {
+        let running = self.find(spec.id.as_str());
+        *running.listener.lock() = Some(listener);
+        Ok(running)
+    }
+}
+
+// === impl Running ===
+
+impl Running {
+    fn announce(&self) {
+        if let Some(listener) = &*self.listener.lock() {
+            listener.changed(&self.id);
+        }
+    }
+}
+
+#[async_trait]
+impl Source for Running {
+    fn id(&self) -> &SourceId {
+        &self.id
+    }
+
+    fn kind(&self) -> SourceKind {
+        SourceKind::Mcp
+    }
+
+    async fn discover(&self) -> Result<Discovered, UpstreamError> {
+        let tools = self.tools.lock().iter().map(TestTool::discovered).collect();
+        Ok(Discovered { version: self.version.clone(), tools, problems: Vec::new() })
+    }
+
+    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+        let name = &permit.entry().upstream_name;
+        let tool = self.tools.lock().iter().find(|tool| tool.name == *name).cloned();
+        match tool {
+            Some(tool) => tool.run(call).await,
+            None => Err(UpstreamError::new(UpstreamErrorKind::Refused, "the tool is gone")),
+        }
+    }
+
+    fn status(&self) -> SourceStatus {
+        SourceStatus {
+            state: SourceState::Ready,
+            detail: None,
+            since: DateTime::UNIX_EPOCH,
+            restarts: 0,
+        }
+    }
+
+    async fn close(&self) {
+        *self.listener.lock() = None;
+    }
+}

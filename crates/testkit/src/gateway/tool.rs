@@ -1,0 +1,148 @@
+//! A tool that is a closure.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use serde_json::{Map, Value, json};
+use toolcrib_core::{
+    call::{Invocation, Outcome, UpstreamError},
+    source::DiscoveredTool,
+};
+
+type Ran = Pin<Box<dyn Future<Output = Result<Outcome, UpstreamError>> + Send>>;
+type Run = Arc<dyn Fn(Invocation) -> Ran + Send + Sync>;
+
+/// What a tool is and does. Without more it has no scope of its own (so it needs `tools:crib`),
+/// takes anything, and answers its arguments as text.
+#[derive(Clone)]
+pub struct TestTool {
+    pub(super) name: String,
+    rule: String,
+    described: DiscoveredTool,
+    run: Run,
+    pub(super) runs: Arc<AtomicUsize>,
+}
+
+impl TestTool {
+    /// A tool called `name`.
+    pub fn new(name: &str) -> Self {
+        let described = DiscoveredTool {
+            name: name.to_owned(),
+            title: None,
+            description: None,
+            input_schema: None,
+            output_schema: None,
+            annotations: None,
+            raw: Value::Null,
+        };
+        let tool = Self {
+            name: name.to_owned(),
+            rule: String::new(),
+            described,
+            run: Arc::new(|_| unreachable!("replaced below")),
+            runs: Arc::default(),
+        };
+        tool.answers(|arguments| Outcome::text(&Value::Object(arguments).to_string(), false))
+    }
+
+    /// Its description.
+    #[must_use]
+    pub fn description(mut self, text: &str) -> Self {
+        self.described.description = Some(text.to_owned());
+        self
+    }
+
+    /// Its input schema.
+    #[must_use]
+    pub fn input(mut self, schema: Value) -> Self {
+        self.described.input_schema = Some(schema);
+        self
+    }
+
+    /// Its output schema.
+    #[must_use]
+    pub fn output(mut self, schema: Value) -> Self {
+        self.described.output_schema = Some(schema);
+        self
+    }
+
+    /// What it claims about itself.
+    #[must_use]
+    pub fn annotations(mut self, annotations: Value) -> Self {
+        self.described.annotations = Some(annotations);
+        self
+    }
+
+    /// The scopes it requires; an empty list requires none.
+    #[must_use]
+    pub fn scopes<const N: usize>(self, scopes: [&str; N]) -> Self {
+        let list = json!(scopes.to_vec());
+        self.rule(&format!("scopes = {list}"))
+    }
+
+    /// Its safety tier.
+    #[must_use]
+    pub fn tier(self, tier: &str) -> Self {
+        self.rule(&format!("safety_tier = \"{tier}\""))
+    }
+
+    /// One more line of its rule in the configuration, for example `approval = "always"`.
+    #[must_use]
+    pub fn rule(mut self, line: &str) -> Self {
+        self.rule.push_str(line);
+        self.rule.push('\n');
+        self
+    }
+
+    /// What it does, when it is quick.
+    #[must_use]
+    pub fn answers(
+        self,
+        answer: impl Fn(Map<String, Value>) -> Outcome + Send + Sync + 'static,
+    ) -> Self {
+        let answer = Arc::new(answer);
+        self.runs_as(move |call| {
+            let answer = Arc::clone(&answer);
+            async move { Ok(answer(call.arguments)) }
+        })
+    }
+
+    /// What it does, when it takes time or fails at its source.
+    #[must_use]
+    pub fn runs_as<F, R>(mut self, run: F) -> Self
+    where
+        F: Fn(Invocation) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Outcome, UpstreamError>> + Send + 'static,
+    {
+        self.run = Arc::new(move |call| Box::pin(run(call)));
+        self
+    }
+
+    /// Its rule, as it stands in the configuration of `source`.
+    pub(super) fn toml(&self) -> String {
+        if self.rule.is_empty() {
+            return String::new();
+        }
+        format!("[source.tools.{}]\n{}", json!(self.name), self.rule)
+    }
+
+    pub(super) fn discovered(&self) -> DiscoveredTool {
+        let tool = &self.described;
+        let raw = json!({
+            "name": tool.name, "description": tool.description, "inputSchema": tool.input_schema,
+            "outputSchema": tool.output_schema, "annotations": tool.annotations,
+        });
+        DiscoveredTool { raw, ..tool.clone() }
+    }
+
+    pub(super) fn run(&self, call: Invocation) -> Ran {
+        self.runs.fetch_add(1, Ordering::SeqCst);
+        (self.run)(call)
+    }
+}

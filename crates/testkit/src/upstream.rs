@@ -1,0 +1,20 @@
+//! MCP servers to test against: a faulty one, over stdio ([`faulty_program`]) and over HTTP
+//! ([`FaultyHttp`]), and a good one made with the official SDK ([`good`]).
+//!
+//! The faulty one is written by hand, message by message, so that it can do what no SDK lets a
+//! server do. What it does is described once, in [`script`], for both transports.
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a fixture that cannot do its work must fail loudly"
+)]
+
+pub mod good;
+mod http;
+mod program;
+pub mod script;
+pub mod stdio;
+
+pub use http::{Answers, FaultyHttp, Received};
+pub use program::faulty_program;

@@ -1,0 +1,396 @@
+//! What the faulty upstream does, whatever carries it.
+//!
+//! Words (arguments of the program, or of [`Behaviour::parse`]):
+//! - `era=both|modern|legacy|sloppy|strict|deaf`: which protocol it speaks. `sloppy` is legacy and
+//!   answers unknown methods with an empty result, `strict` is legacy and ends when the first
+//!   message is not `initialize`, `deaf` is legacy and never answers unknown methods.
+//! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list.
+//! - `start=now|late|exit|noise|hang`: how it starts.
+//! - `listen=yes|silent|no`: whether it says that its list may change, and acknowledges listeners.
+//! - `record=FILE`: every message that it gets is appended to the file, one line each.
+//!
+//! Tools of the good list: see [`call`].
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use serde_json::{Map, Value, json};
+
+pub const MODERN: &str = "2026-07-28";
+const LEGACY: &str = "2025-11-25";
+
+/// How an upstream behaves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Behaviour {
+    pub era: String,
+    pub list: String,
+    pub start: String,
+    pub listen: String,
+    pub record: Option<String>,
+}
+
+/// One thing to do on the way to an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// Send a message.
+    Say(Value),
+    /// Send text that need not be a message.
+    Raw(String),
+    /// Send this many bytes in one message that answers the request.
+    Big(Value, usize),
+    /// Wait.
+    Wait(Duration),
+    /// Never answer.
+    Hang,
+    /// End the process, or break the connection.
+    Die,
+    /// Start a descendant that ignores SIGTERM and hang-ups, and say its process id.
+    Grandchild(Value),
+    /// Tell everybody who listens that the list has changed.
+    ListChanged,
+}
+
+/// An upstream that has been started.
+#[derive(Debug)]
+pub struct Script {
+    pub behaviour: Behaviour,
+    grown: AtomicBool,
+}
+
+impl Behaviour {
+    /// Reads `key=value` words; what is not said is good.
+    pub fn parse<S: AsRef<str>>(words: &[S]) -> Self {
+        let word = |key: &str| {
+            let mut values = words.iter().filter_map(|word| word.as_ref().strip_prefix(key));
+            values.find_map(|rest| rest.strip_prefix('=')).map(str::to_owned)
+        };
+        Self {
+            era: word("era").unwrap_or_else(|| "both".to_owned()),
+            list: word("list").unwrap_or_else(|| "good".to_owned()),
+            start: word("start").unwrap_or_else(|| "now".to_owned()),
+            listen: word("listen").unwrap_or_else(|| "yes".to_owned()),
+            record: word("record"),
+        }
+    }
+
+    fn speaks_modern(&self) -> bool {
+        matches!(self.era.as_str(), "both" | "modern")
+    }
+
+    fn speaks_legacy(&self) -> bool {
+        self.era != "modern"
+    }
+}
+
+impl Script {
+    pub fn new(behaviour: Behaviour) -> Self {
+        Self { behaviour, grown: AtomicBool::new(false) }
+    }
+
+    /// Adds the tool `late`, as the tool `grow` does.
+    pub fn grow(&self) {
+        self.grown.store(true, Ordering::SeqCst);
+    }
+
+    /// What to do about a request. Notifications need nothing done.
+    pub fn answer(&self, request: &Value) -> Vec<Step> {
+        let method = request["method"].as_str().unwrap_or_default();
+        let modern = request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_string();
+        if modern && !self.behaviour.speaks_modern() {
+            return self.unknown(request);
+        }
+        let meta = &request["params"]["_meta"];
+        if modern && !meta["io.modelcontextprotocol/clientCapabilities"].is_object() {
+            return vec![error(request, -32602, "clientCapabilities is missing")];
+        }
+        if !modern && self.behaviour.era == "modern" {
+            return vec![unsupported(request)];
+        }
+        match method {
+            "server/discover" if modern => vec![result(request, true, self.discovered())],
+            "initialize" if self.behaviour.speaks_legacy() => {
+                vec![result(request, false, self.initialized())]
+            }
+            "ping" => vec![result(request, modern, json!({}))],
+            "tools/list" => self.list(request, modern),
+            "tools/call" => call(self, request, modern),
+            "subscriptions/listen" if modern => self.listen(request),
+            _ => self.unknown(request),
+        }
+    }
+
+    fn unknown(&self, request: &Value) -> Vec<Step> {
+        match self.behaviour.era.as_str() {
+            "sloppy" => vec![Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {} }))],
+            "strict" => vec![Step::Die],
+            "deaf" => vec![Step::Hang],
+            _ => vec![error(request, -32601, "unknown method")],
+        }
+    }
+
+    fn capabilities(&self) -> Value {
+        json!({ "tools": { "listChanged": self.behaviour.listen != "no" } })
+    }
+
+    fn discovered(&self) -> Value {
+        let versions =
+            if self.behaviour.speaks_legacy() { json!([LEGACY, MODERN]) } else { json!([MODERN]) };
+        json!({
+            "supportedVersions": versions, "capabilities": self.capabilities(),
+            "ttlMs": 0, "cacheScope": "private",
+        })
+    }
+
+    fn initialized(&self) -> Value {
+        json!({
+            "protocolVersion": LEGACY, "capabilities": self.capabilities(),
+            "serverInfo": { "name": "faulty", "version": "1.2.3" },
+        })
+    }
+
+    fn listen(&self, request: &Value) -> Vec<Step> {
+        let acknowledged = json!({
+            "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
+            // As text, although the id is a number: seen in the wild.
+            "params": { "notifications": { "toolsListChanged": true },
+                "_meta": { "io.modelcontextprotocol/subscriptionId": request["id"].to_string() } },
+        });
+        match self.behaviour.listen.as_str() {
+            "no" => vec![error(request, -32601, "unknown method")],
+            "silent" => vec![Step::Hang],
+            _ => vec![Step::Say(acknowledged), Step::Hang],
+        }
+    }
+
+    fn list(&self, request: &Value, modern: bool) -> Vec<Step> {
+        let cursor = request["params"]["cursor"].as_str();
+        let page = |tools: Vec<Value>, next: Option<&str>| {
+            let mut page = json!({ "tools": tools });
+            if let Some(next) = next {
+                page["nextCursor"] = next.into();
+            }
+            vec![result(request, modern, page)]
+        };
+        let number = cursor.and_then(|cursor| cursor.parse::<usize>().ok()).unwrap_or_default();
+        match self.behaviour.list.as_str() {
+            "malformed" => page(malformed_tools(), None),
+            // An empty cursor is a cursor.
+            "paged" => match cursor {
+                None => page(vec![tool("one")], Some("")),
+                Some("") => page(vec![tool("two")], Some("last")),
+                Some("last") => page(vec![tool("three")], None),
+                Some(_) => vec![error(request, -32602, "no such cursor")],
+            },
+            "repeated" => page(vec![tool(if number == 0 { "first" } else { "again" })], Some("7")),
+            "endless" => page(vec![tool(&format!("t{number}"))], Some(&(number + 1).to_string())),
+            "wide" => page((0..10_000).map(|n| tool(&format!("t{n}"))).collect(), None),
+            "heavy" => {
+                let mut heavy = tool(&format!("t{number}"));
+                heavy["description"] = "x".repeat(1 << 20).into();
+                page(vec![heavy], Some(&(number + 1).to_string()))
+            }
+            "error" => vec![error(request, -32603, "no list today")],
+            "nonsense" => vec![result(request, modern, json!({ "tools": "none" }))],
+            "slow" => {
+                let mut steps = vec![Step::Wait(Duration::from_millis(1500))];
+                steps.extend(page(vec![tool("echo")], None));
+                steps
+            }
+            _ => page(self.good_tools(), None),
+        }
+    }
+
+    fn good_tools(&self) -> Vec<Value> {
+        let mut tools: Vec<Value> = [
+            "echo", "add", "fail", "refuse", "die", "hang", "slow", "progress", "env", "big",
+            "oversized", "noise", "block", "grow", "ask", "grandchild", "malformed", "region",
+        ]
+        .map(tool)
+        .to_vec();
+        for tool in &mut tools {
+            if tool["name"] == "region" {
+                tool["inputSchema"]["properties"] =
+                    json!({ "region": { "type": "string", "x-mcp-header": "Region" } });
+            }
+        }
+        if self.grown.load(Ordering::SeqCst) {
+            tools.push(tool("late"));
+        }
+        tools
+    }
+}
+
+/// A call of one of the good tools:
+/// `echo {text}`, `add {a,b}` (structured), `fail` (isError), `refuse` (JSON-RPC error), `die`,
+/// `hang`, `slow {ms}`, `progress {n}` (as fast as it goes, then the result at once), `env`,
+/// `big {bytes}`, `oversized {bytes}` (one message, its id last), `noise`, `block {kind}`, `grow`
+/// (adds the tool `late`), `ask` (asks the client for things), `grandchild`, `malformed`, `region`.
+fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
+    let arguments = &request["params"]["arguments"];
+    let number = |key: &str| arguments[key].as_u64().unwrap_or_default();
+    let text = |text: &str| {
+        vec![result(request, modern, json!({ "content": [{ "type": "text", "text": text }] }))]
+    };
+    match request["params"]["name"].as_str().unwrap_or_default() {
+        "echo" | "region" | "late" => text(&arguments.to_string()),
+        "add" => {
+            let sum = arguments["a"].as_i64().unwrap_or_default()
+                + arguments["b"].as_i64().unwrap_or_default();
+            let content = json!([{ "type": "text", "text": sum.to_string() }]);
+            let structured = json!({ "z": 1.0, "sum": sum, "big": 12345678901234567890_u64 });
+            let body = json!({ "content": content, "structuredContent": structured });
+            vec![result(request, modern, body)]
+        }
+        "fail" => vec![result(
+            request,
+            modern,
+            json!({ "content": [{ "type": "text", "text": "no luck" }], "isError": true }),
+        )],
+        "refuse" => vec![error(request, -32602, "unknown zone \u{1b}[31mred")],
+        "die" => vec![Step::Die],
+        "hang" => vec![Step::Hang],
+        "slow" => {
+            let mut steps = vec![Step::Wait(Duration::from_millis(number("ms")))];
+            steps.extend(text("done"));
+            steps
+        }
+        "progress" => {
+            let token = &request["params"]["_meta"]["progressToken"];
+            let mut steps: Vec<Step> = (0..number("n"))
+                .map(|n| {
+                    Step::Say(json!({ "jsonrpc": "2.0", "method": "notifications/progress",
+                        "params": { "progressToken": token, "progress": n, "total": number("n"),
+                            "message": format!("step {n}") } }))
+                })
+                .collect();
+            steps.extend(text("done"));
+            steps
+        }
+        "env" => {
+            let env: Map<String, Value> = std::env::vars().map(|(k, v)| (k, v.into())).collect();
+            text(&Value::Object(env).to_string())
+        }
+        "big" => text(&"x".repeat(usize::try_from(number("bytes")).unwrap())),
+        "oversized" => {
+            vec![Step::Big(request["id"].clone(), usize::try_from(number("bytes")).unwrap())]
+        }
+        "noise" => {
+            let mut steps = vec![
+                Step::Raw("Listening on stdio".to_owned()),
+                Step::Raw(String::new()),
+                Step::Raw("{ not json".to_owned()),
+                Step::Raw("[1, 2".to_owned()),
+                Step::Raw("\u{1b}[32mcoloured\u{1b}[0m".to_owned()),
+            ];
+            steps.extend(text("after the noise"));
+            steps
+        }
+        "malformed" => vec![Step::Raw(format!("{{\"id\":{},\"result\":{{]}}", request["id"]))],
+        "block" => {
+            let block = block(arguments["kind"].as_str().unwrap_or_default());
+            let good = json!({ "type": "text", "text": "good" });
+            vec![result(request, modern, json!({ "content": [good, block] }))]
+        }
+        "grow" => {
+            script.grow();
+            let mut steps = vec![Step::ListChanged, Step::ListChanged];
+            steps.extend(text("grown"));
+            steps
+        }
+        "ask" => {
+            let ask = |id: &str, method: &str| {
+                Step::Say(json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": {} }))
+            };
+            let mut steps = vec![
+                ask("q1", "ping"),
+                ask("q2", "sampling/createMessage"),
+                ask("q3", "roots/list"),
+                ask("q4", "elicitation/create"),
+            ];
+            steps.extend(text("asked"));
+            steps
+        }
+        "grandchild" => vec![Step::Grandchild(request.clone())],
+        _ => vec![error(request, -32602, "unknown tool")],
+    }
+}
+
+/// Blocks that are not MCP's.
+fn block(kind: &str) -> Value {
+    match kind {
+        "unknown" => json!({ "type": "hologram", "data": "x" }),
+        "nameless-link" => json!({ "type": "resource_link", "uri": "file:///x" }),
+        "number-text" => json!({ "type": "text", "text": 5 }),
+        "empty-resource" => json!({ "type": "resource", "resource": { "uri": "file:///x" } }),
+        "untyped" => json!({ "text": "x" }),
+        _ => json!("not an object"),
+    }
+}
+
+/// A well-formed tool.
+pub fn tool(name: &str) -> Value {
+    json!({ "name": name, "description": format!("does {name}"),
+        "inputSchema": { "type": "object", "properties": {} } })
+}
+
+/// Every way in which a tool can be wrong, among good ones.
+fn malformed_tools() -> Vec<Value> {
+    let with = |name: &str, key: &str, value: Value| {
+        let mut tool = tool(name);
+        tool[key] = value;
+        tool
+    };
+    let mut schemaless = tool("schemaless");
+    schemaless.as_object_mut().expect("a tool is an object").shift_remove("inputSchema");
+    vec![
+        tool("first"),
+        schemaless,
+        with("string-schema", "inputSchema", json!("object")),
+        with("null-schema", "inputSchema", Value::Null),
+        with("true-output", "outputSchema", json!(true)),
+        with("string-hint", "annotations", json!({ "readOnlyHint": "yes", "idempotentHint": true })),
+        with("bad-annotations", "annotations", json!("none")),
+        with("string-sizes", "icons", json!([{ "src": "data:,", "sizes": "48x48" }])),
+        with("null-description", "description", Value::Null),
+        with("number-description", "description", json!(7)),
+        with("null-meta", "_meta", Value::Null),
+        with("empty-schema", "inputSchema", json!({})),
+        with("task-only", "execution", json!({ "taskSupport": "required" })),
+        with("task-optional", "execution", json!({ "taskSupport": "optional" })),
+        with("vendor", "x-vendor", json!({ "b": 1, "a": [1.0, 12345678901234567890_u64] })),
+        with("bad-header", "inputSchema", json!({ "type": "object",
+            "properties": { "a": { "type": "number", "x-mcp-header": "A" } } })),
+        tool("with spaces"),
+        with("x", "name", json!("")),
+        with("x", "name", json!(5)),
+        with("x", "name", json!("n".repeat(5000))),
+        tool("first"),
+        json!({ "inputSchema": { "type": "object" } }),
+        json!("not an object"),
+        Value::Null,
+        tool("last"),
+    ]
+}
+
+fn result(request: &Value, modern: bool, mut body: Value) -> Step {
+    if modern {
+        body["resultType"] = "complete".into();
+        body["_meta"] = json!({ "io.modelcontextprotocol/serverInfo":
+            { "name": "faulty", "version": "1.2.3" } });
+    }
+    // The id last, as one of the common SDKs writes it.
+    Step::Say(json!({ "result": body, "jsonrpc": "2.0", "id": request["id"] }))
+}
+
+fn error(request: &Value, code: i64, message: &str) -> Step {
+    let error = json!({ "code": code, "message": message });
+    Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error }))
+}
+
+fn unsupported(request: &Value) -> Step {
+    let data = json!({ "supported": [MODERN] });
+    let error = json!({ "code": -32022, "message": "unsupported version", "data": data });
+    Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error }))
+}

@@ -1,0 +1,58 @@
+//! The files of the page, embedded into the program.
+
+use axum::response::Response;
+use http::HeaderMap;
+use rust_embed::RustEmbed;
+use toolcrib_core::catalog::Body;
+
+use super::{error, page::CACHING};
+use crate::{
+    middleware::{Refusal, Segment},
+    respond,
+};
+
+#[derive(RustEmbed)]
+#[folder = "src/ui/"]
+struct Files;
+
+/// The text of a file that is part of the program; empty when there is none.
+pub(super) fn text(name: &str) -> String {
+    match Files::get(name) {
+        Some(file) => String::from_utf8_lossy(&file.data).into_owned(),
+        None => {
+            tracing::error!(name, "a file of the explorer is missing");
+            String::new()
+        }
+    }
+}
+
+/// A file of the page.
+#[utoipa::path(
+    get,
+    path = "/assets/{file}",
+    tag = "Explorer",
+    security(()),
+    params(("file" = String, Path, description = "Its name")),
+    responses(
+        (status = 200, description = "The file", body = String, content_type = "text/plain"),
+        (status = 304, description = "Not modified"),
+        (status = 404, description = "No such file", body = error::Problem),
+    )
+)]
+pub(super) async fn asset(file: Segment, headers: HeaderMap) -> Result<Response, Refusal> {
+    let name = file.as_str();
+    let content_type = match name.rsplit_once('.') {
+        Some((_, "css")) => "text/css; charset=utf-8",
+        Some((_, "js")) => "text/javascript; charset=utf-8",
+        Some((_, "svg")) => "image/svg+xml",
+        _ => return Err(Refusal::NoRoute),
+    };
+    // Names are looked up in a table of what was embedded; a debug build reads the folder, so names
+    // that lead elsewhere are refused here too.
+    if name.contains(['/', '\\']) {
+        return Err(Refusal::NoRoute);
+    }
+    let file = Files::get(name).ok_or(Refusal::NoRoute)?;
+    let body = Body::new(file.data.into_owned());
+    Ok(respond::tagged(&headers, &body, content_type, CACHING))
+}

@@ -1,0 +1,178 @@
+//! The page: one document, made once when the router is built.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use axum::{Extension, response::Response};
+use base64::Engine as _;
+use http::{HeaderMap, HeaderValue, header};
+use sha2::{Digest as _, Sha256};
+use toolcrib_core::catalog::Body;
+use toolcrib_gateway::config::ExplorerConfig;
+
+use super::assets;
+use crate::respond::{self, Caching};
+
+/// Small, and what it may do changes with the configuration, so it is asked for again each time.
+pub(super) const CACHING: Caching = Caching { control: "no-cache", vary: "" };
+
+/// The page and the policy that goes with it.
+pub(super) struct Page {
+    body: Body,
+    policy: HeaderValue,
+}
+
+/// The page.
+#[utoipa::path(
+    get,
+    path = "",
+    tag = "Explorer",
+    security(()),
+    responses((status = 200, description = "The page", body = String, content_type = "text/html"))
+)]
+pub(super) async fn page(Extension(page): Extension<Arc<Page>>, headers: HeaderMap) -> Response {
+    let mut response = respond::tagged(&headers, &page.body, "text/html; charset=utf-8", CACHING);
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, page.policy.clone());
+    response
+}
+
+// === impl Page ===
+
+impl Page {
+    /// Fills the template in.
+    pub(super) fn render(config: &ExplorerConfig) -> Arc<Self> {
+        let template = assets::text("index.html");
+        let link = project_link(config.project_name.as_deref(), config.project_url.as_deref());
+        let html = fill(&template, |name| match name {
+            "TITLE" => Some(escape(&config.title)),
+            "ALLOW_EXECUTE" => Some(config.allow_execute.to_string()),
+            "PROJECT_LINK" => Some(link.clone()),
+            "BASE" => Some(escape(&format!("{}/", config.prefix))),
+            _ => None,
+        });
+        let policy = policy(&html);
+        Arc::new(Self { body: Body::new(html), policy })
+    }
+}
+
+/// `template` with every `{{NAME}}` replaced, in one pass: what is put in is not looked at again.
+/// Names without a value stay as they are.
+fn fill(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::with_capacity(template.len() + 256);
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once("{{") {
+        out.push_str(before);
+        let filled = after
+            .split_once("}}")
+            .and_then(|(name, behind)| value(name).map(|value| (value, behind)));
+        match filled {
+            Some((value, behind)) => {
+                out.push_str(&value);
+                rest = behind;
+            }
+            None => {
+                out.push_str("{{");
+                rest = after;
+            }
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#x27;"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// What stands in the footer: nothing, a name, or a link.
+fn project_link(name: Option<&str>, url: Option<&str>) -> String {
+    let Some(name) = name.filter(|name| !name.is_empty()) else { return String::new() };
+    let name = escape(name);
+    match url.and_then(safe_url) {
+        Some(url) => {
+            let url = escape(&url);
+            format!(" &middot; <a href=\"{url}\" target=\"_blank\" rel=\"noopener\">{name}</a>")
+        }
+        None => format!(" &middot; {name}"),
+    }
+}
+
+/// `url` as browsers read it (without tabs and line breaks), when it leads to a page and does not
+/// run anything. Two slashes at the start would be another host in the guise of a path.
+fn safe_url(url: &str) -> Option<String> {
+    let url: String = url.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
+    let url = url.trim();
+    let starts = |scheme: &str| {
+        url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    };
+    let path = url.starts_with('/') && !url.starts_with("//") && !url.starts_with("/\\");
+    (path || starts("http://") || starts("https://") || starts("mailto:")).then(|| url.to_owned())
+}
+
+/// Nothing but our own files, and of inline scripts only those that are in the page.
+fn policy(html: &str) -> HeaderValue {
+    let mut hashes = String::new();
+    for script in html.split("<script>").skip(1) {
+        let Some((script, _)) = script.split_once("</script>") else { continue };
+        let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script));
+        // Writing to a string does not fail.
+        let _infallible = write!(hashes, " 'sha256-{hash}'");
+    }
+    let policy = format!(
+        "default-src 'none'; script-src 'self'{hashes}; style-src 'self'; img-src 'self' data:; \
+         media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+         frame-ancestors 'none'"
+    );
+    HeaderValue::try_from(policy).unwrap_or(HeaderValue::from_static("default-src 'none'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_filled_in_is_not_filled_again() {
+        let value = |name: &str| match name {
+            "A" => Some("{{B}}".to_owned()),
+            "B" => Some("never".to_owned()),
+            _ => None,
+        };
+        assert_eq!(fill("<{{A}}|{{C}}|{{>", value), "<{{B}}|{{C}}|{{>");
+    }
+
+    #[test]
+    fn only_harmless_addresses_become_links() {
+        for good in
+            ["https://a.example", "HTTP://a.example", " mailto:a@b ", "/docs", "ht\ntps://a.example"]
+        {
+            let html = project_link(Some("p"), Some(good));
+            assert!(html.contains("<a href="), "{good}: {html}");
+        }
+        for bad in [
+            "javascript:alert(1)",
+            "JaVaScRiPt:alert(1)",
+            "  javascript:alert(1)",
+            "java\tscript:alert(1)",
+            "java\r\nscript:alert(1)",
+            "data:text/html,x",
+            "vbscript:x",
+            "//evil.example",
+            "/\\evil.example",
+            "docs",
+        ] {
+            assert_eq!(project_link(Some("p"), Some(bad)), " &middot; p", "{bad}");
+        }
+        assert_eq!(project_link(None, Some("https://a.example")), "");
+        assert_eq!(project_link(Some("<b>"), None), " &middot; &lt;b&gt;");
+    }
+}

@@ -1,0 +1,78 @@
+//! The description of the whole HTTP interface, put together from the handlers.
+
+use serde_json::{Value, json};
+use toolcrib_core::{descriptor, event::EventBody};
+use utoipa::openapi::OpenApi;
+
+/// What the parts of the interface are for.
+const TAGS: &[(&str, &str)] = &[
+    ("OpenWOP", "The tool catalog of RFC 0078 and the record of RFC 0064"),
+    ("Open Tool Calling", "The protocol `otc://1.0`, at the root"),
+    ("Explorer", "The page and its endpoints; the prefix is configurable, this is the default one"),
+    ("MCP", "Model Context Protocol over streamable HTTP"),
+    ("Operations", "Probes, metrics and descriptions"),
+];
+
+/// Finishes what the routers collected.
+pub(crate) fn document(collected: &OpenApi) -> Value {
+    let mut document = match serde_json::to_value(collected) {
+        Ok(document) => document,
+        Err(error) => {
+            tracing::error!(%error, "the interface could not be described");
+            json!({})
+        }
+    };
+    document["openapi"] = json!("3.1.0");
+    document["info"] = json!({
+        "title": "toolcrib",
+        "version": env!("CARGO_PKG_VERSION"),
+        "description": "One catalog of every tool, one gate that every call passes, one record of what happened. \
+            `GET /v1/tools` answers a bare array, which is what the accepted implementations, SDKs and test \
+            suites of RFC 0078 use; its text shows an envelope, which is answered to \
+            `Accept: application/vnd.openwop.tools+json`.",
+        "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+    });
+    document["tags"] =
+        TAGS.iter().map(|(name, about)| json!({ "name": name, "description": about })).collect();
+    document["security"] = json!([{ "key": [] }]);
+    document["components"]["securitySchemes"] = json!({
+        "key": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "An API key. Open Tool Calling accepts it in X-API-Key, OTC-API-Key or OXP-API-Key too.",
+        },
+    });
+    document["components"]["schemas"]["ToolDescriptor"] = without_id(descriptor::json_schema());
+    document["components"]["schemas"]["RunEvent"] = run_event();
+    document
+}
+
+/// A schema inside the document has no base of its own.
+fn without_id(mut schema: Value) -> Value {
+    if let Some(schema) = schema.as_object_mut() {
+        schema.shift_remove("$id");
+        schema.shift_remove("$schema");
+    }
+    schema
+}
+
+/// The closed envelope of an event, with the types and payloads that there are.
+fn run_event() -> Value {
+    let mut settings = schemars::generate::SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    let bodies = without_id(settings.into_generator().into_root_schema_for::<EventBody>().to_value());
+    json!({
+        "type": "object",
+        "description": "One event of a run (RFC 0064 §B). Closed; carries no arguments and no results.",
+        "required": ["eventId", "runId", "type", "payload", "timestamp", "sequence"],
+        "properties": {
+            "eventId": { "type": "string" },
+            "runId": { "type": "string" },
+            "timestamp": { "type": "string", "format": "date-time" },
+            "sequence": { "type": "integer", "minimum": 0 },
+            "causationId": { "type": "string" },
+        },
+        "oneOf": bodies["oneOf"],
+        "unevaluatedProperties": false,
+    })
+}

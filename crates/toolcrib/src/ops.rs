@@ -1,0 +1,150 @@
+//! For operators: probes, metrics, and what we serve in machine-readable form.
+
+use std::sync::Arc;
+
+use axum::{Extension, extract::State, response::Response};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
+use toolcrib_core::{catalog::Body, descriptor};
+use toolcrib_gateway::{authn::AuthError, config::MountAuth, metrics::Surface};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    middleware::{Access, Caller, Hosts, Mount, Paths, Refusal, require},
+    openwop,
+    respond::{self, Caching},
+    state::{AppState, Surfaces},
+};
+
+/// What changes only with the program.
+const CACHING: Caching = Caching { control: "public, max-age=300", vary: "" };
+
+/// Who may come in where. Errors are written like OpenWOP's, the plainest of the dialects.
+pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
+    let open = |paths| Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse);
+    let metrics = match surfaces.server.public_metrics {
+        true => Access::Open,
+        false => Access::Keyed(MountAuth::Required),
+    };
+    vec![
+        Mount { hosts: Hosts::Any, ..open(Paths::exactly(["/livez", "/readyz"])) },
+        Mount { access: metrics, ..open(Paths::exactly(["/metrics"])) },
+        open(Paths::Under("/schemas".to_owned())),
+    ]
+}
+
+/// Speaks for paths that are nobody's.
+pub(crate) fn elsewhere() -> Mount {
+    Mount::new(Surface::Ops, Paths::All, Access::Open, openwop::refuse)
+}
+
+/// The routes, with their description; the description itself is added by `crate::router`.
+pub(crate) fn routes() -> OpenApiRouter<AppState> {
+    let schema = Arc::new(Body::new(descriptor::json_schema().to_string()));
+    OpenApiRouter::new()
+        .routes(routes!(tool_descriptor_schema))
+        .layer(Extension(schema))
+        .routes(routes!(livez))
+        .routes(routes!(readyz))
+        .routes(routes!(metrics))
+}
+
+/// Whether the process answers.
+#[utoipa::path(
+    get,
+    path = "/livez",
+    tag = "Operations",
+    security(()),
+    responses((status = 200, description = "It does", body = Object))
+)]
+async fn livez() -> Response {
+    respond::json_bytes(StatusCode::OK, &b"{\"status\":\"ok\"}"[..])
+}
+
+/// Whether callers can be served: keys can be checked. Sources that are down do not count, because
+/// they take only their own tools with them.
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    tag = "Operations",
+    security(()),
+    responses(
+        (status = 200, description = "They can", body = Object),
+        (status = 503, description = "Not now", body = Object),
+    )
+)]
+async fn readyz(State(state): State<AppState>) -> Response {
+    // No key is empty, so the answer tells only whether keys are known.
+    match state.gateway.authenticator().authenticate("") {
+        Err(AuthError::Unavailable) => respond::json_bytes(
+            StatusCode::SERVICE_UNAVAILABLE,
+            &b"{\"status\":\"unavailable\",\"reason\":\"keys cannot be read\"}"[..],
+        ),
+        Ok(_) | Err(AuthError::Missing | AuthError::Invalid) => {
+            respond::json_bytes(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
+        }
+    }
+}
+
+/// Counters and histograms as OpenMetrics text.
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    tag = "Operations",
+    responses(
+        (status = 200, description = "The metrics", body = String, content_type = "application/openmetrics-text"),
+        (status = 401, description = "No valid key, and `server.public_metrics` is off"),
+        (status = 403, description = "The scope `metrics:read` is missing"),
+    )
+)]
+async fn metrics(
+    State(state): State<AppState>,
+    caller: Option<Extension<Caller>>,
+) -> Result<Response, Refusal> {
+    // Without a caller the mount is open, which only the operator can have made it.
+    if let Some(Extension(Caller(caller))) = caller {
+        require(&caller, "metrics:read")?;
+    }
+    let mut response = respond::json_bytes(StatusCode::OK, state.gateway.metrics().encode());
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+    Ok(response)
+}
+
+/// The JSON Schema of a tool descriptor.
+#[utoipa::path(
+    get,
+    path = "/schemas/tool-descriptor.schema.json",
+    tag = "Operations",
+    security(()),
+    responses(
+        (status = 200, description = "The schema", body = Object, content_type = "application/schema+json"),
+        (status = 304, description = "Not modified"),
+    )
+)]
+async fn tool_descriptor_schema(
+    Extension(schema): Extension<Arc<Body>>,
+    headers: HeaderMap,
+) -> Response {
+    respond::tagged(&headers, &schema, "application/schema+json", CACHING)
+}
+
+/// This interface, as OpenAPI 3.1.
+#[utoipa::path(
+    get,
+    path = "/v1/openapi.json",
+    tag = "Operations",
+    security(()),
+    responses(
+        (status = 200, description = "This document", body = Object),
+        (status = 304, description = "Not modified"),
+    )
+)]
+pub(crate) async fn openapi(
+    Extension(document): Extension<Arc<OpenApiDocument>>,
+    headers: HeaderMap,
+) -> Response {
+    respond::tagged(&headers, &document.0, "application/json", CACHING)
+}
+
+/// The served description.
+pub(crate) struct OpenApiDocument(pub(crate) Body);

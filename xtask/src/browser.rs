@@ -1,0 +1,98 @@
+//! The browser scripts of `tests/browser`, run in Chromium.
+//!
+//! They are run from a copy, because their packages live in the cache and Node.js looks for packages
+//! in the folders above a script.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use tempfile::TempDir;
+
+use crate::gate::{Report, Skip};
+use crate::install::Tools;
+use crate::server::Demo;
+use crate::{paths, shell};
+
+/// One whole script, on a machine that is busy.
+const LIMIT: Duration = Duration::from_secs(300);
+/// The page's modules against hostile input; no server needed.
+const RENDER: &str = "render.mjs";
+/// The explorer against a running demo.
+const EXPLORER: &str = "explorer.mjs";
+
+/// Adds both scripts to the report; what cannot run is left out by name.
+pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
+    let source = paths::root().join("tests/browser");
+    let found = |name| tools.get(name).with_context(|| format!("{name} is not available"));
+    let stage = found("TOOLCRIB_CHROMIUM").and_then(|chromium| {
+        let node = shell::find("node").context("there is no Node.js")?;
+        let packages = found("TOOLCRIB_BROWSER_DIR")?;
+        let folder = stage(&source, &packages)?;
+        Ok(Stage { node, chromium, folder })
+    });
+    let stage = match stage {
+        Ok(stage) => stage,
+        Err(error) => {
+            report.skip(Skip::new("the explorer in a browser", format!("{error:#}")));
+            return;
+        }
+    };
+    for (name, script) in [("page in a browser", RENDER), ("explorer in a browser", EXPLORER)] {
+        if !source.join(script).exists() {
+            report.skip(Skip::new(name, format!("tests/browser/{script} does not exist")));
+            continue;
+        }
+        report.part(name, || match script {
+            RENDER => shell::run_bounded(&mut stage.script(script), LIMIT),
+            _ => against_demo(&mut stage.script(script), program),
+        });
+    }
+}
+
+/// A copy of the scripts with everything they refer to where they expect it.
+struct Stage {
+    node: PathBuf,
+    chromium: PathBuf,
+    folder: TempDir,
+}
+
+impl Stage {
+    fn script(&self, name: &str) -> Command {
+        let folder = self.folder.path().join("tests/browser");
+        let mut command = Command::new(&self.node);
+        command.arg(folder.join(name)).current_dir(folder).env("CHROMIUM", &self.chromium);
+        command
+    }
+}
+
+fn stage(source: &Path, packages: &Path) -> Result<TempDir> {
+    let stage = tempfile::tempdir()?;
+    let scripts = stage.path().join("tests/browser");
+    fs::create_dir_all(&scripts)?;
+    for entry in fs::read_dir(source)? {
+        let file = entry?.path();
+        if let (true, Some(name)) = (file.is_file(), file.file_name()) {
+            fs::copy(&file, scripts.join(name))?;
+        }
+    }
+    symlink(packages.join("node_modules"), stage.path().join("node_modules"))?;
+    symlink(paths::root().join("crates"), stage.path().join("crates"))?;
+    Ok(stage)
+}
+
+fn against_demo(command: &mut Command, program: &Path) -> Result<()> {
+    let demo = Demo::start(program)?;
+    command.env("TOOLCRIB_URL", &demo.facts.url);
+    for (name, key) in &demo.facts.keys {
+        command.env(format!("TOOLCRIB_KEY_{}", name.replace('-', "_").to_uppercase()), key);
+    }
+    let outcome = shell::run_bounded(command, LIMIT);
+    if outcome.is_err() {
+        shell::say(format_args!("the server's last lines:\n{}", demo.log_tail()));
+    }
+    outcome
+}
