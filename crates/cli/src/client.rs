@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use reqwest::{
     Method, Response, StatusCode,
-    header::{AUTHORIZATION, HeaderValue},
+    header::{ACCEPT, AUTHORIZATION, HeaderValue},
     redirect,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolcrib_core::credential::Secret;
 use url::{Host, Url};
 
@@ -68,26 +68,44 @@ impl Client {
         segments: &[&str],
         query: &[(&str, &str)],
     ) -> anyhow::Result<Value> {
-        let Answer { status, body } = self.read(segments, query).await?;
+        let mut url = self.path(segments)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let request = self.request(Method::GET, url)?.timeout(READ_LIMIT);
+        let Answer { status, body } = self.answer(request).await?;
         match status.is_success() {
             true => Ok(body),
             false => Err(refused(status, &body)),
         }
     }
 
-    async fn read(&self, segments: &[&str], query: &[(&str, &str)]) -> anyhow::Result<Answer> {
-        let mut url = self.path(segments)?;
-        if !query.is_empty() {
-            url.query_pairs_mut().extend_pairs(query);
-        }
-        let request = self.request(Method::GET, url)?.timeout(READ_LIMIT);
-        self.answer(request).await
-    }
-
     /// The answer to `POST` of `body`, whatever its status.
     pub(crate) async fn post(&self, segments: &[&str], body: &Value) -> anyhow::Result<Answer> {
         let request = self.request(Method::POST, self.path(segments)?)?.json(body);
         self.answer(request).await
+    }
+
+    /// The result of an MCP request, for what only that dialect tells.
+    pub(crate) async fn mcp(&self, method: &str) -> anyhow::Result<Value> {
+        const VERSION: &str = "2026-07-28";
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": VERSION,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "_meta": meta } });
+        let request = self
+            .request(Method::POST, self.path(&["mcp"])?)?
+            .header(ACCEPT, "application/json, text/event-stream")
+            .header("MCP-Protocol-Version", VERSION)
+            .header("Mcp-Method", method)
+            .timeout(READ_LIMIT)
+            .json(&body);
+        let Answer { status, mut body } = self.answer(request).await?;
+        match body.get_mut("result").map(Value::take) {
+            Some(result) if status.is_success() => Ok(result),
+            _ => Err(refused(status, body.get("error").unwrap_or(&body))),
+        }
     }
 
     fn path(&self, segments: &[&str]) -> anyhow::Result<Url> {

@@ -78,7 +78,7 @@ impl Printer {
         rows: impl IntoIterator<Item = [String; N]>,
     ) -> Printed {
         let mut table = Table::new();
-        table.load_preset(presets::NOTHING).set_header(head.map(str::to_uppercase));
+        table.load_style(presets::NOTHING).set_header(head.map(str::to_uppercase));
         for row in rows {
             table.add_row(row.map(|cell| harmless(&cell).replace(['\n', '\t'], " ")));
         }

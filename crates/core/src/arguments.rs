@@ -111,14 +111,17 @@ impl ArgumentCheck {
         if !weight.explains(&size) {
             violations.push(not_explained());
         } else if weight.explains_fully(&size) {
-            for error in validator.iter_errors(arguments).take(MAX_VIOLATIONS) {
+            for error in validator.iter_errors(arguments) {
+                if violations.len() >= MAX_VIOLATIONS {
+                    break;
+                }
                 push_violations(arguments, &error, &mut violations);
             }
         } else if let Err(error) = validator.validate(arguments) {
             push_violations(arguments, &error, &mut violations);
         }
-        violations.sort_by_cached_key(|violation| position(arguments, &violation.pointer));
         violations.truncate(MAX_VIOLATIONS);
+        violations.sort_by_cached_key(|violation| position(arguments, &violation.pointer));
         if violations.is_empty() {
             violations.push(not_explained()); // never valid because nothing could be said
         }

@@ -25,3 +25,16 @@ impl fmt::Debug for Secret {
         f.write_str("Secret(..)")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // I-29
+    #[test]
+    fn a_secret_does_not_show_itself() {
+        let secret = Secret::new("canary".to_owned());
+        assert_eq!(format!("{secret:?} {:#?}", Some(&secret)).matches("canary").count(), 0);
+        assert_eq!(secret.expose(), "canary");
+    }
+}

@@ -232,3 +232,125 @@ mod millis {
             .map_err(serde::de::Error::custom)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn returned() -> Value {
+        json!({
+            "eventId": "e2",
+            "runId": "r1",
+            "type": "agent.toolReturned",
+            "payload": {
+                "agentId": "core.system",
+                "toolName": "mcp:files.read",
+                "callId": "c1",
+                "status": "rate_limited",
+                "durationMs": 12,
+                "error": { "code": "upstream_died", "message": "gone" },
+            },
+            "timestamp": "2026-11-20T10:00:00.120Z",
+            "sequence": 1,
+            "causationId": "e1",
+        })
+    }
+
+    #[test]
+    fn events_are_read_and_written_as_they_stand_on_the_wire() {
+        let called = json!({
+            "eventId": "e1",
+            "runId": "r1",
+            "type": "agent.toolCalled",
+            "payload": {
+                "agentId": "core.system",
+                "toolName": "mcp:files.read",
+                "callId": "c1",
+                "argsHash": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",
+                "principal": "ann",
+                "transport": "mcp",
+            },
+            "timestamp": "2026-11-20T10:00:00.000Z",
+            "sequence": 0,
+        });
+        let decided = json!({
+            "eventId": "e3",
+            "runId": "r1",
+            "type": "authorization.decided",
+            "payload": {
+                "principal": "ann",
+                "action": "tools:call",
+                "resource": "unknown",
+                "allowed": false,
+                "reason": "tenant",
+            },
+            "timestamp": "2026-11-20T10:00:00.999Z",
+            "sequence": 2,
+        });
+        for document in [called, returned(), decided] {
+            let event: RunEvent = serde_json::from_value(document.clone()).unwrap();
+            assert_eq!(event.body.kind(), document["type"]);
+            assert_eq!(serde_json::to_value(&event).unwrap(), document);
+            let text = document.to_string();
+            assert_eq!(serde_json::from_str::<RunEvent>(&text).unwrap(), event, "from text, too");
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_event_is_refused() {
+        for (member, value) in [
+            ("type", json!("agent.somethingElse")),
+            ("timestamp", json!("yesterday")),
+            ("sequence", json!(-1)),
+            ("eventId", json!("")),
+            ("payload", json!({})),
+        ] {
+            let mut document = returned();
+            document[member] = value;
+            assert!(serde_json::from_value::<RunEvent>(document).is_err(), "{member}");
+        }
+        let mut open = returned();
+        open["tenant"] = json!("acme");
+        assert!(serde_json::from_value::<RunEvent>(open).is_err(), "the envelope is closed");
+    }
+
+    // I-20
+    #[test]
+    fn the_payloads_have_no_place_for_content() {
+        let schema = schemars::schema_for!(EventBody).to_value();
+        let mut members = std::collections::BTreeSet::new();
+        collect_members(&schema, &mut members);
+        let known = [
+            "action",
+            "agentId",
+            "allowed",
+            "argsHash",
+            "callId",
+            "code",
+            "durationMs",
+            "error",
+            "message",
+            "payload",
+            "principal",
+            "reason",
+            "resource",
+            "status",
+            "toolName",
+            "transport",
+            "type",
+        ];
+        assert_eq!(members.into_iter().collect::<Vec<_>>(), known);
+    }
+
+    fn collect_members(schema: &Value, out: &mut std::collections::BTreeSet<String>) {
+        if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
+            out.extend(properties.keys().cloned());
+        }
+        match schema {
+            Value::Object(members) => members.values().for_each(|m| collect_members(m, out)),
+            Value::Array(items) => items.iter().for_each(|item| collect_members(item, out)),
+            _ => {}
+        }
+    }
+}

@@ -34,8 +34,5 @@ pub(crate) enum Target {
     /// A program to start.
     Stdio(StdioSpec),
     /// A URL to post to.
-    Http {
-        endpoint: Endpoint,
-        egress: Egress,
-    },
+    Http { endpoint: Endpoint, egress: Egress },
 }

@@ -49,6 +49,7 @@ pub(crate) struct Pipes {
 }
 
 /// Starts the program that `spec` describes.
+#[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
 pub(crate) fn spawn(spec: &StdioSpec, source: &SourceId) -> Result<(Child, Pipes), String> {
     let Some((program, arguments)) = spec.command.split_first() else {
         return Err("the command is empty".to_owned());
@@ -74,6 +75,7 @@ pub(crate) fn spawn(spec: &StdioSpec, source: &SourceId) -> Result<(Child, Pipes
     Ok((Child { group, process, stderr, last_line }, Pipes { stdin, stdout }))
 }
 
+#[expect(clippy::disallowed_methods, reason = "what a child inherits is read when it starts")]
 fn environment(spec: &StdioSpec) -> Vec<(&str, std::ffi::OsString)> {
     let inherited =
         INHERITED.into_iter().filter_map(|name| std::env::var_os(name).map(|value| (name, value)));

@@ -8,6 +8,12 @@
 //!
 //! Tools are offered by the source `crib`, so `read` has the tool id `mcp:crib.read`, the wire name
 //! `crib__read` and the OTC id `crib.read@1.0.0`. Callers belong to the tenant `acme` unless said.
+#![expect(
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a fixture that cannot do its work must fail loudly"
+)]
 
 mod actor;
 mod source;
@@ -140,7 +146,8 @@ impl TestGatewayBuilder {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let stop = CancellationToken::new();
         let router = toolcrib::router(gateway.clone(), &config);
-        let server = tokio::spawn(toolcrib::serve(listener, router, stop.clone().cancelled_owned()));
+        let server =
+            tokio::spawn(toolcrib::serve(listener, router, stop.clone().cancelled_owned()));
         TestGateway {
             url,
             gateway,

@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod explorer;
+mod mcp;
 mod middleware;
 mod openapi;
 mod openwop;
@@ -18,6 +19,7 @@ mod router;
 mod serve;
 mod state;
 
+pub use mcp::serve_stdio;
 pub use router::{openapi, router};
 pub use serve::serve;
 pub use toolcrib_core as core;

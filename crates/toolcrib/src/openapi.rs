@@ -42,9 +42,30 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
             "description": "An API key. Open Tool Calling accepts it in X-API-Key, OTC-API-Key or OXP-API-Key too.",
         },
     });
+    document["paths"]["/mcp"] = mcp();
     document["components"]["schemas"]["ToolDescriptor"] = without_id(descriptor::json_schema());
     document["components"]["schemas"]["RunEvent"] = run_event();
     document
+}
+
+/// MCP describes its own messages; for HTTP there is one route with JSON-RPC in both directions.
+fn mcp() -> Value {
+    let message = json!({ "application/json": { "schema": { "type": "object" } } });
+    json!({ "post": {
+        "tags": ["MCP"],
+        "operationId": "mcp",
+        "summary": "One JSON-RPC message of the Model Context Protocol, revision 2026-07-28 or one of those with a handshake.",
+        "requestBody": { "required": true, "content": message },
+        "responses": {
+            "200": { "description": "The answer, or a stream of events that ends with it", "content": {
+                "application/json": { "schema": { "type": "object" } },
+                "text/event-stream": { "schema": { "type": "string" } },
+            } },
+            "202": { "description": "A notification was taken" },
+            "400": { "description": "Not a message of this protocol", "content": message },
+            "401": { "description": "No valid key", "content": message },
+        },
+    } })
 }
 
 /// A schema inside the document has no base of its own.

@@ -9,7 +9,7 @@ use toolcrib_gateway::{Gateway, config::Config};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    explorer, middleware,
+    explorer, mcp, middleware,
     openapi::document,
     openwop, ops, otc,
     state::{AppState, Surfaces},
@@ -24,6 +24,7 @@ pub fn router(gateway: Gateway, config: &Config) -> Router {
         openwop::mounts(),
         otc::mounts(surfaces),
         explorer::mounts(surfaces),
+        mcp::mounts(surfaces),
     ];
     let (routes, collected) = routes(surfaces).split_for_parts();
     let description = Body::new(document(&collected).to_string());
@@ -42,6 +43,7 @@ fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
         .merge(openwop::routes(surfaces))
         .merge(otc::routes())
         .merge(explorer::routes(surfaces))
+        .merge(OpenApiRouter::from(mcp::routes()))
         .merge(ops::routes())
         .routes(routes!(ops::openapi))
 }

@@ -4,18 +4,22 @@
 
 use std::time::Duration;
 
+use anyhow::Context as _;
 use chrono::SecondsFormat;
+use serde::Deserialize;
+use serde_json::Value;
 use toolcrib_core::{
-    event::{CallStatus, EventBody, EventLog, EventQuery, LoggedEvent, RunEvent},
+    event::{CallStatus, EventBody, EventLog as _, EventQuery, RunEvent},
     id::TenantId,
 };
 use toolcrib_store::SqliteStore;
 
 use crate::{
     args::{AuditCommand, ExportArgs, Global, TailArgs},
-    failure::Exit,
+    client::Client,
+    failure::{Exit, usage},
     printer::Printer,
-    settings::{self, Settings},
+    settings::Settings,
     store,
 };
 
@@ -29,78 +33,138 @@ pub(crate) async fn run(
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    settings::no_url(global, "the record is read")?;
-    let store = store::open_existing(&Settings::load(global)?.config)?;
-    let result = match command {
-        AuditCommand::Tail(args) => tail(args, &store, printer).await,
-        AuditCommand::Export(args) => export(args, &store, printer).await,
+    let tenant = match &command {
+        AuditCommand::Tail(args) => args.tenant.clone(),
+        AuditCommand::Export(args) => args.tenant.clone(),
     };
-    store.close().await;
+    let log = match Client::connect(global, printer)? {
+        Some(_) if tenant.is_some() => {
+            return Err(usage("a server shows the events of the key's own tenant; leave out --tenant"));
+        }
+        Some(client) => Log::Remote(client),
+        None => Log::Here(store::open_existing(&Settings::load(global)?.config)?, tenant),
+    };
+    let result = match command {
+        AuditCommand::Tail(args) => tail(&args, &log, printer).await,
+        AuditCommand::Export(args) => export(&args, &log, printer).await,
+    };
+    if let Log::Here(store, _) = log {
+        store.close().await;
+    }
     result.map(|()| Exit::Done)
 }
 
-async fn tail(args: TailArgs, store: &SqliteStore, printer: Printer) -> anyhow::Result<()> {
-    // Where the log ends now, so that nothing between the two reads is lost.
-    let newest = EventQuery { limit: 1, newest: true, ..EventQuery::default() };
-    let end = store.read(newest).await?.last().map(|event| event.position);
-    let mut after = end;
-    if args.lines > 0 {
-        let limit = usize::try_from(args.lines)?;
-        let query =
-            EventQuery { tenant: args.tenant.clone(), limit, newest: true, ..EventQuery::default() };
-        for event in store.read(query).await? {
-            after = after.max(Some(event.position));
-            show(&event, printer)?;
+/// Where events are read.
+enum Log {
+    /// In our store, of one tenant or of all.
+    Here(SqliteStore, Option<TenantId>),
+    /// On a server, of the key's tenant.
+    Remote(Client),
+}
+
+/// An event, where it stands, and whose it is when that is not plain.
+#[derive(Deserialize)]
+struct Logged {
+    position: u64,
+    #[serde(skip)]
+    tenant: Option<TenantId>,
+    event: RunEvent,
+}
+
+/// From where to read.
+#[derive(Clone, Copy)]
+enum From {
+    /// The oldest after this position.
+    After(u64),
+    /// The newest so many, in the order of the log.
+    Newest(usize),
+}
+
+impl Log {
+    async fn read(&self, from: From) -> anyhow::Result<Vec<Logged>> {
+        match self {
+            Self::Here(store, tenant) => {
+                let mut query =
+                    EventQuery { tenant: tenant.clone(), limit: PAGE, ..EventQuery::default() };
+                match from {
+                    From::After(position) => query.after = Some(position),
+                    From::Newest(limit) => (query.limit, query.newest) = (limit, true),
+                }
+                let events = store.read(query).await?.into_iter();
+                Ok(events
+                    .map(|it| Logged {
+                        position: it.position,
+                        tenant: Some(it.tenant),
+                        event: it.event,
+                    })
+                    .collect())
+            }
+            Self::Remote(client) => {
+                let query = match from {
+                    From::After(position) => {
+                        vec![("after", position.to_string()), ("limit", PAGE.to_string())]
+                    }
+                    From::Newest(limit) => vec![("limit", limit.to_string())],
+                };
+                let query: Vec<(&str, &str)> = query.iter().map(|(k, v)| (*k, v.as_str())).collect();
+                let mut page = client.get(&["v1", "events"], &query).await?;
+                let events = page.get_mut("events").map(Value::take).unwrap_or_default();
+                serde_json::from_value(events).context("the server answered something else than events")
+            }
         }
+    }
+
+    /// Hands on everything after `position`, page by page: the last position and how many.
+    async fn pages(
+        &self,
+        mut position: u64,
+        each: impl Fn(&Logged) -> anyhow::Result<()>,
+    ) -> anyhow::Result<(u64, u64)> {
+        let mut count = 0;
+        loop {
+            let page = self.read(From::After(position)).await?;
+            for logged in &page {
+                each(logged)?;
+                position = logged.position;
+                count += 1;
+            }
+            if page.len() < PAGE {
+                return Ok((position, count));
+            }
+        }
+    }
+}
+
+async fn tail(args: &TailArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
+    let lines = usize::try_from(args.lines)?;
+    // One at least, to know where the log ends.
+    let newest = log.read(From::Newest(lines.max(1))).await?;
+    let mut position = newest.last().map_or(0, |logged| logged.position);
+    for logged in newest.iter().take(lines) {
+        show(logged, printer)?;
     }
     while args.follow {
         tokio::time::sleep(LOOK).await;
-        after = pages(args.tenant.as_ref(), after, store, |event| show(event, printer)).await?.0;
+        position = log.pages(position, |logged| show(logged, printer)).await?.0;
     }
     Ok(())
 }
 
-async fn export(args: ExportArgs, store: &SqliteStore, printer: Printer) -> anyhow::Result<()> {
-    let line = |event: &LoggedEvent| printer.json_line(&event.event);
-    let (end, count) = pages(args.tenant.as_ref(), args.after, store, line).await?;
-    match end {
-        Some(end) => printer.note(format_args!("{count} events; go on with --after {end}")),
-        None => printer.note("no events"),
-    }
+async fn export(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
+    let (end, count) =
+        log.pages(args.after.unwrap_or(0), |logged| printer.json_line(&logged.event)).await?;
+    printer.note(format_args!("{count} events; go on with --after {end}"));
     Ok(())
 }
 
-/// Everything after `after`, page by page: the last position and how many there were.
-async fn pages(
-    tenant: Option<&TenantId>,
-    mut after: Option<u64>,
-    store: &SqliteStore,
-    each: impl Fn(&LoggedEvent) -> anyhow::Result<()>,
-) -> anyhow::Result<(Option<u64>, u64)> {
-    let mut count = 0;
-    loop {
-        let query =
-            EventQuery { tenant: tenant.cloned(), after, limit: PAGE, ..EventQuery::default() };
-        let page = store.read(query).await?;
-        for event in &page {
-            each(event)?;
-            after = Some(event.position);
-            count += 1;
-        }
-        if page.len() < PAGE {
-            return Ok((after, count));
-        }
-    }
-}
-
-fn show(event: &LoggedEvent, printer: Printer) -> anyhow::Result<()> {
+fn show(logged: &Logged, printer: Printer) -> anyhow::Result<()> {
     match printer.wants_json() {
-        true => printer.json_line(&event.event),
-        false => printer.line(for_people(&event.tenant, &event.event)),
+        true => printer.json_line(&logged.event),
+        false => printer.line(for_people(logged)),
     }
 }
 
-fn for_people(tenant: &TenantId, event: &RunEvent) -> String {
+fn for_people(Logged { tenant, event, .. }: &Logged) -> String {
     let at = event.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true);
     let what = match &event.body {
         EventBody::ToolCalled(called) => {
@@ -132,5 +196,6 @@ fn for_people(tenant: &TenantId, event: &RunEvent) -> String {
             decided.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
         ),
     };
-    format!("{at}  {tenant:<12}  {:<21}  {what}", event.body.kind())
+    let tenant = tenant.as_ref().map(|tenant| format!("{tenant:<12}  ")).unwrap_or_default();
+    format!("{at}  {tenant}{:<21}  {what}", event.body.kind())
 }

@@ -174,6 +174,10 @@ async fn remote(
     client: &Client,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
+    let tool = match tool.contains([':', '/']) {
+        true => wire_name(tool, client).await?,
+        false => tool.to_owned(),
+    };
     let request = json!({ "request": { "tool_id": tool, "input": arguments } });
     let Answer { status, body } = client.post(&["tools", "call"], &request).await?;
     if printer.wants_json() {
@@ -200,4 +204,17 @@ async fn remote(
     }
     let message = result.pointer("/error/message").and_then(Value::as_str);
     Err(anyhow::anyhow!("the tool failed: {}", message.unwrap_or("it did not say why")))
+}
+
+/// The wire name of tool `id`, which Open Tool Calling does not know. Looked up, never made up.
+async fn wire_name(id: &str, client: &Client) -> anyhow::Result<String> {
+    let listed = client.mcp("tools/list").await?;
+    let tools = listed.get("tools").and_then(Value::as_array);
+    let found = tools.into_iter().flatten().find(|tool| {
+        tool.get("_meta").and_then(|meta| meta.get("dev.toolcrib/toolId")?.as_str()) == Some(id)
+    });
+    let name = found.and_then(|tool| tool.get("name")?.as_str());
+    name.map(str::to_owned).ok_or_else(|| {
+        advised("no such tool", "`toolcrib tools list` shows what the key may use")
+    })
 }

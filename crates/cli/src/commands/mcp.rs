@@ -26,7 +26,7 @@ pub(crate) async fn run(args: McpArgs, global: &Global) -> anyhow::Result<Exit> 
                 None => Arc::new(local::operator(args.tenant, args.scopes)?),
             };
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-            toolcrib::mcp::serve_stdio(gateway.clone(), principal, input, output).await?;
+            toolcrib::serve_stdio(gateway.clone(), principal, input, output).await?;
             Ok(Exit::Done)
         })
         .await

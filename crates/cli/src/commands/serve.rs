@@ -3,7 +3,7 @@
 //! Invariant (I-30): nothing but loopback is served unless the configuration says what protects it.
 //! Invariant: a configuration that cannot be taken over changes nothing.
 
-use std::{net::SocketAddr, time::Duration};
+use std::net::SocketAddr;
 
 use anyhow::Context as _;
 use chrono::Utc;
@@ -23,9 +23,6 @@ use crate::{
     settings::{self, Settings},
     store,
 };
-
-/// How long requests that run may go on once the end was asked for.
-const GRACE: Duration = Duration::from_secs(5);
 
 pub(crate) async fn run(
     args: &ServeArgs,
@@ -82,14 +79,13 @@ pub(crate) async fn run(
     };
     stop.send_replace(true);
     if !server.is_finished() {
-        tracing::info!("ending: requests that run have {} s", GRACE.as_secs());
+        tracing::info!("ending; asked again, requests that run are cut off");
         tokio::select! {
-            ended = tokio::time::timeout(GRACE, &mut server) => if ended.is_err() {
-                tracing::warn!("some requests did not end in time and are cancelled");
+            ended = &mut server => if let Err(error) = flat(ended) {
+                tracing::warn!("the server did not end well: {error:#}");
             },
-            () = signals.end() => tracing::warn!("asked again: requests that run are cancelled"),
+            () = signals.end() => server.abort(),
         }
-        server.abort();
     }
     gateway.close().await;
     store.close().await;

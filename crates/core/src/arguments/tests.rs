@@ -381,6 +381,9 @@ fn reports_are_bounded() {
     let strings = json!({ "items": { "type": "string" } });
     assert_eq!(pointers(&strings, &numbers(3)), ["/0", "/1", "/2"]);
     assert_eq!(pointers(&strings, &numbers(5_000)).len(), 100);
+    let object: Value =
+        (0..5_000).map(|i| (i.to_string(), Value::Null)).collect::<serde_json::Map<_, _>>().into();
+    assert_eq!(pointers(&json!({ "additionalProperties": false }), &object).len(), 100);
     let heavy = json!({ "items": { "allOf": vec![json!({ "type": "string" }); 50] } });
     assert_eq!(pointers(&heavy, &numbers(100_000)).len(), 1);
     let found = ArgumentCheck::compile(Some(&json!({ "maxLength": 1 })))

@@ -133,7 +133,9 @@ impl Connection {
             encode(Some(id), "tools/call", &CallParams { name, arguments, meta })
         };
         let headers = match schema {
-            Some(schema) if self.repeats_arguments_in_headers() => headers::params(schema, arguments),
+            Some(schema) if self.repeats_arguments_in_headers() => {
+                headers::params(schema, arguments)
+            }
             _ => HeaderMap::new(),
         };
         let call = Call {
@@ -163,7 +165,8 @@ impl Connection {
         if http.session() == expired {
             if let Err(error) = era::initialize(&self.wire).await {
                 http.end(&error.reason);
-                let detail = format!("the session expired and no new one could be had: {}", error.reason);
+                let detail =
+                    format!("the session expired and no new one could be had: {}", error.reason);
                 return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, detail));
             }
             // Whoever forgot the session may have forgotten, or learned, tools as well.

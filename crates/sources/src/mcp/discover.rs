@@ -42,7 +42,8 @@ pub(crate) async fn discover(
                 break;
             }
             Reply::Error(error) => {
-                let detail = format!("tools/list: error {}: {}", error.code, tidy(&error.message, 200));
+                let detail =
+                    format!("tools/list: error {}: {}", error.code, tidy(&error.message, 200));
                 return Err(UpstreamError::new(UpstreamErrorKind::Refused, detail));
             }
         };
@@ -125,7 +126,9 @@ impl<'a> List<'a> {
     /// An empty cursor is one, too; only its absence ends a list.
     fn cursor(&mut self, cursor: &RawValue) -> Option<String> {
         let Ok(cursor) = serde_json::from_str::<String>(cursor.get()) else {
-            self.problem("the cursor of the next page is not a string; the rest is left out".to_owned());
+            self.problem(
+                "the cursor of the next page is not a string; the rest is left out".to_owned(),
+            );
             return None;
         };
         if !self.cursors.insert(cursor.clone()) {
@@ -156,7 +159,10 @@ impl<'a> List<'a> {
         };
         let name = match members.get("name").and_then(Value::as_str) {
             Some(name) if !name.is_empty() && name.len() <= MAX_NAME => name.to_owned(),
-            _ => return self.problem(format!("entry {position} is left out: it has no usable name")),
+            _ => {
+                return self
+                    .problem(format!("entry {position} is left out: it has no usable name"));
+            }
         };
         let shown = tidy(&name, 80);
         if let Some(reason) = self.reason_to_hide(members) {

@@ -75,7 +75,11 @@ impl Era {
 
     /// The `_meta` of a request: what the caller sends along, the progress token, and in the
     /// 2026-07-28 era who we are. No capability is declared, so an upstream has nothing to ask us.
-    pub(crate) fn meta(&self, caller: &Map<String, Value>, token: Option<u64>) -> Map<String, Value> {
+    pub(crate) fn meta(
+        &self,
+        caller: &Map<String, Value>,
+        token: Option<u64>,
+    ) -> Map<String, Value> {
         let mut meta: Map<String, Value> = caller
             .iter()
             .filter(|(key, _)| !key.starts_with(META_RESERVED))

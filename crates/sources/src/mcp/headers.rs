@@ -20,12 +20,10 @@ const MAX_DEPTH: usize = 64;
 
 /// `text` as a header's value: as it is if it can travel so, else as `=?base64?…?=`.
 pub(crate) fn value(text: &str) -> Option<HeaderValue> {
-    let edge = |c: Option<char>| matches!(c, Some(' ' | '\t'));
-    let plain = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e))
-        && !edge(text.chars().next())
-        && !edge(text.chars().last())
-        && !(text.starts_with(SENTINEL.0) && text.ends_with(SENTINEL.1));
-    if plain {
+    let plain = text.bytes().all(|byte| matches!(byte, 0x20..=0x7e));
+    let at_edge = text.starts_with([' ', '\t']) || text.ends_with([' ', '\t']);
+    let like_sentinel = text.starts_with(SENTINEL.0) && text.ends_with(SENTINEL.1);
+    if plain && !at_edge && !like_sentinel {
         return HeaderValue::from_str(text).ok();
     }
     let (open, close) = SENTINEL;
@@ -70,7 +68,9 @@ pub(crate) fn problem(schema: &Map<String, Value>) -> Option<&'static str> {
         }
         let kind = property.schema.get("type").and_then(Value::as_str);
         if !matches!(kind, Some("string" | "integer" | "boolean")) {
-            return Some("an x-mcp-header stands at a property that is no string, integer or boolean");
+            return Some(
+                "an x-mcp-header stands at a property that is no string, integer or boolean",
+            );
         }
     }
     None
@@ -183,7 +183,11 @@ mod tests {
         seen.sort();
         assert_eq!(
             seen,
-            ["mcp-param-flag: false", "mcp-param-n: 7", "mcp-param-region: =?base64?WsO8cmljaA==?="]
+            [
+                "mcp-param-flag: false",
+                "mcp-param-n: 7",
+                "mcp-param-region: =?base64?WsO8cmljaA==?="
+            ]
         );
     }
 

@@ -9,7 +9,10 @@ use std::{sync::Arc, time::Duration};
 
 use ::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use parking_lot::Mutex;
-use tokio::runtime::Handle;
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
 use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
 
 use super::{
@@ -27,6 +30,8 @@ use crate::egress::{Answer, Egress, EgressError, Endpoint};
 const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the rest of a stream is read after its answer came, to keep the connection in the pool.
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
+/// An upstream that asks more than this at once gets fewer answers.
+const MAX_REPLIES: usize = 8;
 
 /// One upstream endpoint.
 pub(crate) struct Http {
@@ -37,6 +42,8 @@ pub(crate) struct Http {
     session: Mutex<LegacySession>,
     ending: Arc<Ending>,
     runtime: Handle,
+    /// Answers to an upstream's own requests that may be on their way at once.
+    replies: Arc<Semaphore>,
 }
 
 /// What every request of the handshake era repeats.
@@ -58,7 +65,17 @@ impl Http {
         runtime: Handle,
     ) -> Arc<Self> {
         let session = Mutex::default();
-        Arc::new(Self { egress, endpoint, peer, max_message_bytes, session, ending, runtime })
+        let replies = Arc::new(Semaphore::new(MAX_REPLIES));
+        Arc::new(Self {
+            egress,
+            endpoint,
+            peer,
+            max_message_bytes,
+            session,
+            ending,
+            runtime,
+            replies,
+        })
     }
 
     pub(crate) fn session(&self) -> LegacySession {
@@ -76,7 +93,8 @@ impl Http {
     }
 
     pub(crate) async fn request(self: &Arc<Self>, call: &Call<'_>) -> Result<Reply, Failure> {
-        let on_cancel = (call.cancellable && !call.era.is_modern()).then(|| self.post_cancellation());
+        let on_cancel =
+            (call.cancellable && !call.era.is_modern()).then(|| self.post_cancellation());
         let mut waiter = self.peer.register(call.interest.clone(), on_cancel)?;
         let reply = self.exchange(call, &mut waiter).await;
         // Whatever came of it, it is over: only a drop before this point is a cancellation.
@@ -259,28 +277,31 @@ impl Http {
 
     /// Answers a request of the upstream's own. There are none in the 2026-07-28 era.
     fn reply(self: &Arc<Self>, message: Vec<u8>) {
-        self.post_aside(message);
+        if let Ok(turn) = Arc::clone(&self.replies).try_acquire_owned() {
+            self.post_aside(message, Some(turn));
+        }
     }
 
     fn post_cancellation(self: &Arc<Self>) -> OnCancel {
         let http = Arc::clone(self);
-        Box::new(move |id| http.post_aside(encode_cancelled(id)))
+        Box::new(move |id| http.post_aside(encode_cancelled(id), None))
     }
 
-    fn post_aside(self: &Arc<Self>, message: Vec<u8>) {
+    /// Posts a message that nobody waits for; `turn` is given back afterwards.
+    fn post_aside(self: &Arc<Self>, message: Vec<u8>, turn: Option<OwnedSemaphorePermit>) {
         let session = self.session();
         if session.version.is_none() {
             return;
         }
         let headers = self.headers(&Era::Handshake, &session);
         let http = Arc::clone(self);
-        self.runtime.spawn(tokio::time::timeout(ASIDE_TIMEOUT, async move {
-            if let Err(error) =
-                http.egress.send(Method::POST, &http.endpoint, headers, Some(message)).await
-            {
-                tracing::debug!(%error, "a message to an upstream could not be posted");
+        self.runtime.spawn(async move {
+            let post = http.egress.send(Method::POST, &http.endpoint, headers, Some(message));
+            if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, post).await, Ok(Ok(_))) {
+                tracing::debug!("a message to an upstream could not be posted");
             }
-        }));
+            drop(turn);
+        });
     }
 
     fn failed(&self, error: EgressError) -> Failure {

@@ -108,7 +108,11 @@ impl Peer {
         }
         // The handshake era allowed several messages in one array.
         if let Ok(batch) = serde_json::from_slice::<Vec<Incoming<'_>>>(message) {
-            return batch.iter().fold(false, |any, incoming| self.route(incoming, reply) || any);
+            let mut any = false;
+            for incoming in &batch {
+                any |= self.route(incoming, reply);
+            }
+            return any;
         }
         self.accept_malformed(message)
     }
@@ -274,7 +278,9 @@ mod tests {
     fn answers_and_progress_reach_their_request_even_when_the_id_comes_back_as_a_string() {
         let peer = Peer::new(Arc::default());
         let sink = Arc::new(Collect(Mutex::default()));
-        let mut waiter = peer.register(Interest { progress: Some(Arc::clone(&sink) as _), acknowledged: None }, None).unwrap();
+        let mut waiter = peer
+            .register(Interest { progress: Some(Arc::clone(&sink) as _), acknowledged: None }, None)
+            .unwrap();
         for token in ["1", "\"1\"", "2", "\"x\""] {
             let message = format!(
                 r#"{{"method":"notifications/progress","params":{{"progressToken":{token},"progress":1.0}}}}"#
@@ -282,7 +288,13 @@ mod tests {
             assert!(accept(&peer, &message).0);
         }
         assert!(accept(&peer, r#"{"id":"1","result":{"big":123456789012345678901234567890}}"#).0);
-        assert!(accept(&peer, r#"{"method":"notifications/progress","params":{"progressToken":1,"progress":9}}"#).0);
+        assert!(
+            accept(
+                &peer,
+                r#"{"method":"notifications/progress","params":{"progressToken":1,"progress":9}}"#
+            )
+            .0
+        );
         let Some(Ok(Reply::Result(result))) = waiter.take() else { panic!("no result") };
         assert_eq!(result.get(), r#"{"big":123456789012345678901234567890}"#);
         assert_eq!(*sink.0.lock(), ["1.0", "1.0"]);
@@ -306,7 +318,9 @@ mod tests {
             let kind = waiter.take().unwrap().unwrap_err().kind;
             assert_eq!(kind, UpstreamErrorKind::Protocol, "{answer}");
         }
-        for noise in ["", "Listening on port 3000", "[1]", "{}", "null", r#"{"id":"x","result":{}}"#] {
+        for noise in
+            ["", "Listening on port 3000", "[1]", "{}", "null", r#"{"id":"x","result":{}}"#]
+        {
             assert!(!accept(&peer, noise).0, "{noise}");
         }
     }
@@ -317,7 +331,8 @@ mod tests {
         let cancelled = Arc::new(Mutex::new(Vec::new()));
         let register = || {
             let cancelled = Arc::clone(&cancelled);
-            peer.register(Interest::default(), Some(Box::new(move |id| cancelled.lock().push(id)))).unwrap()
+            peer.register(Interest::default(), Some(Box::new(move |id| cancelled.lock().push(id))))
+                .unwrap()
         };
         let (queued, sent, answered) = (register(), register(), register());
         assert!(peer.sending(sent.id()) && peer.sending(answered.id()));
@@ -330,8 +345,10 @@ mod tests {
     #[test]
     fn a_lost_connection_fails_what_was_sent_as_died_and_the_rest_as_unavailable() {
         let peer = Peer::new(Arc::default());
-        let (mut queued, mut sent) =
-            (peer.register(Interest::default(), None).unwrap(), peer.register(Interest::default(), None).unwrap());
+        let (mut queued, mut sent) = (
+            peer.register(Interest::default(), None).unwrap(),
+            peer.register(Interest::default(), None).unwrap(),
+        );
         peer.sending(sent.id());
         peer.fail_all(UpstreamErrorKind::Died, "gone");
         assert_eq!(queued.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Unavailable);

@@ -271,7 +271,8 @@ mod tests {
             Reply::Error(RpcError { code, message: message.to_owned(), data: None })
         };
         let source = SourceId::parse("crib").unwrap();
-        let told = outcome(&source, &error(-32602, "bad\u{1b}[0m `zone`\nsee docs"), true, 4096).unwrap();
+        let told =
+            outcome(&source, &error(-32602, "bad\u{1b}[0m `zone`\nsee docs"), true, 4096).unwrap();
         assert!(told.is_error);
         assert!(told.content.get().contains(r"bad [0m `zone`\nsee docs"), "{:?}", told.content);
         let long = outcome(&source, &error(1, &"x".repeat(1 << 20)), true, 4096).unwrap();
@@ -284,8 +285,10 @@ mod tests {
     fn a_result_over_the_callers_cap_is_refused() {
         // I-27
         let reply = Reply::Result(
-            RawValue::from_string(r#"{"content":[{"type":"text","text":"0123456789"}]}"#.to_owned())
-                .unwrap(),
+            RawValue::from_string(
+                r#"{"content":[{"type":"text","text":"0123456789"}]}"#.to_owned(),
+            )
+            .unwrap(),
         );
         let error = outcome(&SourceId::parse("crib").unwrap(), &reply, true, 20).unwrap_err();
         assert_eq!(error.kind, UpstreamErrorKind::TooLarge);

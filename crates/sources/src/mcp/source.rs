@@ -56,12 +56,8 @@ impl McpSource {
             stopped: super::ending::Ending::default(),
             list_changed: Arc::new(Notify::new()),
         });
-        let supervisor = Supervisor {
-            shared: Arc::clone(&shared),
-            target,
-            listener,
-            runtime: runtime.clone(),
-        };
+        let supervisor =
+            Supervisor { shared: Arc::clone(&shared), target, listener, runtime: runtime.clone() };
         runtime.spawn(supervisor.run());
         Self { shared }
     }

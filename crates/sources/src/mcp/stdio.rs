@@ -78,10 +78,7 @@ pub(crate) fn start(
     let stop = stop_writing.clone();
     let writer = async move { write_end.end(writer.run(stop).await) };
     let reader = Reader {
-        lines: Lines::new(
-            BufReader::with_capacity(READ_BUFFER, stdout),
-            limits.max_message_bytes,
-        ),
+        lines: Lines::new(BufReader::with_capacity(READ_BUFFER, stdout), limits.max_message_bytes),
         source: source.clone(),
         peer: Arc::clone(&peer),
         replies: outgoing.clone(),
@@ -119,7 +116,8 @@ impl Stdio {
     }
 
     async fn send(&self, outgoing: Outgoing) -> Result<(), UpstreamError> {
-        let gone = |_| UpstreamError::new(UpstreamErrorKind::Unavailable, "the child's input is closed");
+        let gone =
+            |_| UpstreamError::new(UpstreamErrorKind::Unavailable, "the child's input is closed");
         self.outgoing.send(outgoing).await.map_err(gone)
     }
 }
@@ -248,7 +246,8 @@ impl Reader {
             match self.lines.next().await {
                 Ok(Line::Whole(text)) => {
                     // A child that asks faster than it reads gets fewer answers.
-                    let mut reply = |message| drop(replies.try_send(Outgoing::Message(line(message))));
+                    let mut reply =
+                        |message| drop(replies.try_send(Outgoing::Message(line(message))));
                     let blank = text.trim_ascii().is_empty();
                     if !blank && !peer.accept(text, &mut reply) {
                         self.count_noise();

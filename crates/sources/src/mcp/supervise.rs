@@ -62,12 +62,12 @@ pub(crate) struct Supervisor {
 
 /// What keeps a wire alive, and knows when it ends.
 enum Driver {
-    Stdio(StdioDriver),
+    Stdio(Box<StdioDriver>),
     Http { http: Arc<Http>, ending: Arc<Ending> },
 }
 
 enum Attempt {
-    Connected(Connection, Driver),
+    Connected(Box<Connection>, Driver),
     Failed {
         reason: String,
         /// The child ended before it answered anything.
@@ -123,7 +123,7 @@ impl Supervisor {
                 }
                 Attempt::Connected(connection, driver) => {
                     let since = Instant::now();
-                    match self.hold(connection, driver).await {
+                    match self.hold(*connection, driver).await {
                         Some(reason) => self.degrade(&reason),
                         None => return,
                     }
@@ -169,7 +169,7 @@ impl Supervisor {
                 Attempt::Stopped
             }
             Some(Ok(session)) => {
-                Attempt::Connected(self.connection(wire, session), driver)
+                Attempt::Connected(Box::new(self.connection(wire, session)), driver)
             }
             Some(Err(reason)) => driver.failed(reason).await,
         }
@@ -181,7 +181,7 @@ impl Supervisor {
         match &self.target {
             Target::Stdio(spec) => {
                 let (stdio, driver) = stdio::start(spec, &shared.id, &shared.limits, peer)?;
-                Ok((Wire::Stdio(stdio), Driver::Stdio(driver)))
+                Ok((Wire::Stdio(stdio), Driver::Stdio(Box::new(driver))))
             }
             Target::Http { endpoint, egress } => {
                 let ending = Arc::new(Ending::default());
@@ -298,7 +298,10 @@ mod tests {
         let mut base = FIRST_PAUSE;
         for _ in 0..8 {
             let next = pause.next();
-            assert!(next >= base.mul_f64(0.75) && next <= base.mul_f64(1.25), "{next:?} of {base:?}");
+            assert!(
+                next >= base.mul_f64(0.75) && next <= base.mul_f64(1.25),
+                "{next:?} of {base:?}"
+            );
             base = (base * 2).min(Duration::from_secs(2));
         }
         pause.reset();

@@ -165,7 +165,8 @@ impl ServerHandler for Good {
         match request.name.as_ref() {
             "echo" | "region" => Ok(text(arguments.to_string())),
             "add" => {
-                let sum = arguments["a"].as_i64().unwrap_or(0) + arguments["b"].as_i64().unwrap_or(0);
+                let sum =
+                    arguments["a"].as_i64().unwrap_or(0) + arguments["b"].as_i64().unwrap_or(0);
                 Ok(CallToolResult::structured(json!({ "sum": sum })).into())
             }
             "progress" => {
@@ -186,7 +187,10 @@ impl ServerHandler for Good {
         }
     }
 
-    fn accepted_subscription_filter(&self, wanted: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+    fn accepted_subscription_filter(
+        &self,
+        wanted: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
         Some(wanted.clone())
     }
 

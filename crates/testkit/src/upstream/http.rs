@@ -208,7 +208,9 @@ fn check_session(
     headers: &HashMap<String, String>,
     message: &Value,
 ) -> Option<Response> {
-    if !sessions(shared) || matches!(message["method"].as_str(), Some("initialize" | "server/discover")) {
+    if !sessions(shared)
+        || matches!(message["method"].as_str(), Some("initialize" | "server/discover"))
+    {
         return None;
     }
     match headers.get("mcp-session-id") {
@@ -292,6 +294,12 @@ struct Watch {
     complete: bool,
 }
 
+impl Watch {
+    fn complete(&mut self) {
+        self.complete = true;
+    }
+}
+
 impl Drop for Watch {
     fn drop(&mut self) {
         if !self.complete {
@@ -313,44 +321,49 @@ fn streamed(shared: &Arc<Shared>, request: &Value, steps: Vec<Step>) -> Response
         Vec::new()
     };
     let steps = prime.into_iter().chain(steps).collect::<Vec<_>>().into_iter();
-    let stream = futures_util::stream::unfold((steps, watch), move |(mut steps, mut watch)| async move {
-        let Some(step) = steps.next() else {
-            watch.complete = true;
-            return None;
-        };
-        let event = match step {
-            Step::Say(message) => format!("event: message\ndata: {message}\n\n"),
-            Step::Raw(text) => text,
-            Step::Big(id, bytes) => {
-                let text = "x".repeat(bytes);
-                format!("data: {{\"jsonrpc\":\"2.0\",\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{text}\"}}]}},\"id\":{id}}}\n\n")
-            }
-            Step::Wait(duration) => {
-                tokio::time::sleep(duration).await;
-                ": waited\n\n".to_owned()
-            }
-            Step::Hang if listening => {
-                let changes = Box::pin(changes(&watch.shared));
-                // The same stream goes on with the changes, one after the other.
-                let (change, rest) = changes.into_future().await;
-                drop(rest);
-                let again = vec![Step::Hang].into_iter();
-                return Some((Ok(Bytes::from(change?)), (again, watch)));
-            }
-            Step::Hang => std::future::pending().await,
-            Step::Die => {
-                watch.complete = true;
-                let broken = io::Error::other("breaking the connection as asked");
-                return Some((Err(broken), (steps, watch)));
-            }
-            Step::ListChanged => {
-                watch.shared.changes.send(()).ok();
-                ": changed\n\n".to_owned()
-            }
-            Step::Grandchild(_) => String::new(),
-        };
-        Some((Ok(Bytes::from(event)), (steps, watch)))
-    });
+    let stream = futures_util::stream::unfold(
+        (steps, watch),
+        move |(mut steps, mut watch)| async move {
+            let Some(step) = steps.next() else {
+                watch.complete();
+                return None;
+            };
+            let event = match step {
+                Step::Say(message) => format!("event: message\ndata: {message}\n\n"),
+                Step::Raw(text) => text,
+                Step::Big(id, bytes) => {
+                    let text = "x".repeat(bytes);
+                    format!(
+                        "data: {{\"jsonrpc\":\"2.0\",\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{text}\"}}]}},\"id\":{id}}}\n\n"
+                    )
+                }
+                Step::Wait(duration) => {
+                    tokio::time::sleep(duration).await;
+                    ": waited\n\n".to_owned()
+                }
+                Step::Hang if listening => {
+                    let changes = Box::pin(changes(&watch.shared));
+                    // The same stream goes on with the changes, one after the other.
+                    let (change, rest) = changes.into_future().await;
+                    drop(rest);
+                    let again = vec![Step::Hang].into_iter();
+                    return Some((Ok(Bytes::from(change?)), (again, watch)));
+                }
+                Step::Hang => std::future::pending().await,
+                Step::Die => {
+                    watch.complete();
+                    let broken = io::Error::other("breaking the connection as asked");
+                    return Some((Err(broken), (steps, watch)));
+                }
+                Step::ListChanged => {
+                    watch.shared.changes.send(()).ok();
+                    ": changed\n\n".to_owned()
+                }
+                Step::Grandchild(_) => String::new(),
+            };
+            Some((Ok(Bytes::from(event)), (steps, watch)))
+        },
+    );
     if shared.answers == Answers::Splinters {
         return events(stream.flat_map(|piece: Result<Bytes, io::Error>| {
             futures_util::stream::iter(splinters(piece))

@@ -47,7 +47,13 @@ fn is_current(program: &Path) -> bool {
     let newest = ["upstream.rs", "bin/faulty-upstream.rs"]
         .iter()
         .map(|name| sources.join(name))
-        .chain(fs::read_dir(sources.join("upstream")).into_iter().flatten().flatten().map(|e| e.path()))
+        .chain(
+            fs::read_dir(sources.join("upstream"))
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|e| e.path()),
+        )
         .filter_map(|path| modified(&path))
         .max();
     modified(program) >= newest.or(Some(SystemTime::UNIX_EPOCH))

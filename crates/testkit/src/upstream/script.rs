@@ -97,7 +97,8 @@ impl Script {
     /// What to do about a request. Notifications need nothing done.
     pub fn answer(&self, request: &Value) -> Vec<Step> {
         let method = request["method"].as_str().unwrap_or_default();
-        let modern = request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_string();
+        let modern =
+            request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"].is_string();
         if modern && !self.behaviour.speaks_modern() {
             return self.unknown(request);
         }
@@ -123,7 +124,9 @@ impl Script {
 
     fn unknown(&self, request: &Value) -> Vec<Step> {
         match self.behaviour.era.as_str() {
-            "sloppy" => vec![Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {} }))],
+            "sloppy" => {
+                vec![Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {} }))]
+            }
             "strict" => vec![Step::Die],
             "deaf" => vec![Step::Hang],
             _ => vec![error(request, -32601, "unknown method")],
@@ -204,8 +207,24 @@ impl Script {
 
     fn good_tools(&self) -> Vec<Value> {
         let mut tools: Vec<Value> = [
-            "echo", "add", "fail", "refuse", "die", "hang", "slow", "progress", "env", "big",
-            "oversized", "noise", "block", "grow", "ask", "grandchild", "malformed", "region",
+            "echo",
+            "add",
+            "fail",
+            "refuse",
+            "die",
+            "hang",
+            "slow",
+            "progress",
+            "env",
+            "big",
+            "oversized",
+            "noise",
+            "block",
+            "grow",
+            "ask",
+            "grandchild",
+            "malformed",
+            "region",
         ]
         .map(tool)
         .to_vec();
@@ -350,7 +369,11 @@ fn malformed_tools() -> Vec<Value> {
         with("string-schema", "inputSchema", json!("object")),
         with("null-schema", "inputSchema", Value::Null),
         with("true-output", "outputSchema", json!(true)),
-        with("string-hint", "annotations", json!({ "readOnlyHint": "yes", "idempotentHint": true })),
+        with(
+            "string-hint",
+            "annotations",
+            json!({ "readOnlyHint": "yes", "idempotentHint": true }),
+        ),
         with("bad-annotations", "annotations", json!("none")),
         with("string-sizes", "icons", json!([{ "src": "data:,", "sizes": "48x48" }])),
         with("null-description", "description", Value::Null),
@@ -360,8 +383,12 @@ fn malformed_tools() -> Vec<Value> {
         with("task-only", "execution", json!({ "taskSupport": "required" })),
         with("task-optional", "execution", json!({ "taskSupport": "optional" })),
         with("vendor", "x-vendor", json!({ "b": 1, "a": [1.0, 12345678901234567890_u64] })),
-        with("bad-header", "inputSchema", json!({ "type": "object",
-            "properties": { "a": { "type": "number", "x-mcp-header": "A" } } })),
+        with(
+            "bad-header",
+            "inputSchema",
+            json!({ "type": "object",
+            "properties": { "a": { "type": "number", "x-mcp-header": "A" } } }),
+        ),
         tool("with spaces"),
         with("x", "name", json!("")),
         with("x", "name", json!(5)),

@@ -51,7 +51,13 @@ pub async fn serve_stdio(
     output: impl AsyncWrite,
 ) -> io::Result<()> {
     let (messages, waiting) = mpsc::channel(MAX_WAITING);
-    let peer = Peer { gateway, principal, messages, calls: SelectAll::new(), running: HashMap::new() };
+    let peer = Peer {
+        gateway,
+        principal,
+        outbox: Outbox(messages),
+        calls: SelectAll::new(),
+        running: HashMap::new(),
+    };
     // Beside each other, so that a peer that is slow to read can still be heard.
     let (read, written) = tokio::join!(peer.serve(input), write(waiting, output));
     written.and(read)
@@ -60,10 +66,14 @@ pub async fn serve_stdio(
 struct Peer {
     gateway: Gateway,
     principal: Arc<Principal>,
-    messages: mpsc::Sender<Bytes>,
+    outbox: Outbox,
     calls: SelectAll<BoxStream<'static, Said>>,
     running: HashMap<Id, AbortHandle>,
 }
+
+/// Where messages wait to be written.
+#[derive(Clone)]
+struct Outbox(mpsc::Sender<Bytes>);
 
 /// What a call says.
 enum Said {
@@ -79,11 +89,11 @@ struct Gone;
 impl Peer {
     async fn serve(mut self, input: impl AsyncRead) -> io::Result<()> {
         let mut lines = Box::pin(Lines::new(input, MAX_LINE));
-        let messages = self.messages.clone();
+        let outbox = self.outbox.clone();
         let ended = loop {
             let went_on = tokio::select! {
                 biased;
-                () = messages.closed() => break Ok(()),
+                () = outbox.0.closed() => break Ok(()),
                 Some(said) = self.calls.next() => self.pass_on(said).await,
                 line = lines.next(), if self.running.len() < MAX_CALLS => match line {
                     Ok(Some(line)) => self.receive(line).await,
@@ -102,7 +112,7 @@ impl Peer {
                 }
             }
         };
-        if messages.is_closed() {
+        if outbox.0.is_closed() {
             return ended;
         }
         if tokio::time::timeout(FAREWELL, rest).await.is_err() {
@@ -116,7 +126,7 @@ impl Peer {
             Line::Whole(line) if line.trim_ascii().is_empty() => return Ok(()),
             Line::Whole(line) => line,
             Line::TooLong => {
-                return self.reject(None, &RpcError::invalid_request("the message is too long")).await;
+                return self.outbox.reject(None, &RpcError::invalid_request("the message is too long")).await;
             }
         };
         match protocol::parse(&line) {
@@ -126,7 +136,7 @@ impl Peer {
                 Ok(())
             }
             Ok(Message::Response) => Ok(()),
-            Err(Rejected { id, error }) => self.reject(id.as_ref(), &error).await,
+            Err(Rejected { id, error }) => self.outbox.reject(id.as_ref(), &error).await,
         }
     }
 
@@ -134,13 +144,13 @@ impl Peer {
         let id = request.id.clone();
         let era = match era::detect(&request, None) {
             Ok(era) => era,
-            Err(Rejected { id, error }) => return self.reject(id.as_ref(), &error).await,
+            Err(Rejected { id, error }) => return self.outbox.reject(id.as_ref(), &error).await,
         };
         match method::start(&self.gateway, &self.principal, era, request) {
-            Ok(Step::Answer(message)) => self.send(message).await,
+            Ok(Step::Answer(message)) => self.outbox.send(message).await,
             Ok(Step::Call(_)) if self.running.contains_key(&id) => {
                 let error = RpcError::invalid_request("a request with this id is still running");
-                self.reject(Some(&id), &error).await
+                self.outbox.reject(Some(&id), &error).await
             }
             Ok(Step::Call(call)) => {
                 let (handle, registration) = AbortHandle::new_pair();
@@ -148,7 +158,7 @@ impl Peer {
                 self.running.insert(id, handle);
                 Ok(())
             }
-            Err(error) => self.reject(Some(&id), &error).await,
+            Err(error) => self.outbox.reject(Some(&id), &error).await,
         }
     }
 
@@ -165,20 +175,23 @@ impl Peer {
 
     async fn pass_on(&mut self, said: Said) -> Result<(), Gone> {
         match said {
-            Said::Progress(message) => self.send(message).await,
+            Said::Progress(message) => self.outbox.send(message).await,
             Said::Answer(id, message) => {
                 self.running.remove(&id);
-                self.send(message).await
+                self.outbox.send(message).await
             }
         }
     }
 
+}
+
+impl Outbox {
     async fn reject(&self, id: Option<&Id>, error: &RpcError) -> Result<(), Gone> {
         self.send(answer::error(id, error).into()).await
     }
 
     async fn send(&self, message: Bytes) -> Result<(), Gone> {
-        self.messages.send(message).await.map_err(|_| Gone)
+        self.0.send(message).await.map_err(|_| Gone)
     }
 }
 

@@ -107,7 +107,7 @@ impl Reader {
                 if text("type") == Some("sse") {
                     object("it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address");
                 }
-                let clean = Redactor::default().text(url);
+                let clean = without_secret(url);
                 if clean != url {
                     object("its address holds a secret; send it in `headers`");
                 }
@@ -168,7 +168,7 @@ impl Reader {
                     Setting::Env(self.variable(variable_name(prefix, name), id, about, format!("?{input}")))
                 }
                 Reference::Other => {
-                    let shown = Redactor::default().text(&text);
+                    let shown = without_secret(&text);
                     let about = format!("for `{name}` of source `{id}`: the whole value, in the client `{shown}`");
                     Setting::Env(self.variable(variable_name(prefix, name), id, about, text))
                 }
@@ -200,7 +200,18 @@ impl Reader {
 }
 
 fn is_secret(name: &str, text: &str) -> bool {
-    redact::is_secret_key(name) || Redactor::default().text(text) != text
+    redact::is_secret_key(name) || without_secret(text) != text
+}
+
+/// `text` without what looks like a secret: by its shape, or by where it stands in an address.
+fn without_secret(text: &str) -> String {
+    let shaped = Redactor::default().text(text);
+    let Ok(address) = url::Url::parse(&shaped) else { return shaped };
+    let in_query = address.query_pairs().any(|(name, _)| redact::is_secret_key(&name));
+    match address.password().is_some() || in_query {
+        true => format!("{}://{}", address.scheme(), redact::PLACEHOLDER),
+        false => shaped,
+    }
 }
 
 /// `PREFIX_NAME` in the letters of environment variables.
@@ -233,7 +244,7 @@ fn without_secrets(words: impl Iterator<Item = String>) -> (Vec<String>, bool) {
                     format!("{}{name}={}", "-".repeat(dashes), redact::PLACEHOLDER)
                 }
                 _ if after_secret_flag && !is_flag => redact::PLACEHOLDER.to_owned(),
-                _ => Redactor::default().text(&word),
+                _ => without_secret(&word),
             };
             after_secret_flag = is_flag && redact::is_secret_key(flag);
             found |= clean != word;
@@ -281,6 +292,9 @@ mod tests {
         assert!(found);
         let expected = ["run", "--api-key", "[redacted]", "--token=[redacted]", "-e", "MY_TOKEN=[redacted]", "-e", "MY_TOKEN"];
         assert_eq!(clean, expected);
+        let words = ["postgresql://me:hunter2@db/x", "https://a.example/mcp?api_key=hunter2"];
+        let (clean, found) = without_secrets(words.into_iter().map(str::to_owned));
+        assert!(found && !clean.join(" ").contains("hunter2"), "{clean:?}");
         let (_, found) = without_secrets(["npx", "-y", "server", "--port", "80"].into_iter().map(str::to_owned));
         assert!(!found);
     }

@@ -1,0 +1,185 @@
+//! `serve --demo`, end to end over real sockets.
+
+use serde_json::{Value, json};
+
+use crate::support::{Caller, Server, demo_key, dir, facts, run};
+
+const ALL: [&str; 6] = ["add", "echo", "fail", "slow", "structured", "wipe"];
+const READ: [&str; 4] = ["add", "echo", "slow", "structured"];
+
+/// The names under which each dialect lists what `caller` may use, without their prefix.
+async fn lists(caller: &Caller) -> Vec<Vec<String>> {
+    let names = |list: &Value, key: &str, prefix: &str| {
+        let mut names: Vec<String> = list
+            .as_array()
+            .unwrap_or_else(|| panic!("{list}"))
+            .iter()
+            .map(|tool| tool[key].as_str().unwrap().strip_prefix(prefix).unwrap().to_owned())
+            .collect();
+        names.sort();
+        names
+    };
+    let openwop = caller.get("/v1/tools").await.1;
+    let otc = caller.get("/tools").await.1;
+    let explorer = caller.get("/explorer/tools").await.1;
+    let mcp = caller.mcp("tools/list", json!({})).await.1;
+    vec![
+        names(&openwop, "toolId", "mcp:demo."),
+        names(&otc["tools"], "name", "demo__"),
+        names(&explorer, "name", "demo__"),
+        names(&mcp["result"]["tools"], "name", "demo__"),
+    ]
+}
+
+#[tokio::test]
+async fn it_introduces_itself() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let server = Server::demo(&data);
+    let shown = server.process.stdout();
+    for tool in ALL {
+        assert!(shown.contains(&format!("mcp:demo.{tool}")), "{shown}");
+        assert!(shown.contains(&format!("demo__{tool}")), "{shown}");
+    }
+    for url in ["/explorer", "/mcp", "/v1/tools", "/tools"] {
+        assert!(shown.contains(&format!("{}{url}", server.url)), "{shown}");
+    }
+    assert!(shown.contains("curl -s") && shown.contains("always"), "{shown}");
+    let facts = facts(&data);
+    assert_eq!(facts["url"], server.url.as_str());
+    assert_eq!(facts["keys"].as_object().unwrap().len(), 3);
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &data.join("demo.json").metadata().unwrap().permissions(),
+    );
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[tokio::test]
+async fn every_dialect_lists_the_same_tools() {
+    // I-7
+    let dir = dir();
+    let data = dir.path().join("data");
+    let server = Server::demo(&data);
+    let admin = server.caller(Some(&demo_key(&data, "admin")));
+    let reader = server.caller(Some(&demo_key(&data, "reader")));
+    let other = server.caller(Some(&demo_key(&data, "other-tenant")));
+    for (dialect, listed) in lists(&admin).await.into_iter().enumerate() {
+        assert_eq!(listed, ALL, "dialect {dialect}");
+    }
+    for (dialect, listed) in lists(&reader).await.into_iter().enumerate() {
+        assert_eq!(listed, READ, "dialect {dialect}");
+    }
+    // I-9
+    for listed in lists(&other).await {
+        assert!(listed.is_empty(), "{listed:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_calling_surface_calls() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let server = Server::demo(&data);
+    let admin = server.caller(Some(&demo_key(&data, "admin")));
+
+    let (status, body) = admin.otc("demo.echo", json!({ "text": "over otc" })).await;
+    assert_eq!((status, &body["result"]["success"]), (200, &json!(true)), "{body}");
+    assert!(body["result"]["value"].to_string().contains("over otc"), "{body}");
+
+    let (status, body) =
+        admin.post("/explorer/tools/demo__add/call", &json!({ "a": 40, "b": 2.5 })).await;
+    assert_eq!((status, &body["isError"]), (200, &json!(false)), "{body}");
+    assert_eq!(body["content"][0]["text"], "42.5");
+
+    let call = json!({ "name": "demo__structured", "arguments": { "city": "Bonn" } });
+    let (status, body) = admin.mcp("tools/call", call).await;
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(body["result"]["structuredContent"]["city"], "Bonn", "{body}");
+
+    let (status, body) = admin.otc("demo__fail", json!({ "message": "as agreed" })).await;
+    assert_eq!((status, &body["result"]["success"]), (200, &json!(false)), "{body}");
+
+    let (status, body) = admin.otc("demo__echo", json!({ "txt": 1 })).await;
+    assert_eq!(status, 422, "{body}");
+
+    // I-15
+    let (status, body) = admin.otc("demo__wipe", json!({})).await;
+    assert!(body.to_string().contains("approval required"), "{status} {body}");
+    assert!(!body.to_string().contains("nothing was deleted"));
+}
+
+#[tokio::test]
+async fn who_may_not_is_told_so_or_nothing() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let server = Server::demo(&data);
+    let reader = server.caller(Some(&demo_key(&data, "reader")));
+    let other = server.caller(Some(&demo_key(&data, "other-tenant")));
+    let nobody = server.caller(None);
+
+    // A scope is missing: reads say 404, calls 403.
+    assert_eq!(reader.get("/v1/tools/mcp:demo.echo").await.0, 200);
+    assert_eq!(reader.get("/v1/tools/mcp:demo.fail").await.0, 404);
+    assert_eq!(reader.otc("demo__fail", json!({})).await.0, 403);
+
+    // Another tenant: as if it did not exist (I-9).
+    let foreign = other.get("/v1/tools/mcp:demo.echo").await;
+    let unknown = other.get("/v1/tools/mcp:demo.nothing").await;
+    assert_eq!(foreign.0, 404);
+    assert_eq!(foreign, unknown);
+    let foreign = other.otc("demo__echo", json!({ "text": "x" })).await;
+    assert_eq!(foreign, other.otc("demo__nothing", json!({ "text": "x" })).await);
+    assert_ne!(foreign.0, 200);
+
+    // Nobody (I-10).
+    for path in ["/v1/tools", "/v1/tools/mcp:demo.echo", "/v1/no/such/route", "/tools"] {
+        assert_eq!(nobody.get(path).await.0, 401, "{path}");
+    }
+    assert_eq!(nobody.otc("demo__echo", json!({ "text": "x" })).await.0, 401);
+    assert_eq!(nobody.mcp("tools/list", json!({})).await.0, 401);
+}
+
+#[tokio::test]
+async fn keys_are_kept_and_a_lost_file_is_made_again() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    Server::demo(&data).stop();
+    let first = facts(&data)["keys"].clone();
+    Server::demo(&data).stop();
+    assert_eq!(facts(&data)["keys"], first, "working keys are kept");
+    std::fs::remove_file(data.join("demo.json")).unwrap();
+    let server = Server::demo(&data);
+    assert_ne!(facts(&data)["keys"], first);
+    let admin = server.caller(Some(&demo_key(&data, "admin")));
+    assert_eq!(admin.get("/v1/tools").await.0, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_line_talks_to_it() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let server = Server::demo(&data);
+    std::fs::write(dir.path().join("key"), demo_key(&data, "admin") + "\n").unwrap();
+    let remote = |args: &[&str]| {
+        run(dir.path(), &[&["--url", &server.url, "--key-file", "key"], args].concat())
+    };
+    let listed = remote(&["tools", "list", "--source", "mcp"]).ok().stdout;
+    assert_eq!(listed.lines().count(), 7, "{listed}");
+    assert!(remote(&["tools", "show", "mcp:demo.echo"]).ok().stdout.contains("Answers the text"));
+    assert_eq!(remote(&["tools", "show", "mcp:demo.nothing"]).code, 1);
+    for name in ["demo__echo", "demo.echo", "mcp:demo.echo"] {
+        assert_eq!(remote(&["call", name, r#"{"text":"hi"}"#]).ok().stdout, "hi\n", "{name}");
+    }
+    assert_eq!(remote(&["call", "mcp:demo.nothing"]).code, 1);
+    let failed = remote(&["call", "demo__fail", "{}"]);
+    assert_eq!(failed.code, 1);
+    assert!(failed.stderr.contains("the tool failed: it did not work"), "{}", failed.stderr);
+    let wrong = remote(&["call", "demo__echo", "{}"]);
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.stderr.contains("text"), "{}", wrong.stderr);
+    let events = remote(&["audit", "export"]).ok();
+    assert!(events.stdout.lines().count() >= 8, "{}", events.stdout);
+    let denied = run(dir.path(), &["--url", &server.url, "tools", "list"]);
+    assert_eq!(denied.code, 1);
+    assert!(denied.stderr.contains("hint: set TOOLCRIB_KEY"), "{}", denied.stderr);
+}

@@ -1,0 +1,171 @@
+//! Starting, refusing to start, and ending.
+
+use std::{fs, net::TcpListener};
+
+use rustix::process::Signal;
+use serde_json::json;
+
+use crate::support::{
+    Process, Server, config, demo_key, dir, eventually, is_running, run, signal_pid, toolcrib,
+    write_config,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_takes_every_child_along_and_closes_every_call() {
+    // I-22, I-26
+    let dir = dir();
+    let data = dir.path().join("data");
+    let mut server = Server::demo(&data);
+    let children = server.process.children();
+    assert_eq!(children.len(), 1, "the demo's source");
+    let admin = server.caller(Some(&demo_key(&data, "admin")));
+    let call = tokio::spawn(async move {
+        admin.recorded("demo__slow", json!({ "steps": 100, "step_ms": 10_000 })).await
+    });
+    let export = || run(dir.path(), &["--data-dir", "data", "audit", "export"]).stdout;
+    eventually("the call began", || export().contains("agent.toolCalled"));
+    server.process.signal(Signal::TERM);
+    // Asked twice: requests that run are cut off instead of waited for.
+    server.process.signal(Signal::INT);
+    assert_eq!(server.process.ended().code(), Some(0), "{}", server.process.stderr());
+    call.await.unwrap();
+    for child in children {
+        eventually("the child is gone", || !is_running(child));
+    }
+    let events = export();
+    assert_eq!(events.lines().filter(|line| line.contains("agent.toolReturned")).count(), 1, "{events}");
+}
+
+#[tokio::test]
+async fn an_idle_server_ends_at_once_and_well() {
+    let dir = dir();
+    write_config(dir.path(), &config(""));
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut server = Server::start(dir.path());
+        let children = server.process.children();
+        server.process.signal(signal);
+        assert_eq!(server.process.ended().code(), Some(0));
+        assert!(children.iter().all(|child| !is_running(*child)));
+    }
+}
+
+#[test]
+fn a_taken_port_is_said_to_be() {
+    let dir = dir();
+    let holder = TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap().to_string();
+    let ran = run(dir.path(), &["serve", "--listen", &taken]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains(&format!("error: {taken} is in use")), "{}", ran.stderr);
+    assert!(ran.stderr.contains("--listen 127.0.0.1:0"), "{}", ran.stderr);
+    assert_eq!(ran.stdout, "");
+
+    // The default port: ours, or somebody's who has it already.
+    let _holder = TcpListener::bind("127.0.0.1:8808");
+    let ran = run(dir.path(), &["serve", "--demo"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("error: 127.0.0.1:8808 is in use\n"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: `--listen 127.0.0.1:0` takes a free port\n"), "{}", ran.stderr);
+    assert!(!dir.path().join(".toolcrib").exists());
+}
+
+#[test]
+fn nothing_leaves_this_machine_unprotected() {
+    // I-30
+    let dir = dir();
+    for args in [&["serve", "--listen", "0.0.0.0:0"][..], &["serve", "--demo", "--listen", "[::]:0"]] {
+        let ran = run(dir.path(), args);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(ran.stderr.contains("behind_proxy = true"), "{}", ran.stderr);
+        assert_eq!(ran.stdout, "");
+    }
+    write_config(dir.path(), "[server]\nlisten = \"0.0.0.0:0\"\n");
+    assert_eq!(run(dir.path(), &["serve"]).code, 1);
+    write_config(dir.path(), "[server]\nlisten = \"0.0.0.0:0\"\nbehind_proxy = true\n");
+    let server = Server::start(dir.path());
+    assert!(server.url.starts_with("http://0.0.0.0:"), "{}", server.url);
+    server.stop();
+}
+
+#[test]
+fn a_store_that_cannot_be_made_is_explained() {
+    let dir = dir();
+    fs::write(dir.path().join("file"), "").unwrap();
+    let ran = run(dir.path(), &["serve", "--listen", "127.0.0.1:0", "--data-dir", "file/data"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("error: the store file/data/toolcrib.db cannot be opened"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
+
+    fs::write(dir.path().join("toolcrib.db"), "this is no database, and long enough to be seen as such").unwrap();
+    let ran = run(dir.path(), &["serve", "--listen", "127.0.0.1:0", "--data-dir", "."]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.stderr.contains("caused by: "), "{}", ran.stderr);
+}
+
+#[test]
+fn a_data_directory_that_may_only_be_read_is_explained() {
+    use std::os::unix::fs::PermissionsExt as _;
+    if rustix::process::geteuid().is_root() {
+        // The superuser may write everywhere; the error path is the one of the test above.
+        return;
+    }
+    let dir = dir();
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o500)).unwrap();
+    let ran = run(dir.path(), &["serve", "--listen", "127.0.0.1:0", "--data-dir", "data"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stderr.contains("cannot be created"), "{}", ran.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_dies_takes_only_its_call_and_comes_back() {
+    // I-19, I-25, I-26
+    let dir = dir();
+    let data = dir.path().join("data");
+    let server = Server::demo(&data);
+    let admin = server.caller(Some(&demo_key(&data, "admin")));
+    let child = server.process.children()[0];
+    let slow = {
+        let admin = admin.clone();
+        tokio::spawn(async move { admin.otc("demo__slow", json!({ "steps": 100, "step_ms": 10_000 })).await })
+    };
+    let export = || run(dir.path(), &["--data-dir", "data", "audit", "export"]).stdout;
+    eventually("the call began", || export().contains("agent.toolCalled"));
+    signal_pid(child, Signal::KILL);
+    let (status, body) = slow.await.unwrap();
+    assert_eq!((status, &body["result"]["success"]), (200, &json!(false)), "{body}");
+    let message = body["result"]["error"]["message"].as_str().unwrap();
+    assert!(message.contains("went away during the call"), "{message}");
+    assert!(export().contains("upstream_died"), "{}", export());
+    assert_eq!(admin.get("/v1/tools").await.1.as_array().unwrap().len(), 6, "its tools stay listed");
+    let back = || {
+        let call = admin.otc("demo__echo", json!({ "text": "back" }));
+        let body = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(call)).1;
+        body["result"]["success"] == json!(true)
+    };
+    eventually("the tool is back", back);
+    assert!(!is_running(child), "no zombie");
+    let children = server.process.children();
+    assert_eq!(children.len(), 1, "{children:?}");
+    assert_ne!(children[0], child);
+}
+
+#[test]
+fn without_a_configuration_it_serves_nothing_and_says_so() {
+    let dir = dir();
+    let mut process = Process::start(toolcrib(dir.path()).args(["serve", "--listen", "127.0.0.1:0"]));
+    process.until("`listening on`", |it| it.stdout().contains("listening on http://127.0.0.1:").then_some(()));
+    assert!(process.stderr().contains("there is no configuration here"), "{}", process.stderr());
+}
+
+#[test]
+fn a_demo_does_not_go_unnoticed_in_a_store_of_ones_own() {
+    let dir = dir();
+    crate::support::key(dir.path(), &["--scope", "a"]);
+    let server = Server::of(toolcrib(dir.path()).args(["serve", "--demo", "--listen", "127.0.0.1:0"]));
+    assert!(server.stop().contains("warning: .toolcrib/toolcrib.db is there already"));
+    write_config(dir.path(), &config(""));
+    let server = Server::start(dir.path());
+    assert!(server.stop().contains("warning: the keys of a demo are accepted here too"));
+}

@@ -1,0 +1,109 @@
+//! Commands that start the sources of the configuration themselves.
+
+use serde_json::json;
+
+use crate::support::{config, dir, run, write_config};
+
+const RULES: &str = "[source.tools.fail]\nscopes = [\"demo:write\"]\nsafety_tier = \"write\"\n\
+                     [source.tools.wipe]\napproval = \"always\"\n";
+
+#[test]
+fn tools_are_listed_with_what_they_need() {
+    let dir = dir();
+    write_config(dir.path(), &config(RULES));
+    insta::assert_snapshot!(run(dir.path(), &["tools", "list"]).ok().stdout, @"");
+    let listed = run(dir.path(), &["--json", "tools", "list", "--source", "mcp"]).ok().json();
+    assert_eq!(listed.as_array().unwrap().len(), 6);
+    assert_eq!(listed[0]["wireName"], "demo__add");
+    assert!(listed[0]["digest"].as_str().unwrap().len() == 64);
+    let none = run(dir.path(), &["--json", "tools", "list", "--source", "connector"]).ok().json();
+    assert_eq!(none, json!([]));
+}
+
+#[test]
+fn one_tool_is_shown() {
+    let dir = dir();
+    write_config(dir.path(), &config(RULES));
+    for name in ["mcp:demo.fail", "demo__fail", "demo.fail"] {
+        let shown = run(dir.path(), &["tools", "show", name]).ok().stdout;
+        assert!(shown.contains("tier:     write") && shown.contains("scopes:   demo:write"), "{shown}");
+        assert!(shown.contains("Always fails"), "{shown}");
+    }
+}
+
+#[test]
+fn a_call_prints_the_answer_and_the_code_says_how_it_went() {
+    let dir = dir();
+    write_config(dir.path(), &config(RULES));
+    let call = |args: &[&str]| run(dir.path(), &[&["call"], args].concat());
+    assert_eq!(call(&["demo__echo", r#"{"text":"hi"}"#]).ok().stdout, "hi\n");
+    std::fs::write(dir.path().join("a.json"), r#"{"a":1,"b":2}"#).unwrap();
+    assert_eq!(call(&["mcp:demo.add", "@a.json"]).ok().stdout, "3\n");
+
+    let failed = call(&["demo.fail", r#"{"message":"no luck"}"#]);
+    assert_eq!((failed.code, failed.stdout.as_str()), (1, "no luck\n"));
+
+    let slow = call(&["demo__slow", r#"{"steps":3,"step_ms":1}"#]).ok();
+    assert_eq!(slow.stdout, "counted to 3\n");
+    // I-28
+    let steps: Vec<&str> = slow.stderr.lines().collect();
+    assert_eq!(steps, ["progress 1/3 step 1 of 3", "progress 2/3 step 2 of 3", "progress 3/3 step 3 of 3"]);
+
+    let wrong = call(&["demo__add", r#"{"a":"x"}"#]);
+    assert_eq!(wrong.code, 1);
+    assert!(wrong.stderr.contains("  /a: ") && wrong.stderr.contains("  /b: "), "{}", wrong.stderr);
+
+    // I-15
+    let refused = call(&["demo__wipe"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
+    assert!(refused.stderr.contains("approval required"), "{}", refused.stderr);
+
+    let unknown = call(&["demo__nothing"]);
+    assert_eq!(unknown.code, 1);
+    assert!(unknown.stderr.contains("no such tool"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_call_can_be_json() {
+    let dir = dir();
+    write_config(dir.path(), &config(RULES));
+    let called = run(dir.path(), &["--json", "call", "demo__structured", r#"{"city":"Bonn"}"#]).ok().json();
+    assert_eq!(called["isError"], false);
+    assert_eq!(called["structuredContent"]["city"], "Bonn");
+    assert!(called["runId"].is_string() && called["durationMs"].is_u64());
+    let refused = run(dir.path(), &["--json", "call", "demo__wipe"]);
+    assert_eq!(refused.code, 1);
+    assert_eq!(refused.json()["error"]["code"], "approval_required");
+    // What is called here is recorded here.
+    let events = run(dir.path(), &["audit", "export"]).ok().stdout;
+    assert_eq!(events.lines().count(), 4, "{events}");
+    assert!(events.contains(called["runId"].as_str().unwrap()) && events.contains("\"operator\""));
+}
+
+#[test]
+fn sources_are_listed_and_checked() {
+    let dir = dir();
+    write_config(dir.path(), &config(RULES));
+    let listed = run(dir.path(), &["--json", "sources", "list"]).ok().json();
+    assert_eq!(
+        json!([listed[0]["id"], listed[0]["state"], listed[0]["tools"], listed[0]["problems"]]),
+        json!(["demo", "ready", 6, []])
+    );
+    run(dir.path(), &["sources", "check"]).ok();
+
+    write_config(dir.path(), &config("[source.tools.nothing]\nhide = true\n"));
+    let checked = run(dir.path(), &["sources", "check"]);
+    assert_eq!(checked.code, 1);
+    assert!(checked.stdout.contains("demo: rule \"nothing\" matches no tool"), "{}", checked.stdout);
+
+    let dead = "[[source]]\nid = \"dead\"\nkind = \"mcp\"\ncommand = [\"/no/such/program\"]\n";
+    write_config(dir.path(), &(config("") + dead));
+    let checked = run(dir.path(), &["sources", "check"]);
+    assert_eq!(checked.code, 1);
+    assert!(checked.stdout.contains("dead") && checked.stdout.contains("ready"), "{}", checked.stdout);
+    // I-25
+    assert_eq!(run(dir.path(), &["call", "demo__echo", r#"{"text":"hi"}"#]).ok().stdout, "hi\n");
+    let listed = run(dir.path(), &["tools", "list"]).ok();
+    assert_eq!(listed.stdout.lines().count(), 7, "{}", listed.stdout);
+    assert!(listed.stderr.contains("source `dead` did not answer"), "{}", listed.stderr);
+}

@@ -1,0 +1,19 @@
+//! The program as its users meet it: the real binary, real files, real sockets, real children.
+#![cfg(test)]
+
+mod support;
+
+mod completions;
+mod config;
+mod demo;
+mod generate;
+mod hash;
+mod help;
+mod import;
+mod keys;
+mod lifecycle;
+mod local;
+mod record;
+mod reload;
+mod stdio;
+mod upstream;

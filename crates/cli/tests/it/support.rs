@@ -1,0 +1,96 @@
+//! One way to run the program, to serve with it and to talk to what it serves.
+
+mod http;
+mod server;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+pub(crate) use http::Caller;
+pub(crate) use server::{Process, Server, demo_key, eventually, facts, is_running, signal_pid};
+
+/// The program under test.
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_toolcrib");
+
+/// The program, to be run in `dir` without any setting of the environment.
+pub(crate) fn toolcrib(dir: &Path) -> Command {
+    #[expect(clippy::disallowed_methods, reason = "the test starts the program under test")]
+    let mut command = Command::new(PROGRAM);
+    command.current_dir(dir).stdin(Stdio::null());
+    for variable in ["TOOLCRIB_CONFIG", "TOOLCRIB_URL", "TOOLCRIB_KEY", "TOOLCRIB_LOG"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+/// What a run of the program came to.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ran {
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The same, if it ended well.
+    pub(crate) fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "{self:?}");
+        self
+    }
+}
+
+/// Runs the program with `args` in `dir` to its end.
+pub(crate) fn run(dir: &Path, args: &[&str]) -> Ran {
+    finish(toolcrib(dir).args(args))
+}
+
+/// Runs `command` to its end.
+pub(crate) fn finish(command: &mut Command) -> Ran {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    Ran {
+        code: status.code().unwrap_or_else(|| panic!("ended by a signal: {status}")),
+        stdout: String::from_utf8(stdout).unwrap(),
+        stderr: String::from_utf8(stderr).unwrap(),
+    }
+}
+
+/// A directory of its own for a test.
+pub(crate) fn dir() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+/// A configuration whose only source is the demo's MCP server, with `more` behind its rules.
+pub(crate) fn config(more: &str) -> String {
+    format!(
+        r#"[server]
+listen = "127.0.0.1:0"
+[[source]]
+id = "demo"
+kind = "mcp"
+command = ["{PROGRAM}", "demo-upstream"]
+[source.tools."*"]
+scopes = ["demo:read"]
+safety_tier = "read"
+{more}
+"#
+    )
+}
+
+/// Writes `text` as the `toolcrib.toml` of `dir`.
+pub(crate) fn write_config(dir: &Path, text: &str) -> PathBuf {
+    let file = dir.join("toolcrib.toml");
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+/// Makes a key by the command line and gives its id and text.
+pub(crate) fn key(dir: &Path, args: &[&str]) -> (String, String) {
+    let made = run(dir, &[&["keys", "create", "--json", "--name", "test"], args].concat()).ok().json();
+    (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
+}

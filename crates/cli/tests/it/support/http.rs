@@ -1,0 +1,89 @@
+//! A caller: requests are its methods.
+
+use std::sync::Once;
+
+use serde_json::{Value, json};
+
+/// Somebody with a key, or without.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    http: reqwest::Client,
+    url: String,
+    key: Option<String>,
+}
+
+/// Status and body.
+pub(crate) type Answer = (u16, Value);
+
+impl Caller {
+    pub(crate) fn new(url: &str, key: Option<&str>) -> Self {
+        static PROVIDER: Once = Once::new();
+        PROVIDER.call_once(|| {
+            rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        });
+        #[expect(clippy::disallowed_methods, reason = "a client of the program under test")]
+        let http = reqwest::Client::builder().no_proxy().build().unwrap();
+        Self { http, url: url.to_owned(), key: key.map(str::to_owned) }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> Answer {
+        self.send(self.http.get(format!("{}{path}", self.url))).await.unwrap()
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(self.http.post(format!("{}{path}", self.url)).json(body)).await.unwrap()
+    }
+
+    /// A call over Open Tool Calling.
+    pub(crate) async fn otc(&self, tool: &str, input: Value) -> Answer {
+        self.post("/tools/call", &json!({ "request": { "tool_id": tool, "input": input } })).await
+    }
+
+    /// A call that says by which run it is recorded; `None` when no answer came.
+    pub(crate) async fn recorded(&self, tool: &str, input: Value) -> Option<(u16, String)> {
+        let body = json!({ "request": { "tool_id": tool, "input": input } });
+        let request = self.http.post(format!("{}/tools/call", self.url)).json(&body);
+        let answer = self.with_key(request).send().await.ok()?;
+        let status = answer.status().as_u16();
+        let run = answer.headers().get("toolcrib-run-id")?.to_str().ok()?.to_owned();
+        // Only a whole answer is an answer.
+        answer.bytes().await.ok()?;
+        Some((status, run))
+    }
+
+    /// A stateless MCP request; the body is the JSON-RPC answer.
+    pub(crate) async fn mcp(&self, method: &str, mut params: Value) -> Answer {
+        params["_meta"] = json!({
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let name = params.get("name").and_then(Value::as_str).map(str::to_owned);
+        let mut request = self
+            .http
+            .post(format!("{}/mcp", self.url))
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", method)
+            .json(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
+        if let Some(name) = name {
+            request = request.header("mcp-name", name);
+        }
+        self.send(request).await.unwrap()
+    }
+
+    fn with_key(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
+        match &self.key {
+            Some(key) => request.bearer_auth(key),
+            None => request,
+        }
+    }
+
+    async fn send(&self, request: reqwest::RequestBuilder) -> reqwest::Result<Answer> {
+        let answer = self.with_key(request).send().await?;
+        let status = answer.status().as_u16();
+        let text = answer.text().await?;
+        // The last event of a stream is the answer.
+        let json = text.lines().rev().find_map(|line| line.strip_prefix("data: ")).unwrap_or(&text);
+        Ok((status, serde_json::from_str(json).unwrap_or(Value::Null)))
+    }
+}

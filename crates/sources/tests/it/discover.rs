@@ -1,0 +1,151 @@
+//! Tool lists as upstreams really send them.
+
+use std::collections::HashMap;
+
+use serde_json::json;
+use toolcrib_core::{
+    call::UpstreamErrorKind,
+    source::{DiscoveredTool, SourceLimits},
+};
+use toolcrib_testkit::upstream::{Answers, FaultyHttp};
+
+use crate::rig::{Rig, faulty};
+
+fn by_name(tools: Vec<DiscoveredTool>) -> HashMap<String, DiscoveredTool> {
+    tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect()
+}
+
+// One bad tool must not cost the others.
+#[tokio::test]
+async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
+    let rig = Rig::faulty(&["list=malformed"]);
+    let discovered = rig.discover().await;
+    let problems = discovered.problems.join("\n");
+    let names: Vec<_> = discovered.tools.iter().map(|tool| tool.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "first",
+            "schemaless",
+            "string-schema",
+            "null-schema",
+            "true-output",
+            "string-hint",
+            "bad-annotations",
+            "string-sizes",
+            "null-description",
+            "number-description",
+            "null-meta",
+            "empty-schema",
+            "task-optional",
+            "vendor",
+            "bad-header",
+            "with spaces",
+            "last"
+        ]
+    );
+    let tools = by_name(discovered.tools);
+    for name in ["schemaless", "string-schema", "null-schema"] {
+        assert_eq!(tools[name].input_schema, None, "{name}");
+        assert!(problems.contains(&format!("tool `{name}`: inputSchema is")), "{problems}");
+    }
+    assert_eq!(tools["empty-schema"].input_schema, Some(json!({})));
+    assert_eq!(tools["true-output"].output_schema, None);
+    assert_eq!(tools["string-hint"].annotations, Some(json!({ "idempotentHint": true })));
+    assert_eq!(tools["bad-annotations"].annotations, None);
+    assert_eq!(tools["null-description"].description, None);
+    assert_eq!(tools["number-description"].description, None);
+    for (what, why) in [
+        ("task-only", "it only runs as a task"),
+        ("first", "stands twice"),
+        ("string-hint", "annotation readOnlyHint has the wrong type"),
+        ("number-description", "description is not a string"),
+    ] {
+        assert!(problems.lines().any(|p| p.contains(what) && p.contains(why)), "{problems}");
+    }
+    let nameless = problems.lines().filter(|p| p.contains("no usable name")).count();
+    let no_objects =
+        problems.lines().filter(|p| p.contains("not an object") && p.starts_with("entry"));
+    assert_eq!((nameless, no_objects.count()), (4, 2), "{problems}");
+}
+
+// Fields nobody knows, key order and numbers survive: what is hashed is what was sent.
+#[tokio::test]
+async fn nothing_of_a_tool_is_lost() {
+    let rig = Rig::faulty(&["list=malformed"]);
+    let tools = by_name(rig.discover().await.tools);
+    assert_eq!(
+        tools["vendor"].raw.to_string(),
+        r#"{"name":"vendor","description":"does vendor","inputSchema":{"type":"object","properties":{}},"x-vendor":{"b":1,"a":[1.0,12345678901234567890]}}"#
+    );
+    assert_eq!(tools["task-optional"].raw["execution"], json!({ "taskSupport": "optional" }));
+    assert_eq!(tools["string-sizes"].raw["icons"][0]["sizes"], "48x48");
+}
+
+// Only HTTP of the modern era has these headers, and there a wrong annotation excludes the tool.
+#[tokio::test]
+async fn a_wrong_header_annotation_hides_a_tool_where_headers_matter() {
+    for (era, hidden) in [("era=modern", true), ("era=legacy", false)] {
+        let server = FaultyHttp::start(Answers::Json, &[era, "list=malformed"]);
+        let rig = Rig::http(&server.url());
+        let discovered = rig.discover().await;
+        let listed = discovered.tools.iter().any(|tool| tool.name == "bad-header");
+        assert_eq!(listed, !hidden, "{era}");
+        let told = discovered.problems.iter().any(|p| p.contains("`bad-header` is left out"));
+        assert_eq!(told, hidden, "{era}");
+    }
+}
+
+#[tokio::test]
+async fn pages_are_joined_and_an_empty_cursor_is_followed() {
+    assert_eq!(Rig::faulty(&["list=paged"]).names().await, ["one", "two", "three"]);
+}
+
+// I-27
+#[tokio::test]
+async fn a_list_that_does_not_end_is_ended() {
+    let limits = SourceLimits {
+        max_pages: 7,
+        max_tools: 100,
+        max_list_bytes: 3 << 20,
+        ..SourceLimits::default()
+    };
+    for (list, tools, why) in [
+        ("repeated", 2, "repeats a cursor"),
+        ("endless", 7, "more than 7 pages"),
+        ("wide", 100, "more than 100 tools"),
+        ("heavy", 2, "larger than 3145728 bytes"),
+    ] {
+        let words = faulty(&[&format!("list={list}"), "listen=no"]);
+        let rig = Rig::stdio(words, limits.clone());
+        let discovered = rig.discover().await;
+        // The repeated list names its second tool twice before the cursor comes back.
+        assert_eq!(discovered.tools.len(), tools, "{list}");
+        assert!(discovered.problems.iter().any(|p| p.contains(why)), "{:?}", discovered.problems);
+    }
+}
+
+#[tokio::test]
+async fn a_list_that_is_none_is_an_error_and_the_source_stays_ready() {
+    for (list, kind) in
+        [("list=error", UpstreamErrorKind::Refused), ("list=nonsense", UpstreamErrorKind::Protocol)]
+    {
+        let rig = Rig::faulty(&[list]);
+        rig.ready().await;
+        assert_eq!(rig.source.discover().await.unwrap_err().kind, kind, "{list}");
+        rig.ready().await;
+    }
+}
+
+// I-27
+#[tokio::test]
+async fn a_list_that_takes_too_long_is_a_timeout() {
+    let limits = SourceLimits {
+        connect_timeout: std::time::Duration::from_millis(700),
+        ..SourceLimits::default()
+    };
+    let server = FaultyHttp::start(Answers::Json, &["list=slow"]);
+    let rig = Rig::http_with(&server.url(), &[], limits);
+    rig.ready().await;
+    assert_eq!(rig.source.discover().await.unwrap_err().kind, UpstreamErrorKind::Timeout);
+}

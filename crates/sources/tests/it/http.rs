@@ -1,0 +1,133 @@
+//! What goes wrong over HTTP.
+
+use serde_json::json;
+use toolcrib_core::{
+    call::UpstreamErrorKind,
+    source::{SourceLimits, SourceState},
+};
+use toolcrib_testkit::upstream::{Answers, FaultyHttp};
+
+use crate::rig::{Rig, eventually, text};
+
+#[tokio::test]
+async fn an_expired_session_is_renewed_once_for_everybody() {
+    let server = FaultyHttp::start(Answers::Events, &["era=legacy", "listen=no"]);
+    let rig = Rig::http(&server.url());
+    rig.call("echo", json!({})).await;
+    server.expire_sessions();
+    let calls = (0..8).map(|n| rig.call("echo", json!({ "n": n })));
+    for (n, outcome) in futures_util::future::join_all(calls).await.iter().enumerate() {
+        assert_eq!(text(outcome), json!({ "n": n }).to_string());
+    }
+    assert_eq!(server.sessions_opened(), 2);
+    rig.changed_after(1).await;
+    assert_eq!(rig.source.status().state, SourceState::Ready);
+    assert_eq!(rig.source.status().restarts, 0);
+}
+
+#[tokio::test]
+async fn refused_credentials_degrade_the_source_and_say_so() {
+    for code in [401, 403] {
+        for era in ["era=modern", "era=legacy"] {
+            let server = FaultyHttp::start(Answers::Json, &[era, "listen=no"]);
+            let rig = Rig::http_with(
+                &server.url(),
+                &[("authorization", "Bearer hunter22")],
+                SourceLimits::default(),
+            );
+            rig.ready().await;
+            server.refuse_with(code);
+            assert_eq!(rig.fails("echo", json!({})).await, UpstreamErrorKind::Refused);
+            let status = rig.degraded().await;
+            let expected = format!("upstream refused our credentials ({code})");
+            assert_eq!(status.detail.as_deref(), Some(expected.as_str()));
+            assert_eq!(rig.fails("echo", json!({})).await, UpstreamErrorKind::Unavailable);
+            server.refuse_with(0);
+            let status = rig.ready().await;
+            assert!(status.restarts > 0);
+            assert_eq!(text(&rig.call("echo", json!({})).await), "{}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_starts_with_wrong_credentials_says_so() {
+    let server = FaultyHttp::start(Answers::Json, &[]);
+    server.refuse_with(401);
+    let rig = Rig::http(&server.url());
+    let status = rig.degraded().await;
+    assert_eq!(status.detail.as_deref(), Some("upstream refused our credentials (401)"));
+}
+
+#[tokio::test]
+async fn a_connection_that_breaks_in_a_call_fails_that_call_only() {
+    for era in ["era=modern", "era=legacy"] {
+        let server = FaultyHttp::start(Answers::Events, &[era, "listen=no"]);
+        let rig = Rig::http(&server.url());
+        rig.ready().await;
+        assert_eq!(rig.fails("die", json!({})).await, UpstreamErrorKind::Died, "{era}");
+        assert_eq!(text(&rig.call("echo", json!({})).await), "{}", "{era}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_goes_away_and_comes_back_is_found_again() {
+    for era in ["era=modern", "era=legacy"] {
+        let server = FaultyHttp::start(Answers::Json, &[era, "listen=no"]);
+        let (url, address) = (server.url(), server.address());
+        let rig = Rig::http(&url);
+        rig.call("echo", json!({})).await;
+        let seen = rig.changes();
+        drop(server);
+        // The first failure may be that of a connection in the pool.
+        let mut kind = rig.fails("echo", json!({})).await;
+        if kind == UpstreamErrorKind::Died {
+            kind = rig.fails("echo", json!({})).await;
+        }
+        assert_eq!(kind, UpstreamErrorKind::Unavailable, "{era}");
+        let status = rig.degraded().await;
+        let detail = status.detail.unwrap();
+        assert!(detail.starts_with("cannot connect: "), "{detail}");
+        assert!(!detail.contains("127.0.0.1") && !detail.contains("http"), "{detail}");
+        let server = FaultyHttp::start_at(address, Answers::Json, &[era, "listen=no"]);
+        rig.ready().await;
+        rig.changed_after(seen).await;
+        assert_eq!(text(&rig.call("echo", json!({})).await), "{}", "{era}");
+        drop(server);
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_is_no_mcp_server_is_told_apart() {
+    let server = FaultyHttp::start(Answers::Json, &[]);
+    server.refuse_with(500);
+    let rig = Rig::http(&server.url());
+    let status = rig.degraded().await;
+    assert_eq!(status.detail.as_deref(), Some("HTTP status 500"));
+}
+
+// Sent as a redirect would be a request to wherever the upstream says.
+#[tokio::test]
+async fn redirects_are_not_followed() {
+    let server = FaultyHttp::start(Answers::Json, &[]);
+    server.refuse_with(307);
+    let rig = Rig::http(&server.url());
+    rig.degraded().await;
+    assert!(server.received().iter().all(|received| received.verb == "POST"));
+}
+
+#[tokio::test]
+async fn closing_fails_calls_in_flight_and_refuses_later_ones() {
+    let server = FaultyHttp::start(Answers::Events, &["era=legacy"]);
+    let rig = Rig::http(&server.url());
+    rig.ready().await;
+    let close = async {
+        eventually("the call is sent", || !server.received_method("tools/call").is_empty()).await;
+        rig.source.close().await;
+    };
+    let (failed, ()) = tokio::join!(rig.fails("hang", json!({})), close);
+    assert_eq!(failed, UpstreamErrorKind::Died);
+    assert_eq!(rig.source.status().state, SourceState::Stopped);
+    assert_eq!(rig.fails("echo", json!({})).await, UpstreamErrorKind::Unavailable);
+    rig.source.close().await;
+}

@@ -1,0 +1,57 @@
+//! What gets into the log, and what never does.
+
+use std::{cell::RefCell, io};
+
+use serde_json::json;
+use toolcrib_core::source::SourceLimits;
+use toolcrib_testkit::upstream::{Answers, FaultyHttp};
+
+use crate::rig::{Rig, faulty, secret};
+
+thread_local! {
+    static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Keeps what is logged by the thread that logs it. A subscriber of one thread only would not do:
+/// whether a log line is wanted at all is remembered for all threads.
+struct OwnThread;
+
+impl io::Write for OwnThread {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        LOG.with_borrow_mut(|log| log.extend_from_slice(bytes));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+// The runtime has one thread, so everything the source does is logged by this one.
+#[tokio::test]
+async fn arguments_results_and_secrets_do_not_reach_the_log() {
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::DEBUG)
+        .with_writer(|| OwnThread)
+        .init();
+    let mut spec = faulty(&["era=legacy", "start=noise"]);
+    spec.env.insert("API_TOKEN".to_owned(), secret("canary-secret"));
+    let stdio = Rig::stdio(spec, SourceLimits::default());
+    let server = FaultyHttp::start(Answers::Events, &["era=modern"]);
+    let headers = [("authorization", "Bearer canary-secret")];
+    let http = Rig::http_with(&server.url(), &headers, SourceLimits::default());
+    for rig in [&stdio, &http] {
+        rig.discover().await;
+        for tool in ["echo", "fail", "refuse", "block", "env"] {
+            rig.call(tool, json!({ "text": "canary-argument", "kind": "unknown" })).await;
+        }
+        rig.try_call("malformed", json!({ "text": "canary-argument" })).await.unwrap_err();
+        rig.source.close().await;
+    }
+    let log = LOG.with_borrow(|log| String::from_utf8_lossy(log).into_owned());
+    assert!(log.contains("source is ready") && log.contains("upstream stderr"), "{log}");
+    assert!(log.contains("not JSON-RPC were skipped"), "{log}");
+    for canary in ["canary", "no luck", "unknown zone", "hologram", "Welcome"] {
+        assert!(!log.contains(canary), "{canary} in {log}");
+    }
+}

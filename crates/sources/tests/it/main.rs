@@ -1,0 +1,15 @@
+//! MCP sources against real children, real sockets, and two kinds of peers: the hand-written faulty
+//! one and one made with the official SDK. Everything goes through the public factory.
+#![cfg(test)]
+
+mod bounds;
+mod cancel;
+mod changes;
+mod discover;
+mod eras;
+mod http;
+mod logs;
+mod process;
+mod progress;
+mod results;
+mod rig;

@@ -1,0 +1,153 @@
+//! Children: what they get, how they end, and that nothing of them is left.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+use serde_json::{Value, json};
+use toolcrib_core::{
+    call::UpstreamErrorKind,
+    source::{SourceLimits, SourceState, StdioSpec},
+};
+
+use crate::rig::{Rig, eventually, faulty, secret, text};
+
+/// Processes of this group, zombies included: `(pid, state)`.
+fn group(pgid: i32) -> Vec<(i32, char)> {
+    let processes = fs::read_dir("/proc").unwrap().flatten();
+    let stats = processes.filter_map(|entry| fs::read_to_string(entry.path().join("stat")).ok());
+    let members = stats.filter_map(|stat| {
+        // pid (name) state ppid pgrp …; the name may contain anything.
+        let (pid, rest) = (stat.split(' ').next()?, stat.rsplit_once(')')?.1);
+        let mut fields = rest.split_whitespace();
+        let (state, pgrp) = (fields.next()?, fields.nth(1)?);
+        (pgrp.parse() == Ok(pgid)).then_some((pid.parse().ok()?, state.chars().next()?))
+    });
+    members.collect()
+}
+
+fn group_of(pid: i32) -> i32 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(')').unwrap().1.split_whitespace().nth(2).unwrap().parse().unwrap()
+}
+
+/// Has the child start a descendant that ignores SIGTERM, and returns the group of both.
+async fn group_with_grandchild(rig: &Rig) -> i32 {
+    let grandchild = text(&rig.call("grandchild", json!({})).await).parse().unwrap();
+    let pgid = group_of(grandchild);
+    assert_ne!(pgid, group_of(i32::try_from(std::process::id()).unwrap()), "a group of its own");
+    assert!(group(pgid).len() >= 2, "the child and its descendant are there");
+    pgid
+}
+
+// I-26
+#[tokio::test]
+async fn closing_a_source_ends_the_whole_group() {
+    let rig = Rig::faulty(&[]);
+    let pgid = group_with_grandchild(&rig).await;
+    rig.source.close().await;
+    assert_eq!(rig.source.status().state, SourceState::Stopped);
+    eventually("the group is gone", || group(pgid).is_empty()).await;
+    assert_eq!(rig.fails("echo", json!({})).await, UpstreamErrorKind::Unavailable);
+    rig.source.close().await;
+}
+
+// I-26
+#[tokio::test]
+async fn dropping_a_source_ends_the_whole_group() {
+    let rig = Rig::faulty(&[]);
+    let pgid = group_with_grandchild(&rig).await;
+    drop(rig);
+    eventually("the group is gone", || group(pgid).is_empty()).await;
+}
+
+// I-26
+#[test]
+fn a_runtime_that_ends_takes_the_group_along() {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let (rig, pgid) = runtime.block_on(async {
+        let rig = Rig::faulty(&[]);
+        let pgid = group_with_grandchild(&rig).await;
+        (rig, pgid)
+    });
+    runtime.shutdown_timeout(Duration::from_secs(30));
+    // Nobody is left to reap our own child, so it may stay as a zombie; nothing runs any more.
+    let deadline = std::time::Instant::now() + crate::rig::PATIENCE;
+    while group(pgid).iter().any(|(_, state)| *state != 'Z') {
+        assert!(std::time::Instant::now() < deadline, "{:?}", group(pgid));
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    drop(rig);
+}
+
+// I-26
+#[tokio::test]
+async fn a_child_that_dies_in_a_call_fails_the_call_leaves_nothing_and_is_started_again() {
+    let rig = Rig::faulty(&["listen=no"]);
+    let pgid = group_with_grandchild(&rig).await;
+    let seen = rig.changes();
+    let bystander = rig.try_call("hang", json!({}));
+    let killer = async {
+        // The bystander's request is in the pipe before this one.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        rig.fails("die", json!({})).await
+    };
+    let (bystander, killed) = tokio::join!(bystander, killer);
+    assert_eq!(bystander.unwrap_err().kind, UpstreamErrorKind::Died);
+    assert_eq!(killed, UpstreamErrorKind::Died);
+    let status =
+        rig.until(|status| status.restarts == 1 && status.state == SourceState::Ready).await;
+    assert_eq!(status.detail.as_deref(), Some("connected, MCP 2026-07-28"));
+    rig.changed_after(seen).await;
+    assert_eq!(text(&rig.call("echo", json!({})).await), "{}");
+    eventually("the old group is gone, zombies and all", || group(pgid).is_empty()).await;
+}
+
+#[tokio::test]
+async fn the_status_of_a_dead_child_says_how_it_ended_and_its_last_words() {
+    let rig = Rig::faulty(&["start=exit"]);
+    let status = rig.degraded().await;
+    assert_eq!(
+        status.detail.as_deref(),
+        Some("the child exited with status 4; last stderr line: cannot open the database")
+    );
+    // I-27: it is tried again, and the pauses keep it from being tried all the time.
+    rig.until(|status| status.restarts >= 3).await;
+}
+
+#[tokio::test]
+async fn a_kill_from_outside_is_survived() {
+    let rig = Rig::faulty(&[]);
+    let pgid = group_with_grandchild(&rig).await;
+    let leader = rustix::process::Pid::from_raw(pgid).unwrap();
+    rustix::process::kill_process(leader, rustix::process::Signal::KILL).unwrap();
+    rig.until(|status| status.restarts >= 1 && status.state == SourceState::Ready).await;
+    eventually("the old group is gone", || group(pgid).is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_program_that_does_not_exist_is_named_as_the_problem_without_its_path() {
+    let command = vec!["/nowhere/secret-program".to_owned()];
+    let spec = StdioSpec { command, env: BTreeMap::new(), cwd: None };
+    let status = Rig::stdio(spec, SourceLimits::default()).degraded().await;
+    let detail = status.detail.unwrap();
+    assert!(detail.starts_with("cannot start the program: not found"), "{detail}");
+    assert!(!detail.contains("nowhere"), "{detail}");
+}
+
+// I-26
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "compares the child's environment with our own")]
+async fn a_child_sees_only_the_environment_that_is_meant_for_it() {
+    let mut spec = faulty(&[]);
+    spec.env.insert("API_TOKEN".to_owned(), secret("hunter22"));
+    spec.env.insert("LANG".to_owned(), secret("xx_XX"));
+    let rig = Rig::stdio(spec, SourceLimits::default());
+    let environment: Value =
+        serde_json::from_str(&text(&rig.call("env", json!({})).await)).unwrap();
+    let names: Vec<_> = environment.as_object().unwrap().keys().collect();
+    let allowed = ["PATH", "HOME", "LANG", "TMPDIR", "USER", "API_TOKEN"];
+    assert!(names.iter().all(|name| allowed.contains(&name.as_str())), "{names:?}");
+    assert!(std::env::var("CARGO_MANIFEST_DIR").is_ok(), "there is something not to inherit");
+    assert_eq!(environment["API_TOKEN"], "hunter22");
+    assert_eq!(environment["LANG"], "xx_XX");
+    assert_eq!(environment["PATH"], std::env::var("PATH").unwrap());
+}

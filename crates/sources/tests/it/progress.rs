@@ -1,0 +1,63 @@
+//! Progress in the order of the wire, and before the result.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use toolcrib_testkit::upstream::{
+    Answers, FaultyHttp,
+    good::{Eras, GoodHttp},
+};
+
+use crate::rig::{Reports, Rig, invocation, text};
+
+async fn progress_of(rig: &Rig, n: usize) -> Arc<Reports> {
+    let reports = Arc::new(Reports::default());
+    let mut invocation = invocation(json!({ "n": n }));
+    invocation.progress = Some(Arc::clone(&reports) as _);
+    let outcome = rig.invoke("progress", None, invocation).await.unwrap();
+    // Taken before anything else runs: what comes later would be missing here.
+    let seen = reports.numbers();
+    assert_eq!(text(&outcome), "done");
+    assert_eq!(seen, (0..n).map(|n| n as f64).collect::<Vec<_>>());
+    reports
+}
+
+// I-28
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_is_ordered_and_complete_every_time() {
+    let stdio =
+        [Rig::faulty(&["era=modern"]), Rig::faulty(&["era=legacy"]), Rig::faulty(&["rmcp"])];
+    let faulty = [
+        FaultyHttp::start(Answers::Events, &["era=modern"]),
+        FaultyHttp::start(Answers::Splinters, &["era=legacy"]),
+    ];
+    let good = [GoodHttp::start(Eras::Modern), GoodHttp::start(Eras::Legacy)];
+    let urls = faulty.iter().map(FaultyHttp::url).chain(good.iter().map(GoodHttp::url));
+    let rigs: Vec<Rig> = stdio.into_iter().chain(urls.map(|url| Rig::http(&url))).collect();
+    for rig in &rigs {
+        rig.ready().await;
+        for _ in 0..10 {
+            progress_of(rig, 50).await;
+        }
+    }
+}
+
+// I-28
+#[tokio::test(flavor = "multi_thread")]
+async fn the_progress_of_parallel_calls_is_kept_apart() {
+    let rig = Rig::faulty(&[]);
+    rig.ready().await;
+    let calls = (1..20).map(|n| progress_of(&rig, n * 10));
+    futures_util::future::join_all(calls).await;
+}
+
+#[tokio::test]
+async fn progress_keeps_its_numbers_total_and_message() {
+    let rig = Rig::faulty(&[]);
+    rig.ready().await;
+    let reports = progress_of(&rig, 3).await.all();
+    let last = reports.last().unwrap();
+    assert_eq!(last.progress.to_string(), "2", "an integer stays one");
+    assert_eq!(last.total.as_ref().unwrap().to_string(), "3");
+    assert_eq!(last.message.as_deref(), Some("step 2"));
+}

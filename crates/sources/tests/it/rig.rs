@@ -1,0 +1,244 @@
+//! A source with everything around it that a gateway would bring.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+use tokio::sync::watch;
+use toolcrib_core::{
+    arguments::ArgumentCheck,
+    authorize::{Permit, ScopeAuthorizer},
+    call::{Invocation, Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind},
+    catalog::{Entry, Generation, Tenants, WireCache},
+    clock::{Clock, Timestamp},
+    credential::Secret,
+    descriptor::{Auth, SafetyTier, SourceKind, ToolDescriptor},
+    event::Transport,
+    id::{CallId, PrincipalId, RunId, SourceId, TenantId},
+    names,
+    principal::{AuthMethod, Principal},
+    scope::ScopeSet,
+    source::{
+        Discovered, HttpSpec, SecretValue, Source, SourceFactory as _, SourceLimits,
+        SourceListener, SourceSpec, SourceState, SourceStatus, StdioSpec, UpstreamSpec,
+    },
+};
+use toolcrib_sources::Factory;
+use toolcrib_testkit::upstream::faulty_program;
+
+/// Nothing here takes this long unless it never happens; machines that run tests can be very slow.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) struct Rig {
+    pub(crate) source: Arc<dyn Source>,
+    changes: watch::Receiver<u64>,
+}
+
+/// A clock that stands still: no test depends on the time.
+struct StoppedClock;
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn monotonic_nanos(&self) -> u64 {
+        0
+    }
+}
+
+struct CountChanges(watch::Sender<u64>);
+
+impl SourceListener for CountChanges {
+    fn changed(&self, source: &SourceId) {
+        assert_eq!(source.as_str(), "crib");
+        self.0.send_modify(|count| *count += 1);
+    }
+}
+
+/// The progress of one call, in the order in which it came.
+#[derive(Default)]
+pub(crate) struct Reports(parking_lot::Mutex<Vec<Progress>>);
+
+impl ProgressSink for Reports {
+    fn report(&self, progress: Progress) {
+        self.0.lock().push(progress);
+    }
+}
+
+impl Reports {
+    pub(crate) fn numbers(&self) -> Vec<f64> {
+        self.0.lock().iter().filter_map(|progress| progress.progress.as_f64()).collect()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Progress> {
+        self.0.lock().clone()
+    }
+}
+
+impl Rig {
+    /// The faulty program with these words.
+    pub(crate) fn faulty(words: &[&str]) -> Self {
+        Self::stdio(faulty(words), SourceLimits::default())
+    }
+
+    pub(crate) fn stdio(spec: StdioSpec, limits: SourceLimits) -> Self {
+        Self::build(UpstreamSpec::McpStdio(spec), limits)
+    }
+
+    pub(crate) fn http(url: &str) -> Self {
+        Self::http_with(url, &[], SourceLimits::default())
+    }
+
+    pub(crate) fn http_with(url: &str, headers: &[(&str, &str)], limits: SourceLimits) -> Self {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), secret(value)));
+        let spec = HttpSpec { url: url.to_owned(), headers: headers.collect() };
+        Self::build(UpstreamSpec::McpHttp(spec), limits)
+    }
+
+    fn build(upstream: UpstreamSpec, limits: SourceLimits) -> Self {
+        let (count, changes) = watch::channel(0);
+        let spec = SourceSpec { id: SourceId::parse("crib").unwrap(), upstream, limits };
+        let factory = Factory::new(Arc::new(StoppedClock));
+        let source = factory.build(&spec, Arc::new(CountChanges(count))).unwrap();
+        Self { source, changes }
+    }
+
+    /// Waits until the status is as wanted, and returns it.
+    pub(crate) async fn until(&self, wanted: impl Fn(&SourceStatus) -> bool) -> SourceStatus {
+        let deadline = tokio::time::Instant::now() + PATIENCE;
+        loop {
+            let status = self.source.status();
+            if wanted(&status) {
+                return status;
+            }
+            assert!(tokio::time::Instant::now() < deadline, "the status stays {status:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub(crate) async fn ready(&self) -> SourceStatus {
+        self.until(|status| status.state == SourceState::Ready).await
+    }
+
+    pub(crate) async fn degraded(&self) -> SourceStatus {
+        self.until(|status| status.state == SourceState::Degraded).await
+    }
+
+    /// How often the listener was told of changes.
+    pub(crate) fn changes(&self) -> u64 {
+        *self.changes.borrow()
+    }
+
+    /// Waits until the listener was told more than `seen` times.
+    pub(crate) async fn changed_after(&self, seen: u64) {
+        let mut changes = self.changes.clone();
+        let told = changes.wait_for(|count| *count > seen);
+        tokio::time::timeout(PATIENCE, told).await.expect("no change was told").unwrap();
+    }
+
+    pub(crate) async fn discover(&self) -> Discovered {
+        self.ready().await;
+        self.source.discover().await.unwrap()
+    }
+
+    pub(crate) async fn names(&self) -> Vec<String> {
+        self.discover().await.tools.into_iter().map(|tool| tool.name).collect()
+    }
+
+    /// Calls a tool that must answer.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Outcome {
+        self.ready().await;
+        self.try_call(tool, arguments).await.unwrap()
+    }
+
+    pub(crate) async fn try_call(
+        &self,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<Outcome, UpstreamError> {
+        self.invoke(tool, None, invocation(arguments)).await
+    }
+
+    pub(crate) async fn fails(&self, tool: &str, arguments: Value) -> UpstreamErrorKind {
+        self.try_call(tool, arguments).await.expect_err("the call should fail").kind
+    }
+
+    pub(crate) async fn invoke(
+        &self,
+        tool: &str,
+        schema: Option<Value>,
+        invocation: Invocation,
+    ) -> Result<Outcome, UpstreamError> {
+        let permit = permit(tool, schema);
+        let call = self.source.invoke(&permit, invocation);
+        tokio::time::timeout(PATIENCE, call).await.expect("a call never hangs")
+    }
+}
+
+/// A description of the faulty program.
+pub(crate) fn faulty(words: &[&str]) -> StdioSpec {
+    let program = faulty_program().to_string_lossy().into_owned();
+    let command = std::iter::once(program).chain(words.iter().map(|w| (*w).to_owned())).collect();
+    StdioSpec { command, env: BTreeMap::new(), cwd: None }
+}
+
+pub(crate) fn secret(value: &str) -> SecretValue {
+    SecretValue(Secret::new(value.to_owned()))
+}
+
+pub(crate) fn invocation(arguments: Value) -> Invocation {
+    Invocation {
+        call_id: CallId::parse("call-1").unwrap(),
+        run_id: RunId::parse("run-1").unwrap(),
+        arguments: arguments.as_object().cloned().unwrap_or_default(),
+        timeout: PATIENCE,
+        max_result_bytes: 32 << 20,
+        progress: None,
+        meta: Map::new(),
+    }
+}
+
+fn permit(tool: &str, schema: Option<Value>) -> Permit {
+    let source = SourceId::parse("crib").unwrap();
+    let id = names::tool_id(SourceKind::Mcp, &source, tool).unwrap();
+    let mut descriptor = ToolDescriptor::new(id.as_str(), SourceKind::Mcp, SafetyTier::Read);
+    descriptor.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: None });
+    descriptor.input_schema = schema.and_then(|schema| schema.as_object().cloned());
+    let entry = Entry {
+        tool: descriptor,
+        id,
+        names: names::names(&source, tool, None),
+        source,
+        upstream_name: tool.to_owned(),
+        tenants: Tenants::All,
+        transport: Transport::Mcp,
+        rate: None,
+        timeout: PATIENCE,
+        annotations: None,
+        arguments: ArgumentCheck::compile(None).unwrap(),
+        digest: None,
+        wire: WireCache::default(),
+    };
+    let principal = Principal {
+        id: PrincipalId::parse("tester").unwrap(),
+        tenant: TenantId::parse("tenant").unwrap(),
+        scopes: ScopeSet::default(),
+        auth: AuthMethod::Operator,
+    };
+    Permit::new(&ScopeAuthorizer, &principal, &Arc::new(entry), Generation(1)).unwrap()
+}
+
+/// The text of the outcome's blocks, one after the other.
+pub(crate) fn text(outcome: &Outcome) -> String {
+    let blocks: Vec<Value> = serde_json::from_str(outcome.content.get()).unwrap();
+    blocks.iter().filter_map(|block| block["text"].as_str()).collect()
+}
+
+/// Waits until `done`, without judging how long it takes.
+pub(crate) async fn eventually(what: &str, done: impl Fn() -> bool) {
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !done() {
+        assert!(tokio::time::Instant::now() < deadline, "never happened: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

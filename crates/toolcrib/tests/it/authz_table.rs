@@ -1,0 +1,143 @@
+//! Who gets what, route by route. A route without a row fails, and so does a row without a route.
+
+use std::collections::BTreeSet;
+
+use http::Method;
+use serde_json::{Value, json};
+use toolcrib_testkit::gateway::{Actor, Reply, TestGateway, TestSource, TestTool};
+
+/// What the four callers are answered: anonymous, a key without scopes, a key of another tenant
+/// with all scopes, the right key. Where a route shows tools or events, the word behind the status
+/// says whether the tenant's own were among them.
+struct Row {
+    method: &'static str,
+    /// As in openapi.json.
+    route: &'static str,
+    /// As requested; `RUN` is a run of the right key.
+    path: &'static str,
+    body: Option<Value>,
+    answers: [&'static str; 4],
+}
+
+const OPEN: [&str; 4] = ["200", "200", "200", "200"];
+
+fn rows() -> Vec<Row> {
+    let get = |route, path, answers| Row { method: "get", route, path, body: None, answers };
+    let post =
+        |route, path, body, answers| Row { method: "post", route, path, body: Some(body), answers };
+    let own = ["401", "404", "404", "200 sees"];
+    let list = ["401", "200 blind", "200 blind", "200 sees"];
+    vec![
+        get("/.well-known/openwop", "/.well-known/openwop", OPEN),
+        get("/v1/openapi.json", "/v1/openapi.json", OPEN),
+        get("/v1/tools", "/v1/tools", list),
+        get("/v1/tools/{toolId}", "/v1/tools/mcp%3Acrib.read", own),
+        get("/v1/runs/{runId}/events", "/v1/runs/RUN/events", own),
+        get("/v1/events", "/v1/events?after=0", ["401", "403", "200 blind", "200 sees"]),
+        get("/v1/sources", "/v1/sources", ["401", "403", "200 blind", "200 sees"]),
+        get("/health", "/health", OPEN),
+        get("/tools", "/tools", list),
+        post(
+            "/tools/call",
+            "/tools/call",
+            json!({ "request": { "tool_id": "crib.read" } }),
+            ["401", "403", "400", "200"],
+        ),
+        get("/explorer", "/explorer", OPEN),
+        get("/explorer/assets/{file}", "/explorer/assets/app.js", OPEN),
+        get("/explorer/tools", "/explorer/tools", list),
+        get("/explorer/tools/{name}", "/explorer/tools/crib__read", ["401", "404", "404", "200"]),
+        post(
+            "/explorer/tools/{name}/validate",
+            "/explorer/tools/crib__read/validate",
+            json!({}),
+            ["401", "404", "404", "200"],
+        ),
+        post(
+            "/explorer/tools/{name}/call",
+            "/explorer/tools/crib__read/call",
+            json!({}),
+            ["401", "403", "404", "200"],
+        ),
+        post(
+            "/mcp",
+            "/mcp",
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }),
+            list,
+        ),
+        get("/livez", "/livez", OPEN),
+        get("/readyz", "/readyz", OPEN),
+        // Numbers of the whole server: the scope is the operator's, whatever the tenant.
+        get("/metrics", "/metrics", ["401", "403", "200", "200"]),
+        get(
+            "/schemas/tool-descriptor.schema.json",
+            "/schemas/tool-descriptor.schema.json",
+            OPEN,
+        ),
+    ]
+}
+
+/// I-11, I-8, I-9.
+#[tokio::test]
+async fn every_route_answers_each_caller_as_the_table_says() {
+    let gw = TestGateway::builder()
+        .source(
+            TestSource::new("crib")
+                .tenants(["acme"])
+                .tool(TestTool::new("read").scopes(["files:read"])),
+        )
+        .start()
+        .await;
+    let everything = ["files:read", "audit:read", "metrics:read", "sources:read"];
+    let right = gw.principal("right", everything).await;
+    let callers = [
+        gw.anonymous(),
+        gw.principal("none", []).await,
+        gw.principal_of("other", "right", &everything).await,
+        right.clone(),
+    ];
+    let call = right.post("/tools/call", json!({ "request": { "tool_id": "crib.read" } })).await;
+    let run = call.header("toolcrib-run-id").to_owned();
+    let mut wrong = Vec::new();
+    for row in rows() {
+        for (caller, expected) in callers.iter().zip(row.answers) {
+            let reply = ask(caller, &row, &run).await;
+            let blind = !reply.text().contains("crib");
+            let answer = match expected.split_once(' ') {
+                Some(_) => format!("{} {}", reply.status, if blind { "blind" } else { "sees" }),
+                None => reply.status.to_string(),
+            };
+            if answer != expected {
+                wrong.push(format!("{} {}: {answer}, not {expected}", row.method, row.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+async fn ask(caller: &Actor, row: &Row, run: &str) -> Reply {
+    let path = row.path.replace("RUN", run);
+    let method = Method::try_from(row.method.to_uppercase().as_str()).unwrap();
+    let caller = caller
+        .with("content-type", "application/json")
+        .with("accept", "application/json, text/event-stream");
+    caller.send(method, &path, row.body.as_ref().map(|body| body.to_string().into())).await
+}
+
+/// I-11.
+#[tokio::test]
+async fn every_route_has_a_row() {
+    let gw = TestGateway::builder().start().await;
+    let document = gw.anonymous().get("/v1/openapi.json").await.json();
+    let served: BTreeSet<(String, String)> = document["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .flat_map(|(path, item)| {
+            item.as_object().unwrap().keys().map(|method| (method.clone(), path.clone()))
+        })
+        .collect();
+    let listed: BTreeSet<(String, String)> =
+        rows().iter().map(|row| (row.method.to_owned(), row.route.to_owned())).collect();
+    assert_eq!(served, listed, "left: served, right: in the table");
+}

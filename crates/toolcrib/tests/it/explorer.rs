@@ -1,0 +1,4 @@
+mod call;
+mod page;
+mod tools;
+mod validate;

@@ -1,0 +1,14 @@
+//! The surfaces over a real socket: real store, real keys, tools that are closures.
+//!
+//! Every test goes through [`TestGateway`](toolcrib_testkit::gateway::TestGateway).
+#![cfg(test)]
+
+mod agreement;
+mod authz_table;
+mod errors;
+mod explorer;
+mod no_oracle;
+mod openwop;
+mod ops;
+mod otc;
+mod support;

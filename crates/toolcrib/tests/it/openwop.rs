@@ -1,0 +1,4 @@
+mod by_id;
+mod discovery;
+mod events;
+mod tools;

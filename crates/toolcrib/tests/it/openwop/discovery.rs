@@ -1,0 +1,53 @@
+use crate::support::fixture;
+
+#[tokio::test]
+async fn the_document_says_what_is_really_there() {
+    let gw = fixture().start().await;
+    let reply = gw.anonymous().get("/.well-known/openwop").await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("content-type"), "application/json");
+    assert_eq!(reply.header("cache-control"), "public, max-age=300");
+    insta::assert_snapshot!(reply.text().replace(env!("CARGO_PKG_VERSION"), "VERSION"), @r#"{"protocolVersion":"1.0","supportedEnvelopes":[],"schemaVersions":{},"limits":{"clarificationRounds":0,"schemaRounds":0,"envelopesPerTurn":0,"maxRequestBodyBytes":1048576},"implementation":{"name":"toolcrib","version":"VERSION","vendor":"toolcrib"},"supportedTransports":["rest","mcp"],"toolCatalog":{"supported":true,"sources":["mcp"]},"toolHooks":{"supported":true,"prePostEvents":true,"perToolAuthorization":true,"perToolRateLimit":true}}"#);
+}
+
+/// The same for everyone, also for a caller whose key is no good.
+#[tokio::test]
+async fn it_does_not_depend_on_who_asks() {
+    let gw = fixture().start().await;
+    let open = gw.anonymous().get("/.well-known/openwop").await;
+    for caller in [gw.principal("a", ["*"]).await, gw.bearer("tc_junk")] {
+        assert_eq!(caller.get("/.well-known/openwop").await.body, open.body);
+    }
+    let etag = open.header("etag");
+    let again = gw.anonymous().with("if-none-match", etag).get("/.well-known/openwop").await;
+    assert_eq!((again.status, again.body.len()), (304, 0));
+}
+
+#[tokio::test]
+async fn the_interface_describes_itself() {
+    let gw = fixture().start().await;
+    let reply = gw.anonymous().get("/v1/openapi.json").await;
+    let document = reply.json();
+    assert_eq!(document, toolcrib::openapi());
+    assert_eq!(document["openapi"], "3.1.0");
+    let list = &document["paths"]["/v1/tools"]["get"]["responses"]["200"]["content"];
+    assert_eq!(list["application/json"]["schema"]["type"], "array");
+    assert!(list["application/vnd.openwop.tools+json"].is_object(), "{list}");
+    assert!(document["components"]["schemas"]["ToolDescriptor"]["properties"]["safetyTier"].is_object());
+    // Every reference leads somewhere.
+    let text = document.to_string();
+    for reference in text.split("\"$ref\":\"").skip(1) {
+        let reference = reference.split('"').next().unwrap();
+        let pointer = reference.strip_prefix('#').unwrap();
+        assert!(document.pointer(pointer).is_some(), "{reference}");
+    }
+}
+
+/// The published schema accepts what is served.
+#[tokio::test]
+async fn the_schema_of_descriptors_is_published() {
+    let gw = fixture().start().await;
+    let reply = gw.anonymous().get("/schemas/tool-descriptor.schema.json").await;
+    assert_eq!(reply.json(), toolcrib_core::descriptor::json_schema());
+    assert_eq!(gw.anonymous().get("/schemas/none.json").await.status, 404);
+}

@@ -1,0 +1,121 @@
+use serde_json::{Value, json};
+
+use crate::support::{column, fixture};
+
+fn call(tool: &str) -> Value {
+    json!({ "request": { "tool_id": tool, "input": { "path": "canary-argument" } } })
+}
+
+/// I-18, I-20.
+#[tokio::test]
+async fn a_run_holds_both_events_of_a_call_and_no_content() {
+    let gw = fixture().start().await;
+    let reader = gw.principal("reader", ["files:read"]).await;
+    let reply = reader.post("/tools/call", call("crib.read")).await;
+    let run = reply.header("toolcrib-run-id");
+    let events = reader.get(&format!("/v1/runs/{run}/events")).await;
+    assert!(!events.text().contains("canary"), "{}", events.text());
+    let events = events.json();
+    let list = &events["events"];
+    assert_eq!(column(list, "type"), ["agent.toolCalled", "agent.toolReturned"]);
+    assert_eq!(column(list, "runId"), [run, run]);
+    assert_eq!((&list[0]["sequence"], &list[1]["sequence"]), (&json!(0), &json!(1)));
+    assert_eq!(list[1]["causationId"], list[0]["eventId"]);
+    assert_eq!(list[0]["payload"]["callId"], list[1]["payload"]["callId"]);
+    assert_eq!(list[0]["payload"]["principal"], "reader");
+    assert_eq!(list[0]["payload"]["argsHash"].as_str().unwrap().len(), 64);
+    assert_eq!(list[1]["payload"]["status"], "ok");
+    assert!(list[1]["payload"]["durationMs"].is_u64());
+}
+
+/// I-9: somebody else's run is seen with `audit:read` in the same tenant, and not at all elsewhere.
+#[tokio::test]
+async fn a_run_is_shown_to_its_caller_and_to_auditors_of_its_tenant() {
+    let gw = fixture().start().await;
+    let reader = gw.principal("reader", ["files:read"]).await;
+    let run = reader.post("/tools/call", call("crib.read")).await;
+    let path = format!("/v1/runs/{}/events", run.header("toolcrib-run-id"));
+    let colleague = gw.principal("colleague", ["files:read"]).await;
+    let auditor = gw.principal("auditor", ["audit:read"]).await;
+    let foreign = gw.principal_of("other", "reader", &["*"]).await;
+    assert_eq!(reader.get(&path).await.status, 200);
+    assert_eq!(auditor.get(&path).await.status, 200);
+    let unknown = reader.get("/v1/runs/no-such-run/events").await;
+    assert_eq!(unknown.status, 404);
+    for stranger in [colleague, foreign] {
+        assert_eq!(stranger.get(&path).await.body, unknown.body);
+    }
+    for odd in ["%FF", "%00", "a%20b", "%2e%2e"] {
+        let reply = reader.get(&format!("/v1/runs/{odd}/events")).await;
+        assert_eq!((reply.status, reply.body), (404, unknown.body.clone()), "{odd}");
+    }
+}
+
+/// A denied call is recorded as a pair without a duration, and with the decision.
+#[tokio::test]
+async fn a_denied_call_leaves_its_events() {
+    let gw = fixture().start().await;
+    let reader = gw.principal("reader", ["files:read"]).await;
+    let reply = reader.post("/tools/call", call("crib.write")).await;
+    assert_eq!(reply.status, 403);
+    let path = format!("/v1/runs/{}/events", reply.header("toolcrib-run-id"));
+    let events = reader.get(&path).await.json();
+    let list = &events["events"];
+    assert_eq!(
+        column(list, "type"),
+        ["agent.toolCalled", "agent.toolReturned", "authorization.decided"]
+    );
+    assert_eq!(list[1]["payload"]["status"], "forbidden");
+    assert_eq!(list[1]["payload"]["durationMs"], Value::Null);
+    assert_eq!(list[2]["payload"]["allowed"], false);
+    assert_eq!(gw.runs("crib", "write"), 0);
+}
+
+#[tokio::test]
+async fn an_auditor_follows_the_record_of_its_tenant() {
+    let gw = fixture().start().await;
+    let reader = gw.principal("reader", ["files:read"]).await;
+    let auditor = gw.principal("auditor", ["audit:read"]).await;
+    for _ in 0..3 {
+        reader.post("/tools/call", call("crib.read")).await;
+    }
+    let other = gw.principal_of("other", "x", &["files:read"]).await;
+    other.post("/tools/call", json!({ "request": { "tool_id": "other.secret" } })).await;
+
+    let page = auditor.get("/v1/events?after=0&limit=4").await.json();
+    assert_eq!(page["events"].as_array().unwrap().len(), 4);
+    let next = page["next"].as_u64().unwrap();
+    assert_eq!(page["events"][3]["position"], next);
+    let rest = auditor.get(&format!("/v1/events?after={next}")).await.json();
+    assert_eq!(rest["events"].as_array().unwrap().len(), 2, "the other tenant's are not here");
+    let end = rest["next"].as_u64().unwrap();
+    let none = auditor.get(&format!("/v1/events?after={end}")).await.json();
+    assert_eq!(none, json!({ "events": [], "next": end }));
+    // Without a position: the newest.
+    let newest = auditor.get("/v1/events?limit=1").await.json();
+    assert_eq!(newest["events"][0], rest["events"][1]);
+}
+
+#[tokio::test]
+async fn parameters_of_the_record_are_checked() {
+    let gw = fixture().start().await;
+    let auditor = gw.principal("auditor", ["audit:read"]).await;
+    for bad in ["after=x", "after=-1", "limit=0", "limit=1001", "limit=", "after=1e3"] {
+        let reply = auditor.get(&format!("/v1/events?{bad}")).await;
+        assert_eq!((reply.status, &reply.json()["error"]), (400, &json!("validation_error")), "{bad}");
+    }
+    let reader = gw.principal("reader", ["files:read"]).await;
+    let reply = reader.get("/v1/events").await;
+    insta::assert_snapshot!(reply.text(), @r#"{"error":"forbidden","message":"this needs the scope `audit:read`","details":{"scopeRequired":"audit:read"}}"#);
+    assert_eq!(reply.status, 403);
+}
+
+#[tokio::test]
+async fn operators_see_how_sources_are_doing() {
+    let gw = fixture().start().await;
+    let operator = gw.principal("operator", ["sources:read"]).await;
+    let sources = operator.get("/v1/sources").await.json();
+    assert_eq!(column(&sources["sources"], "id"), ["crib"], "not the other tenant's");
+    let crib = &sources["sources"][0];
+    assert_eq!((&crib["kind"], &crib["state"], &crib["tools"]), (&json!("mcp"), &json!("ready"), &json!(8)));
+}

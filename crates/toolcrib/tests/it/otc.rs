@@ -1,0 +1,3 @@
+mod call;
+mod health;
+mod list;

@@ -1,0 +1,65 @@
+//! Fixtures that several tests share.
+
+use serde_json::{Value, json};
+use toolcrib_core::call::{Outcome, UpstreamError, UpstreamErrorKind};
+use toolcrib_testkit::gateway::{TestGateway, TestGatewayBuilder, TestSource, TestTool};
+
+/// One tool of each sort that tests care about; `files:read` and `files:write` are its scopes.
+///
+/// * `crib__read` takes `path`, answers `read: PATH`; `crib__write` needs another scope
+/// * `crib__fail` says that it failed, `crib__down` cannot be reached, `crib__panic` is broken
+/// * `crib__sum` has structured output, `crib__open` needs no scope, `crib__ask` wants approval
+/// * `other__secret` exists for the tenant `other` alone
+pub(crate) fn fixture() -> TestGatewayBuilder {
+    let text = |text: &str, is_error| Outcome::text(text, is_error);
+    let read = TestTool::new("read")
+        .scopes(["files:read"])
+        .tier("read")
+        .description("Reads a file")
+        .input(json!({
+            "type": "object",
+            "properties": {
+                "path": { "type": "string", "description": "Which file" },
+                "count": { "type": "integer" },
+            },
+            "required": ["path"],
+            "additionalProperties": false,
+        }))
+        .annotations(json!({ "readOnlyHint": true }))
+        .answers(move |args| {
+            text(&format!("read: {}", args["path"].as_str().unwrap_or_default()), false)
+        });
+    let fail = TestTool::new("fail").scopes(["files:read"]).answers(move |_| text("kaboom", true));
+    let down = TestTool::new("down").scopes(["files:read"]).runs_as(|_| async {
+        Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "http://10.1.2.3/ refused"))
+    });
+    let broken = TestTool::new("panic")
+        .scopes(["files:read"])
+        .runs_as(|_| async { panic!("a tool that panics, on purpose") });
+    let sum = TestTool::new("sum")
+        .scopes(["files:read"])
+        .output(json!({ "type": "object", "properties": { "sum": { "type": "integer" } } }))
+        .answers(|args| Outcome {
+            structured: Some(toolcrib_core::call::raw(&json!({ "sum": args.len() }))),
+            ..Outcome::text("a sum", false)
+        });
+    TestGateway::builder()
+        .tool(read)
+        .tool(TestTool::new("write").scopes(["files:write"]).tier("write"))
+        .tool(fail)
+        .tool(down)
+        .tool(broken)
+        .tool(sum)
+        .tool(TestTool::new("open").scopes([]).tier("pure"))
+        .tool(TestTool::new("ask").scopes(["files:read"]).rule("approval = \"always\""))
+        .source(
+            TestSource::new("other")
+                .tenants(["other"])
+                .tool(TestTool::new("secret").scopes(["files:read"])),
+        )
+}
+
+/// The values of `member` in an array of objects.
+pub(crate) fn column<'a>(list: &'a Value, member: &str) -> Vec<&'a str> {
+    list.as_array().unwrap().iter().map(|item| item[member].as_str().unwrap()).collect()
+}

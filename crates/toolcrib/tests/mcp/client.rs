@@ -1,0 +1,130 @@
+//! An independent client, in both eras, over HTTP and over byte streams.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use rmcp::{
+    ClientHandler, RoleClient,
+    model::{CallToolRequestParams, ClientConfig, ProgressNotificationParam, ProtocolVersion},
+    service::{ClientLifecycleMode, ClientServiceExt as _, NotificationContext, RunningService},
+    transport::{
+        StreamableHttpClientTransport,
+        streamable_http_client::StreamableHttpClientTransportConfig,
+    },
+};
+use serde_json::json;
+use toolcrib::gateway::Gateway;
+use toolcrib_testkit::gateway::TestGateway;
+
+use crate::support::{PATIENCE, gateway};
+
+#[derive(Clone, Default)]
+struct Listener {
+    progress: Arc<AtomicUsize>,
+}
+
+impl ClientHandler for Listener {
+    fn get_info(&self) -> ClientConfig {
+        let mut config = ClientConfig::default();
+        config.protocol_version = ProtocolVersion::V_2025_11_25;
+        config
+    }
+
+    async fn on_progress(&self, _: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
+        self.progress.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+type Client = RunningService<RoleClient, Listener>;
+
+fn eras() -> [ClientLifecycleMode; 3] {
+    let preferred_versions = vec![ProtocolVersion::V_2026_07_28];
+    [
+        ClientLifecycleMode::Initialize,
+        ClientLifecycleMode::Discover { preferred_versions: preferred_versions.clone() },
+        ClientLifecycleMode::Auto {
+            preferred_versions,
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        },
+    ]
+}
+
+async fn over_http(gw: &TestGateway, key: &str, era: ClientLifecycleMode) -> (Client, Listener) {
+    let config = StreamableHttpClientTransportConfig::with_uri(format!("{}/mcp", gw.url))
+        .auth_header(key);
+    let listener = Listener::default();
+    let transport = StreamableHttpClientTransport::from_config(config);
+    let client = listener.clone().serve_with_lifecycle(transport, era).await.unwrap();
+    (client, listener)
+}
+
+async fn over_streams(gw: &TestGateway, era: ClientLifecycleMode) -> (Client, Listener) {
+    let caller = gw.principal("s", []).await;
+    let gateway: Gateway = gw.gateway.clone();
+    let principal = gateway.authenticator().authenticate(caller.key().unwrap()).unwrap();
+    let (ours, theirs) = tokio::io::duplex(64 << 10);
+    let (input, output) = tokio::io::split(ours);
+    tokio::spawn(toolcrib::serve_stdio(gateway, principal, input, output));
+    let listener = Listener::default();
+    let client = listener.clone().serve_with_lifecycle(theirs, era).await.unwrap();
+    (client, listener)
+}
+
+async fn use_it(client: Client, listener: Listener) {
+    let tools = client.list_all_tools().await.unwrap();
+    let echo = tools.iter().find(|tool| tool.name == "crib__echo").unwrap();
+    assert_eq!(echo.description.as_deref(), Some("says it again"));
+    assert!(tools.iter().any(|tool| tool.name == "crib__region"));
+    let arguments = json!({ "text": "hi" }).as_object().cloned().unwrap();
+    let called = client
+        .call_tool(CallToolRequestParams::new("crib__echo").with_arguments(arguments))
+        .await
+        .unwrap();
+    assert_eq!(called.structured_content, Some(json!({ "echo": "hi" })));
+    assert_eq!(called.is_error, Some(false));
+    let failed = client.call_tool(CallToolRequestParams::new("crib__fail")).await.unwrap();
+    assert_eq!(failed.is_error, Some(true));
+    assert!(client.call_tool(CallToolRequestParams::new("crib__none")).await.is_err());
+
+    // This client repeats the argument in a header by itself, because the list says so.
+    let arguments = json!({ "region": "eu\u{e4}", "shard": 3 }).as_object().cloned().unwrap();
+    let called = client
+        .call_tool(CallToolRequestParams::new("crib__region").with_arguments(arguments))
+        .await
+        .unwrap();
+    assert_eq!(called.is_error, Some(false));
+
+    // It also sends a token with every call, but hears of progress in tasks of its own.
+    client.call_tool(CallToolRequestParams::new("crib__steps")).await.unwrap();
+    let heard = async {
+        while listener.progress.load(Ordering::SeqCst) < 5 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, heard).await.unwrap();
+    client.cancel().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_real_client_works_over_http_in_every_era() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("a", []).await;
+    for era in eras() {
+        let (client, listener) = over_http(&gw, caller.key().unwrap(), era).await;
+        use_it(client, listener).await;
+    }
+}
+
+#[tokio::test]
+async fn a_real_client_works_over_streams_in_every_era() {
+    let gw = gateway().start().await;
+    for era in eras() {
+        let (client, listener) = over_streams(&gw, era).await;
+        use_it(client, listener).await;
+    }
+}

@@ -1,0 +1,14 @@
+//! MCP over a real socket and over byte streams: raw messages against the rules of each revision,
+//! and an independent client of both eras.
+#![cfg(test)]
+
+mod calls;
+mod cancel;
+mod client;
+mod hostile;
+mod legacy;
+mod list;
+mod modern;
+mod progress;
+mod stdio;
+mod support;

@@ -1,0 +1,195 @@
+//! The stateless revision: what a request must say, and how it is refused when it does not.
+
+use serde_json::{Value, json};
+
+use crate::support::{MODERN, gateway, modern, modern_body, modern_headers, post};
+
+#[tokio::test]
+async fn discovery_says_what_is_served() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("a", []).await;
+    let reply = modern(&caller, "server/discover", json!({})).await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("content-type"), "application/json");
+    let result = reply.json()["result"].clone();
+    assert_eq!(result["resultType"], "complete");
+    assert_eq!(
+        result["supportedVersions"],
+        json!(["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"])
+    );
+    assert_eq!(result["capabilities"], json!({ "tools": {} }));
+    assert!(result["instructions"].is_string() && result["ttlMs"].is_u64());
+    assert_eq!(result["cacheScope"], "private");
+    assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "toolcrib");
+}
+
+/// One row per rule about headers: what is changed, the status and the code.
+#[tokio::test]
+async fn headers_must_repeat_the_body() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("a", []).await;
+    let call = modern_body("tools/call", json!({ "name": "crib__bare", "arguments": {} }));
+    let whole = [
+        ("mcp-protocol-version", MODERN),
+        ("mcp-method", "tools/call"),
+        ("mcp-name", "crib__bare"),
+    ];
+    let sent = async |change: &dyn Fn(&str) -> Vec<&'static str>| {
+        let mut actor = caller.clone();
+        for (name, value) in whole {
+            match change(name).as_slice() {
+                [] => actor = actor.with(name, value),
+                ["-"] => {}
+                values => {
+                    for value in values {
+                        actor = actor.with(name, value);
+                    }
+                }
+            }
+        }
+        let reply = post(&actor, &call.to_string()).await;
+        (reply.status, reply.json()["error"]["code"].as_i64())
+    };
+    let only = |header: &'static str, values: &'static [&'static str]| {
+        move |name: &str| if name == header { values.to_vec() } else { Vec::new() }
+    };
+
+    assert_eq!(sent(&|_| Vec::new()).await, (200, None));
+    let encoded = only("mcp-name", &["=?base64?Y3JpYl9fYmFyZQ==?="]);
+    assert_eq!(sent(&encoded).await, (200, None), "the sentinel is decoded");
+    for (header, values) in [
+        ("mcp-protocol-version", &["-"][..]),
+        ("mcp-protocol-version", &["2025-11-25"]),
+        ("mcp-protocol-version", &[MODERN, MODERN]),
+        ("mcp-method", &["-"]),
+        ("mcp-method", &["tools/list"]),
+        ("mcp-method", &["TOOLS/CALL"]),
+        ("mcp-name", &["-"]),
+        ("mcp-name", &["crib__echo"]),
+        ("mcp-name", &["=?base64?%%%?="]),
+        ("mcp-name", &["crib__bare", "crib__echo"]),
+    ] {
+        let got = sent(&only(header, values)).await;
+        assert_eq!(got, (400, Some(-32020)), "{header} {values:?}");
+    }
+    assert_eq!(gw.runs("crib", "bare"), 2, "what was refused did not run");
+}
+
+#[tokio::test]
+async fn metadata_must_be_complete_and_of_a_known_version() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("a", []).await;
+    let version_key = "io.modelcontextprotocol/protocolVersion";
+    let capabilities_key = "io.modelcontextprotocol/clientCapabilities";
+
+    let unknown = modern_body("tools/list", json!({ "_meta": { version_key: "1999-01-01" } }));
+    let actor = caller.with("mcp-protocol-version", "1999-01-01").with("mcp-method", "tools/list");
+    let (status, body) = post(&actor, &unknown.to_string()).await.parts();
+    assert_eq!((status, &body["error"]["code"], &body["id"]), (400, &json!(-32022), &json!(7)));
+    assert_eq!(body["error"]["data"]["requested"], "1999-01-01");
+    assert_eq!(body["error"]["data"]["supported"][0], MODERN);
+
+    for missing in [version_key, capabilities_key] {
+        let mut body = modern_body("tools/list", json!({}));
+        body["params"]["_meta"].as_object_mut().unwrap().remove(missing);
+        let actor = modern_headers(&caller, "tools/list", &body);
+        let (status, answer) = post(&actor, &body.to_string()).await.parts();
+        assert_eq!((status, &answer["error"]["code"]), (400, &json!(-32602)), "{missing}");
+    }
+    let body = json!({ "jsonrpc": "2.0", "id": 7, "method": "tools/list" });
+    let actor = modern_headers(&caller, "tools/list", &body);
+    let (status, answer) = post(&actor, &body.to_string()).await.parts();
+    assert_eq!((status, &answer["error"]["code"]), (400, &json!(-32602)), "no _meta at all");
+}
+
+#[tokio::test]
+async fn methods_of_other_servers_and_eras_are_not_found() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("a", []).await;
+    for method in [
+        "initialize",
+        "ping",
+        "prompts/list",
+        "resources/list",
+        "resources/templates/list",
+        "completion/complete",
+        "logging/setLevel",
+        "subscriptions/listen",
+        "tasks/get",
+        "no/such/method",
+    ] {
+        let (status, body) = modern(&caller, method, json!({})).await.parts();
+        assert_eq!((status, &body["error"]["code"]), (404, &json!(-32601)), "{method}");
+        assert_eq!(body["id"], 7);
+    }
+}
+
+#[tokio::test]
+async fn the_client_must_read_both_forms_and_send_json() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("a", []).await;
+    let body = modern_body("tools/list", json!({}));
+    let actor = modern_headers(&caller, "tools/list", &body);
+    let json_sent = actor.with("content-type", "application/json");
+    for accept in ["application/json", "text/event-stream", "*/*", "text/html"] {
+        let reply = json_sent.with("accept", accept).post_text("/mcp", body.to_string()).await;
+        assert_eq!((reply.status, reply.json()["error"]["code"].as_i64()), (406, Some(-32600)));
+    }
+    let reply = json_sent.post_text("/mcp", body.to_string()).await;
+    assert_eq!(reply.status, 406, "no Accept at all");
+    let readable = actor.with("accept", "application/json, text/event-stream");
+    for kind in ["text/plain", "application/jsonx", "application/x-www-form-urlencoded"] {
+        let sent = readable.with("content-type", kind);
+        assert_eq!(sent.post_text("/mcp", body.to_string()).await.status, 415, "{kind}");
+    }
+    assert_eq!(readable.post_text("/mcp", body.to_string()).await.status, 415);
+    let charset = readable.with("content-type", "application/json; charset=utf-8");
+    assert_eq!(charset.post_text("/mcp", body.to_string()).await.status, 200);
+}
+
+#[tokio::test]
+async fn arguments_that_a_tool_wants_in_headers_are_checked() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("a", []).await;
+    let sent = async |tool: &str, arguments: Value, headers: &[(&str, &str)]| {
+        let body = modern_body("tools/call", json!({ "name": tool, "arguments": arguments }));
+        let mut actor = modern_headers(&caller, "tools/call", &body);
+        for (name, value) in headers {
+            actor = actor.with(name, value);
+        }
+        let reply = post(&actor, &body.to_string()).await;
+        (reply.status, reply.json()["error"]["code"].as_i64())
+    };
+    let (good, mismatch) = ((200, None), (400, Some(-32020)));
+    let eu = json!({ "region": "eu" });
+    for (arguments, headers, expected) in [
+        (eu.clone(), &[("mcp-param-region", "eu")][..], good),
+        (eu.clone(), &[("Mcp-Param-Region", "=?base64?ZXU=?=")], good),
+        (eu.clone(), &[], mismatch),
+        (eu.clone(), &[("mcp-param-region", "us")], mismatch),
+        (json!({}), &[], good),
+        (json!({}), &[("mcp-param-region", "eu")], mismatch),
+        (json!({ "shard": 42 }), &[("mcp-param-shard", "42.0")], good),
+        (json!({ "shard": 42 }), &[("mcp-param-shard", "43")], mismatch),
+    ] {
+        assert_eq!(sent("crib__region", arguments.clone(), headers).await, expected, "{arguments}");
+    }
+    // Nothing to check for a tool that is not annotated, or that the caller does not see.
+    assert_eq!(sent("crib__bare", eu.clone(), &[("mcp-param-region", "us")]).await, good);
+    assert_eq!(sent("crib__none", eu, &[]).await, (200, Some(-32602)));
+}
+
+/// The rules about versions are the modern ones only for modern requests.
+#[tokio::test]
+async fn both_eras_are_served_at_once() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("a", []).await;
+    let newer = modern(&caller, "tools/list", json!({})).await;
+    let older = crate::support::legacy(&caller, "tools/list", json!({})).await;
+    assert_eq!((newer.status, older.status), (200, 200));
+    let names = |body: Value| {
+        let tools = body["result"]["tools"].as_array().unwrap().clone();
+        tools.into_iter().map(|tool| tool["name"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(newer.json()), names(older.json()));
+}

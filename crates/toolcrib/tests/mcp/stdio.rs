@@ -1,0 +1,206 @@
+//! Messages over byte streams.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf},
+    task::JoinHandle,
+    time::timeout,
+};
+use toolcrib_testkit::gateway::TestGateway;
+
+use crate::support::{Hanging, PATIENCE, gateway, modern_body, reaches};
+
+struct Peer {
+    to: WriteHalf<DuplexStream>,
+    from: Lines<BufReader<ReadHalf<DuplexStream>>>,
+    served: JoinHandle<std::io::Result<()>>,
+}
+
+async fn peer(gw: &TestGateway, buffer: usize) -> Peer {
+    let caller = gw.principal("s", []).await;
+    let principal = gw.gateway.authenticator().authenticate(caller.key().unwrap()).unwrap();
+    let (ours, theirs) = tokio::io::duplex(buffer);
+    let (input, output) = tokio::io::split(ours);
+    let gateway = gw.gateway.clone();
+    let served = tokio::spawn(toolcrib::serve_stdio(gateway, Arc::clone(&principal), input, output));
+    let (from, to) = tokio::io::split(theirs);
+    Peer { to, from: BufReader::new(from).lines(), served }
+}
+
+impl Peer {
+    async fn send(&mut self, message: impl ToString) {
+        self.to.write_all(format!("{}\n", message.to_string()).as_bytes()).await.unwrap();
+    }
+
+    async fn next(&mut self) -> Value {
+        let line = timeout(PATIENCE, self.from.next_line()).await.unwrap().unwrap().unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    /// Closes the input and waits for the end; gives back what was still said.
+    async fn end(mut self) -> Vec<Value> {
+        self.to.shutdown().await.unwrap();
+        let mut rest = Vec::new();
+        while let Some(line) = timeout(PATIENCE, self.from.next_line()).await.unwrap().unwrap() {
+            rest.push(serde_json::from_str(&line).unwrap());
+        }
+        timeout(PATIENCE, self.served).await.unwrap().unwrap().unwrap();
+        rest
+    }
+}
+
+fn request(id: impl Into<Value>, method: &str, params: Value) -> Value {
+    json!({ "jsonrpc": "2.0", "id": id.into(), "method": method, "params": params })
+}
+
+#[tokio::test]
+async fn both_eras_share_a_stream() {
+    let gw = gateway().start().await;
+    let mut peer = peer(&gw, 64 << 10).await;
+    peer.send(request(1, "initialize", json!({ "protocolVersion": "2025-06-18" }))).await;
+    assert_eq!(peer.next().await["result"]["protocolVersion"], "2025-06-18");
+    peer.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    peer.send("").await;
+    peer.send(modern_body("server/discover", json!({}))).await;
+    assert_eq!(peer.next().await["result"]["resultType"], "complete");
+    peer.send(request("a", "tools/list", json!({}))).await;
+    let list = peer.next().await;
+    assert_eq!((&list["id"], list["result"].get("ttlMs")), (&json!("a"), None));
+    peer.send(modern_body("tools/list", json!({}))).await;
+    assert_eq!(peer.next().await["result"]["cacheScope"], "private");
+    peer.send(modern_body("tools/call", json!({ "name": "crib__pretty" }))).await;
+    assert_eq!(peer.next().await["result"]["content"][0]["text"], "a\nb");
+    assert_eq!(peer.end().await, [] as [Value; 0]);
+}
+
+#[tokio::test]
+async fn errors_answer_and_the_stream_goes_on() {
+    let gw = gateway().start().await;
+    let mut peer = peer(&gw, 64 << 10).await;
+    for (line, code) in [
+        ("nonsense".to_owned(), -32700),
+        ("[]".to_owned(), -32600),
+        (r#"{"jsonrpc":"2.0","id":null,"method":"ping"}"#.to_owned(), -32600),
+        (request(1, "server/discover", json!({})).to_string(), -32602),
+        (request(1, "prompts/list", json!({})).to_string(), -32601),
+        (request(1, "tools/call", json!({ "name": "crib__none" })).to_string(), -32602),
+        (request(1, "tools/call", json!({ "name": "crib__secret" })).to_string(), -31403),
+        (modern_body("ping", json!({})).to_string(), -32601),
+        (
+            modern_body(
+                "tools/list",
+                json!({ "_meta": { "io.modelcontextprotocol/protocolVersion": "1999-01-01" } }),
+            )
+            .to_string(),
+            -32022,
+        ),
+        (format!("\"{}\"", "x".repeat(5 << 20)), -32600),
+    ] {
+        peer.send(&line).await;
+        let short: String = line.chars().take(80).collect();
+        assert_eq!(peer.next().await["error"]["code"], code, "{short}");
+    }
+    peer.send(request(2, "ping", json!({}))).await;
+    assert_eq!(peer.next().await, json!({ "jsonrpc": "2.0", "id": 2, "result": {} }));
+}
+
+/// I-22, I-28: calls run beside each other; the cancelled one is dropped and never answered.
+#[tokio::test]
+async fn calls_run_beside_each_other_and_can_be_cancelled() {
+    let hanging = Hanging::default();
+    let gw = gateway().tool(hanging.tool("hang")).start().await;
+    let mut peer = peer(&gw, 64 << 10).await;
+    let call = |id: Value, tool: &str, token: Value| {
+        request(id, "tools/call", json!({ "name": tool, "_meta": { "progressToken": token } }))
+    };
+    peer.send(call(json!("hung"), "crib__hang", json!("h"))).await;
+    assert_eq!(peer.next().await["params"]["progressToken"], "h");
+    peer.send(call(json!("hung"), "crib__echo", json!("again"))).await;
+    assert_eq!(peer.next().await["error"]["code"], -32600, "the id is taken");
+
+    peer.send(call(json!(2), "crib__steps", json!(2))).await;
+    for step in 1..=5 {
+        let message = peer.next().await;
+        assert_eq!((&message["params"]["progressToken"], &message["params"]["progress"]), (&json!(2), &json!(step)));
+    }
+    assert_eq!(peer.next().await["id"], 2);
+
+    let cancel = |id: Value| {
+        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
+    };
+    peer.send(cancel(json!("unknown"))).await;
+    peer.send(cancel(json!("hung"))).await;
+    reaches(&hanging.dropped, 1).await;
+    gw.event(|event| event["payload"]["error"]["code"] == "cancelled").await;
+    peer.send(request("hung", "ping", json!({}))).await;
+    assert_eq!(peer.next().await["result"], json!({}), "the next message is not the cancelled answer");
+    assert_eq!(peer.end().await, [] as [Value; 0]);
+}
+
+#[tokio::test]
+async fn the_end_of_input_lets_calls_finish() {
+    let gw = gateway().start().await;
+    let mut peer = peer(&gw, 64 << 10).await;
+    peer.send(request(1, "tools/call", json!({ "name": "crib__nap" }))).await;
+    let rest = peer.end().await;
+    assert_eq!(rest.len(), 1);
+    assert_eq!(rest[0]["result"]["content"][0]["text"], "awake");
+}
+
+#[tokio::test]
+async fn the_end_of_input_cancels_what_does_not_finish() {
+    let hanging = Hanging::default();
+    let gw = gateway().tool(hanging.tool("hang")).start().await;
+    let mut peer = peer(&gw, 64 << 10).await;
+    peer.send(request(1, "tools/call", json!({ "name": "crib__hang" }))).await;
+    reaches(&hanging.started, 1).await;
+    assert_eq!(peer.end().await, [] as [Value; 0]);
+    reaches(&hanging.dropped, 1).await;
+}
+
+/// A peer that stops reading and goes away ends the service.
+#[tokio::test]
+async fn a_broken_output_ends_the_service() {
+    let hanging = Hanging::default();
+    let gw = gateway().tool(hanging.tool("hang")).start().await;
+    let mut peer = peer(&gw, 1 << 10).await;
+    peer.send(request(1, "tools/call", json!({ "name": "crib__hang" }))).await;
+    reaches(&hanging.started, 1).await;
+    peer.send(request(2, "tools/list", json!({}))).await;
+    let Peer { to, from, served } = peer;
+    drop((to, from));
+    let ended = timeout(Duration::from_secs(10), served).await.unwrap().unwrap();
+    assert!(ended.is_err(), "the list could not be written");
+    reaches(&hanging.dropped, 1).await;
+}
+
+/// Large answers through a narrow pipe stay whole, whatever order they come in.
+#[tokio::test]
+async fn answers_do_not_mix() {
+    let gw = gateway().start().await;
+    let mut peer = peer(&gw, 512).await;
+    let text = "x".repeat(3_000);
+    let Peer { ref mut to, ref mut from, .. } = peer;
+    let send = async {
+        for id in 0..50 {
+            let params = json!({ "name": "crib__echo", "arguments": { "text": text } });
+            let line = format!("{}\n", request(id, "tools/call", params));
+            to.write_all(line.as_bytes()).await.unwrap();
+        }
+    };
+    let receive = async {
+        let mut ids = Vec::new();
+        for _ in 0..50 {
+            let line = from.next_line().await.unwrap().unwrap();
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            assert_eq!(answer["result"]["structuredContent"]["echo"], text);
+            ids.push(answer["id"].as_u64().unwrap());
+        }
+        ids.sort_unstable();
+        ids
+    };
+    let ((), ids) = timeout(PATIENCE, async { tokio::join!(send, receive) }).await.unwrap();
+    assert_eq!(ids, (0..50).collect::<Vec<u64>>());
+}
