@@ -230,7 +230,7 @@ impl Gateway {
     }
 
     /// Grants of roles that reach no tool and no route, as `role "NAME": GRANT`. Only telling once
-    /// every source has been asked ([`Gateway::settle`]).
+    /// every source has told its tools ([`Gateway::settle`]).
     pub fn unmatched_grants(&self) -> Vec<String> {
         let snapshot = self.snapshot();
         let required = |entry: &Arc<Entry>| entry.tool.auth.clone()?.scopes;
@@ -245,7 +245,7 @@ impl Gateway {
         self.inner.authenticator.roles().into_iter().flat_map(of_role).collect()
     }
 
-    /// Waits until every source has been asked for its tools once, successfully or not, or until
+    /// Waits until every source has told its tools or has shown that it will not soon, or until
     /// `patience` ends. For commands that end; a server never waits.
     pub async fn settle(&self, patience: Duration) {
         self.inner.refresher.settle(patience).await;

@@ -15,7 +15,7 @@ use toolcrib_core::{
     catalog::{Catalog, Entry, Generation},
     clock::{Clock, Timestamp},
     id::SourceId,
-    source::{Discovered, InvalidSource, Source, SourceFactory, SourceListener},
+    source::{Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceState},
     store::CatalogStore,
 };
 
@@ -28,6 +28,8 @@ use crate::{
 
 /// Changes that come closer together than this are one change: servers announce while they start.
 const DEBOUNCE: Duration = Duration::from_millis(100);
+/// How often a command that waits for sources looks at them.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Asks sources for their tools and builds snapshots.
 pub(crate) struct Refresher {
@@ -38,7 +40,6 @@ pub(crate) struct Refresher {
     slots: Mutex<Slots>,
     requests: mpsc::UnboundedSender<SourceId>,
     generation: watch::Sender<Generation>,
-    settled: watch::Sender<u64>,
 }
 
 /// What is known of every source.
@@ -50,11 +51,10 @@ pub(crate) struct Slots {
 }
 
 struct Slot {
-    config: SourceConfig,
+    config: Arc<SourceConfig>,
     source: Arc<dyn Source>,
     discovered: Option<Arc<Discovered>>,
     discovered_at: Option<Timestamp>,
-    asked: bool,
     entries: Vec<Arc<Entry>>,
     problems: Vec<String>,
 }
@@ -95,7 +95,6 @@ impl Refresher {
             slots: Mutex::new(slots),
             requests,
             generation: watch::Sender::new(Generation(0)),
-            settled: watch::Sender::new(0),
         };
         (refresher, receiver)
     }
@@ -155,10 +154,10 @@ impl Refresher {
                 Some(at) => {
                     closing.extend(previous.map(|slot| slot.source));
                     let (_, running, known) = fresh.swap_remove(at);
-                    Slot::new(source.clone(), running, known)
+                    Slot::new(Arc::new(source.clone()), running, known)
                 }
                 None => match previous {
-                    Some(slot) => Slot { config: source.clone(), ..slot },
+                    Some(slot) => Slot { config: Arc::new(source.clone()), ..slot },
                     None => continue,
                 },
             };
@@ -197,32 +196,36 @@ impl Refresher {
             }
             None => self.metrics.discovered(id, Err(())),
         }
-        if let Some(slot) = self.slots.lock().find(id) {
-            slot.asked = true;
-        }
-        self.settled.send_modify(|count| *count += 1);
     }
 
     async fn accept(&self, gateway: &Gateway, id: &SourceId, discovered: Discovered) {
         let now = self.clock.now();
-        let changed = {
-            let mut slots = self.slots.lock();
-            let gate = slots.gate.clone();
-            let Some(slot) = slots.find(id) else { return };
-            slot.discovered_at = Some(now);
-            let changed = slot.discovered.as_deref() != Some(&discovered);
-            if changed {
-                slot.discovered = Some(Arc::new(discovered.clone()));
-                slot.reassemble(&gate);
-            }
-            changed
+        let discovered = Arc::new(discovered);
+        let changed = match self.slots.lock().find(id) {
+            Some(slot) => slot.discovered.as_deref() != Some(&*discovered),
+            None => return,
         };
+        if changed {
+            // Compiling schemas and building a snapshot of a large catalog takes seconds of CPU.
+            let (gateway, id, news) = (gateway.clone(), id.clone(), Arc::clone(&discovered));
+            let taken = tokio::task::spawn_blocking(move || {
+                gateway.refresher().take_over(&id, news);
+                gateway.publish();
+            });
+            if let Err(error) = taken.await {
+                tracing::error!(%error, "a catalog could not be built; the old one is kept");
+                return;
+            }
+        }
+        // Only now: whoever sees that a source was asked also sees what it said.
+        if let Some(slot) = self.slots.lock().find(id) {
+            slot.discovered_at = Some(now);
+        }
         if !changed {
             return;
         }
-        gateway.publish();
         tracing::info!(source = %id, tools = discovered.tools.len(), "catalog refreshed");
-        match serde_json::to_string(&discovered) {
+        match serde_json::to_string(&*discovered) {
             Ok(json) => {
                 if let Err(error) = self.catalogs.save(id, json, now).await {
                     tracing::warn!(source = %id, %error, "the last good catalog could not be stored");
@@ -231,6 +234,30 @@ impl Refresher {
             Err(error) => {
                 tracing::error!(source = %id, %error, "a catalog could not be serialised")
             }
+        }
+    }
+
+    /// Makes entries of what a source offers, without holding anybody up.
+    fn take_over(&self, id: &SourceId, discovered: Arc<Discovered>) {
+        let (config, gate) = {
+            let mut slots = self.slots.lock();
+            let gate = slots.gate.clone();
+            match slots.find(id) {
+                Some(slot) => (Arc::clone(&slot.config), gate),
+                None => return,
+            }
+        };
+        let assembled = assemble(&config, &gate, &discovered);
+        let mut slots = self.slots.lock();
+        let reloaded = slots.gate != gate;
+        let gate = slots.gate.clone();
+        let Some(slot) = slots.find(id) else { return };
+        slot.discovered = Some(discovered);
+        if reloaded || !Arc::ptr_eq(&slot.config, &config) {
+            // The configuration changed meanwhile: its rules are the ones that count.
+            slot.reassemble(&gate);
+        } else {
+            slot.put(assembled);
         }
     }
 
@@ -258,16 +285,20 @@ impl Refresher {
         slots.slots.iter().filter(overdue).map(|slot| slot.config.spec.id.clone()).collect()
     }
 
+    /// Waits until every source has told its tools, or has shown that it will not soon.
     pub(crate) async fn settle(&self, patience: Duration) {
-        let mut settled = self.settled.subscribe();
-        let all_asked = async {
-            while self.slots.lock().slots.iter().any(|slot| !slot.asked) {
-                if settled.changed().await.is_err() {
-                    return;
-                }
+        let answered = |report: SourceReport| match report.status.state {
+            SourceState::Ready => report.discovered_at.is_some(),
+            SourceState::Starting => report.status.detail.is_some(),
+            SourceState::Degraded | SourceState::Stopped => true,
+        };
+        let all_answered = async {
+            // A source's state has no signal of its own, so it is looked at.
+            while !self.reports().into_iter().all(answered) {
+                tokio::time::sleep(LOOK).await;
             }
         };
-        if tokio::time::timeout(patience, all_asked).await.is_err() {
+        if tokio::time::timeout(patience, all_answered).await.is_err() {
             tracing::debug!("some sources did not answer in time");
         }
     }
@@ -343,21 +374,25 @@ impl Slots {
 }
 
 impl Slot {
-    fn new(config: SourceConfig, source: Arc<dyn Source>, known: Option<Discovered>) -> Self {
+    fn new(config: Arc<SourceConfig>, source: Arc<dyn Source>, known: Option<Discovered>) -> Self {
         Self {
             config,
             source,
             discovered: known.map(Arc::new),
             discovered_at: None,
-            asked: false,
             entries: Vec::new(),
             problems: Vec::new(),
         }
     }
 
     fn reassemble(&mut self, gate: &GateConfig) {
-        let Some(discovered) = &self.discovered else { return };
-        let Assembled { entries, problems } = assemble(&self.config, gate, discovered);
+        if let Some(discovered) = &self.discovered {
+            let assembled = assemble(&self.config, gate, discovered);
+            self.put(assembled);
+        }
+    }
+
+    fn put(&mut self, Assembled { entries, problems }: Assembled) {
         for problem in &problems {
             tracing::warn!(source = %self.config.spec.id, problem, "a source has a problem");
         }

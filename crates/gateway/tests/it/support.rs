@@ -184,7 +184,10 @@ impl Source for Scripted {
     }
     fn status(&self) -> SourceStatus {
         SourceStatus {
-            state: SourceState::Ready,
+            state: match *self.offers.lock() {
+                Ok(_) => SourceState::Ready,
+                Err(_) => SourceState::Degraded,
+            },
             detail: None,
             since: DateTime::UNIX_EPOCH,
             restarts: 0,

@@ -50,7 +50,12 @@ pub(super) fn outcome(id: &Id, era: Era, outcome: &Outcome, run: &RunId) -> Vec<
 }
 
 /// What a refused call is answered with.
-pub(super) fn refusal(id: &Id, era: Era, refused: &CallError, run: &RunId) -> (Vec<u8>, Option<RpcError>) {
+pub(super) fn refusal(
+    id: &Id,
+    era: Era,
+    refused: &CallError,
+    run: &RunId,
+) -> (Vec<u8>, Option<RpcError>) {
     match Refusal::of(refused) {
         Refusal::Error(rpc) => (error(Some(id), &rpc), Some(rpc)),
         Refusal::Tool(text) => {
@@ -58,7 +63,8 @@ pub(super) fn refusal(id: &Id, era: Era, refused: &CallError, run: &RunId) -> (V
             let mut out = Vec::with_capacity(content.len() + 512);
             open(id, &mut out);
             tool_result(era, &content, None, true, &mut out);
-            let meta = [("dev.toolcrib/runId", run.as_str()), ("dev.toolcrib/error", refused.code())];
+            let meta =
+                [("dev.toolcrib/runId", run.as_str()), ("dev.toolcrib/error", refused.code())];
             close(era, &meta, &mut out);
             (out, None)
         }

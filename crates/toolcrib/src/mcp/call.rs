@@ -128,7 +128,8 @@ impl ToolCall {
         let sink = progress.as_ref().map(|(_, queue)| Arc::clone(queue) as Arc<dyn ProgressSink>);
         let called = async move {
             let tool = ToolRef::Wire(&name);
-            let request = CallRequest { surface: Surface::Mcp, tool, arguments, progress: sink, meta };
+            let request =
+                CallRequest { surface: Surface::Mcp, tool, arguments, progress: sink, meta };
             gateway.call(&principal, request).await
         };
         RunningCall { era, id, called: Some(Box::pin(called)), ended: None, progress }

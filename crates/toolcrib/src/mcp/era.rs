@@ -31,14 +31,15 @@ const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
 /// The revision of `request`. `header` is the transport's own word on it: `None` when the transport
 /// has none (stdio), `Some(None)` when it could but did not say.
 pub(super) fn detect(request: &Request, header: Option<Option<&str>>) -> Result<Era, Rejected> {
-    decide(request, header)
-        .map_err(|error| Rejected { id: Some(request.id.clone()), error })
+    decide(request, header).map_err(|error| Rejected { id: Some(request.id.clone()), error })
 }
 
 /// Whether a message without an answer may come under `version`.
 pub(super) fn check_version(version: Option<&str>) -> Result<(), RpcError> {
     match version {
-        Some(version) if !SUPPORTED.contains(&version) => Err(RpcError::unsupported_version(version)),
+        Some(version) if !SUPPORTED.contains(&version) => {
+            Err(RpcError::unsupported_version(version))
+        }
         Some(_) | None => Ok(()),
     }
 }
@@ -77,7 +78,9 @@ fn decide(request: &Request, header: Option<Option<&str>>) -> Result<Era, RpcErr
         match said {
             Some(said) if said == version => {}
             Some(_) => return Err(RpcError::header_mismatch(OTHER_VERSION)),
-            None => return Err(RpcError::header_mismatch("the MCP-Protocol-Version header is missing")),
+            None => {
+                return Err(RpcError::header_mismatch("the MCP-Protocol-Version header is missing"));
+            }
         }
     }
     if !SUPPORTED.contains(&version) {
@@ -92,8 +95,7 @@ fn decide(request: &Request, header: Option<Option<&str>>) -> Result<Era, RpcErr
     }
 }
 
-const NO_VERSION: &str =
-    "`_meta` must hold \"io.modelcontextprotocol/protocolVersion\", a string such as \"2026-07-28\"";
+const NO_VERSION: &str = "`_meta` must hold \"io.modelcontextprotocol/protocolVersion\", a string such as \"2026-07-28\"";
 const NO_CAPABILITIES: &str =
     "`_meta` must hold \"io.modelcontextprotocol/clientCapabilities\", an object";
 const OTHER_VERSION: &str = "the MCP-Protocol-Version header differs from the version in `_meta`";
@@ -131,7 +133,12 @@ mod tests {
             (list, full("1999-01-01"), None, Err(code::UNSUPPORTED_VERSION)),
             (list, full("2025-11-25"), http(Some("2025-11-25")), Ok(Legacy)),
             (list, json!({ VERSION_KEY: MODERN }), None, Err(code::INVALID_PARAMS)),
-            (list, json!({ VERSION_KEY: 7, CAPABILITIES_KEY: {} }), None, Err(code::INVALID_PARAMS)),
+            (
+                list,
+                json!({ VERSION_KEY: 7, CAPABILITIES_KEY: {} }),
+                None,
+                Err(code::INVALID_PARAMS),
+            ),
             (list, json!({ CAPABILITIES_KEY: {} }), http(Some(MODERN)), Err(code::INVALID_PARAMS)),
             (list, Value::Null, http(Some(MODERN)), Err(code::INVALID_PARAMS)),
             (list, Value::Null, http(Some("1999-01-01")), Err(code::UNSUPPORTED_VERSION)),

@@ -143,7 +143,10 @@ impl Refusal {
                 let mut text = format!("{message}:");
                 for violation in violations {
                     // An empty pointer is the arguments as a whole.
-                    text.push_str(&format!("\n- at \"{}\": {}", violation.pointer, violation.message));
+                    text.push_str(&format!(
+                        "\n- at \"{}\": {}",
+                        violation.pointer, violation.message
+                    ));
                 }
                 Self::Tool(text)
             }
@@ -182,7 +185,9 @@ mod tests {
             (CallError::Internal, Err(-32603)),
             (
                 CallError::InvalidArguments(vec![violation("/a"), violation("/b/0")]),
-                Ok("the arguments do not fit the tool's input schema:\n- at \"/a\": is required\n- at \"/b/0\": is required"),
+                Ok(
+                    "the arguments do not fit the tool's input schema:\n- at \"/a\": is required\n- at \"/b/0\": is required",
+                ),
             ),
             (
                 CallError::ApprovalRequired { tool },
@@ -190,7 +195,9 @@ mod tests {
             ),
             (
                 CallError::Upstream(upstream),
-                Ok("the tool's source went away during the call; whether the call took effect is unknown"),
+                Ok(
+                    "the tool's source went away during the call; whether the call took effect is unknown",
+                ),
             ),
         ] {
             match (Refusal::of(&error), expected) {

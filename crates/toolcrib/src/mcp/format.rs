@@ -109,10 +109,8 @@ fn annotations(entry: &Entry) -> Value {
         hints.insert("title".to_owned(), json!(title));
     }
     let reads = matches!(tool.safety_tier, SafetyTier::Pure | SafetyTier::Read);
-    let repeatable = matches!(
-        tool.replay_policy,
-        Some(ReplayPolicy::Deterministic | ReplayPolicy::Idempotent)
-    );
+    let repeatable =
+        matches!(tool.replay_policy, Some(ReplayPolicy::Deterministic | ReplayPolicy::Idempotent));
     hints.insert("readOnlyHint".to_owned(), json!(reads));
     hints.insert("destructiveHint".to_owned(), json!(!reads));
     hints.insert("idempotentHint".to_owned(), json!(repeatable));
@@ -236,9 +234,13 @@ mod tests {
     #[test]
     fn schemas_take_the_form_that_every_client_reads() {
         let shown = |schema: Value| {
-            written(&LEGACY, |entry| entry.tool.input_schema = object(schema))["inputSchema"].clone()
+            written(&LEGACY, |entry| entry.tool.input_schema = object(schema))["inputSchema"]
+                .clone()
         };
-        assert_eq!(shown(json!({ "required": ["a"] })), json!({ "type": "object", "required": ["a"] }));
+        assert_eq!(
+            shown(json!({ "required": ["a"] })),
+            json!({ "type": "object", "required": ["a"] })
+        );
         assert_eq!(shown(json!({ "type": ["object", "null"] })), json!({ "type": "object" }));
         assert_eq!(
             shown(json!({ "type": "object", "properties": { "a": true, "b": false } })),
@@ -258,7 +260,8 @@ mod tests {
     #[test]
     fn older_clients_get_output_schemas_of_objects_only() {
         let shown = |format, schema: Value| {
-            written(format, |entry| entry.tool.output_schema = object(schema))["outputSchema"].clone()
+            written(format, |entry| entry.tool.output_schema = object(schema))["outputSchema"]
+                .clone()
         };
         let (list, record) = (json!({ "type": "array" }), json!({ "type": "object" }));
         assert_eq!(shown(&LEGACY, list.clone()), Value::Null);

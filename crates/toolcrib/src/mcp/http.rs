@@ -90,7 +90,8 @@ async fn answer(
 ) -> Result<Response, Rejected> {
     let message = protocol::parse(body)?;
     let reject = |id, error| Rejected { id, error };
-    let version = headers::version(headers).map_err(|error| reject(message.id().cloned(), error))?;
+    let version =
+        headers::version(headers).map_err(|error| reject(message.id().cloned(), error))?;
     let request = match message {
         Message::Request(request) => request,
         Message::Notification(Notification { .. }) | Message::Response => {
@@ -106,7 +107,8 @@ async fn answer(
     };
     let id = request.id.clone();
     if era == Era::Modern {
-        headers::check_request(headers, &request).map_err(|error| reject(Some(id.clone()), error))?;
+        headers::check_request(headers, &request)
+            .map_err(|error| reject(Some(id.clone()), error))?;
     }
     match method::start(&state.gateway, principal, era, request) {
         Ok(Step::Answer(body)) => Ok(respond::json_bytes(StatusCode::OK, body)),

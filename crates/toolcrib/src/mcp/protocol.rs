@@ -87,7 +87,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Message, Rejected> {
     })?;
     let mut message = match value {
         Value::Object(message) => message,
-        Value::Array(_) => return Err(invalid(None, "batches are not supported; send one message")),
+        Value::Array(_) => {
+            return Err(invalid(None, "batches are not supported; send one message"));
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
             return Err(invalid(None, "a message must be a JSON object"));
         }
@@ -172,8 +174,16 @@ mod tests {
             (r#"{"id":7,"method":"m"}"#, Some("7"), code::INVALID_REQUEST),
             (r#"{"jsonrpc":"2.0","id":7}"#, Some("7"), code::INVALID_REQUEST),
             (r#"{"jsonrpc":"2.0","id":7,"method":8}"#, Some("7"), code::INVALID_REQUEST),
-            (r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[]}"#, Some("7"), code::INVALID_PARAMS),
-            (r#"{"jsonrpc":"2.0","id":7,"method":"m","params":null}"#, Some("7"), code::INVALID_PARAMS),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"m","params":[]}"#,
+                Some("7"),
+                code::INVALID_PARAMS,
+            ),
+            (
+                r#"{"jsonrpc":"2.0","id":7,"method":"m","params":null}"#,
+                Some("7"),
+                code::INVALID_PARAMS,
+            ),
         ] {
             assert_eq!(rejected(text), (id.map(str::to_owned), expected), "{text}");
         }

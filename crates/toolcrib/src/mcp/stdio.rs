@@ -116,7 +116,9 @@ impl Peer {
             return ended;
         }
         if tokio::time::timeout(FAREWELL, rest).await.is_err() {
-            tracing::warn!("calls were still running after the input had ended; they are cancelled");
+            tracing::warn!(
+                "calls were still running after the input had ended; they are cancelled"
+            );
         }
         ended
     }
@@ -126,7 +128,10 @@ impl Peer {
             Line::Whole(line) if line.trim_ascii().is_empty() => return Ok(()),
             Line::Whole(line) => line,
             Line::TooLong => {
-                return self.outbox.reject(None, &RpcError::invalid_request("the message is too long")).await;
+                return self
+                    .outbox
+                    .reject(None, &RpcError::invalid_request("the message is too long"))
+                    .await;
             }
         };
         match protocol::parse(&line) {
@@ -182,7 +187,6 @@ impl Peer {
             }
         }
     }
-
 }
 
 impl Outbox {

@@ -9,7 +9,7 @@ use toolcrib_core::{
 };
 use utoipa::ToSchema;
 
-use super::{error::{self, ErrorEnvelope}, events::RunEventSchema};
+use super::{error::{self, ErrorEnvelope}, events::{RunEventSchema, told}};
 use crate::{
     middleware::{Caller, Refusal, Segment, require},
     respond,
@@ -52,7 +52,7 @@ pub(super) async fn events(
     if logged.is_empty() || !(own || require(&caller, "audit:read").is_ok()) {
         return Ok(error::not_found());
     }
-    let events = logged.into_iter().map(|logged| logged.event).collect();
+    let events = logged.into_iter().map(|logged| told(logged.event)).collect();
     Ok(respond::json(StatusCode::OK, &RunEvents { events }))
 }
 

@@ -3,6 +3,7 @@
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use serde::Serialize;
+use toolcrib_core::{catalog::Catalog, id::TenantId};
 use toolcrib_gateway::SourceReport;
 use utoipa::ToSchema;
 
@@ -20,7 +21,7 @@ pub(super) struct Sources {
     sources: Vec<SourceReport>,
 }
 
-/// Every source: its kind, state, number of tools and problems.
+/// Every source of the caller's tenant: its kind, state, number of tools and problems.
 #[utoipa::path(
     get,
     path = "/v1/sources",
@@ -36,5 +37,19 @@ pub(super) async fn list(
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
     require(&caller, "sources:read")?;
-    Ok(respond::json(StatusCode::OK, &Sources { sources: state.gateway.sources() }))
+    let snapshot = state.gateway.snapshot();
+    let sources = state
+        .gateway
+        .sources()
+        .into_iter()
+        .filter(|report| concerns(&snapshot.catalog, report, &caller.tenant))
+        .collect();
+    Ok(respond::json(StatusCode::OK, &Sources { sources }))
+}
+
+/// Whether `tenant` may know of the source: some tool of it exists for the tenant (I-9). A source
+/// that offers nothing is shown to every operator, because finding out why is what they are here for.
+fn concerns(catalog: &Catalog, report: &SourceReport, tenant: &TenantId) -> bool {
+    let mut entries = catalog.entries().iter().filter(|entry| entry.source == report.id).peekable();
+    entries.peek().is_none() || entries.any(|entry| entry.tenants.admits(tenant))
 }

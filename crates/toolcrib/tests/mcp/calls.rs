@@ -30,7 +30,10 @@ async fn a_result_has_the_members_of_its_era_and_names_its_run() {
     let older = legacy(&caller, "tools/call", params).await.json()["result"].clone();
     assert!(older.get("resultType").is_none());
     assert_eq!(older["structuredContent"], json!({ "echo": "hi" }));
-    assert_eq!(older["_meta"].as_object().unwrap().keys().collect::<Vec<_>>(), ["dev.toolcrib/runId"]);
+    assert_eq!(
+        older["_meta"].as_object().unwrap().keys().collect::<Vec<_>>(),
+        ["dev.toolcrib/runId"]
+    );
 }
 
 /// Raw JSON passes through, but for line breaks between its tokens.
@@ -50,11 +53,13 @@ async fn arguments_may_be_absent_and_trace_context_travels() {
     let caller = gw.principal("a", []).await;
     let (_, body) = call(&caller, "crib__bare", Value::Null).await;
     assert_eq!(body["result"]["content"][0]["text"], "{}");
-    let meta = json!({ "traceparent": "00-1-2-03", "baggage": "k=v", "tracestate": 7, "other": "x" });
+    let meta =
+        json!({ "traceparent": "00-1-2-03", "baggage": "k=v", "tracestate": 7, "other": "x" });
     let params = json!({ "name": "crib__meta", "_meta": meta });
-    for reply in
-        [modern(&caller, "tools/call", params.clone()).await, legacy(&caller, "tools/call", params).await]
-    {
+    for reply in [
+        modern(&caller, "tools/call", params.clone()).await,
+        legacy(&caller, "tools/call", params).await,
+    ] {
         let passed: Value =
             serde_json::from_str(message(&reply)["result"]["content"][0]["text"].as_str().unwrap())
                 .unwrap();

@@ -13,8 +13,7 @@ use rmcp::{
     model::{CallToolRequestParams, ClientConfig, ProgressNotificationParam, ProtocolVersion},
     service::{ClientLifecycleMode, ClientServiceExt as _, NotificationContext, RunningService},
     transport::{
-        StreamableHttpClientTransport,
-        streamable_http_client::StreamableHttpClientTransportConfig,
+        StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
     },
 };
 use serde_json::json;
@@ -55,8 +54,8 @@ fn eras() -> [ClientLifecycleMode; 3] {
 }
 
 async fn over_http(gw: &TestGateway, key: &str, era: ClientLifecycleMode) -> (Client, Listener) {
-    let config = StreamableHttpClientTransportConfig::with_uri(format!("{}/mcp", gw.url))
-        .auth_header(key);
+    let config =
+        StreamableHttpClientTransportConfig::with_uri(format!("{}/mcp", gw.url)).auth_header(key);
     let listener = Listener::default();
     let transport = StreamableHttpClientTransport::from_config(config);
     let client = listener.clone().serve_with_lifecycle(transport, era).await.unwrap();

@@ -15,7 +15,8 @@ async fn what_is_no_message_is_refused() {
         "{\"a\":".repeat(1_000),
         "}".repeat(1_000),
     );
-    let long_id = format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{}\",\"method\":\"ping\"}}", "x".repeat(300));
+    let long_id =
+        format!("{{\"jsonrpc\":\"2.0\",\"id\":\"{}\",\"method\":\"ping\"}}", "x".repeat(300));
     for (body, code) in [
         ("", -32700),
         ("nonsense", -32700),
@@ -23,7 +24,10 @@ async fn what_is_no_message_is_refused() {
         (deep.as_str(), -32700),
         (&deep_arguments, -32700),
         (r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/list"}"#, -32700),
-        (r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"crib__bare","arguments":{"a":1,"a":2}}}"#, -32700),
+        (
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"crib__bare","arguments":{"a":1,"a":2}}}"#,
+            -32700,
+        ),
         (r#"{"jsonrpc":"2.0","id":123456789012345678901,"method":"ping"}"#, -32700),
         ("[]", -32600),
         (r#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600),

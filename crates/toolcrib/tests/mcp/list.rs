@@ -108,7 +108,12 @@ async fn a_list_follows_the_catalog() {
     let caller = gw.principal("a", ["tools:crib"]).await;
     let names = async || {
         let list = modern(&caller, "tools/list", json!({})).await.json();
-        list["result"]["tools"].as_array().unwrap().iter().map(|t| t["name"].clone()).collect::<Vec<_>>()
+        list["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|t| t["name"].clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(names().await, ["crib__one"]);
     gw.change("crib", vec![TestTool::new("two")]).await;

@@ -112,8 +112,7 @@ async fn calls_of_one_client_do_not_mix() {
         messages.pop();
         messages.iter().all(|m: &Value| m["params"]["total"] == steps).then_some(messages.len())
     };
-    let both = tokio::time::timeout(Duration::from_secs(10), async {
-        tokio::join!(one(20), one(30))
-    });
+    let both =
+        tokio::time::timeout(Duration::from_secs(10), async { tokio::join!(one(20), one(30)) });
     assert_eq!(both.await.unwrap(), (Some(20), Some(30)));
 }

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf, WriteHalf},
+    io::{
+        AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, DuplexStream, Lines, ReadHalf,
+        WriteHalf,
+    },
     task::JoinHandle,
     time::timeout,
 };
@@ -24,7 +27,8 @@ async fn peer(gw: &TestGateway, buffer: usize) -> Peer {
     let (ours, theirs) = tokio::io::duplex(buffer);
     let (input, output) = tokio::io::split(ours);
     let gateway = gw.gateway.clone();
-    let served = tokio::spawn(toolcrib::serve_stdio(gateway, Arc::clone(&principal), input, output));
+    let served =
+        tokio::spawn(toolcrib::serve_stdio(gateway, Arc::clone(&principal), input, output));
     let (from, to) = tokio::io::split(theirs);
     Peer { to, from: BufReader::new(from).lines(), served }
 }
@@ -123,19 +127,24 @@ async fn calls_run_beside_each_other_and_can_be_cancelled() {
     peer.send(call(json!(2), "crib__steps", json!(2))).await;
     for step in 1..=5 {
         let message = peer.next().await;
-        assert_eq!((&message["params"]["progressToken"], &message["params"]["progress"]), (&json!(2), &json!(step)));
+        assert_eq!(
+            (&message["params"]["progressToken"], &message["params"]["progress"]),
+            (&json!(2), &json!(step))
+        );
     }
     assert_eq!(peer.next().await["id"], 2);
 
-    let cancel = |id: Value| {
-        json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } })
-    };
+    let cancel = |id: Value| json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
     peer.send(cancel(json!("unknown"))).await;
     peer.send(cancel(json!("hung"))).await;
     reaches(&hanging.dropped, 1).await;
     gw.event(|event| event["payload"]["error"]["code"] == "cancelled").await;
     peer.send(request("hung", "ping", json!({}))).await;
-    assert_eq!(peer.next().await["result"], json!({}), "the next message is not the cancelled answer");
+    assert_eq!(
+        peer.next().await["result"],
+        json!({}),
+        "the next message is not the cancelled answer"
+    );
     assert_eq!(peer.end().await, [] as [Value; 0]);
 }
 

@@ -9,7 +9,9 @@ use std::{
 };
 
 use serde_json::{Map, Value, json, value::RawValue};
-use toolcrib_testkit::gateway::{Actor, Reply, TestGateway, TestGatewayBuilder, TestSource, TestTool};
+use toolcrib_testkit::gateway::{
+    Actor, Reply, TestGateway, TestGatewayBuilder, TestSource, TestTool,
+};
 
 use toolcrib::core::call::{Outcome, Progress, UpstreamError, UpstreamErrorKind};
 
@@ -96,14 +98,22 @@ pub(crate) fn gateway() -> TestGatewayBuilder {
                     outcome
                 }),
         )
-        .tool(TestTool::new("bare").scopes([]).answers(|arguments| {
-            Outcome::text(&Value::Object(arguments).to_string(), false)
-        }))
-        .tool(TestTool::new("pretty").scopes([]).answers(|_| Outcome {
-            content: RawValue::from_string("[\n  {\"type\": \"text\",\r\n \"text\": \"a\\nb\"}\n]".to_owned())
+        .tool(
+            TestTool::new("bare")
+                .scopes([])
+                .answers(|arguments| Outcome::text(&Value::Object(arguments).to_string(), false)),
+        )
+        .tool(TestTool::new("pretty").scopes([]).answers(|_| {
+            Outcome {
+                content: RawValue::from_string(
+                    "[\n  {\"type\": \"text\",\r\n \"text\": \"a\\nb\"}\n]".to_owned(),
+                )
                 .unwrap(),
-            structured: Some(RawValue::from_string("{\n \"n\": 1.0, \"m\": 3\n}".to_owned()).unwrap()),
-            is_error: false,
+                structured: Some(
+                    RawValue::from_string("{\n \"n\": 1.0, \"m\": 3\n}".to_owned()).unwrap(),
+                ),
+                is_error: false,
+            }
         }))
         .tool(TestTool::new("fail").scopes([]).answers(|_| Outcome::text("it went wrong", true)))
         .tool(TestTool::new("dies").scopes([]).runs_as(|_| async {
@@ -117,7 +127,11 @@ pub(crate) fn gateway() -> TestGatewayBuilder {
             for step in 1..=steps {
                 if let Some(sink) = &call.progress {
                     let message = Some(format!("step {step}"));
-                    sink.report(Progress { progress: step.into(), total: Some(steps.into()), message });
+                    sink.report(Progress {
+                        progress: step.into(),
+                        total: Some(steps.into()),
+                        message,
+                    });
                 }
                 tokio::task::yield_now().await;
             }

@@ -9,12 +9,7 @@ use axum::http::{HeaderMap, HeaderName, header};
 use base64::Engine as _;
 use serde_json::{Map, Value};
 
-use crate::mcp::{
-    era::Era,
-    error::RpcError,
-    param_headers::ParamHeader,
-    protocol::Request,
-};
+use crate::mcp::{era::Era, error::RpcError, param_headers::ParamHeader, protocol::Request};
 
 /// What the client says it can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +132,8 @@ fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a st
 
 /// Undoes `=?base64?…?=`.
 fn decode(name: &HeaderName, value: &str) -> Result<String, RpcError> {
-    let Some(coded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?=")) else {
+    let Some(coded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="))
+    else {
         return Ok(value.to_owned());
     };
     let bytes = base64::engine::general_purpose::STANDARD.decode(coded).ok();

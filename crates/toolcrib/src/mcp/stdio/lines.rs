@@ -76,7 +76,10 @@ mod tests {
         let whole = |text: &str| Line::Whole(text.as_bytes().to_vec());
         assert_eq!(lines("").await, []);
         assert_eq!(lines("a\n\nb\r\nc").await, [whole("a"), whole(""), whole("b\r"), whole("c")]);
-        assert_eq!(lines("12345678\n123456789\nb").await, [whole("12345678"), Line::TooLong, whole("b")]);
+        assert_eq!(
+            lines("12345678\n123456789\nb").await,
+            [whole("12345678"), Line::TooLong, whole("b")]
+        );
         assert_eq!(lines("123456789").await, [Line::TooLong]);
     }
 }

@@ -45,7 +45,7 @@ async fn a_run_is_shown_to_its_caller_and_to_auditors_of_its_tenant() {
     for stranger in [colleague, foreign] {
         assert_eq!(stranger.get(&path).await.body, unknown.body);
     }
-    for odd in ["%FF", "%00", "a%20b", "%2e%2e"] {
+    for odd in ["%FF", "%00", "a%20b", "a%2Fb"] {
         let reply = reader.get(&format!("/v1/runs/{odd}/events")).await;
         assert_eq!((reply.status, reply.body), (404, unknown.body.clone()), "{odd}");
     }
@@ -118,4 +118,31 @@ async fn operators_see_how_sources_are_doing() {
     assert_eq!(column(&sources["sources"], "id"), ["crib"], "not the other tenant's");
     let crib = &sources["sources"][0];
     assert_eq!((&crib["kind"], &crib["state"], &crib["tools"]), (&json!("mcp"), &json!("ready"), &json!(8)));
+}
+
+/// I-9: what is recorded of a probe does not tell the prober's own auditor whether it hit something.
+#[tokio::test]
+async fn the_record_tells_a_tenant_nothing_of_another() {
+    let gw = fixture().start().await;
+    let prober = gw.principal("prober", ["audit:read"]).await;
+    for id in ["mcp:other.secret", "mcp:no.such"] {
+        prober.get(&format!("/v1/tools/{id}")).await;
+        prober.post("/tools/call", call(&id.replace("mcp:", ""))).await;
+    }
+    gw.event(|event| event["payload"]["resource"] == "mcp:other.secret").await;
+    // The log keeps order, so when the marker is there everything before it is.
+    prober.get("/v1/tools/mcp:crib.write").await;
+    gw.event(|event| event["payload"]["resource"] == "mcp:crib.write").await;
+    let page = prober.get("/v1/events?after=0").await;
+    assert!(!page.text().contains("secret"), "{}", page.text());
+    let events = page.json();
+    let probes: Vec<_> = events["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["event"]["payload"])
+        .filter(|payload| payload["resource"] == "unknown")
+        .collect();
+    assert_eq!(probes.len(), 4, "{events:#}");
+    assert!(probes.iter().all(|probe| probe["reason"] == "unknown"));
 }

@@ -17,7 +17,7 @@ async fn a_tool_answers() {
     assert_eq!(reply.status, 200);
     assert!(!reply.header("toolcrib-run-id").is_empty());
     let mut body = reply.json();
-    let duration = body["result"].as_object_mut().unwrap().remove("duration").unwrap();
+    let duration = body["result"].as_object_mut().unwrap().shift_remove("duration").unwrap();
     assert!(duration.as_f64().unwrap() >= 0.0);
     insta::assert_snapshot!(body, @r#"{"$schema":"otc://1.0","result":{"call_id":"mine","success":true,"value":"read: a"}}"#);
 }

@@ -36,7 +36,7 @@ async fn every_definition_keeps_to_the_protocol() {
     let source = TestSource::new("team-files")
         .version("2.10.3-beta+7")
         .tool(TestTool::new("do.it").input(nested.clone()).output(nested))
-        .tool(TestTool::new("do-it"))
+        .tool(TestTool::new("undo-it"))
         .tool(TestTool::new("löschen"))
         .tool(TestTool::new(long));
     let gw = TestGateway::builder().source(source).start().await;
