@@ -24,7 +24,8 @@ use crate::{
 /// Who may come in where.
 pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
     let prefix = &surfaces.explorer.prefix;
-    let under = |path: String, access| Mount::new(Surface::Explorer, Paths::Under(path), access, refuse);
+    let under =
+        |path: String, access| Mount::new(Surface::Explorer, Paths::Under(path), access, refuse);
     vec![
         under(format!("{prefix}/tools"), Access::Keyed(surfaces.explorer.auth)),
         under(prefix.clone(), Access::Open),

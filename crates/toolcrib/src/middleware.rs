@@ -128,7 +128,9 @@ impl Guard {
                 (Refusal::Method, Some(allow)) => {
                     headers.insert(header::ALLOW, allow);
                 }
-                (Refusal::Unauthenticated(_), _) if response.status() == StatusCode::UNAUTHORIZED => {
+                (Refusal::Unauthenticated(_), _)
+                    if response.status() == StatusCode::UNAUTHORIZED =>
+                {
                     let bearer = HeaderValue::from_static("Bearer");
                     response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
                 }

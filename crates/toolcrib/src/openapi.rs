@@ -22,30 +22,56 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
             json!({})
         }
     };
-    document["openapi"] = json!("3.1.0");
-    document["info"] = json!({
-        "title": "toolcrib",
-        "version": env!("CARGO_PKG_VERSION"),
-        "description": "One catalog of every tool, one gate that every call passes, one record of what happened. \
-            `GET /v1/tools` answers a bare array, which is what the accepted implementations, SDKs and test \
-            suites of RFC 0078 use; its text shows an envelope, which is answered to \
-            `Accept: application/vnd.openwop.tools+json`.",
-        "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
-    });
-    document["tags"] =
+    let tags: Vec<Value> =
         TAGS.iter().map(|(name, about)| json!({ "name": name, "description": about })).collect();
-    document["security"] = json!([{ "key": [] }]);
-    document["components"]["securitySchemes"] = json!({
-        "key": {
-            "type": "http",
-            "scheme": "bearer",
-            "description": "An API key. Open Tool Calling accepts it in X-API-Key, OTC-API-Key or OXP-API-Key too.",
+    let more = json!({
+        "openapi": "3.1.0",
+        "info": info(),
+        "tags": tags,
+        "security": [{ "key": [] }],
+        "paths": { "/mcp": mcp() },
+        "components": {
+            "securitySchemes": { "key": {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "An API key. Open Tool Calling accepts it in X-API-Key, OTC-API-Key \
+                    or OXP-API-Key too.",
+            } },
+            "schemas": {
+                "ToolDescriptor": without_id(descriptor::json_schema()),
+                "RunEvent": run_event(),
+            },
         },
     });
-    document["paths"]["/mcp"] = mcp();
-    document["components"]["schemas"]["ToolDescriptor"] = without_id(descriptor::json_schema());
-    document["components"]["schemas"]["RunEvent"] = run_event();
+    put(&mut document, more, DEPTH);
     document
+}
+
+/// Levels on which members are put beside each other; what stands lower is replaced as a whole.
+const DEPTH: usize = 3;
+
+/// Puts the members of `more` into `document`.
+fn put(document: &mut Value, more: Value, depth: usize) {
+    match (document, more) {
+        (Value::Object(document), Value::Object(more)) if depth > 0 => {
+            for (name, value) in more {
+                put(document.entry(name).or_insert(Value::Null), value, depth - 1);
+            }
+        }
+        (document, more) => *document = more,
+    }
+}
+
+fn info() -> Value {
+    json!({
+        "title": "toolcrib",
+        "version": env!("CARGO_PKG_VERSION"),
+        "description": "One catalog of every tool, one gate that every call passes, one record of \
+            what happened. `GET /v1/tools` answers a bare array, which is what the accepted \
+            implementations, SDKs and test suites of RFC 0078 use; its text shows an envelope, \
+            which is answered to `Accept: application/vnd.openwop.tools+json`.",
+        "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+    })
 }
 
 /// MCP describes its own messages; for HTTP there is one route with JSON-RPC in both directions.
@@ -81,7 +107,7 @@ fn without_id(mut schema: Value) -> Value {
 fn run_event() -> Value {
     let mut settings = schemars::generate::SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
-    let bodies = without_id(settings.into_generator().into_root_schema_for::<EventBody>().to_value());
+    let bodies = settings.into_generator().into_root_schema_for::<EventBody>();
     json!({
         "type": "object",
         "description": "One event of a run (RFC 0064 §B). Closed; carries no arguments and no results.",
@@ -93,7 +119,7 @@ fn run_event() -> Value {
             "sequence": { "type": "integer", "minimum": 0 },
             "causationId": { "type": "string" },
         },
-        "oneOf": bodies["oneOf"],
+        "oneOf": bodies.get("oneOf"),
         "unevaluatedProperties": false,
     })
 }

@@ -108,9 +108,10 @@ pub(crate) fn query(query: Option<&str>, name: &str) -> Option<String> {
         let spaced = text.replace('+', " ");
         percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
     };
-    query?.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, ""))).find_map(
-        |(key, value)| (decode(key) == name).then(|| decode(value)),
-    )
+    query?
+        .split('&')
+        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+        .find_map(|(key, value)| (decode(key) == name).then(|| decode(value)))
 }
 
 #[cfg(test)]

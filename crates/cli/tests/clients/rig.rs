@@ -179,10 +179,10 @@ fn toolcrib() -> Command {
 }
 
 fn key(config: &Path, grants: &[&str]) -> String {
-    let name = grants.join("");
+    let name = format!("holds {}", grants.join(" "));
     let output = toolcrib()
         .current_dir(config.parent().unwrap())
-        .args(["keys", "create", "--name", &name, "--principal", "tester", "--tenant", "default"])
+        .args(["keys", "create", "--name", name.as_str(), "--principal", "tester", "--tenant", "default"])
         .args(grants)
         .args(["--json", "--config"])
         .arg(config)

@@ -162,7 +162,7 @@ impl Connection {
             return Err(failure.into());
         };
         let one_at_a_time = self.renewing.lock().await;
-        if false {
+        if http.session() == expired {
             if let Err(error) = era::initialize(&self.wire).await {
                 http.end(&error.reason);
                 let detail =

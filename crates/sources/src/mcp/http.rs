@@ -8,6 +8,7 @@
 use std::{sync::Arc, time::Duration};
 
 use ::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
@@ -268,8 +269,16 @@ impl Http {
         })
     }
 
-    /// A connection whose answer was read to the end can be used again.
+    /// A connection whose answer was read to the end can be used again. Most often the end is there
+    /// already; if not, nobody waits for it.
     fn read_rest(&self, mut answer: Answer) {
+        loop {
+            match answer.chunk().now_or_never() {
+                Some(Ok(Some(_))) => {}
+                Some(Ok(None) | Err(_)) => return,
+                None => break,
+            }
+        }
         self.runtime.spawn(tokio::time::timeout(REST_TIMEOUT, async move {
             while let Ok(Some(_)) = answer.chunk().await {}
         }));

@@ -26,7 +26,7 @@ use toolcrib_sources::Factory;
 use toolcrib_testkit::upstream::faulty_program;
 
 /// Nothing here takes this long unless it never happens; machines that run tests can be very slow.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(12);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
     pub(crate) source: Arc<dyn Source>,

@@ -26,7 +26,11 @@ pub(super) fn problem(status: StatusCode, error: impl Into<String>) -> Response 
 }
 
 /// `status` with the words and `details`.
-pub(super) fn problem_with(status: StatusCode, error: impl Into<String>, details: Value) -> Response {
+pub(super) fn problem_with(
+    status: StatusCode,
+    error: impl Into<String>,
+    details: Value,
+) -> Response {
     respond::json(status, &Problem { error: error.into(), details: Some(details) })
 }
 

@@ -152,9 +152,13 @@ mod tests {
 
     #[test]
     fn only_harmless_addresses_become_links() {
-        for good in
-            ["https://a.example", "HTTP://a.example", " mailto:a@b ", "/docs", "ht\ntps://a.example"]
-        {
+        for good in [
+            "https://a.example",
+            "HTTP://a.example",
+            " mailto:a@b ",
+            "/docs",
+            "ht\ntps://a.example",
+        ] {
             let html = project_link(Some("p"), Some(good));
             assert!(html.contains("<a href="), "{good}: {html}");
         }

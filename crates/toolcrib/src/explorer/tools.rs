@@ -1,6 +1,9 @@
 //! `GET tools` and `GET tools/{name}` (F2).
 
-use axum::{extract::State, response::Response};
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
 use http::HeaderMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -19,8 +22,7 @@ use crate::{
     state::AppState,
 };
 
-static SUMMARIES: ListFormat =
-    ListFormat { key: "explorer", open: "[", close: "]", item: summary };
+static SUMMARIES: ListFormat = ListFormat { key: "explorer", open: "[", close: "]", item: summary };
 static DETAILS: ListFormat =
     ListFormat { key: "explorer-detail", open: "[", close: "]", item: detail };
 
@@ -97,7 +99,9 @@ impl<'a> Summary<'a> {
 fn annotations(claimed: Option<&Value>) -> Option<Map<String, Value>> {
     let claimed = claimed?.as_object()?;
     let known = |(name, value): &(&String, &Value)| match name.as_str() {
-        "readOnlyHint" | "destructiveHint" | "idempotentHint" | "openWorldHint" => value.is_boolean(),
+        "readOnlyHint" | "destructiveHint" | "idempotentHint" | "openWorldHint" => {
+            value.is_boolean()
+        }
         "title" => value.is_string(),
         _ => false,
     };
@@ -140,10 +144,11 @@ fn write(entry: &Entry, json: &impl Serialize, out: &mut Vec<u8>) {
 pub(super) async fn list(
     State(state): State<AppState>,
     Caller(caller): Caller,
-    headers: HeaderMap,
+    // Taken whole: an extractor of headers would copy them, on the path that must cost nothing.
+    request: Request,
 ) -> Response {
     let body = state.gateway.list(&caller, &SUMMARIES, None);
-    respond::tagged(&headers, &body, "application/json", PRIVATE)
+    respond::tagged(request.headers(), &body, "application/json", PRIVATE)
 }
 
 /// One tool that the caller may use.

@@ -29,7 +29,7 @@ pub(super) fn result(id: &Id, result: &[u8]) -> Vec<u8> {
 pub(super) fn error(id: Option<&Id>, error: &RpcError) -> Vec<u8> {
     let mut body = json!({ "code": error.code, "message": error.message });
     if let (Some(body), Some(data)) = (body.as_object_mut(), &error.data) {
-        body.insert("data".to_owned(), data.clone());
+        body.insert("data".to_owned(), Value::clone(data));
     }
     let id = id.map_or_else(String::new, |id| format!("\"id\":{},", id.as_json()));
     format!("{{\"jsonrpc\":\"2.0\",{id}\"error\":{body}}}").into_bytes()
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn errors_and_progress_are_messages() {
-        let rpc = RpcError { data: Some(json!([1])), ..RpcError::new(-1, "no") };
+        let rpc = RpcError { data: Some(Box::new(json!([1]))), ..RpcError::new(-1, "no") };
         assert_eq!(
             read(&error(None, &rpc)),
             json!({ "jsonrpc": "2.0", "error": { "code": -1, "message": "no", "data": [1] } })

@@ -79,7 +79,9 @@ fn decide(request: &Request, header: Option<Option<&str>>) -> Result<Era, RpcErr
             Some(said) if said == version => {}
             Some(_) => return Err(RpcError::header_mismatch(OTHER_VERSION)),
             None => {
-                return Err(RpcError::header_mismatch("the MCP-Protocol-Version header is missing"));
+                return Err(RpcError::header_mismatch(
+                    "the MCP-Protocol-Version header is missing",
+                ));
             }
         }
     }

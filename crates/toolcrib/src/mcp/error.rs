@@ -35,7 +35,8 @@ pub(super) struct RpcError {
     pub(super) code: i64,
     /// Never repeats what the caller sent.
     pub(super) message: Cow<'static, str>,
-    pub(super) data: Option<Value>,
+    /// Boxed because errors are rare and results are not.
+    pub(super) data: Option<Box<Value>>,
     /// For the header of that name.
     pub(super) retry_after: Option<Duration>,
 }
@@ -90,7 +91,7 @@ impl RpcError {
     pub(super) fn unsupported_version(requested: &str) -> Self {
         let requested: String = requested.chars().take(32).collect();
         Self {
-            data: Some(json!({ "supported": era::SUPPORTED, "requested": requested })),
+            data: Some(Box::new(json!({ "supported": era::SUPPORTED, "requested": requested }))),
             ..Self::new(code::UNSUPPORTED_VERSION, "unsupported protocol version")
         }
     }
@@ -117,18 +118,18 @@ impl Refusal {
         match error {
             CallError::NoSuchTool => Self::Error(RpcError::unknown_tool()),
             CallError::Forbidden { tool, required } => Self::Error(RpcError {
-                data: Some(json!({
+                data: Some(Box::new(json!({
                     "scope": "tool", "toolName": tool.as_str(), "requiredScopes": required,
-                })),
+                }))),
                 ..RpcError::new(code::FORBIDDEN, "forbidden: the caller may not use this tool")
             }),
             CallError::RateLimited { tool, retry_after, limit } => {
                 let millis = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
                 Self::Error(RpcError {
-                    data: Some(json!({
+                    data: Some(Box::new(json!({
                         "scope": "tool", "toolName": tool.as_str(),
                         "retryAfterMs": millis, "limit": limit,
-                    })),
+                    }))),
                     retry_after: Some(*retry_after),
                     ..RpcError::new(code::RATE_LIMITED, message)
                 })

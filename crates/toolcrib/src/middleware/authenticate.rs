@@ -51,9 +51,7 @@ pub(crate) fn caller(
         Some(None) => Err(AuthError::Invalid),
         None => match auth {
             MountAuth::Required => Err(AuthError::Missing),
-            MountAuth::Optional => {
-                authenticator.anonymous().map(Caller).ok_or(AuthError::Missing)
-            }
+            MountAuth::Optional => authenticator.anonymous().map(Caller).ok_or(AuthError::Missing),
         },
     }
 }

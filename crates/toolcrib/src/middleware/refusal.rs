@@ -9,7 +9,9 @@ use toolcrib_gateway::authn::AuthError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     /// `Host` names something that this server is not.
-    #[error("this server does not answer to that Host; use a loopback name, the listen address or one of server.allowed_hosts")]
+    #[error(
+        "this server does not answer to that Host; use a loopback name, the listen address or one of server.allowed_hosts"
+    )]
     Host,
     /// A page of another origin sent it.
     #[error("requests from that Origin are not accepted; add it to server.allowed_origins")]

@@ -1,6 +1,9 @@
 //! `GET /v1/events`: the record of the caller's tenant, by position.
 
-use axum::{extract::{RawQuery, State}, response::{IntoResponse as _, Response}};
+use axum::{
+    extract::{RawQuery, State},
+    response::{IntoResponse as _, Response},
+};
 use http::StatusCode;
 use serde::Serialize;
 use toolcrib_core::event::{EventBody, EventQuery, RunEvent};
@@ -73,13 +76,15 @@ pub(super) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     require(&caller, "audit:read")?;
-    let number = |name: &str| respond::query(query.as_deref(), name).map(|text| text.parse::<u64>());
+    let number =
+        |name: &str| respond::query(query.as_deref(), name).map(|text| text.parse::<u64>());
     let after = match number("after") {
         None => None,
         Some(Ok(after)) => Some(after),
         Some(Err(_)) => return Ok(error::bad_number("after", 0, u64::MAX)),
     };
-    let limit = match number("limit").map(|limit| limit.ok().and_then(|l| usize::try_from(l).ok())) {
+    let limit = match number("limit").map(|limit| limit.ok().and_then(|l| usize::try_from(l).ok()))
+    {
         None => DEFAULT_LIMIT,
         Some(Some(limit)) if (1..=MAX_LIMIT).contains(&limit) => limit,
         Some(_) => return Ok(error::bad_number("limit", 1, 1_000)),

@@ -9,7 +9,10 @@ use toolcrib_core::{
 };
 use utoipa::ToSchema;
 
-use super::{error::{self, ErrorEnvelope}, events::{RunEventSchema, told}};
+use super::{
+    error::{self, ErrorEnvelope},
+    events::{RunEventSchema, told},
+};
 use crate::{
     middleware::{Caller, Refusal, Segment, require},
     respond,

@@ -3,7 +3,10 @@
 //! The bytes of a list come from the gateway as they are (I-24). A tool that does not exist, is
 //! hidden or is another tenant's has one answer (I-9).
 
-use axum::{extract::{RawQuery, State}, response::Response};
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
 use http::{HeaderMap, header};
 use toolcrib_core::{
     catalog::{Body, Entry, ListFormat},
@@ -22,8 +25,7 @@ use crate::{
 /// The envelope that the text of RFC 0078 §B shows, by name.
 const ENVELOPE_TYPE: &str = "application/vnd.openwop.tools+json";
 
-static ARRAY: ListFormat =
-    ListFormat { key: "openwop", open: "[", close: "]", item: descriptor };
+static ARRAY: ListFormat = ListFormat { key: "openwop", open: "[", close: "]", item: descriptor };
 static ENVELOPE: ListFormat =
     ListFormat { key: "openwop-envelope", open: "{\"tools\":[", close: "]}", item: descriptor };
 
@@ -72,10 +74,11 @@ impl ToSchema for Descriptor {
 pub(super) async fn list(
     State(state): State<AppState>,
     Caller(caller): Caller,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
+    // Taken whole: an extractor of headers would copy them, on the path that must cost nothing.
+    request: Request,
 ) -> Response {
-    let source = match respond::query(query.as_deref(), "source").map(|text| text.parse()) {
+    let headers = request.headers();
+    let source = match respond::query(request.uri().query(), "source").map(|text| text.parse()) {
         None => None,
         Some(Ok(kind)) => Some(kind),
         Some(Err(_)) => {
@@ -83,7 +86,7 @@ pub(super) async fn list(
             return error::bad_parameter("source", &legal);
         }
     };
-    let (format, content_type) = if accepts_envelope(&headers) {
+    let (format, content_type) = if accepts_envelope(headers) {
         (&ENVELOPE, ENVELOPE_TYPE)
     } else {
         match state.surfaces.openwop.list_body {
@@ -92,7 +95,7 @@ pub(super) async fn list(
         }
     };
     let body = state.gateway.list(&caller, format, source);
-    respond::tagged(&headers, &body, content_type, PRIVATE)
+    respond::tagged(headers, &body, content_type, PRIVATE)
 }
 
 /// The other shape of the list.
@@ -138,7 +141,9 @@ fn accepts_envelope(headers: &HeaderMap) -> bool {
             text.split(',').any(|range| {
                 let mut parts = range.split(';').map(str::trim);
                 parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case(ENVELOPE_TYPE))
-                    && !parts.any(|parameter| matches!(parameter, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+                    && !parts.any(|parameter| {
+                        matches!(parameter, "q=0" | "q=0.0" | "q=0.00" | "q=0.000")
+                    })
             })
         })
     })

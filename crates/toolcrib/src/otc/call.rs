@@ -6,7 +6,11 @@ use axum::{extract::State, response::Response};
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
-use toolcrib_core::{call::{CallError, Outcome, raw}, catalog::Catalog, json::parse_strict};
+use toolcrib_core::{
+    call::{CallError, Outcome, raw},
+    catalog::Catalog,
+    json::parse_strict,
+};
 use toolcrib_gateway::{
     call::{CallRequest, Called},
     list::ToolRef,
@@ -117,7 +121,11 @@ pub(super) async fn call(
     };
     let tool = match resolve(&state.gateway.snapshot().catalog, &asked.tool_id) {
         Some(tool) => tool,
-        None => return error::bad_request("`tool_id` must look like Toolkit.Tool, Toolkit.Tool@1.2.3 or Toolkit.Tool@1"),
+        None => {
+            return error::bad_request(
+                "`tool_id` must look like Toolkit.Tool, Toolkit.Tool@1.2.3 or Toolkit.Tool@1",
+            );
+        }
     };
     let request = CallRequest::new(Surface::Otc, tool, Value::Object(asked.input));
     let called = state.gateway.call(&caller, request).await;
@@ -174,7 +182,9 @@ fn resolve<'a>(catalog: &Catalog, id: &'a str) -> Option<ToolRef<'a>> {
         Some((name, version)) => (name, Some(numbers(version)?)),
         None => (id, None),
     };
-    let word = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let word = |text: &str| {
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
     match name.split_once('.') {
         Some((toolkit, tool)) if word(toolkit) && word(tool) => {
             let offered = catalog.by_otc(name).and_then(|entry| numbers(&entry.names.version));

@@ -1,13 +1,24 @@
 //! `GET /tools`: the caller's tools as `ToolDefinition`s.
 
-use axum::{body::Body, extract::{FromRequest as _, Request, State}, response::Response};
+use axum::{
+    body::Body,
+    extract::{FromRequest as _, Request, State},
+    response::Response,
+};
 use http_body::Body as _;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use toolcrib_core::{catalog::{Entry, ListFormat}, json::parse_strict};
+use toolcrib_core::{
+    catalog::{Entry, ListFormat},
+    json::parse_strict,
+};
 use utoipa::ToSchema;
 
-use super::{error::{self, ServerError}, schema::{described, self_contained}, version};
+use super::{
+    error::{self, ServerError},
+    schema::{described, self_contained},
+    version,
+};
 use crate::{
     middleware::{Caller, Payload, Refusal},
     respond::{self, PRIVATE},

@@ -123,7 +123,9 @@ async fn check(gw: &TestGateway, case: &Case, unruled: &str) {
     assert_eq!(names(&caller.get("/explorer/tools").await.json(), "name"), wires, "{case:?}");
 
     for (at, (source, _)) in SOURCES.iter().enumerate() {
-        for name in case.offered[at].iter().map(|rule| format!("r{rule}")).chain([unruled.to_owned()]) {
+        for name in
+            case.offered[at].iter().map(|rule| format!("r{rule}")).chain([unruled.to_owned()])
+        {
             let may = expected.contains(&((*source).to_owned(), name.clone()));
             ask(&caller, source, &name, may, case).await;
         }
@@ -142,8 +144,12 @@ async fn ask(caller: &Actor, source: &str, name: &str, may: bool, case: &Case) {
 }
 
 fn names(list: &Value, member: &str) -> BTreeSet<String> {
-    let names: Vec<_> =
-        list.as_array().unwrap().iter().map(|item| item[member].as_str().unwrap().to_owned()).collect();
+    let names: Vec<_> = list
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item[member].as_str().unwrap().to_owned())
+        .collect();
     let set: BTreeSet<_> = names.iter().cloned().collect();
     assert_eq!(set.len(), names.len(), "each once: {names:?}");
     set

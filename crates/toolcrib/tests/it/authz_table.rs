@@ -59,21 +59,12 @@ fn rows() -> Vec<Row> {
             json!({}),
             ["401", "403", "404", "200"],
         ),
-        post(
-            "/mcp",
-            "/mcp",
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }),
-            list,
-        ),
+        post("/mcp", "/mcp", json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }), list),
         get("/livez", "/livez", OPEN),
         get("/readyz", "/readyz", OPEN),
         // Numbers of the whole server: the scope is the operator's, whatever the tenant.
         get("/metrics", "/metrics", ["401", "403", "200", "200"]),
-        get(
-            "/schemas/tool-descriptor.schema.json",
-            "/schemas/tool-descriptor.schema.json",
-            OPEN,
-        ),
+        get("/schemas/tool-descriptor.schema.json", "/schemas/tool-descriptor.schema.json", OPEN),
     ]
 }
 

@@ -11,8 +11,16 @@ async fn under_v1_everything_is_401_without_a_key() {
     let gw = fixture().start().await;
     let mut seen = std::collections::HashSet::new();
     for path in [
-        "/v1", "/v1/", "/v1/tools", "/v1/tools/mcp%3Acrib.read", "/v1/none", "/v1/runs", "/v1/a/b/c",
-        "/v1/%FF", "/v1//tools", "/v1/openapi.json/x",
+        "/v1",
+        "/v1/",
+        "/v1/tools",
+        "/v1/tools/mcp%3Acrib.read",
+        "/v1/none",
+        "/v1/runs",
+        "/v1/a/b/c",
+        "/v1/%FF",
+        "/v1//tools",
+        "/v1/openapi.json/x",
     ] {
         for method in [Method::GET, Method::POST, Method::DELETE, Method::OPTIONS, Method::PATCH] {
             for caller in [gw.anonymous(), gw.anonymous().with("authorization", "Basic x")] {
@@ -55,7 +63,18 @@ async fn refusals_without_a_key_are_recorded() {
 async fn unknown_paths_are_404_in_json() {
     let gw = fixture().start().await;
     let caller = gw.principal("a", ["*"]).await;
-    for path in ["/", "/nothing", "/v1/none", "/v1/runs/x", "/v1/tools/a/b", "/tools/", "/tools/none", "/explorer/x", "/%FF", "/schemas"] {
+    for path in [
+        "/",
+        "/nothing",
+        "/v1/none",
+        "/v1/runs/x",
+        "/v1/tools/a/b",
+        "/tools/",
+        "/tools/none",
+        "/explorer/x",
+        "/%FF",
+        "/schemas",
+    ] {
         for method in [Method::GET, Method::POST, Method::PUT] {
             let reply = caller.send(method.clone(), path, None).await;
             assert_eq!(reply.status, 404, "{method} {path}");
@@ -142,7 +161,18 @@ async fn foreign_hosts_and_origins_are_refused_on_every_mount() {
         let gw = &gw;
         async move { gw.raw(text).await }
     };
-    for path in ["/v1/tools", "/.well-known/openwop", "/v1/openapi.json", "/tools", "/health", "/explorer", "/explorer/tools", "/mcp", "/metrics", "/nothing"] {
+    for path in [
+        "/v1/tools",
+        "/.well-known/openwop",
+        "/v1/openapi.json",
+        "/tools",
+        "/health",
+        "/explorer",
+        "/explorer/tools",
+        "/mcp",
+        "/metrics",
+        "/nothing",
+    ] {
         for headers in [
             "host: evil.example\r\n".to_owned(),
             "host: evil.example:8808\r\n".to_owned(),
@@ -153,9 +183,15 @@ async fn foreign_hosts_and_origins_are_refused_on_every_mount() {
             let answer = ask(path, &headers).await;
             // Without a Host there is no valid HTTP/1.1 request, which hyper may say itself.
             let status = answer.split(' ').nth(1).unwrap_or_default().to_owned();
-            assert!(status == "403" || (headers.is_empty() && status == "400"), "{path} {headers}: {answer}");
+            assert!(
+                status == "403" || (headers.is_empty() && status == "400"),
+                "{path} {headers}: {answer}"
+            );
             let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-            assert!(status == "400" || serde_json::from_str::<Value>(body).is_ok(), "{path}: {answer}");
+            assert!(
+                status == "400" || serde_json::from_str::<Value>(body).is_ok(),
+                "{path}: {answer}"
+            );
         }
         let answer = ask(path, &format!("host: {own}\r\norigin: http://{own}\r\n")).await;
         assert!(!answer.starts_with("HTTP/1.1 403"), "{path}: {answer}");
@@ -164,7 +200,8 @@ async fn foreign_hosts_and_origins_are_refused_on_every_mount() {
 
 #[tokio::test]
 async fn the_operator_can_allow_hosts_and_origins() {
-    let config = "[server]\nallowed_hosts = [\"crib.example\"]\nallowed_origins = [\"https://app.example\"]";
+    let config =
+        "[server]\nallowed_hosts = [\"crib.example\"]\nallowed_origins = [\"https://app.example\"]";
     let gw = fixture().config(config).start().await;
     let ok = "GET /health HTTP/1.1\r\nhost: crib.example\r\norigin: https://app.example\r\nconnection: close\r\n\r\n";
     let answer = gw.raw(ok).await;
@@ -190,7 +227,9 @@ async fn every_answer_has_an_id_and_safe_headers() {
 #[tokio::test]
 async fn head_answers_without_a_body_also_when_refused() {
     let gw = fixture().start().await;
-    for (path, status) in [("/v1/tools", 401), ("/nothing", 404), ("/health", 200), ("/explorer", 200)] {
+    for (path, status) in
+        [("/v1/tools", 401), ("/nothing", 404), ("/health", 200), ("/explorer", 200)]
+    {
         let reply = gw.anonymous().send(Method::HEAD, path, None).await;
         assert_eq!((reply.status, reply.body.len()), (status, 0), "{path}");
     }

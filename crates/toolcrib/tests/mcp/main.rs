@@ -2,6 +2,7 @@
 //! and an independent client of both eras.
 #![cfg(test)]
 
+mod byhand;
 mod calls;
 mod cancel;
 mod client;

@@ -52,7 +52,10 @@ async fn arguments_that_do_not_fit_are_a_failed_result() {
     let reply = call(&reader, "crib__read", json!({ "count": "canary" })).await;
     assert_eq!((reply.status, &reply.json()["isError"]), (500, &json!(true)));
     let text = reply.text();
-    assert!(text.contains("/path") && text.contains("/count") && !text.contains("canary"), "{text}");
+    assert!(
+        text.contains("/path") && text.contains("/count") && !text.contains("canary"),
+        "{text}"
+    );
     assert_eq!(gw.runs("crib", "read"), 0);
 }
 
@@ -82,7 +85,11 @@ async fn execution_can_be_switched_off() {
     let reader = gw.principal("reader", ["files:read"]).await;
     for tool in ["crib__read", "crib__write", "nope"] {
         let reply = call(&reader, tool, json!({})).await;
-        assert_eq!(reply.parts(), (403, json!({ "error": "Tool execution is disabled." })), "{tool}");
+        assert_eq!(
+            reply.parts(),
+            (403, json!({ "error": "Tool execution is disabled." })),
+            "{tool}"
+        );
     }
     assert_eq!(reader.get("/explorer/tools/crib__read").await.status, 200);
     let otc = reader.post("/tools/call", json!({ "request": { "tool_id": "crib.open" } })).await;

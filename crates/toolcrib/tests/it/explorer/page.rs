@@ -54,7 +54,10 @@ async fn what_is_written_into_the_page_is_text() {
     let attack = "title = '<script>alert(1)</script>{{PROJECT_LINK}}'\nproject_name = '<script>alert(2)</script>'\nproject_url = 'javascript:alert(3)'";
     let text = page(attack).await;
     assert!(!text.contains("<script>alert") && !text.contains("javascript:"), "{text}");
-    assert!(text.contains("&lt;script&gt;alert(1)&lt;/script&gt;{{PROJECT_LINK}}"), "filled in once");
+    assert!(
+        text.contains("&lt;script&gt;alert(1)&lt;/script&gt;{{PROJECT_LINK}}"),
+        "filled in once"
+    );
     assert!(text.contains("&lt;script&gt;alert(2)"));
 }
 
@@ -74,7 +77,9 @@ async fn the_policy_fits_the_page() {
     let policy = reply.header("content-security-policy");
     assert_eq!(
         policy,
-        format!("default-src 'none'; script-src 'self' 'sha256-{hash}'; style-src 'self'; img-src 'self' data:; media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+        format!(
+            "default-src 'none'; script-src 'self' 'sha256-{hash}'; style-src 'self'; img-src 'self' data:; media-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
     );
     for inline in ["onclick=", "onerror=", "style=", "<style"] {
         assert!(!text.contains(inline), "{inline} would be blocked");
@@ -102,7 +107,9 @@ async fn assets_are_the_embedded_files() {
         let again = gw.anonymous().with("if-none-match", reply.header("etag")).get(&path).await;
         assert_eq!(again.status, 304);
     }
-    for absent in ["index.html", "none.js", "..%2Flib.rs", "..%2F..%2FCargo.toml", "%2Fetc%2Fpasswd", ""] {
+    for absent in
+        ["index.html", "none.js", "..%2Flib.rs", "..%2F..%2FCargo.toml", "%2Fetc%2Fpasswd", ""]
+    {
         let reply = gw.anonymous().get(&format!("/explorer/assets/{absent}")).await;
         assert_eq!(reply.status, 404, "{absent}");
         assert!(reply.json()["error"].is_string());

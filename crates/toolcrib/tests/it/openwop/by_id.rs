@@ -7,7 +7,8 @@ async fn a_tool_is_found_by_its_encoded_id() {
     let gw = fixture().start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     let list = reader.get("/v1/tools").await.json();
-    for path in ["/v1/tools/mcp%3Acrib.read", "/v1/tools/mcp:crib.read", "/v1/tools/mcp%3acrib%2eread"]
+    for path in
+        ["/v1/tools/mcp%3Acrib.read", "/v1/tools/mcp:crib.read", "/v1/tools/mcp%3acrib%2eread"]
     {
         let reply = reader.get(path).await;
         assert_eq!(reply.parts(), (200, list[5].clone()), "{path}");

@@ -33,7 +33,9 @@ async fn the_interface_describes_itself() {
     let list = &document["paths"]["/v1/tools"]["get"]["responses"]["200"]["content"];
     assert_eq!(list["application/json"]["schema"]["type"], "array");
     assert!(list["application/vnd.openwop.tools+json"].is_object(), "{list}");
-    assert!(document["components"]["schemas"]["ToolDescriptor"]["properties"]["safetyTier"].is_object());
+    assert!(
+        document["components"]["schemas"]["ToolDescriptor"]["properties"]["safetyTier"].is_object()
+    );
     // Every reference leads somewhere.
     let text = document.to_string();
     for reference in text.split("\"$ref\":\"").skip(1) {

@@ -102,7 +102,11 @@ async fn parameters_of_the_record_are_checked() {
     let auditor = gw.principal("auditor", ["audit:read"]).await;
     for bad in ["after=x", "after=-1", "limit=0", "limit=1001", "limit=", "after=1e3"] {
         let reply = auditor.get(&format!("/v1/events?{bad}")).await;
-        assert_eq!((reply.status, &reply.json()["error"]), (400, &json!("validation_error")), "{bad}");
+        assert_eq!(
+            (reply.status, &reply.json()["error"]),
+            (400, &json!("validation_error")),
+            "{bad}"
+        );
     }
     let reader = gw.principal("reader", ["files:read"]).await;
     let reply = reader.get("/v1/events").await;
@@ -117,7 +121,10 @@ async fn operators_see_how_sources_are_doing() {
     let sources = operator.get("/v1/sources").await.json();
     assert_eq!(column(&sources["sources"], "id"), ["crib"], "not the other tenant's");
     let crib = &sources["sources"][0];
-    assert_eq!((&crib["kind"], &crib["state"], &crib["tools"]), (&json!("mcp"), &json!("ready"), &json!(8)));
+    assert_eq!(
+        (&crib["kind"], &crib["state"], &crib["tools"]),
+        (&json!("mcp"), &json!("ready"), &json!(8))
+    );
 }
 
 /// I-9: what is recorded of a probe does not tell the prober's own auditor whether it hit something.

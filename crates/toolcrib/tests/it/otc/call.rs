@@ -12,7 +12,8 @@ async fn call(caller: &Actor, request: Value) -> Reply {
 async fn a_tool_answers() {
     let gw = fixture().start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
-    let request = json!({ "tool_id": "crib.read@1.0.0", "call_id": "mine", "input": { "path": "a" } });
+    let request =
+        json!({ "tool_id": "crib.read@1.0.0", "call_id": "mine", "input": { "path": "a" } });
     let reply = call(&reader, request).await;
     assert_eq!(reply.status, 200);
     assert!(!reply.header("toolcrib-run-id").is_empty());
@@ -41,17 +42,35 @@ async fn ids_and_versions_are_resolved() {
         .start()
         .await;
     let caller = gw.principal("a", []).await;
-    for good in ["two.run", "two.run@2.0.0", "two.run@2", "two.run@02.0.0", "two__run", "odd.run@1.2.3"] {
+    for good in
+        ["two.run", "two.run@2.0.0", "two.run@2", "two.run@02.0.0", "two__run", "odd.run@1.2.3"]
+    {
         let reply = call(&caller, json!({ "tool_id": good })).await;
-        assert_eq!((reply.status, &reply.json()["result"]["success"]), (200, &json!(true)), "{good}");
+        assert_eq!(
+            (reply.status, &reply.json()["result"]["success"]),
+            (200, &json!(true)),
+            "{good}"
+        );
     }
     let unknown = call(&caller, json!({ "tool_id": "no.such" })).await;
     insta::assert_snapshot!(unknown.text(), @r#"{"$schema":"otc://1.0","message":"no such tool","developer_message":"no tool of that id and version is offered to this caller; GET /tools lists them"}"#);
-    for absent in ["two.run@1", "two.run@2.0.1", "two.run@3.0.0", "odd.run@1", "Two.run", "nothing"] {
+    for absent in ["two.run@1", "two.run@2.0.1", "two.run@3.0.0", "odd.run@1", "Two.run", "nothing"]
+    {
         let reply = call(&caller, json!({ "tool_id": absent })).await;
         assert_eq!((reply.status, &reply.body), (400, &unknown.body), "{absent}");
     }
-    for malformed in ["two.run@1.2", "two.run@v1", "two.run@1@2", "a.b.c", "", ".", "two.", "two.r-n", "a b", "two__run@2"] {
+    for malformed in [
+        "two.run@1.2",
+        "two.run@v1",
+        "two.run@1@2",
+        "a.b.c",
+        "",
+        ".",
+        "two.",
+        "two.r-n",
+        "a b",
+        "two__run@2",
+    ] {
         let reply = call(&caller, json!({ "tool_id": malformed })).await;
         assert_eq!(reply.status, 400, "{malformed}");
         assert_ne!(reply.body, unknown.body, "{malformed}");
@@ -137,7 +156,8 @@ async fn failures_of_the_tool_are_results() {
 
 #[tokio::test]
 async fn results_keep_their_shape() {
-    let exact = r#"[{"type":"text","text":"a"},{"type":"resource","n":1.10,"z":12345678901234567890}]"#;
+    let exact =
+        r#"[{"type":"text","text":"a"},{"type":"resource","n":1.10,"z":12345678901234567890}]"#;
     let blocks = TestTool::new("blocks").scopes([]).answers(move |_| Outcome {
         content: serde_json::value::RawValue::from_string(exact.to_owned()).unwrap(),
         structured: None,
@@ -151,7 +171,11 @@ async fn results_keep_their_shape() {
     let gw = fixture().tool(blocks).tool(nothing).start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     let blocks = call(&reader, json!({ "tool_id": "crib.blocks" })).await;
-    assert!(blocks.text().contains(exact), "an upstream's JSON is not rewritten: {}", blocks.text());
+    assert!(
+        blocks.text().contains(exact),
+        "an upstream's JSON is not rewritten: {}",
+        blocks.text()
+    );
     let sum = call(&reader, json!({ "tool_id": "crib.sum", "input": { "a": 1 } })).await;
     assert_eq!(sum.json()["result"]["value"], json!({ "sum": 1 }));
     let nothing = call(&reader, json!({ "tool_id": "crib.nothing" })).await.json();
@@ -200,7 +224,10 @@ async fn a_full_bucket_is_told_with_a_time() {
     let details = &limited.json()["details"];
     let exact = details["retryAfterMs"].as_u64().unwrap();
     assert_eq!(wait, exact.div_ceil(1000));
-    assert_eq!((&details["scope"], &details["toolName"], &details["limit"]), (&json!("tool"), &json!("mcp:crib.slow"), &json!(2)));
+    assert_eq!(
+        (&details["scope"], &details["toolName"], &details["limit"]),
+        (&json!("tool"), &json!("mcp:crib.slow"), &json!(2))
+    );
     assert_eq!(call(&gw.principal("two", ["a"]).await, request).await.status, 200);
     assert_eq!(gw.runs("crib", "slow"), 3);
 }

@@ -5,7 +5,9 @@ use crate::support::fixture;
 #[tokio::test]
 async fn health_asks_for_nothing() {
     let gw = fixture().start().await;
-    for caller in [gw.anonymous(), gw.bearer("junk"), gw.anonymous().with("authorization", "Basic x")] {
+    for caller in
+        [gw.anonymous(), gw.bearer("junk"), gw.anonymous().with("authorization", "Basic x")]
+    {
         let reply = caller.get("/health").await;
         assert_eq!((reply.status, reply.text().as_str()), (200, r#"{"status":"OK"}"#));
         assert_eq!(reply.header("content-type"), "application/json");

@@ -123,7 +123,8 @@ async fn a_key_may_come_in_any_of_the_headers() {
 
 #[tokio::test]
 async fn anonymous_callers_come_in_where_the_operator_says_so() {
-    let config = "[otc]\nauth = \"optional\"\n[anonymous]\ntenant = \"acme\"\nscopes = [\"files:read\"]";
+    let config =
+        "[otc]\nauth = \"optional\"\n[anonymous]\ntenant = \"acme\"\nscopes = [\"files:read\"]";
     let gw = fixture().config(config).start().await;
     let list = gw.anonymous().get("/tools").await.json();
     assert_eq!(list["tools"].as_array().unwrap().len(), 7);
