@@ -73,12 +73,11 @@ pub(crate) struct Global {
         value_name = "KEY",
         env = env::KEY,
         hide_env_values = true,
-        value_parser = secret,
-        conflicts_with = "key_file"
+        value_parser = secret
     )]
     pub(crate) key: Option<Secret>,
 
-    /// A file that holds the API key
+    /// A file that holds the API key; counts more than --key
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 

@@ -70,14 +70,11 @@ pub(crate) fn base_of(file: &Path) -> PathBuf {
     file.parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// The key to present, from `--key`, the variable or `--key-file`.
+/// The key to present, from `--key-file`, `--key` or the variable.
 pub(crate) fn key(global: &Global) -> anyhow::Result<Option<Secret>> {
-    match (&global.key, &global.key_file) {
-        (Some(key), _) => Ok(Some(key.clone())),
-        (None, Some(file)) => {
-            env::read_secret(file).map(Some).map_err(anyhow::Error::msg).context("no key")
-        }
-        (None, None) => Ok(None),
+    match &global.key_file {
+        Some(file) => env::read_secret(file).map(Some).map_err(anyhow::Error::msg).context("no key"),
+        None => Ok(global.key.clone()),
     }
 }
 

@@ -154,7 +154,7 @@ impl TestGatewayBuilder {
             store,
             config,
             sources,
-            client: client(),
+            client: client(|builder| builder),
             stop,
             server: Some(server),
             directory,
@@ -282,16 +282,17 @@ impl Drop for TestGateway {
 type ById<T> = BTreeMap<SourceId, T>;
 
 /// A client that talks to loopback and nothing else.
-fn client() -> reqwest::Client {
+fn client(
+    set_up: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> reqwest::Client {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
         // Another test of this process may have done it.
         let _already = rustls::crypto::aws_lc_rs::default_provider().install_default();
     });
-    reqwest::Client::builder()
+    let builder = reqwest::Client::builder()
         .no_proxy()
         .redirect(reqwest::redirect::Policy::none())
-        .timeout(Duration::from_secs(30))
-        .build()
-        .unwrap()
+        .timeout(Duration::from_secs(30));
+    set_up(builder).build().unwrap()
 }

@@ -79,7 +79,7 @@ pub(crate) async fn run(
     };
     stop.send_replace(true);
     if !server.is_finished() {
-        tracing::info!("ending; asked again, requests that run are cut off");
+        tracing::info!("ending; a second signal cuts off requests that run");
         tokio::select! {
             ended = &mut server => if let Err(error) = flat(ended) {
                 tracing::warn!("the server did not end well: {error:#}");

@@ -19,7 +19,7 @@ pub(crate) fn toolcrib(dir: &Path) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the test starts the program under test")]
     let mut command = Command::new(PROGRAM);
     command.current_dir(dir).stdin(Stdio::null());
-    for variable in ["TOOLCRIB_CONFIG", "TOOLCRIB_URL", "TOOLCRIB_KEY", "TOOLCRIB_LOG"] {
+    for variable in ["TOOLCRIB_CONFIG", "TOOLCRIB_URL", "TOOLCRIB_KEY", "TOOLCRIB_LOG", "COLUMNS"] {
         command.env_remove(variable);
     }
     command

@@ -45,6 +45,13 @@ impl Actor {
         with
     }
 
+    /// The same caller over HTTP/2, without an upgrade.
+    #[must_use]
+    pub fn http2(&self) -> Self {
+        let client = super::client(|builder| builder.http2_prior_knowledge());
+        Self { client, ..self.clone() }
+    }
+
     /// `GET path`.
     pub async fn get(&self, path: &str) -> Reply {
         self.send(Method::GET, path, None).await

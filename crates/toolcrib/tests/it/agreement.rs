@@ -121,6 +121,8 @@ async fn check(gw: &TestGateway, case: &Case, unruled: &str) {
     assert_eq!(names(&caller.get("/v1/tools").await.json(), "toolId"), ids, "{case:?}");
     assert_eq!(names(&caller.get("/tools").await.json()["tools"], "name"), wires, "{case:?}");
     assert_eq!(names(&caller.get("/explorer/tools").await.json(), "name"), wires, "{case:?}");
+    let list = mcp(&caller, "tools/list", json!({})).await;
+    assert_eq!(names(&list["result"]["tools"], "name"), wires, "{case:?}");
 
     for (at, (source, _)) in SOURCES.iter().enumerate() {
         for name in
@@ -140,7 +142,16 @@ async fn ask(caller: &Actor, source: &str, name: &str, may: bool, case: &Case) {
     let otc_id = format!("{}.{name}", source.replace('-', "_"));
     let otc = caller.post("/tools/call", json!({ "request": { "tool_id": otc_id } })).await;
     let explorer = caller.post(&format!("/explorer/tools/{source}__{name}/call"), json!({})).await;
-    assert_eq!((otc.status == 200, explorer.status == 200), (may, may), "{source} {name} {case:?}");
+    let params = json!({ "name": format!("{source}__{name}"), "arguments": {} });
+    let called = mcp(caller, "tools/call", params).await;
+    let ran = (otc.status == 200, explorer.status == 200, called.get("result").is_some());
+    assert_eq!(ran, (may, may, may), "{source} {name} {case:?}");
+}
+
+async fn mcp(caller: &Actor, method: &str, params: Value) -> Value {
+    let caller = caller.with("accept", "application/json, text/event-stream");
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    caller.post("/mcp", message).await.json()
 }
 
 fn names(list: &Value, member: &str) -> BTreeSet<String> {

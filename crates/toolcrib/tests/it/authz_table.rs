@@ -68,9 +68,8 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// I-11, I-8, I-9.
-#[tokio::test]
-async fn every_route_answers_each_caller_as_the_table_says() {
+/// The gateway of both tables, its four callers, and a run of the last.
+async fn callers() -> (TestGateway, [Actor; 4], String) {
     let gw = TestGateway::builder()
         .source(
             TestSource::new("crib")
@@ -81,14 +80,21 @@ async fn every_route_answers_each_caller_as_the_table_says() {
         .await;
     let everything = ["files:read", "audit:read", "metrics:read", "sources:read"];
     let right = gw.principal("right", everything).await;
+    let call = right.post("/tools/call", json!({ "request": { "tool_id": "crib.read" } })).await;
+    let run = call.header("toolcrib-run-id").to_owned();
     let callers = [
         gw.anonymous(),
         gw.principal("none", []).await,
         gw.principal_of("other", "right", &everything).await,
-        right.clone(),
+        right,
     ];
-    let call = right.post("/tools/call", json!({ "request": { "tool_id": "crib.read" } })).await;
-    let run = call.header("toolcrib-run-id").to_owned();
+    (gw, callers, run)
+}
+
+/// I-11, I-8, I-9.
+#[tokio::test]
+async fn every_route_answers_each_caller_as_the_table_says() {
+    let (_gw, callers, run) = callers().await;
     let mut wrong = Vec::new();
     for row in rows() {
         for (caller, expected) in callers.iter().zip(row.answers) {
@@ -131,4 +137,72 @@ async fn every_route_has_a_row() {
     let listed: BTreeSet<(String, String)> =
         rows().iter().map(|row| (row.method.to_owned(), row.route.to_owned())).collect();
     assert_eq!(served, listed, "left: served, right: in the table");
+}
+
+/// The MCP methods. `ok` is a result without a trace of the tenant's tools, `sees` one with; a
+/// number is the code of an error.
+const METHODS: [(&str, [&str; 4]); 5] = [
+    ("initialize", ["401", "ok", "ok", "ok"]),
+    ("ping", ["401", "ok", "ok", "ok"]),
+    ("server/discover", ["401", "ok", "ok", "ok"]),
+    ("tools/list", ["401", "ok", "ok", "sees"]),
+    ("tools/call", ["401", "-31403", "-32602", "sees"]),
+];
+
+/// I-11, I-8, I-9.
+#[tokio::test]
+async fn every_mcp_method_answers_each_caller_as_the_table_says() {
+    let (_gw, callers, _) = callers().await;
+    let mut wrong = Vec::new();
+    for (method, answers) in METHODS {
+        for (caller, expected) in callers.iter().zip(answers) {
+            let answer = ask_mcp(caller, method).await;
+            if answer != expected {
+                wrong.push(format!("{method}: {answer}, not {expected}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+async fn ask_mcp(caller: &Actor, method: &str) -> String {
+    let mut params = json!({});
+    let mut caller = caller.with("accept", "application/json, text/event-stream");
+    if method == "server/discover" {
+        let version = "2026-07-28";
+        caller = caller.with("mcp-protocol-version", version).with("mcp-method", method);
+        params = json!({ "_meta": {
+            "io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientCapabilities": {},
+        } });
+    }
+    if method == "tools/call" {
+        params = json!({ "name": "crib__read", "arguments": { "say": "crib" } });
+    }
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let reply = caller.post("/mcp", message).await;
+    if reply.status != 200 {
+        return reply.status.to_string();
+    }
+    match (
+        &reply.json()["error"]["code"],
+        reply.text().contains("crib__") || method == "tools/call",
+    ) {
+        (Value::Null, true) => "sees".to_owned(),
+        (Value::Null, false) => "ok".to_owned(),
+        (code, _) => code.to_string(),
+    }
+}
+
+/// I-11: every method that the dialect matches on has a row, and every row is matched on.
+#[test]
+fn every_mcp_method_has_a_row() {
+    let source = include_str!("../../src/mcp/method.rs");
+    let arms = source.lines().filter_map(|line| {
+        let (pattern, _) = line.trim().split_once(" =>")?;
+        pattern.strip_prefix('(')?.strip_suffix("\")")?.rsplit_once('"').map(|(_, method)| method)
+    });
+    let matched: BTreeSet<&str> = arms.collect();
+    let listed: BTreeSet<&str> = METHODS.iter().map(|(method, _)| *method).collect();
+    assert_eq!(matched, listed, "left: in the dialect, right: in the table");
 }

@@ -234,3 +234,12 @@ async fn head_answers_without_a_body_also_when_refused() {
         assert_eq!((reply.status, reply.body.len()), (status, 0), "{path}");
     }
 }
+
+/// HTTP/2 says in the request target what HTTP/1 says in `Host`.
+#[tokio::test]
+async fn http2_is_served_too() {
+    let gw = fixture().start().await;
+    let caller = gw.principal("a", []).await;
+    let reply = caller.http2().get("/v1/tools").await;
+    assert_eq!((reply.status, reply.body), (200, caller.get("/v1/tools").await.body));
+}

@@ -2,7 +2,6 @@
 //! and an independent client of both eras.
 #![cfg(test)]
 
-mod byhand;
 mod calls;
 mod cancel;
 mod client;
