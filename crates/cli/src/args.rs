@@ -8,8 +8,9 @@ use clap::{ArgAction, Parser, Subcommand};
 use toolcrib_core::credential::Secret;
 
 pub(crate) use nouns::{
-    AuditCommand, CallArgs, ConfigCommand, ExportArgs, GenArgs, HashArgs, ImportArgs, KeyCreateArgs,
-    KeysCommand, McpArgs, ServeArgs, SourcesCommand, TailArgs, ToolListArgs, ToolsCommand,
+    AuditCommand, CallArgs, ConfigCommand, ExportArgs, GenArgs, HashArgs, ImportArgs,
+    KeyCreateArgs, KeysCommand, McpArgs, ServeArgs, SourcesCommand, TailArgs, ToolListArgs,
+    ToolsCommand,
 };
 
 use crate::env;
@@ -212,7 +213,8 @@ mod tests {
     #[test]
     fn a_key_is_not_printed_with_the_arguments() {
         // I-29
-        let args = Args::try_parse_from(["toolcrib", "--key", "tc_canary", "keys", "list"]).unwrap();
+        let args =
+            Args::try_parse_from(["toolcrib", "--key", "tc_canary", "keys", "list"]).unwrap();
         assert!(!format!("{args:?}").contains("canary"));
     }
 }

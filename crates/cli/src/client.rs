@@ -51,7 +51,10 @@ impl Client {
         if key.is_some() && base.scheme() == "http" && !is_loopback(&base) {
             printer.warning("the key travels in the open; use https");
         }
-        #[expect(clippy::disallowed_methods, reason = "a client of a running server, not of an upstream")]
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a client of a running server, not of an upstream"
+        )]
         let mut builder = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
             .connect_timeout(CONNECT_LIMIT)
@@ -93,7 +96,8 @@ impl Client {
             "io.modelcontextprotocol/protocolVersion": VERSION,
             "io.modelcontextprotocol/clientCapabilities": {},
         });
-        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "_meta": meta } });
+        let body =
+            json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "_meta": meta } });
         let request = self
             .request(Method::POST, self.path(&["mcp"])?)?
             .header(ACCEPT, "application/json, text/event-stream")
@@ -158,7 +162,9 @@ pub(crate) fn refused(status: StatusCode, body: &Value) -> anyhow::Error {
             message,
             "set TOOLCRIB_KEY or --key-file to a key of this server; `toolcrib keys create` makes one",
         ),
-        StatusCode::NOT_FOUND => advised(message, "`toolcrib tools list` shows what the key may use"),
+        StatusCode::NOT_FOUND => {
+            advised(message, "`toolcrib tools list` shows what the key may use")
+        }
         _ => anyhow::Error::msg(message),
     }
 }
@@ -166,7 +172,10 @@ pub(crate) fn refused(status: StatusCode, body: &Value) -> anyhow::Error {
 async fn bounded(mut response: Response) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.context("the answer broke off")? {
-        anyhow::ensure!(bytes.len() + chunk.len() <= MAX_ANSWER, "the answer is larger than 64 MiB");
+        anyhow::ensure!(
+            bytes.len() + chunk.len() <= MAX_ANSWER,
+            "the answer is larger than 64 MiB"
+        );
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)

@@ -72,7 +72,12 @@ pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<P
         true => ScopeSet::parse(["*"])?,
         false => ScopeSet::new(scopes),
     };
-    Ok(Principal { id: PrincipalId::parse("operator")?, tenant, scopes, auth: AuthMethod::Operator })
+    Ok(Principal {
+        id: PrincipalId::parse("operator")?,
+        tenant,
+        scopes,
+        auth: AuthMethod::Operator,
+    })
 }
 
 /// Waits until every source has told its tools or has shown that it will not soon.

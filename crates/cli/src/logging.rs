@@ -22,7 +22,9 @@ pub(crate) fn start(global: &Global, usual: Usual) {
         (false, 0, Usual::Server) => "info",
         (false, 0, Usual::Command) => "error",
         (false, 1, _) => "info",
-        (false, 2, _) => "info,toolcrib=debug,toolcrib_gateway=debug,toolcrib_sources=debug,toolcrib_store=debug",
+        (false, 2, _) => {
+            "info,toolcrib=debug,toolcrib_gateway=debug,toolcrib_sources=debug,toolcrib_store=debug"
+        }
         (false, ..) => "debug",
     };
     let wanted = env::variable(env::LOG);

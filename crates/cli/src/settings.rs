@@ -73,7 +73,9 @@ pub(crate) fn base_of(file: &Path) -> PathBuf {
 /// The key to present, from `--key-file`, `--key` or the variable.
 pub(crate) fn key(global: &Global) -> anyhow::Result<Option<Secret>> {
     match &global.key_file {
-        Some(file) => env::read_secret(file).map(Some).map_err(anyhow::Error::msg).context("no key"),
+        Some(file) => {
+            env::read_secret(file).map(Some).map_err(anyhow::Error::msg).context("no key")
+        }
         None => Ok(global.key.clone()),
     }
 }

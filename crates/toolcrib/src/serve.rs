@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Serves `router` on `listener` until `shutdown` is ready; then takes no new connections and gives
-/// requests in flight [`PATIENCE`].
+/// requests in flight ten seconds.
 ///
 /// # Errors
 /// The listener fails for good.

@@ -39,7 +39,9 @@ pub(crate) async fn run(
     };
     let log = match Client::connect(global, printer)? {
         Some(_) if tenant.is_some() => {
-            return Err(usage("a server shows the events of the key's own tenant; leave out --tenant"));
+            return Err(usage(
+                "a server shows the events of the key's own tenant; leave out --tenant",
+            ));
         }
         Some(client) => Log::Remote(client),
         None => Log::Here(store::open_existing(&Settings::load(global)?.config)?, tenant),
@@ -106,10 +108,12 @@ impl Log {
                     }
                     From::Newest(limit) => vec![("limit", limit.to_string())],
                 };
-                let query: Vec<(&str, &str)> = query.iter().map(|(k, v)| (*k, v.as_str())).collect();
+                let query: Vec<(&str, &str)> =
+                    query.iter().map(|(k, v)| (*k, v.as_str())).collect();
                 let mut page = client.get(&["v1", "events"], &query).await?;
                 let events = page.get_mut("events").map(Value::take).unwrap_or_default();
-                serde_json::from_value(events).context("the server answered something else than events")
+                serde_json::from_value(events)
+                    .context("the server answered something else than events")
             }
         }
     }

@@ -214,7 +214,6 @@ async fn wire_name(id: &str, client: &Client) -> anyhow::Result<String> {
         tool.get("_meta").and_then(|meta| meta.get("dev.toolcrib/toolId")?.as_str()) == Some(id)
     });
     let name = found.and_then(|tool| tool.get("name")?.as_str());
-    name.map(str::to_owned).ok_or_else(|| {
-        advised("no such tool", "`toolcrib tools list` shows what the key may use")
-    })
+    name.map(str::to_owned)
+        .ok_or_else(|| advised("no such tool", "`toolcrib tools list` shows what the key may use"))
 }

@@ -13,7 +13,9 @@ pub(crate) fn run(args: &HashArgs, printer: Printer) -> anyhow::Result<Exit> {
     }
     let digest = canonical::digest(&document)?;
     match printer.wants_json() {
-        true => printer.json(&json!({ "sha256": digest.to_string(), "redacted": !args.no_redact }))?,
+        true => {
+            printer.json(&json!({ "sha256": digest.to_string(), "redacted": !args.no_redact }))?
+        }
         false => printer.line(digest)?,
     }
     Ok(Exit::Done)

@@ -24,8 +24,7 @@ use servers::Imported;
 
 pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
     let name = args.file.display();
-    let text =
-        fs::read_to_string(&args.file).with_context(|| format!("{name} cannot be read"))?;
+    let text = fs::read_to_string(&args.file).with_context(|| format!("{name} cannot be read"))?;
     let document = json::parse_strict(jsonc::plain(&text).as_bytes())
         .with_context(|| format!("{name} is not JSON"))?;
     let imported = servers::read(&document).ok_or_else(|| {

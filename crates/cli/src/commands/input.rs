@@ -22,7 +22,8 @@ pub(crate) fn document(typed: &str) -> anyhow::Result<Value> {
         }
         (typed, None) => ("of the arguments".to_owned(), typed.as_bytes().to_vec()),
     };
-    json::parse_strict(&bytes).map_err(|error| usage(format!("the text {from} is not JSON: {error}")))
+    json::parse_strict(&bytes)
+        .map_err(|error| usage(format!("the text {from} is not JSON: {error}")))
 }
 
 fn bounded(reader: impl std::io::Read) -> anyhow::Result<Vec<u8>> {

@@ -56,7 +56,11 @@ fn check(args: &KeyCreateArgs, settings: &Settings, printer: Printer) -> anyhow:
     Ok(())
 }
 
-async fn create(args: KeyCreateArgs, store: &SqliteStore, printer: Printer) -> anyhow::Result<Exit> {
+async fn create(
+    args: KeyCreateArgs,
+    store: &SqliteStore,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
     let principal = match args.principal {
         Some(principal) => principal,
         None => PrincipalId::parse(&args.name)
@@ -80,7 +84,8 @@ async fn create(args: KeyCreateArgs, store: &SqliteStore, printer: Printer) -> a
     match printer.wants_json() {
         true => {
             let mut shown = json!({ "id": key.record.id, "key": key.text.expose() });
-            if let (Some(shown), Value::Object(rest)) = (shown.as_object_mut(), public(&key.record)) {
+            if let (Some(shown), Value::Object(rest)) = (shown.as_object_mut(), public(&key.record))
+            {
                 shown.extend(rest);
             }
             printer.json(&shown)?;

@@ -62,7 +62,8 @@ pub(crate) async fn run(
         Some(demo) => demo.greet(&gateway, &store, address, printer).await,
         None => Ok(()),
     };
-    let greeted = greeted.and_then(|()| printer.line(format_args!("listening on http://{address}")));
+    let greeted =
+        greeted.and_then(|()| printer.line(format_args!("listening on http://{address}")));
 
     // Whatever goes wrong from here on, the sources are closed and the store is too.
     let served = match greeted {
@@ -124,7 +125,9 @@ async fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListene
         std::io::ErrorKind::AddrInUse => {
             let hint = match args.listen {
                 None => "`--listen 127.0.0.1:0` takes a free port",
-                Some(_) => "another program listens there; `--listen 127.0.0.1:0` takes a free port",
+                Some(_) => {
+                    "another program listens there; `--listen 127.0.0.1:0` takes a free port"
+                }
             };
             advised(format!("{listen} is in use"), hint)
         }
@@ -161,7 +164,8 @@ async fn reload(
             printer.note("the configuration was read again and is in force");
         }
         Err(error) => {
-            printer.error(&error.context("the configuration was not taken over; the old one stays"));
+            printer
+                .error(&error.context("the configuration was not taken over; the old one stays"));
         }
     }
 }
@@ -203,7 +207,9 @@ struct Signals {
 
 impl Signals {
     fn catch() -> anyhow::Result<Self> {
-        let catch = |kind| signal(kind).advise("signals cannot be caught", "is this a container without them?");
+        let catch = |kind| {
+            signal(kind).advise("signals cannot be caught", "is this a container without them?")
+        };
         Ok(Self {
             interrupt: catch(SignalKind::interrupt())?,
             terminate: catch(SignalKind::terminate())?,

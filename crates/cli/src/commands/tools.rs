@@ -87,7 +87,8 @@ async fn list_remote(args: &ToolListArgs, client: &Client, printer: Printer) -> 
 
 /// The list in either of its two shapes.
 async fn fetch(source: Option<SourceKind>, client: &Client) -> anyhow::Result<Value> {
-    let query: Vec<(&str, &str)> = source.map(|kind| ("source", kind.as_str())).into_iter().collect();
+    let query: Vec<(&str, &str)> =
+        source.map(|kind| ("source", kind.as_str())).into_iter().collect();
     match client.get(&["v1", "tools"], &query).await? {
         Value::Object(mut envelope) => Ok(envelope.remove("tools").unwrap_or(Value::Null)),
         list => Ok(list),
@@ -120,18 +121,15 @@ async fn show(tool: &str, global: &Global, printer: Printer) -> anyhow::Result<(
 }
 
 async fn show_remote(tool: &str, client: &Client, printer: Printer) -> anyhow::Result<()> {
-    let tool: ToolDescriptor = serde_json::from_value(client.get(&["v1", "tools", tool], &[]).await?)?;
+    let tool: ToolDescriptor =
+        serde_json::from_value(client.get(&["v1", "tools", tool], &[]).await?)?;
     match printer.wants_json() {
         true => printer.json(&tool),
         false => details(&tool, &[], printer),
     }
 }
 
-fn details(
-    tool: &ToolDescriptor,
-    more: &[(&str, String)],
-    printer: Printer,
-) -> anyhow::Result<()> {
+fn details(tool: &ToolDescriptor, more: &[(&str, String)], printer: Printer) -> anyhow::Result<()> {
     let [tier, scopes, approval] = needs(tool);
     let own = [
         ("tool", tool.tool_id.clone()),

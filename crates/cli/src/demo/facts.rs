@@ -3,11 +3,7 @@
 //! Invariant: the file is readable by its owner only, also while it is being written.
 
 use std::{
-    collections::BTreeMap,
-    fs,
-    io::Write as _,
-    os::unix::fs::OpenOptionsExt as _,
-    path::Path,
+    collections::BTreeMap, fs, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path,
 };
 
 use anyhow::Context as _;

@@ -182,7 +182,16 @@ fn key(config: &Path, grants: &[&str]) -> String {
     let name = format!("holds {}", grants.join(" "));
     let output = toolcrib()
         .current_dir(config.parent().unwrap())
-        .args(["keys", "create", "--name", name.as_str(), "--principal", "tester", "--tenant", "default"])
+        .args([
+            "keys",
+            "create",
+            "--name",
+            name.as_str(),
+            "--principal",
+            "tester",
+            "--tenant",
+            "default",
+        ])
         .args(grants)
         .args(["--json", "--config"])
         .arg(config)

@@ -53,7 +53,9 @@ async fn a_reader_neither_sees_nor_calls_what_writes() {
     std::mem::swap(&mut server.admin, &mut server.reader);
     let ids = names(&server.get("/v1/tools").await, "toolId");
     assert!(ids.contains("mcp:files.read_text_file"));
-    assert!(!ids.contains("mcp:files.write_file") && !ids.iter().any(|id| id.starts_with("mcp:clock")));
+    assert!(
+        !ids.contains("mcp:files.write_file") && !ids.iter().any(|id| id.starts_with("mcp:clock"))
+    );
     let input = json!({ "path": server.file(), "content": "overwritten" });
     let request = json!({ "request": { "tool_id": "files.write_file", "input": input } });
     let (status, answer) = server.post("/tools/call", &request).await;

@@ -11,9 +11,8 @@ use crate::rig::{FILE_TEXT, Server, Tools, tool};
 
 /// Runs a client; its one line of output.
 async fn run(mut command: Command) -> Value {
-    let output = tokio::task::spawn_blocking(move || {
-        command.stdin(Stdio::null()).output().unwrap()
-    });
+    let output =
+        tokio::task::spawn_blocking(move || command.stdin(Stdio::null()).output().unwrap());
     let output = output.await.unwrap();
     let (stdout, stderr) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

@@ -19,16 +19,20 @@ const SOURCE: &str = "[[source]]\nid = \"a\"\nkind = \"mcp\"\n";
 
 #[test]
 fn every_problem_has_its_place() {
-    insta::assert_snapshot!(refused("[server]\nlisten = \"127.0.0.1:1\"\nlissen = 1\n"), @"");
-    insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.tools.\"a[\"]\nsafety_tier = \"read\"\n")), @"");
-    insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.tools.\"*\"]\nsafety_tier = \"exec\"\n")), @"");
-    insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.env]\nTOKEN = {{ env = \"TOOLCRIB_TEST_MISSING\" }}\n")), @"");
-    insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\nurl = \"https://a.example/mcp\"\n")), @"");
-    insta::assert_snapshot!(refused(SOURCE), @"");
-    insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.env]\nAPI_KEY = \"hunter2\"\n")), @"");
-    insta::assert_snapshot!(refused("[[source]]\nid = \"a__b\"\nkind = \"mcp\"\ncommand = [\"x\"]\n"), @"");
-    insta::assert_snapshot!(refused("[store]\nurl = \"mysql://x\"\n[gate]\nrate = \"many\"\ntimeout = \"1\"\n"), @"");
-    insta::assert_snapshot!(refused("[mcp]\nauth = \"optional\"\n"), @"");
+    insta::assert_snapshot!(refused("[server]\nlisten = \"127.0.0.1:1\"\nlissen = 1\n"), @"toolcrib.toml:3: unknown field `lissen`, expected one of `listen`, `behind_proxy`, `allowed_hosts`, `allowed_origins`, `max_body`, `public_metrics`");
+    insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.tools.\"a[\"]\nsafety_tier = \"read\"\n")), @r#"toolcrib.toml:5: `source.a.tools."a["`: is not a glob: unclosed character class; missing ']'"#);
+    insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.tools.\"*\"]\nsafety_tier = \"exec\"\n")), @r#"toolcrib.toml:5: `source.a.tools."*".safety_tier`: "exec" is only for kind "host-extension"; use "write""#);
+    insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.env]\nTOKEN = {{ env = \"TOOLCRIB_TEST_MISSING\" }}\n")), @"toolcrib.toml:6: `source.a.env.TOKEN`: environment variable TOOLCRIB_TEST_MISSING is not set");
+    insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\nurl = \"https://a.example/mcp\"\n")), @"toolcrib.toml:5: `source.a.url`: expected either `command` or `url`, not both");
+    insta::assert_snapshot!(refused(SOURCE), @r#"toolcrib.toml:2: `source.a.command`: expected `command = ["program", …]` or `url = "https://…"`"#);
+    insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.env]\nAPI_KEY = \"hunter2\"\n")), @r#"toolcrib.toml:6: `source.a.env.API_KEY`: a secret must not stand in this file: write { env = "NAME" } or { file = "path" }"#);
+    insta::assert_snapshot!(refused("[[source]]\nid = \"a__b\"\nkind = \"mcp\"\ncommand = [\"x\"]\n"), @"toolcrib.toml:2: `source.id`: source id contains `__`, which separates source and tool in wire names");
+    insta::assert_snapshot!(refused("[store]\nurl = \"mysql://x\"\n[gate]\nrate = \"many\"\ntimeout = \"1\"\n"), @r#"
+    toolcrib.toml:2: `store.url`: expected "sqlite:PATH"
+    toolcrib.toml:4: `gate.rate`: expected calls per time such as "30/m" or "5/s", or "off"
+    toolcrib.toml:5: `gate.timeout`: expected a duration such as "250ms", "30s", "5m" or "2h"
+    "#);
+    insta::assert_snapshot!(refused("[mcp]\nauth = \"optional\"\n"), @r#"toolcrib.toml:2: `mcp.auth`: "optional" needs an [anonymous] table that says which tenant and scopes callers without credentials get"#);
 }
 
 #[test]
@@ -54,7 +58,10 @@ fn rules_and_roles_that_match_nothing_are_found_by_connecting() {
     run(dir.path(), &["config", "check"]).ok();
     let checked = run(dir.path(), &["config", "check", "--connect"]);
     assert_eq!(checked.code, 1);
-    insta::assert_snapshot!(checked.stdout, @"");
+    insta::assert_snapshot!(checked.stdout, @r#"
+    toolcrib.toml: source `demo`: rule "no_such_*" matches no tool
+    toolcrib.toml: role `writer`: scope `demo:write` matches no tool
+    "#);
     assert!(!dir.path().join(".toolcrib").exists(), "looking leaves nothing behind");
 }
 

@@ -29,7 +29,54 @@ const COMMANDS: [&[&str]; 19] = [
 #[test]
 fn the_help_names_what_there_is() {
     let help = run(dir().path(), &["-h"]).ok().stdout;
-    insta::assert_snapshot!(help, @"");
+    insta::assert_snapshot!(help, @r#"
+    One catalog, one gate and one record for every tool your agents can use
+
+    Usage: toolcrib [OPTIONS] <COMMAND>
+
+    Commands:
+      serve        Serve the tools of a configuration, or a demo
+      mcp          Serve MCP over stdin and stdout, for a client that starts its servers itself
+      tools        See which tools there are
+      call         Call a tool
+      sources      See how the sources are doing
+      keys         Make, list and revoke API keys
+      audit        Read the record of what happened
+      config       Check a configuration file
+      import       Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml
+      hash         Hash JSON as the record does: redact, RFC 8785, SHA-256
+      completions  Print a completion script
+      help         Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help     Print help (see more with '--help')
+      -V, --version  Print version
+
+    Options of every command:
+          --json             Print JSON instead of text for people
+          --config <FILE>    The configuration file [default: ./toolcrib.toml when it exists] [env:
+                             TOOLCRIB_CONFIG]
+          --data-dir <DIR>   Where state is kept: the store is DIR/toolcrib.db unless the file sets
+                             `[store] url` [default: .toolcrib beside the configuration file]
+          --url <URL>        Talk to the running server at this address instead of opening the store
+                             [env: TOOLCRIB_URL]
+          --key <KEY>        The API key to present; prefer the variable or --key-file, because other
+                             users of the machine can see arguments [env: TOOLCRIB_KEY]
+          --key-file <FILE>  A file that holds the API key; counts more than --key
+      -q, --quiet            Say less on stderr
+      -v, --verbose...       Say more on stderr; twice for still more
+
+    Examples:
+      toolcrib serve --demo                     try it: no configuration, no network needed
+      toolcrib import claude_desktop_config.json -o toolcrib.toml
+      toolcrib config check                     what is wrong with ./toolcrib.toml
+      toolcrib serve                            serve ./toolcrib.toml
+      toolcrib keys create --name ci --principal ci --tenant default --scope 'files:*'
+      toolcrib call files__read_file '{"path": "/srv/docs/a.md"}'
+      toolcrib audit tail -f                    watch what happens
+
+    Exit codes: 0 it worked, 1 it did not, 2 it was asked wrongly.
+    "#);
 }
 
 #[test]
@@ -93,11 +140,21 @@ fn a_wrong_request_is_2_and_a_failure_is_1() {
 #[test]
 fn an_error_says_why_and_what_to_do() {
     let ran = run(dir().path(), &["--config", "missing.toml", "serve"]);
-    insta::assert_snapshot!(ran.stderr, @"");
+    insta::assert_snapshot!(ran.stderr, @r#"
+    error: the configuration missing.toml cannot be read
+    caused by: No such file or directory (os error 2)
+    hint: name another file with --config, or make one with `toolcrib import`
+    "#);
     let ran = run(dir().path(), &["audit", "export"]);
-    insta::assert_snapshot!(ran.stderr, @"");
+    insta::assert_snapshot!(ran.stderr, @r#"
+    error: there is no store at .toolcrib/toolcrib.db
+    hint: name the configuration with --config or the directory with --data-dir; `toolcrib serve` makes a store
+    "#);
     let ran = run(dir().path(), &["--url", "http://127.0.0.1:1", "tools", "list"]);
-    assert!(ran.stderr.starts_with("error: the server at http://127.0.0.1:1/ does not answer\ncaused by: "));
+    assert!(
+        ran.stderr
+            .starts_with("error: the server at http://127.0.0.1:1/ does not answer\ncaused by: ")
+    );
     assert!(ran.stderr.ends_with("hint: is `toolcrib serve` running there?\n"), "{}", ran.stderr);
 }
 

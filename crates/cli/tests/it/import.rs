@@ -47,8 +47,48 @@ fn claude_desktop() {
 }"#,
     );
     assert!(!toml.contains("canary") && !ran.stderr.contains("canary"), "{toml}\n{}", ran.stderr);
-    insta::assert_snapshot!(toml, @"");
-    insta::assert_snapshot!(ran.stderr, @"");
+    insta::assert_snapshot!(toml, @r#"
+    # Made by `toolcrib import` from client.json.
+    #
+    # Until a rule says otherwise, a tool of source S needs the scope `tools:S` and counts as
+    # `write`. Rules stand under their source, later ones over earlier ones:
+    #
+    # [source.tools."read_*"]
+    # scopes = ["files:read"]
+    # safety_tier = "read"
+
+    [[source]]
+    id = "filesystem"
+    kind = "mcp"
+    command = ["npx", "-y", "@modelcontextprotocol/server-filesystem", '/Users/ana/My "Docs"']
+
+    [[source]]
+    id = "github"
+    kind = "mcp"
+    command = ["docker", "run", "-i", "--rm", "-e", "GITHUB_PERSONAL_ACCESS_TOKEN", "ghcr.io/github/github-mcp-server"]
+    [source.env]
+    GITHUB_PERSONAL_ACCESS_TOKEN = { env = "GITHUB_PERSONAL_ACCESS_TOKEN" }
+    LOG_LEVEL = "debug"
+
+    # Not in force: an argument looks like a secret; give it to the server by `env`.
+    # [[source]]
+    # id = "postgres"
+    # kind = "mcp"
+    # command = ["npx", "-y", "@modelcontextprotocol/server-postgres", "postgresql://[redacted]"]
+
+    # Not in force: it is disabled in the client.
+    # [[source]]
+    # id = "off"
+    # kind = "mcp"
+    # command = ["node", "off.js"]
+    "#);
+    insta::assert_snapshot!(ran.stderr, @r#"
+    `postgres` stays a comment: an argument looks like a secret; give it to the server by `env`
+    `off` stays a comment: it is disabled in the client
+    set these variables where `toolcrib serve` runs:
+      GITHUB_PERSONAL_ACCESS_TOKEN  for `GITHUB_PERSONAL_ACCESS_TOKEN` of source `github`: the value it has in the client
+    2 sources imported
+    "#);
 }
 
 #[test]
@@ -60,8 +100,44 @@ fn cursor() {
   "here": { "command": "node", "args": ["${workspaceFolder}/server.js"] }
 } }"#,
     );
-    insta::assert_snapshot!(toml, @"");
-    insta::assert_snapshot!(ran.stderr, @"");
+    insta::assert_snapshot!(toml, @r#"
+    # Made by `toolcrib import` from client.json.
+    #
+    # Until a rule says otherwise, a tool of source S needs the scope `tools:S` and counts as
+    # `write`. Rules stand under their source, later ones over earlier ones:
+    #
+    # [source.tools."read_*"]
+    # scopes = ["files:read"]
+    # safety_tier = "read"
+
+    [[source]]
+    id = "linear"
+    kind = "mcp"
+    url = "https://mcp.linear.app/mcp"
+    [source.headers]
+    Authorization = { env = "LINEAR_AUTHORIZATION" }
+    X-Team = "crib"
+
+    [[source]]
+    id = "search"
+    kind = "mcp"
+    command = ["uvx", "search"]
+    [source.env]
+    SEARCH_API_KEY = { env = "SEARCH_KEY" }
+
+    # Not in force: an argument uses a variable of the client; write its value.
+    # [[source]]
+    # id = "here"
+    # kind = "mcp"
+    # command = ["node", "${workspaceFolder}/server.js"]
+    "#);
+    insta::assert_snapshot!(ran.stderr, @r#"
+    `here` stays a comment: an argument uses a variable of the client; write its value
+    set these variables where `toolcrib serve` runs:
+      LINEAR_AUTHORIZATION  for `Authorization` of source `linear`: the whole value, in the client `Bearer ${env:LINEAR_TOKEN}`
+      SEARCH_KEY  for `SEARCH_API_KEY` of source `search`
+    2 sources imported
+    "#);
 }
 
 #[test]
@@ -83,8 +159,47 @@ fn vs_code_with_comments() {
   },
 }"#,
     );
-    insta::assert_snapshot!(toml, @"");
-    insta::assert_snapshot!(ran.stderr, @"");
+    insta::assert_snapshot!(toml, @r#"
+    # Made by `toolcrib import` from client.json.
+    #
+    # Until a rule says otherwise, a tool of source S needs the scope `tools:S` and counts as
+    # `write`. Rules stand under their source, later ones over earlier ones:
+    #
+    # [source.tools."read_*"]
+    # scopes = ["files:read"]
+    # safety_tier = "read"
+
+    [[source]]
+    id = "perplexity-ai"
+    kind = "mcp"
+    command = ["npx", "-y", "server-perplexity-ask"]
+    [source.env]
+    PERPLEXITY_API_KEY = { env = "PERPLEXITY_API_KEY" }
+
+    # Not in force: it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address.
+    # [[source]]
+    # id = "old-events"
+    # kind = "mcp"
+    # url = "https://old.example.com/sse"
+
+    [[source]]
+    id = "fetch"
+    kind = "mcp"
+    url = "http://127.0.0.1:9000/mcp"
+
+    # Not in force: its `envFile` is not read; name its variables in `env`.
+    # [[source]]
+    # id = "envfile"
+    # kind = "mcp"
+    # command = ["x"]
+    "#);
+    insta::assert_snapshot!(ran.stderr, @r#"
+    `old-events` stays a comment: it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address
+    `envfile` stays a comment: its `envFile` is not read; name its variables in `env`
+    set these variables where `toolcrib serve` runs:
+      PERPLEXITY_API_KEY  for `PERPLEXITY_API_KEY` of source `perplexity-ai` (the client asks for `perplexity-key`)
+    2 sources imported
+    "#);
 }
 
 #[test]

@@ -44,11 +44,18 @@ fn a_key_is_shown_once_and_listed_without_its_text() {
     let listed = listed.json();
     let id = &listed[0]["id"];
     assert_eq!(
-        json!([listed[0]["name"], listed[0]["tenant"], listed[0]["principal"], listed[0]["scopes"]]),
+        json!([
+            listed[0]["name"],
+            listed[0]["tenant"],
+            listed[0]["principal"],
+            listed[0]["scopes"]
+        ]),
         json!(["ci", "acme", "ci", ["a:b", "c:*"]])
     );
     let table = run(dir.path(), &["keys", "list"]).ok().stdout;
-    assert!(table.starts_with("ID") && table.contains(id.as_str().unwrap()) && table.contains("active"));
+    assert!(
+        table.starts_with("ID") && table.contains(id.as_str().unwrap()) && table.contains("active")
+    );
     run(dir.path(), &["keys", "revoke", id.as_str().unwrap()]).ok();
     assert!(run(dir.path(), &["keys", "list"]).ok().stdout.contains("revoked "));
 }

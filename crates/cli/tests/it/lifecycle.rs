@@ -33,7 +33,11 @@ async fn the_end_takes_every_child_along_and_closes_every_call() {
         eventually("the child is gone", || !is_running(child));
     }
     let events = export();
-    assert_eq!(events.lines().filter(|line| line.contains("agent.toolReturned")).count(), 1, "{events}");
+    assert_eq!(
+        events.lines().filter(|line| line.contains("agent.toolReturned")).count(),
+        1,
+        "{events}"
+    );
 }
 
 #[tokio::test]
@@ -65,7 +69,11 @@ fn a_taken_port_is_said_to_be() {
     let ran = run(dir.path(), &["serve", "--demo"]);
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("error: 127.0.0.1:8808 is in use\n"), "{}", ran.stderr);
-    assert!(ran.stderr.contains("hint: `--listen 127.0.0.1:0` takes a free port\n"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("hint: `--listen 127.0.0.1:0` takes a free port\n"),
+        "{}",
+        ran.stderr
+    );
     assert!(!dir.path().join(".toolcrib").exists());
 }
 
@@ -73,7 +81,9 @@ fn a_taken_port_is_said_to_be() {
 fn nothing_leaves_this_machine_unprotected() {
     // I-30
     let dir = dir();
-    for args in [&["serve", "--listen", "0.0.0.0:0"][..], &["serve", "--demo", "--listen", "[::]:0"]] {
+    for args in
+        [&["serve", "--listen", "0.0.0.0:0"][..], &["serve", "--demo", "--listen", "[::]:0"]]
+    {
         let ran = run(dir.path(), args);
         assert_eq!(ran.code, 1, "{ran:?}");
         assert!(ran.stderr.contains("behind_proxy = true"), "{}", ran.stderr);
@@ -93,10 +103,18 @@ fn a_store_that_cannot_be_made_is_explained() {
     fs::write(dir.path().join("file"), "").unwrap();
     let ran = run(dir.path(), &["serve", "--listen", "127.0.0.1:0", "--data-dir", "file/data"]);
     assert_eq!(ran.code, 1);
-    assert!(ran.stderr.contains("error: the store file/data/toolcrib.db cannot be opened"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("error: the store file/data/toolcrib.db cannot be opened"),
+        "{}",
+        ran.stderr
+    );
     assert!(ran.stderr.contains("hint: "), "{}", ran.stderr);
 
-    fs::write(dir.path().join("toolcrib.db"), "this is no database, and long enough to be seen as such").unwrap();
+    fs::write(
+        dir.path().join("toolcrib.db"),
+        "this is no database, and long enough to be seen as such",
+    )
+    .unwrap();
     let ran = run(dir.path(), &["serve", "--listen", "127.0.0.1:0", "--data-dir", "."]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(ran.stderr.contains("caused by: "), "{}", ran.stderr);
@@ -128,7 +146,9 @@ async fn a_source_that_dies_takes_only_its_call_and_comes_back() {
     let child = server.process.children()[0];
     let slow = {
         let admin = admin.clone();
-        tokio::spawn(async move { admin.otc("demo__slow", json!({ "steps": 100, "step_ms": 10_000 })).await })
+        tokio::spawn(async move {
+            admin.otc("demo__slow", json!({ "steps": 100, "step_ms": 10_000 })).await
+        })
     };
     let export = || run(dir.path(), &["--data-dir", "data", "audit", "export"]).stdout;
     eventually("the call began", || export().contains("agent.toolCalled"));
@@ -138,10 +158,15 @@ async fn a_source_that_dies_takes_only_its_call_and_comes_back() {
     let message = body["result"]["error"]["message"].as_str().unwrap();
     assert!(message.contains("went away during the call"), "{message}");
     assert!(export().contains("upstream_died"), "{}", export());
-    assert_eq!(admin.get("/v1/tools").await.1.as_array().unwrap().len(), 6, "its tools stay listed");
+    assert_eq!(
+        admin.get("/v1/tools").await.1.as_array().unwrap().len(),
+        6,
+        "its tools stay listed"
+    );
     let back = || {
         let call = admin.otc("demo__echo", json!({ "text": "back" }));
-        let body = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(call)).1;
+        let body =
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(call)).1;
         body["result"]["success"] == json!(true)
     };
     eventually("the tool is back", back);
@@ -154,8 +179,11 @@ async fn a_source_that_dies_takes_only_its_call_and_comes_back() {
 #[test]
 fn without_a_configuration_it_serves_nothing_and_says_so() {
     let dir = dir();
-    let mut process = Process::start(toolcrib(dir.path()).args(["serve", "--listen", "127.0.0.1:0"]));
-    process.until("`listening on`", |it| it.stdout().contains("listening on http://127.0.0.1:").then_some(()));
+    let mut process =
+        Process::start(toolcrib(dir.path()).args(["serve", "--listen", "127.0.0.1:0"]));
+    process.until("`listening on`", |it| {
+        it.stdout().contains("listening on http://127.0.0.1:").then_some(())
+    });
     assert!(process.stderr().contains("there is no configuration here"), "{}", process.stderr());
 }
 
@@ -163,7 +191,8 @@ fn without_a_configuration_it_serves_nothing_and_says_so() {
 fn a_demo_does_not_go_unnoticed_in_a_store_of_ones_own() {
     let dir = dir();
     crate::support::key(dir.path(), &["--scope", "a"]);
-    let server = Server::of(toolcrib(dir.path()).args(["serve", "--demo", "--listen", "127.0.0.1:0"]));
+    let server =
+        Server::of(toolcrib(dir.path()).args(["serve", "--demo", "--listen", "127.0.0.1:0"]));
     assert!(server.stop().contains("warning: .toolcrib/toolcrib.db is there already"));
     write_config(dir.path(), &config(""));
     let server = Server::start(dir.path());

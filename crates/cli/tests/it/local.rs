@@ -11,7 +11,15 @@ const RULES: &str = "[source.tools.fail]\nscopes = [\"demo:write\"]\nsafety_tier
 fn tools_are_listed_with_what_they_need() {
     let dir = dir();
     write_config(dir.path(), &config(RULES));
-    insta::assert_snapshot!(run(dir.path(), &["tools", "list"]).ok().stdout, @"");
+    insta::assert_snapshot!(run(dir.path(), &["tools", "list"]).ok().stdout, @r#"
+    TOOL                 NAME              TIER   SCOPES      APPROVAL
+    mcp:demo.add         demo__add         read   demo:read   never
+    mcp:demo.echo        demo__echo        read   demo:read   never
+    mcp:demo.fail        demo__fail        write  demo:write  never
+    mcp:demo.slow        demo__slow        read   demo:read   never
+    mcp:demo.structured  demo__structured  read   demo:read   never
+    mcp:demo.wipe        demo__wipe        read   demo:read   always
+    "#);
     let listed = run(dir.path(), &["--json", "tools", "list", "--source", "mcp"]).ok().json();
     assert_eq!(listed.as_array().unwrap().len(), 6);
     assert_eq!(listed[0]["wireName"], "demo__add");
@@ -26,7 +34,10 @@ fn one_tool_is_shown() {
     write_config(dir.path(), &config(RULES));
     for name in ["mcp:demo.fail", "demo__fail", "demo.fail"] {
         let shown = run(dir.path(), &["tools", "show", name]).ok().stdout;
-        assert!(shown.contains("tier:     write") && shown.contains("scopes:   demo:write"), "{shown}");
+        assert!(
+            shown.contains("tier:     write") && shown.contains("scopes:   demo:write"),
+            "{shown}"
+        );
         assert!(shown.contains("Always fails"), "{shown}");
     }
 }
@@ -47,7 +58,10 @@ fn a_call_prints_the_answer_and_the_code_says_how_it_went() {
     assert_eq!(slow.stdout, "counted to 3\n");
     // I-28
     let steps: Vec<&str> = slow.stderr.lines().collect();
-    assert_eq!(steps, ["progress 1/3 step 1 of 3", "progress 2/3 step 2 of 3", "progress 3/3 step 3 of 3"]);
+    assert_eq!(
+        steps,
+        ["progress 1/3 step 1 of 3", "progress 2/3 step 2 of 3", "progress 3/3 step 3 of 3"]
+    );
 
     let wrong = call(&["demo__add", r#"{"a":"x"}"#]);
     assert_eq!(wrong.code, 1);
@@ -67,7 +81,8 @@ fn a_call_prints_the_answer_and_the_code_says_how_it_went() {
 fn a_call_can_be_json() {
     let dir = dir();
     write_config(dir.path(), &config(RULES));
-    let called = run(dir.path(), &["--json", "call", "demo__structured", r#"{"city":"Bonn"}"#]).ok().json();
+    let called =
+        run(dir.path(), &["--json", "call", "demo__structured", r#"{"city":"Bonn"}"#]).ok().json();
     assert_eq!(called["isError"], false);
     assert_eq!(called["structuredContent"]["city"], "Bonn");
     assert!(called["runId"].is_string() && called["durationMs"].is_u64());
@@ -94,13 +109,21 @@ fn sources_are_listed_and_checked() {
     write_config(dir.path(), &config("[source.tools.nothing]\nhide = true\n"));
     let checked = run(dir.path(), &["sources", "check"]);
     assert_eq!(checked.code, 1);
-    assert!(checked.stdout.contains("demo: rule \"nothing\" matches no tool"), "{}", checked.stdout);
+    assert!(
+        checked.stdout.contains("demo: rule \"nothing\" matches no tool"),
+        "{}",
+        checked.stdout
+    );
 
     let dead = "[[source]]\nid = \"dead\"\nkind = \"mcp\"\ncommand = [\"/no/such/program\"]\n";
     write_config(dir.path(), &(config("") + dead));
     let checked = run(dir.path(), &["sources", "check"]);
     assert_eq!(checked.code, 1);
-    assert!(checked.stdout.contains("dead") && checked.stdout.contains("ready"), "{}", checked.stdout);
+    assert!(
+        checked.stdout.contains("dead") && checked.stdout.contains("ready"),
+        "{}",
+        checked.stdout
+    );
     // I-25
     assert_eq!(run(dir.path(), &["call", "demo__echo", r#"{"text":"hi"}"#]).ok().stdout, "hi\n");
     let listed = run(dir.path(), &["tools", "list"]).ok();

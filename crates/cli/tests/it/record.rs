@@ -9,7 +9,8 @@ use crate::support::{Server, demo_key, dir, run};
 /// The events in the store of `data`, by run.
 fn runs(data: &Path) -> BTreeMap<String, Vec<Value>> {
     let exported =
-        run(data.parent().unwrap(), &["--data-dir", data.to_str().unwrap(), "audit", "export"]).ok();
+        run(data.parent().unwrap(), &["--data-dir", data.to_str().unwrap(), "audit", "export"])
+            .ok();
     let mut runs: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for line in exported.stdout.lines() {
         let event: Value = serde_json::from_str(line).unwrap();
@@ -58,7 +59,10 @@ async fn every_call_is_a_pair_without_content() {
         assert_eq!(called["callId"], returned["callId"]);
         assert_eq!(called["agentId"], "core.system");
         assert_eq!(events[1]["causationId"], events[0]["eventId"]);
-        assert_eq!(returned.get("durationMs").is_some(), *status == "ok" || tool.ends_with("fail") && *status == "error");
+        assert_eq!(
+            returned.get("durationMs").is_some(),
+            *status == "ok" || tool.ends_with("fail") && *status == "error"
+        );
     }
     let hash = run(dir.path(), &["hash", &json!({ "text": CANARY }).to_string()]).ok().stdout;
     assert_eq!(runs[&expected[0].0][0]["payload"]["argsHash"], hash.trim_end());
@@ -107,7 +111,8 @@ async fn what_was_answered_survives_a_kill_and_the_rest_is_closed() {
             let mut answered = Vec::new();
             for call in 0..2_000 {
                 let text = format!("{caller}/{call}");
-                let Some((status, run)) = admin.recorded("demo__echo", json!({ "text": text })).await
+                let Some((status, run)) =
+                    admin.recorded("demo__echo", json!({ "text": text })).await
                 else {
                     return answered;
                 };
@@ -160,7 +165,8 @@ async fn what_was_answered_survives_a_kill_and_the_rest_is_closed() {
         assert!(events[1]["payload"].get("durationMs").is_none());
     }
     for (run, events) in &after {
-        let sequences: Vec<u64> = events.iter().map(|it| it["sequence"].as_u64().unwrap()).collect();
+        let sequences: Vec<u64> =
+            events.iter().map(|it| it["sequence"].as_u64().unwrap()).collect();
         assert_eq!(sequences, (0..events.len() as u64).collect::<Vec<_>>(), "{run}");
     }
     let admin = server.caller(Some(&demo_key(&data, "admin")));
@@ -183,12 +189,22 @@ async fn tail_shows_the_newest_and_follows() {
     let other = ["--data-dir", "data", "audit", "tail", "--tenant", "other"];
     assert_eq!(run(dir.path(), &other).ok().stdout, "");
 
-    let mut follow = crate::support::Process::start(
-        crate::support::toolcrib(dir.path()).args(["--data-dir", "data", "--json", "audit", "tail", "-f", "-n", "1"]),
-    );
-    follow.until("the newest event", |process| (process.stdout().lines().count() == 1).then_some(()));
+    let mut follow = crate::support::Process::start(crate::support::toolcrib(dir.path()).args([
+        "--data-dir",
+        "data",
+        "--json",
+        "audit",
+        "tail",
+        "-f",
+        "-n",
+        "1",
+    ]));
+    follow
+        .until("the newest event", |process| (process.stdout().lines().count() == 1).then_some(()));
     assert_eq!(admin.otc("demo__add", json!({ "a": 1, "b": 1 })).await.0, 200);
-    follow.until("what happened since", |process| (process.stdout().lines().count() == 3).then_some(()));
+    follow.until("what happened since", |process| {
+        (process.stdout().lines().count() == 3).then_some(())
+    });
     let last: Value = serde_json::from_str(follow.stdout().lines().last().unwrap()).unwrap();
     assert_eq!(last["payload"]["toolName"], "mcp:demo.add");
 }
@@ -200,7 +216,9 @@ async fn an_export_goes_on_where_the_last_one_ended() {
     let server = Server::demo(&data);
     let admin = server.caller(Some(&demo_key(&data, "admin")));
     admin.otc("demo__echo", json!({ "text": "x" })).await;
-    let export = |after: &str| run(dir.path(), &["--data-dir", "data", "audit", "export", "--after", after]).ok();
+    let export = |after: &str| {
+        run(dir.path(), &["--data-dir", "data", "audit", "export", "--after", after]).ok()
+    };
     let first = export("0");
     assert_eq!(first.stdout.lines().count(), 2);
     let end = first.stderr.trim_end().rsplit(' ').next().unwrap().to_owned();

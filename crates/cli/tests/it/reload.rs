@@ -7,7 +7,8 @@ use crate::support::{Caller, Server, config, dir, eventually, key, write_config}
 
 fn tools(caller: &Caller) -> Vec<Value> {
     let listed = caller.get("/v1/tools");
-    let listed = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(listed)).1;
+    let listed =
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(listed)).1;
     listed.as_array().cloned().unwrap_or_default()
 }
 
@@ -21,7 +22,10 @@ async fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
     eventually("the tools are there", || tools(&caller).len() == 6);
     let child = server.process.children();
 
-    write_config(dir.path(), &config("[source.tools.wipe]\nhide = true\n[source.tools.echo]\nsafety_tier = \"pure\"\n"));
+    write_config(
+        dir.path(),
+        &config("[source.tools.wipe]\nhide = true\n[source.tools.echo]\nsafety_tier = \"pure\"\n"),
+    );
     server.process.signal(Signal::HUP);
     eventually("the rules are in force", || tools(&caller).len() == 5);
     let echo = tools(&caller).into_iter().find(|tool| tool["toolId"] == "mcp:demo.echo").unwrap();

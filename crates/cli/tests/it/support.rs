@@ -91,6 +91,7 @@ pub(crate) fn write_config(dir: &Path, text: &str) -> PathBuf {
 
 /// Makes a key by the command line and gives its id and text.
 pub(crate) fn key(dir: &Path, args: &[&str]) -> (String, String) {
-    let made = run(dir, &[&["keys", "create", "--json", "--name", "test"], args].concat()).ok().json();
+    let made =
+        run(dir, &[&["keys", "create", "--json", "--name", "test"], args].concat()).ok().json();
     (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
 }

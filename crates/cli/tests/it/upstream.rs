@@ -59,7 +59,11 @@ fn it_speaks_both_eras() {
     let received = exchange(&[
         request(json!(1), "server/discover", json!({ "_meta": modern("2026-07-28") })),
         request(json!("b"), "tools/list", json!({ "_meta": modern("2026-07-28") })),
-        request(json!(3), "tools/call", json!({ "name": "slow", "arguments": { "steps": 2, "step_ms": 0 }, "_meta": progress })),
+        request(
+            json!(3),
+            "tools/call",
+            json!({ "name": "slow", "arguments": { "steps": 2, "step_ms": 0 }, "_meta": progress }),
+        ),
         request(json!(4), "initialize", json!({ "protocolVersion": "2025-06-18" })),
         json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }).to_string(),
         request(json!(5), "tools/list", json!({})),

@@ -1,5 +1,15 @@
 //! `POST tools/{name}/call` (F3). The body is the arguments; the answer is an MCP `CallToolResult`,
 //! with status 500 where it says that the tool failed.
+//!
+//! | What happened | Answer |
+//! |---|---|
+//! | no valid key, where the operator did not open the mount | 401 |
+//! | `allow_execute = false` | 403 `Tool execution is disabled.` |
+//! | unknown or foreign tool | 404 |
+//! | the caller lacks a scope, or the tool wants approval | 403, `details` |
+//! | the bucket is empty | 429, `Retry-After`, `details` |
+//! | the call could not be recorded or limited; nothing ran | 503 |
+//! | the arguments do not fit; the tool or its source failed | 500, `isError: true` |
 
 use axum::{extract::State, response::Response};
 use http::StatusCode;

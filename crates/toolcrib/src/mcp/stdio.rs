@@ -88,11 +88,11 @@ struct Gone;
 
 impl Peer {
     async fn serve(mut self, input: impl AsyncRead) -> io::Result<()> {
-        let mut lines = Box::pin(Lines::new(input, MAX_LINE));
+        let mut lines = Lines::new(input, MAX_LINE);
         let outbox = self.outbox.clone();
         let ended = loop {
+            // Not biased: a call that floods progress must not keep its own cancellation unread.
             let went_on = tokio::select! {
-                biased;
                 () = outbox.0.closed() => break Ok(()),
                 Some(said) = self.calls.next() => self.pass_on(said).await,
                 line = lines.next(), if self.running.len() < MAX_CALLS => match line {

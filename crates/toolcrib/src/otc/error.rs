@@ -1,4 +1,19 @@
 //! `ServerErrorResponse`, `ValidationErrorResponse`, and which failure is which.
+//!
+//! | What happened | Answer |
+//! |---|---|
+//! | not a call; unknown, foreign or (with `denied_calls = "not_found"`) denied tool or version | 400 |
+//! | no valid key | 401 |
+//! | the caller lacks a scope of a tool of its tenant | 403, `details` with the scopes |
+//! | the arguments do not fit | 422, `parameter_errors` |
+//! | the bucket is empty | 429, `Retry-After`, `details` |
+//! | the call could not be recorded or limited; nothing ran | 503 |
+//! | the tool wants approval | 200, `success: false`, not to be retried |
+//! | the source is not there; nothing ran | 200, `success: false`, `can_retry: true` |
+//! | the tool or its source failed, or went away meanwhile | 200, `success: false`, not to be retried |
+//!
+//! The protocol itself knows 400, 401, 422 and 200; 403 and 429 are RFC 0064's, so that a client
+//! that speaks both hears the same from both.
 
 use std::collections::BTreeMap;
 

@@ -42,7 +42,11 @@ fn closes_next(text: &str) -> bool {
         if rest.starts_with("//") {
             rest = rest.find('\n').and_then(|end| rest.get(end..)).unwrap_or_default().trim_start();
         } else if rest.starts_with("/*") {
-            rest = rest.find("*/").and_then(|end| rest.get(end + 2..)).unwrap_or_default().trim_start();
+            rest = rest
+                .find("*/")
+                .and_then(|end| rest.get(end + 2..))
+                .unwrap_or_default()
+                .trim_start();
         } else {
             return rest.starts_with(['}', ']']);
         }
@@ -76,7 +80,8 @@ mod tests {
 
     #[test]
     fn nothing_makes_it_loop_or_panic() {
-        for text in ["", "\"", "\"\\", "/", "/*", "//", ",", ",//", "\u{feff}{}", "é,]", "/*é*/"] {
+        for text in ["", "\"", "\"\\", "/", "/*", "//", ",", ",//", "\u{feff}{}", "é,]", "/*é*/"]
+        {
             let _ = plain(text).len();
         }
         assert_eq!(plain("{}//"), "{}  ");

@@ -92,7 +92,8 @@ impl Reader {
             (Some(program), _) => {
                 let args = server.get("args").and_then(Value::as_array);
                 let args = args.into_iter().flatten().map(word);
-                let (command, secret) = without_secrets(std::iter::once(program.to_owned()).chain(args));
+                let (command, secret) =
+                    without_secrets(std::iter::once(program.to_owned()).chain(args));
                 if secret {
                     object("an argument looks like a secret; give it to the server by `env`");
                 }
@@ -105,7 +106,9 @@ impl Reader {
             }
             (None, Some(url)) => {
                 if text("type") == Some("sse") {
-                    object("it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address");
+                    object(
+                        "it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address",
+                    );
                 }
                 let clean = without_secret(url);
                 if clean != url {
@@ -155,25 +158,44 @@ impl Reader {
 
     /// The settings of a table, secret ones and references as variables. Their names start with
     /// `prefix`, for headers, which many servers call the same.
-    fn settings(&mut self, id: &str, table: &Map<String, Value>, prefix: &str) -> Vec<(String, Setting)> {
+    fn settings(
+        &mut self,
+        id: &str,
+        table: &Map<String, Value>,
+        prefix: &str,
+    ) -> Vec<(String, Setting)> {
         let settings = table.iter().map(|(name, value)| {
             let text = word(value);
             let setting = match Reference::of(&text) {
                 Reference::Env(variable) => {
                     let about = format!("for `{name}` of source `{id}`");
-                    Setting::Env(self.variable(variable.to_owned(), id, about, format!("${variable}")))
+                    Setting::Env(self.variable(
+                        variable.to_owned(),
+                        id,
+                        about,
+                        format!("${variable}"),
+                    ))
                 }
                 Reference::Input(input) => {
-                    let about = format!("for `{name}` of source `{id}` (the client asks for `{input}`)");
-                    Setting::Env(self.variable(variable_name(prefix, name), id, about, format!("?{input}")))
+                    let about =
+                        format!("for `{name}` of source `{id}` (the client asks for `{input}`)");
+                    Setting::Env(self.variable(
+                        variable_name(prefix, name),
+                        id,
+                        about,
+                        format!("?{input}"),
+                    ))
                 }
                 Reference::Other => {
                     let shown = without_secret(&text);
-                    let about = format!("for `{name}` of source `{id}`: the whole value, in the client `{shown}`");
+                    let about = format!(
+                        "for `{name}` of source `{id}`: the whole value, in the client `{shown}`"
+                    );
                     Setting::Env(self.variable(variable_name(prefix, name), id, about, text))
                 }
                 Reference::None if is_secret(name, &text) => {
-                    let about = format!("for `{name}` of source `{id}`: the value it has in the client");
+                    let about =
+                        format!("for `{name}` of source `{id}`: the value it has in the client");
                     Setting::Env(self.variable(variable_name(prefix, name), id, about, text))
                 }
                 Reference::None => Setting::Plain(text),
@@ -274,7 +296,8 @@ mod tests {
             "GitHub Enterprise!": {}, "github_enterprise": {}, "__": {}, "日本": {},
             "a__b": {}, "X".repeat(60): {}
         }});
-        let ids: Vec<String> = read(&servers).unwrap().servers.into_iter().map(|it| it.id).collect();
+        let ids: Vec<String> =
+            read(&servers).unwrap().servers.into_iter().map(|it| it.id).collect();
         for id in &ids {
             assert!(toolcrib_core::id::SourceId::parse(id).is_ok(), "{id}");
         }
@@ -287,15 +310,34 @@ mod tests {
 
     #[test]
     fn secrets_in_arguments_are_taken_out() {
-        let words = ["run", "--api-key", "hunter2hunter2", "--token=abc", "-e", "MY_TOKEN=x", "-e", "MY_TOKEN"];
+        let words = [
+            "run",
+            "--api-key",
+            "hunter2hunter2",
+            "--token=abc",
+            "-e",
+            "MY_TOKEN=x",
+            "-e",
+            "MY_TOKEN",
+        ];
         let (clean, found) = without_secrets(words.into_iter().map(str::to_owned));
         assert!(found);
-        let expected = ["run", "--api-key", "[redacted]", "--token=[redacted]", "-e", "MY_TOKEN=[redacted]", "-e", "MY_TOKEN"];
+        let expected = [
+            "run",
+            "--api-key",
+            "[redacted]",
+            "--token=[redacted]",
+            "-e",
+            "MY_TOKEN=[redacted]",
+            "-e",
+            "MY_TOKEN",
+        ];
         assert_eq!(clean, expected);
         let words = ["postgresql://me:hunter2@db/x", "https://a.example/mcp?api_key=hunter2"];
         let (clean, found) = without_secrets(words.into_iter().map(str::to_owned));
         assert!(found && !clean.join(" ").contains("hunter2"), "{clean:?}");
-        let (_, found) = without_secrets(["npx", "-y", "server", "--port", "80"].into_iter().map(str::to_owned));
+        let (_, found) =
+            without_secrets(["npx", "-y", "server", "--port", "80"].into_iter().map(str::to_owned));
         assert!(!found);
     }
 

@@ -42,7 +42,8 @@ pub(super) fn file(from: &str, imported: &Imported) -> Written {
                 text.push_str(&source);
             }
             Some(why) => {
-                let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+                let why: String =
+                    why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
                 text.push_str(&format!("# Not in force: {why}.\n"));
                 for line in source.lines() {
                     text.push_str(&format!("# {line}\n"));
@@ -131,7 +132,9 @@ mod tests {
 
     #[test]
     fn any_text_survives_as_a_string_of_one_line() {
-        for text in ["", "plain", "a\nb", "it's \"quoted\"", "C:\\dir", "tab\there\r\n", "\u{7f}\u{85}é"] {
+        for text in
+            ["", "plain", "a\nb", "it's \"quoted\"", "C:\\dir", "tab\there\r\n", "\u{7f}\u{85}é"]
+        {
             for written in [string(text), basic(text)] {
                 assert!(!written.contains('\n'), "{written}");
                 let read: toml::Table = toml::from_str(&format!("x = {written}")).unwrap();

@@ -124,7 +124,9 @@ pub(super) async fn call(params: &Value, send: &mpsc::Sender<Value>) -> Result<V
             let token = params.pointer("/_meta/progressToken");
             slow(steps.clamp(1, MAX_STEPS), step.min(MAX_STEP_MS), token, send).await
         }
-        Some("fail") => error_result(string("message").unwrap_or("it did not work, as it never does")),
+        Some("fail") => {
+            error_result(string("message").unwrap_or("it did not work, as it never does"))
+        }
         Some("structured") => match string("city") {
             Some(city) => structured(city),
             None => error_result("city is missing"),
@@ -134,7 +136,12 @@ pub(super) async fn call(params: &Value, send: &mpsc::Sender<Value>) -> Result<V
     })
 }
 
-async fn slow(steps: u64, step_ms: u64, token: Option<&Value>, send: &mpsc::Sender<Value>) -> Value {
+async fn slow(
+    steps: u64,
+    step_ms: u64,
+    token: Option<&Value>,
+    send: &mpsc::Sender<Value>,
+) -> Value {
     for step in 1..=steps {
         tokio::time::sleep(Duration::from_millis(step_ms)).await;
         if let Some(token) = token {

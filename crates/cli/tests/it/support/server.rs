@@ -49,7 +49,10 @@ impl Server {
     pub(crate) fn of(command: &mut Command) -> Self {
         let mut process = Process::start(command);
         let line = process.until("`listening on`", |process| {
-            process.stdout().lines().find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
+            process
+                .stdout()
+                .lines()
+                .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned))
         });
         Self { process, url: line }
     }
