@@ -23,6 +23,11 @@ pub struct Names {
 }
 
 impl Names {
+    /// Whether the version is `wanted`.
+    pub fn is_version(&self, wanted: [u64; 3]) -> bool {
+        self.version.split('.').map(str::parse).eq(wanted.map(Ok))
+    }
+
     /// The OTC id with its version.
     pub fn otc_id(&self) -> String {
         format!("{}@{}", self.otc, self.version)

@@ -99,7 +99,8 @@ impl Gateway {
 
         // 1. resolve
         let Some(entry) = request.tool.resolve(&snapshot.catalog).map(Arc::clone) else {
-            return Err(self.unknown(principal, "unknown", "unknown"));
+            self.record().unknown(principal, "tools:call");
+            return Err(CallError::NoSuchTool);
         };
         let arguments_hash = record::args_hash(&request.arguments);
         let call = CallIdentity {
@@ -118,7 +119,8 @@ impl Gateway {
         let permit = match permit {
             Ok(permit) => permit,
             Err(Denied::Tenant) => {
-                return Err(self.unknown(principal, entry.id.as_str(), "tenant"));
+                self.record().foreign(principal, "tools:call", &entry);
+                return Err(CallError::NoSuchTool);
             }
             Err(denied) => return Err(self.deny(&snapshot, &call, &denied).await),
         };
@@ -177,12 +179,6 @@ impl Gateway {
             Ok(Err(not_recorded)) => Err(not_recorded),
             Err(_panicked) => Err(CallError::Internal),
         }
-    }
-
-    /// The answer for a name that does not exist, also given for a foreign tenant's.
-    fn unknown(&self, principal: &Principal, resource: &str, reason: &str) -> CallError {
-        self.record().denied_quietly(principal, "tools:call", resource, reason);
-        CallError::NoSuchTool
     }
 
     async fn deny(&self, snapshot: &Snapshot, call: &CallIdentity, denied: &Denied) -> CallError {

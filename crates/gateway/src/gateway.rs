@@ -8,12 +8,13 @@ use serde::Serialize;
 use tokio::sync::watch;
 use toolcrib_core::{
     authorize::{Authorizer, ScopeAuthorizer},
-    catalog::{Catalog, Entry, Generation},
+    catalog::{Catalog, Entry, Generation, Tenants},
     clock::{Clock, Timestamp},
     descriptor::SourceKind,
     event::EventLog,
     id::SourceId,
     limit::RateLimiter,
+    principal::Principal,
     scope::{Grant, Scope},
     source::{InvalidSource, Source, SourceFactory, SourceStatus},
     store::{CatalogStore, KeyStore},
@@ -76,6 +77,9 @@ pub struct SourceReport {
     pub id: SourceId,
     /// Which surface.
     pub kind: SourceKind,
+    /// For whom it exists.
+    #[serde(skip)]
+    pub tenants: Tenants,
     /// Its state.
     #[serde(flatten)]
     pub status: SourceStatus,
@@ -259,6 +263,11 @@ impl Gateway {
     /// Records that somebody without valid credentials was turned away from `route` (a template).
     pub fn record_unauthenticated(&self, route: &str) {
         self.inner.record.unauthenticated(route);
+    }
+
+    /// Records that `principal` was refused `action` (a scope) on `resource` (a route template).
+    pub fn record_denied(&self, principal: &Principal, action: &str, resource: &str) {
+        self.inner.record.denied(principal, action, resource, "scope");
     }
 
     /// Ends every source in order. Calls in flight fail; new ones are refused.

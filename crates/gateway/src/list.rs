@@ -21,8 +21,13 @@ pub enum ToolRef<'a> {
     Id(&'a str),
     /// By wire name.
     Wire(&'a str),
-    /// By `Toolkit.Tool`, the OTC name without version.
-    Otc(&'a str),
+    /// By `Toolkit.Tool`, the OTC name, in one version or in whichever there is.
+    Otc {
+        /// `Toolkit.Tool`.
+        name: &'a str,
+        /// `[x, y, z]`.
+        version: Option<[u64; 3]>,
+    },
 }
 
 impl ToolRef<'_> {
@@ -31,7 +36,9 @@ impl ToolRef<'_> {
         match self {
             Self::Id(id) => catalog.by_id(id),
             Self::Wire(name) => catalog.by_wire(name),
-            Self::Otc(name) => catalog.by_otc(name),
+            Self::Otc { name, version } => catalog
+                .by_otc(name)
+                .filter(|entry| version.is_none_or(|wanted| entry.names.is_version(wanted))),
         }
     }
 }
@@ -56,18 +63,18 @@ impl Gateway {
     /// refusal is recorded without making the caller wait.
     pub fn find(&self, principal: &Principal, tool: ToolRef<'_>) -> Option<Arc<Entry>> {
         let snapshot = self.snapshot();
-        let decision = match tool.resolve(&snapshot.catalog) {
-            Some(entry) => match self.authorizer().authorize(principal.subject(), entry) {
-                Ok(()) => return Some(Arc::clone(entry)),
-                Err(denied) => Some((entry, denied)),
-            },
-            None => None,
+        let Some(entry) = tool.resolve(&snapshot.catalog) else {
+            self.record().unknown(principal, "tools:read");
+            return None;
         };
-        let (resource, reason) = match &decision {
-            Some((entry, denied)) => (entry.id.as_str(), Denied::reason(denied)),
-            None => ("unknown", "unknown"),
-        };
-        self.record().denied_quietly(principal, "tools:read", resource, reason);
+        match self.authorizer().authorize(principal.subject(), entry) {
+            Ok(()) => return Some(Arc::clone(entry)),
+            Err(Denied::Tenant) => self.record().foreign(principal, "tools:read", entry),
+            Err(denied) => {
+                let resource = entry.id.as_str();
+                self.record().denied(principal, "tools:read", resource, denied.reason());
+            }
+        }
         None
     }
 }

@@ -59,6 +59,8 @@ pub(crate) struct Started {
     event: EventId,
 }
 
+/// The tenant that what belongs to no tenant is kept under. No key can be of it.
+const OPERATOR: &str = "-";
 /// Denials of reads and of unauthenticated requests that wait to be written. They come at the rate
 /// at which strangers knock, so they are queued here and dropped (and counted) beyond it.
 const MAX_QUIET: usize = 1024;
@@ -168,21 +170,32 @@ impl Record {
     }
 
     /// Records the denial of something that is not a call, without making anyone wait.
-    pub(crate) fn denied_quietly(
-        &self,
-        principal: &Principal,
-        action: &str,
-        resource: &str,
-        reason: &str,
-    ) {
+    pub(crate) fn denied(&self, principal: &Principal, action: &str, resource: &str, reason: &str) {
         let (tenant, id) = (principal.tenant.clone(), principal.id.clone());
         self.queue(self.decided(tenant, id, new_id(), action, resource, reason));
     }
 
+    /// Records that a name was asked for that does not exist. The name itself is the caller's text.
+    pub(crate) fn unknown(&self, principal: &Principal, action: &str) {
+        self.denied(principal, action, "unknown", "unknown");
+    }
+
+    /// Records that a foreign tenant's tool was asked for. To the caller's tenant, its auditors
+    /// included, that is a name that does not exist (I-9); which tool it was is told to the operator.
+    pub(crate) fn foreign(&self, principal: &Principal, action: &str, entry: &Entry) {
+        self.unknown(principal, action);
+        let who = PrincipalId::parse(format!("{}/{}", principal.tenant, principal.id));
+        if let (Ok(tenant), Ok(who)) = (TenantId::parse(OPERATOR), who) {
+            let resource = entry.id.as_str();
+            self.queue(self.decided(tenant, who, new_id(), action, resource, "tenant"));
+        }
+    }
+
     /// Records that somebody without valid credentials was turned away from `route`. Such requests
-    /// belong to no tenant; they are kept under the tenant `-`.
+    /// belong to no tenant.
     pub(crate) fn unauthenticated(&self, route: &str) {
-        if let (Ok(tenant), Ok(principal)) = (TenantId::parse("-"), PrincipalId::parse("anonymous"))
+        if let (Ok(tenant), Ok(principal)) =
+            (TenantId::parse(OPERATOR), PrincipalId::parse("anonymous"))
         {
             self.queue(self.decided(
                 tenant,

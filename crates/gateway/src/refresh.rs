@@ -312,6 +312,7 @@ impl Refresher {
             SourceReport {
                 id: slot.config.spec.id.clone(),
                 kind: slot.config.kind,
+                tenants: slot.config.tenants.clone(),
                 status: slot.source.status(),
                 tools: slot.entries.len(),
                 discovered_at: slot.discovered_at,

@@ -33,7 +33,7 @@ use tower::Layer as _;
 use crate::state::AppState;
 
 pub(crate) use self::{
-    authenticate::{Caller, require},
+    authenticate::{Caller, holds, require},
     body::Payload,
     mount::{Access, Hosts, Mount, Paths},
     path::Segment,

@@ -102,7 +102,7 @@ async fn metrics(
 ) -> Result<Response, Refusal> {
     // Without a caller the mount is open, which only the operator can have made it.
     if let Some(Extension(Caller(caller))) = caller {
-        require(&caller, "metrics:read")?;
+        require(&state, &caller, "metrics:read", "/metrics")?;
     }
     let mut response = respond::json_bytes(StatusCode::OK, state.gateway.metrics().encode());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

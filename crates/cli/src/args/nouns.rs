@@ -112,7 +112,7 @@ last `*` for the rest.")]
 #[derive(Debug, Args)]
 pub(crate) struct KeyCreateArgs {
     /// Name for people
-    #[arg(long)]
+    #[arg(long, value_parser = name)]
     pub(crate) name: String,
 
     /// Who holds the key; limits and events are per principal [default: the name]
@@ -232,6 +232,15 @@ pub(crate) struct GenArgs {
 
 fn grant(text: &str) -> Result<Grant, String> {
     Grant::parse(text).map_err(|error| error.to_string())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("is empty".to_owned()),
+        name if name.len() > 128 => Err("is longer than 128 bytes".to_owned()),
+        name if name.chars().any(char::is_control) => Err("has a control character".to_owned()),
+        name => Ok(name.to_owned()),
+    }
 }
 
 fn source_kind(text: &str) -> Result<SourceKind, String> {

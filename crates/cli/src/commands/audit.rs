@@ -122,16 +122,14 @@ impl Log {
     async fn pages(
         &self,
         mut position: u64,
-        each: impl Fn(&Logged) -> anyhow::Result<()>,
-    ) -> anyhow::Result<(u64, u64)> {
+        each: impl Fn(&[Logged]) -> anyhow::Result<()>,
+    ) -> anyhow::Result<(u64, usize)> {
         let mut count = 0;
         loop {
             let page = self.read(From::After(position)).await?;
-            for logged in &page {
-                each(logged)?;
-                position = logged.position;
-                count += 1;
-            }
+            each(&page)?;
+            position = page.last().map_or(position, |logged| logged.position);
+            count += page.len();
             if page.len() < PAGE {
                 return Ok((position, count));
             }
@@ -144,19 +142,28 @@ async fn tail(args: &TailArgs, log: &Log, printer: Printer) -> anyhow::Result<()
     // One at least, to know where the log ends.
     let newest = log.read(From::Newest(lines.max(1))).await?;
     let mut position = newest.last().map_or(0, |logged| logged.position);
-    for logged in newest.iter().take(lines) {
-        show(logged, printer)?;
+    let show_all = |page: &[Logged]| page.iter().try_for_each(|logged| show(logged, printer));
+    show_all(newest.get(..lines.min(newest.len())).unwrap_or_default())?;
+    if !args.follow {
+        return Ok(());
     }
-    while args.follow {
+    loop {
         tokio::time::sleep(LOOK).await;
-        position = log.pages(position, |logged| show(logged, printer)).await?.0;
+        position = log.pages(position, show_all).await?.0;
     }
-    Ok(())
 }
 
 async fn export(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
-    let (end, count) =
-        log.pages(args.after.unwrap_or(0), |logged| printer.json_line(&logged.event)).await?;
+    // A page at a time: a write for each of a million lines takes longer than reading them.
+    let lines = |page: &[Logged]| {
+        let mut lines = Vec::new();
+        for logged in page {
+            serde_json::to_writer(&mut lines, &logged.event)?;
+            lines.push(b'\n');
+        }
+        printer.bytes(&lines)
+    };
+    let (end, count) = log.pages(args.after.unwrap_or(0), lines).await?;
     printer.note(format_args!("{count} events; go on with --after {end}"));
     Ok(())
 }

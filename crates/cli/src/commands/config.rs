@@ -51,7 +51,7 @@ fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
             printer.json(&json!({ "file": error.file, "ok": false, "problems": problems }))?;
         }
         // One problem a line, each with its place: what editors and people can follow.
-        false => printer.line(error)?,
+        false => printer.foreign(&error.to_string())?,
     }
     Ok(Exit::Failed)
 }
@@ -113,7 +113,7 @@ fn accepted(
         printer.line(format_args!("{}: ok ({sources}, {roles})", file.display()))?;
     } else {
         for problem in problems {
-            printer.line(format_args!("{}: {problem}", file.display()))?;
+            printer.foreign(&format!("{}: {problem}", file.display()))?;
         }
     }
     Ok(if ok { Exit::Done } else { Exit::Failed })

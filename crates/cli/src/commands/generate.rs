@@ -9,7 +9,6 @@ use anyhow::Context as _;
 use clap::CommandFactory as _;
 use serde_json::Value;
 use toolcrib_core::descriptor;
-use toolcrib_gateway::metrics::Metrics;
 
 use crate::{
     args::{Args, GenArgs},
@@ -54,7 +53,8 @@ fn reference() -> String {
     let mut root = Args::command().term_width(100).disable_help_subcommand(true);
     root.build();
     let mut text =
-        "# Command line\n\nWhat `toolcrib --help` and its like print. Made by `cargo xtask gen`.\n"
+        "# Command line\n\nWhat `toolcrib --help` and its like print, without repeating \
+                    the options of every command. Made by `cargo xtask gen`.\n"
             .to_owned();
     section(&mut root, "toolcrib", &mut text);
     text
@@ -62,30 +62,54 @@ fn reference() -> String {
 
 fn section(command: &mut clap::Command, path: &str, text: &mut String) {
     let help = command.render_long_help().to_string();
-    let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-    text.push_str(&format!("\n## {path}\n\n```text\n{}\n```\n", help.join("\n").trim_end()));
+    let common = path != "toolcrib";
+    let mut kept = Vec::new();
+    let mut skipping = false;
+    for line in help.lines().map(str::trim_end) {
+        if !line.is_empty() && !line.starts_with(' ') {
+            skipping = common && line == COMMON_OPTIONS;
+        }
+        if !skipping {
+            kept.push(line);
+        }
+    }
+    text.push_str(&format!("\n## {path}\n\n```text\n{}\n```\n", kept.join("\n").trim_end()));
     for inner in command.get_subcommands_mut().filter(|inner| !inner.is_hide_set()) {
         let path = format!("{path} {}", inner.get_name());
         section(inner, &path, text);
     }
 }
 
-/// Names, types and meanings of the metrics, from the exposition itself.
+/// The heading of the options that every command has.
+const COMMON_OPTIONS: &str = "Options of every command:";
+
+/// Name, type, labels and meaning of every metric. A family shows itself in the exposition only
+/// once it has a value, so the list stands here; a test compares it with a server that has them all.
+const METRICS: [(&str, &str, &str, &str); 8] = [
+    ("toolcrib_calls", "counter", "surface, result", "Calls by surface and result"),
+    ("toolcrib_call_seconds", "histogram", "", "Time tools ran"),
+    ("toolcrib_http_requests", "counter", "surface, status", "Requests by surface and status"),
+    ("toolcrib_source_tools", "gauge", "source", "Tools offered by a source"),
+    ("toolcrib_source_discoveries", "counter", "source", "Successful discoveries of a source"),
+    ("toolcrib_source_discovery_failures", "counter", "source", "Failed discoveries of a source"),
+    (
+        "toolcrib_events_unrecorded",
+        "counter",
+        "",
+        "Closing or denial events that could not be stored",
+    ),
+    ("toolcrib_catalog_generation", "gauge", "", "Number of the current catalog"),
+];
+
 fn metrics() -> String {
-    let exposition = Metrics::default().encode();
-    let described = |kind: &str, name: &str| {
-        exposition
-            .lines()
-            .find_map(|line| line.strip_prefix(&format!("# {kind} {name} ")))
-            .map(str::to_owned)
-    };
-    let mut text = "# Metrics\n\nWhat `/metrics` serves as OpenMetrics text. Counters end in `_total`, histograms have \
-                    `_bucket`, `_sum` and `_count`. Made by `cargo xtask gen`.\n\n| Metric | Type | Meaning |\n|---|---|---|\n"
-        .to_owned();
-    for line in exposition.lines().filter_map(|line| line.strip_prefix("# HELP ")) {
-        let Some((name, help)) = line.split_once(' ') else { continue };
-        let kind = described("TYPE", name).unwrap_or_default();
-        text.push_str(&format!("| `{name}` | {kind} | {} |\n", help.trim_end_matches('.')));
+    let mut text =
+        "# Metrics\n\nWhat `/metrics` serves as OpenMetrics text, to keys with the scope \
+                    `metrics:read` or to everybody with `server.public_metrics`. Counters end in \
+                    `_total`, histograms have `_bucket`, `_sum` and `_count`. Made by \
+                    `cargo xtask gen`.\n\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
+            .to_owned();
+    for (name, kind, labels, meaning) in METRICS {
+        text.push_str(&format!("| `{name}` | {kind} | {labels} | {meaning} |\n"));
     }
     text
 }
@@ -112,8 +136,7 @@ mod tests {
             assert!(reference.contains(&format!("\n## {command}\n")), "{command}");
         }
         assert!(!reference.contains("demo-upstream"));
-        let metrics = metrics();
-        assert!(metrics.contains("| `toolcrib_calls` | counter | Calls by surface and result |"));
-        assert!(metrics.contains("histogram") && metrics.contains("gauge"));
+        let common = reference.matches(COMMON_OPTIONS).count();
+        assert_eq!(common, 1, "the options of every command stand once");
     }
 }

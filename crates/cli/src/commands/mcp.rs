@@ -25,6 +25,8 @@ pub(crate) async fn run(args: McpArgs, global: &Global) -> anyhow::Result<Exit> 
                 )?,
                 None => Arc::new(local::operator(args.tenant, args.scopes)?),
             };
+            // A client lists once, at its start, and calls at once; both want the sources.
+            local::settle(gateway).await;
             let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
             toolcrib::serve_stdio(gateway.clone(), principal, input, output).await?;
             Ok(Exit::Done)

@@ -192,10 +192,8 @@ where
 }
 
 /// Ends when the other side says so, or is gone.
-fn until(mut stopped: watch::Receiver<bool>) -> impl Future<Output = ()> + Send + 'static {
-    async move {
-        stopped.wait_for(|stop| *stop).await.ok();
-    }
+async fn until(mut stopped: watch::Receiver<bool>) {
+    stopped.wait_for(|stop| *stop).await.ok();
 }
 
 /// What the operator tells a running server.

@@ -59,7 +59,7 @@ fn print(reports: &[SourceReport], printer: Printer) -> anyhow::Result<()> {
     printer.table(["source", "kind", "state", "tools", "problems", "detail"], rows)?;
     for report in reports {
         for problem in &report.problems {
-            printer.line(format_args!("{}: {problem}", report.id))?;
+            printer.foreign(&format!("{}: {problem}", report.id))?;
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use crate::support::{dir, run};
+use crate::support::{Server, config, dir, eventually, key, run, write_config};
 
 fn generated(root: &Path) -> BTreeMap<String, String> {
     let files = [
@@ -29,6 +29,39 @@ fn what_is_generated_depends_on_the_program_alone() {
     for (name, text) in &files {
         assert!(!text.contains("/tmp") && !text.contains(env!("CARGO_MANIFEST_DIR")), "{name}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_metric_is_described() {
+    // I-6
+    let root = dir();
+    run(root.path(), &["gen", "--out", "."]).ok();
+    let described = &generated(root.path())["docs/metrics.md"];
+
+    let dead = "[[source]]\nid = \"dead\"\nkind = \"mcp\"\ncommand = [\"/no/such/program\"]\n";
+    write_config(root.path(), &(config("") + dead));
+    let (_, text) = key(root.path(), &["--scope", "*"]);
+    let server = Server::start(root.path());
+    let caller = server.caller(Some(&text));
+    eventually("a call", || {
+        let call = caller.otc("demo__echo", serde_json::json!({ "text": "x" }));
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(call)).0 == 200
+    });
+    let exposition = caller.text("/metrics").await;
+    let mut seen = 0;
+    for line in exposition.lines().filter_map(|line| line.strip_prefix("# HELP ")) {
+        let (name, help) = line.split_once(' ').unwrap();
+        let kind = format!("# TYPE {name} ");
+        let kind = exposition.lines().find_map(|line| line.strip_prefix(&kind)).unwrap();
+        let row = described.lines().find(|row| row.starts_with(&format!("| `{name}` | {kind} |")));
+        assert!(
+            row.is_some_and(|row| row.ends_with(&format!("| {} |", help.trim_end_matches('.')))),
+            "{line}"
+        );
+        seen += 1;
+    }
+    // All but the failed discoveries, which take as long as the source's time-out.
+    assert!(seen >= described.matches("| `toolcrib_").count() - 1, "{exposition}");
 }
 
 #[test]

@@ -104,6 +104,7 @@ fn a_wrong_request_is_2_and_a_failure_is_1() {
         &["keys", "create", "--name", "x"],
         &["keys", "create", "--name", "x", "--scope", "a:*b"],
         &["keys", "create", "--name", "x", "--scope", "a", "--expires", "soon"],
+        &["keys", "create", "--name", "a\nb", "--scope", "a"],
         &["keys", "revoke"],
         &["tools", "list", "--source", "nonsense"],
         &["call", "x", "not json"],

@@ -53,8 +53,6 @@ const RULES: &str = "[source.tools.fail]\nscopes = [\"demo:write\"]\n";
 fn a_client_lists_and_calls() {
     let dir = dir();
     write_config(dir.path(), &config(RULES));
-    // So that the tools are known before the source has connected.
-    run(dir.path(), &["tools", "list"]).ok();
     let call = json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call",
         "params": { "name": "demo__echo", "arguments": { "text": "over stdio" } } });
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
@@ -71,7 +69,6 @@ fn a_client_lists_and_calls() {
 fn the_caller_can_be_narrowed() {
     let dir = dir();
     write_config(dir.path(), &config(RULES));
-    run(dir.path(), &["tools", "list"]).ok();
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {} });
     let messages = [&handshake()[..], &[list]].concat();
     let answers = talk(dir.path(), &["--scope", "demo:write"], &messages);

@@ -56,11 +56,18 @@ async fn a_foreign_tool_is_unknown_and_the_attempt_is_recorded() {
     assert!(matches!(foreign.result, Err(CallError::NoSuchTool)));
     assert!(matches!(unknown.result, Err(CallError::NoSuchTool)));
     assert!(foreign.entry.is_none());
-    eventually("both are recorded", || rig.log.told().len() == 2).await;
+    eventually("both are recorded", || rig.log.told().len() == 3).await;
+    let of = |tenant: &str| {
+        let events = rig.log.kept.events();
+        let of_tenant = events.iter().filter(|logged| logged.tenant.as_str() == tenant);
+        of_tenant.map(|logged| crate::support::told(&logged.event.body)).collect::<Vec<_>>()
+    };
     assert_eq!(
-        rig.log.told(),
-        ["decided tools:call mcp:s.echo tenant", "decided tools:call unknown unknown"]
+        of("other"),
+        ["decided tools:call unknown unknown"; 2],
+        "told apart by nobody there"
     );
+    assert_eq!(of("-"), ["decided tools:call mcp:s.echo tenant"], "but by the operator");
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
 }
 

@@ -70,7 +70,7 @@ impl Log {
     }
 }
 
-fn told(body: &EventBody) -> String {
+pub(crate) fn told(body: &EventBody) -> String {
     match body {
         EventBody::ToolCalled(_) => "called".to_owned(),
         EventBody::ToolReturned(returned) => {

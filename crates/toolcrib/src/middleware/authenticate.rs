@@ -56,12 +56,23 @@ pub(crate) fn caller(
     }
 }
 
-/// Refuses a caller that does not hold `scope`.
-pub(crate) fn require(caller: &Principal, scope: &'static str) -> Result<(), Refusal> {
-    match Scope::parse(scope) {
-        Ok(wanted) if caller.scopes.covers(&wanted) => Ok(()),
-        Ok(_) | Err(_) => Err(Refusal::MissingScope(scope)),
+/// Refuses, and records, a caller of `route` that does not hold `scope`.
+pub(crate) fn require(
+    state: &AppState,
+    caller: &Principal,
+    scope: &'static str,
+    route: &str,
+) -> Result<(), Refusal> {
+    if holds(caller, scope) {
+        return Ok(());
     }
+    state.gateway.record_denied(caller, scope, route);
+    Err(Refusal::MissingScope(scope))
+}
+
+/// Whether the caller holds `scope`.
+pub(crate) fn holds(caller: &Principal, scope: &str) -> bool {
+    Scope::parse(scope).is_ok_and(|wanted| caller.scopes.covers(&wanted))
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {

@@ -6,7 +6,7 @@ use axum::{
 };
 use http::StatusCode;
 use serde::Serialize;
-use toolcrib_core::event::{EventBody, EventQuery, RunEvent};
+use toolcrib_core::event::{EventQuery, RunEvent};
 use utoipa::{PartialSchema, ToSchema, openapi};
 
 use super::error::{self, ErrorEnvelope};
@@ -75,7 +75,7 @@ pub(super) async fn list(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    require(&caller, "audit:read")?;
+    require(&state, &caller, "audit:read", "/v1/events")?;
     let number =
         |name: &str| respond::query(query.as_deref(), name).map(|text| text.parse::<u64>());
     let after = match number("after") {
@@ -101,7 +101,7 @@ pub(super) async fn list(
             let next = logged.last().map_or(after.unwrap_or(0), |last| last.position);
             let events = logged
                 .into_iter()
-                .map(|logged| Positioned { position: logged.position, event: told(logged.event) })
+                .map(|logged| Positioned { position: logged.position, event: logged.event })
                 .collect();
             Ok(respond::json(StatusCode::OK, &EventPage { events, next }))
         }
@@ -110,17 +110,4 @@ pub(super) async fn list(
             Ok(Refusal::Unavailable.into_response())
         }
     }
-}
-
-/// An event as its tenant may read it. The record says which foreign tool was asked for; to the
-/// tenant it was a name that does not exist, and its auditors must not learn more than its callers
-/// were told (I-9).
-pub(super) fn told(mut event: RunEvent) -> RunEvent {
-    if let EventBody::AuthorizationDecided(decided) = &mut event.body
-        && decided.reason.as_deref() == Some("tenant")
-    {
-        "unknown".clone_into(&mut decided.resource);
-        decided.reason = Some("unknown".to_owned());
-    }
-    event
 }

@@ -11,10 +11,10 @@ use utoipa::ToSchema;
 
 use super::{
     error::{self, ErrorEnvelope},
-    events::{RunEventSchema, told},
+    events::RunEventSchema,
 };
 use crate::{
-    middleware::{Caller, Refusal, Segment, require},
+    middleware::{Caller, Refusal, Segment, holds},
     respond,
     state::AppState,
 };
@@ -52,10 +52,10 @@ pub(super) async fn events(
         Refusal::Unavailable
     })?;
     let own = logged.iter().any(|logged| concerns(logged, &caller.id));
-    if logged.is_empty() || !(own || require(&caller, "audit:read").is_ok()) {
+    if logged.is_empty() || !(own || holds(&caller, "audit:read")) {
         return Ok(error::not_found());
     }
-    let events = logged.into_iter().map(|logged| told(logged.event)).collect();
+    let events = logged.into_iter().map(|logged| logged.event).collect();
     Ok(respond::json(StatusCode::OK, &RunEvents { events }))
 }
 

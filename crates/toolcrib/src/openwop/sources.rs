@@ -3,7 +3,6 @@
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use serde::Serialize;
-use toolcrib_core::{catalog::Catalog, id::TenantId};
 use toolcrib_gateway::SourceReport;
 use utoipa::ToSchema;
 
@@ -36,20 +35,12 @@ pub(super) async fn list(
     State(state): State<AppState>,
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
-    require(&caller, "sources:read")?;
-    let snapshot = state.gateway.snapshot();
+    require(&state, &caller, "sources:read", "/v1/sources")?;
     let sources = state
         .gateway
         .sources()
         .into_iter()
-        .filter(|report| concerns(&snapshot.catalog, report, &caller.tenant))
+        .filter(|report| report.tenants.admits(&caller.tenant))
         .collect();
     Ok(respond::json(StatusCode::OK, &Sources { sources }))
-}
-
-/// Whether `tenant` may know of the source: some tool of it exists for the tenant (I-9). A source
-/// that offers nothing is shown to every operator, because finding out why is what they are here for.
-fn concerns(catalog: &Catalog, report: &SourceReport, tenant: &TenantId) -> bool {
-    let mut entries = catalog.entries().iter().filter(|entry| entry.source == report.id).peekable();
-    entries.peek().is_none() || entries.any(|entry| entry.tenants.admits(tenant))
 }

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 use toolcrib_core::{
     call::{CallError, Outcome, raw},
-    catalog::Catalog,
     json::parse_strict,
 };
 use toolcrib_gateway::{
@@ -119,7 +118,7 @@ pub(super) async fn call(
         Ok(asked) => asked,
         Err(problem) => return error::bad_request(problem),
     };
-    let tool = match resolve(&state.gateway.snapshot().catalog, &asked.tool_id) {
+    let tool = match resolve(&asked.tool_id) {
         Some(tool) => tool,
         None => {
             return error::bad_request(
@@ -175,9 +174,8 @@ fn text(request: &mut Map<String, Value>, member: &str) -> Result<Option<String>
     }
 }
 
-/// The tool that `id` asks for. An unknown version gives a name that no tool has, so that it is
-/// recorded and answered like an unknown tool; `None` when `id` cannot be an id.
-fn resolve<'a>(catalog: &Catalog, id: &'a str) -> Option<ToolRef<'a>> {
+/// The tool that `id` asks for; `None` when `id` cannot be an id.
+fn resolve(id: &str) -> Option<ToolRef<'_>> {
     let (name, version) = match id.split_once('@') {
         Some((name, version)) => (name, Some(numbers(version)?)),
         None => (id, None),
@@ -187,11 +185,7 @@ fn resolve<'a>(catalog: &Catalog, id: &'a str) -> Option<ToolRef<'a>> {
     };
     match name.split_once('.') {
         Some((toolkit, tool)) if word(toolkit) && word(tool) => {
-            let offered = catalog.by_otc(name).and_then(|entry| numbers(&entry.names.version));
-            match version {
-                Some(_) if version != offered => Some(ToolRef::Otc(id)),
-                Some(_) | None => Some(ToolRef::Otc(name)),
-            }
+            Some(ToolRef::Otc { name, version })
         }
         // Clients that know a tool by its `name` send that.
         None if version.is_none() && !name.is_empty() && name.len() <= 64 => name

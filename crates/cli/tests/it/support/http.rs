@@ -30,6 +30,12 @@ impl Caller {
         self.send(self.http.get(format!("{}{path}", self.url))).await.unwrap()
     }
 
+    /// The body of an answer that is no JSON.
+    pub(crate) async fn text(&self, path: &str) -> String {
+        let request = self.with_key(self.http.get(format!("{}{path}", self.url)));
+        request.send().await.unwrap().error_for_status().unwrap().text().await.unwrap()
+    }
+
     pub(crate) async fn post(&self, path: &str, body: &Value) -> Answer {
         self.send(self.http.post(format!("{}{path}", self.url)).json(body)).await.unwrap()
     }
