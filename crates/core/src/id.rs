@@ -114,6 +114,12 @@ string_id! {
     AgentId, "agent id", check_agent
 }
 
+impl TenantId {
+    /// The tenant under which the record keeps what belongs to no tenant: callers without
+    /// credentials, and what one tenant tried on another's tools. No caller is ever of it.
+    pub const OPERATOR: &str = "-";
+}
+
 impl AgentId {
     /// The synthetic agent for calls that no agent made.
     pub fn system() -> Self {

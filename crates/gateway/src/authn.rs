@@ -219,7 +219,8 @@ impl Inner {
                 scopes: ScopeSet::new(of_roles.chain(&record.scopes).cloned()),
                 auth: AuthMethod::ApiKey(record.id.clone()),
             };
-            let revoked = record.revoked_at.is_some();
+            let nobodys = record.tenant.as_str() == TenantId::OPERATOR;
+            let revoked = record.revoked_at.is_some() || nobodys;
             Known { principal: Arc::new(principal), expires_at: record.expires_at, revoked }
         };
         let by_digest = records.iter().map(|record| (record.digest, known(record))).collect();

@@ -157,7 +157,7 @@ impl Gateway {
         let source = snapshot.sources.get(&entry.source).map(Arc::clone);
         let (gateway, hang_up) = (self.clone(), CancellationToken::new());
         let cancelled = hang_up.clone();
-        let detached = tokio::spawn(async move {
+        let detached = self.running().spawn(async move {
             // 6. record that it starts, or do not start
             let started = gateway.record().started(call).await?;
 

@@ -6,6 +6,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
+use tokio_util::task::TaskTracker;
 use toolcrib_core::{
     authorize::{Authorizer, ScopeAuthorizer},
     catalog::{Catalog, Entry, Generation, Tenants},
@@ -46,6 +47,7 @@ struct Inner {
     record: Record,
     authenticator: Authenticator,
     refresher: Refresher,
+    running: TaskTracker,
 }
 
 /// Everything a request may depend on, taken once per request (I-23).
@@ -103,6 +105,10 @@ pub struct GatewayBuilder {
 
 /// Scopes that routes ask for, beside those of tools.
 pub const ROUTE_SCOPES: &[&str] = &["audit:read", "metrics:read", "sources:read"];
+
+/// How long calls in flight have to be recorded once their sources are closed: the store answers in
+/// milliseconds, and a store that does not is not waited for.
+const CLOSING_TIME: Duration = Duration::from_secs(5);
 
 // === impl GatewayBuilder ===
 
@@ -177,6 +183,7 @@ impl GatewayBuilder {
                 record,
                 authenticator,
                 refresher,
+                running: TaskTracker::new(),
             }),
         };
         gateway.apply(self.config).await?;
@@ -270,10 +277,20 @@ impl Gateway {
         self.inner.record.denied(principal, action, resource, "scope");
     }
 
-    /// Ends every source in order. Calls in flight fail; new ones are refused.
+    /// Ends every source in order. Calls in flight fail, and what is to be recorded of them is
+    /// recorded before this returns; new calls are refused.
     pub async fn close(&self) {
         let closing = self.inner.refresher.stop();
         futures_util::future::join_all(closing.iter().map(|source| source.close())).await;
+        self.inner.running.close();
+        if tokio::time::timeout(CLOSING_TIME, self.inner.running.wait()).await.is_err() {
+            tracing::warn!("some calls did not end; the next start closes them in the record");
+        }
+        self.inner.record.flush().await;
+    }
+
+    pub(crate) fn running(&self) -> &TaskTracker {
+        &self.inner.running
     }
 
     pub(crate) fn authorizer(&self) -> &dyn Authorizer {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use toolcrib_core::{
     call::{CallError, Outcome},
     canonical,
@@ -36,9 +36,15 @@ pub(crate) struct Record {
     log: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
-    quiet: mpsc::Sender<NewEvent>,
+    quiet: mpsc::Sender<Quiet>,
     dropped: Arc<AtomicU64>,
     late: Arc<Semaphore>,
+}
+
+/// What the task behind the queue of denials does next.
+enum Quiet {
+    Store(NewEvent),
+    Flushed(oneshot::Sender<()>),
 }
 
 /// Who a call belongs to, what it is of, and how it is identified.
@@ -59,8 +65,6 @@ pub(crate) struct Started {
     event: EventId,
 }
 
-/// The tenant that what belongs to no tenant is kept under. No key can be of it.
-const OPERATOR: &str = "-";
 /// Denials of reads and of unauthenticated requests that wait to be written. They come at the rate
 /// at which strangers knock, so they are queued here and dropped (and counted) beyond it.
 const MAX_QUIET: usize = 1024;
@@ -76,16 +80,8 @@ impl Record {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (quiet, mut queued) = mpsc::channel::<NewEvent>(MAX_QUIET);
-        let (sink, lost) = (Arc::clone(&log), Arc::clone(&metrics));
-        tokio::spawn(async move {
-            while let Some(event) = queued.recv().await {
-                if let Err(error) = sink.append(vec![event]).await {
-                    lost.unrecorded();
-                    tracing::error!(%error, "a denial could not be recorded");
-                }
-            }
-        });
+        let (quiet, queued) = mpsc::channel(MAX_QUIET);
+        tokio::spawn(store_quietly(queued, Arc::clone(&log), Arc::clone(&metrics)));
         let dropped = Arc::new(AtomicU64::new(0));
         Self { log, clock, metrics, quiet, dropped, late: Arc::new(Semaphore::new(MAX_LATE)) }
     }
@@ -185,7 +181,7 @@ impl Record {
     pub(crate) fn foreign(&self, principal: &Principal, action: &str, entry: &Entry) {
         self.unknown(principal, action);
         let who = PrincipalId::parse(format!("{}/{}", principal.tenant, principal.id));
-        if let (Ok(tenant), Ok(who)) = (TenantId::parse(OPERATOR), who) {
+        if let (Ok(tenant), Ok(who)) = (TenantId::parse(TenantId::OPERATOR), who) {
             let resource = entry.id.as_str();
             self.queue(self.decided(tenant, who, new_id(), action, resource, "tenant"));
         }
@@ -195,7 +191,7 @@ impl Record {
     /// belong to no tenant.
     pub(crate) fn unauthenticated(&self, route: &str) {
         if let (Ok(tenant), Ok(principal)) =
-            (TenantId::parse(OPERATOR), PrincipalId::parse("anonymous"))
+            (TenantId::parse(TenantId::OPERATOR), PrincipalId::parse("anonymous"))
         {
             self.queue(self.decided(
                 tenant,
@@ -209,12 +205,20 @@ impl Record {
     }
 
     fn queue(&self, event: NewEvent) {
-        if self.quiet.try_send(event).is_err() {
+        if self.quiet.try_send(Quiet::Store(event)).is_err() {
             self.metrics.unrecorded();
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             if dropped.is_power_of_two() {
                 tracing::warn!(dropped, "denials come faster than they can be recorded");
             }
+        }
+    }
+
+    /// Waits until the denials that are queued now have been stored (or could not be).
+    pub(crate) async fn flush(&self) {
+        let (done, flushed) = oneshot::channel();
+        if self.quiet.send(Quiet::Flushed(done)).await.is_ok() && flushed.await.is_err() {
+            tracing::error!("the queue of denials ended early");
         }
     }
 
@@ -298,6 +302,34 @@ impl Record {
             reason: Some(reason.to_owned()),
         });
         self.event(tenant, run, body, None)
+    }
+}
+
+async fn store_quietly(
+    mut queued: mpsc::Receiver<Quiet>,
+    log: Arc<dyn EventLog>,
+    metrics: Arc<Metrics>,
+) {
+    let mut batch = Vec::new();
+    while queued.recv_many(&mut batch, MAX_QUIET).await > 0 {
+        let (mut events, mut waiting) = (Vec::new(), Vec::new());
+        for item in batch.drain(..) {
+            match item {
+                Quiet::Store(event) => events.push(event),
+                Quiet::Flushed(done) => waiting.push(done),
+            }
+        }
+        let lost = events.len();
+        if lost > 0
+            && let Err(error) = log.append(events).await
+        {
+            (0..lost).for_each(|_| metrics.unrecorded());
+            tracing::error!(%error, lost, "denials could not be recorded");
+        }
+        for done in waiting {
+            // Nobody waits any more: then nobody needs to hear it.
+            done.send(()).ok();
+        }
     }
 }
 

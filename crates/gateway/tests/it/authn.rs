@@ -76,6 +76,17 @@ async fn wrong_expired_and_revoked_keys_are_nobody() {
     .await;
 }
 
+/// I-9: the operator's part of the record belongs to no caller.
+#[tokio::test]
+async fn a_key_of_the_operators_tenant_is_nobody() {
+    let rig = with_role().await;
+    let mut request = request();
+    request.tenant = TenantId::parse(TenantId::OPERATOR).unwrap();
+    let key = made(&rig, request).await;
+    let told = rig.gateway.authenticator().authenticate(key.text.expose());
+    assert_eq!(told.err(), Some(AuthError::Invalid));
+}
+
 #[tokio::test]
 async fn reload_changes_what_a_role_grants() {
     let rig = with_role().await;

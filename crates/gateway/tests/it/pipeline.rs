@@ -246,6 +246,36 @@ async fn a_caller_that_hangs_up_cancels_and_is_recorded() {
     assert_eq!(rig.log.told(), ["called", "returned Error cancelled ran"]);
 }
 
+/// I-22: ending the gateway is hanging up for everybody.
+#[tokio::test]
+async fn closing_waits_for_what_is_to_be_recorded() {
+    let rig = rig(&["hang"], "").await;
+    let (gateway, source) = (rig.gateway.clone(), rig.source());
+    let caller = principal("t", ALL);
+    gateway.find(&caller, toolcrib_gateway::list::ToolRef::Id("nothing"));
+    let call = tokio::spawn({
+        let gateway = gateway.clone();
+        async move {
+            let tool = toolcrib_gateway::list::ToolRef::Wire("s__hang");
+            let request = toolcrib_gateway::call::CallRequest::new(
+                toolcrib_gateway::metrics::Surface::Cli,
+                tool,
+                json!({}),
+            );
+            gateway.call(&caller, request).await
+        }
+    });
+    eventually("it runs", || source.invoked.load(Ordering::SeqCst) == 1).await;
+    call.abort();
+    gateway.close().await;
+    let mut told = rig.log.told();
+    told.sort();
+    assert_eq!(
+        told,
+        ["called", "decided tools:read unknown unknown", "returned Error cancelled ran"]
+    );
+}
+
 /// I-7: listed ⇔ callable, seen from both sides.
 #[tokio::test]
 async fn what_is_listed_can_be_called_and_nothing_else() {
