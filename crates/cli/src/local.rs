@@ -11,9 +11,7 @@ use toolcrib_core::{
     scope::{Grant, ScopeSet},
     source::SourceState,
 };
-use toolcrib_gateway::{
-    Gateway, GatewayBuilder, SourceReport, Stores, clock::SystemClock, config::Config,
-};
+use toolcrib_gateway::{Gateway, GatewayBuilder, Stores, clock::SystemClock, config::Config};
 use toolcrib_sources::Factory;
 use toolcrib_store::SqliteStore;
 
@@ -82,18 +80,7 @@ pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<P
 
 /// Waits until every source has told its tools or has shown that it will not soon.
 pub(crate) async fn settle(gateway: &Gateway) {
-    let answered = |source: &SourceReport| match source.status.state {
-        SourceState::Ready => source.discovered_at.is_some(),
-        SourceState::Starting => source.status.detail.is_some(),
-        SourceState::Degraded | SourceState::Stopped => true,
-    };
-    let all_answered = async {
-        while !gateway.sources().iter().all(answered) {
-            tokio::time::sleep(LOOK).await;
-        }
-    };
-    // Whoever does not answer in time is reported as it is then.
-    tokio::time::timeout(PATIENCE, all_answered).await.ok();
+    gateway.settle(PATIENCE).await;
 }
 
 /// The tool of that id, wire name or OTC id, once its source is ready to run it or will not be

@@ -4,7 +4,7 @@ use anyhow::Context as _;
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 use toolcrib_core::{
-    id::{KeyId, PrincipalId},
+    id::{KeyId, PrincipalId, TenantId},
     store::{KeyRecord, KeyStore as _},
 };
 use toolcrib_gateway::authn::{self, KeyRequest};
@@ -66,6 +66,9 @@ async fn create(
         None => PrincipalId::parse(&args.name)
             .map_err(|_| usage("this name cannot be a principal too; say --principal"))?,
     };
+    if args.tenant.as_str() == TenantId::OPERATOR {
+        return Err(usage("the tenant `-` is the record's own; choose another name"));
+    }
     let now = Utc::now();
     let expires_at = match args.expires {
         None => None,

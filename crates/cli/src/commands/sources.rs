@@ -1,65 +1,91 @@
-//! `sources list|check`: how the sources are doing.
+//! `sources list|check`: how the sources are doing, here or on a running server.
 
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use toolcrib_core::source::SourceState;
-use toolcrib_gateway::{Gateway, SourceReport};
+use toolcrib_gateway::Gateway;
 
 use crate::{
     args::{Global, SourcesCommand},
+    client::Client,
     failure::Exit,
     local::{self, Local},
     printer::Printer,
-    settings::{self, Settings},
+    settings::Settings,
 };
+
+/// What is shown of a source: the members of `GET /v1/sources` that people look for.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    id: String,
+    kind: String,
+    state: String,
+    detail: Option<String>,
+    since: String,
+    restarts: u64,
+    tools: u64,
+    discovered_at: Option<String>,
+    problems: Vec<String>,
+}
 
 pub(crate) async fn run(
     command: &SourcesCommand,
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    settings::no_url(global, "sources are shown")?;
-    let config = Settings::load(global)?.config;
-    // Over nothing stored: what matters is what the sources say now, not what they said last.
-    let reports = Local::start_forgetful(config)
-        .await?
-        .run(async |gateway: &Gateway| {
-            local::settle(gateway).await;
-            Ok(gateway.sources())
-        })
-        .await?;
-    print(&reports, printer)?;
-    let sound = |report: &SourceReport| {
-        report.status.state == SourceState::Ready
-            && report.discovered_at.is_some()
-            && report.problems.is_empty()
+    let told = match Client::connect(global, printer)? {
+        Some(client) => client.get(&["v1", "sources"], &[]).await?,
+        None => here(global).await?,
+    };
+    let sources = told.get("sources").cloned().unwrap_or(Value::Null);
+    let sources: Vec<Shown> = serde_json::from_value(sources)?;
+    print(&sources, printer)?;
+    let sound = |source: &Shown| {
+        source.state == state(SourceState::Ready)
+            && source.discovered_at.is_some()
+            && source.problems.is_empty()
     };
     match command {
-        SourcesCommand::Check if !reports.iter().all(sound) => Ok(Exit::Failed),
+        SourcesCommand::Check if !sources.iter().all(sound) => Ok(Exit::Failed),
         SourcesCommand::Check | SourcesCommand::List => Ok(Exit::Done),
     }
 }
 
-fn print(reports: &[SourceReport], printer: Printer) -> anyhow::Result<()> {
+/// Over nothing stored: what matters is what the sources say now, not what they said last.
+async fn here(global: &Global) -> anyhow::Result<Value> {
+    let config = Settings::load(global)?.config;
+    Local::start_forgetful(config)
+        .await?
+        .run(async |gateway: &Gateway| {
+            local::settle(gateway).await;
+            Ok(json!({ "sources": gateway.sources() }))
+        })
+        .await
+}
+
+fn print(sources: &[Shown], printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
-        return printer.json(&reports);
+        return printer.json(&sources);
     }
-    if reports.is_empty() {
-        printer.note("there are no sources in the configuration");
+    if sources.is_empty() {
+        printer.note("there are no sources");
         return Ok(());
     }
-    let rows = reports.iter().map(|report| {
+    let rows = sources.iter().map(|source| {
         [
-            report.id.to_string(),
-            report.kind.to_string(),
-            state(report.status.state).to_owned(),
-            report.tools.to_string(),
-            report.problems.len().to_string(),
-            report.status.detail.clone().unwrap_or_default(),
+            source.id.clone(),
+            source.kind.clone(),
+            source.state.clone(),
+            source.tools.to_string(),
+            source.problems.len().to_string(),
+            source.detail.clone().unwrap_or_default(),
         ]
     });
     printer.table(["source", "kind", "state", "tools", "problems", "detail"], rows)?;
-    for report in reports {
-        for problem in &report.problems {
-            printer.foreign(&format!("{}: {problem}", report.id))?;
+    for source in sources {
+        for problem in &source.problems {
+            printer.foreign(&format!("{}: {problem}", source.id))?;
         }
     }
     Ok(())

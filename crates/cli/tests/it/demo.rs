@@ -177,6 +177,8 @@ async fn the_command_line_talks_to_it() {
     let wrong = remote(&["call", "demo__echo", "{}"]);
     assert_eq!(wrong.code, 1);
     assert!(wrong.stderr.contains("text"), "{}", wrong.stderr);
+    let sources = remote(&["sources", "check"]).ok().stdout;
+    assert!(sources.contains("demo") && sources.contains("ready"), "{sources}");
     let events = remote(&["audit", "export"]).ok();
     assert!(events.stdout.lines().count() >= 8, "{}", events.stdout);
     let denied = run(dir.path(), &["--url", &server.url, "tools", "list"]);
