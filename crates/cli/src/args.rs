@@ -36,7 +36,8 @@ Examples:
   toolcrib call files__read_file '{\"path\": \"/srv/docs/a.md\"}'
   toolcrib audit tail -f                    watch what happens
 
-Exit codes: 0 it worked, 1 it did not, 2 it was asked wrongly."
+Exit codes: 0 it worked, 1 it did not, 2 it was asked wrongly. With --json a failure is an object
+too: {\"error\": {\"message\": ..., \"causes\": [...], \"hint\": ...}}."
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -102,8 +103,11 @@ Examples:
   toolcrib serve --demo --listen 127.0.0.1:0
 
 Once ready it prints `listening on http://ADDR` on stdout; logs go to stderr (TOOLCRIB_LOG says
-what is logged). SIGTERM and SIGINT end it in order. SIGHUP reads the configuration again: what is
-wrong with it is logged, and then nothing changes.
+what is logged). SIGTERM and SIGINT end it in order. The configuration is
+read again when its file changes and on SIGHUP: what is wrong with it is logged, and then nothing
+changes.
+
+One server per data directory: a second one is refused, because limits are counted per server.
 
 Only loopback addresses are served unless the file says `[server] behind_proxy = true`: keys travel
 in the open without TLS, so something that terminates TLS has to stand in front.")]
@@ -158,6 +162,7 @@ Examples:
   toolcrib import ~/.config/Claude/claude_desktop_config.json
   toolcrib import .cursor/mcp.json -o toolcrib.toml
   toolcrib import .vscode/mcp.json | less
+  ssh laptop cat .cursor/mcp.json | toolcrib import -
 
 Secrets are not copied: they become `{ env = \"NAME\" }`, and the variables to set are listed on
 stderr. A server that cannot be expressed is kept as a comment that says why.")]
@@ -177,7 +182,9 @@ The `argsHash` of an event is the hash of the call's arguments.")]
 Examples:
   toolcrib completions bash > ~/.local/share/bash-completion/completions/toolcrib
   toolcrib completions zsh > \"${fpath[1]}/_toolcrib\"
-  toolcrib completions fish > ~/.config/fish/completions/toolcrib.fish")]
+  toolcrib completions fish > ~/.config/fish/completions/toolcrib.fish
+
+The script is printed as it is; --json changes nothing about it.")]
     Completions {
         /// The shell
         shell: clap_complete::Shell,

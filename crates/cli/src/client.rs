@@ -3,17 +3,22 @@
 //! Invariant: the key goes to the address the user named and nowhere else; redirects are not
 //! followed.
 
+mod events;
+mod mcp;
+
 use std::time::Duration;
 
 use anyhow::Context as _;
 use reqwest::{
     Method, Response, StatusCode,
-    header::{ACCEPT, AUTHORIZATION, HeaderValue},
+    header::{AUTHORIZATION, HeaderValue},
     redirect,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolcrib_core::credential::Secret;
 use url::{Host, Url};
+
+pub(crate) use mcp::{CallEnd, Listed};
 
 use crate::{
     args::Global,
@@ -37,9 +42,9 @@ pub(crate) struct Client {
 
 /// What the server said.
 #[derive(Debug)]
-pub(crate) struct Answer {
-    pub(crate) status: StatusCode,
-    pub(crate) body: Value,
+struct Answer {
+    status: StatusCode,
+    body: Value,
 }
 
 impl Client {
@@ -83,35 +88,6 @@ impl Client {
         }
     }
 
-    /// The answer to `POST` of `body`, whatever its status.
-    pub(crate) async fn post(&self, segments: &[&str], body: &Value) -> anyhow::Result<Answer> {
-        let request = self.request(Method::POST, self.path(segments)?)?.json(body);
-        self.answer(request).await
-    }
-
-    /// The result of an MCP request, for what only that dialect tells.
-    pub(crate) async fn mcp(&self, method: &str) -> anyhow::Result<Value> {
-        const VERSION: &str = "2026-07-28";
-        let meta = json!({
-            "io.modelcontextprotocol/protocolVersion": VERSION,
-            "io.modelcontextprotocol/clientCapabilities": {},
-        });
-        let body =
-            json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": { "_meta": meta } });
-        let request = self
-            .request(Method::POST, self.path(&["mcp"])?)?
-            .header(ACCEPT, "application/json, text/event-stream")
-            .header("MCP-Protocol-Version", VERSION)
-            .header("Mcp-Method", method)
-            .timeout(READ_LIMIT)
-            .json(&body);
-        let Answer { status, mut body } = self.answer(request).await?;
-        match body.get_mut("result").map(Value::take) {
-            Some(result) if status.is_success() => Ok(result),
-            _ => Err(refused(status, body.get("error").unwrap_or(&body))),
-        }
-    }
-
     fn path(&self, segments: &[&str]) -> anyhow::Result<Url> {
         let mut url = self.base.clone();
         url.path_segments_mut()
@@ -132,11 +108,15 @@ impl Client {
         Ok(request)
     }
 
-    async fn answer(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Answer> {
-        let response = request.send().await.map_err(reqwest::Error::without_url).advise(
+    async fn sent(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Response> {
+        request.send().await.map_err(reqwest::Error::without_url).advise(
             format!("the server at {} does not answer", self.base),
             "is `toolcrib serve` running there?",
-        )?;
+        )
+    }
+
+    async fn answer(&self, request: reqwest::RequestBuilder) -> anyhow::Result<Answer> {
+        let response = self.sent(request).await?;
         let status = response.status();
         let bytes = bounded(response).await?;
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
@@ -150,22 +130,51 @@ impl Client {
     }
 }
 
-/// What a status other than success means.
-pub(crate) fn refused(status: StatusCode, body: &Value) -> anyhow::Error {
+/// What a status other than success means. The details stand in the body under `details`.
+fn refused(status: StatusCode, body: &Value) -> anyhow::Error {
     let message = ["message", "error"].iter().find_map(|key| body.get(key)?.as_str());
     let message = match message {
         Some(message) => format!("the server refused ({}): {message}", status.as_u16()),
         None => format!("the server refused with status {status}"),
     };
+    let details = body.get("details").unwrap_or(&Value::Null);
     match status {
         StatusCode::UNAUTHORIZED => advised(
             message,
             "set TOOLCRIB_KEY or --key-file to a key of this server; `toolcrib keys create` makes one",
         ),
+        StatusCode::FORBIDDEN => advised(message, missing_scopes(details)),
+        StatusCode::TOO_MANY_REQUESTS => advised(message, later(details)),
         StatusCode::NOT_FOUND => {
             advised(message, "`toolcrib tools list` shows what the key may use")
         }
         _ => anyhow::Error::msg(message),
+    }
+}
+
+/// What to do about a key that may not.
+pub(crate) fn missing_scopes(details: &Value) -> String {
+    let required = details.get("requiredScopes").and_then(Value::as_array);
+    let scopes: Vec<String> = required
+        .into_iter()
+        .flatten()
+        .filter_map(|scope| Some(format!("`{}`", scope.as_str()?)))
+        .collect();
+    match scopes.is_empty() {
+        true => "the key lacks a scope; use one that has it".to_owned(),
+        false => format!(
+            "the key lacks a scope, needed here: {}; `toolcrib keys create --scope` makes a key \
+             that has it",
+            scopes.join(" ")
+        ),
+    }
+}
+
+/// When to try again.
+pub(crate) fn later(details: &Value) -> String {
+    match details.get("retryAfterMs").and_then(Value::as_u64) {
+        Some(millis) => format!("try again in {} s", millis.div_ceil(1000)),
+        None => "try again later".to_owned(),
     }
 }
 
@@ -202,6 +211,8 @@ fn is_loopback(url: &Url) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -219,5 +230,18 @@ mod tests {
         assert!(loopback("http://127.0.0.1:1") && loopback("http://[::1]:1"));
         assert!(loopback("http://localhost"));
         assert!(!loopback("http://127.0.0.1.example.com") && !loopback("http://10.0.0.1"));
+    }
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let hint = |status, details: Value| {
+            let error = refused(status, &json!({ "message": "no", "details": details }));
+            crate::failure::hints(&error).collect::<String>()
+        };
+        assert!(hint(StatusCode::UNAUTHORIZED, json!(null)).contains("TOOLCRIB_KEY"));
+        let scopes = json!({ "requiredScopes": ["a:b", "c"] });
+        assert!(hint(StatusCode::FORBIDDEN, scopes).contains("`a:b` `c`"));
+        let wait = json!({ "retryAfterMs": 1500 });
+        assert_eq!(hint(StatusCode::TOO_MANY_REQUESTS, wait), "try again in 2 s");
     }
 }

@@ -109,7 +109,7 @@ impl Demo {
         let text = CONFIG.replace("PROGRAM", &toml::Value::from(program).to_string());
         let mut config = config::parse("demo", &text, &self.data_dir, &Secrets)?;
         config.store.path = self.data_dir.join(STORE_FILE);
-        Ok(Settings { config, data_dir: self.data_dir.clone() })
+        Ok(Settings { config, text: None, data_dir: self.data_dir.clone() })
     }
 
     /// Waits for the tools, makes the keys and says what there is to try.

@@ -2,6 +2,8 @@
 
 use std::{error::Error, fmt, process::ExitCode};
 
+use serde_json::{Value, json};
+
 /// How a command ended when it could do its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -54,6 +56,14 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
         true => ExitCode::from(2),
         false => ExitCode::FAILURE,
     }
+}
+
+/// `error` as it stands in JSON, under the name `error`.
+pub(crate) fn told(error: &anyhow::Error) -> Value {
+    let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
+    let hints: Vec<&str> = hints(error).collect();
+    let hint = (!hints.is_empty()).then(|| hints.join("; "));
+    json!({ "message": error.to_string(), "causes": causes, "hint": hint })
 }
 
 /// The hints of `error`, outermost first.

@@ -19,6 +19,8 @@ use crate::{failure::advised, settings::Settings, store};
 
 /// How long a command waits for sources to connect and to tell their tools.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
+/// What is said of a role's grant that no tool and no route asks for.
+pub(crate) const MATCHES_NOTHING: &str = "matches no tool and no route";
 /// How often a waiting command looks again; short against the start of any child process.
 const LOOK: Duration = Duration::from_millis(20);
 

@@ -12,6 +12,7 @@ mod env;
 mod failure;
 mod local;
 mod logging;
+mod misread;
 mod printer;
 mod settings;
 mod store;
@@ -21,21 +22,28 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use crate::{
-    args::Args,
+    args::{Args, Command},
     failure::Exit,
     printer::{OutputClosed, Printer},
 };
 
 fn main() -> ExitCode {
-    let args = Args::parse();
-    let printer = Printer::new(&args.global);
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return misread::report(error),
+    };
+    let mut printer = Printer::new(&args.global);
+    if matches!(args.command, Command::Mcp(_)) {
+        // Its stdout is for protocol messages.
+        printer = printer.without_json();
+    }
     match run(args, &printer) {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::FAILURE,
         // Whoever read our output has seen enough: `toolcrib audit export | head` is no failure.
         Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,
         Err(error) => {
-            printer.error(&error);
+            printer.failed(&error);
             failure::exit_code(&error)
         }
     }

@@ -12,6 +12,7 @@ use anstream::AutoStream;
 use comfy_table::{Table, presets};
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::{args::Global, failure};
 
@@ -33,6 +34,11 @@ pub(crate) type Printed = anyhow::Result<()>;
 impl Printer {
     pub(crate) fn new(global: &Global) -> Self {
         Self { json: global.json, quiet: global.quiet, verbose: global.verbose > 0 }
+    }
+
+    /// The same, but always with text for people.
+    pub(crate) fn without_json(self) -> Self {
+        Self { json: false, ..self }
     }
 
     /// Whether the caller wants JSON instead of text for people.
@@ -112,6 +118,16 @@ impl Printer {
     /// Something that may go wrong.
     pub(crate) fn warning(self, text: impl Display) {
         say(format_args!("{} {text}", "warning:".yellow().bold()));
+    }
+
+    /// What a command failed with: in words, and as data for whoever wants JSON. The data is one
+    /// line, because a command that prints lines of JSON may have printed some.
+    pub(crate) fn failed(self, error: &anyhow::Error) {
+        self.error(error);
+        if self.json {
+            // Nobody can be told that the output cannot be written.
+            self.json_line(&json!({ "error": failure::told(error) })).ok();
+        }
     }
 
     /// What went wrong, why, and what to do.

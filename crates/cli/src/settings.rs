@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use toolcrib_core::credential::Secret;
+use toolcrib_core::{catalog::Tenants, credential::Secret};
 use toolcrib_gateway::config::{self, Config};
 
 use crate::{
     args::Global,
     env::{self, Secrets},
-    failure::{Advise as _, usage},
+    failure::{Advise as _, advised, usage},
 };
 
 /// The file that is used when it is there and none is named.
@@ -23,6 +23,8 @@ pub(crate) const STORE_FILE: &str = "toolcrib.db";
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) config: Config,
+    /// The text of the file, if there is one.
+    pub(crate) text: Option<String>,
     /// Where state lives beside the store.
     pub(crate) data_dir: PathBuf,
 }
@@ -32,20 +34,19 @@ impl Settings {
     pub(crate) fn load(global: &Global) -> anyhow::Result<Self> {
         let file = file(global);
         let base = file.as_deref().map(base_of).unwrap_or_default();
-        let mut own_store = false;
-        let mut config = match &file {
-            None => Config::empty(&base),
-            Some(file) => {
-                let text = read(file)?;
-                own_store = names_a_store(&text);
-                config::parse(&file.display().to_string(), &text, &base, &Secrets)?
+        let text = file.as_deref().map(read).transpose()?;
+        let own_store = text.as_deref().is_some_and(names_a_store);
+        let mut config = match (&file, &text) {
+            (Some(file), Some(text)) => {
+                config::parse(&file.display().to_string(), text, &base, &Secrets)?
             }
+            _ => Config::empty(&base),
         };
         let data_dir = global.data_dir.clone().unwrap_or_else(|| base.join(DATA_DIR));
         if !own_store {
             config.store.path = data_dir.join(STORE_FILE);
         }
-        Ok(Self { config, data_dir })
+        Ok(Self { config, text, data_dir })
     }
 }
 
@@ -59,10 +60,33 @@ pub(crate) fn file(global: &Global) -> Option<PathBuf> {
 
 /// The text of configuration file `file`.
 pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
-    std::fs::read_to_string(file).advise(
+    let bytes = std::fs::read(file).advise(
         format!("the configuration {} cannot be read", file.display()),
         "name another file with --config, or make one with `toolcrib import`",
-    )
+    )?;
+    String::from_utf8(bytes).map_err(|error| {
+        let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
+        let line = 1 + good.iter().filter(|&&byte| byte == b'\n').count();
+        advised(
+            format!("the configuration {} is not UTF-8: line {line}", file.display()),
+            "TOML files are UTF-8; save it in that encoding",
+        )
+    })
+}
+
+/// What deserves a word although `config` is sound.
+pub(crate) fn warnings(config: &Config) -> Vec<String> {
+    let nobody = |tenants: &Tenants| matches!(tenants, Tenants::Only(only) if only.is_empty());
+    let unseen = config.sources.iter().filter(|source| nobody(&source.tenants));
+    unseen
+        .map(|source| {
+            format!(
+                "source `{}` has `tenants = []`, so nobody can see its tools; leave `tenants` out \
+                 or name some",
+                source.spec.id
+            )
+        })
+        .collect()
 }
 
 /// The directory that relative paths in `file` start from.

@@ -21,7 +21,13 @@ impl Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        // By hand: this is printed once per call, and `{:02x}` costs more than the hash itself.
+        let digit = |nibble: u8| char::from_digit(nibble.into(), 16).unwrap_or('0');
+        let mut text = String::with_capacity(2 * self.0.len());
+        for byte in self.0 {
+            text.extend([digit(byte >> 4), digit(byte & 0xf)]);
+        }
+        f.write_str(&text)
     }
 }
 impl fmt::Debug for Digest {

@@ -161,6 +161,10 @@ pub struct AuthorizationDecided {
     /// Why: `unauthenticated`, `tenant`, `scope`, `unlabelled`, `undecided` or `unknown`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// How often the same happened since the last event that told of it, beside this one. Callers
+    /// without credentials are told of at most once a second and route.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeated: Option<u64>,
 }
 
 impl EventBody {
@@ -174,10 +178,12 @@ impl EventBody {
     }
 }
 
-/// An event together with where it stands in the whole log.
+/// An event together with where it stands in the log that was read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoggedEvent {
-    /// Position in the whole log; strictly increasing, a cursor for readers.
+    /// A cursor for readers, strictly increasing. For a query with a tenant: the position in that
+    /// tenant's own log, 1, 2, 3… without gaps, so that it tells nothing of other tenants (I-9).
+    /// For one without: the position in the whole log.
     pub position: u64,
     /// Whose it is.
     pub tenant: TenantId,
@@ -192,7 +198,8 @@ pub struct EventQuery {
     pub tenant: Option<TenantId>,
     /// Only this run's.
     pub run: Option<RunId>,
-    /// Only events at positions greater than this.
+    /// Only events at positions greater than this: in the log of `tenant` when there is one, else in
+    /// the whole log. A cursor of the one kind means nothing to the other.
     pub after: Option<u64>,
     /// At most this many; 0 means the store's own cap (1 000).
     pub limit: usize,
@@ -205,8 +212,9 @@ pub struct EventQuery {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait EventLog: Send + Sync + 'static {
-    /// Stores `events` in order, atomically, and returns their positions once they are durable.
-    /// Sequences are assigned per run inside the same transaction.
+    /// Stores `events` in order, atomically, and returns their positions in the whole log once they
+    /// are durable. Sequences per run and positions per tenant are assigned inside the same
+    /// transaction.
     ///
     /// # Errors
     /// [`StoreError`]: nothing of this append was stored.

@@ -48,6 +48,10 @@ pub trait SourceFactory: Send + Sync + 'static {
         spec: &SourceSpec,
         listener: Arc<dyn SourceListener>,
     ) -> Result<Arc<dyn Source>, InvalidSource>;
+
+    /// Whether [`build`](Self::build) would accept `spec`; starts nothing. A configuration is taken
+    /// over only when all its sources pass, so that a refused one has started no program.
+    fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource>;
 }
 
 /// Hears what happens at a source. Must not block.
@@ -64,6 +68,20 @@ pub struct InvalidSource {
     pub source_id: SourceId,
     /// What is wrong and what to do.
     pub problem: String,
+}
+
+impl SourceSpec {
+    /// Names what the source is a connection to, whatever its secrets and limits: what was learned
+    /// from one upstream must not be shown as another's.
+    pub fn upstream_identity(&self) -> String {
+        match &self.upstream {
+            UpstreamSpec::McpStdio(stdio) => {
+                let variables: Vec<_> = stdio.env.keys().collect();
+                format!("stdio {:?} in {:?} with {variables:?}", stdio.command, stdio.cwd)
+            }
+            UpstreamSpec::McpHttp(http) => format!("http {:?}", http.url),
+        }
+    }
 }
 
 /// A source as the operator described it, checked. What runs is a [`Source`].
@@ -191,6 +209,13 @@ pub struct SourceStatus {
     pub since: Timestamp,
     /// How often it was started again.
     pub restarts: u64,
+}
+
+impl SourceState {
+    /// Whether it can be asked and called now.
+    pub fn is_ready(self) -> bool {
+        self == Self::Ready
+    }
 }
 
 /// The states of a source.

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::sync::watch;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolcrib_core::{
     authorize::{Authorizer, ScopeAuthorizer},
     catalog::{Catalog, Entry, Generation, Tenants},
@@ -48,6 +48,7 @@ struct Inner {
     authenticator: Authenticator,
     refresher: Refresher,
     running: TaskTracker,
+    ended: CancellationToken,
 }
 
 /// Everything a request may depend on, taken once per request (I-23).
@@ -184,10 +185,11 @@ impl GatewayBuilder {
                 authenticator,
                 refresher,
                 running: TaskTracker::new(),
+                ended: CancellationToken::new(),
             }),
         };
         gateway.apply(self.config).await?;
-        gateway.inner.refresher.run(gateway.clone(), requests);
+        Refresher::run(gateway.clone(), requests);
         Ok(gateway)
     }
 }
@@ -196,7 +198,8 @@ impl GatewayBuilder {
 
 impl Gateway {
     /// Replaces the configuration: sources whose description did not change go on running, new ones
-    /// are started, removed ones are closed. On an error nothing changes.
+    /// are started, removed ones are closed once their calls have ended. On an error nothing changes
+    /// and nothing was started.
     ///
     /// # Errors
     /// A source whose description can never work.
@@ -205,7 +208,13 @@ impl Gateway {
         self.inner.authenticator.configure(&config).await;
         self.publish();
         for source in closing {
-            source.close().await;
+            let ended = self.inner.ended.clone();
+            self.inner.running.spawn(async move {
+                tokio::select! {
+                    () = Refresher::retire(&source) => {}
+                    () = ended.cancelled() => source.close().await,
+                }
+            });
         }
         Ok(())
     }
@@ -280,7 +289,8 @@ impl Gateway {
     /// Ends every source in order. Calls in flight fail, and what is to be recorded of them is
     /// recorded before this returns; new calls are refused.
     pub async fn close(&self) {
-        let closing = self.inner.refresher.stop();
+        self.inner.ended.cancel();
+        let closing = self.inner.refresher.sources();
         futures_util::future::join_all(closing.iter().map(|source| source.close())).await;
         self.inner.running.close();
         if tokio::time::timeout(CLOSING_TIME, self.inner.running.wait()).await.is_err() {

@@ -4,6 +4,7 @@
 //! Invariant (I-20): nothing here has a place for arguments or results.
 
 use std::{
+    collections::HashMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -11,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use toolcrib_core::{
@@ -38,8 +40,19 @@ pub(crate) struct Record {
     metrics: Arc<Metrics>,
     quiet: mpsc::Sender<Quiet>,
     dropped: Arc<AtomicU64>,
+    /// By route template, of which there are few.
+    knocks: Mutex<HashMap<String, Knock>>,
     late: Arc<Semaphore>,
 }
+
+/// Requests without credentials on one route.
+struct Knock {
+    told_at: u64,
+    untold: u64,
+}
+
+/// Nanoseconds between two events about the same route.
+const KNOCK_PAUSE: u64 = 1_000_000_000;
 
 /// What the task behind the queue of denials does next.
 enum Quiet {
@@ -83,7 +96,8 @@ impl Record {
         let (quiet, queued) = mpsc::channel(MAX_QUIET);
         tokio::spawn(store_quietly(queued, Arc::clone(&log), Arc::clone(&metrics)));
         let dropped = Arc::new(AtomicU64::new(0));
-        Self { log, clock, metrics, quiet, dropped, late: Arc::new(Semaphore::new(MAX_LATE)) }
+        let late = Arc::new(Semaphore::new(MAX_LATE));
+        Self { log, clock, metrics, quiet, dropped, knocks: Mutex::default(), late }
     }
 
     /// Makes the opening event durable; without that nothing may run.
@@ -187,20 +201,48 @@ impl Record {
         }
     }
 
-    /// Records that somebody without valid credentials was turned away from `route`. Such requests
-    /// belong to no tenant.
+    /// Records that somebody without valid credentials was turned away from `route` (a template).
+    /// Such requests belong to no tenant, and come at the rate at which strangers knock: one event a
+    /// second and route, the next of which says how many there were beside it.
     pub(crate) fn unauthenticated(&self, route: &str) {
-        if let (Ok(tenant), Ok(principal)) =
+        let now = self.clock.monotonic_nanos();
+        let mut knocks = self.knocks.lock();
+        match knocks.get_mut(route) {
+            Some(knock) if now.saturating_sub(knock.told_at) < KNOCK_PAUSE => knock.untold += 1,
+            Some(knock) => {
+                knock.told_at = now;
+                let untold = std::mem::take(&mut knock.untold);
+                self.tell_knock(route, untold);
+            }
+            None => {
+                knocks.insert(route.to_owned(), Knock { told_at: now, untold: 0 });
+                self.tell_knock(route, 0);
+            }
+        }
+    }
+
+    /// Records what was counted but not told yet and is not followed by anything that would tell it.
+    pub(crate) fn tell_repeated(&self) {
+        let now = self.clock.monotonic_nanos();
+        for (route, knock) in self.knocks.lock().iter_mut() {
+            if knock.untold > 0 && now.saturating_sub(knock.told_at) >= KNOCK_PAUSE {
+                knock.told_at = now;
+                let untold = std::mem::take(&mut knock.untold);
+                self.tell_knock(route, untold - 1);
+            }
+        }
+    }
+
+    fn tell_knock(&self, route: &str, repeated: u64) {
+        if let (Ok(tenant), Ok(who)) =
             (TenantId::parse(TenantId::OPERATOR), PrincipalId::parse("anonymous"))
         {
-            self.queue(self.decided(
-                tenant,
-                principal,
-                new_id(),
-                "http:request",
-                route,
-                "unauthenticated",
-            ));
+            let reason = "unauthenticated";
+            let mut event = self.decided(tenant, who, new_id(), "http:request", route, reason);
+            if let EventBody::AuthorizationDecided(decided) = &mut event.body {
+                decided.repeated = (repeated > 0).then_some(repeated);
+            }
+            self.queue(event);
         }
     }
 
@@ -216,6 +258,11 @@ impl Record {
 
     /// Waits until the denials that are queued now have been stored (or could not be).
     pub(crate) async fn flush(&self) {
+        for (route, knock) in self.knocks.lock().drain() {
+            if let Some(more) = knock.untold.checked_sub(1) {
+                self.tell_knock(&route, more);
+            }
+        }
         let (done, flushed) = oneshot::channel();
         if self.quiet.send(Quiet::Flushed(done)).await.is_ok() && flushed.await.is_err() {
             tracing::error!("the queue of denials ended early");
@@ -300,6 +347,7 @@ impl Record {
             resource: resource.to_owned(),
             allowed: false,
             reason: Some(reason.to_owned()),
+            repeated: None,
         });
         self.event(tenant, run, body, None)
     }

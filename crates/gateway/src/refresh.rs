@@ -1,35 +1,34 @@
 //! Keeping the catalog current, in the background.
 //!
-//! Invariant (I-25): no request waits for anything here. A discovery that fails keeps what was known;
-//! what was known is also stored, so that a restart begins with it.
+//! Invariant (I-25): no request waits for anything here, and no source for another. A discovery that
+//! fails keeps what was known; what was known is also stored, so that a restart begins with it.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::Duration,
-};
+mod slots;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 use toolcrib_core::{
-    catalog::{Catalog, Entry, Generation},
-    clock::{Clock, Timestamp},
+    catalog::Generation,
+    clock::Clock,
     id::SourceId,
-    source::{Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceState},
+    source::{Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceSpec},
     store::CatalogStore,
 };
 
-use crate::{
-    Gateway, Snapshot, SourceReport,
-    assemble::{Assembled, assemble},
-    config::{Config, GateConfig, SourceConfig},
-    metrics::Metrics,
-};
+use slots::Slot;
+pub(crate) use slots::Slots;
+
+use crate::{Gateway, SourceReport, assemble::assemble, config::Config, metrics::Metrics};
 
 /// Changes that come closer together than this are one change: servers announce while they start.
 const DEBOUNCE: Duration = Duration::from_millis(100);
 /// How often a command that waits for sources looks at them.
 const LOOK: Duration = Duration::from_millis(20);
+/// How long calls of a source that left the configuration may go on.
+const DRAIN: Duration = Duration::from_secs(30);
 
 /// Asks sources for their tools and builds snapshots.
 pub(crate) struct Refresher {
@@ -42,21 +41,11 @@ pub(crate) struct Refresher {
     generation: watch::Sender<Generation>,
 }
 
-/// What is known of every source.
-pub(crate) struct Slots {
-    gate: GateConfig,
-    generation: Generation,
-    slots: Vec<Slot>,
-    collisions: Vec<String>,
-}
-
-struct Slot {
-    config: Arc<SourceConfig>,
-    source: Arc<dyn Source>,
-    discovered: Option<Arc<Discovered>>,
-    discovered_at: Option<Timestamp>,
-    entries: Vec<Arc<Entry>>,
-    problems: Vec<String>,
+/// What is stored of a source: its tools, and which upstream they are of.
+#[derive(Serialize, Deserialize)]
+struct LastGood<D> {
+    upstream: String,
+    discovered: D,
 }
 
 /// Passes a source's news on to the refresher's task.
@@ -71,8 +60,6 @@ impl SourceListener for Listener {
     }
 }
 
-// === impl Refresher ===
-
 impl Refresher {
     pub(crate) fn new(
         factory: Arc<dyn SourceFactory>,
@@ -81,12 +68,7 @@ impl Refresher {
         metrics: Arc<Metrics>,
     ) -> (Self, mpsc::UnboundedReceiver<SourceId>) {
         let (requests, receiver) = mpsc::unbounded_channel();
-        let slots = Slots {
-            gate: Config::empty(std::path::Path::new("")).gate,
-            generation: Generation(0),
-            slots: Vec::new(),
-            collisions: Vec::new(),
-        };
+        let slots = Slots::new(Config::empty(std::path::Path::new("")).gate);
         let refresher = Self {
             factory,
             catalogs,
@@ -99,44 +81,67 @@ impl Refresher {
         (refresher, receiver)
     }
 
-    /// Serves requests to discover, each source's in order, different sources' side by side.
-    pub(crate) fn run(&self, gateway: Gateway, mut requests: mpsc::UnboundedReceiver<SourceId>) {
+    /// Serves requests to discover, each source in a task of its own.
+    pub(crate) fn run(gateway: Gateway, mut requests: mpsc::UnboundedReceiver<SourceId>) {
         tokio::spawn(async move {
-            let mut waiting: HashSet<SourceId> = HashSet::new();
             let mut tick = tokio::time::interval(Duration::from_secs(1));
             tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
             loop {
+                let refresher = gateway.refresher();
                 tokio::select! {
                     request = requests.recv() => match request {
-                        Some(source) => { waiting.insert(source); }
+                        Some(source) => refresher.ask(&gateway, &source),
                         None => return,
                     },
-                    _ = tick.tick() => waiting.extend(gateway.refresher().due()),
+                    _ = tick.tick() => {
+                        let due = refresher.slots.lock().due(refresher.clock.now());
+                        due.iter().for_each(|source| refresher.ask(&gateway, source));
+                        gateway.record().tell_repeated();
+                    }
                 }
-                tokio::time::sleep(DEBOUNCE).await;
-                while let Ok(source) = requests.try_recv() {
-                    waiting.insert(source);
-                }
-                let asked = waiting.drain().map(|id| {
-                    let gateway = gateway.clone();
-                    async move { gateway.refresher().discover(&gateway, &id).await }
-                });
-                futures_util::future::join_all(asked).await;
             }
         });
     }
 
-    /// Takes over `config`; gives back the sources that are no longer in it.
+    /// Asks one source soon; again afterwards, if it has news meanwhile.
+    fn ask(&self, gateway: &Gateway, id: &SourceId) {
+        let mut slots = self.slots.lock();
+        let Some(slot) = slots.find(id) else { return };
+        slot.wanted = true;
+        if std::mem::replace(&mut slot.asking, true) {
+            return;
+        }
+        let (gateway, id) = (gateway.clone(), id.clone());
+        tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(DEBOUNCE).await;
+                let refresher = gateway.refresher();
+                match refresher.slots.lock().find(&id) {
+                    Some(slot) if slot.wanted => slot.wanted = false,
+                    Some(slot) => {
+                        slot.asking = false;
+                        return;
+                    }
+                    None => return,
+                }
+                refresher.discover(&gateway, &id).await;
+            }
+        });
+    }
+
+    /// Takes over `config`; gives back the sources that are no longer in it. Nothing is started
+    /// unless every source can be.
     pub(crate) async fn apply(
         &self,
         config: &Config,
     ) -> Result<Vec<Arc<dyn Source>>, InvalidSource> {
+        config.sources.iter().try_for_each(|source| self.factory.check(&source.spec))?;
         let mut fresh = Vec::new();
         for source in &config.sources {
             if !self.slots.lock().runs(source) {
                 let listener = Arc::new(Listener(self.requests.clone()));
                 let running = self.factory.build(&source.spec, listener)?;
-                let known = self.last_good(&source.spec.id).await;
+                let known = self.last_good(&source.spec).await;
                 fresh.push((source.spec.id.clone(), running, known));
             }
         }
@@ -154,10 +159,15 @@ impl Refresher {
                 Some(at) => {
                     closing.extend(previous.map(|slot| slot.source));
                     let (_, running, known) = fresh.swap_remove(at);
+                    // It may have become ready before it had a slot to be asked for.
+                    self.requests.send(id.clone()).ok();
                     Slot::new(Arc::new(source.clone()), running, known)
                 }
                 None => match previous {
-                    Some(slot) => Slot { config: Arc::new(source.clone()), ..slot },
+                    Some(mut slot) => {
+                        slot.config = Arc::new(source.clone());
+                        slot
+                    }
                     None => continue,
                 },
             };
@@ -178,32 +188,46 @@ impl Refresher {
         else {
             return;
         };
-        let news = match tokio::time::timeout(timeout, source.discover()).await {
-            Ok(Ok(discovered)) => Some(discovered),
-            Ok(Err(error)) => {
-                tracing::warn!(source = %id, detail = %error.detail, "discovery failed; what was known is kept");
-                None
-            }
-            Err(_elapsed) => {
-                tracing::warn!(source = %id, ?timeout, "discovery took too long; what was known is kept");
-                None
-            }
+        if !source.status().state.is_ready() {
+            return;
+        }
+        let told = match tokio::time::timeout(timeout, source.discover()).await {
+            Ok(Ok(discovered)) => Ok(discovered),
+            Ok(Err(error)) => Err(error.detail),
+            Err(_elapsed) => Err(format!("no complete answer within {timeout:?}")),
         };
-        match news {
-            Some(discovered) => {
+        match told {
+            Ok(discovered) => {
                 self.metrics.discovered(id, Ok(discovered.tools.len()));
-                self.accept(gateway, id, discovered).await;
+                self.accept(gateway, id, &source, discovered).await;
             }
-            None => self.metrics.discovered(id, Err(())),
+            Err(why) => {
+                self.metrics.discovered(id, Err(()));
+                tracing::warn!(source = %id, why, "discovery failed; what was known is kept");
+                let now = self.clock.now();
+                if let Some(slot) = self.slots.lock().find(id) {
+                    slot.failed(now, why);
+                }
+            }
         }
     }
 
-    async fn accept(&self, gateway: &Gateway, id: &SourceId, discovered: Discovered) {
+    async fn accept(
+        &self,
+        gateway: &Gateway,
+        id: &SourceId,
+        source: &Arc<dyn Source>,
+        discovered: Discovered,
+    ) {
         let now = self.clock.now();
         let discovered = Arc::new(discovered);
-        let changed = match self.slots.lock().find(id) {
-            Some(slot) => slot.discovered.as_deref() != Some(&*discovered),
-            None => return,
+        let (changed, upstream) = match self.slots.lock().find(id) {
+            // A reload may have put another source in its place.
+            Some(slot) if Arc::ptr_eq(&slot.source, source) => (
+                slot.discovered.as_deref() != Some(&*discovered),
+                slot.config.spec.upstream_identity(),
+            ),
+            Some(_) | None => return,
         };
         if changed {
             // Compiling schemas and building a snapshot of a large catalog takes seconds of CPU.
@@ -219,13 +243,13 @@ impl Refresher {
         }
         // Only now: whoever sees that a source was asked also sees what it said.
         if let Some(slot) = self.slots.lock().find(id) {
-            slot.discovered_at = Some(now);
+            slot.succeeded(now);
         }
         if !changed {
             return;
         }
         tracing::info!(source = %id, tools = discovered.tools.len(), "catalog refreshed");
-        match serde_json::to_string(&*discovered) {
+        match serde_json::to_string(&LastGood { upstream, discovered: &*discovered }) {
             Ok(json) => {
                 if let Err(error) = self.catalogs.save(id, json, now).await {
                     tracing::warn!(source = %id, %error, "the last good catalog could not be stored");
@@ -261,65 +285,56 @@ impl Refresher {
         }
     }
 
-    async fn last_good(&self, id: &SourceId) -> Option<Discovered> {
-        match self.catalogs.load(id).await {
-            Ok(Some((json, _))) => serde_json::from_str(&json)
-                .inspect_err(|error| tracing::warn!(source = %id, %error, "the stored catalog is unreadable"))
-                .ok(),
-            Ok(None) => None,
+    /// What the upstream of `spec` offered last. What another upstream offered under the same id is
+    /// not shown as this one's.
+    async fn last_good(&self, spec: &SourceSpec) -> Option<Discovered> {
+        let id = &spec.id;
+        let json = match self.catalogs.load(id).await {
+            Ok(Some((json, _))) => json,
+            Ok(None) => return None,
             Err(error) => {
                 tracing::warn!(source = %id, %error, "the stored catalog could not be read");
+                return None;
+            }
+        };
+        match serde_json::from_str::<LastGood<Discovered>>(&json) {
+            Ok(last) => (last.upstream == spec.upstream_identity()).then_some(last.discovered),
+            Err(error) => {
+                tracing::warn!(source = %id, %error, "the stored catalog is unreadable");
                 None
             }
         }
     }
 
-    /// Sources that were not asked for longer than their configuration wants.
-    fn due(&self) -> Vec<SourceId> {
-        let now = self.clock.now();
-        let slots = self.slots.lock();
-        let overdue = |slot: &&Slot| {
-            slot.discovered_at
-                .is_some_and(|at| (now - at).to_std().is_ok_and(|age| age >= slot.config.refresh))
+    /// Closes a source that left the configuration, once its calls have ended or [`DRAIN`] is over.
+    pub(crate) async fn retire(source: &Arc<dyn Source>) {
+        let idle = async {
+            // Snapshots and calls hold the source; when only we do, nothing runs there any more.
+            while Arc::strong_count(source) > 1 {
+                tokio::time::sleep(DEBOUNCE).await;
+            }
         };
-        slots.slots.iter().filter(overdue).map(|slot| slot.config.spec.id.clone()).collect()
+        if tokio::time::timeout(DRAIN, idle).await.is_err() {
+            tracing::warn!(source = %source.id(), "calls of a removed source did not end in time");
+        }
+        source.close().await;
     }
 
     /// Waits until every source has told its tools, or has shown that it will not soon.
     pub(crate) async fn settle(&self, patience: Duration) {
-        let answered = |report: SourceReport| match report.status.state {
-            SourceState::Ready => report.discovered_at.is_some(),
-            SourceState::Starting => report.status.detail.is_some(),
-            SourceState::Degraded | SourceState::Stopped => true,
-        };
-        let all_answered = async {
+        let settled = async {
             // A source's state has no signal of its own, so it is looked at.
-            while !self.reports().into_iter().all(answered) {
+            while !self.slots.lock().are_settled() {
                 tokio::time::sleep(LOOK).await;
             }
         };
-        if tokio::time::timeout(patience, all_answered).await.is_err() {
+        if tokio::time::timeout(patience, settled).await.is_err() {
             tracing::debug!("some sources did not answer in time");
         }
     }
 
     pub(crate) fn reports(&self) -> Vec<SourceReport> {
-        let slots = self.slots.lock();
-        let report = |slot: &Slot| {
-            let of_source =
-                |text: &&String| slot.entries.iter().any(|entry| text.contains(entry.id.as_str()));
-            let collisions = slots.collisions.iter().filter(of_source).cloned();
-            SourceReport {
-                id: slot.config.spec.id.clone(),
-                kind: slot.config.kind,
-                tenants: slot.config.tenants.clone(),
-                status: slot.source.status(),
-                tools: slot.entries.len(),
-                discovered_at: slot.discovered_at,
-                problems: slot.problems.iter().cloned().chain(collisions).collect(),
-            }
-        };
-        slots.slots.iter().map(report).collect()
+        self.slots.lock().reports()
     }
 
     pub(crate) fn slots(&self) -> &Mutex<Slots> {
@@ -334,70 +349,8 @@ impl Refresher {
         self.generation.send_replace(generation);
     }
 
-    pub(crate) fn stop(&self) -> Vec<Arc<dyn Source>> {
+    /// Every source that runs.
+    pub(crate) fn sources(&self) -> Vec<Arc<dyn Source>> {
         self.slots.lock().slots.iter().map(|slot| Arc::clone(&slot.source)).collect()
-    }
-}
-
-// === impl Slots ===
-
-impl Slots {
-    /// A snapshot of what is known, one generation later.
-    pub(crate) fn build(&mut self) -> Snapshot {
-        self.generation = Generation(self.generation.0 + 1);
-        let entries =
-            self.slots.iter().flat_map(|slot| slot.entries.iter().map(Arc::clone)).collect();
-        let (catalog, collisions) = Catalog::build(self.generation, entries);
-        for collision in &collisions {
-            tracing::error!(%collision, "tools are left out");
-        }
-        self.collisions = collisions.iter().map(ToString::to_string).collect();
-        let sources = self
-            .slots
-            .iter()
-            .map(|slot| (slot.config.spec.id.clone(), Arc::clone(&slot.source)))
-            .collect();
-        Snapshot { catalog, sources, gate: self.gate.clone() }
-    }
-
-    fn find(&mut self, id: &SourceId) -> Option<&mut Slot> {
-        self.slots.iter_mut().find(|slot| slot.config.spec.id == *id)
-    }
-
-    fn runs(&self, source: &SourceConfig) -> bool {
-        self.slots.iter().any(|slot| slot.config.spec == source.spec)
-    }
-
-    fn reassemble_all(&mut self) {
-        let Self { gate, slots, .. } = self;
-        slots.iter_mut().for_each(|slot| slot.reassemble(gate));
-    }
-}
-
-impl Slot {
-    fn new(config: Arc<SourceConfig>, source: Arc<dyn Source>, known: Option<Discovered>) -> Self {
-        Self {
-            config,
-            source,
-            discovered: known.map(Arc::new),
-            discovered_at: None,
-            entries: Vec::new(),
-            problems: Vec::new(),
-        }
-    }
-
-    fn reassemble(&mut self, gate: &GateConfig) {
-        if let Some(discovered) = &self.discovered {
-            let assembled = assemble(&self.config, gate, discovered);
-            self.put(assembled);
-        }
-    }
-
-    fn put(&mut self, Assembled { entries, problems }: Assembled) {
-        for problem in &problems {
-            tracing::warn!(source = %self.config.spec.id, problem, "a source has a problem");
-        }
-        self.entries = entries;
-        self.problems = problems;
     }
 }

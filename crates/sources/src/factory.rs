@@ -54,6 +54,11 @@ impl Factory {
 }
 
 impl SourceFactory for Factory {
+    fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
+        let invalid = |problem| InvalidSource { source_id: spec.id.clone(), problem };
+        self.target(&spec.upstream).map(drop).map_err(invalid)
+    }
+
     fn build(
         &self,
         spec: &SourceSpec,

@@ -1,5 +1,7 @@
 //! Foreign text made fit for a log line, a status or a model: one line, no control characters, cut.
 
+use toolcrib_core::redact::Redactor;
+
 /// `text` with control and invisible formatting characters as blanks, at most `max` bytes.
 pub(crate) fn tidy(text: &str, max: usize) -> String {
     let mut tidy = String::with_capacity(text.len().min(max));
@@ -29,6 +31,25 @@ pub(crate) fn tidy_lines(text: &str, max: usize) -> String {
     tidy
 }
 
+/// `text` without secret-shaped strings and addresses: for what an upstream says that is passed on.
+pub(crate) fn fit_for_callers(text: &str) -> String {
+    let text = Redactor::default().text(text);
+    let mut told = String::with_capacity(text.len());
+    for piece in text.split_inclusive(|c: char| c.is_whitespace()) {
+        match piece.find("://") {
+            None => told.push_str(piece),
+            Some(at) => {
+                let word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
+                let (before, _) = piece.split_at(at);
+                told.push_str(before.trim_end_matches(word));
+                told.push_str("[address]");
+                told.push_str(&piece[piece.trim_end().len()..]);
+            }
+        }
+    }
+    told
+}
+
 /// Control characters, and the ones that change how neighbours are shown without being seen.
 fn hidden(character: char) -> bool {
     character.is_control()
@@ -38,6 +59,14 @@ fn hidden(character: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn addresses_and_secrets_do_not_get_through() {
+        let said = "failed at (http://10.0.0.7:9/x?token=abc)\nretry with sk-1234567890abcdef now";
+        let told = fit_for_callers(said);
+        assert_eq!(told, "failed at ([address]\nretry with [redacted] now");
+        assert_eq!(fit_for_callers("timezone `Mars` is unknown"), "timezone `Mars` is unknown");
+    }
 
     #[test]
     fn control_characters_are_blanked_and_long_text_is_cut_between_characters() {

@@ -60,6 +60,9 @@ macro_rules! event_log_suite {
                 the_newest_come_in_ascending_order,
                 a_read_is_capped,
                 concurrent_appends_leave_no_gap,
+                positions_of_a_tenant_have_no_gaps,
+                a_tenants_cursor_stands_in_its_own_log,
+                concurrent_tenants_do_not_move_each_other,
             ]
         );
     };

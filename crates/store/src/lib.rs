@@ -25,7 +25,10 @@ pub use self::{
 
 /// What [`queue`] locks with. The model-checked test compiles the same file against `shuttle`.
 mod sync {
-    pub(crate) use std::sync::{Condvar, Mutex, PoisonError};
+    pub(crate) use std::{
+        sync::{Condvar, Mutex, PoisonError},
+        thread::yield_now,
+    };
 }
 
 /// Events that one read returns at most; [`EventQuery::limit`] names the same number.

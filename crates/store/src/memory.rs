@@ -33,10 +33,19 @@ pub struct MemoryCatalogs(Arc<Mutex<HashMap<SourceId, (String, Timestamp)>>>);
 
 #[derive(Debug, Default)]
 struct Events {
-    /// The event at index `n` has position `n + 1`.
-    log: Vec<LoggedEvent>,
+    /// The event at index `n` has position `n + 1` in the whole log.
+    log: Vec<Kept>,
     ids: HashSet<EventId>,
     next_sequence: HashMap<(TenantId, RunId), u64>,
+    last_position: HashMap<TenantId, u64>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    /// With its position in the whole log.
+    logged: LoggedEvent,
+    /// Its position in its tenant's log.
+    tenant_position: u64,
 }
 
 #[derive(Debug, Default)]
@@ -53,9 +62,9 @@ impl MemoryLog {
         Self::default()
     }
 
-    /// Everything in it, in order.
+    /// Everything in it, in order, with positions in the whole log.
     pub fn events(&self) -> Vec<LoggedEvent> {
-        lock(&self.0).log.clone()
+        lock(&self.0).log.iter().map(|kept| kept.logged.clone()).collect()
     }
 }
 
@@ -89,8 +98,11 @@ impl Events {
         let next = self.next_sequence.entry(run).or_default();
         let sequence = *next;
         *next += 1;
+        let last = self.last_position.entry(event.tenant.clone()).or_default();
+        *last += 1;
+        let tenant_position = *last;
         let position = u64::try_from(self.log.len()).map_or(u64::MAX, |length| length + 1);
-        self.log.push(LoggedEvent {
+        let logged = LoggedEvent {
             position,
             tenant: event.tenant,
             event: RunEvent {
@@ -101,7 +113,8 @@ impl Events {
                 sequence,
                 causation_id: event.causation_id,
             },
-        });
+        };
+        self.log.push(Kept { logged, tenant_position });
         position
     }
 
@@ -110,17 +123,22 @@ impl Events {
             0 => MAX_READ,
             limit => limit.min(MAX_READ),
         };
-        let wanted = self.log.iter().filter(|logged| {
-            query.tenant.as_ref().is_none_or(|tenant| logged.tenant == *tenant)
-                && query.run.as_ref().is_none_or(|run| logged.event.run_id == *run)
-                && query.after.is_none_or(|after| logged.position > after)
+        let position = |kept: &Kept| match query.tenant {
+            Some(_) => kept.tenant_position,
+            None => kept.logged.position,
+        };
+        let wanted = self.log.iter().filter(|kept| {
+            query.tenant.as_ref().is_none_or(|tenant| kept.logged.tenant == *tenant)
+                && query.run.as_ref().is_none_or(|run| kept.logged.event.run_id == *run)
+                && query.after.is_none_or(|after| position(kept) > after)
         });
+        let read = |kept: &Kept| LoggedEvent { position: position(kept), ..kept.logged.clone() };
         if query.newest {
-            let mut newest: Vec<_> = wanted.rev().take(limit).cloned().collect();
+            let mut newest: Vec<_> = wanted.rev().take(limit).map(read).collect();
             newest.reverse();
             newest
         } else {
-            wanted.take(limit).cloned().collect()
+            wanted.take(limit).map(read).collect()
         }
     }
 }

@@ -44,6 +44,13 @@ async fn a_file_of_schema_1_is_read_and_continued() {
         assert_eq!(logged.event.timestamp, event.timestamp);
         assert_eq!(logged.event.causation_id, event.causation_id);
     }
+    let of_t = EventQuery { tenant: Some("t".parse().unwrap()), ..EventQuery::default() };
+    let of_u = EventQuery { tenant: Some("u".parse().unwrap()), ..EventQuery::default() };
+    for (query, expected) in [(of_t, vec![1, 2, 3]), (of_u, vec![1])] {
+        let read = store.read(query).await.unwrap();
+        let positions: Vec<_> = read.iter().map(|logged| logged.position).collect();
+        assert_eq!(positions, expected, "in the tenant's own log");
+    }
     let revoked = KeyRecord { revoked_at: Some(moment(9)), ..key("k2", 2, 2) };
     assert_eq!(store.list().await.unwrap(), [key("k1", 1, 1), revoked]);
     assert_eq!(store.epoch().await.unwrap(), 3);

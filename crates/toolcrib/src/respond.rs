@@ -1,13 +1,11 @@
 //! Answers: JSON, lists whose bytes are already there, and "not modified".
 
-use axum::{
-    body::Body as HttpBody,
-    response::{IntoResponse as _, Response},
-};
+use axum::{body::Body as HttpBody, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use serde::Serialize;
-use toolcrib_core::{catalog::Body, id::RunId};
+use toolcrib_core::{call::CallError, catalog::Body, id::RunId};
+use toolcrib_gateway::call::Called;
 
 /// Where every calling surface names the run that holds the call's events.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");
@@ -25,11 +23,20 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
 
 /// `bytes`, which are JSON.
 pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Response {
-    let mut response = HttpBody::from(bytes.into()).into_response();
-    *response.status_mut() = status;
+    let mut response = with_room(status, HttpBody::from(bytes.into()));
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// An answer with room for all headers that it will get on its way out, so that they are not moved
+/// while more come.
+fn with_room(status: StatusCode, body: HttpBody) -> Response {
+    const HEADERS: usize = 12;
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = HeaderMap::with_capacity(HEADERS);
     response
 }
 
@@ -54,9 +61,9 @@ pub(crate) fn tagged(
     caching: Caching,
 ) -> Response {
     let mut response = if has_already(request, &body.etag) {
-        StatusCode::NOT_MODIFIED.into_response()
+        with_room(StatusCode::NOT_MODIFIED, HttpBody::empty())
     } else {
-        let mut response = HttpBody::from(body.bytes.clone()).into_response();
+        let mut response = with_room(StatusCode::OK, HttpBody::from(body.bytes.clone()));
         let content_type = HeaderValue::from_static(content_type);
         response.headers_mut().insert(header::CONTENT_TYPE, content_type);
         response
@@ -84,9 +91,16 @@ fn has_already(request: &HeaderMap, etag: &str) -> bool {
     })
 }
 
-/// Names `run` in the answer.
-pub(crate) fn with_run(mut response: Response, run: &RunId) -> Response {
-    if let Ok(value) = HeaderValue::from_str(run.as_str()) {
+/// The run that the caller of `called` may be told. None when to its eyes there is no such tool: a
+/// name that nobody has leaves no run, so a run would tell that the tool is there (I-9).
+pub(crate) fn run_to_tell(called: &Called) -> Option<RunId> {
+    let unknown = matches!(called.result, Err(CallError::NoSuchTool));
+    (!unknown).then(|| called.run_id.clone())
+}
+
+/// Names `run`, if there is one to tell, in the answer.
+pub(crate) fn with_run(mut response: Response, run: Option<&RunId>) -> Response {
+    if let Some(value) = run.and_then(|run| HeaderValue::from_str(run.as_str()).ok()) {
         response.headers_mut().insert(RUN_ID, value);
     }
     response

@@ -200,7 +200,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ImportArgs {
-    /// The client's file; comments in it are fine
+    /// The client's file, or `-` for stdin; comments in it are fine
     pub(crate) file: PathBuf,
 
     /// Where to write [default: stdout]

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use toolcrib_core::{catalog::Entry, scope::Grant, source::SourceState};
+use toolcrib_core::source::SourceState;
 use toolcrib_gateway::{
     Gateway,
     config::{self, Config, ConfigError},
@@ -62,13 +62,13 @@ async fn connected(file: &Path, config: Config, printer: Printer) -> anyhow::Res
         .await?
         .run(async |gateway: &Gateway| {
             local::settle(gateway).await;
-            Ok(problems(&checked, gateway))
+            Ok(problems(gateway))
         })
         .await?;
     accepted(file, &checked, &problems, printer)
 }
 
-fn problems(config: &Config, gateway: &Gateway) -> Vec<String> {
+fn problems(gateway: &Gateway) -> Vec<String> {
     let mut problems = Vec::new();
     for source in gateway.sources() {
         let id = &source.id;
@@ -78,19 +78,9 @@ fn problems(config: &Config, gateway: &Gateway) -> Vec<String> {
         }
         problems.extend(source.problems.iter().map(|problem| format!("source `{id}`: {problem}")));
     }
-    let snapshot = gateway.snapshot();
-    let entries: Vec<&Entry> = snapshot.catalog.entries().iter().map(|entry| &**entry).collect();
-    for (name, grants) in &config.roles {
-        for grant in grants.iter().filter(|grant| !entries.iter().any(|it| is_used(grant, it))) {
-            problems.push(format!("role `{name}`: scope `{}` matches no tool", grant.as_str()));
-        }
-    }
+    let unmatched = gateway.unmatched_grants();
+    problems.extend(unmatched.iter().map(|grant| format!("{grant} {}", local::MATCHES_NOTHING)));
     problems
-}
-
-fn is_used(grant: &Grant, entry: &Entry) -> bool {
-    let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
-    required.unwrap_or_default().iter().any(|scope| grant.covers(scope))
 }
 
 fn accepted(
@@ -101,11 +91,16 @@ fn accepted(
 ) -> anyhow::Result<Exit> {
     let file: PathBuf = file.to_path_buf();
     let ok = problems.is_empty();
+    let warnings = settings::warnings(config);
+    for warning in &warnings {
+        printer.warning(warning);
+    }
     if printer.wants_json() {
         let problems: Vec<_> = problems.iter().map(|it| json!({ "message": it })).collect();
         let (sources, roles) = (config.sources.len(), config.roles.len());
         printer.json(&json!({
             "file": file, "ok": ok, "sources": sources, "roles": roles, "problems": problems,
+            "warnings": warnings,
         }))?;
     } else if ok {
         let sources = counted(config.sources.len(), "source");

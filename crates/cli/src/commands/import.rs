@@ -14,6 +14,7 @@ use anyhow::Context as _;
 use serde_json::json;
 use toolcrib_core::json;
 
+use super::input;
 use crate::{
     args::ImportArgs,
     failure::{Advise as _, Exit, advised},
@@ -23,8 +24,16 @@ use crate::{
 use servers::Imported;
 
 pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
-    let name = args.file.display();
-    let text = fs::read_to_string(&args.file).with_context(|| format!("{name} cannot be read"))?;
+    let (name, text) = match args.file.as_os_str() == "-" {
+        true => ("the text on stdin".to_owned(), input::bounded(std::io::stdin())),
+        false => {
+            let file = fs::File::open(&args.file).map_err(anyhow::Error::new);
+            (args.file.display().to_string(), file.and_then(input::bounded))
+        }
+    };
+    let text = text
+        .and_then(|text| Ok(String::from_utf8(text)?))
+        .with_context(|| format!("{name} cannot be read"))?;
     let document = json::parse_strict(jsonc::plain(&text).as_bytes())
         .with_context(|| format!("{name} is not JSON"))?;
     let imported = servers::read(&document).ok_or_else(|| {
@@ -33,7 +42,10 @@ pub(crate) fn run(args: &ImportArgs, printer: Printer) -> anyhow::Result<Exit> {
             "expected a table `mcpServers` (Claude Desktop, Cursor) or `servers` (VS Code)",
         )
     })?;
-    let shown = args.file.file_name().map(|it| it.to_string_lossy()).unwrap_or_default();
+    let shown = match args.file.file_name() {
+        Some(name) if name != "-" => name.to_string_lossy(),
+        _ => "stdin".into(),
+    };
     let written = write::file(&shown, &imported);
     match &args.output {
         Some(output) => {

@@ -26,7 +26,8 @@ pub(crate) fn document(typed: &str) -> anyhow::Result<Value> {
         .map_err(|error| usage(format!("the text {from} is not JSON: {error}")))
 }
 
-fn bounded(reader: impl std::io::Read) -> anyhow::Result<Vec<u8>> {
+/// All that `reader` gives, if it is not too much.
+pub(super) fn bounded(reader: impl std::io::Read) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     anyhow::ensure!(bytes.len() as u64 <= MAX_BYTES, "the document is larger than 64 MiB");

@@ -3,7 +3,10 @@
 //! Invariant (I-30): nothing but loopback is served unless the configuration says what protects it.
 //! Invariant: a configuration that cannot be taken over changes nothing.
 
-use std::net::SocketAddr;
+mod changes;
+mod lock;
+
+use std::{net::SocketAddr, path::Path, time::Duration};
 
 use anyhow::Context as _;
 use chrono::Utc;
@@ -24,6 +27,12 @@ use crate::{
     store,
 };
 
+use changes::Watch;
+use lock::Lock;
+
+/// How long sources have to tell their tools before roles that reach none are reported.
+const SETTLED: Duration = Duration::from_secs(60);
+
 pub(crate) async fn run(
     args: &ServeArgs,
     global: &Global,
@@ -43,10 +52,17 @@ pub(crate) async fn run(
     let config = settings.config.clone();
     protected(&config)?;
     let mut signals = Signals::catch()?;
+    // Before the port, so that who starts the same server twice learns that it runs.
+    let early = Lock::take(&settings)?;
     let listener = bind(config.server.listen, args).await?;
     let address = listener.local_addr()?;
 
     let store = store::open(&config)?;
+    // The directory of a first start is only there now. Nothing but this holds it from here on.
+    let _lock = match early {
+        Some(lock) => Some(lock),
+        None => Lock::take(&settings)?,
+    };
     let closed = store.recover(Utc::now()).await?;
     if closed > 0 {
         printer.note(format_args!(
@@ -65,6 +81,15 @@ pub(crate) async fn run(
     let greeted =
         greeted.and_then(|()| printer.line(format_args!("listening on http://{address}")));
 
+    report_idle_roles(&gateway);
+    let mut watch = match &demo {
+        Some(_) => Watch::nothing(),
+        None => {
+            let usual = Path::new(settings::DEFAULT_FILE);
+            Watch::start(global.config.as_deref().unwrap_or(usual), settings.text.as_deref())
+        }
+    };
+
     // Whatever goes wrong from here on, the sources are closed and the store is too.
     let served = match greeted {
         Ok(()) => loop {
@@ -72,8 +97,12 @@ pub(crate) async fn run(
                 ended = &mut server => break flat(ended),
                 asked = signals.next() => match asked {
                     Asked::End => break Ok(()),
-                    Asked::Reload => reload(&gateway, &config, args, global, printer).await,
+                    Asked::Reload => {
+                        watch.look();
+                        reload(&gateway, &config, args, global, printer).await;
+                    }
                 },
+                () = watch.changed() => reload(&gateway, &config, args, global, printer).await,
             }
         },
         Err(error) => Err(error),
@@ -104,7 +133,21 @@ fn load(global: &Global, printer: Printer) -> anyhow::Result<Settings> {
             settings.data_dir.join(demo::FILE).display()
         ));
     }
+    for warning in settings::warnings(&settings.config) {
+        printer.warning(warning);
+    }
     Ok(settings)
+}
+
+/// Logs which roles reach nothing, once the sources have told their tools. Nobody waits for it.
+fn report_idle_roles(gateway: &Gateway) {
+    let gateway = gateway.clone();
+    tokio::spawn(async move {
+        gateway.settle(SETTLED).await;
+        for grant in gateway.unmatched_grants() {
+            tracing::warn!("{grant} {}", local::MATCHES_NOTHING);
+        }
+    });
 }
 
 /// I-30
@@ -161,6 +204,10 @@ async fn reload(
             for section in fixed_at_start(started, &fresh) {
                 printer.warning(format_args!("[{section}] changed; that takes a restart"));
             }
+            for warning in settings::warnings(&fresh) {
+                printer.warning(warning);
+            }
+            report_idle_roles(gateway);
             printer.note("the configuration was read again and is in force");
         }
         Err(error) => {

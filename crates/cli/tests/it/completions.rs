@@ -9,3 +9,11 @@ fn there_is_a_script_for_every_shell() {
         assert!(script.contains("toolcrib") && script.contains("revoke"), "{shell}");
     }
 }
+
+#[test]
+fn a_script_stays_a_script() {
+    let plain = run(dir().path(), &["completions", "fish"]).ok().stdout;
+    assert_eq!(run(dir().path(), &["--json", "completions", "fish"]).ok().stdout, plain);
+    let help = run(dir().path(), &["completions", "--help"]).ok().stdout;
+    assert!(help.contains("--json changes nothing about it"), "{help}");
+}

@@ -1,6 +1,6 @@
 //! `config check`: what is wrong, where, and that nothing starts.
 
-use crate::support::{config, dir, run, write_config};
+use crate::support::{Server, config, dir, run, write_config};
 
 /// What `config check` prints about `text`; it must refuse it, and so must everything else.
 fn refused(text: &str) -> String {
@@ -52,7 +52,7 @@ fn rules_and_roles_that_match_nothing_are_found_by_connecting() {
     let dir = dir();
     let text = config(
         "[source.tools.\"no_such_*\"]\nsafety_tier = \"read\"\n\
-         [[role]]\nname = \"writer\"\nscopes = [\"demo:read\", \"demo:write\"]\n",
+         [[role]]\nname = \"writer\"\nscopes = [\"demo:read\", \"demo:write\", \"audit:read\"]\n",
     );
     write_config(dir.path(), &text);
     run(dir.path(), &["config", "check"]).ok();
@@ -60,7 +60,7 @@ fn rules_and_roles_that_match_nothing_are_found_by_connecting() {
     assert_eq!(checked.code, 1);
     insta::assert_snapshot!(checked.stdout, @r#"
     toolcrib.toml: source `demo`: rule "no_such_*" matches no tool
-    toolcrib.toml: role `writer`: scope `demo:write` matches no tool
+    toolcrib.toml: role "writer": demo:write matches no tool and no route
     "#);
     assert!(!dir.path().join(".toolcrib").exists(), "looking leaves nothing behind");
 }
@@ -76,4 +76,51 @@ fn a_sound_configuration_is_said_to_be() {
     let checked = run(dir.path(), &["--json", "config", "check", "toolcrib.toml"]).ok().json();
     assert_eq!(checked["ok"], true);
     assert_eq!(checked["sources"], 1);
+}
+
+#[test]
+fn a_source_that_nobody_can_see_is_pointed_out() {
+    let dir = dir();
+    let text = config("").replace("[source.tools", "tenants = []\n[source.tools");
+    write_config(dir.path(), &text);
+    let checked = run(dir.path(), &["config", "check"]).ok();
+    assert!(checked.stdout.contains("ok ("), "{}", checked.stdout);
+    assert!(
+        checked.stderr.contains("warning: source `demo` has `tenants = []`"),
+        "{}",
+        checked.stderr
+    );
+    let checked = run(dir.path(), &["--json", "config", "check"]).ok().json();
+    assert_eq!(checked["warnings"].as_array().unwrap().len(), 1, "{checked}");
+    let said = Server::start(dir.path()).stop();
+    assert!(said.contains("warning: source `demo` has `tenants = []`"), "{said}");
+}
+
+#[test]
+fn a_server_logs_roles_that_reach_nothing() {
+    let dir = dir();
+    let role = "[[role]]\nname = \"odd\"\nscopes = [\"demo:read\", \"demo:wirte\"]\n";
+    write_config(dir.path(), &config(role));
+    let mut server = Server::start(dir.path());
+    let said = server.process.until("the warning", |it| {
+        let said = it.stderr();
+        said.contains("role \"odd\": demo:wirte matches no tool").then_some(said)
+    });
+    assert!(said.contains("WARN") && !said.contains("demo:read matches"), "{said}");
+}
+
+#[test]
+fn a_file_in_another_encoding_has_a_line() {
+    let dir = dir();
+    let file = dir.path().join("toolcrib.toml");
+    std::fs::write(&file, b"[server]\nlisten = \"127.0.0.1:0\"\n# gr\xf6\xdfe\n").unwrap();
+    for args in [&["config", "check"][..], &["serve"], &["tools", "list"]] {
+        let ran = run(dir.path(), args);
+        assert_eq!(ran.code, 1);
+        assert!(
+            ran.stderr.contains("error: the configuration toolcrib.toml is not UTF-8: line 3\n"),
+            "{}",
+            ran.stderr
+        );
+    }
 }

@@ -173,7 +173,7 @@ async fn the_command_line_talks_to_it() {
     assert_eq!(remote(&["call", "mcp:demo.nothing"]).code, 1);
     let failed = remote(&["call", "demo__fail", "{}"]);
     assert_eq!(failed.code, 1);
-    assert!(failed.stderr.contains("the tool failed: it did not work"), "{}", failed.stderr);
+    assert!(failed.stdout.contains("it did not work"), "{}", failed.stdout);
     let wrong = remote(&["call", "demo__echo", "{}"]);
     assert_eq!(wrong.code, 1);
     assert!(wrong.stderr.contains("text"), "{}", wrong.stderr);

@@ -75,7 +75,8 @@ fn the_help_names_what_there_is() {
       toolcrib call files__read_file '{"path": "/srv/docs/a.md"}'
       toolcrib audit tail -f                    watch what happens
 
-    Exit codes: 0 it worked, 1 it did not, 2 it was asked wrongly.
+    Exit codes: 0 it worked, 1 it did not, 2 it was asked wrongly. With --json a failure is an object
+    too: {"error": {"message": ..., "causes": [...], "hint": ...}}.
     "#);
 }
 
@@ -93,6 +94,61 @@ fn every_command_explains_itself() {
 fn hidden_commands_stay_hidden() {
     let help = run(dir().path(), &["--help"]).ok().stdout;
     assert!(!help.contains("demo-upstream") && !help.contains("\n  gen "), "{help}");
+}
+
+#[test]
+fn without_a_command_there_is_help() {
+    for args in
+        [&[][..], &["--json"], &["-q"], &["--url", "http://127.0.0.1:1"], &["--json", "keys"]]
+    {
+        let ran = run(dir().path(), args);
+        assert_eq!(ran.code, 2, "{args:?}: {ran:?}");
+        assert!(
+            ran.stderr.contains("Usage: toolcrib") && ran.stderr.contains("Commands:"),
+            "{ran:?}"
+        );
+        assert!(!ran.stderr.contains("demo-upstream"), "{ran:?}");
+        assert!(!ran.stderr.lines().any(|line| line.trim_start().starts_with("gen ")), "{ran:?}");
+    }
+    let keys = run(dir().path(), &["--json", "keys"]);
+    assert!(keys.stderr.contains("Usage: toolcrib keys"), "{}", keys.stderr);
+    assert_eq!(keys.json()["error"]["message"], "a command is missing");
+}
+
+#[test]
+fn a_failure_can_be_json() {
+    let dir = dir();
+    for (args, code) in [
+        (&["--config", "missing.toml", "serve"][..], 1),
+        (&["keys", "list"], 1),
+        (&["config", "check"], 1),
+        (&["call", "no_such_tool"], 1),
+        (&["audit", "export"], 1),
+        (&["import", "missing.json"], 1),
+        (&["--url", "http://127.0.0.1:1", "tools", "list"], 1),
+        (&["--url", "http://127.0.0.1:1", "call", "x"], 1),
+        (&["call", "x", "not json"], 2),
+        (&["hash", "{"], 2),
+        (&["nonsense"], 2),
+        (&["keys", "revoke"], 2),
+        (&["tools", "list", "--source", "nonsense"], 2),
+    ] {
+        let plain = run(dir.path(), args);
+        let ran = run(dir.path(), &[&["--json"], args].concat());
+        assert_eq!(ran.code, code, "{args:?}: {ran:?}");
+        assert_eq!(ran.stderr, plain.stderr, "the words stay the same");
+        let told = ran.json();
+        let error = &told["error"];
+        assert!(error["causes"].is_array(), "{told}");
+        assert!(error["hint"].is_string() || error["hint"].is_null(), "{told}");
+        let message = error["message"].as_str().unwrap();
+        assert!(!message.is_empty() && ran.stderr.contains(message), "{ran:?}");
+    }
+    let told = run(dir.path(), &["--json", "--config", "missing.toml", "serve"]).json();
+    insta::assert_snapshot!(told, @r#"{"error":{"message":"the configuration missing.toml cannot be read","causes":["No such file or directory (os error 2)"],"hint":"name another file with --config, or make one with `toolcrib import`"}}"#);
+    // Its stdout is for protocol messages.
+    let mcp = run(dir.path(), &["--json", "--config", "missing.toml", "mcp"]);
+    assert_eq!((mcp.code, mcp.stdout.as_str()), (1, ""));
 }
 
 #[test]

@@ -227,3 +227,18 @@ fn it_goes_to_stdout_and_says_what_it_cannot_read() {
         assert_eq!(run(dir.path(), &["import", "c.json"]).code, 1, "{text}");
     }
 }
+
+#[test]
+fn it_reads_what_is_piped() {
+    let dir = dir();
+    let text = r#"{ "mcpServers": { "files": { "command": "server", "args": ["/srv"] } } }"#;
+    std::fs::write(dir.path().join("servers.json"), text).unwrap();
+    let piped = std::fs::File::open(dir.path().join("servers.json")).unwrap();
+    let piped = finish(toolcrib(dir.path()).args(["import", "-"]).stdin(piped)).ok();
+    let named = run(dir.path(), &["import", "servers.json"]).ok();
+    assert_eq!(piped.stdout, named.stdout.replace("servers.json", "stdin"));
+    assert!(piped.stdout.contains("id = \"files\""), "{}", piped.stdout);
+    let empty = run(dir.path(), &["import", "-"]);
+    assert_eq!(empty.code, 1);
+    assert!(empty.stderr.contains("the text on stdin is not JSON"), "{}", empty.stderr);
+}

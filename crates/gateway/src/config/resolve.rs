@@ -118,7 +118,7 @@ impl Resolver<'_> {
         let mut seen = BTreeSet::new();
         for source in typed.source {
             let offset = source.id.span().start;
-            let Some(source) = self.source(source, &config) else { continue };
+            let Some(source) = self.source(source) else { continue };
             // Source ids that differ only in `-` and `_` would share an OTC toolkit.
             if !seen.insert(source.spec.id.as_str().replace('-', "_")) {
                 let key = format!("source.{}.id", source.spec.id);
@@ -260,7 +260,7 @@ impl Resolver<'_> {
         explorer.project_url = typed.project_url;
     }
 
-    fn source(&mut self, typed: file::Source, config: &Config) -> Option<SourceConfig> {
+    fn source(&mut self, mut typed: file::Source) -> Option<SourceConfig> {
         let id = self.read("source.id", Some(&typed.id), |text| SourceId::parse(text))?;
         let key = |member: &str| format!("source.{id}.{member}");
         let kind =
@@ -269,7 +269,13 @@ impl Resolver<'_> {
                 Ok(_) => Err("this version serves kind \"mcp\" only".to_owned()),
                 Err(error) => Err(error.to_string()),
             })?;
-        let upstream = self.upstream(&id, &typed)?;
+        // Before anything that may end this early, so that all mistakes are told at once.
+        let rules = std::mem::take(&mut typed.tools)
+            .0
+            .into_iter()
+            .filter_map(|(pattern, rule)| self.rule(&id, kind, pattern, rule))
+            .collect();
+        let upstream = self.upstream(&id, &typed);
         let mut limits = SourceLimits::default();
         if let Some(timeout) =
             self.read(&key("connect_timeout"), typed.connect_timeout.as_ref(), parse_duration)
@@ -293,15 +299,8 @@ impl Resolver<'_> {
                 Tenants::Only(only)
             }
         };
-        let rules = typed
-            .tools
-            .0
-            .into_iter()
-            .filter_map(|(pattern, rule)| self.rule(&id, kind, pattern, rule))
-            .collect();
-        let _ = config;
         Some(SourceConfig {
-            spec: SourceSpec { id, upstream, limits },
+            spec: SourceSpec { id, upstream: upstream?, limits },
             kind,
             tenants,
             refresh,
@@ -337,6 +336,12 @@ impl Resolver<'_> {
                         &key("env"),
                         "only a source with `command` has `env` and `cwd`",
                     );
+                }
+                for (name, value) in &typed.headers {
+                    if let Err(problem) = check_header(name) {
+                        let key = key(&format!("headers.{name}"));
+                        self.complain(value.span().start, &key, problem);
+                    }
                 }
                 let headers = self.values(&key("headers"), &typed.headers)?;
                 Some(UpstreamSpec::McpHttp(HttpSpec { url: checked?, headers }))
@@ -464,6 +469,22 @@ fn sqlite_path(url: &str) -> Result<String, &'static str> {
     match url.strip_prefix("sqlite:") {
         Some(path) if !path.is_empty() => Ok(path.to_owned()),
         _ => Err("expected \"sqlite:PATH\""),
+    }
+}
+
+/// A field name (RFC 9110, section 5.1) that is not the transport's own.
+fn check_header(name: &str) -> Result<(), &'static str> {
+    const OURS: &[&str] =
+        &["accept", "connection", "content-length", "content-type", "transfer-encoding", "upgrade"];
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let lower = name.to_ascii_lowercase();
+    match name {
+        "" => Err("a header needs a name"),
+        _ if !name.bytes().all(token) => Err("is not a header name"),
+        _ if OURS.contains(&lower.as_str()) || lower.starts_with("mcp-") => {
+            Err("is set by the protocol itself")
+        }
+        _ => Ok(()),
     }
 }
 

@@ -85,6 +85,12 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
     }
     for (lines, expected) in [
         ("", "`source.files.command`: expected `command = "),
+        (
+            "url = \"http://h/mcp\"\nheaders = { \"bad header\" = \"x\" }",
+            "`source.files.headers.bad header`: is not a header name",
+        ),
+        ("url = \"http://h/mcp\"\nheaders = { Mcp-Name = \"x\" }", "is set by the protocol itself"),
+        ("command = []\n[source.tools.\"[\"]\nhide = true", "is not a glob"),
         ("command = []", "`source.files.command`: expected a program"),
         (
             "command = [\"x\"]\nurl = \"http://h/mcp\"",

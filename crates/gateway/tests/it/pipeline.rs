@@ -292,3 +292,26 @@ async fn what_is_listed_can_be_called_and_nothing_else() {
         }
     }
 }
+
+/// Strangers cannot fill the record: one event a second and route, and a count of the rest.
+#[tokio::test]
+async fn refusals_without_credentials_are_counted_not_piled_up() {
+    let rig = rig(&["echo"], "").await;
+    for _ in 0..1000 {
+        rig.gateway.record_unauthenticated("/v1/*");
+    }
+    rig.gateway.close().await;
+    let repeated: Vec<Option<u64>> = rig
+        .log
+        .kept
+        .events()
+        .iter()
+        .filter_map(|logged| match &logged.event.body {
+            EventBody::AuthorizationDecided(decided) => Some(decided.repeated),
+            _ => None,
+        })
+        .collect();
+    let told = repeated.len() as u64 + repeated.iter().flatten().sum::<u64>();
+    assert_eq!(told, 1000, "none is lost: {repeated:?}");
+    assert!(repeated.len() <= 5, "{repeated:?}");
+}

@@ -1,6 +1,9 @@
 //! The catalog follows its sources, and survives them.
 
-use std::{sync::atomic::Ordering, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use serde_json::json;
 use toolcrib_core::{call::UpstreamErrorKind, store::CatalogStore};
@@ -70,7 +73,8 @@ async fn reload_keeps_what_did_not_change_and_closes_what_is_gone() {
     rig.gateway.apply(parse(&one_source(rules))).await.unwrap();
     assert_eq!(rig.listed(&caller), ["mcp:s.echo"]);
     assert_eq!(rig.factory.built.lock().len(), 2, "a changed rule restarts nothing");
-    assert_eq!(rig.factory.built.lock()[1].closed.load(Ordering::SeqCst), 1);
+    let removed = Arc::clone(&rig.factory.built.lock()[1]);
+    eventually("it is closed", || removed.closed.load(Ordering::SeqCst) == 1).await;
     let entry = rig.gateway.snapshot().catalog.by_id("mcp:s.echo").cloned().unwrap();
     assert_eq!(entry.tool.safety_tier.as_str(), "pure");
     rig.call(&caller, "s__echo", json!({})).await.result.unwrap();
@@ -93,4 +97,84 @@ async fn a_grant_that_reaches_nothing_is_reported() {
     );
     let rig = rig_with(Some(Ok(offer(&["one"]))), &text, MemoryCatalogs::new()).await;
     assert_eq!(rig.gateway.unmatched_grants(), ["role \"r\": fiels:read"]);
+}
+
+const SECOND: &str = "[[source]]\nid = \"b\"\nkind = \"mcp\"\ncommand = [\"y\"]\n";
+
+/// I-25: a source that never answers holds up nobody else's refresh.
+#[tokio::test]
+async fn a_hanging_discovery_delays_no_other_source() {
+    let rig = rig_with(None, &format!("{}{SECOND}", one_source("")), MemoryCatalogs::new()).await;
+    let caller = principal("t", &["*"]);
+    let second = Arc::clone(&rig.factory.built.lock()[1]);
+    let before = second.asked.load(Ordering::SeqCst);
+    second.hangs.store(true, Ordering::SeqCst);
+    second.offer(&["late"]);
+    eventually("it is being asked", || second.asked.load(Ordering::SeqCst) > before).await;
+    rig.source().offer(&["fresh"]);
+    eventually("the other is refreshed", || {
+        rig.listed(&caller).contains(&"mcp:s.fresh".to_owned())
+    })
+    .await;
+}
+
+/// I-27: a failing discovery is tried again, with growing pauses, and the report says why.
+#[tokio::test]
+async fn a_failed_discovery_is_reported_and_tried_again() {
+    let rig = rig(&["one"], "").await;
+    let source = rig.source();
+    source.refuses.store(true, Ordering::SeqCst);
+    source.offer(&["two"]);
+    let problem = || rig.gateway.sources()[0].problems.first().cloned().unwrap_or_default();
+    eventually("it is reported", || problem().contains("no list today")).await;
+    assert_eq!(rig.listed(&principal("t", &["*"])), ["mcp:s.one"], "what was known is kept");
+    source.refuses.store(false, Ordering::SeqCst);
+    eventually("it is asked again unasked", || {
+        rig.listed(&principal("t", &["*"])) == ["mcp:s.two"]
+    })
+    .await;
+    assert_eq!(problem(), "");
+}
+
+#[tokio::test]
+async fn a_refused_configuration_starts_nothing() {
+    let rig = rig(&["one"], "").await;
+    let bad = format!(
+        "{}{SECOND}[[source]]\nid = \"c\"\nkind = \"mcp\"\ncommand = [\"impossible\"]\n",
+        one_source("")
+    );
+    assert!(rig.gateway.apply(parse(&bad)).await.is_err());
+    assert_eq!(rig.factory.built.lock().len(), 1);
+    assert_eq!(rig.listed(&principal("t", &["*"])), ["mcp:s.one"]);
+}
+
+#[tokio::test]
+async fn another_server_under_an_old_id_does_not_show_the_old_tools() {
+    let first = rig(&["one"], "").await;
+    let catalogs = first.catalogs.clone();
+    first.gateway.close().await;
+    let down = Some(Err(UpstreamErrorKind::Unavailable));
+    let other = one_source("").replace("[\"x\"]", "[\"another\"]");
+    let second = rig_with(down, &other, catalogs).await;
+    assert!(second.listed(&principal("t", &["*"])).is_empty());
+}
+
+/// I-22: calls of a source that a reload removes may end.
+#[tokio::test]
+async fn a_removed_source_is_closed_after_its_calls() {
+    let rig = rig(&["hang"], "").await;
+    let source = rig.source();
+    let gateway = rig.gateway.clone();
+    let call = tokio::spawn(async move {
+        let tool = toolcrib_gateway::list::ToolRef::Wire("s__hang");
+        let surface = toolcrib_gateway::metrics::Surface::Cli;
+        let request = toolcrib_gateway::call::CallRequest::new(surface, tool, json!({}));
+        gateway.call(&principal("t", &["*"]), request).await
+    });
+    eventually("it runs", || source.invoked.load(Ordering::SeqCst) == 1).await;
+    rig.gateway.apply(parse("")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    assert_eq!(source.closed.load(Ordering::SeqCst), 0, "a call is in flight");
+    call.abort();
+    eventually("it is closed", || source.closed.load(Ordering::SeqCst) == 1).await;
 }

@@ -100,9 +100,49 @@ pub(crate) struct Scripted {
     pub(crate) invoked: AtomicUsize,
     pub(crate) dropped: Arc<AtomicUsize>,
     pub(crate) closed: AtomicUsize,
+    pub(crate) asked: AtomicUsize,
+    /// Never answers a discovery.
+    pub(crate) hangs: AtomicBool,
+    /// Is connected, and refuses to list.
+    pub(crate) refuses: AtomicBool,
+}
+
+/// What the gateway holds: the test's own handle must not keep a removed source in use.
+struct Running(Arc<Scripted>);
+
+#[async_trait]
+impl Source for Running {
+    fn id(&self) -> &SourceId {
+        self.0.id()
+    }
+    fn kind(&self) -> SourceKind {
+        self.0.kind()
+    }
+    async fn discover(&self) -> Result<Discovered, UpstreamError> {
+        self.0.discover().await
+    }
+    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+        self.0.invoke(permit, call).await
+    }
+    fn status(&self) -> SourceStatus {
+        self.0.status()
+    }
+    async fn close(&self) {
+        self.0.close().await;
+    }
 }
 
 impl SourceFactory for Factory {
+    fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
+        match spec.upstream_identity().contains("impossible") {
+            false => Ok(()),
+            true => Err(InvalidSource {
+                source_id: spec.id.clone(),
+                problem: "can never work".to_owned(),
+            }),
+        }
+    }
+
     fn build(
         &self,
         spec: &SourceSpec,
@@ -116,10 +156,13 @@ impl SourceFactory for Factory {
             invoked: AtomicUsize::new(0),
             dropped: Arc::default(),
             closed: AtomicUsize::new(0),
+            asked: AtomicUsize::new(0),
+            hangs: AtomicBool::new(false),
+            refuses: AtomicBool::new(false),
         });
         self.built.lock().push(Arc::clone(&source));
         listener.changed(&spec.id);
-        Ok(source)
+        Ok(Arc::new(Running(source)))
     }
 }
 
@@ -164,6 +207,13 @@ impl Source for Scripted {
         SourceKind::Mcp
     }
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        if self.refuses.load(Ordering::SeqCst) {
+            return Err(UpstreamError::new(UpstreamErrorKind::Refused, "no list today"));
+        }
         self.offers.lock().clone().map_err(|kind| UpstreamError::new(kind, "scripted"))
     }
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {

@@ -11,7 +11,7 @@ use toolcrib_core::{
 };
 
 use super::message::{HEADER_MISMATCH, Reply, RpcError, UNSUPPORTED_VERSION};
-use crate::text::{tidy, tidy_lines};
+use crate::text::{fit_for_callers, tidy, tidy_lines};
 
 /// Longest text of an upstream's error that is passed on.
 const MAX_ERROR_TEXT: usize = 2048;
@@ -41,7 +41,7 @@ fn refused(error: &RpcError) -> Result<Outcome, UpstreamError> {
         let detail = format!("error {}: {}", error.code, tidy(&error.message, 200));
         return Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail));
     }
-    let text = tidy_lines(&error.message, MAX_ERROR_TEXT);
+    let text = fit_for_callers(&tidy_lines(&error.message, MAX_ERROR_TEXT));
     let text = if text.is_empty() { format!("error {}", error.code) } else { text };
     Ok(Outcome::text(&text, true))
 }

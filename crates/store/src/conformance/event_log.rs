@@ -62,6 +62,7 @@ pub fn decided(tenant: &str, run: &str, event: &str) -> NewEvent {
             resource: "unknown".to_owned(),
             allowed: false,
             reason: Some("scope".to_owned()),
+            repeated: None,
         }),
         ..called(tenant, run, event, "unused")
     }
@@ -186,13 +187,15 @@ pub async fn a_reader_pages_with_a_cursor(log: &impl EventLog) {
 
 /// `newest` takes from the end, and still reads forwards.
 pub async fn the_newest_come_in_ascending_order(log: &impl EventLog) {
-    let positions = log.append(decisions("t", "r", 0..6)).await.unwrap();
+    log.append(decisions("other", "r2", 10..13)).await.unwrap();
+    log.append(decisions("t", "r", 0..6)).await.unwrap();
     for (tenant, run) in
         [(None, None), (Some("t"), None), (None, Some("r")), (Some("t"), Some("r"))]
     {
         let newest = EventQuery { newest: true, limit: 2, ..query(tenant, run) };
-        assert_eq!(ids(&log.read(newest.clone()).await.unwrap()), ["e4", "e5"]);
-        let after = EventQuery { after: Some(positions[4]), ..newest };
+        let read = log.read(newest.clone()).await.unwrap();
+        assert_eq!(ids(&read), ["e4", "e5"]);
+        let after = EventQuery { after: Some(read[0].position), ..newest };
         assert_eq!(ids(&log.read(after).await.unwrap()), ["e5"]);
     }
 }
@@ -228,6 +231,73 @@ pub async fn concurrent_appends_leave_no_gap(log: &impl EventLog) {
     }
 }
 
+/// I-9: a tenant's positions count its own events from 1, whatever others do in between; those of
+/// the whole log and those that an append returns count everything.
+pub async fn positions_of_a_tenant_have_no_gaps(log: &impl EventLog) {
+    let placed = [("b", "r"), ("a", "r"), ("b", "s"), ("b", "r"), ("a", "s"), ("a", "r")];
+    let mut appended = Vec::new();
+    for (index, (tenant, run)) in placed.iter().enumerate() {
+        let event = decided(tenant, run, &format!("e{index}"));
+        appended.extend(log.append(vec![event]).await.unwrap());
+    }
+    let refused = vec![decided("a", "r", "e6"), decided("a", "r", "e0")];
+    log.append(refused).await.unwrap_err();
+    let mixed = vec![decided("a", "r", "e6"), decided("b", "r", "e7"), decided("a", "s", "e8")];
+    appended.extend(log.append(mixed).await.unwrap());
+    for (tenant, run, expected) in [
+        (Some("a"), None, vec![1, 2, 3, 4, 5]),
+        (Some("b"), None, vec![1, 2, 3, 4]),
+        (Some("a"), Some("r"), vec![1, 3, 4]),
+        (Some("a"), Some("s"), vec![2, 5]),
+        (Some("c"), None, vec![]),
+        (None, None, appended),
+    ] {
+        for newest in [false, true] {
+            let read = log.read(EventQuery { newest, ..query(tenant, run) }).await.unwrap();
+            assert_eq!(positions(&read), expected, "{tenant:?} {run:?} newest: {newest}");
+        }
+    }
+}
+
+/// I-9: `after` of a query for a tenant is a position in that tenant's log.
+pub async fn a_tenants_cursor_stands_in_its_own_log(log: &impl EventLog) {
+    log.append(decisions("b", "r", 0..7)).await.unwrap();
+    log.append(decisions("a", "r", 7..10)).await.unwrap();
+    for run in [None, Some("r")] {
+        for (after, expected) in
+            [(0, vec!["e7", "e8", "e9"]), (1, vec!["e8", "e9"]), (2, vec!["e9"]), (3, vec![])]
+        {
+            let wanted = EventQuery { after: Some(after), ..query(Some("a"), run) };
+            let read = log.read(wanted).await.unwrap();
+            assert_eq!(ids(&read), expected, "after {after}, {run:?}");
+        }
+    }
+    let seen = log.read(query(Some("a"), None)).await.unwrap();
+    log.append(decisions("b", "s", 10..20)).await.unwrap();
+    assert_eq!(log.read(query(Some("a"), None)).await.unwrap(), seen, "others do not move it");
+}
+
+/// I-9: many tenants at once: each counts from 1 without a gap, in the order of the whole log.
+pub async fn concurrent_tenants_do_not_move_each_other(log: &impl EventLog) {
+    let appends = (0..120).map(|index| {
+        let own = format!("t{}", index % 3);
+        log.append(vec![
+            decided(&own, "r", &format!("e{index}a")),
+            decided("all", "r", &format!("e{index}b")),
+            decided(&own, &format!("r{index}"), &format!("e{index}c")),
+        ])
+    });
+    assert!(join_all(appends).await.iter().all(Result::is_ok));
+    let whole = log.read(EventQuery::default()).await.unwrap();
+    for (tenant, count) in [("t0", 80), ("t1", 80), ("t2", 80), ("all", 120)] {
+        let read = log.read(query(Some(tenant), None)).await.unwrap();
+        assert_eq!(positions(&read), (1..=count).collect::<Vec<_>>());
+        let own: Vec<_> =
+            whole.iter().filter(|logged| logged.tenant.as_str() == tenant).cloned().collect();
+        assert_eq!(ids(&read), ids(&own));
+    }
+}
+
 fn decisions(tenant: &str, run: &str, numbers: std::ops::Range<usize>) -> Vec<NewEvent> {
     numbers.map(|number| decided(tenant, run, &format!("e{number}"))).collect()
 }
@@ -238,6 +308,10 @@ fn query(tenant: Option<&str>, run: Option<&str>) -> EventQuery {
         run: run.map(|run| RunId::parse(run).unwrap()),
         ..EventQuery::default()
     }
+}
+
+fn positions(events: &[LoggedEvent]) -> Vec<u64> {
+    events.iter().map(|logged| logged.position).collect()
 }
 
 fn ids(events: &[LoggedEvent]) -> Vec<&str> {

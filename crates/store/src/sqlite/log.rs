@@ -89,12 +89,16 @@ impl Record {
         })
     }
 
-    /// Adds the event at the end of its run, keeps `open_calls` true, and returns the position.
+    /// Adds the event at the end of its run and of its tenant's log, keeps `open_calls` true, and
+    /// returns the position in the whole log.
     pub(super) fn insert(&self, connection: &Connection, instance: &str) -> Result<u64, Failure> {
         connection
             .prepare_cached(
-                "INSERT INTO events (event_id, tenant, run_id, sequence, type, timestamp, \
-                 causation_id, payload) VALUES (?1, ?2, ?3, (SELECT coalesce(max(sequence) + 1, 0) \
+                "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, \
+                 timestamp, causation_id, payload) VALUES (?1, ?2, \
+                 (SELECT coalesce(max(tenant_position) + 1, 1) \
+                  FROM events INDEXED BY events_by_tenant WHERE tenant = ?2), \
+                 ?3, (SELECT coalesce(max(sequence) + 1, 0) \
                  FROM events INDEXED BY events_by_run WHERE run_id = ?3 AND tenant = ?2), \
                  ?4, ?5, ?6, ?7)",
             )?
@@ -129,20 +133,23 @@ impl Record {
             }
             // One return closes one call: the one that it names as its cause, if that is open.
             Call::Closes { call_id } => {
-                connection
+                let key = params![self.tenant, self.run_id, call_id.as_str(), self.causation_id];
+                let closed = connection
                     .prepare_cached(
                         "DELETE FROM open_calls \
-                         WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 AND event_id = \
-                         (SELECT event_id FROM open_calls \
-                          WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 \
-                          ORDER BY event_id IS ?4 DESC LIMIT 1)",
+                         WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 AND event_id = ?4",
                     )?
-                    .execute(params![
-                        self.tenant,
-                        self.run_id,
-                        call_id.as_str(),
-                        self.causation_id
-                    ])?;
+                    .execute(key)?;
+                if closed == 0 {
+                    connection
+                        .prepare_cached(
+                            "DELETE FROM open_calls \
+                             WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 AND event_id = \
+                             (SELECT event_id FROM open_calls \
+                              WHERE tenant = ?1 AND run_id = ?2 AND call_id = ?3 LIMIT 1)",
+                        )?
+                        .execute(params![self.tenant, self.run_id, call_id.as_str()])?;
+                }
             }
             Call::Unrelated => {}
         }
@@ -194,22 +201,24 @@ fn select(connection: &Connection, query: &EventQuery) -> Result<Vec<LoggedEvent
 }
 
 /// The index is named, because without statistics SQLite guesses, and a wrong guess reads the whole
-/// log. Within a run of a tenant, sequences and positions have the same order.
+/// log. Within a run of a tenant, sequences and positions have the same order. With a tenant,
+/// positions are those in its own log (I-9).
 pub(super) fn select_sql(query: &EventQuery) -> String {
     let (index, filter, order) = match (&query.tenant, &query.run) {
         (None, None) => ("NOT INDEXED", "?1 IS NULL AND ?2 IS NULL", "position"),
         (Some(_), None) => {
-            ("INDEXED BY events_by_tenant", "tenant = ?1 AND ?2 IS NULL", "position")
+            ("INDEXED BY events_by_tenant", "tenant = ?1 AND ?2 IS NULL", "tenant_position")
         }
         (None, Some(_)) => ("INDEXED BY events_by_run", "?1 IS NULL AND run_id = ?2", "position"),
         (Some(_), Some(_)) => {
             ("INDEXED BY events_by_run", "tenant = ?1 AND run_id = ?2", "sequence")
         }
     };
+    let position = if query.tenant.is_some() { "tenant_position" } else { "position" };
     let direction = if query.newest { "DESC" } else { "ASC" };
     format!(
-        "SELECT position, tenant, event_id, run_id, type, payload, timestamp, sequence, \
-         causation_id FROM events {index} WHERE {filter} AND position > ?3 \
+        "SELECT {position}, tenant, event_id, run_id, type, payload, timestamp, sequence, \
+         causation_id FROM events {index} WHERE {filter} AND {position} > ?3 \
          ORDER BY {order} {direction} LIMIT ?4"
     )
 }

@@ -126,6 +126,10 @@ impl Sources {
 }
 
 impl SourceFactory for Sources {
+    fn check(&self, _: &SourceSpec) -> Result<(), InvalidSource> {
+        Ok(())
+    }
+
     fn build(
         &self,
         spec: &SourceSpec,

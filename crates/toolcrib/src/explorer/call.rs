@@ -82,11 +82,12 @@ pub(super) async fn call(
     let arguments = arguments(&body);
     let request = CallRequest::new(Surface::Explorer, ToolRef::Wire(name.as_str()), arguments);
     let called = state.gateway.call(&caller, request).await;
+    let run = respond::run_to_tell(&called);
     let response = match called.result {
         Ok(outcome) => result(outcome, &called.run_id),
         Err(error) => refused(&error, name.as_str(), &called.run_id),
     };
-    respond::with_run(response, &called.run_id)
+    respond::with_run(response, run.as_ref())
 }
 
 /// The arguments in `body`. What is not JSON counts as none, as the protocol wants; what is JSON but

@@ -118,18 +118,19 @@ fn tool_result(
 
 /// Ends a tool result and the message around it.
 fn close(era: Era, meta: &[(&str, &str)], out: &mut Vec<u8>) {
-    let mut text = String::from(",\"_meta\":{");
+    let mut push = |part: &str| out.extend_from_slice(part.as_bytes());
+    push(",\"_meta\":{");
     for (i, (key, value)) in meta.iter().enumerate() {
         // Keys are ours; values are identifiers and codes, which need no escapes.
-        let comma = if i == 0 { "" } else { "," };
-        text.push_str(&format!("{comma}\"{key}\":\"{value}\""));
+        for part in [if i == 0 { "\"" } else { ",\"" }, key, "\":\"", value, "\""] {
+            push(part);
+        }
     }
     if era == Era::Modern {
-        text.push(',');
-        text.push_str(server_info!());
+        push(",");
+        push(server_info!());
     }
-    text.push_str("}}}");
-    out.extend_from_slice(text.as_bytes());
+    push("}}}");
 }
 
 /// Turns line breaks into blanks. In JSON they stand between tokens only.

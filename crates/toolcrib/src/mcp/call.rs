@@ -172,10 +172,9 @@ impl RunningCall {
             },
             Err(refused) => {
                 let (bytes, rpc) = answer::refusal(&self.id, self.era, refused, &called.run_id);
-                let unknown = matches!(refused, toolcrib_core::call::CallError::NoSuchTool);
                 CallAnswer {
                     bytes: bytes.into(),
-                    run_id: (!unknown).then_some(called.run_id),
+                    run_id: respond::run_to_tell(&called),
                     retry_after: rpc.and_then(|rpc| rpc.retry_after),
                 }
             }

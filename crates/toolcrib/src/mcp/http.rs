@@ -12,7 +12,8 @@ use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
-    extract::{FromRequest as _, Request, State},
+    extract::{Request, State},
+    http::request::Parts,
     response::{IntoResponse as _, Response},
     routing::post,
 };
@@ -68,8 +69,8 @@ async fn receive(
         let problem = "the Content-Type must be application/json";
         return fail(StatusCode::UNSUPPORTED_MEDIA_TYPE, &RpcError::invalid_request(problem));
     }
-    let headers = request.headers().clone();
-    let body = match Payload::from_request(request, &state).await {
+    let (Parts { headers, .. }, body) = request.into_parts();
+    let body = match Payload::read(&headers, body, &state).await {
         Ok(Payload(body)) => body,
         Err(refusal) => return refusal.into_response(),
     };
@@ -167,9 +168,7 @@ async fn run(call: ToolCall, readable: Readable) -> Response {
 
 fn whole(answer: CallAnswer) -> Response {
     let mut response = respond::json_bytes(StatusCode::OK, answer.bytes);
-    if let Some(run) = &answer.run_id {
-        response = respond::with_run(response, run);
-    }
+    response = respond::with_run(response, answer.run_id.as_ref());
     if let Some(wait) = answer.retry_after {
         response = respond::with_retry_after(response, wait);
     }

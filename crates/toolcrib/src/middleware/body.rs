@@ -7,7 +7,7 @@ use axum::{
     extract::{FromRequest, Request},
 };
 use bytes::{Bytes, BytesMut};
-use http::header;
+use http::{HeaderMap, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 
@@ -22,17 +22,38 @@ pub(crate) struct Payload(pub(crate) Bytes);
 const MAX_DRAIN: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
+/// How long a sender may pause within a body.
+const PAUSE: Duration = Duration::from_secs(30);
+
 impl FromRequest<AppState> for Payload {
     type Rejection = Refusal;
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Refusal> {
-        let waits = request.headers().contains_key(header::EXPECT);
-        read(request.into_body(), state.surfaces.server.max_body_bytes, waits).await.map(Self)
+        let (parts, body) = request.into_parts();
+        Self::read(&parts.headers, body, state).await
+    }
+}
+
+impl Payload {
+    /// For a handler that needs the headers as well and would otherwise have to copy them.
+    pub(crate) async fn read(
+        headers: &HeaderMap,
+        body: Body,
+        state: &AppState,
+    ) -> Result<Self, Refusal> {
+        let waits = headers.contains_key(header::EXPECT);
+        let limit = state.surfaces.server.max_body_bytes;
+        read(body, limit, waits, PAUSE).await.map(Self)
     }
 }
 
 /// Reads `body`; a sender that `waits` for a go-ahead is not drained.
-async fn read(mut body: Body, limit: usize, waits: bool) -> Result<Bytes, Refusal> {
+async fn read(
+    mut body: Body,
+    limit: usize,
+    waits: bool,
+    pause: Duration,
+) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().exact().map(usize::try_from);
     if let Some(Ok(0)) = announced {
         return Ok(Bytes::new());
@@ -40,7 +61,10 @@ async fn read(mut body: Body, limit: usize, waits: bool) -> Result<Bytes, Refusa
     let mut refused = announced.is_some_and(|length| length.map_or(true, |length| length > limit));
     let mut whole = BytesMut::new();
     while !refused {
-        let data = match body.frame().await {
+        let Ok(frame) = tokio::time::timeout(pause, body.frame()).await else {
+            return Err(Refusal::BrokenBody);
+        };
+        let data = match frame {
             None => return Ok(whole.freeze()),
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             Some(Err(_)) => return Err(Refusal::BrokenBody),
@@ -63,5 +87,21 @@ async fn drain(mut body: Body) {
             Some(rest) => left = rest,
             None => return,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::{StreamExt as _, stream};
+
+    use super::*;
+
+    // I-27
+    #[tokio::test]
+    async fn a_body_that_does_not_go_on_is_given_up() {
+        let start = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
+        let body = Body::from_stream(start.chain(stream::pending()));
+        let read = read(body, 100, false, Duration::from_millis(20)).await;
+        assert!(matches!(read, Err(Refusal::BrokenBody)));
     }
 }

@@ -8,6 +8,7 @@ use std::{
     },
 };
 
+use bytes::{BufMut as _, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 pub(super) const NAME: HeaderName = HeaderName::from_static("x-request-id");
@@ -31,11 +32,19 @@ pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
 /// Unique in this process and unlikely elsewhere. It names a request in logs and proves nothing, so
 /// it costs a counter and not a system call for randomness.
 fn fresh() -> HeaderValue {
-    static PROCESS: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(0_u8));
+    static PROCESS: LazyLock<String> =
+        LazyLock::new(|| format!("{:016x}-", RandomState::new().hash_one(0_u8)));
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    HeaderValue::try_from(format!("{:016x}-{count:x}", *PROCESS))
-        .unwrap_or(HeaderValue::from_static("unknown"))
+    let mut id = BytesMut::with_capacity(40);
+    id.extend_from_slice(PROCESS.as_bytes());
+    // Hexadecimal without leading zeros, written by hand: every request pays for this.
+    let digits = (64 - count.leading_zeros()).div_ceil(4).max(1);
+    for place in (0..digits).rev() {
+        let digit = u32::try_from((count >> (4 * place)) & 0xf).ok();
+        id.put_u8(digit.and_then(|d| char::from_digit(d, 16)).map_or(b'0', |c| c as u8));
+    }
+    HeaderValue::from_maybe_shared(id.freeze()).unwrap_or(HeaderValue::from_static("unknown"))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! `GET /v1/events`: the record of the caller's tenant, by position.
+//! `GET /v1/events`: the record of the caller's tenant, by position in that record. Positions count
+//! the tenant's own events alone: gaps would tell what other tenants do (I-9).
 
 use axum::{
     extract::{RawQuery, State},
@@ -44,10 +45,10 @@ pub(super) struct EventPage {
     next: u64,
 }
 
-/// An event and where it stands in the log.
+/// An event and where it stands in the record of its tenant.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Positioned {
-    /// Strictly increasing over the whole log, so with gaps for one tenant.
+    /// From 1, without gaps.
     position: u64,
     #[schema(value_type = RunEventSchema)]
     event: RunEvent,

@@ -92,7 +92,7 @@ pub(super) struct ToolError {
 /// Calls a tool.
 ///
 /// What the tool itself reports as a failure is a 200 with `success: false`. The header
-/// `toolcrib-run-id` names the run that holds the events of the call.
+/// `toolcrib-run-id` names the run that holds the events of the call, where there is such a tool.
 #[utoipa::path(
     post,
     path = "/tools/call",
@@ -128,8 +128,8 @@ pub(super) async fn call(
     };
     let request = CallRequest::new(Surface::Otc, tool, Value::Object(asked.input));
     let called = state.gateway.call(&caller, request).await;
-    let run = called.run_id.clone();
-    respond::with_run(answer(called, asked.call_id), &run)
+    let run = respond::run_to_tell(&called);
+    respond::with_run(answer(called, asked.call_id), run.as_ref())
 }
 
 /// A call as it was asked for.

@@ -8,21 +8,24 @@ CREATE TABLE meta (
 INSERT INTO meta (name, value) VALUES ('keys_epoch', 0);
 
 -- The record. AUTOINCREMENT: a position is a cursor for readers and is never given out twice.
+-- `tenant_position` is the cursor for readers of one tenant's log, whose gaps would tell them what
+-- other tenants do.
 CREATE TABLE events (
-  position     INTEGER PRIMARY KEY AUTOINCREMENT,
-  event_id     TEXT NOT NULL UNIQUE,
-  tenant       TEXT NOT NULL,
-  run_id       TEXT NOT NULL,
-  sequence     INTEGER NOT NULL CHECK (sequence >= 0),
-  type         TEXT NOT NULL,
-  timestamp    TEXT NOT NULL,
-  causation_id TEXT,
-  payload      TEXT NOT NULL
+  position        INTEGER PRIMARY KEY AUTOINCREMENT,
+  event_id        TEXT NOT NULL UNIQUE,
+  tenant          TEXT NOT NULL,
+  tenant_position INTEGER NOT NULL CHECK (tenant_position > 0),
+  run_id          TEXT NOT NULL,
+  sequence        INTEGER NOT NULL CHECK (sequence >= 0),
+  type            TEXT NOT NULL,
+  timestamp       TEXT NOT NULL,
+  causation_id    TEXT,
+  payload         TEXT NOT NULL
 ) STRICT;
 
 -- A run belongs to one tenant. `run_id` leads, so that a run is found without its tenant as well.
 CREATE UNIQUE INDEX events_by_run ON events (run_id, tenant, sequence);
-CREATE INDEX events_by_tenant ON events (tenant, position);
+CREATE UNIQUE INDEX events_by_tenant ON events (tenant, tenant_position);
 
 -- Calls that were started and have not returned, and the process instance that runs each of them.
 CREATE TABLE open_calls (

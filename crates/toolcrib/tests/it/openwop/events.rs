@@ -6,6 +6,11 @@ fn call(tool: &str) -> Value {
     json!({ "request": { "tool_id": tool, "input": { "path": "canary-argument" } } })
 }
 
+fn positions(page: &Value) -> Vec<u64> {
+    let events = page["events"].as_array().unwrap();
+    events.iter().map(|event| event["position"].as_u64().unwrap()).collect()
+}
+
 /// I-18, I-20.
 #[tokio::test]
 async fn a_run_holds_both_events_of_a_call_and_no_content() {
@@ -94,6 +99,9 @@ async fn an_auditor_follows_the_record_of_its_tenant() {
     // Without a position: the newest.
     let newest = auditor.get("/v1/events?limit=1").await.json();
     assert_eq!(newest["events"][0], rest["events"][1]);
+    // I-9: positions say nothing of other tenants.
+    let all = auditor.get("/v1/events?after=0").await.json();
+    assert_eq!(positions(&all), [1, 2, 3, 4, 5, 6]);
 }
 
 #[tokio::test]
@@ -151,5 +159,7 @@ async fn the_record_tells_a_tenant_nothing_of_another() {
         .filter(|payload| payload["resource"] == "unknown")
         .collect();
     assert_eq!(probes.len(), 4, "{events:#}");
+    let count = events["events"].as_array().unwrap().len();
+    assert_eq!(positions(&events), (1..=count as u64).collect::<Vec<_>>(), "{events:#}");
     assert!(probes.iter().all(|probe| probe["reason"] == "unknown"));
 }

@@ -1,0 +1,129 @@
+//! Notices when the configuration file changes.
+//!
+//! Directories are watched, not the file: editors and Kubernetes put another file or link in its
+//! place. What is watched beside the file's own directory is that of the file a link leads to.
+//! Invariant: a change is content that differs from the content seen before; a touch is none.
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
+use tokio::{
+    sync::{Notify, mpsc},
+    time::{Instant, timeout},
+};
+
+/// Silence after which a change is complete.
+const QUIET: Duration = Duration::from_millis(200);
+/// Longest wait for that silence.
+const AT_MOST: Duration = Duration::from_secs(2);
+
+/// Watches one file.
+pub(super) struct Watch {
+    file: PathBuf,
+    seen: Option<Vec<u8>>,
+    settled: Arc<Notify>,
+    /// Dropping it ends the watch.
+    _watcher: Option<RecommendedWatcher>,
+}
+
+impl Watch {
+    /// Watches `file`, whose content was `seen` when it was last taken over. A system that cannot
+    /// watch is no reason not to serve.
+    pub(super) fn start(file: &Path, seen: Option<&str>) -> Self {
+        let settled = Arc::new(Notify::new());
+        let watcher = watcher(file, &settled)
+            .inspect_err(|error| {
+                tracing::warn!(%error, "the configuration file is not watched; SIGHUP still works");
+            })
+            .ok();
+        // What changed since it was read has to be noticed too.
+        settled.notify_one();
+        let seen = seen.map(|text| text.as_bytes().to_vec());
+        Self { file: file.to_path_buf(), seen, settled, _watcher: watcher }
+    }
+
+    /// Watches nothing.
+    pub(super) fn nothing() -> Self {
+        let settled = Arc::new(Notify::new());
+        Self { file: PathBuf::new(), seen: None, settled, _watcher: None }
+    }
+
+    /// The next change. Dropping the future loses nothing.
+    pub(super) async fn changed(&mut self) {
+        loop {
+            self.settled.notified().await;
+            if self.look() {
+                return;
+            }
+        }
+    }
+
+    /// Remembers the content as it is now; whether it is another one.
+    pub(super) fn look(&mut self) -> bool {
+        let now = std::fs::read(&self.file).ok();
+        let differs = now != self.seen;
+        self.seen = now;
+        differs
+    }
+}
+
+/// Reports to `settled` when something happened to `file` and is over.
+fn watcher(file: &Path, settled: &Arc<Notify>) -> notify::Result<RecommendedWatcher> {
+    let mut names: Vec<OsString> = file.file_name().map(OsStr::to_owned).into_iter().collect();
+    let mut dirs = vec![directory(file)];
+    if let Ok(real) = file.canonicalize() {
+        names.extend(real.file_name().map(OsStr::to_owned));
+        let known = dirs.iter().any(|dir| dir.canonicalize().ok().as_deref() == real.parent());
+        if !known {
+            dirs.push(directory(&real));
+        }
+    }
+    let (told, mut tells) = mpsc::channel::<()>(1);
+    let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
+        if event.is_ok_and(|event| concerns(&event, &names)) {
+            // Full means that somebody is about to look anyway.
+            told.try_send(()).ok();
+        }
+    })?;
+    for dir in dirs {
+        watcher.watch(&dir, RecursiveMode::NonRecursive)?;
+    }
+    let settled = Arc::clone(settled);
+    // Ends with the watcher, which owns the other end of the channel.
+    tokio::spawn(async move {
+        while tells.recv().await.is_some() {
+            let started = Instant::now();
+            while started.elapsed() < AT_MOST
+                && matches!(timeout(QUIET, tells.recv()).await, Ok(Some(())))
+            {}
+            settled.notify_one();
+        }
+    });
+    Ok(watcher)
+}
+
+/// Whether `event` may have changed a file of these names. Names that begin with two dots are how
+/// Kubernetes swaps all files of a volume at once.
+fn concerns(event: &Event, names: &[OsString]) -> bool {
+    let ours = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| {
+            names.iter().any(|it| it == name) || name.as_encoded_bytes().starts_with(b"..")
+        })
+    };
+    match event.kind {
+        EventKind::Access(_) => false,
+        _ => event.need_rescan() || event.paths.iter().any(ours),
+    }
+}
+
+fn directory(file: &Path) -> PathBuf {
+    match file.parent() {
+        Some(dir) if !dir.as_os_str().is_empty() => dir.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}

@@ -1,0 +1,194 @@
+//! What is known of every source, and the snapshots made of it.
+
+use std::{sync::Arc, time::Duration};
+
+use toolcrib_core::{
+    catalog::{Catalog, Entry, Generation},
+    clock::Timestamp,
+    id::SourceId,
+    source::{Discovered, Source, SourceState},
+};
+
+use crate::{
+    Snapshot, SourceReport,
+    assemble::{Assembled, assemble},
+    config::{GateConfig, SourceConfig},
+};
+
+/// The pause after a discovery that failed, doubled with each further one up to the maximum.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+/// Every source, in the order of the configuration.
+pub(crate) struct Slots {
+    pub(super) gate: GateConfig,
+    pub(super) slots: Vec<Slot>,
+    generation: Generation,
+    collisions: Vec<String>,
+}
+
+/// One source.
+pub(super) struct Slot {
+    pub(super) config: Arc<SourceConfig>,
+    pub(super) source: Arc<dyn Source>,
+    pub(super) discovered: Option<Arc<Discovered>>,
+    pub(super) discovered_at: Option<Timestamp>,
+    /// Whether a task is asking it now.
+    pub(super) asking: bool,
+    /// Whether it is to be asked (again).
+    pub(super) wanted: bool,
+    failure: Option<Failure>,
+    entries: Vec<Arc<Entry>>,
+    problems: Vec<String>,
+}
+
+/// Discoveries that failed since the last good one.
+struct Failure {
+    times: u32,
+    at: Timestamp,
+    why: String,
+}
+
+// === impl Slots ===
+
+impl Slots {
+    pub(super) fn new(gate: GateConfig) -> Self {
+        Self { gate, slots: Vec::new(), generation: Generation(0), collisions: Vec::new() }
+    }
+
+    /// A snapshot of what is known, one generation later.
+    pub(crate) fn build(&mut self) -> Snapshot {
+        self.generation = Generation(self.generation.0 + 1);
+        let entries =
+            self.slots.iter().flat_map(|slot| slot.entries.iter().map(Arc::clone)).collect();
+        let (catalog, collisions) = Catalog::build(self.generation, entries);
+        for collision in &collisions {
+            tracing::error!(%collision, "tools are left out");
+        }
+        self.collisions = collisions.iter().map(ToString::to_string).collect();
+        let sources = self
+            .slots
+            .iter()
+            .map(|slot| (slot.config.spec.id.clone(), Arc::clone(&slot.source)))
+            .collect();
+        Snapshot { catalog, sources, gate: self.gate.clone() }
+    }
+
+    pub(super) fn find(&mut self, id: &SourceId) -> Option<&mut Slot> {
+        self.slots.iter_mut().find(|slot| slot.config.spec.id == *id)
+    }
+
+    /// Whether `source` runs already, exactly as described.
+    pub(super) fn runs(&self, source: &SourceConfig) -> bool {
+        self.slots.iter().any(|slot| slot.config.spec == source.spec)
+    }
+
+    pub(super) fn reassemble_all(&mut self) {
+        let Self { gate, slots, .. } = self;
+        slots.iter_mut().for_each(|slot| slot.reassemble(gate));
+    }
+
+    /// Sources whose time to be asked has come.
+    pub(super) fn due(&self, now: Timestamp) -> Vec<SourceId> {
+        let due = self.slots.iter().filter(|slot| slot.is_due(now));
+        due.map(|slot| slot.config.spec.id.clone()).collect()
+    }
+
+    /// Whether every source has told its tools, or has shown that it will not soon.
+    pub(super) fn are_settled(&self) -> bool {
+        self.slots.iter().all(|slot| match slot.source.status() {
+            status if status.state == SourceState::Ready => {
+                slot.discovered_at.is_some() || slot.failure.is_some()
+            }
+            status if status.state == SourceState::Starting => status.detail.is_some(),
+            _degraded_or_stopped => true,
+        })
+    }
+
+    pub(super) fn reports(&self) -> Vec<SourceReport> {
+        self.slots.iter().map(|slot| slot.report(&self.collisions)).collect()
+    }
+}
+
+// === impl Slot ===
+
+impl Slot {
+    pub(super) fn new(
+        config: Arc<SourceConfig>,
+        source: Arc<dyn Source>,
+        known: Option<Discovered>,
+    ) -> Self {
+        Self {
+            config,
+            source,
+            discovered: known.map(Arc::new),
+            discovered_at: None,
+            // What a source says while it starts may come before it has a slot.
+            wanted: false,
+            asking: false,
+            failure: None,
+            entries: Vec::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    pub(super) fn reassemble(&mut self, gate: &GateConfig) {
+        if let Some(discovered) = &self.discovered {
+            let assembled = assemble(&self.config, gate, discovered);
+            self.put(assembled);
+        }
+    }
+
+    pub(super) fn put(&mut self, Assembled { entries, problems }: Assembled) {
+        for problem in &problems {
+            tracing::warn!(source = %self.config.spec.id, problem, "a source has a problem");
+        }
+        self.entries = entries;
+        self.problems = problems;
+    }
+
+    pub(super) fn succeeded(&mut self, at: Timestamp) {
+        self.discovered_at = Some(at);
+        self.failure = None;
+    }
+
+    pub(super) fn failed(&mut self, at: Timestamp, why: String) {
+        let times = self.failure.as_ref().map_or(1, |failure| failure.times.saturating_add(1));
+        self.failure = Some(Failure { times, at, why });
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        let past = |since: Timestamp, pause: Duration| {
+            (now - since).to_std().is_ok_and(|elapsed| elapsed >= pause)
+        };
+        match (&self.failure, self.discovered_at) {
+            // A source that is not connected says so itself when it is again.
+            (Some(failure), _) => {
+                let pause = FIRST_PAUSE.saturating_mul(1 << (failure.times - 1).min(16));
+                self.source.status().state == SourceState::Ready
+                    && past(failure.at, pause.min(LONGEST_PAUSE))
+            }
+            (None, Some(at)) => past(at, self.config.refresh),
+            (None, None) => false,
+        }
+    }
+
+    fn report(&self, collisions: &[String]) -> SourceReport {
+        let failure = self.failure.iter().map(|failure| {
+            let Failure { times, why, .. } = failure;
+            format!("its tools could not be listed, {times} times in a row: {why}")
+        });
+        let concerns =
+            |text: &&String| self.entries.iter().any(|entry| text.contains(entry.id.as_str()));
+        let collisions = collisions.iter().filter(concerns).cloned();
+        SourceReport {
+            id: self.config.spec.id.clone(),
+            kind: self.config.kind,
+            tenants: self.config.tenants.clone(),
+            status: self.source.status(),
+            tools: self.entries.len(),
+            discovered_at: self.discovered_at,
+            problems: failure.chain(self.problems.iter().cloned()).chain(collisions).collect(),
+        }
+    }
+}
