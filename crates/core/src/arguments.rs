@@ -17,7 +17,8 @@ mod bounds;
 /// One way in which a value breaks a schema.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
-    /// RFC 6901 pointer into the arguments; for a missing property, to where it should be.
+    /// RFC 6901 pointer into the arguments; for a missing property, to where it should be. Names in
+    /// it are the caller's, so it is cut where it gets long; it then ends in `…`.
     pub pointer: String,
     /// What is wrong, without repeating the caller's values.
     pub message: String,
@@ -50,6 +51,9 @@ enum Compiled {
 /// Violations reported; a caller can act on the first few, and each may take a kilobyte.
 const MAX_VIOLATIONS: usize = 100;
 
+/// Characters of a pointer, which holds names that the caller chose.
+const MAX_POINTER: usize = 256;
+
 /// Bytes of a message: enough for a sentence with a short enumeration in it.
 const MAX_MESSAGE: usize = 400;
 
@@ -59,6 +63,20 @@ const MAX_PATTERN_BYTES: usize = 256 << 10;
 /// Members that say nothing about which values are valid.
 const ANNOTATIONS: &[&str] =
     &["$schema", "$id", "$comment", "title", "description", "examples", "default"];
+
+impl Violation {
+    /// A violation of `keyword` at `pointer`, whose `message` repeats no values. Cuts the pointer
+    /// where it gets long.
+    pub fn new(pointer: &str, message: impl Into<String>, keyword: &str) -> Self {
+        let message = message.into();
+        Self {
+            pointer: shown(pointer),
+            verbatim: message.clone(),
+            message,
+            keyword: keyword.to_owned(),
+        }
+    }
+}
 
 impl ArgumentCheck {
     /// Accepts every value.
@@ -92,7 +110,8 @@ impl ArgumentCheck {
     }
 
     /// The violations, in the order of the arguments; at most a hundred. For a value so large that
-    /// finding all of them would be slow, only the first that was found.
+    /// finding all of them would be slow, only the first that was found. Where some are left out, a
+    /// last one with an empty pointer and no keyword says so.
     pub fn check(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
         let (validator, weight) = match &self.0 {
             Compiled::Anything => return Ok(()),
@@ -107,23 +126,30 @@ impl ArgumentCheck {
         if validator.is_valid(arguments) {
             return Ok(());
         }
-        let mut violations = Vec::new();
         if !weight.explains(&size) {
-            violations.push(not_explained());
-        } else if weight.explains_fully(&size) {
+            return Err(vec![not_explained()]);
+        }
+        let mut report = Report { arguments, found: Vec::new() };
+        let mut left_out = None;
+        if weight.explains_fully(&size) {
             for error in validator.iter_errors(arguments) {
-                if violations.len() >= MAX_VIOLATIONS {
+                if report.is_full() {
                     break;
                 }
-                push_violations(arguments, &error, &mut violations);
+                report.push_all(&error);
+            }
+            if report.is_full() {
+                left_out = Some(format!("there are more than these {MAX_VIOLATIONS} violations"));
             }
         } else if let Err(error) = validator.validate(arguments) {
-            push_violations(arguments, &error, &mut violations);
+            report.push_all(&error);
+            left_out = Some("there may be more; the arguments are too large to say".to_owned());
         }
-        violations.truncate(MAX_VIOLATIONS);
-        violations.sort_by_cached_key(|violation| position(arguments, &violation.pointer));
+        let mut violations = report.sorted();
         if violations.is_empty() {
             violations.push(not_explained()); // never valid because nothing could be said
+        } else if let Some(message) = left_out {
+            violations.push(Violation::new("", message, ""));
         }
         Err(violations)
     }
@@ -150,95 +176,115 @@ fn trivial(schema: &Value) -> Option<Compiled> {
 // === violations ===
 
 fn not_an_object() -> Violation {
-    let message = "the value is not of type \"object\"".to_owned();
-    Violation {
-        pointer: String::new(),
-        verbatim: message.clone(),
-        message,
-        keyword: "type".to_owned(),
-    }
+    Violation::new("", "the value is not of type \"object\"", "type")
 }
 
 fn too_deep() -> Violation {
-    let message = "the arguments are nested too deeply for this schema".to_owned();
-    Violation {
-        pointer: String::new(),
-        verbatim: message.clone(),
-        message,
-        keyword: "maxDepth".to_owned(),
-    }
+    Violation::new("", "the arguments are nested too deeply for this schema", "maxDepth")
 }
 
 fn not_explained() -> Violation {
-    let message = "the arguments do not fit the schema; they are too large to say where".to_owned();
-    Violation {
-        pointer: String::new(),
-        verbatim: message.clone(),
-        message,
-        keyword: "schema".to_owned(),
+    let message = "the arguments do not fit the schema; they are too large to say where";
+    Violation::new("", message, "schema")
+}
+
+/// What was found so far, each with where it stands in the arguments: a pointer that was cut no
+/// longer tells.
+struct Report<'a> {
+    arguments: &'a Value,
+    found: Vec<(Vec<usize>, Violation)>,
+}
+
+impl Report<'_> {
+    /// Whether there is more than is reported.
+    fn is_full(&self) -> bool {
+        self.found.len() > MAX_VIOLATIONS
+    }
+
+    fn sorted(mut self) -> Vec<Violation> {
+        self.found.truncate(MAX_VIOLATIONS);
+        self.found.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.found.into_iter().map(|(_, violation)| violation).collect()
+    }
+
+    /// Adds what `error` says: one violation, or one for each property that is too many.
+    fn push_all(&mut self, error: &ValidationError<'_>) {
+        let at = error.instance_path().as_str();
+        match error.kind() {
+            Kind::Required { property } => {
+                let name = property.as_str().unwrap_or_default();
+                let message = short(format_args!("{property} is a required property"));
+                self.push(error, &(at.to_owned() + &pointer::step(name)), message);
+            }
+            Kind::AdditionalProperties { unexpected }
+            | Kind::UnevaluatedProperties { unexpected } => {
+                self.push_unexpected(error, unexpected.iter());
+            }
+            // `"additionalProperties": false` without `properties`, which the validator treats as a
+            // false schema for the first member, seen from the object.
+            Kind::FalseSchema
+                if first_member(self.arguments, at) == Some(error.instance().as_ref()) =>
+            {
+                let members = self.arguments.pointer(at).and_then(Value::as_object);
+                self.push_unexpected(error, members.into_iter().flat_map(|members| members.keys()));
+            }
+            // The "value" that the inner error is about is the property's name.
+            Kind::PropertyNames { error: inner } => {
+                let name = inner.instance().as_str().map(pointer::step).unwrap_or_default();
+                let message = short(format_args!("{}", inner.masked_with("the property's name")));
+                self.push(error, &(at.to_owned() + &name), message);
+            }
+            Kind::FalseSchema => self.push(error, at, "no value is allowed here".to_owned()),
+            Kind::FromUtf8 { .. } => {
+                self.push(error, at, "the decoded value is not UTF-8".to_owned());
+            }
+            Kind::RegexEngineFailure { .. } | Kind::BacktrackLimitExceeded { .. } => {
+                self.push(error, at, "the pattern could not be applied".to_owned());
+            }
+            _ => {
+                let message = short(format_args!("{}", error.masked_with("the value")));
+                self.push(error, at, message);
+            }
+        }
+    }
+
+    fn push(&mut self, error: &ValidationError<'_>, pointer: &str, message: String) {
+        let violation = Violation {
+            verbatim: short(format_args!("{error}")),
+            ..Violation::new(pointer, message, error.kind().keyword())
+        };
+        self.found.push((position(self.arguments, pointer), violation));
+    }
+
+    fn push_unexpected<'n>(
+        &mut self,
+        error: &ValidationError<'_>,
+        names: impl Iterator<Item = &'n String>,
+    ) {
+        let keyword = match error.kind() {
+            Kind::UnevaluatedProperties { .. } => "unevaluatedProperties",
+            _ => "additionalProperties",
+        };
+        // One more than is reported, so that it is known that there is more.
+        for name in names.take(MAX_VIOLATIONS + 1) {
+            let pointer = error.instance_path().as_str().to_owned() + &pointer::step(name);
+            let violation = Violation {
+                verbatim: short(format_args!("property {name:?} is not allowed")),
+                ..Violation::new(&pointer, "the property is not allowed", keyword)
+            };
+            self.found.push((position(self.arguments, &pointer), violation));
+        }
     }
 }
 
-/// What `error` says, as one violation, or as one for each property that is too many.
-fn push_violations(arguments: &Value, error: &ValidationError<'_>, out: &mut Vec<Violation>) {
-    let at = error.instance_path().as_str();
-    let violation = |pointer: String, message: String| Violation {
-        pointer,
-        message,
-        verbatim: short(format_args!("{error}")),
-        keyword: error.kind().keyword().to_owned(),
-    };
-    match error.kind() {
-        Kind::Required { property } => {
-            let name = property.as_str().unwrap_or_default();
-            out.push(violation(
-                at.to_owned() + &pointer::step(name),
-                short(format_args!("{property} is a required property")),
-            ));
+/// `pointer`, cut where it gets long, and not within an escape.
+fn shown(pointer: &str) -> String {
+    match pointer.char_indices().nth(MAX_POINTER) {
+        None => pointer.to_owned(),
+        Some((end, _)) => {
+            let kept = pointer.get(..end).unwrap_or_default();
+            kept.strip_suffix('~').unwrap_or(kept).to_owned() + "…"
         }
-        Kind::AdditionalProperties { unexpected } | Kind::UnevaluatedProperties { unexpected } => {
-            out.extend(
-                unexpected.iter().take(MAX_VIOLATIONS).map(|name| unexpected_property(error, name)),
-            );
-        }
-        // `"additionalProperties": false` without `properties`, which the validator treats as a
-        // false schema for the first member, seen from the object.
-        Kind::FalseSchema if first_member(arguments, at) == Some(error.instance().as_ref()) => {
-            let members = arguments.pointer(at).and_then(Value::as_object);
-            let names = members.into_iter().flat_map(|members| members.keys());
-            out.extend(names.take(MAX_VIOLATIONS).map(|name| unexpected_property(error, name)));
-        }
-        // The "value" that the inner error is about is the property's name.
-        Kind::PropertyNames { error: inner } => out.push(violation(
-            at.to_owned() + &inner.instance().as_str().map(pointer::step).unwrap_or_default(),
-            short(format_args!("{}", inner.masked_with("the property's name"))),
-        )),
-        Kind::FalseSchema => {
-            out.push(violation(at.to_owned(), "no value is allowed here".to_owned()))
-        }
-        Kind::FromUtf8 { .. } => {
-            out.push(violation(at.to_owned(), "the decoded value is not UTF-8".to_owned()));
-        }
-        Kind::RegexEngineFailure { .. } | Kind::BacktrackLimitExceeded { .. } => {
-            out.push(violation(at.to_owned(), "the pattern could not be applied".to_owned()));
-        }
-        _ => out.push(violation(
-            at.to_owned(),
-            short(format_args!("{}", error.masked_with("the value"))),
-        )),
-    }
-}
-
-fn unexpected_property(error: &ValidationError<'_>, name: &str) -> Violation {
-    let keyword = match error.kind() {
-        Kind::UnevaluatedProperties { .. } => "unevaluatedProperties",
-        _ => "additionalProperties",
-    };
-    Violation {
-        pointer: error.instance_path().as_str().to_owned() + &pointer::step(name),
-        message: "the property is not allowed".to_owned(),
-        verbatim: short(format_args!("property {name:?} is not allowed")),
-        keyword: keyword.to_owned(),
     }
 }
 

@@ -342,6 +342,7 @@ mod tests {
             "payload",
             "principal",
             "reason",
+            "repeated",
             "resource",
             "status",
             "toolName",

@@ -77,16 +77,16 @@ impl Egress {
         &self,
         method: Method,
         endpoint: &Endpoint,
-        headers: HeaderMap,
+        mut headers: HeaderMap,
         body: Option<Vec<u8>>,
     ) -> Result<Answer, EgressError> {
-        let mut all = endpoint.headers.clone();
-        all.extend(headers);
-        let mut request = self.client.request(method, endpoint.url.clone()).headers(all);
-        if let Some(body) = body {
-            request = request.body(body);
+        for (name, value) in &endpoint.headers {
+            headers.entry(name).or_insert_with(|| value.clone());
         }
-        request.send().await.map(Answer).map_err(EgressError::from)
+        let mut request = reqwest::Request::new(method, endpoint.url.clone());
+        *request.headers_mut() = headers;
+        *request.body_mut() = body.map(reqwest::Body::from);
+        self.client.execute(request).await.map(Answer).map_err(EgressError::from)
     }
 }
 

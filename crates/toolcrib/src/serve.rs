@@ -238,8 +238,14 @@ mod tests {
     async fn a_request_whose_headers_do_not_end_is_closed() {
         let served = start(hello(), Limits { headers: Duration::from_millis(50), ..LIMITS }).await;
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-        let starts: [&[u8]; 6] =
-            [b"", b"G", b"GET / HTTP/1.1\r\nhost: x\r\nx-half: ", b"PRI * HTTP/2", preface, b"\r\n"];
+        let starts: [&[u8]; 6] = [
+            b"",
+            b"G",
+            b"GET / HTTP/1.1\r\nhost: x\r\nx-half: ",
+            b"PRI * HTTP/2",
+            preface,
+            b"\r\n",
+        ];
         for start in starts {
             let mut stream = TcpStream::connect(served.address).await.unwrap();
             stream.write_all(start).await.unwrap();

@@ -121,9 +121,9 @@ fn a_failure_can_be_json() {
     for (args, code) in [
         (&["--config", "missing.toml", "serve"][..], 1),
         (&["keys", "list"], 1),
+        (&["audit", "export"], 1),
         (&["config", "check"], 1),
         (&["call", "no_such_tool"], 1),
-        (&["audit", "export"], 1),
         (&["import", "missing.json"], 1),
         (&["--url", "http://127.0.0.1:1", "tools", "list"], 1),
         (&["--url", "http://127.0.0.1:1", "call", "x"], 1),

@@ -37,7 +37,7 @@ fn a_call_there_prints_what_a_call_here_prints() {
         &["call", "demo__echo", r#"{"text":"hi"}"#][..],
         &["call", "mcp:demo.add", r#"{"a":1,"b":2}"#],
         &["call", "demo.structured", r#"{"city":"Bonn"}"#],
-        &["call", "demo.echo@1.0.0", r#"{"text":"hi"}"#],
+        &["call", concat!("demo.echo@", env!("CARGO_PKG_VERSION")), r#"{"text":"hi"}"#],
         &["call", "demo__fail", r#"{"message":"no luck"}"#],
         &["call", "demo__slow", r#"{"steps":3,"step_ms":1}"#],
         &["call", "demo__wipe"],

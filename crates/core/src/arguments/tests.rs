@@ -380,15 +380,50 @@ fn reports_are_bounded() {
     let numbers = |n: usize| json!((0..n).collect::<Vec<_>>());
     let strings = json!({ "items": { "type": "string" } });
     assert_eq!(pointers(&strings, &numbers(3)), ["/0", "/1", "/2"]);
-    assert_eq!(pointers(&strings, &numbers(5_000)).len(), 100);
+    assert_eq!(pointers(&strings, &numbers(100)).len(), 100, "all of them, and that is all");
+    let cut = check(&strings, &numbers(5_000));
+    assert_eq!(cut.len(), 101);
+    let more = "there are more than these 100 violations";
+    assert_eq!(cut[100], (String::new(), String::new(), more.to_owned()));
     let object: Value =
         (0..5_000).map(|i| (i.to_string(), Value::Null)).collect::<serde_json::Map<_, _>>().into();
-    assert_eq!(pointers(&json!({ "additionalProperties": false }), &object).len(), 100);
+    let cut = check(&json!({ "additionalProperties": false }), &object);
+    assert_eq!((cut.len(), cut[100].2.as_str()), (101, more));
     let heavy = json!({ "items": { "allOf": vec![json!({ "type": "string" }); 50] } });
-    assert_eq!(pointers(&heavy, &numbers(100_000)).len(), 1);
+    let first = check(&heavy, &numbers(100_000));
+    assert_eq!((first.len(), first[0].0.as_str()), (2, "/0"));
+    assert!(first[1].2.starts_with("there may be more"), "{first:?}");
     let found = ArgumentCheck::compile(Some(&json!({ "maxLength": 1 })))
         .unwrap()
         .check(&json!("ä".repeat(100_000)))
         .unwrap_err();
     assert!(found.iter().all(|v| v.verbatim.len() < 500 && v.verbatim.ends_with('…')));
+}
+
+// I-27
+#[test]
+fn pointers_are_cut_where_a_caller_makes_them_long() {
+    let long = |first: char| format!("{first}{}", "ä".repeat(100_000));
+    let value = json!({ long('z'): 1, "between": { long('b'): 2, "c": 3 }, long('a'): 4 });
+    let closed = json!({
+        "properties": { "between": { "additionalProperties": false } },
+        "additionalProperties": false,
+    });
+    let found = pointers(&closed, &value);
+    let starts: Vec<String> =
+        found.iter().map(|pointer| pointer.chars().take(11).collect()).collect();
+    assert_eq!(
+        starts,
+        ["/zäääääääää", "/between/bä", "/between/c", "/aäääääääää"],
+        "in the order of the arguments all the same"
+    );
+    for pointer in found.iter().filter(|pointer| pointer.contains('ä')) {
+        assert_eq!(pointer.chars().count(), 257);
+        assert!(pointer.ends_with('…'));
+    }
+    let exact = format!("/{}", "x".repeat(255));
+    assert_eq!(Violation::new(&exact, "", "").pointer, exact);
+    let escaped = format!("/{}~1", "x".repeat(254));
+    let cut = format!("/{}…", "x".repeat(254));
+    assert_eq!(Violation::new(&escaped, "", "").pointer, cut);
 }

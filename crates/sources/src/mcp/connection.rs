@@ -112,7 +112,8 @@ impl Connection {
     pub(crate) async fn list_tools(&self, cursor: Option<&str>) -> Result<Reply, UpstreamError> {
         let era = &self.session.era;
         let encode = |id| {
-            let meta = era.meta(&Map::new(), None);
+            let nothing = Map::new();
+            let meta = era.meta(&nothing, None);
             encode(Some(id), "tools/list", &ListParams { cursor, meta })
         };
         let call = Call { cancellable: true, ..Call::plain("tools/list", era, &encode) };

@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -22,6 +23,7 @@ const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05
 /// unknown methods never answer, slow ones answer both.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
+const META_TOKEN: &str = "progressToken";
 const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
 const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
@@ -66,6 +68,13 @@ enum Verdict {
     Legacy,
 }
 
+/// The `_meta` of a request. Written as it stands and not built first: every call has one.
+pub(crate) struct Meta<'a> {
+    caller: &'a Map<String, Value>,
+    token: Option<u64>,
+    modern: bool,
+}
+
 // === impl Era ===
 
 impl Era {
@@ -75,25 +84,8 @@ impl Era {
 
     /// The `_meta` of a request: what the caller sends along, the progress token, and in the
     /// 2026-07-28 era who we are. No capability is declared, so an upstream has nothing to ask us.
-    pub(crate) fn meta(
-        &self,
-        caller: &Map<String, Value>,
-        token: Option<u64>,
-    ) -> Map<String, Value> {
-        let mut meta: Map<String, Value> = caller
-            .iter()
-            .filter(|(key, _)| !key.starts_with(META_RESERVED))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect();
-        if let Some(token) = token {
-            meta.insert("progressToken".to_owned(), token.into());
-        }
-        if self.is_modern() {
-            meta.insert(META_VERSION.to_owned(), MODERN.into());
-            meta.insert(META_CLIENT.to_owned(), client_info());
-            meta.insert(META_CAPABILITIES.to_owned(), json!({}));
-        }
-        meta
+    pub(crate) fn meta<'a>(&self, caller: &'a Map<String, Value>, token: Option<u64>) -> Meta<'a> {
+        Meta { caller, token, modern: self.is_modern() }
     }
 
     /// The version in words.
@@ -106,9 +98,47 @@ impl Era {
     }
 }
 
-fn client_info() -> Value {
-    json!({ "name": "toolcrib", "version": env!("CARGO_PKG_VERSION") })
+// === impl Meta ===
+
+impl Meta<'_> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.caller.is_empty() && self.token.is_none() && !self.modern
+    }
 }
+
+impl Serialize for Meta<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut meta = serializer.serialize_map(None)?;
+        for (key, value) in self.caller {
+            // Those are ours to say.
+            if !key.starts_with(META_RESERVED) && key != META_TOKEN {
+                meta.serialize_entry(key, value)?;
+            }
+        }
+        if let Some(token) = self.token {
+            meta.serialize_entry(META_TOKEN, &token)?;
+        }
+        if self.modern {
+            meta.serialize_entry(META_VERSION, MODERN)?;
+            meta.serialize_entry(META_CLIENT, &CLIENT_INFO)?;
+            meta.serialize_entry(META_CAPABILITIES, &NoCapabilities {})?;
+        }
+        meta.end()
+    }
+}
+
+#[derive(Serialize)]
+struct NoCapabilities {}
+
+/// Who we are.
+#[derive(Serialize)]
+struct ClientInfo {
+    name: &'static str,
+    version: &'static str,
+}
+
+const CLIENT_INFO: ClientInfo =
+    ClientInfo { name: "toolcrib", version: env!("CARGO_PKG_VERSION") };
 
 // === Negotiation ===
 
@@ -191,7 +221,7 @@ fn judge_versions(versions: &[&str]) -> Result<bool, ConnectError> {
 pub(crate) async fn initialize(wire: &Wire) -> Result<Session, ConnectError> {
     let [newest, ..] = LEGACY;
     let params = json!({
-        "protocolVersion": newest, "capabilities": {}, "clientInfo": client_info(),
+        "protocolVersion": newest, "capabilities": {}, "clientInfo": CLIENT_INFO,
     });
     let encode_request = |id| encode(Some(id), "initialize", &params);
     let call = Call::plain("initialize", &Era::Handshake, &encode_request);

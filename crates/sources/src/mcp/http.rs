@@ -189,7 +189,7 @@ impl Http {
     }
 
     fn headers(&self, era: &Era, session: &LegacySession) -> HeaderMap {
-        let mut headers = HeaderMap::with_capacity(8);
+        let mut headers = HeaderMap::with_capacity(12);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(
             header::ACCEPT,

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, value::RawValue};
 
+use super::era::Meta;
+
 /// An unknown method, and the answer to every request of an upstream but `ping`.
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 
@@ -105,8 +107,8 @@ pub(crate) fn encode_answer(id: &RawValue, method: &str) -> Vec<u8> {
 pub(crate) struct ListParams<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cursor: Option<&'a str>,
-    #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
-    pub(crate) meta: Map<String, Value>,
+    #[serde(rename = "_meta", skip_serializing_if = "Meta::is_empty")]
+    pub(crate) meta: Meta<'a>,
 }
 
 /// Parameters of `tools/call`.
@@ -115,7 +117,7 @@ pub(crate) struct CallParams<'a> {
     pub(crate) name: &'a str,
     pub(crate) arguments: &'a Map<String, Value>,
     #[serde(rename = "_meta")]
-    pub(crate) meta: Map<String, Value>,
+    pub(crate) meta: Meta<'a>,
 }
 
 fn bytes(message: &impl Serialize) -> Vec<u8> {

@@ -207,7 +207,11 @@ async fn reads_of_a_long_log_use_an_index() {
     let some = |text: &str| Some(text.to_owned());
     for (tenant, run, expected) in [
         (None, None, "SEARCH events USING INTEGER PRIMARY KEY (rowid>?)"),
-        (some("t"), None, "SEARCH events USING INDEX events_by_tenant (tenant=? AND tenant_position>?)"),
+        (
+            some("t"),
+            None,
+            "SEARCH events USING INDEX events_by_tenant (tenant=? AND tenant_position>?)",
+        ),
         (None, some("r"), "SEARCH events USING INDEX events_by_run (run_id=?"),
         (some("t"), some("r"), "SEARCH events USING INDEX events_by_run (run_id=? AND tenant=?"),
     ] {

@@ -22,6 +22,7 @@ use super::{
     progress::ProgressQueue,
     protocol::{Id, Request},
 };
+use crate::respond;
 
 /// A call that has not started.
 pub(super) struct ToolCall {

@@ -243,3 +243,25 @@ async fn http2_is_served_too() {
     let reply = caller.http2().get("/v1/tools").await;
     assert_eq!((reply.status, reply.body), (200, caller.get("/v1/tools").await.body));
 }
+
+/// I-27: what is said of bad arguments is bounded, and says so, on every surface.
+#[tokio::test]
+async fn long_lists_and_names_are_cut_and_the_caller_is_told() {
+    let gw = fixture().start().await;
+    let reader = gw.principal("reader", ["files:read"]).await;
+    let long = "x".repeat(10_000);
+    let mut arguments: serde_json::Map<String, serde_json::Value> =
+        (0..500).map(|n| (n.to_string(), json!(n))).collect();
+    arguments.shift_insert(0, long.clone(), json!(1));
+    let ask = json!({ "request": { "tool_id": "crib.read", "input": arguments } });
+    let otc = reader.post("/tools/call", ask).await;
+    let called = reader.post("/explorer/tools/crib__read/call", json!(arguments)).await;
+    let checked = reader.post("/explorer/tools/crib__read/validate", json!(arguments)).await;
+    assert_eq!((otc.status, called.status, checked.status), (422, 500, 200));
+    for reply in [otc, called, checked] {
+        let text = reply.text();
+        assert!(text.contains("there are more than these 100 violations"), "{text}");
+        assert!(text.contains(&"x".repeat(255)) && text.contains('…'), "{text}");
+        assert!(!text.contains(&"x".repeat(1_000)), "{text}");
+    }
+}

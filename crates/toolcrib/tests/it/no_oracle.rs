@@ -93,7 +93,7 @@ async fn hidden_and_unknown_tools_look_the_same_when_denials_do() {
         let by_otc = reader.post("/tools/call", ask).await;
         let path = format!("/explorer/tools/{wire}/call");
         let by_explorer = reader.post(&path, json!({})).await;
-        assert_eq!((by_otc.status.as_u16(), by_explorer.status.as_u16()), (400, 404));
+        assert_eq!((by_otc.status, by_explorer.status), (400, 404));
         replies.push((visible(&by_otc, ""), visible(&by_explorer, wire)));
         for reply in [by_otc, by_explorer] {
             let request = reply.header("x-request-id").to_owned();
@@ -105,7 +105,8 @@ async fn hidden_and_unknown_tools_look_the_same_when_denials_do() {
     gw.event(|event| event["payload"]["status"] == "forbidden").await;
     for logged in gw.events().await {
         let run = logged.event.run_id.as_str();
-        let told = replies.iter().any(|(otc, explorer)| otc.contains(run) || explorer.contains(run));
+        let told =
+            replies.iter().any(|(otc, explorer)| otc.contains(run) || explorer.contains(run));
         assert!(!told, "{run}");
     }
     assert_eq!(reader.get("/v1/events").await.status, 403);
