@@ -178,6 +178,7 @@ await check('a failing tool is shown in red', async () => {
 
 await check('structured content is shown', async () => {
   await open('demo__structured');
+  await input('/city').fill('Oslo');
   truthy(
     /structured content/.test(await (await execute()).innerText()),
     'no structured content block',

@@ -228,25 +228,15 @@ fn checked(
     if let Some(CanonicalError::IntegerOutOfRange { pointer }) = inexact {
         let message =
             "is an integer outside ±(2^53-1), which has no exact form; send it as a string";
-        violations.push(Violation {
-            pointer,
-            message: message.to_owned(),
-            verbatim: message.to_owned(),
-            keyword: "type".to_owned(),
-        });
+        violations.push(Violation::new(&pointer, message, "type"));
     }
     match arguments {
         Value::Object(arguments) if violations.is_empty() => Ok(arguments),
         Value::Object(_) => Err(violations),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             if violations.is_empty() {
-                let message = "the arguments must be a JSON object".to_owned();
-                violations.push(Violation {
-                    pointer: String::new(),
-                    verbatim: message.clone(),
-                    message,
-                    keyword: "type".to_owned(),
-                });
+                let message = "the arguments must be a JSON object";
+                violations.push(Violation::new("", message, "type"));
             }
             Err(violations)
         }

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use crate::support::{dir, run, toolcrib};
+use crate::support::{dir, finish, run, toolcrib};
 
 const COMMANDS: [&[&str]; 19] = [
     &["serve"],
@@ -133,8 +133,11 @@ fn a_failure_can_be_json() {
         (&["keys", "revoke"], 2),
         (&["tools", "list", "--source", "nonsense"], 2),
     ] {
-        let plain = run(dir.path(), args);
-        let ran = run(dir.path(), &[&["--json"], args].concat());
+        // What is logged is not what is printed.
+        let run =
+            |args: &[&str]| finish(toolcrib(dir.path()).env("TOOLCRIB_LOG", "off").args(args));
+        let plain = run(args);
+        let ran = run(&[&["--json"], args].concat());
         assert_eq!(ran.code, code, "{args:?}: {ran:?}");
         assert_eq!(ran.stderr, plain.stderr, "the words stay the same");
         let told = ran.json();

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::support::{
-    Process, Ran, Server, config, demo_key, dir, key, run, toolcrib, write_config,
+    Process, Ran, Server, config, demo_key, dir, finish, key, run, toolcrib, write_config,
 };
 
 /// A demo, and the command line as one of its callers.
@@ -33,6 +33,9 @@ impl Remote {
 fn a_call_there_prints_what_a_call_here_prints() {
     let remote = Remote::start();
     write_config(remote.dir.path(), &config("[source.tools.wipe]\napproval = \"always\"\n"));
+    // What is logged is not what is printed.
+    let run =
+        |args: &[&str]| finish(toolcrib(remote.dir.path()).env("TOOLCRIB_LOG", "off").args(args));
     for args in [
         &["call", "demo__echo", r#"{"text":"hi"}"#][..],
         &["call", "mcp:demo.add", r#"{"a":1,"b":2}"#],
@@ -42,15 +45,14 @@ fn a_call_there_prints_what_a_call_here_prints() {
         &["call", "demo__slow", r#"{"steps":3,"step_ms":1}"#],
         &["call", "demo__wipe"],
     ] {
-        let (here, there) = (run(remote.dir.path(), args), remote.run("admin", args));
+        let (here, there) = (run(args), remote.run("admin", args));
         assert_eq!(
             (here.code, here.stdout, here.stderr),
             (there.code, there.stdout, there.stderr),
             "{args:?}"
         );
         let json = [&["--json"], args].concat();
-        let (mut here, mut there) =
-            (run(remote.dir.path(), &json).json(), remote.run("admin", &json).json());
+        let (mut here, mut there) = (run(&json).json(), remote.run("admin", &json).json());
         assert!(there["runId"].is_string(), "{there}");
         // Of these only the machine that runs the tool knows.
         for name in ["runId", "callId", "durationMs"] {
