@@ -8,7 +8,7 @@ use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -48,6 +48,8 @@ struct Inner {
     table: ArcSwap<Table>,
     /// Monotonic nanoseconds of the last time the store confirmed the table.
     confirmed_at: AtomicU64,
+    /// Set when the store is about to go: from then on nobody asks it.
+    stopped: AtomicBool,
 }
 
 /// What the configuration says about callers.
@@ -124,6 +126,7 @@ impl Authenticator {
             policy: ArcSwap::from_pointee(Policy::of(config)),
             table: ArcSwap::from_pointee(Table::default()),
             confirmed_at: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
         };
         let authenticator = Self { inner: Arc::new(inner) };
         authenticator.inner.follow().await;
@@ -132,8 +135,8 @@ impl Authenticator {
             loop {
                 tokio::time::sleep(POLL).await;
                 match weak.upgrade() {
-                    Some(inner) => inner.follow().await,
-                    None => return,
+                    Some(inner) if !inner.stopped.load(Ordering::Relaxed) => inner.follow().await,
+                    Some(_) | None => return,
                 }
             }
         });
@@ -145,6 +148,11 @@ impl Authenticator {
         self.inner.policy.store(Arc::new(Policy::of(config)));
         let table = self.inner.table.load();
         self.inner.build(table.records.clone(), table.epoch);
+    }
+
+    /// Ends following the store.
+    pub(crate) fn stop(&self) {
+        self.inner.stopped.store(true, Ordering::Relaxed);
     }
 
     /// Reads the keys again now instead of at the next poll.
@@ -196,6 +204,7 @@ impl Inner {
                 }
                 self.confirmed_at.store(now, Ordering::Relaxed);
             }
+            Err(_closed) if self.stopped.load(Ordering::Relaxed) => {}
             Err(error) => tracing::error!(%error, "API keys cannot be read"),
         }
     }

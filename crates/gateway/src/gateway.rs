@@ -290,6 +290,7 @@ impl Gateway {
     /// recorded before this returns; new calls are refused.
     pub async fn close(&self) {
         self.inner.ended.cancel();
+        self.inner.authenticator.stop();
         let closing = self.inner.refresher.sources();
         futures_util::future::join_all(closing.iter().map(|source| source.close())).await;
         self.inner.running.close();

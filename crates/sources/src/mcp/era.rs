@@ -137,8 +137,7 @@ struct ClientInfo {
     version: &'static str,
 }
 
-const CLIENT_INFO: ClientInfo =
-    ClientInfo { name: "toolcrib", version: env!("CARGO_PKG_VERSION") };
+const CLIENT_INFO: ClientInfo = ClientInfo { name: "toolcrib", version: env!("CARGO_PKG_VERSION") };
 
 // === Negotiation ===
 
