@@ -1,4 +1,4 @@
-//! Configuration: one TOML file. [`file`] is what was typed, [`Config`] what it means.
+//! Configuration: one TOML file. `file` is what was typed, [`Config`] what it means.
 //!
 //! Parsing never touches the world except for secrets that the file refers to (`{ env = … }`,
 //! `{ file = … }`), and those come through [`SecretReader`].

@@ -25,10 +25,7 @@ pub use self::{
 
 /// What [`queue`] locks with. The model-checked test compiles the same file against `shuttle`.
 mod sync {
-    pub(crate) use std::{
-        sync::{Condvar, Mutex, PoisonError},
-        thread::yield_now,
-    };
+    pub(crate) use std::sync::{Condvar, Mutex, PoisonError};
 }
 
 /// Events that one read returns at most; [`EventQuery::limit`] names the same number.

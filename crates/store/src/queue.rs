@@ -10,7 +10,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use crate::sync::{Condvar, Mutex, PoisonError, yield_now};
+use crate::sync::{Condvar, Mutex, PoisonError};
 
 /// Many producers, one consumer.
 pub(crate) struct Queue<T> {
@@ -59,7 +59,6 @@ impl<T> Queue<T> {
     /// Waits for items and takes up to `max` of them. With `patience`, gives up after that long.
     pub(crate) fn take(&self, max: usize, patience: Option<Duration>) -> Taken<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut yielded = false;
         loop {
             if !state.items.is_empty() {
                 let count = state.items.len().min(max);
@@ -67,15 +66,6 @@ impl<T> Queue<T> {
             }
             if state.closed {
                 return Taken::Closed;
-            }
-            if !yielded {
-                // Under load, whoever is about to push does so now, which spares both sides the
-                // system calls of a sleep and makes the batch larger. When idle it costs nothing.
-                yielded = true;
-                drop(state);
-                yield_now();
-                state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-                continue;
             }
             match patience {
                 None => {

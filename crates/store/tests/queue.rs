@@ -6,10 +6,7 @@
 mod queue;
 
 mod sync {
-    pub(crate) use shuttle::{
-        sync::{Condvar, Mutex},
-        thread::yield_now,
-    };
+    pub(crate) use shuttle::sync::{Condvar, Mutex};
     pub(crate) use std::sync::PoisonError;
 }
 

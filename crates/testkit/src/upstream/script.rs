@@ -9,7 +9,7 @@
 //! - `listen=yes|silent|no`: whether it says that its list may change, and acknowledges listeners.
 //! - `record=FILE`: every message that it gets is appended to the file, one line each.
 //!
-//! Tools of the good list: see [`call`].
+//! Tools of the good list: see `call` below.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
