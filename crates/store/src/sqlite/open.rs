@@ -118,10 +118,11 @@ fn check_identity(connection: &Connection, path: &Path) -> Result<(), Failure> {
         ))
         .into());
     }
-    let application: i32 =
-        connection.pragma_query_value(None, "application_id", |row| row.get(0))?;
-    let tables: i64 =
-        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    // In one transaction: between two reads another process could make a store of an empty file.
+    let seen = connection.unchecked_transaction()?;
+    let application: i32 = seen.pragma_query_value(None, "application_id", |row| row.get(0))?;
+    let tables: i64 = seen.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    seen.finish()?;
     if application != APPLICATION_ID && (application != 0 || tables > 0) {
         return Err(Failure::corrupt(format!(
             "{file} is a SQLite database of another program; choose another path"
