@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::json;
 
 use crate::support::{
-    Process, Server, config, demo_key, dir, eventually, is_running, run, signal_pid, toolcrib,
+    Process, Server, config, demo_key, dir, eventually, is_running, key, run, signal_pid, toolcrib,
     write_config,
 };
 
@@ -174,6 +174,42 @@ async fn a_source_that_dies_takes_only_its_call_and_comes_back() {
     let children = server.process.children();
     assert_eq!(children.len(), 1, "{children:?}");
     assert_ne!(children[0], child);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_dead_source_costs_the_other_nothing() {
+    // I-25
+    let dir = dir();
+    let second = config("").split_once("[[source]]").unwrap().1.replace("\"demo\"", "\"other\"");
+    write_config(dir.path(), &config(&format!("[[source]]{second}")));
+    let key = key(dir.path(), &["--scope", "*"]).1;
+    let server = Server::start(dir.path());
+    let caller = server.caller(Some(&key));
+    let call = |tool: &'static str, input: serde_json::Value| {
+        let caller = caller.clone();
+        async move { caller.otc(tool, input).await.1["result"]["success"] == json!(true) }
+    };
+    let both_answer = || {
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                call("demo__echo", json!({ "text": "a" })).await
+                    && call("other__echo", json!({ "text": "b" })).await
+            })
+        })
+    };
+    eventually("both are there", both_answer);
+    let steps = json!({ "steps": 2, "step_ms": 1_500 });
+    let slow =
+        [tokio::spawn(call("demo__slow", steps.clone())), tokio::spawn(call("other__slow", steps))];
+    let begun = || run(dir.path(), &["audit", "export"]).stdout.matches(".slow\"").count();
+    eventually("both calls began", || begun() == 2);
+    let children = server.process.children();
+    assert_eq!(children.len(), 2, "{children:?}");
+    signal_pid(children[0], Signal::KILL);
+    let [demo, other] = slow;
+    let outcomes = [demo.await.unwrap(), other.await.unwrap()];
+    assert!(outcomes[0] != outcomes[1], "one call died, the other ended well: {outcomes:?}");
+    eventually("both are back", both_answer);
 }
 
 #[test]
