@@ -37,7 +37,11 @@ enum Task {
     /// Installs what the tests need and prints it as lines for a shell: eval "$(cargo xtask setup)"
     Setup,
     /// Formatting, lints, documentation, supply chain, tidiness and all tests
-    Ci,
+    Ci {
+        /// Everything but the tests, for those who run `cargo xtask test` beside it
+        #[arg(long)]
+        without_tests: bool,
+    },
     /// Writes the generated files of the tree, or with --check names the stale ones
     Gen {
         /// Compare only
@@ -54,7 +58,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Test(options) => test::run(&options),
         Task::Setup => test::setup(),
-        Task::Ci => ci::run(),
+        Task::Ci { without_tests } => ci::run(without_tests),
         Task::Gen { check } => generate::run(check),
         Task::Tidy => tidy::run(),
         Task::Bench(options) => bench::run(&options),
