@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench`.
+//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|fuzz`.
 //!
 //! A task says each step as it starts it, ends what it started, leaves the tree as it was (but for
 //! the files it is asked to write), and keeps what it builds and installs in a cache outside the tree.
@@ -7,6 +7,7 @@ mod bench;
 mod browser;
 mod cargo;
 mod ci;
+mod fuzz;
 mod gate;
 mod generate;
 mod install;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchOptions;
+use crate::fuzz::FuzzOptions;
 use crate::test::TestOptions;
 
 #[derive(Debug, Parser)]
@@ -52,6 +54,8 @@ enum Task {
     Tidy,
     /// Measures lists and calls against limit servers and writes docs/benchmarks.md
     Bench(BenchOptions),
+    /// Runs the fuzz targets, ten minutes each if not told otherwise
+    Fuzz(FuzzOptions),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +66,7 @@ fn main() -> ExitCode {
         Task::Gen { check } => generate::run(check),
         Task::Tidy => tidy::run(),
         Task::Bench(options) => bench::run(&options),
+        Task::Fuzz(options) => fuzz::run(&options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

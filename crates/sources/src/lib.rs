@@ -10,6 +10,8 @@
 
 mod egress;
 mod factory;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod mcp;
 mod process;
 mod text;

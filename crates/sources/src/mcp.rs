@@ -36,3 +36,53 @@ pub(crate) enum Target {
     /// A URL to post to.
     Http { endpoint: Endpoint, egress: Egress },
 }
+
+/// Reads `frame` in every way in which an upstream's bytes are read.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(frame: &[u8]) {
+    use serde_json::value::RawValue;
+    use toolcrib_core::id::SourceId;
+
+    let mut whole = Vec::new();
+    let mut parser = sse::SseParser::new(1 << 16);
+    parser.push(frame, &mut |event| whole.push(event.to_vec())).ok();
+    let mut pieces = Vec::new();
+    let mut parser = sse::SseParser::new(1 << 16);
+    for piece in frame.chunks(3) {
+        if parser.push(piece, &mut |event| pieces.push(event.to_vec())).is_err() {
+            break;
+        }
+    }
+    if frame.len() < 1 << 16 {
+        assert_eq!(whole, pieces, "how a stream is cut changes nothing");
+    }
+    let mut scan = scan::IdScan::default();
+    scan.feed(frame);
+    let scanned = scan.finish();
+    if !frame.trim_ascii_start().starts_with(b"{") {
+        return;
+    }
+    let Ok(incoming) = serde_json::from_slice::<message::Incoming<'_>>(frame) else { return };
+    // Of a message without a key twice, the scanner finds what the parser finds.
+    if toolcrib_core::json::parse_strict(frame).is_ok()
+        && let Some(id) = incoming.id.and_then(message::own_id)
+    {
+        assert_eq!(scanned.id, Some(id));
+    }
+    let source = SourceId::parse("fuzz").expect("it is an id");
+    if let Some(result) = incoming.result {
+        discover::fuzz(result);
+        for modern in [false, true] {
+            let reply = message::Reply::Result(RawValue::to_owned(result));
+            if let Ok(outcome) = result::outcome(&source, &reply, modern, 1 << 16) {
+                let blocks: Vec<&RawValue> =
+                    serde_json::from_str(outcome.content.get()).expect("content is a list");
+                assert!(blocks.iter().all(|block| block.get().starts_with('{')));
+            }
+        }
+    }
+    if let Some(error) = incoming.error {
+        let reply = message::Reply::Error(message::RpcError::read(error));
+        result::outcome(&source, &reply, true, 1 << 16).ok();
+    }
+}

@@ -8,6 +8,8 @@
 #![warn(missing_docs)]
 
 mod explorer;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod mcp;
 mod middleware;
 mod openapi;

@@ -43,3 +43,9 @@ pub(crate) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(list::list))
         .routes(routes!(call::call))
 }
+
+/// Reads `body` as far as it is read before a tool is looked up.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(body: &[u8]) {
+    call::fuzz(body);
+}

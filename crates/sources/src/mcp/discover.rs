@@ -270,3 +270,14 @@ fn annotations(members: &Map<String, Value>, notes: &mut Vec<String>) -> Option<
     }
     Some(Value::Object(kept)).filter(|kept| kept.as_object().is_some_and(|kept| !kept.is_empty()))
 }
+
+/// Reads `page` as one page of a list.
+#[cfg(fuzzing)]
+pub(crate) fn fuzz(page: &RawValue) {
+    let limits = SourceLimits::default();
+    for check_headers in [false, true] {
+        let mut list = List::new(&limits, check_headers);
+        list.page(page).ok();
+        list.finish(None);
+    }
+}

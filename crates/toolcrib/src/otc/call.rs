@@ -282,6 +282,14 @@ fn value(outcome: Outcome, has_output_schema: bool) -> Box<RawValue> {
     }
 }
 
+/// Reads `body` and the tool id in it.
+#[cfg(fuzzing)]
+pub(super) fn fuzz(body: &[u8]) {
+    if let Ok(asked) = Asked::read(body) {
+        resolve(&asked.tool_id);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;

@@ -1,0 +1,83 @@
+//! `cargo xtask fuzz`: runs the targets of `fuzz/` one after the other, for a while each.
+//!
+//! No sanitizer is asked for: the crates forbid `unsafe`, so what is looked for are panics, wrong
+//! answers, hangs and memory, and the stable toolchain is enough.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::{paths, shell};
+
+/// What `fuzz` is told.
+#[derive(Debug, Args)]
+pub(crate) struct FuzzOptions {
+    /// Targets to run; all of them when none is named
+    targets: Vec<String>,
+    /// How long each target runs
+    #[arg(long, default_value_t = 600)]
+    seconds: u32,
+}
+
+const TARGETS: [&str; 5] = ["ids", "canonical_json", "otc_body", "mcp_frame", "compact"];
+/// An input that takes longer is a finding.
+const INPUT_LIMIT: &str = "-timeout=10";
+const MEMORY_LIMIT: &str = "-rss_limit_mb=2048";
+/// Longest time for building and for ending, beside the run itself.
+const GRACE: Duration = Duration::from_secs(1_800);
+
+/// Runs what `options` names. A finding is an error; its input lies in the cache, named in the output.
+pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
+    let known = TARGETS.map(str::to_owned).to_vec();
+    let targets = if options.targets.is_empty() { known.clone() } else { options.targets.clone() };
+    if let Some(unknown) = targets.iter().find(|target| !known.contains(target)) {
+        bail!("there is no target {unknown:?}; there are {}", TARGETS.join(", "));
+    }
+    let cargo_fuzz = cargo_fuzz()?;
+    let cache = paths::cache().join("fuzz");
+    let mut found = Vec::new();
+    for target in &targets {
+        shell::step(format_args!("{target}, {} s", options.seconds));
+        let corpus = cache.join("corpus").join(target);
+        let findings = cache.join("findings").join(target);
+        for folder in [&corpus, &findings] {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("cannot make {}", folder.display()))?;
+        }
+        let mut command = Command::new(&cargo_fuzz);
+        command
+            .current_dir(paths::root())
+            .env("CARGO_TARGET_DIR", paths::target().join("fuzz"))
+            .args(["fuzz", "run", "--sanitizer", "none", target])
+            .arg(&corpus)
+            .args(["--", INPUT_LIMIT, MEMORY_LIMIT, "-print_final_stats=1"])
+            .arg(format!("-max_total_time={}", options.seconds))
+            .arg(format!("-artifact_prefix={}/", findings.display()));
+        let limit = GRACE + Duration::from_secs(options.seconds.into());
+        if let Err(error) = shell::run_bounded(&mut command, limit) {
+            shell::say(format_args!("{target}: {error:#}; see {}", findings.display()));
+            found.push(target.as_str());
+        }
+    }
+    if found.is_empty() {
+        return Ok(());
+    }
+    bail!("findings in {}", found.join(", "))
+}
+
+/// `cargo-fuzz`, installed into the cache when it is not there.
+fn cargo_fuzz() -> Result<PathBuf> {
+    if let Some(program) = shell::find("cargo-fuzz") {
+        return Ok(program);
+    }
+    let folder = paths::tools().join("cargo-fuzz");
+    let program = folder.join("bin").join("cargo-fuzz");
+    if !program.is_file() {
+        let mut install = crate::cargo::cargo(&["install", "cargo-fuzz", "--locked", "--root"]);
+        shell::run(install.arg(&folder))?;
+    }
+    Ok(program)
+}
