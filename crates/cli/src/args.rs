@@ -1,5 +1,6 @@
 //! What can be typed. Parsing never touches the world; what it means is decided by the commands.
 
+mod conformance;
 mod nouns;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand};
 use toolcrib_core::credential::Secret;
 
+pub(crate) use conformance::ConformanceArgs;
 pub(crate) use nouns::{
     AuditCommand, CallArgs, ConfigCommand, ExportArgs, GenArgs, HashArgs, ImportArgs,
     KeyCreateArgs, KeysCommand, McpArgs, ServeArgs, SourcesCommand, TailArgs, ToolListArgs,
@@ -155,6 +157,22 @@ is 1 when the tool failed or was not run.")]
     /// Check a configuration file
     #[command(subcommand)]
     Config(ConfigCommand),
+
+    /// Check from outside whether a host does what the protocols require
+    #[command(after_help = "\
+Examples:
+  toolcrib conformance --list
+  toolcrib conformance --url http://127.0.0.1:8808 --key-file key.txt --protocol openwop
+  toolcrib conformance --url https://tools.example.com --junit report.xml --tool files.list
+
+Any host can be checked, not only this program. The protocols that it serves are found out, unless
+--protocol names some. Tools are called only when the host says that they read or do nothing, or
+when --tool names one; what needs a call is skipped otherwise.
+
+A check passes, fails, or is skipped with the reason. What failed is shown with the request and the
+answer, keys masked. The exit code is 1 when the host does not do what it must; what it only should
+do is reported, and counts with --strict.")]
+    Conformance(Box<ConformanceArgs>),
 
     /// Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml
     #[command(after_help = "\

@@ -190,7 +190,8 @@ async fn bounded(mut response: Response) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn address(typed: &str) -> anyhow::Result<Url> {
+/// The address that `--url` names.
+pub(crate) fn address(typed: &str) -> anyhow::Result<Url> {
     let wrong = || usage("--url must be an address such as http://127.0.0.1:8808");
     let url = Url::parse(typed).map_err(|_| wrong())?;
     match url.scheme() {
@@ -200,7 +201,8 @@ fn address(typed: &str) -> anyhow::Result<Url> {
     }
 }
 
-fn is_loopback(url: &Url) -> bool {
+/// Whether `url` is on this machine.
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(address)) => address.is_loopback(),

@@ -4,6 +4,7 @@ mod audit;
 mod call;
 mod completions;
 mod config;
+mod conformance;
 mod generate;
 mod hash;
 mod import;
@@ -40,6 +41,7 @@ pub(crate) async fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Keys(command) => keys::run(command, &global, printer).await,
         Command::Audit(command) => audit::run(command, &global, printer).await,
         Command::Config(command) => config::run(command, &global, printer).await,
+        Command::Conformance(args) => conformance::run(*args, &global, printer).await,
         Command::Import(args) => import::run(&args, printer),
         Command::Hash(args) => hash::run(&args, printer),
         Command::Completions { shell } => completions::run(shell, printer),

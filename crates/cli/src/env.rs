@@ -5,10 +5,11 @@
 //! | `TOOLCRIB_CONFIG` | as `--config` |
 //! | `TOOLCRIB_URL` | as `--url` |
 //! | `TOOLCRIB_KEY` | as `--key` |
+//! | `TOOLCRIB_SECOND_KEY` | as `--second-key` of `conformance` |
 //! | `TOOLCRIB_LOG` | what is logged, for example `info,toolcrib_sources=debug` |
 //! | `NO_COLOR` | no colours |
 //!
-//! The first three are read by the argument parser. Nothing else in the workspace reads the
+//! The first four are read by the argument parser. Nothing else in the workspace reads the
 //! environment.
 
 use std::{io::Read as _, path::Path};
@@ -19,6 +20,7 @@ use toolcrib_gateway::config::SecretReader;
 pub(crate) const CONFIG: &str = "TOOLCRIB_CONFIG";
 pub(crate) const URL: &str = "TOOLCRIB_URL";
 pub(crate) const KEY: &str = "TOOLCRIB_KEY";
+pub(crate) const SECOND_KEY: &str = "TOOLCRIB_SECOND_KEY";
 pub(crate) const LOG: &str = "TOOLCRIB_LOG";
 
 /// Longest secret file that is read; certificates and tokens are far smaller.

@@ -7,6 +7,7 @@
 mod args;
 mod client;
 mod commands;
+mod conformance;
 mod demo;
 mod env;
 mod failure;

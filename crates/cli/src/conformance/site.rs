@@ -1,0 +1,89 @@
+//! What a check has in hand: the host, where its protocol starts there, and what the user allowed.
+
+use std::sync::Arc;
+
+use reqwest::Method;
+use serde_json::{Map, Value};
+
+use super::{Ask, Got, Host, Protocol, Verdict};
+
+/// A protocol on a host.
+pub(crate) struct Site {
+    host: Arc<Host>,
+    protocol: Protocol,
+    /// Where the protocol starts; empty at the root.
+    path: String,
+    options: Arc<Options>,
+}
+
+/// What the user allowed and wants.
+#[derive(Debug, Default)]
+pub(crate) struct Options {
+    /// A tool that may be called.
+    pub(crate) tool: Option<NamedTool>,
+    /// A tool that may be called and fails.
+    pub(crate) failing_tool: Option<NamedTool>,
+    /// What is advertised and cannot be looked at fails instead of being left out.
+    pub(crate) require_behavior: bool,
+}
+
+/// A tool that the user named.
+#[derive(Debug, Clone)]
+pub(crate) struct NamedTool {
+    /// Id or name, in any of the protocols.
+    pub(crate) name: String,
+    /// The arguments; none: made from the schema.
+    pub(crate) arguments: Option<Map<String, Value>>,
+}
+
+impl Site {
+    pub(super) fn new(
+        host: Arc<Host>,
+        protocol: Protocol,
+        path: &str,
+        options: Arc<Options>,
+    ) -> Self {
+        Self { host, protocol, path: path.trim_end_matches('/').to_owned(), options }
+    }
+
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// A `GET` below the path of the protocol.
+    pub(crate) fn get(&self, path: &str) -> Ask {
+        self.ask(Method::GET, path)
+    }
+
+    /// A `POST` below the path of the protocol.
+    pub(crate) fn post(&self, path: &str) -> Ask {
+        self.ask(Method::POST, path)
+    }
+
+    /// Any request below the path of the protocol.
+    pub(crate) fn ask(&self, method: Method, path: &str) -> Ask {
+        Ask::new(method, format!("{}{path}", self.path))
+    }
+
+    pub(crate) async fn send(&self, ask: Ask) -> Verdict<Got> {
+        self.host.send(ask).await
+    }
+
+    pub(crate) async fn once(&self, ask: Ask) -> Verdict<Got> {
+        self.host.once(ask).await
+    }
+
+    /// Whether `ask` is answered by something that is there.
+    pub(crate) async fn answers(&self, ask: Ask) -> bool {
+        let got = self.once(ask).await;
+        got.is_ok_and(|got| !matches!(got.status(), 404 | 405 | 501))
+    }
+}
