@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Timestamp,
-    id::{AgentId, CallId, EventId, PrincipalId, RunId, TenantId},
+    id::{AgentId, CallId, EventId, PrincipalId, RunId, SessionId, TenantId, ToolId},
     store::StoreError,
 };
 
@@ -63,6 +63,12 @@ pub enum EventBody {
     /// A denial (RFC 0049).
     #[serde(rename = "authorization.decided")]
     AuthorizationDecided(AuthorizationDecided),
+    /// An interaction begins to use a tool (RFC 0078 §D). Durable before the first call.
+    #[serde(rename = "tool.session.opened")]
+    ToolSessionOpened(ToolSessionOpened),
+    /// It is over; nothing of that session follows.
+    #[serde(rename = "tool.session.closed")]
+    ToolSessionClosed(ToolSessionClosed),
 }
 
 /// Payload of `agent.toolCalled`.
@@ -167,6 +173,44 @@ pub struct AuthorizationDecided {
     pub repeated: Option<u64>,
 }
 
+/// Payload of `tool.session.opened`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolSessionOpened {
+    /// The same in all events of the session.
+    #[schemars(with = "String")]
+    pub session_id: SessionId,
+    /// The tool.
+    #[schemars(with = "String")]
+    pub tool_id: ToolId,
+}
+
+/// Payload of `tool.session.closed`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolSessionClosed {
+    /// The same as when it was opened.
+    #[schemars(with = "String")]
+    pub session_id: SessionId,
+    /// The tool.
+    #[schemars(with = "String")]
+    pub tool_id: ToolId,
+    /// How it ended.
+    pub outcome: SessionOutcome,
+}
+
+/// How a tool session ended. It tells of the interaction, not of the calls in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionOutcome {
+    /// Whoever held it ended it.
+    Completed,
+    /// It expired, or what ran it ended first.
+    Failed,
+    /// Whoever held it went away without ending it.
+    Cancelled,
+}
+
 impl EventBody {
     /// The event's type as it stands on the wire.
     pub fn kind(&self) -> &'static str {
@@ -174,6 +218,8 @@ impl EventBody {
             Self::ToolCalled(_) => "agent.toolCalled",
             Self::ToolReturned(_) => "agent.toolReturned",
             Self::AuthorizationDecided(_) => "authorization.decided",
+            Self::ToolSessionOpened(_) => "tool.session.opened",
+            Self::ToolSessionClosed(_) => "tool.session.closed",
         }
     }
 }
@@ -296,7 +342,19 @@ mod tests {
             "timestamp": "2026-11-20T10:00:00.999Z",
             "sequence": 2,
         });
-        for document in [called, returned(), decided] {
+        let opened = json!({
+            "eventId": "e4",
+            "runId": "r1",
+            "type": "tool.session.opened",
+            "payload": { "sessionId": "s1", "toolId": "mcp:files.read" },
+            "timestamp": "2026-11-20T10:00:01.000Z",
+            "sequence": 3,
+        });
+        let mut closed = opened.clone();
+        closed["type"] = json!("tool.session.closed");
+        closed["payload"]["outcome"] = json!("cancelled");
+        closed["causationId"] = json!("e4");
+        for document in [called, returned(), decided, opened, closed] {
             let event: RunEvent = serde_json::from_value(document.clone()).unwrap();
             assert_eq!(event.body.kind(), document["type"]);
             assert_eq!(serde_json::to_value(&event).unwrap(), document);
@@ -339,17 +397,24 @@ mod tests {
             "durationMs",
             "error",
             "message",
+            "outcome",
             "payload",
             "principal",
             "reason",
             "repeated",
             "resource",
+            "sessionId",
             "status",
+            "toolId",
             "toolName",
             "transport",
             "type",
         ];
         assert_eq!(members.into_iter().collect::<Vec<_>>(), known);
+        // `outcome` of a call would be its result; that of a session is one of three words.
+        let outcome = schemars::schema_for!(SessionOutcome).to_value();
+        let words = outcome["oneOf"].as_array().unwrap().iter().map(|word| word["const"].clone());
+        assert_eq!(words.collect::<Vec<_>>(), ["completed", "failed", "cancelled"]);
     }
 
     fn collect_members(schema: &Value, out: &mut std::collections::BTreeSet<String>) {

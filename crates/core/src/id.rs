@@ -106,6 +106,10 @@ string_id! {
     CallId, "call id", check_opaque
 }
 string_id! {
+    /// One tool session: what brackets several calls of an interaction (RFC 0078 §D).
+    SessionId, "session id", check_opaque
+}
+string_id! {
     /// Identity of one event.
     EventId, "event id", check_opaque
 }

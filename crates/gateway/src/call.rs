@@ -29,6 +29,7 @@ use crate::{
     list::ToolRef,
     metrics::Surface,
     record::{self, CallIdentity},
+    session::Bracket,
 };
 
 /// One call as a surface understood it.
@@ -70,15 +71,26 @@ pub struct Called {
 impl Gateway {
     /// Runs one call through the gate. Dropping the future cancels the call.
     pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> Called {
+        self.call_in(record::new_id(), None, principal, request).await
+    }
+
+    /// Runs one call in run `run_id`, as part of an interaction or alone.
+    pub(crate) async fn call_in(
+        &self,
+        run_id: RunId,
+        bracket: Option<Bracket>,
+        principal: &Principal,
+        request: CallRequest<'_>,
+    ) -> Called {
         let surface = request.surface;
         let mut called = Called {
-            run_id: record::new_id(),
+            run_id,
             call_id: record::new_id(),
             entry: None,
             result: Err(CallError::Internal),
             duration: None,
         };
-        called.result = self.pass(principal, request, &mut called).await;
+        called.result = self.pass(bracket, principal, request, &mut called).await;
         let result = called.result.as_ref().map(|outcome| outcome.is_error);
         self.metrics().call(surface, result, called.duration);
         if let Err(CallError::Upstream(error)) = &called.result {
@@ -91,6 +103,7 @@ impl Gateway {
     /// The nine steps.
     async fn pass(
         &self,
+        bracket: Option<Bracket>,
         principal: &Principal,
         request: CallRequest<'_>,
         called: &mut Called,
@@ -125,6 +138,9 @@ impl Gateway {
             Err(denied) => return Err(self.deny(&snapshot, &call, &denied).await),
         };
         called.entry = Some(Arc::clone(&entry));
+        if let Some(bracket) = &bracket {
+            bracket.open(&entry.id).await?;
+        }
 
         // 3. limit
         if let Err(error) = self.limit(&call).await {
@@ -155,9 +171,13 @@ impl Gateway {
             meta: request.meta,
         };
         let source = snapshot.sources.get(&entry.source).map(Arc::clone);
-        let (gateway, hang_up) = (self.clone(), CancellationToken::new());
+        let gateway = self.clone();
+        let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
         let cancelled = hang_up.clone();
         let detached = self.running().spawn(async move {
+            // The interaction goes on until the closing event is stored.
+            let _part_of_it = bracket;
+
             // 6. record that it starts, or do not start
             let started = gateway.record().started(call).await?;
 

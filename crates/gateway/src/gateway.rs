@@ -29,6 +29,7 @@ use crate::{
     metrics::Metrics,
     record::Record,
     refresh::{Refresher, Slots},
+    session::Interactions,
 };
 
 /// Lists and calls tools. Cheap to clone; all clones are the same gateway.
@@ -48,6 +49,7 @@ struct Inner {
     authenticator: Authenticator,
     refresher: Refresher,
     running: TaskTracker,
+    interactions: Interactions,
     ended: CancellationToken,
 }
 
@@ -109,7 +111,7 @@ pub const ROUTE_SCOPES: &[&str] = &["audit:read", "metrics:read", "sources:read"
 
 /// How long calls in flight have to be recorded once their sources are closed: the store answers in
 /// milliseconds, and a store that does not is not waited for.
-const CLOSING_TIME: Duration = Duration::from_secs(5);
+pub(crate) const CLOSING_TIME: Duration = Duration::from_secs(5);
 
 // === impl GatewayBuilder ===
 
@@ -185,6 +187,7 @@ impl GatewayBuilder {
                 authenticator,
                 refresher,
                 running: TaskTracker::new(),
+                interactions: Interactions::default(),
                 ended: CancellationToken::new(),
             }),
         };
@@ -287,12 +290,13 @@ impl Gateway {
     }
 
     /// Ends every source in order. Calls in flight fail, and what is to be recorded of them is
-    /// recorded before this returns; new calls are refused.
+    /// recorded before this returns, the end of every tool session included; new calls are refused.
     pub async fn close(&self) {
         self.inner.ended.cancel();
         self.inner.authenticator.stop();
         let closing = self.inner.refresher.sources();
         futures_util::future::join_all(closing.iter().map(|source| source.close())).await;
+        self.inner.interactions.close_all().await;
         self.inner.running.close();
         if tokio::time::timeout(CLOSING_TIME, self.inner.running.wait()).await.is_err() {
             tracing::warn!("some calls did not end; the next start closes them in the record");
@@ -302,6 +306,15 @@ impl Gateway {
 
     pub(crate) fn running(&self) -> &TaskTracker {
         &self.inner.running
+    }
+
+    pub(crate) fn interactions(&self) -> &Interactions {
+        &self.inner.interactions
+    }
+
+    /// Cancelled when the gateway closes.
+    pub(crate) fn ended(&self) -> &CancellationToken {
+        &self.inner.ended
     }
 
     pub(crate) fn authorizer(&self) -> &dyn Authorizer {

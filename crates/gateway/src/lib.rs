@@ -1,6 +1,7 @@
 //! One [`Gateway`] that lists and calls tools for every surface.
 //!
 //! * [`call`](mod@call) is the pipeline that every call passes: nine steps, readable top to bottom.
+//! * [`session`](mod@session) brackets the calls that belong together.
 //! * [`list`](mod@list) is what a caller sees: bytes made once per kind of caller.
 //! * [`config`] is the operator's file: what was typed, checked, and what it means.
 //! * [`authn`] tells who is calling.
@@ -21,6 +22,7 @@ pub mod list;
 pub mod metrics;
 mod record;
 mod refresh;
+pub mod session;
 
 pub use gateway::{Gateway, GatewayBuilder, ROUTE_SCOPES, Snapshot, SourceReport, Stores};
 pub use toolcrib_core as core;

@@ -118,9 +118,19 @@ impl Record {
         result: Result<&Outcome, &CallError>,
         duration: Option<Duration>,
     ) {
-        let event = self.returned(&started.call, started.event, result, duration);
+        self.insist(vec![self.returned(&started.call, started.event, result, duration)]).await;
+    }
+
+    /// Makes an event durable before what it tells of may happen.
+    pub(crate) async fn ahead(&self, event: NewEvent) -> Result<(), CallError> {
+        let stored = self.log.append(vec![event]).await;
+        stored.map(drop).map_err(|error| self.refused_to_store(&error))
+    }
+
+    /// Stores closing events, which tell of what is done and so are not given up easily.
+    pub(crate) async fn insist(&self, events: Vec<NewEvent>) {
         for attempt in 0..PROMPT_TRIES {
-            match self.log.append(vec![event.clone()]).await {
+            match self.log.append(events.clone()).await {
                 Ok(_) => return,
                 Err(error) => {
                     tracing::error!(%error, attempt, "a closing event could not be stored")
@@ -128,10 +138,10 @@ impl Record {
             }
             tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
         }
-        self.finish_later(event);
+        self.finish_later(events);
     }
 
-    fn finish_later(&self, event: NewEvent) {
+    fn finish_later(&self, events: Vec<NewEvent>) {
         let Ok(place) = Arc::clone(&self.late).try_acquire_owned() else {
             return self.metrics.unrecorded();
         };
@@ -139,7 +149,7 @@ impl Record {
         tokio::spawn(async move {
             for _ in 0..LATE_TRIES {
                 tokio::time::sleep(Duration::from_secs(5)).await;
-                if log.append(vec![event.clone()]).await.is_ok() {
+                if log.append(events.clone()).await.is_ok() {
                     return;
                 }
             }
@@ -274,7 +284,7 @@ impl Record {
         CallError::NotAccountable("recorded")
     }
 
-    fn event(
+    pub(crate) fn event(
         &self,
         tenant: TenantId,
         run: RunId,

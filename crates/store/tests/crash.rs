@@ -12,13 +12,13 @@ use std::{
 };
 
 use toolcrib_core::{
-    event::{EventBody, EventLog, EventQuery, LoggedEvent},
+    event::{CallStatus, EventBody, EventLog, EventQuery, LoggedEvent, SessionOutcome},
     id::EventId,
 };
 use toolcrib_store::{
     Options, SqliteStore,
     conformance::{
-        event_log::{called, returned},
+        event_log::{called, closed, opened, returned},
         moment,
     },
 };
@@ -66,7 +66,8 @@ impl Drop for Helper {
     }
 }
 
-/// Not a test: appends until it is killed. Every third call is never returned.
+/// Not a test: appends until it is killed. Every third call is never returned, and every fifth has a
+/// tool session around it, every second of which is never closed.
 #[test]
 #[ignore = "started by the other tests of this file"]
 fn helper_process() {
@@ -80,13 +81,24 @@ fn helper_process() {
             tokio::spawn(async move {
                 for number in 0.. {
                     let name = format!("{pid}-{caller}-{number}");
-                    let call = called("t", &format!("run-{caller}"), &name, &name);
+                    let run = format!("run-{caller}");
+                    let call = called("t", &run, &name, &name);
                     let end = returned(&call, &format!("{name}-end"));
+                    let session = opened("t", &run, &format!("{name}-open"), &name);
+                    let last = closed(&session, &format!("{name}-closed"));
+                    if number % 5 == 0 {
+                        store.append(vec![session]).await.unwrap();
+                        acknowledge(&format!("{name}-open"));
+                    }
                     store.append(vec![call]).await.unwrap();
                     acknowledge(&name);
                     if number % 3 != 0 {
                         store.append(vec![end]).await.unwrap();
                         acknowledge(&format!("{name}-end"));
+                    }
+                    if number % 10 == 0 {
+                        store.append(vec![last]).await.unwrap();
+                        acknowledge(&format!("{name}-closed"));
                     }
                 }
             });
@@ -115,7 +127,7 @@ async fn all(store: &SqliteStore) -> Vec<LoggedEvent> {
 }
 
 #[tokio::test]
-async fn every_acknowledged_event_survives_a_kill_and_lost_calls_are_closed() {
+async fn every_acknowledged_event_survives_a_kill_and_what_was_lost_is_closed() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let mut acknowledged = Vec::new();
@@ -131,19 +143,20 @@ async fn every_acknowledged_event_survives_a_kill_and_lost_calls_are_closed() {
     for event in &acknowledged {
         assert!(stored.contains(event), "{event} was acknowledged and is lost");
     }
-    let open = open_calls(&before);
-    assert!(!open.is_empty());
+    let (calls, sessions) = left_open(&before);
+    assert!(!calls.is_empty() && !sessions.is_empty());
 
     let closed = store.recover(moment(5)).await.unwrap();
-    assert_eq!(closed, open.len());
+    assert_eq!(closed, calls.len() + sessions.len());
     let after = all(&store).await;
     assert_eq!(&after[..before.len()], before, "nothing that was stored changed");
     let causes: HashSet<_> = after[before.len()..]
         .iter()
         .map(|logged| logged.event.causation_id.clone().unwrap())
         .collect();
-    assert_eq!(causes, open);
-    assert_eq!(open_calls(&after), HashSet::new());
+    assert_eq!(causes, calls.union(&sessions).cloned().collect());
+    assert_eq!(left_open(&after), Default::default());
+    assert!(after[before.len()..].iter().all(|logged| ends_as_failed(&logged.event.body)));
     assert_eq!(store.recover(moment(6)).await.unwrap(), 0);
     sequences_have_no_gap(&after);
     let files = std::fs::read_dir(directory.path().join("store.db.instances")).unwrap();
@@ -166,19 +179,27 @@ async fn the_calls_of_a_living_process_are_left_to_it() {
     assert_ne!(store.recover(moment(2)).await.unwrap(), 0, "now it does not");
 }
 
-/// Events that started a call which nothing ended.
-fn open_calls(events: &[LoggedEvent]) -> HashSet<EventId> {
-    let ended: HashSet<_> = events
-        .iter()
-        .filter(|logged| matches!(logged.event.body, EventBody::ToolReturned(_)))
-        .filter_map(|logged| logged.event.causation_id.clone())
-        .collect();
-    events
-        .iter()
-        .filter(|logged| matches!(logged.event.body, EventBody::ToolCalled(_)))
-        .map(|logged| logged.event.event_id.clone())
-        .filter(|event| !ended.contains(event))
-        .collect()
+/// Events that started a call, and a session, which nothing ended.
+fn left_open(events: &[LoggedEvent]) -> (HashSet<EventId>, HashSet<EventId>) {
+    let caused: HashSet<_> =
+        events.iter().filter_map(|logged| logged.event.causation_id.clone()).collect();
+    let started = |wanted: fn(&EventBody) -> bool| {
+        let of_kind = events.iter().filter(|logged| wanted(&logged.event.body));
+        let ids = of_kind.map(|logged| logged.event.event_id.clone());
+        ids.filter(|event| !caused.contains(event)).collect()
+    };
+    (
+        started(|body| matches!(body, EventBody::ToolCalled(_))),
+        started(|body| matches!(body, EventBody::ToolSessionOpened(_))),
+    )
+}
+
+fn ends_as_failed(body: &EventBody) -> bool {
+    match body {
+        EventBody::ToolReturned(returned) => returned.status == CallStatus::Error,
+        EventBody::ToolSessionClosed(closed) => closed.outcome == SessionOutcome::Failed,
+        _ => false,
+    }
 }
 
 fn sequences_have_no_gap(events: &[LoggedEvent]) {

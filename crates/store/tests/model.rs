@@ -8,7 +8,7 @@ use toolcrib_core::{
 };
 use toolcrib_store::{
     Durability, MemoryLog, Options, SqliteStore,
-    conformance::event_log::{called, decided, returned},
+    conformance::event_log::{called, closed, decided, opened, returned},
 };
 
 #[derive(Debug, Clone)]
@@ -19,9 +19,11 @@ enum Step {
 
 /// Few tenants, runs and ids, so that they meet.
 fn event() -> impl Strategy<Value = NewEvent> {
-    ("[ab]", "[rs]", "e[0-9]{1,2}", 0..3).prop_map(|(tenant, run, id, kind)| match kind {
+    ("[ab]", "[rs]", "e[0-9]{1,2}", 0..5).prop_map(|(tenant, run, id, kind)| match kind {
         0 => called(&tenant, &run, &id, "c"),
         1 => returned(&called(&tenant, &run, "cause", "c"), &id),
+        2 => opened(&tenant, &run, &id, "s"),
+        3 => closed(&opened(&tenant, &run, "cause", "s"), &id),
         _ => decided(&tenant, &run, &id),
     })
 }

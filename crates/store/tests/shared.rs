@@ -4,13 +4,13 @@
 use std::{collections::HashSet, os::unix::fs::symlink, path::Path};
 
 use toolcrib_core::{
-    event::{CallStatus, EventBody, EventLog, EventQuery, LoggedEvent},
+    event::{CallStatus, EventBody, EventLog, EventQuery, LoggedEvent, SessionOutcome},
     store::KeyStore,
 };
 use toolcrib_store::{
     Durability, Options, SqliteStore,
     conformance::{
-        event_log::{called, decided, returned},
+        event_log::{called, closed, decided, opened, returned},
         key_store::key,
         moment,
     },
@@ -134,6 +134,35 @@ async fn a_return_closes_the_call_that_it_names() {
     assert_eq!(living.recover(moment(9)).await.unwrap(), 1);
     let read = all(&living).await;
     assert_eq!(read.last().unwrap().event.causation_id, Some(first.event_id));
+}
+
+#[tokio::test]
+async fn the_sessions_of_the_dead_are_closed_after_their_calls() {
+    // I-21
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (living, dead) = (open(&path), open(&path));
+    let (lost, ended) = (opened("t", "r", "e1", "s1"), opened("t", "r", "e2", "s2"));
+    let end = closed(&ended, "e3");
+    dead.append(vec![lost.clone(), ended, end, called("t", "r", "e4", "c")]).await.unwrap();
+    living.append(vec![opened("t", "q", "e5", "s1")]).await.unwrap();
+    // What is opened twice is open once, and its last holder's.
+    dead.append(vec![opened("t", "p", "e6", "s"), opened("t", "p", "e7", "s")]).await.unwrap();
+    dead.append(vec![opened("t", "o", "e8", "s")]).await.unwrap();
+    living.append(vec![opened("t", "o", "e9", "s")]).await.unwrap();
+    assert_eq!(living.recover(moment(9)).await.unwrap(), 0, "everyone lives");
+    dead.close().await;
+    assert_eq!(living.recover(moment(9)).await.unwrap(), 3);
+    assert_eq!(living.recover(moment(9)).await.unwrap(), 0);
+    let read = all(&living).await;
+    let [call, session, twice] = &read[9..] else { panic!("{read:?}") };
+    assert!(matches!(call.event.body, EventBody::ToolReturned(_)));
+    let EventBody::ToolSessionClosed(end) = &session.event.body else { panic!("{session:?}") };
+    assert_eq!(session.event.causation_id, Some(lost.event_id));
+    assert_eq!((end.session_id.as_str(), end.outcome), ("s1", SessionOutcome::Failed));
+    assert_eq!(end.tool_id.as_str(), "mcp:files.read_file");
+    assert_eq!(session.event.sequence, call.event.sequence + 1);
+    assert_eq!(twice.event.causation_id.as_ref().unwrap().as_str(), "e7");
 }
 
 #[tokio::test]

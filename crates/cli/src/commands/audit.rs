@@ -9,7 +9,7 @@ use chrono::SecondsFormat;
 use serde::Deserialize;
 use serde_json::Value;
 use toolcrib_core::{
-    event::{CallStatus, EventBody, EventLog as _, EventQuery, RunEvent},
+    event::{CallStatus, EventBody, EventLog as _, EventQuery, RunEvent, SessionOutcome},
     id::TenantId,
 };
 use toolcrib_store::SqliteStore;
@@ -206,6 +206,17 @@ fn for_people(Logged { tenant, event, .. }: &Logged) -> String {
             if decided.allowed { "allowed" } else { "denied" },
             decided.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
         ),
+        EventBody::ToolSessionOpened(opened) => {
+            format!("{} (session {})", opened.tool_id, opened.session_id)
+        }
+        EventBody::ToolSessionClosed(closed) => {
+            let outcome = match closed.outcome {
+                SessionOutcome::Completed => "completed",
+                SessionOutcome::Failed => "failed",
+                SessionOutcome::Cancelled => "cancelled",
+            };
+            format!("{} {outcome} (session {})", closed.tool_id, closed.session_id)
+        }
     };
     let tenant = tenant.as_ref().map(|tenant| format!("{tenant:<12}  ")).unwrap_or_default();
     format!("{at}  {tenant}{:<21}  {what}", event.body.kind())

@@ -66,7 +66,8 @@ pub(crate) async fn run(
     let closed = store.recover(Utc::now()).await?;
     if closed > 0 {
         printer.note(format_args!(
-            "closed {closed} calls that an earlier process left open; they are recorded as failed"
+            "closed {closed} calls and tool sessions that an earlier process left open; they are \
+             recorded as failed"
         ));
     }
     let gateway = local::start(config.clone(), store::seams(&store)).await?;

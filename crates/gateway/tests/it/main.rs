@@ -5,4 +5,5 @@ mod authn;
 mod config;
 mod pipeline;
 mod refresh;
+mod session;
 mod support;

@@ -82,6 +82,10 @@ pub(crate) fn told(body: &EventBody) -> String {
             let reason = decided.reason.as_deref().unwrap_or("-");
             format!("decided {} {} {reason}", decided.action, decided.resource)
         }
+        EventBody::ToolSessionOpened(opened) => format!("opened {}", opened.tool_id),
+        EventBody::ToolSessionClosed(closed) => {
+            format!("closed {} {:?}", closed.tool_id, closed.outcome)
+        }
     }
 }
 

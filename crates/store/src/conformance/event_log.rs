@@ -6,7 +6,8 @@ use futures_util::future::join_all;
 use toolcrib_core::{
     event::{
         AuthorizationDecided, CallStatus, EventBody, EventError, EventLog, EventQuery, LoggedEvent,
-        NewEvent, ToolCalled, ToolReturned, Transport,
+        NewEvent, SessionOutcome, ToolCalled, ToolReturned, ToolSessionClosed, ToolSessionOpened,
+        Transport,
     },
     id::{AgentId, EventId, RunId, TenantId},
     store::StoreError,
@@ -68,6 +69,35 @@ pub fn decided(tenant: &str, run: &str, event: &str) -> NewEvent {
     }
 }
 
+/// A `tool.session.opened`.
+pub fn opened(tenant: &str, run: &str, event: &str, session: &str) -> NewEvent {
+    NewEvent {
+        body: EventBody::ToolSessionOpened(ToolSessionOpened {
+            session_id: session.parse().unwrap(),
+            tool_id: "mcp:files.read_file".parse().unwrap(),
+        }),
+        ..called(tenant, run, event, "unused")
+    }
+}
+
+/// The `tool.session.closed` of `opened`.
+pub fn closed(opened: &NewEvent, event: &str) -> NewEvent {
+    let EventBody::ToolSessionOpened(session) = &opened.body else {
+        unreachable!("not the start of a session")
+    };
+    NewEvent {
+        event_id: event.parse().unwrap(),
+        body: EventBody::ToolSessionClosed(ToolSessionClosed {
+            session_id: session.session_id.clone(),
+            tool_id: session.tool_id.clone(),
+            outcome: SessionOutcome::Completed,
+        }),
+        timestamp: moment(20),
+        causation_id: Some(opened.event_id.clone()),
+        ..opened.clone()
+    }
+}
+
 /// What an append leaves behind is what was given, with a position, a sequence and nothing else.
 pub async fn an_event_comes_back_as_it_was_appended(log: &impl EventLog) {
     let call = called("t", "r", "e1", "c1");
@@ -75,7 +105,10 @@ pub async fn an_event_comes_back_as_it_was_appended(log: &impl EventLog) {
     if let EventBody::ToolReturned(returned) = &mut bare.body {
         (returned.status, returned.duration_ms, returned.error) = (CallStatus::Ok, None, None);
     }
-    let events = vec![call.clone(), bare, returned(&call, "e3"), decided("t", "r", "e4")];
+    let session = opened("t", "r", "e5", "s1");
+    let end = closed(&session, "e6");
+    let events =
+        vec![call.clone(), bare, returned(&call, "e3"), decided("t", "r", "e4"), session, end];
     let positions = log.append(events.clone()).await.unwrap();
     let read = log.read(EventQuery::default()).await.unwrap();
     assert_eq!(read.len(), events.len());

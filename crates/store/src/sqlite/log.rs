@@ -9,7 +9,7 @@ use serde_json::Error as JsonError;
 use toolcrib_core::{
     clock::Timestamp,
     event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
-    id::{CallId, TenantId},
+    id::{CallId, SessionId, TenantId, ToolId},
     store::StoreError,
 };
 
@@ -26,15 +26,17 @@ pub(super) struct Record {
     timestamp: String,
     causation_id: Option<String>,
     payload: String,
-    call: Call,
+    effect: Effect,
 }
 
-/// What an event means for `open_calls`.
+/// What an event means for `open_calls` and `open_sessions`.
 #[derive(Debug)]
-enum Call {
-    Opens { call_id: CallId, agent_id: String, tool_name: String },
-    Closes { call_id: CallId },
-    Unrelated,
+enum Effect {
+    OpensCall { call_id: CallId, agent_id: String, tool_name: String },
+    ClosesCall { call_id: CallId },
+    OpensSession { session_id: SessionId, tool_id: ToolId },
+    ClosesSession { session_id: SessionId, tool_id: ToolId },
+    None,
 }
 
 // === impl EventLog ===
@@ -68,14 +70,20 @@ impl Record {
             StoreError::Unavailable("an event's payload has no JSON form".to_owned())
         })?;
         let kind = event.body.kind();
-        let call = match event.body {
-            EventBody::ToolCalled(called) => Call::Opens {
+        let effect = match event.body {
+            EventBody::ToolCalled(called) => Effect::OpensCall {
                 call_id: called.call_id,
                 agent_id: called.agent_id.into(),
                 tool_name: called.tool_name,
             },
-            EventBody::ToolReturned(returned) => Call::Closes { call_id: returned.call_id },
-            EventBody::AuthorizationDecided(_) => Call::Unrelated,
+            EventBody::ToolReturned(returned) => Effect::ClosesCall { call_id: returned.call_id },
+            EventBody::ToolSessionOpened(opened) => {
+                Effect::OpensSession { session_id: opened.session_id, tool_id: opened.tool_id }
+            }
+            EventBody::ToolSessionClosed(closed) => {
+                Effect::ClosesSession { session_id: closed.session_id, tool_id: closed.tool_id }
+            }
+            EventBody::AuthorizationDecided(_) => Effect::None,
         };
         Ok(Self {
             event_id: event.event_id.into(),
@@ -85,12 +93,12 @@ impl Record {
             timestamp: time_text(event.timestamp),
             causation_id: event.causation_id.map(Into::into),
             payload,
-            call,
+            effect,
         })
     }
 
-    /// Adds the event at the end of its run and of its tenant's log, keeps `open_calls` true, and
-    /// returns the position in the whole log.
+    /// Adds the event at the end of its run and of its tenant's log, keeps the tables of what is open
+    /// true, and returns the position in the whole log.
     pub(super) fn insert(&self, connection: &Connection, instance: &str) -> Result<u64, Failure> {
         connection
             .prepare_cached(
@@ -114,8 +122,13 @@ impl Record {
             .map_err(|error| Failure::from(error).conflict_over("an event with this id"))?;
         let position = u64::try_from(connection.last_insert_rowid())
             .map_err(|_| Failure::corrupt("a negative position"))?;
-        match &self.call {
-            Call::Opens { call_id, agent_id, tool_name } => {
+        self.keep_open_tables(connection, instance)?;
+        Ok(position)
+    }
+
+    fn keep_open_tables(&self, connection: &Connection, instance: &str) -> Result<(), Failure> {
+        match &self.effect {
+            Effect::OpensCall { call_id, agent_id, tool_name } => {
                 connection
                     .prepare_cached(
                         "INSERT INTO open_calls (tenant, run_id, call_id, event_id, agent_id, \
@@ -132,7 +145,7 @@ impl Record {
                     ])?;
             }
             // One return closes one call: the one that it names as its cause, if that is open.
-            Call::Closes { call_id } => {
+            Effect::ClosesCall { call_id } => {
                 let key = params![self.tenant, self.run_id, call_id.as_str(), self.causation_id];
                 let closed = connection
                     .prepare_cached(
@@ -151,9 +164,35 @@ impl Record {
                         .execute(params![self.tenant, self.run_id, call_id.as_str()])?;
                 }
             }
-            Call::Unrelated => {}
+            // A tool is open in a session or it is not: opening it again changes who holds it.
+            Effect::OpensSession { session_id, tool_id } => {
+                connection
+                    .prepare_cached(
+                        "INSERT INTO open_sessions (tenant, run_id, session_id, tool_id, event_id, \
+                         instance) VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT DO UPDATE \
+                         SET event_id = excluded.event_id, instance = excluded.instance",
+                    )?
+                    .execute(params![
+                        self.tenant,
+                        self.run_id,
+                        session_id.as_str(),
+                        tool_id.as_str(),
+                        self.event_id,
+                        instance
+                    ])?;
+            }
+            Effect::ClosesSession { session_id, tool_id } => {
+                let key = [&*self.tenant, &*self.run_id, session_id.as_str(), tool_id.as_str()];
+                connection
+                    .prepare_cached(
+                        "DELETE FROM open_sessions WHERE tenant = ?1 AND run_id = ?2 \
+                         AND session_id = ?3 AND tool_id = ?4",
+                    )?
+                    .execute(key)?;
+            }
+            Effect::None => {}
         }
-        Ok(position)
+        Ok(())
     }
 }
 
@@ -163,6 +202,8 @@ fn payload(body: &EventBody) -> Result<String, JsonError> {
         EventBody::ToolCalled(payload) => serde_json::to_string(payload),
         EventBody::ToolReturned(payload) => serde_json::to_string(payload),
         EventBody::AuthorizationDecided(payload) => serde_json::to_string(payload),
+        EventBody::ToolSessionOpened(payload) => serde_json::to_string(payload),
+        EventBody::ToolSessionClosed(payload) => serde_json::to_string(payload),
     }
 }
 
@@ -173,6 +214,8 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
         "authorization.decided" => {
             serde_json::from_str(payload).map(EventBody::AuthorizationDecided)
         }
+        "tool.session.opened" => serde_json::from_str(payload).map(EventBody::ToolSessionOpened),
+        "tool.session.closed" => serde_json::from_str(payload).map(EventBody::ToolSessionClosed),
         _ => return None,
     };
     body.ok()

@@ -1,9 +1,13 @@
-//! Closing the calls that a dead process left open.
+//! Closing the calls and the tool sessions that a dead process left open, in this order: a session's
+//! end follows the last of its calls.
 
 use rusqlite::{Connection, params};
 use toolcrib_core::{
     clock::Timestamp,
-    event::{CallStatus, EventBody, EventError, NewEvent, ToolReturned},
+    event::{
+        CallStatus, EventBody, EventError, NewEvent, SessionOutcome, ToolReturned,
+        ToolSessionClosed,
+    },
     id::EventId,
     store::StoreError,
 };
@@ -15,13 +19,14 @@ use super::{
     log::{Record, parse},
 };
 
-/// Calls closed in one transaction, so that living writers are not kept out for long.
+/// Calls or sessions closed in one transaction, so that living writers are not kept out for long.
 const CHUNK: usize = 256;
 
 impl SqliteStore {
     /// Closes every call whose process is dead with an `agent.toolReturned` of status `error` and
-    /// code `interrupted`, and returns how many there were. Calls of living processes, this one
-    /// included, are not touched. Safe to run in any number of processes at once.
+    /// code `interrupted`, then every tool session with a `tool.session.closed` of outcome `failed`,
+    /// and returns how many of both there were. Those of living processes, this one included, are
+    /// not touched. Safe to run in any number of processes at once.
     ///
     /// # Errors
     /// [`StoreError`]; what was closed before the failure stays closed.
@@ -34,7 +39,7 @@ impl SqliteStore {
             .readers
             .read(move |connection| {
                 let mut ids = instance::present(&place)?;
-                ids.extend(with_open_calls(connection)?);
+                ids.extend(with_something_open(connection)?);
                 ids.sort_unstable();
                 ids.dedup();
                 let mut dead = Vec::new();
@@ -46,13 +51,15 @@ impl SqliteStore {
             .await?;
         let mut closed = 0;
         for dead in dead {
-            loop {
-                let id = dead.id.clone();
-                let count =
-                    self.inner.writer.write(move |connection| close(connection, &id, now)).await?;
-                closed += count;
-                if count < CHUNK {
-                    break;
+            for close in [close_calls, close_sessions] {
+                loop {
+                    let id = dead.id.clone();
+                    let work = move |connection: &Connection| close(connection, &id, now);
+                    let count = self.inner.writer.write(work).await?;
+                    closed += count;
+                    if count < CHUNK {
+                        break;
+                    }
                 }
             }
             dead.bury();
@@ -61,14 +68,16 @@ impl SqliteStore {
     }
 }
 
-fn with_open_calls(connection: &Connection) -> Result<Vec<String>, Failure> {
-    let mut statement = connection.prepare_cached("SELECT DISTINCT instance FROM open_calls")?;
+fn with_something_open(connection: &Connection) -> Result<Vec<String>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT instance FROM open_calls UNION SELECT instance FROM open_sessions",
+    )?;
     let instances = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(instances)
 }
 
 /// Closes up to [`CHUNK`] calls of `instance`, oldest first.
-fn close(connection: &Connection, instance: &str, now: Timestamp) -> Result<usize, Failure> {
+fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Result<usize, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT c.tenant, c.run_id, c.call_id, c.event_id, c.agent_id, c.tool_name \
          FROM open_calls c JOIN events e ON e.event_id = c.event_id \
@@ -96,6 +105,42 @@ fn close(connection: &Connection, instance: &str, now: Timestamp) -> Result<usiz
             }),
             timestamp: now,
             causation_id: Some(parse::<EventId>(row.get(3)?, unreadable)?),
+        })?);
+    }
+    drop(rows);
+    for record in &records {
+        record.insert(connection, instance)?;
+    }
+    Ok(records.len())
+}
+
+/// Closes up to [`CHUNK`] sessions of `instance`, oldest first.
+fn close_sessions(
+    connection: &Connection,
+    instance: &str,
+    now: Timestamp,
+) -> Result<usize, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT s.tenant, s.run_id, s.session_id, s.tool_id, s.event_id \
+         FROM open_sessions s JOIN events e ON e.event_id = s.event_id \
+         WHERE s.instance = ?1 ORDER BY e.position LIMIT ?2",
+    )?;
+    let limit = i64::try_from(CHUNK).unwrap_or(i64::MAX);
+    let mut rows = statement.query(params![instance, limit])?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        let unreadable = || Failure::corrupt("an open tool session");
+        records.push(Record::new(NewEvent {
+            event_id: parse(uuid::Uuid::now_v7().to_string(), unreadable)?,
+            tenant: parse(row.get(0)?, unreadable)?,
+            run_id: parse(row.get(1)?, unreadable)?,
+            body: EventBody::ToolSessionClosed(ToolSessionClosed {
+                session_id: parse(row.get(2)?, unreadable)?,
+                tool_id: parse(row.get(3)?, unreadable)?,
+                outcome: SessionOutcome::Failed,
+            }),
+            timestamp: now,
+            causation_id: Some(parse::<EventId>(row.get(4)?, unreadable)?),
         })?);
     }
     drop(rows);

@@ -64,6 +64,8 @@ fn concerns(logged: &LoggedEvent, principal: &PrincipalId) -> bool {
     match &logged.event.body {
         EventBody::ToolCalled(called) => called.principal == *principal,
         EventBody::AuthorizationDecided(decided) => decided.principal == *principal,
-        EventBody::ToolReturned(_) => false,
+        EventBody::ToolReturned(_)
+        | EventBody::ToolSessionOpened(_)
+        | EventBody::ToolSessionClosed(_) => false,
     }
 }

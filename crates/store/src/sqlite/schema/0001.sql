@@ -39,6 +39,17 @@ CREATE TABLE open_calls (
   PRIMARY KEY (tenant, run_id, call_id, event_id)
 ) STRICT, WITHOUT ROWID;
 
+-- Tool sessions that were opened and not closed, and the process instance that holds each of them.
+CREATE TABLE open_sessions (
+  tenant     TEXT NOT NULL,
+  run_id     TEXT NOT NULL,
+  session_id TEXT NOT NULL,
+  tool_id    TEXT NOT NULL,
+  event_id   TEXT NOT NULL,
+  instance   TEXT NOT NULL,
+  PRIMARY KEY (tenant, run_id, session_id, tool_id)
+) STRICT, WITHOUT ROWID;
+
 -- API keys, without the keys. `roles` and `scopes` are JSON arrays of strings.
 CREATE TABLE keys (
   id         TEXT NOT NULL PRIMARY KEY,

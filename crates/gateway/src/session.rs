@@ -1,0 +1,395 @@
+//! Calls that belong together: one caller's interaction, and the tool sessions that bracket its
+//! calls in the record (RFC 0078 §D).
+//!
+//! An [`Interaction`] is what a stateful MCP session or a workflow holds. Its calls are in one run.
+//! The first call of each tool that its caller may use is preceded by `tool.session.opened`, and the
+//! end of the interaction writes one `tool.session.closed` for each tool; all of them share one
+//! `sessionId`. A call that is denied opens nothing.
+//!
+//! Invariant: `opened` is durable before the first call event of its tool that is not a denial, and
+//! `closed` is appended after the last call event of the interaction, once. Invariant: every call
+//! is decided with the caller of that call; an interaction proves nothing.
+//!
+//! How an interaction ends decides the outcome: [`Interaction::close`] as its holder says; dropped
+//! without that, `cancelled`; idle for an hour or closed with the gateway, `failed`; and what a
+//! dead process left open is closed as `failed` by the next one.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, OnceCell},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    call::CallError,
+    event::{EventBody, NewEvent, SessionOutcome, ToolSessionClosed, ToolSessionOpened},
+    id::{PrincipalId, RunId, SessionId, TenantId, ToolId},
+    principal::Principal,
+};
+
+use crate::{
+    Gateway,
+    call::{CallRequest, Called},
+    gateway::CLOSING_TIME,
+    record,
+};
+
+/// Interactions at once.
+pub const MAX_INTERACTIONS: usize = 10_000;
+
+/// Tools with a session of their own in one interaction. Calls of further ones are recorded in the
+/// same run, without a bracket.
+pub const MAX_TOOLS: usize = 1_024;
+
+/// Time without a call after which an interaction's tool sessions are closed as `failed`. A later
+/// call opens new ones, under a new `sessionId`.
+pub const IDLE: Duration = Duration::from_secs(3_600);
+
+/// There are [`MAX_INTERACTIONS`] already, or the gateway is closing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many interactions at once; end some and try again")]
+pub struct TooManyInteractions;
+
+/// Several calls of one caller that belong together.
+///
+/// End it with [`close`](Self::close). Dropping it instead closes its tool sessions as `cancelled`,
+/// in the background.
+pub struct Interaction {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    gateway: Gateway,
+    tenant: TenantId,
+    principal: PrincipalId,
+    run: RunId,
+    /// Cancels the calls in flight.
+    hang_up: CancellationToken,
+    state: Mutex<State>,
+    /// Told when no call is in flight any more.
+    quiet: Notify,
+}
+
+struct State {
+    session: SessionId,
+    tools: HashMap<ToolId, Arc<Opening>>,
+    in_flight: usize,
+    used: Instant,
+    over: bool,
+    watched: bool,
+}
+
+/// The start of one tool's session.
+struct Opening {
+    event: NewEvent,
+    stored: OnceCell<()>,
+}
+
+/// Every interaction that is not over.
+#[derive(Default)]
+pub(crate) struct Interactions(Mutex<HashMap<RunId, Weak<Shared>>>);
+
+/// A call's part in its interaction: as long as there is one, the interaction is not closed.
+pub(crate) struct Bracket {
+    shared: Arc<Shared>,
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// An interaction of `principal`. Nothing is recorded of it before its first call.
+    ///
+    /// # Errors
+    /// [`TooManyInteractions`].
+    pub fn interaction(&self, principal: &Principal) -> Result<Interaction, TooManyInteractions> {
+        self.interaction_in(record::new_id(), principal)
+    }
+
+    pub(crate) fn interaction_in(
+        &self,
+        run: RunId,
+        principal: &Principal,
+    ) -> Result<Interaction, TooManyInteractions> {
+        let shared = Arc::new(Shared {
+            gateway: self.clone(),
+            tenant: principal.tenant.clone(),
+            principal: principal.id.clone(),
+            run: run.clone(),
+            hang_up: CancellationToken::new(),
+            state: Mutex::new(State {
+                session: record::new_id(),
+                tools: HashMap::new(),
+                in_flight: 0,
+                used: Instant::now(),
+                over: false,
+                watched: false,
+            }),
+            quiet: Notify::new(),
+        });
+        let mut all = self.interactions().0.lock();
+        if all.len() >= MAX_INTERACTIONS || self.ended().is_cancelled() {
+            return Err(TooManyInteractions);
+        }
+        all.insert(run, Arc::downgrade(&shared));
+        drop(all);
+        Ok(Interaction { shared })
+    }
+}
+
+// === impl Interaction ===
+
+impl Interaction {
+    /// The run that holds its events.
+    pub fn run_id(&self) -> &RunId {
+        &self.shared.run
+    }
+
+    /// The `sessionId` of the tools that are open now, or of the next that are opened.
+    pub fn session_id(&self) -> SessionId {
+        self.shared.state.lock().session.clone()
+    }
+
+    /// Whether `principal` is whose interaction this is.
+    pub fn belongs_to(&self, principal: &Principal) -> bool {
+        self.shared.tenant == principal.tenant && self.shared.principal == principal.id
+    }
+
+    /// One call in this interaction, through the gate with what `principal` holds now. The call of
+    /// anybody else is answered as one of an unknown tool, and one after the end as cancelled.
+    pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> Called {
+        let gateway = &self.shared.gateway;
+        let refused = |error| Called {
+            run_id: self.shared.run.clone(),
+            call_id: record::new_id(),
+            entry: None,
+            result: Err(error),
+            duration: None,
+        };
+        if !self.belongs_to(principal) {
+            gateway.record().unknown(principal, "tools:call");
+            return refused(CallError::NoSuchTool);
+        }
+        match Shared::begin(&self.shared) {
+            Some(bracket) => {
+                gateway.call_in(self.shared.run.clone(), Some(bracket), principal, request).await
+            }
+            None => refused(CallError::Cancelled),
+        }
+    }
+
+    /// Ends it: cancels the calls in flight, waits (for seconds at most) until they are recorded,
+    /// and closes every tool session with `outcome`. Only the first of several counts.
+    pub async fn close(&self, outcome: SessionOutcome) {
+        self.shared.close(outcome).await;
+    }
+}
+
+impl Drop for Interaction {
+    fn drop(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        if shared.state.lock().over {
+            return;
+        }
+        if shared.end_when_unused() {
+            return;
+        }
+        // Without a runtime nothing can be written; the next process does it.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            let tasks = self.shared.gateway.running().clone();
+            tasks.spawn(async move { shared.close(SessionOutcome::Cancelled).await });
+        }
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn begin(shared: &Arc<Self>) -> Option<Bracket> {
+        let mut state = shared.state.lock();
+        if state.over {
+            return None;
+        }
+        state.in_flight += 1;
+        state.used = Instant::now();
+        Some(Bracket { shared: Arc::clone(shared) })
+    }
+
+    /// The session of `tool`, new or not; `None` when there are too many.
+    fn opening(self: &Arc<Self>, tool: &ToolId) -> Option<Arc<Opening>> {
+        let mut state = self.state.lock();
+        if let Some(opening) = state.tools.get(tool) {
+            return Some(Arc::clone(opening));
+        }
+        if state.tools.len() >= MAX_TOOLS {
+            return None;
+        }
+        let body = EventBody::ToolSessionOpened(ToolSessionOpened {
+            session_id: state.session.clone(),
+            tool_id: tool.clone(),
+        });
+        let event = self.event(body, None);
+        let opening = Arc::new(Opening { event, stored: OnceCell::new() });
+        state.tools.insert(tool.clone(), Arc::clone(&opening));
+        if !std::mem::replace(&mut state.watched, true) {
+            self.gateway.running().spawn(watch_idle(
+                Arc::downgrade(self),
+                state.used + IDLE,
+                self.gateway.ended().clone(),
+            ));
+        }
+        Some(opening)
+    }
+
+    fn event(&self, body: EventBody, cause: Option<&NewEvent>) -> NewEvent {
+        let cause = cause.map(|event| event.event_id.clone());
+        self.gateway.record().event(self.tenant.clone(), self.run.clone(), body, cause)
+    }
+
+    /// Ends an interaction of which nothing is recorded.
+    fn end_when_unused(&self) -> bool {
+        let mut state = self.state.lock();
+        let unused = state.tools.is_empty() && state.in_flight == 0;
+        if unused {
+            state.over = true;
+            drop(state);
+            self.gateway.interactions().0.lock().remove(&self.run);
+        }
+        unused
+    }
+
+    async fn close(&self, outcome: SessionOutcome) {
+        if std::mem::replace(&mut self.state.lock().over, true) {
+            return;
+        }
+        self.hang_up.cancel();
+        if tokio::time::timeout(CLOSING_TIME, self.wait_until_quiet()).await.is_err() {
+            tracing::warn!(run = %self.run, "a tool session was closed before the last of its calls");
+        }
+        let opened = self.take_tools();
+        self.record_closed(opened, outcome).await;
+        self.gateway.interactions().0.lock().remove(&self.run);
+    }
+
+    async fn wait_until_quiet(&self) {
+        loop {
+            let quiet = self.quiet.notified();
+            if self.state.lock().in_flight == 0 {
+                return;
+            }
+            quiet.await;
+        }
+    }
+
+    /// Closes what is open when nothing has been called since `deadline` less [`IDLE`]; otherwise
+    /// says when to look again. `None`: never, it is over.
+    async fn expire(&self) -> Option<Instant> {
+        let opened = {
+            let mut state = self.state.lock();
+            let now = Instant::now();
+            match (state.over, state.in_flight, state.used + IDLE) {
+                (true, ..) => return None,
+                (false, 0, deadline) if deadline <= now => {
+                    state.session = record::new_id();
+                    std::mem::take(&mut state.tools)
+                }
+                (false, 0, deadline) => return Some(deadline),
+                (false, ..) => return Some(now + IDLE),
+            }
+        };
+        self.record_closed(opened, SessionOutcome::Failed).await;
+        Some(Instant::now() + IDLE)
+    }
+
+    fn take_tools(&self) -> HashMap<ToolId, Arc<Opening>> {
+        std::mem::take(&mut self.state.lock().tools)
+    }
+
+    async fn record_closed(&self, opened: HashMap<ToolId, Arc<Opening>>, outcome: SessionOutcome) {
+        let mut closing: Vec<NewEvent> = Vec::new();
+        for (tool_id, opening) in opened {
+            // One that could not be stored has had no calls.
+            if !opening.stored.initialized() {
+                continue;
+            }
+            if let EventBody::ToolSessionOpened(opened) = &opening.event.body {
+                let session_id = opened.session_id.clone();
+                let body = ToolSessionClosed { session_id, tool_id, outcome };
+                closing.push(self.event(EventBody::ToolSessionClosed(body), Some(&opening.event)));
+            }
+        }
+        if !closing.is_empty() {
+            // In the order in which they were opened: ids of events rise.
+            closing.sort_by(|a, b| a.causation_id.cmp(&b.causation_id));
+            self.gateway.record().insist(closing).await;
+        }
+    }
+}
+
+async fn watch_idle(shared: Weak<Shared>, mut deadline: Instant, ended: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(deadline) => {}
+            () = ended.cancelled() => return,
+        }
+        let Some(shared) = shared.upgrade() else { return };
+        let Some(next) = shared.expire().await else { return };
+        deadline = next;
+    }
+}
+
+// === impl Bracket ===
+
+impl Bracket {
+    /// Makes sure that the session of `tool` is open. Callers that come at once wait for the same
+    /// event; a caller that goes away does not take it back.
+    pub(crate) async fn open(&self, tool: &ToolId) -> Result<(), CallError> {
+        let Some(opening) = self.shared.opening(tool) else {
+            tracing::debug!(run = %self.shared.run, "more tools than one interaction brackets");
+            return Ok(());
+        };
+        if opening.stored.initialized() {
+            return Ok(());
+        }
+        let part = Shared::begin(&self.shared).ok_or(CallError::Cancelled)?;
+        let stored = self.shared.gateway.running().spawn(async move {
+            let record = part.shared.gateway.record();
+            opening.stored.get_or_try_init(|| record.ahead(opening.event.clone())).await.map(drop)
+        });
+        stored.await.unwrap_or(Err(CallError::Internal))
+    }
+
+    /// Cancelled when the interaction ends.
+    pub(crate) fn hang_up(&self) -> CancellationToken {
+        self.shared.hang_up.child_token()
+    }
+}
+
+impl Drop for Bracket {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.in_flight = state.in_flight.saturating_sub(1);
+        state.used = Instant::now();
+        if state.in_flight == 0 {
+            self.shared.quiet.notify_waiters();
+        }
+    }
+}
+
+// === impl Interactions ===
+
+impl Interactions {
+    /// Closes every one as failed.
+    pub(crate) async fn close_all(&self) {
+        let all: Vec<Weak<Shared>> = self.0.lock().values().cloned().collect();
+        let closing = all.iter().filter_map(Weak::upgrade).map(|shared| async move {
+            shared.close(SessionOutcome::Failed).await;
+        });
+        futures_util::future::join_all(closing).await;
+    }
+}

@@ -1,0 +1,238 @@
+//! Interactions: one run, and a bracket around the calls of each tool.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use serde_json::json;
+use toolcrib_core::{
+    call::CallError,
+    event::{EventBody, SessionOutcome},
+    id::{PrincipalId, SessionId},
+    principal::Principal,
+};
+use toolcrib_gateway::{
+    call::{CallRequest, Called},
+    list::ToolRef,
+    metrics::Surface,
+    session::{IDLE, Interaction, MAX_INTERACTIONS},
+};
+
+use crate::support::{Rig, eventually, principal, rig};
+
+const ALL: &[&str] = &["*"];
+
+async fn call(interaction: &Interaction, caller: &Principal, tool: &str) -> Called {
+    let request = CallRequest::new(Surface::Mcp, ToolRef::Wire(tool), json!({}));
+    interaction.call(caller, request).await
+}
+
+fn sessions(rig: &Rig) -> Vec<SessionId> {
+    let events = rig.log.kept.events().into_iter();
+    let ids = events.filter_map(|logged| match logged.event.body {
+        EventBody::ToolSessionOpened(opened) => Some(opened.session_id),
+        EventBody::ToolSessionClosed(closed) => Some(closed.session_id),
+        _ => None,
+    });
+    ids.collect()
+}
+
+#[tokio::test]
+async fn the_calls_of_an_interaction_are_bracketed_in_one_run() {
+    let rig = rig(&["echo", "fail"], "").await;
+    let caller = principal("t", ALL);
+    let interaction = rig.gateway.interaction(&caller).unwrap();
+    assert!(rig.log.told().is_empty(), "nothing is told before the first call");
+    for tool in ["s__echo", "s__echo", "s__fail"] {
+        let called = call(&interaction, &caller, tool).await;
+        assert_eq!(called.run_id, *interaction.run_id());
+        called.result.unwrap();
+    }
+    interaction.close(SessionOutcome::Completed).await;
+    interaction.close(SessionOutcome::Failed).await;
+    assert!(matches!(
+        call(&interaction, &caller, "s__echo").await.result,
+        Err(CallError::Cancelled)
+    ));
+    drop(interaction);
+    rig.gateway.close().await;
+    assert_eq!(
+        rig.log.told(),
+        [
+            "opened mcp:s.echo",
+            "called",
+            "returned Ok ran",
+            "called",
+            "returned Ok ran",
+            "opened mcp:s.fail",
+            "called",
+            "returned Error tool_execution_failed ran",
+            "closed mcp:s.echo Completed",
+            "closed mcp:s.fail Completed",
+        ],
+        "closed once, after everything else"
+    );
+    let events = rig.log.kept.events();
+    let runs: HashSet<_> = events.iter().map(|logged| &logged.event.run_id).collect();
+    assert_eq!(runs.len(), 1);
+    let sequences: Vec<_> = events.iter().map(|logged| logged.event.sequence).collect();
+    assert_eq!(sequences, (0..10).collect::<Vec<_>>());
+    assert_eq!(sessions(&rig).into_iter().collect::<HashSet<_>>().len(), 1, "one sessionId");
+    assert_eq!(events[8].event.causation_id.as_ref(), Some(&events[0].event.event_id));
+    assert_eq!(events[9].event.causation_id.as_ref(), Some(&events[5].event.event_id));
+}
+
+#[tokio::test]
+async fn first_calls_at_once_open_one_session() {
+    let rig = rig(&["echo"], "").await;
+    let caller = principal("t", ALL);
+    let interaction = rig.gateway.interaction(&caller).unwrap();
+    let calls = (0..20).map(|_| call(&interaction, &caller, "s__echo"));
+    assert!(futures_util::future::join_all(calls).await.iter().all(|called| called.result.is_ok()));
+    interaction.close(SessionOutcome::Completed).await;
+    let told = rig.log.told();
+    assert_eq!(told.first().unwrap(), "opened mcp:s.echo");
+    assert_eq!(told.last().unwrap(), "closed mcp:s.echo Completed");
+    assert_eq!(sessions(&rig).len(), 2);
+    assert_eq!(told.len(), 42);
+}
+
+/// I-8: an interaction gives nobody anything: each call is decided with who makes it.
+#[tokio::test]
+async fn a_denied_call_opens_nothing_and_another_caller_is_told_nothing() {
+    let rig = rig(&["echo"], "[source.tools.\"*\"]\nscopes = [\"a\"]").await;
+    let (may, now_may_not) = (principal("t", &["a"]), principal("t", &[]));
+    let interaction = rig.gateway.interaction(&may).unwrap();
+    let denied = call(&interaction, &now_may_not, "s__echo").await;
+    assert!(matches!(denied.result, Err(CallError::Forbidden { .. })));
+    assert_eq!(denied.run_id, *interaction.run_id(), "recorded in the same run");
+    let somebody = Principal { id: PrincipalId::parse("q").unwrap(), ..may.clone() };
+    for stranger in [somebody, principal("u", &["a"])] {
+        let called = call(&interaction, &stranger, "s__echo").await;
+        assert!(matches!(called.result, Err(CallError::NoSuchTool)));
+        assert!(called.entry.is_none());
+    }
+    assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+    interaction.close(SessionOutcome::Completed).await;
+    assert!(sessions(&rig).is_empty());
+}
+
+/// I-18: a call in a session that cannot be recorded does not run, and leaves no bracket.
+#[tokio::test]
+async fn a_session_that_cannot_be_recorded_has_no_calls() {
+    let rig = rig(&["echo"], "").await;
+    let caller = principal("t", ALL);
+    let interaction = rig.gateway.interaction(&caller).unwrap();
+    rig.log.fails.store(true, Ordering::SeqCst);
+    let called = call(&interaction, &caller, "s__echo").await;
+    assert!(matches!(called.result, Err(CallError::NotAccountable(_))), "{:?}", called.result);
+    assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+    rig.log.fails.store(false, Ordering::SeqCst);
+    call(&interaction, &caller, "s__echo").await.result.unwrap();
+    interaction.close(SessionOutcome::Completed).await;
+    assert_eq!(
+        rig.log.told(),
+        ["opened mcp:s.echo", "called", "returned Ok ran", "closed mcp:s.echo Completed"]
+    );
+}
+
+/// I-22: whoever holds an interaction goes away, the calls in it are cancelled, and all is told.
+#[tokio::test]
+async fn an_interaction_that_is_dropped_is_cancelled() {
+    let rig = rig(&["hang"], "").await;
+    let caller = principal("t", ALL);
+    let interaction = rig.gateway.interaction(&caller).unwrap();
+    {
+        let calling = call(&interaction, &caller, "s__hang");
+        tokio::pin!(calling);
+        tokio::select! {
+            _ = &mut calling => panic!("it hangs"),
+            () = eventually("it runs", || rig.source().invoked.load(Ordering::SeqCst) == 1) => {}
+        }
+    }
+    drop(interaction);
+    eventually("the end is recorded", || rig.log.told().len() == 4).await;
+    assert_eq!(
+        rig.log.told(),
+        [
+            "opened mcp:s.hang",
+            "called",
+            "returned Error cancelled ran",
+            "closed mcp:s.hang Cancelled"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn ending_an_interaction_ends_its_calls_first() {
+    let rig = rig(&["hang"], "").await;
+    let caller = principal("t", ALL);
+    let interaction = Arc::new(rig.gateway.interaction(&caller).unwrap());
+    let calling = tokio::spawn({
+        let (interaction, caller) = (Arc::clone(&interaction), caller.clone());
+        async move { call(&interaction, &caller, "s__hang").await.result }
+    });
+    eventually("it runs", || rig.source().invoked.load(Ordering::SeqCst) == 1).await;
+    interaction.close(SessionOutcome::Completed).await;
+    assert!(matches!(calling.await.unwrap(), Err(CallError::Cancelled)));
+    assert_eq!(
+        rig.log.told()[2..],
+        ["returned Error cancelled ran", "closed mcp:s.hang Completed"]
+    );
+}
+
+#[tokio::test]
+async fn closing_the_gateway_closes_what_is_open_as_failed() {
+    let rig = rig(&["echo", "hang"], "").await;
+    let caller = principal("t", ALL);
+    let interaction = Arc::new(rig.gateway.interaction(&caller).unwrap());
+    call(&interaction, &caller, "s__echo").await.result.unwrap();
+    let calling = tokio::spawn({
+        let (interaction, caller) = (Arc::clone(&interaction), caller.clone());
+        async move { call(&interaction, &caller, "s__hang").await.result }
+    });
+    eventually("it runs", || rig.source().invoked.load(Ordering::SeqCst) == 2).await;
+    rig.gateway.close().await;
+    assert!(calling.await.unwrap().is_err());
+    let told = rig.log.told();
+    assert_eq!(told[told.len() - 2..], ["closed mcp:s.echo Failed", "closed mcp:s.hang Failed"]);
+    assert!(rig.gateway.interaction(&caller).is_err(), "no new ones");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_interaction_is_closed_as_failed_and_opens_again() {
+    let rig = rig(&["echo"], "").await;
+    let caller = principal("t", ALL);
+    let interaction = rig.gateway.interaction(&caller).unwrap();
+    call(&interaction, &caller, "s__echo").await.result.unwrap();
+    tokio::time::sleep(IDLE / 2).await;
+    call(&interaction, &caller, "s__echo").await.result.unwrap();
+    tokio::time::sleep(IDLE - Duration::from_secs(1)).await;
+    assert_eq!(rig.log.told().len(), 5, "it was used in between");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(rig.log.told().last().unwrap(), "closed mcp:s.echo Failed");
+    call(&interaction, &caller, "s__echo").await.result.unwrap();
+    interaction.close(SessionOutcome::Completed).await;
+    let ids = sessions(&rig);
+    assert_eq!(ids.len(), 4);
+    assert!(ids[0] == ids[1] && ids[2] == ids[3] && ids[0] != ids[2]);
+    assert_eq!(rig.log.told().last().unwrap(), "closed mcp:s.echo Completed");
+}
+
+/// I-27: interactions are bounded, and one that ended, used or not, makes room.
+#[tokio::test]
+async fn there_is_a_bound_on_interactions() {
+    let rig = rig(&["echo"], "").await;
+    let caller = principal("t", ALL);
+    let mut held: Vec<_> =
+        (0..MAX_INTERACTIONS).map(|_| rig.gateway.interaction(&caller).unwrap()).collect();
+    assert!(rig.gateway.interaction(&caller).is_err());
+    held.pop();
+    let next = rig.gateway.interaction(&caller).unwrap();
+    call(&next, &caller, "s__echo").await.result.unwrap();
+    assert!(rig.gateway.interaction(&caller).is_err());
+    next.close(SessionOutcome::Completed).await;
+    assert!(rig.gateway.interaction(&caller).is_ok());
+}
