@@ -5,6 +5,8 @@
 //! Invariant: what a caller sees is computed once per (generation, tenant, scopes), and the bytes of
 //! a list once per (view, format, filter); a request pays for neither.
 
+mod pages;
+
 use std::{
     collections::{HashMap, HashSet},
     fmt,
@@ -26,6 +28,8 @@ use crate::{
     names::{self, Names},
     scope::ScopeSet,
 };
+
+pub use self::pages::{OpenPage, Pages};
 
 /// Counts snapshots; higher is newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -299,7 +303,11 @@ impl Catalog {
             .filter(|entry| authorizer.authorize(subject, entry).is_ok())
             .map(Arc::clone)
             .collect();
-        let view = Arc::new(View { entries: visible, bodies: RwLock::default() });
+        let view = Arc::new(View {
+            entries: visible,
+            bodies: RwLock::default(),
+            pages: RwLock::default(),
+        });
         let key = ViewKey { tenant: subject.tenant.clone(), scopes: subject.scopes.clone() };
         self.views.insert(key, Arc::clone(&view));
         view
@@ -346,6 +354,7 @@ fn without_collisions(entries: Vec<Arc<Entry>>) -> (Vec<Arc<Entry>>, Vec<Collisi
 pub struct View {
     entries: Vec<Arc<Entry>>,
     bodies: RwLock<HashMap<BodyKey, Arc<Body>>>,
+    pages: RwLock<HashMap<(&'static str, usize), Arc<Pages>>>,
 }
 
 /// A format's key, and which kind of source.

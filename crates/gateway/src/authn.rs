@@ -16,6 +16,7 @@ use std::{
 use arc_swap::ArcSwap;
 use base64::Engine as _;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 use toolcrib_core::{
     clock::{Clock, Timestamp},
     credential::Secret,
@@ -50,6 +51,8 @@ struct Inner {
     confirmed_at: AtomicU64,
     /// Set when the store is about to go: from then on nobody asks it.
     stopped: AtomicBool,
+    /// Counts changes of keys, roles and the anonymous caller.
+    changes: watch::Sender<u64>,
 }
 
 /// What the configuration says about callers.
@@ -61,6 +64,7 @@ struct Policy {
 #[derive(Default)]
 struct Table {
     by_digest: HashMap<[u8; 32], Known>,
+    by_id: HashMap<KeyId, [u8; 32]>,
     records: Vec<KeyRecord>,
     epoch: Option<u64>,
 }
@@ -127,6 +131,7 @@ impl Authenticator {
             table: ArcSwap::from_pointee(Table::default()),
             confirmed_at: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
+            changes: watch::Sender::new(0),
         };
         let authenticator = Self { inner: Arc::new(inner) };
         authenticator.inner.follow().await;
@@ -162,22 +167,26 @@ impl Authenticator {
 
     /// Who holds the key `text`.
     pub fn authenticate(&self, text: &str) -> Result<Arc<Principal>, AuthError> {
-        let table = self.inner.table.load();
-        let confirmed_at = self.inner.confirmed_at.load(Ordering::Relaxed);
-        let age = self.inner.clock.monotonic_nanos().saturating_sub(confirmed_at);
-        if table.epoch.is_none() || u128::from(age) > MAX_STALE.as_nanos() {
-            return Err(AuthError::Unavailable);
-        }
         // Looking up by digest leaks no timing about the key: the digest cannot be steered.
-        match table.by_digest.get(&digest(text)) {
-            Some(known)
-                if !known.revoked
-                    && known.expires_at.is_none_or(|end| self.inner.clock.now() < end) =>
-            {
-                Ok(Arc::clone(&known.principal))
-            }
-            Some(_) | None => Err(AuthError::Invalid),
+        self.inner.holder(|_| Some(digest(text)))
+    }
+
+    /// `principal` with what it holds now, for those who have known it for long.
+    ///
+    /// # Errors
+    /// What it proved itself with is no longer accepted.
+    pub fn renew(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
+        match &principal.auth {
+            AuthMethod::ApiKey(id) => self.inner.holder(|table| table.by_id.get(id).copied()),
+            AuthMethod::Anonymous => self.anonymous().ok_or(AuthError::Missing),
+            AuthMethod::Operator => Ok(Arc::clone(principal)),
         }
+    }
+
+    /// Counts changes of keys and roles: the moments at which [`renew`](Self::renew) may answer
+    /// something else. A key that expires is no change.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.inner.changes.subscribe()
     }
 
     /// The caller without credentials, if the configuration knows one. Only for mounts that say so.
@@ -194,6 +203,27 @@ impl Authenticator {
 }
 
 impl Inner {
+    /// Who holds the key whose digest `find` tells.
+    fn holder(
+        &self,
+        find: impl FnOnce(&Table) -> Option<[u8; 32]>,
+    ) -> Result<Arc<Principal>, AuthError> {
+        let table = self.table.load();
+        let confirmed_at = self.confirmed_at.load(Ordering::Relaxed);
+        let age = self.clock.monotonic_nanos().saturating_sub(confirmed_at);
+        if table.epoch.is_none() || u128::from(age) > MAX_STALE.as_nanos() {
+            return Err(AuthError::Unavailable);
+        }
+        match find(&table).and_then(|digest| table.by_digest.get(&digest)) {
+            Some(known)
+                if !known.revoked && known.expires_at.is_none_or(|end| self.clock.now() < end) =>
+            {
+                Ok(Arc::clone(&known.principal))
+            }
+            Some(_) | None => Err(AuthError::Invalid),
+        }
+    }
+
     /// Reads the keys if the store says that they changed.
     async fn follow(&self) {
         let now = self.clock.monotonic_nanos();
@@ -233,7 +263,9 @@ impl Inner {
             Known { principal: Arc::new(principal), expires_at: record.expires_at, revoked }
         };
         let by_digest = records.iter().map(|record| (record.digest, known(record))).collect();
-        self.table.store(Arc::new(Table { by_digest, records, epoch }));
+        let by_id = records.iter().map(|record| (record.id.clone(), record.digest)).collect();
+        self.table.store(Arc::new(Table { by_digest, by_id, records, epoch }));
+        self.changes.send_modify(|count| *count += 1);
     }
 }
 

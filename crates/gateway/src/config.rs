@@ -7,7 +7,9 @@ mod file;
 mod resolve;
 mod units;
 
-use std::{collections::BTreeMap, fmt, net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeMap, fmt, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration,
+};
 
 use globset::GlobMatcher;
 use toolcrib_core::{
@@ -47,7 +49,9 @@ pub struct Config {
     /// Explorer.
     pub explorer: ExplorerConfig,
     /// MCP.
-    pub mcp: MountConfig,
+    pub mcp: McpConfig,
+    /// What OAuth clients are told about this server, when they are told something.
+    pub resource: Option<ResourceConfig>,
 }
 
 /// The listener.
@@ -190,6 +194,36 @@ pub struct MountConfig {
     pub auth: MountAuth,
 }
 
+/// MCP settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct McpConfig {
+    /// Who may use it.
+    pub auth: MountAuth,
+    /// Most tools in one page of a list.
+    pub page_size: NonZeroUsize,
+    /// Whether a handshake over HTTP opens a session.
+    pub sessions: bool,
+    /// How long a session lives in which nothing runs and no stream is open.
+    pub session_idle: Duration,
+    /// Sessions at once; an idle one makes room.
+    pub max_sessions: usize,
+    /// Sessions at once of one principal; an idle one of its own makes room.
+    pub max_sessions_per_principal: usize,
+    /// Subscriptions (`subscriptions/listen`) at once of one principal.
+    pub max_listeners_per_principal: usize,
+}
+
+/// This server as an OAuth 2.0 protected resource (RFC 9728).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceConfig {
+    /// Its identifier: the URL by which clients reach it.
+    pub resource: String,
+    /// Issuers whose tokens it takes.
+    pub authorization_servers: Vec<String>,
+    /// Scopes that clients should ask for; what tools need is never told.
+    pub scopes: Vec<String>,
+}
+
 /// OpenWOP settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenWopConfig {
@@ -308,7 +342,16 @@ impl Config {
                 project_name: None,
                 project_url: None,
             },
-            mcp: MountConfig { auth: MountAuth::Required },
+            mcp: McpConfig {
+                auth: MountAuth::Required,
+                page_size: NonZeroUsize::MIN.saturating_add(999),
+                sessions: true,
+                session_idle: Duration::from_secs(30 * 60),
+                max_sessions: 10_000,
+                max_sessions_per_principal: 256,
+                max_listeners_per_principal: 64,
+            },
+            resource: None,
         }
     }
 

@@ -279,6 +279,11 @@ impl Gateway {
         self.inner.refresher.changes()
     }
 
+    /// Ready once [`close`](Self::close) has begun: for what would otherwise go on for ever.
+    pub async fn ended(&self) {
+        self.inner.ended.cancelled().await;
+    }
+
     /// Records that somebody without valid credentials was turned away from `route` (a template).
     pub fn record_unauthenticated(&self, route: &str) {
         self.inner.record.unauthenticated(route);

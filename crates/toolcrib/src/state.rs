@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use toolcrib_gateway::{
     Gateway,
-    config::{Config, ExplorerConfig, MountConfig, OpenWopConfig, ServerConfig},
+    config::{Config, ExplorerConfig, McpConfig, MountConfig, OpenWopConfig, ResourceConfig, ServerConfig},
 };
 
 /// Cheap to clone; handlers take it as axum `State`. The caller arrives as `middleware::Caller`.
@@ -22,7 +22,8 @@ pub(crate) struct Surfaces {
     pub(crate) openwop: OpenWopConfig,
     pub(crate) otc: MountConfig,
     pub(crate) explorer: ExplorerConfig,
-    pub(crate) mcp: MountConfig,
+    pub(crate) mcp: McpConfig,
+    pub(crate) resource: Option<ResourceConfig>,
 }
 
 impl AppState {
@@ -38,7 +39,8 @@ impl Surfaces {
             openwop: config.openwop,
             otc: config.otc,
             explorer: config.explorer.clone(),
-            mcp: config.mcp,
+            mcp: config.mcp.clone(),
+            resource: config.resource.clone(),
         }
     }
 }

@@ -221,11 +221,12 @@ async fn reload(
 /// The sections that differ and are only read at the start.
 fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
     let server = |it: &Config| format!("{:?}", it.server);
-    let mounts = |it: &Config| (it.otc, it.mcp, it.openwop.list_body);
+    let mounts = |it: &Config| (it.otc, it.mcp.clone(), it.openwop.list_body);
     let sections = [
         ("server", server(old) != server(new)),
         ("store", old.store != new.store),
         ("record", old.record != new.record),
+        ("auth.resource", old.resource != new.resource),
         ("explorer", old.explorer != new.explorer),
         ("otc], [mcp] or [openwop", mounts(old) != mounts(new)),
     ];

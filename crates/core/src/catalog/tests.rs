@@ -1,5 +1,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
+    num::NonZeroUsize,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -185,6 +186,35 @@ fn a_list_can_be_of_one_kind_of_source() {
     assert_eq!(list(Some(SourceKind::Connector)), r#"{"connector:crm.find"crm__find}"#);
     assert_eq!(list(Some(SourceKind::Workflow)), "{}");
     assert_eq!(list(None).iter().filter(|byte| **byte == b',').count(), 3);
+}
+
+// I-24
+#[test]
+fn a_list_is_cut_into_pages_once() {
+    fn open(format: &ListFormat, _: &Digest, next: Option<usize>) -> String {
+        format!("{next:?}{}", format.open)
+    }
+    const PAGED: ListFormat = ListFormat {
+        key: "paged",
+        open: "[",
+        close: "]",
+        item: |entry, out| out.extend_from_slice(format!("\"{}\"", entry.id).as_bytes()),
+    };
+    let size = |n| NonZeroUsize::new(n).unwrap();
+    let catalog = catalog(sample());
+    let view = catalog.view(&ScopeAuthorizer, caller("acme", &["files:*"]).subject());
+    let pages = view.pages(&PAGED, size(2), open);
+    assert_eq!(pages.count(), 2);
+    assert_eq!(pages.at(0).unwrap(), r#"Some(2)["mcp:files.read","mcp:files.write"]"#);
+    assert_eq!(pages.at(2).unwrap(), r#"None["mcp:time.now"]"#);
+    assert!(pages.at(1).is_none() && pages.at(4).is_none() && pages.at(usize::MAX).is_none());
+    assert!(Arc::ptr_eq(&pages, &view.pages(&PAGED, size(2), open)));
+    let whole = view.pages(&PAGED, size(3), open);
+    assert_eq!((whole.count(), whole.digest), (1, pages.digest));
+    let fewer = catalog.view(&ScopeAuthorizer, caller("acme", &["files:read"]).subject());
+    assert_ne!(fewer.pages(&PAGED, size(2), open).digest, pages.digest);
+    let none = catalog.view(&ScopeAuthorizer, caller("nobody", &[]).subject());
+    assert!(none.pages(&PAGED, size(2), open).at(0).is_some(), "an empty list is a page too");
 }
 
 #[test]

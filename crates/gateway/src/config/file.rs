@@ -19,7 +19,8 @@ pub(super) struct File {
     pub(super) openwop: OpenWop,
     pub(super) otc: Mount,
     pub(super) explorer: Explorer,
-    pub(super) mcp: Mount,
+    pub(super) mcp: Mcp,
+    pub(super) auth: Authentication,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -148,6 +149,37 @@ pub(super) enum Auth {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Mount {
     pub(super) auth: Option<Spanned<Auth>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Mcp {
+    pub(super) auth: Option<Spanned<Auth>>,
+    pub(super) page_size: Option<Spanned<usize>>,
+    pub(super) sessions: Option<bool>,
+    pub(super) session_idle: Option<Spanned<String>>,
+    pub(super) max_sessions: Option<Spanned<usize>>,
+    pub(super) max_sessions_per_principal: Option<Spanned<usize>>,
+    pub(super) max_listeners_per_principal: Option<Spanned<usize>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Authentication {
+    pub(super) resource: Option<Resource>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Resource {
+    pub(super) resource: Spanned<String>,
+    pub(super) authorization_servers: Spanned<Vec<String>>,
+    #[serde(default = "nothing")]
+    pub(super) scopes: Spanned<Vec<String>>,
+}
+
+fn nothing() -> Spanned<Vec<String>> {
+    Spanned::new(0..0, Vec::new())
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,5 +1,7 @@
 //! From what was typed to what it means. All problems are collected, not just the first.
 
+mod mcp;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -113,6 +115,8 @@ impl Resolver<'_> {
         let anonymous = config.anonymous.is_some();
         config.otc.auth = self.mount("otc.auth", typed.otc.auth.as_ref(), anonymous);
         config.mcp.auth = self.mount("mcp.auth", typed.mcp.auth.as_ref(), anonymous);
+        self.mcp(&mut config.mcp, &typed.mcp);
+        config.resource = typed.auth.resource.and_then(|resource| self.resource(resource));
         config.explorer.auth = self.mount("explorer.auth", typed.explorer.auth.as_ref(), anonymous);
         self.explorer(&mut config, typed.explorer);
         let mut seen = BTreeSet::new();

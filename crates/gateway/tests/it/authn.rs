@@ -76,6 +76,27 @@ async fn wrong_expired_and_revoked_keys_are_nobody() {
     .await;
 }
 
+/// What somebody known for long may do follows the configuration, the store and the clock.
+#[tokio::test]
+async fn a_principal_can_be_renewed() {
+    let rig = with_role().await;
+    let authenticator = rig.gateway.authenticator().clone();
+    let key = made(&rig, request()).await;
+    let before = authenticator.authenticate(key.text.expose()).unwrap();
+    let mut changes = authenticator.changes();
+    let fewer = crate::support::parse(&one_source(""));
+    rig.gateway.apply(fewer).await.unwrap();
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    let after = authenticator.renew(&before).unwrap();
+    let scopes: Vec<&str> = after.scopes.iter().map(Grant::as_str).collect();
+    assert_eq!((&after.id, scopes), (&before.id, vec!["extra:*"]));
+    rig.keys.revoke(&key.record.id, Utc::now()).await.unwrap();
+    authenticator.refresh().await;
+    assert!(changes.has_changed().unwrap());
+    assert_eq!(authenticator.renew(&before).err(), Some(AuthError::Invalid));
+}
+
 /// I-9: the operator's part of the record belongs to no caller.
 #[tokio::test]
 async fn a_key_of_the_operators_tenant_is_nobody() {

@@ -33,6 +33,12 @@ fn a_full_configuration_is_understood() {
         [explorer]
         auth = "optional"
         prefix = "/ui"
+        [mcp]
+        page_size = 50
+        session_idle = "10m"
+        [auth.resource]
+        resource = "https://tools.example.com/mcp"
+        authorization_servers = ["https://id.example.com"]
         [[source]]
         id = "files"
         kind = "mcp"
@@ -47,6 +53,10 @@ fn a_full_configuration_is_understood() {
     assert_eq!(config.gate.rate, None);
     assert_eq!(config.explorer.auth, MountAuth::Optional);
     assert_eq!(config.mcp.auth, MountAuth::Required);
+    assert_eq!((config.mcp.page_size.get(), config.mcp.max_sessions), (50, 10_000));
+    assert_eq!(config.mcp.session_idle, std::time::Duration::from_secs(600));
+    let resource = config.resource.as_ref().unwrap();
+    assert_eq!(resource.authorization_servers, ["https://id.example.com"]);
     let source = &config.sources[0];
     assert!(matches!(&source.tenants, Tenants::Only(tenants) if tenants.len() == 2));
     let UpstreamSpec::McpStdio(stdio) = &source.spec.upstream else { panic!("{source:?}") };
@@ -68,6 +78,24 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         ("[gate]\nrate = \"many\"", "`gate.rate`: expected calls per time such as \"30/m\""),
         ("[gate]\ntimeout = \"soon\"", "`gate.timeout`: expected a duration such as"),
         ("[mcp]\nauth = \"optional\"", "`mcp.auth`: \"optional\" needs an [anonymous] table"),
+        ("[mcp]\npage_size = 0", "`mcp.page_size`: must be at least 1"),
+        ("[mcp]\nsession_idle = \"ever\"", "`mcp.session_idle`: expected a duration such as"),
+        (
+            "[auth.resource]\nresource = \"https://a/mcp\"",
+            "missing field `authorization_servers`",
+        ),
+        (
+            "[auth.resource]\nresource = \"http://a/mcp\"\nauthorization_servers = [\"https://b\"]",
+            "toolcrib.toml:2: `auth.resource.resource`: expected an https address",
+        ),
+        (
+            "[auth.resource]\nresource = \"https://a/mcp\"\nauthorization_servers = []",
+            "toolcrib.toml:3: `auth.resource.authorization_servers`: expected at least one issuer",
+        ),
+        (
+            "[auth.resource]\nresource = \"https://a/mcp\"\nauthorization_servers = [\"https://u:p@b\"]",
+            "`auth.resource.authorization_servers`: expected an https address",
+        ),
         ("[explorer]\nprefix = \"/v1/x\"", "`explorer.prefix`: another surface lives there"),
         ("[explorer]\nprefix = \"ui\"", "`explorer.prefix`: expected a path"),
         (

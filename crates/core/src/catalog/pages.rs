@@ -1,0 +1,79 @@
+//! A list in pages.
+//!
+//! Invariant: pages are made once per (view, format, size) and together hold every tool of the view
+//! once, in its order.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{Entry, ListFormat, View};
+use crate::canonical::Digest;
+
+/// A list in pages of the same size, of which the last may be shorter. There is at least one.
+#[derive(Debug)]
+pub struct Pages {
+    /// Of what all pages hold: equal for lists of equal tools, whatever the size of a page.
+    pub digest: Digest,
+    size: NonZeroUsize,
+    pages: Vec<Bytes>,
+}
+
+/// Writes what stands before the first tool of a page: the whole list's digest is known, and the
+/// position of the first tool after the page, if there is one.
+pub type OpenPage = fn(&ListFormat, &Digest, Option<usize>) -> String;
+
+impl Pages {
+    /// The page whose first tool is the one at `position`.
+    pub fn at(&self, position: usize) -> Option<&Bytes> {
+        let size = self.size.get();
+        position.is_multiple_of(size).then(|| self.pages.get(position / size))?
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.pages.len()
+    }
+}
+
+impl View {
+    /// The whole list in `format`, in pages of `size`, each opened by `open` instead of the format's
+    /// own start; made once and kept.
+    pub fn pages(&self, format: &ListFormat, size: NonZeroUsize, open: OpenPage) -> Arc<Pages> {
+        let key = (format.key, size.get());
+        if let Some(pages) = self.pages.read().get(&key) {
+            return Arc::clone(pages);
+        }
+        let pages = Arc::new(cut(&self.entries, format, size, open));
+        Arc::clone(self.pages.write().entry(key).or_insert(pages))
+    }
+}
+
+fn cut(
+    entries: &[Arc<Entry>],
+    format: &ListFormat,
+    size: NonZeroUsize,
+    open: OpenPage,
+) -> Pages {
+    let written: Vec<Arc<[u8]>> =
+        entries.iter().map(|entry| entry.wire.get(entry, format)).collect();
+    let digests: Vec<u8> = written.iter().flat_map(|json| Digest::of(json).0).collect();
+    let digest = Digest::of(&digests);
+    let size_of = size.get();
+    let starts = (0..written.len().max(1)).step_by(size_of);
+    let pages = starts.map(|start| {
+        let end = start.saturating_add(size_of);
+        let next = (end < written.len()).then_some(end);
+        let mut page = open(format, &digest, next).into_bytes();
+        let tools = written.get(start..end.min(written.len())).unwrap_or_default();
+        for (i, json) in tools.iter().enumerate() {
+            if i > 0 {
+                page.push(b',');
+            }
+            page.extend_from_slice(json);
+        }
+        page.extend_from_slice(format.close.as_bytes());
+        Bytes::from(page)
+    });
+    Pages { digest, size, pages: pages.collect() }
+}
