@@ -280,7 +280,7 @@ impl Gateway {
     }
 
     /// Ready once [`close`](Self::close) has begun: for what would otherwise go on for ever.
-    pub async fn ended(&self) {
+    pub async fn until_closed(&self) {
         self.inner.ended.cancelled().await;
     }
 

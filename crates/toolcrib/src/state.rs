@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use toolcrib_gateway::{
     Gateway,
-    config::{Config, ExplorerConfig, McpConfig, MountConfig, OpenWopConfig, ResourceConfig, ServerConfig},
+    config::{
+        Config, ExplorerConfig, McpConfig, MountConfig, OpenWopConfig, ResourceConfig, ServerConfig,
+    },
 };
 
 /// Cheap to clone; handlers take it as axum `State`. The caller arrives as `middleware::Caller`.

@@ -49,12 +49,7 @@ impl View {
     }
 }
 
-fn cut(
-    entries: &[Arc<Entry>],
-    format: &ListFormat,
-    size: NonZeroUsize,
-    open: OpenPage,
-) -> Pages {
+fn cut(entries: &[Arc<Entry>], format: &ListFormat, size: NonZeroUsize, open: OpenPage) -> Pages {
     let written: Vec<Arc<[u8]>> =
         entries.iter().map(|entry| entry.wire.get(entry, format)).collect();
     let digests: Vec<u8> = written.iter().flat_map(|json| Digest::of(json).0).collect();

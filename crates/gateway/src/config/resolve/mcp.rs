@@ -21,16 +21,12 @@ impl Resolver<'_> {
         let counts: [(&str, &Option<Spanned<usize>>, &mut dyn FnMut(NonZeroUsize)); 4] = [
             ("mcp.page_size", &typed.page_size, &mut |n| config.page_size = n),
             ("mcp.max_sessions", &typed.max_sessions, &mut |n| config.max_sessions = n.get()),
-            (
-                "mcp.max_sessions_per_principal",
-                &typed.max_sessions_per_principal,
-                &mut |n| config.max_sessions_per_principal = n.get(),
-            ),
-            (
-                "mcp.max_listeners_per_principal",
-                &typed.max_listeners_per_principal,
-                &mut |n| config.max_listeners_per_principal = n.get(),
-            ),
+            ("mcp.max_sessions_per_principal", &typed.max_sessions_per_principal, &mut |n| {
+                config.max_sessions_per_principal = n.get()
+            }),
+            ("mcp.max_listeners_per_principal", &typed.max_listeners_per_principal, &mut |n| {
+                config.max_listeners_per_principal = n.get()
+            }),
         ];
         for (key, typed, set) in counts {
             let Some(typed) = typed else { continue };
@@ -72,7 +68,10 @@ fn check_public(text: &str) -> Result<String, &'static str> {
         && url.fragment().is_none();
     match url.scheme() {
         // It stands in a quoted string of a header.
-        _ if !plain || text.contains(['"', '\\']) || !text.bytes().all(|b| b.is_ascii_graphic()) => {
+        _ if !plain
+            || text.contains(['"', '\\'])
+            || !text.bytes().all(|b| b.is_ascii_graphic()) =>
+        {
             Err(EXPECTED)
         }
         "https" => Ok(text.to_owned()),
