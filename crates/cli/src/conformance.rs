@@ -227,31 +227,4 @@ pub(crate) fn fail<T>(
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-
-    #[test]
-    fn ids_are_unique_and_say_their_protocol() {
-        let mut seen = BTreeSet::new();
-        for suite in suites() {
-            for check in suite.all() {
-                assert!(check.id.starts_with(&format!("{}.", suite.protocol)), "{}", check.id);
-                assert!(seen.insert(check.id), "{}", check.id);
-                assert!(
-                    !check.sentence.ends_with('.') && !check.section.is_empty(),
-                    "{}",
-                    check.id
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn a_group_is_not_a_prefix_of_a_word() {
-        assert!(matches("openwop.catalog.sorted", "openwop.catalog"));
-        assert!(matches("openwop.catalog.sorted", "openwop.catalog.sorted"));
-        assert!(!matches("openwop.catalog.sorted", "openwop.cat"));
-    }
-}
+mod tests;
