@@ -8,13 +8,14 @@
 //! Invariant: everything is bounded: requests, their time, the size of answers. A tool is called
 //! only when the host says that it is harmless, or when the user named it.
 
-#![expect(dead_code, reason = "for the checks that are being added")]
-
+mod calling;
 mod exchange;
 mod explorer;
 pub(crate) mod junit;
 mod mcp;
 mod openwop;
+mod otc;
+mod oxp;
 pub(crate) mod report;
 mod shape;
 mod site;
@@ -24,7 +25,7 @@ use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Instant};
 use clap::ValueEnum;
 
 pub(crate) use exchange::{Ask, Got, Host, HostKeys};
-pub(crate) use report::{Finding, Report, Visit};
+pub(crate) use report::{Finding, Outcome, Report, Visit};
 pub(crate) use site::{NamedTool, Options, Site};
 
 /// One requirement and how it is looked at.
@@ -56,6 +57,10 @@ pub(crate) enum Level {
 pub(crate) enum Protocol {
     /// OpenWOP tool catalog and tool hooks
     Openwop,
+    /// Open Tool Calling 1.0
+    Otc,
+    /// OXP 1.0
+    Oxp,
     /// The embedded tool explorer
     Explorer,
     /// MCP over streamable HTTP
@@ -112,7 +117,7 @@ pub(crate) use check;
 
 /// Every suite, in the order in which they run.
 pub(crate) fn suites() -> &'static [Suite] {
-    &[openwop::SUITE, explorer::SUITE, mcp::SUITE]
+    &[openwop::SUITE, otc::SUITE, oxp::SUITE, explorer::SUITE, mcp::SUITE]
 }
 
 /// What shall be done.
@@ -124,7 +129,7 @@ pub(crate) struct Plan {
     pub(crate) paths: Vec<(Protocol, String)>,
     /// Ids of checks, or of groups of them; none: all.
     pub(crate) only: Vec<String>,
-    pub(crate) options: Arc<Options>,
+    pub(crate) options: Options,
 }
 
 /// Checks `host`; `told` hears each finding as it comes.
@@ -136,7 +141,7 @@ pub(crate) async fn run(host: &Arc<Host>, plan: &Plan, mut told: impl FnMut(&Fin
             continue;
         }
         let path = plan.path(suite);
-        let site = Site::new(Arc::clone(host), suite.protocol, path, Arc::clone(&plan.options));
+        let site = Site::new(Arc::clone(host), plan, suite);
         let named = plan.protocols.contains(&suite.protocol);
         let served = named || (suite.served)(&site).await;
         report.visits.push(Visit { protocol: suite.protocol, path: path.to_owned(), served });
@@ -149,7 +154,7 @@ pub(crate) async fn run(host: &Arc<Host>, plan: &Plan, mut told: impl FnMut(&Fin
             let finding = Finding {
                 protocol: suite.protocol,
                 check,
-                outcome: verdict.into(),
+                outcome: Outcome::of(verdict, host),
                 took: start.elapsed(),
             };
             told(&finding);
@@ -171,7 +176,7 @@ impl Plan {
         self.protocols.is_empty() || self.protocols.contains(&suite.protocol)
     }
 
-    fn path<'a>(&'a self, suite: &Suite) -> &'a str {
+    pub(crate) fn path<'a>(&'a self, suite: &Suite) -> &'a str {
         let own = self.paths.iter().rev().find(|(protocol, _)| *protocol == suite.protocol);
         own.map_or(suite.path, |(_, path)| path)
     }
@@ -199,6 +204,8 @@ impl Protocol {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Openwop => "openwop",
+            Self::Otc => "otc",
+            Self::Oxp => "oxp",
             Self::Explorer => "explorer",
             Self::Mcp => "mcp",
         }

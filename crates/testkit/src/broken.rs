@@ -8,6 +8,7 @@
     reason = "a fixture that cannot do its work must fail loudly"
 )]
 
+mod calling;
 mod openwop;
 
 use std::{convert::Infallible, future::Future};
@@ -18,6 +19,7 @@ use http::{HeaderMap, Method, StatusCode};
 use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 
+pub use calling::CallingFault;
 pub use openwop::OpenwopFault;
 
 /// Largest request that is read.
@@ -73,6 +75,24 @@ impl BrokenHost {
     /// An OpenWOP host with one fault, or without.
     pub async fn openwop(fault: Option<OpenwopFault>) -> Self {
         let host = openwop::Host::new(fault);
+        Self::start(move |asked| {
+            let reply = host.answer(&asked);
+            async move { reply }
+        })
+        .await
+    }
+
+    /// A host of Open Tool Calling with one fault, or without; `locked` says whether it wants a key.
+    pub async fn otc(locked: bool, fault: Option<CallingFault>) -> Self {
+        Self::calling(calling::Host::new(calling::Dialect::Otc, locked, fault)).await
+    }
+
+    /// As [`otc`](Self::otc), of OXP.
+    pub async fn oxp(locked: bool, fault: Option<CallingFault>) -> Self {
+        Self::calling(calling::Host::new(calling::Dialect::Oxp, locked, fault)).await
+    }
+
+    async fn calling(host: calling::Host) -> Self {
         Self::start(move |asked| {
             let reply = host.answer(&asked);
             async move { reply }

@@ -131,12 +131,7 @@ fn plan(args: ConformanceArgs) -> Plan {
         failing_tool: named(args.failing_tool, args.failing_arguments),
         require_behavior: args.require_behavior,
     };
-    Plan {
-        protocols: args.protocols,
-        paths: args.places,
-        only: args.only,
-        options: Arc::new(options),
-    }
+    Plan { protocols: args.protocols, paths: args.places, only: args.only, options }
 }
 
 fn second_key(args: &ConformanceArgs) -> anyhow::Result<Option<Secret>> {

@@ -245,10 +245,6 @@ impl Ask {
         Self::new(Method::GET, path)
     }
 
-    pub(crate) fn post(path: impl Into<String>) -> Self {
-        Self::new(Method::POST, path)
-    }
-
     /// With the first key, if there is one.
     #[must_use]
     pub(crate) fn by_first(mut self) -> Self {

@@ -4,7 +4,7 @@ use std::{fmt::Write as _, time::Duration};
 
 use serde_json::{Value, json};
 
-use super::{Check, Failure, Level, Protocol, Stop, Verdict};
+use super::{Check, Failure, Host, Level, Protocol, Stop, Verdict};
 
 /// Everything that came out.
 #[derive(Debug)]
@@ -172,11 +172,16 @@ impl Finding {
     }
 }
 
-impl From<Verdict> for Outcome {
-    fn from(verdict: Verdict) -> Self {
+impl Outcome {
+    /// The outcome of a check of `host`, whose keys are masked in it.
+    pub(super) fn of(verdict: Verdict, host: &Host) -> Self {
         match verdict {
             Ok(()) => Self::Pass,
-            Err(Stop::Failed(failure)) => Self::Fail(failure),
+            Err(Stop::Failed(mut failure)) => {
+                failure.expected = host.masked(&failure.expected);
+                failure.seen = host.masked(&failure.seen);
+                Self::Fail(failure)
+            }
             Err(Stop::Skipped(why)) => Self::Skip(why),
         }
     }

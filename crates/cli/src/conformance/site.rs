@@ -1,11 +1,11 @@
 //! What a check has in hand: the host, where its protocol starts there, and what the user allowed.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use reqwest::Method;
 use serde_json::{Map, Value};
 
-use super::{Ask, Got, Host, Protocol, Verdict};
+use super::{Ask, Got, Host, Plan, Protocol, Suite, Verdict, suites};
 
 /// A protocol on a host.
 pub(crate) struct Site {
@@ -13,11 +13,13 @@ pub(crate) struct Site {
     protocol: Protocol,
     /// Where the protocol starts; empty at the root.
     path: String,
-    options: Arc<Options>,
+    /// Where the explorer starts on this host: it says which tools are harmless.
+    explorer: String,
+    options: Options,
 }
 
 /// What the user allowed and wants.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(crate) struct Options {
     /// A tool that may be called.
     pub(crate) tool: Option<NamedTool>,
@@ -37,13 +39,16 @@ pub(crate) struct NamedTool {
 }
 
 impl Site {
-    pub(super) fn new(
-        host: Arc<Host>,
-        protocol: Protocol,
-        path: &str,
-        options: Arc<Options>,
-    ) -> Self {
-        Self { host, protocol, path: path.trim_end_matches('/').to_owned(), options }
+    pub(super) fn new(host: Arc<Host>, plan: &Plan, suite: &Suite) -> Self {
+        let trimmed = |path: &str| path.trim_end_matches('/').to_owned();
+        let explorer = suites().iter().find(|suite| suite.protocol == Protocol::Explorer);
+        Self {
+            host,
+            protocol: suite.protocol,
+            path: trimmed(plan.path(suite)),
+            explorer: explorer.map(|suite| trimmed(plan.path(suite))).unwrap_or_default(),
+            options: plan.options.clone(),
+        }
     }
 
     pub(crate) fn host(&self) -> &Host {
@@ -85,5 +90,20 @@ impl Site {
     pub(crate) async fn answers(&self, ask: Ask) -> bool {
         let got = self.once(ask).await;
         got.is_ok_and(|got| !matches!(got.status(), 404 | 405 | 501))
+    }
+
+    /// The names of the tools that the host's explorer says only read.
+    pub(crate) async fn harmless(&self) -> BTreeSet<String> {
+        let ask = Ask::get(format!("{}/tools", self.explorer)).by_first();
+        let Ok(got) = self.once(ask).await else { return BTreeSet::new() };
+        let tools = got.value().as_array().map(Vec::as_slice).unwrap_or_default();
+        let is_harmless = |tool: &&Value| {
+            let says = |hint: &str| {
+                tool.pointer(&format!("/annotations/{hint}")) == Some(&Value::Bool(true))
+            };
+            says("readOnlyHint") && !says("destructiveHint")
+        };
+        let names = tools.iter().filter(is_harmless);
+        names.filter_map(|tool| Some(tool.get("name")?.as_str()?.to_owned())).collect()
     }
 }
