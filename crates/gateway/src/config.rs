@@ -46,6 +46,8 @@ pub struct Config {
     pub openwop: OpenWopConfig,
     /// Open Tool Calling.
     pub otc: MountConfig,
+    /// Open eXecution Protocol.
+    pub oxp: OxpConfig,
     /// Explorer.
     pub explorer: ExplorerConfig,
     /// MCP.
@@ -224,6 +226,15 @@ pub struct ResourceConfig {
     pub scopes: Vec<String>,
 }
 
+/// Open eXecution Protocol settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OxpConfig {
+    /// Whether `/oxp` is served at all.
+    pub enabled: bool,
+    /// Who may use it.
+    pub auth: MountAuth,
+}
+
 /// OpenWOP settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenWopConfig {
@@ -334,6 +345,7 @@ impl Config {
             anonymous: None,
             openwop: OpenWopConfig { list_body: ListBody::Array },
             otc: MountConfig { auth: MountAuth::Required },
+            oxp: OxpConfig { enabled: true, auth: MountAuth::Required },
             explorer: ExplorerConfig {
                 auth: MountAuth::Required,
                 prefix: "/explorer".to_owned(),

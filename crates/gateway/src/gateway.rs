@@ -25,6 +25,7 @@ use crate::{
     authn::Authenticator,
     clock::SystemClock,
     config::{Config, GateConfig},
+    idempotency::Idempotency,
     limits::MemoryLimiter,
     metrics::Metrics,
     record::Record,
@@ -46,6 +47,7 @@ struct Inner {
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     record: Record,
+    idempotency: Idempotency,
     authenticator: Authenticator,
     refresher: Refresher,
     running: TaskTracker,
@@ -184,6 +186,7 @@ impl GatewayBuilder {
                 clock: self.clock,
                 metrics,
                 record,
+                idempotency: Idempotency::default(),
                 authenticator,
                 refresher,
                 running: TaskTracker::new(),
@@ -332,6 +335,10 @@ impl Gateway {
 
     pub(crate) fn record(&self) -> &Record {
         &self.inner.record
+    }
+
+    pub(crate) fn idempotency(&self) -> &Idempotency {
+        &self.inner.idempotency
     }
 
     pub(crate) fn refresher(&self) -> &Refresher {

@@ -17,6 +17,7 @@ pub mod clock;
 pub mod config;
 mod dispatch;
 mod gateway;
+pub mod idempotency;
 pub mod limits;
 pub mod list;
 pub mod metrics;

@@ -21,6 +21,7 @@ use toolcrib_core::{call::CallError, id::SourceId};
 pub enum Surface {
     OpenWop,
     Otc,
+    Oxp,
     Explorer,
     Mcp,
     Cli,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use toolcrib_gateway::{
     Gateway,
     config::{
-        Config, ExplorerConfig, McpConfig, MountConfig, OpenWopConfig, ResourceConfig, ServerConfig,
+        Config, ExplorerConfig, McpConfig, MountConfig, OpenWopConfig, OxpConfig, ResourceConfig,
+        ServerConfig,
     },
 };
 
@@ -23,6 +24,7 @@ pub(crate) struct Surfaces {
     pub(crate) server: ServerConfig,
     pub(crate) openwop: OpenWopConfig,
     pub(crate) otc: MountConfig,
+    pub(crate) oxp: OxpConfig,
     pub(crate) explorer: ExplorerConfig,
     pub(crate) mcp: McpConfig,
     pub(crate) resource: Option<ResourceConfig>,
@@ -40,6 +42,7 @@ impl Surfaces {
             server: config.server.clone(),
             openwop: config.openwop,
             otc: config.otc,
+            oxp: config.oxp,
             explorer: config.explorer.clone(),
             mcp: config.mcp.clone(),
             resource: config.resource.clone(),

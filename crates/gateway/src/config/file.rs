@@ -18,6 +18,7 @@ pub(super) struct File {
     pub(super) anonymous: Option<Anonymous>,
     pub(super) openwop: OpenWop,
     pub(super) otc: Mount,
+    pub(super) oxp: Oxp,
     pub(super) explorer: Explorer,
     pub(super) mcp: Mcp,
     pub(super) auth: Authentication,
@@ -148,6 +149,13 @@ pub(super) enum Auth {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Mount {
+    pub(super) auth: Option<Spanned<Auth>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Oxp {
+    pub(super) enabled: Option<bool>,
     pub(super) auth: Option<Spanned<Auth>>,
 }
 

@@ -114,6 +114,8 @@ impl Resolver<'_> {
         }
         let anonymous = config.anonymous.is_some();
         config.otc.auth = self.mount("otc.auth", typed.otc.auth.as_ref(), anonymous);
+        config.oxp.auth = self.mount("oxp.auth", typed.oxp.auth.as_ref(), anonymous);
+        config.oxp.enabled = typed.oxp.enabled.unwrap_or(config.oxp.enabled);
         config.mcp.auth = self.mount("mcp.auth", typed.mcp.auth.as_ref(), anonymous);
         self.mcp(&mut config.mcp, &typed.mcp);
         config.resource = typed.auth.resource.and_then(|resource| self.resource(resource));

@@ -77,6 +77,8 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         ("[store]\nurl = \"mysql://x\"", "`store.url`: expected \"sqlite:PATH\""),
         ("[gate]\nrate = \"many\"", "`gate.rate`: expected calls per time such as \"30/m\""),
         ("[gate]\ntimeout = \"soon\"", "`gate.timeout`: expected a duration such as"),
+        ("[oxp]\nauth = \"optional\"", "`oxp.auth`: \"optional\" needs an [anonymous] table"),
+        ("[oxp]\nenable = true", "toolcrib.toml:2: unknown field `enable`"),
         ("[mcp]\nauth = \"optional\"", "`mcp.auth`: \"optional\" needs an [anonymous] table"),
         ("[mcp]\npage_size = 0", "`mcp.page_size`: must be at least 1"),
         ("[mcp]\nsession_idle = \"ever\"", "`mcp.session_idle`: expected a duration such as"),

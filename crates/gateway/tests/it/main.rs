@@ -3,6 +3,7 @@
 
 mod authn;
 mod config;
+mod idempotency;
 mod pipeline;
 mod refresh;
 mod session;

@@ -4,7 +4,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{
     authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    clock::{Clock, Timestamp},
     credential::Secret,
     descriptor::SourceKind,
     event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent},
@@ -31,6 +32,7 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     Gateway, GatewayBuilder, Stores,
     call::{CallRequest, Called},
+    clock::SystemClock,
     config::{self, Config, SecretReader},
     list::ToolRef,
     metrics::Surface,
@@ -289,6 +291,15 @@ pub(crate) async fn rig_with(
     text: &str,
     catalogs: MemoryCatalogs,
 ) -> Rig {
+    rig_at(offers, text, catalogs, Arc::new(SystemClock::default())).await
+}
+
+pub(crate) async fn rig_at(
+    offers: Option<Result<Discovered, UpstreamErrorKind>>,
+    text: &str,
+    catalogs: MemoryCatalogs,
+    clock: Arc<dyn Clock>,
+) -> Rig {
     let (log, keys, factory) = (Log::default(), MemoryKeys::new(), Arc::new(Factory::default()));
     *factory.offers.lock() = offers;
     let stores = Stores {
@@ -298,7 +309,7 @@ pub(crate) async fn rig_with(
     };
     let builder =
         GatewayBuilder::new(parse(text), stores, Arc::clone(&factory) as Arc<dyn SourceFactory>);
-    let gateway = builder.start().await.unwrap();
+    let gateway = builder.clock(clock).start().await.unwrap();
     gateway.settle(Duration::from_secs(10)).await;
     Rig { gateway, log, keys, catalogs, factory }
 }
@@ -336,4 +347,17 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("never happened: {what}");
+}
+
+/// A clock that stands until it is told to go.
+#[derive(Default)]
+pub(crate) struct Hand(pub(crate) AtomicU64);
+
+impl Clock for Hand {
+    fn now(&self) -> Timestamp {
+        DateTime::UNIX_EPOCH
+    }
+    fn monotonic_nanos(&self) -> u64 {
+        self.0.load(Ordering::SeqCst)
+    }
 }

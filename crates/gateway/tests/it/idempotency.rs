@@ -1,0 +1,208 @@
+//! Calls under keys: once, for whoever asks, as long as the answer is kept.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use toolcrib_core::{id::PrincipalId, principal::Principal};
+use toolcrib_gateway::{
+    Gateway,
+    call::{CallRequest, Called},
+    idempotency::{IdempotencyKey, KEPT_FOR, Once, OnceError},
+    list::ToolRef,
+    metrics::Surface,
+};
+use toolcrib_store::memory::MemoryCatalogs;
+
+use crate::support::{Hand, Rig, eventually, offer, one_source, principal, rig, rig_at};
+
+/// Keeps what ran.
+fn keep(called: &Called) -> Option<Bytes> {
+    let outcome = called.result.as_ref().ok()?;
+    called.duration?;
+    Some(Bytes::copy_from_slice(outcome.content.get().as_bytes()))
+}
+
+async fn once(
+    gateway: &Gateway,
+    who: &Arc<Principal>,
+    key: &str,
+    tool: &str,
+    arguments: Value,
+) -> Result<Once, OnceError> {
+    let request = CallRequest::new(Surface::Otc, ToolRef::Wire(tool), arguments);
+    let key = IdempotencyKey { space: "test", text: key };
+    gateway.call_once(who, key, request, keep).await
+}
+
+fn caller(name: &str, scopes: &[&str]) -> Arc<Principal> {
+    Arc::new(Principal { id: PrincipalId::parse(name).unwrap(), ..principal("t", scopes) })
+}
+
+fn runs(rig: &Rig) -> usize {
+    rig.source().invoked.load(Ordering::SeqCst)
+}
+
+fn kept(once: &Result<Once, OnceError>) -> bool {
+    matches!(once, Ok(Once::Kept(_)))
+}
+
+/// I-31: the second one gets the first one's answer, and another caller its own.
+#[tokio::test]
+async fn a_key_is_used_once_by_each_caller() {
+    let rig = rig(&["echo", "other"], "").await;
+    let (ann, bob) = (caller("ann", &["*"]), caller("bob", &["*"]));
+    let mut stranger = principal("elsewhere", &["*"]);
+    stranger.id = ann.id.clone();
+    let stranger = Arc::new(stranger);
+    let ask = |who, key, tool, arguments| once(&rig.gateway, who, key, tool, arguments);
+    let Once::Called(first) = ask(&ann, "k", "s__echo", json!({"n": 1})).await.unwrap() else {
+        panic!("nothing ran before");
+    };
+    let Once::Kept(again) = ask(&ann, "k", "s__echo", json!({"n": 1})).await.unwrap() else {
+        panic!("it ran before");
+    };
+    assert_eq!(again.body, first.result.as_ref().unwrap().content.get());
+    assert_eq!(again.run_id, first.run_id);
+    assert_eq!(runs(&rig), 1);
+    for (tool, arguments) in [("s__echo", json!({"n": 2})), ("s__other", json!({"n": 1}))] {
+        let refused = ask(&ann, "k", tool, arguments).await;
+        assert_eq!(refused.unwrap_err(), OnceError::Conflict);
+    }
+    assert_eq!(runs(&rig), 1);
+    for who in [&bob, &stranger] {
+        assert!(!kept(&ask(who, "k", "s__echo", json!({"n": 1})).await), "another caller's key");
+    }
+    assert!(!kept(&ask(&ann, "k2", "s__echo", json!({"n": 1})).await));
+    assert_eq!(runs(&rig), 4);
+    assert_eq!(rig.log.told().len(), 8, "a repeated answer is no call");
+}
+
+/// I-31: however the members are ordered and numbers are written, it is the same call.
+#[tokio::test]
+async fn arguments_are_compared_by_what_they_say() {
+    let rig = rig(&["echo"], "").await;
+    let ann = caller("ann", &["*"]);
+    for (text, repeats) in
+        [(r#"{"a":1,"b":[1.0,"x"]}"#, false), (r#"{"b":[1,"\u0078"],"a":1e0}"#, true)]
+    {
+        let arguments = serde_json::from_str(text).unwrap();
+        assert_eq!(kept(&once(&rig.gateway, &ann, "k", "s__echo", arguments).await), repeats);
+    }
+    // Secrets differ although the record shows neither.
+    let secret = |text: &str| json!({ "password": text });
+    once(&rig.gateway, &ann, "s", "s__echo", secret("one")).await.unwrap();
+    let other = once(&rig.gateway, &ann, "s", "s__echo", secret("two")).await;
+    assert_eq!(other.unwrap_err(), OnceError::Conflict);
+}
+
+/// I-31: what did not run may run later under the same key.
+#[tokio::test]
+async fn refusals_are_not_kept() {
+    let rules =
+        "[source.tools.\"limited\"]\nrate = \"1/h\"\n[source.tools.\"shut\"]\nscopes = [\"z\"]";
+    let rig = rig(&["strict", "limited", "shut", "down"], rules).await;
+    let ann = caller("ann", &["tools:s"]);
+    for tool in ["s__strict", "s__shut", "s__down", "s__absent"] {
+        for _ in 0..2 {
+            let once = once(&rig.gateway, &ann, "k", tool, json!({})).await.unwrap();
+            let Once::Called(called) = once else { panic!("{tool} was kept") };
+            assert!(called.result.is_err(), "{tool}");
+        }
+    }
+    let fits = json!({ "text": "x", "n": 1 });
+    let ran = once(&rig.gateway, &ann, "k", "s__strict", fits).await.unwrap();
+    assert!(matches!(ran, Once::Called(called) if called.result.is_ok()));
+    // A repeated answer takes nothing from the bucket, and a full bucket is no answer.
+    for (key, works, repeats) in
+        [("a", true, false), ("a", true, true), ("b", false, false), ("a", true, true)]
+    {
+        let once = once(&rig.gateway, &ann, key, "s__limited", json!({})).await;
+        assert_eq!(kept(&once), repeats);
+        if let Ok(Once::Called(called)) = once {
+            assert_eq!(called.result.is_ok(), works);
+        }
+    }
+}
+
+/// I-7: who may no longer call a tool is not given its earlier answer.
+#[tokio::test]
+async fn a_repeated_call_is_authorized_again() {
+    let rig = rig(&["echo"], "").await;
+    once(&rig.gateway, &caller("ann", &["*"]), "k", "s__echo", json!({})).await.unwrap();
+    let denied = once(&rig.gateway, &caller("ann", &["x"]), "k", "s__echo", json!({})).await;
+    assert!(matches!(denied, Ok(Once::Called(called)) if called.result.is_err()));
+    assert!(kept(&once(&rig.gateway, &caller("ann", &["*"]), "k", "s__echo", json!({})).await));
+}
+
+/// I-31: equal calls beside each other run once; who hangs up, be it the first, ends nothing.
+#[tokio::test]
+async fn callers_wait_for_the_one_run() {
+    let rig = rig(&["hang"], "[source.tools.\"hang\"]\ntimeout = \"1s\"").await;
+    let ann = caller("ann", &["*"]);
+    let start = || {
+        let (gateway, ann) = (rig.gateway.clone(), Arc::clone(&ann));
+        tokio::spawn(async move { once(&gateway, &ann, "k", "s__hang", json!({})).await })
+    };
+    let source = rig.source();
+    let first = start();
+    eventually("it runs", || source.invoked.load(Ordering::SeqCst) == 1).await;
+    let (second, third) = (start(), start());
+    let other = once(&rig.gateway, &ann, "k", "s__hang", json!({ "n": 1 })).await;
+    assert_eq!(other.unwrap_err(), OnceError::Conflict, "also while it runs");
+    first.abort();
+    third.abort();
+    let Once::Called(called) = second.await.unwrap().unwrap() else { panic!("nothing is kept") };
+    assert_eq!(called.result.as_ref().unwrap_err().code(), "upstream_timeout", "not cancelled");
+    assert_eq!(runs(&rig), 1);
+    assert_eq!(rig.log.told(), ["called", "returned Error upstream_timeout ran"]);
+}
+
+/// I-31: a caller that lost its connection comes back for the answer.
+#[tokio::test]
+async fn a_call_goes_on_without_its_caller() {
+    let rig = rig(&["echo"], "").await;
+    let ann = caller("ann", &["*"]);
+    let lost = once(&rig.gateway, &ann, "k", "s__echo", json!({})).now_or_never();
+    assert!(lost.is_none(), "it hung up at once");
+    eventually("it ends", || rig.log.told().len() == 2).await;
+    let again = once(&rig.gateway, &ann, "k", "s__echo", json!({})).await.unwrap();
+    // Either way it is the answer of the one run.
+    match again {
+        Once::Kept(kept) => assert!(kept.body.starts_with(b"[")),
+        Once::Called(called) => assert!(called.result.is_ok()),
+    }
+    assert_eq!(runs(&rig), 1);
+}
+
+/// I-22: ending the gateway is hanging up for everybody, with a key or without.
+#[tokio::test]
+async fn closing_ends_calls_under_keys() {
+    let rig = rig(&["hang"], "").await;
+    let (gateway, ann) = (rig.gateway.clone(), caller("ann", &["*"]));
+    let call = tokio::spawn(async move { once(&gateway, &ann, "k", "s__hang", json!({})).await });
+    let source = rig.source();
+    eventually("it runs", || source.invoked.load(Ordering::SeqCst) == 1).await;
+    rig.gateway.close().await;
+    assert_eq!(rig.log.told(), ["called", "returned Error cancelled ran"]);
+    let Once::Called(called) = call.await.unwrap().unwrap() else { panic!("nothing is kept") };
+    assert!(called.result.is_err());
+}
+
+#[tokio::test]
+async fn answers_are_kept_for_a_day_and_keys_are_short() {
+    let clock = Arc::new(Hand::default());
+    let offers = Some(Ok(offer(&["echo"])));
+    let rig = rig_at(offers, &one_source(""), MemoryCatalogs::new(), Arc::clone(&clock) as _).await;
+    let ann = caller("ann", &["*"]);
+    let day = u64::try_from(KEPT_FOR.as_nanos()).unwrap();
+    for (wait, repeats) in [(0, false), (day - 1, true), (1, false), (0, true)] {
+        clock.0.fetch_add(wait, Ordering::SeqCst);
+        assert_eq!(kept(&once(&rig.gateway, &ann, "k", "s__echo", json!({})).await), repeats);
+    }
+    for key in ["", &"k".repeat(257)] {
+        let refused = once(&rig.gateway, &ann, key, "s__echo", json!({})).await;
+        assert_eq!(refused.unwrap_err(), OnceError::Unusable);
+    }
+}
