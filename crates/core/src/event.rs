@@ -123,7 +123,7 @@ pub struct ToolReturned {
     /// Milliseconds the tool ran; absent when it never started, or when nobody saw the end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// Present on every `error` status.
+    /// Present on every status but `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<EventError>,
 }

@@ -56,6 +56,15 @@ pub enum LimitError {
 pub trait RateLimiter: Send + Sync + 'static {
     /// Takes one call out of the bucket, which starts full. A refused call takes nothing.
     async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError>;
+
+    /// Fills every bucket of `tenant`. For tests of a running server alone.
+    async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError>;
+}
+
+/// A wait in whole milliseconds as dialects tell it: rounded up, so that whoever waits that long does
+/// not come too early.
+pub fn wait_millis(wait: Duration) -> u64 {
+    u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
 }
 
 /// Takes one call out of a bucket at `now`. `Ok` is the bucket's new state; `Err` is how many

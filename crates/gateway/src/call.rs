@@ -170,7 +170,7 @@ impl Gateway {
             progress: request.progress,
             meta: request.meta,
         };
-        let source = snapshot.sources.get(&entry.source).map(Arc::clone);
+        let source = request.tool.source(&snapshot, &entry);
         let gateway = self.clone();
         let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
         let cancelled = hang_up.clone();

@@ -54,6 +54,9 @@ pub struct Config {
     pub mcp: McpConfig,
     /// What OAuth clients are told about this server, when they are told something.
     pub resource: Option<ResourceConfig>,
+    /// Whether the test seams under `/v1/host/sample` are there. No file can say so: whoever starts
+    /// the server does, for this once.
+    pub test_seams: bool,
 }
 
 /// The listener.
@@ -364,6 +367,7 @@ impl Config {
                 max_listeners_per_principal: 64,
             },
             resource: None,
+            test_seams: false,
         }
     }
 

@@ -13,12 +13,12 @@ use toolcrib_core::{
     clock::{Clock, Timestamp},
     descriptor::SourceKind,
     event::EventLog,
-    id::SourceId,
+    id::{AgentId, RunId, SourceId, TenantId},
     limit::RateLimiter,
     principal::Principal,
     scope::{Grant, Scope},
     source::{InvalidSource, Source, SourceFactory, SourceStatus},
-    store::{CatalogStore, KeyStore},
+    store::{CatalogStore, KeyStore, StoreError},
 };
 
 use crate::{
@@ -295,6 +295,29 @@ impl Gateway {
     /// Records that `principal` was refused `action` (a scope) on `resource` (a route template).
     pub fn record_denied(&self, principal: &Principal, action: &str, resource: &str) {
         self.inner.record.denied(principal, action, resource, "scope");
+    }
+
+    /// Records that `references`, entries of an allow-list of `tenant`, resolve to no tool that
+    /// `agent` may use: one `agent.toolReturned` of status `forbidden` each, without a call, in one
+    /// run. A reference is the operator's own text; it stands in the record as it is.
+    ///
+    /// # Errors
+    /// [`StoreError`]: none of them was stored.
+    pub async fn record_forbidden_at_load<'a>(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentId,
+        references: impl IntoIterator<Item = &'a str>,
+    ) -> Result<RunId, StoreError> {
+        self.inner.record.forbidden_at_load(tenant, agent, references.into_iter().collect()).await
+    }
+
+    /// Fills every rate-limit bucket of `tenant`. For tests of a running server.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the limiter is not available.
+    pub async fn reset_limits(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        self.inner.limiter.reset(tenant).await
     }
 
     /// Ends every source in order. Calls in flight fail, and what is to be recorded of them is

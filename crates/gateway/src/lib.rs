@@ -2,6 +2,7 @@
 //!
 //! * [`call`](mod@call) is the pipeline that every call passes: nine steps, readable top to bottom.
 //! * [`session`](mod@session) brackets the calls that belong together.
+//! * [`probe`](mod@probe) has tools that exist for tests of a running server alone.
 //! * [`list`](mod@list) is what a caller sees: bytes made once per kind of caller.
 //! * [`config`] is the operator's file: what was typed, checked, and what it means.
 //! * [`authn`] tells who is calling.
@@ -21,6 +22,7 @@ pub mod idempotency;
 pub mod limits;
 pub mod list;
 pub mod metrics;
+pub mod probe;
 mod record;
 mod refresh;
 pub mod session;

@@ -72,6 +72,13 @@ impl RateLimiter for MemoryLimiter {
             Err(wait) => Err(LimitError::Exceeded { retry_after: Duration::from_nanos(wait) }),
         }
     }
+
+    async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        for shard in &self.shards {
+            shard.lock().retain(|(of, ..), _| of != tenant);
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -10,9 +10,10 @@ use toolcrib_core::{
     catalog::{Body, Catalog, Entry, ListFormat, View},
     descriptor::SourceKind,
     principal::Principal,
+    source::Source,
 };
 
-use crate::Gateway;
+use crate::{Gateway, Snapshot, probe::Probe};
 
 /// How a tool is named in a request. Names are looked up, never taken apart.
 #[derive(Debug, Clone, Copy)]
@@ -28,17 +29,33 @@ pub enum ToolRef<'a> {
         /// `[x, y, z]`.
         version: Option<[u64; 3]>,
     },
+    /// A tool of the test seams, which stands in no catalog.
+    Probe(&'a Probe),
 }
 
-impl ToolRef<'_> {
+impl<'a> ToolRef<'a> {
     /// The entry of that name, whoever may use it.
-    pub(crate) fn resolve(self, catalog: &Catalog) -> Option<&Arc<Entry>> {
+    pub(crate) fn resolve<'c>(self, catalog: &'c Catalog) -> Option<&'c Arc<Entry>>
+    where
+        'a: 'c,
+    {
         match self {
             Self::Id(id) => catalog.by_id(id),
             Self::Wire(name) => catalog.by_wire(name),
             Self::Otc { name, version } => catalog
                 .by_otc(name)
                 .filter(|entry| version.is_none_or(|wanted| entry.names.is_version(wanted))),
+            Self::Probe(probe) => Some(probe.entry()),
+        }
+    }
+
+    /// What runs `entry`, which this name resolved to.
+    pub(crate) fn source(self, snapshot: &Snapshot, entry: &Entry) -> Option<Arc<dyn Source>> {
+        match self {
+            Self::Probe(probe) => Some(probe.source()),
+            Self::Id(_) | Self::Wire(_) | Self::Otc { .. } => {
+                snapshot.sources.get(&entry.source).map(Arc::clone)
+            }
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Invariant (I-20): nothing here has a place for arguments or results.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -189,6 +189,38 @@ impl Record {
         }
     }
 
+    /// Records, in one run, that `references` of an allow-list resolve to no tool that `agent` may
+    /// use: for each a return without a call, because nobody called (RFC 0064, forbidden at load).
+    /// Its call id follows from the reference, so that loading again tells the same.
+    ///
+    /// # Errors
+    /// [`StoreError`]: none of them was stored.
+    pub(crate) async fn forbidden_at_load(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentId,
+        references: BTreeSet<&str>,
+    ) -> Result<RunId, StoreError> {
+        let run: RunId = new_id();
+        let row = |reference: &str| {
+            let call_id = format!("forbidden:{}", canonical::Digest::of(reference.as_bytes()));
+            let body = EventBody::ToolReturned(ToolReturned {
+                agent_id: agent.clone(),
+                tool_name: reference.to_owned(),
+                call_id: CallId::parse(call_id).unwrap_or_else(|_| new_id()),
+                status: CallStatus::Forbidden,
+                duration_ms: None,
+                error: Some(EventError {
+                    code: "forbidden".to_owned(),
+                    message: "the reference resolves to no tool that may be used".to_owned(),
+                }),
+            });
+            self.event(tenant.clone(), run.clone(), body, None)
+        };
+        let rows = references.into_iter().filter(|text| !text.is_empty()).map(row).collect();
+        self.log.append(rows).await.map(|_| run)
+    }
+
     /// Records the denial of something that is not a call, without making anyone wait.
     pub(crate) fn denied(&self, principal: &Principal, action: &str, resource: &str, reason: &str) {
         let (tenant, id) = (principal.tenant.clone(), principal.id.clone());
@@ -320,16 +352,19 @@ impl Record {
         result: Result<&Outcome, &CallError>,
         duration: Option<Duration>,
     ) -> NewEvent {
+        // Whatever is not a success says so in words of its own (RFC 0064 §F).
+        let told = |error: &CallError| EventError {
+            code: error.code().to_owned(),
+            message: error.to_string(),
+        };
         let (status, error) = match result {
             Ok(outcome) if !outcome.is_error => (CallStatus::Ok, None),
             Ok(_) => (CallStatus::Error, Some(tool_failed())),
-            Err(CallError::Forbidden { .. }) => (CallStatus::Forbidden, None),
-            Err(CallError::RateLimited { .. }) => (CallStatus::RateLimited, None),
-            Err(error) => {
-                let error =
-                    EventError { code: error.code().to_owned(), message: error.to_string() };
-                (CallStatus::Error, Some(error))
+            Err(error @ CallError::Forbidden { .. }) => (CallStatus::Forbidden, Some(told(error))),
+            Err(error @ CallError::RateLimited { .. }) => {
+                (CallStatus::RateLimited, Some(told(error)))
             }
+            Err(error) => (CallStatus::Error, Some(told(error))),
         };
         let body = EventBody::ToolReturned(ToolReturned {
             agent_id: call.agent.clone(),

@@ -77,6 +77,7 @@ pub struct TestGateway {
 #[derive(Default)]
 pub struct TestGatewayBuilder {
     toml: String,
+    test_seams: bool,
     sources: Vec<TestSource>,
 }
 
@@ -120,6 +121,13 @@ impl TestGatewayBuilder {
         self
     }
 
+    /// With the test seams.
+    #[must_use]
+    pub fn test_seams(mut self) -> Self {
+        self.test_seams = true;
+        self
+    }
+
     /// Starts it and waits until every tool is offered.
     pub async fn start(self) -> TestGateway {
         let directory = TempDir::new().unwrap();
@@ -127,8 +135,9 @@ impl TestGatewayBuilder {
         for source in &self.sources {
             toml.push_str(&source.toml());
         }
-        let config = config::parse("test.toml", &toml, directory.path(), &NoSecrets)
+        let mut config = config::parse("test.toml", &toml, directory.path(), &NoSecrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
+        config.test_seams = self.test_seams;
         let options = Options { durability: Durability::Relaxed };
         let store = SqliteStore::open(directory.path().join("test.db"), options).unwrap();
         let stores = Stores {

@@ -4,6 +4,7 @@ mod discovery;
 mod error;
 mod events;
 mod runs;
+mod seams;
 mod sources;
 mod tools;
 
@@ -25,6 +26,14 @@ pub(crate) fn mounts() -> Vec<Mount> {
         Mount::new(Surface::OpenWop, Paths::exactly(open), Access::Open, refuse),
         Mount::new(Surface::OpenWop, Paths::Under("/v1".to_owned()), keyed, refuse),
     ]
+}
+
+/// The test seams, where they were asked for. They have no description.
+pub(crate) fn seams(surfaces: &Surfaces) -> axum::Router<AppState> {
+    match surfaces.test_seams {
+        true => seams::routes(),
+        false => axum::Router::new(),
+    }
 }
 
 /// The routes, with their description.

@@ -41,6 +41,7 @@ pub fn openapi() -> Value {
 fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(openwop::routes(surfaces))
+        .merge(OpenApiRouter::from(openwop::seams(surfaces)))
         .merge(otc::routes())
         .merge(explorer::routes(surfaces))
         .merge(OpenApiRouter::from(mcp::routes()))

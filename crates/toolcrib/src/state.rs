@@ -28,6 +28,7 @@ pub(crate) struct Surfaces {
     pub(crate) explorer: ExplorerConfig,
     pub(crate) mcp: McpConfig,
     pub(crate) resource: Option<ResourceConfig>,
+    pub(crate) test_seams: bool,
 }
 
 impl AppState {
@@ -46,6 +47,7 @@ impl Surfaces {
             explorer: config.explorer.clone(),
             mcp: config.mcp.clone(),
             resource: config.resource.clone(),
+            test_seams: config.test_seams,
         }
     }
 }

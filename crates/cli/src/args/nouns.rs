@@ -18,6 +18,11 @@ pub(crate) struct ServeArgs {
     /// The address to listen on; port 0 takes a free one [default: 127.0.0.1:8808, or the file's]
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
+
+    /// Also serve the OpenWOP test seams (/v1/host/sample/...), for conformance runs on a loopback
+    /// address with a data directory of their own; never for real callers
+    #[arg(long)]
+    pub(crate) test_seams: bool,
 }
 
 #[derive(Debug, Args)]

@@ -188,7 +188,8 @@ fn for_people(Logged { tenant, event, .. }: &Logged) -> String {
                 CallStatus::Forbidden => "forbidden",
                 CallStatus::RateLimited => "rate_limited",
             };
-            let code = returned.error.as_ref().map(|error| format!(" {}", error.code));
+            let failed = returned.error.as_ref().filter(|_| returned.status == CallStatus::Error);
+            let code = failed.map(|error| format!(" {}", error.code));
             let took = returned.duration_ms.map(|ms| format!(" after {ms} ms"));
             format!(
                 "{} {status}{}{} (call {})",

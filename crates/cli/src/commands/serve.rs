@@ -30,6 +30,11 @@ use crate::{
 use changes::Watch;
 use lock::Lock;
 
+/// Said at every start with test seams.
+const SEAMS: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can put \
+                     calls of made-up tools and principals into its tenant's record and reset its \
+                     rate limits; use it for conformance runs alone";
+
 /// How long sources have to tell their tools before roles that reach none are reported.
 const SETTLED: Duration = Duration::from_secs(60);
 
@@ -49,8 +54,13 @@ pub(crate) async fn run(
     if let Some(listen) = args.listen {
         settings.config.server.listen = listen;
     }
+    settings.config.test_seams = args.test_seams;
     let config = settings.config.clone();
     protected(&config)?;
+    if config.test_seams {
+        seams_stay_here(&config)?;
+        printer.warning(SEAMS);
+    }
     let mut signals = Signals::catch()?;
     // Before the port, so that who starts the same server twice learns that it runs.
     let early = Lock::take(&settings)?;
@@ -161,6 +171,17 @@ fn protected(config: &Config) -> anyhow::Result<()> {
         format!("{listen} can be reached from other machines, and nothing protects it"),
         "keys would travel in the open: listen on 127.0.0.1, or put a proxy that terminates TLS in \
          front and say `[server] behind_proxy = true`",
+    ))
+}
+
+/// Test seams write what they are told into the record, so no other machine may reach them.
+fn seams_stay_here(config: &Config) -> anyhow::Result<()> {
+    if config.server.listen.ip().is_loopback() && !config.server.behind_proxy {
+        return Ok(());
+    }
+    Err(advised(
+        "--test-seams are only served to this machine",
+        "listen on 127.0.0.1 and leave `[server] behind_proxy` out, or leave --test-seams out",
     ))
 }
 

@@ -17,6 +17,7 @@ mod lock;
 mod record;
 mod reload;
 mod remote;
+mod seams;
 mod stdio;
 mod upstream;
 mod watch;

@@ -5,6 +5,7 @@ mod authn;
 mod config;
 mod idempotency;
 mod pipeline;
+mod probe;
 mod refresh;
 mod session;
 mod support;

@@ -82,7 +82,7 @@ async fn a_missing_scope_is_a_recorded_pair_and_nothing_runs() {
     assert_eq!(required.len(), 2);
     assert_eq!(
         rig.log.told(),
-        ["called", "returned Forbidden", "decided tools:call mcp:s.echo scope"]
+        ["called", "returned Forbidden forbidden", "decided tools:call mcp:s.echo scope"]
     );
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
 }
@@ -118,7 +118,92 @@ async fn the_limit_counts_only_calls_that_were_allowed() {
     assert!(retry_after.as_secs() > 0);
     rig.call(&caller, "s__two", json!({})).await.result.unwrap();
     rig.call(&principal("u", ALL), "s__echo", json!({})).await.result.unwrap();
-    assert!(rig.log.told().contains(&"returned RateLimited".to_owned()));
+    assert!(rig.log.told().contains(&"returned RateLimited rate_limited".to_owned()));
+}
+
+/// The gates in their order: what fails at several of them is told of the first.
+#[tokio::test]
+async fn the_gates_stand_in_their_order() {
+    let rules = "[source.tools.\"*\"]\nscopes = [\"a\"]\nrate = \"1/h\"\napproval = \"always\"";
+    let rig = rig(&["strict"], rules).await;
+    let (may, may_not) = (principal("t", &["a"]), principal("t", &[]));
+    let bad = json!({"n": "not a number"});
+    for _ in 0..2 {
+        let denied = rig.call(&may_not, "s__strict", bad.clone()).await.result;
+        assert!(matches!(denied, Err(CallError::Forbidden { .. })), "{denied:?}");
+    }
+    let invalid = rig.call(&may, "s__strict", bad.clone()).await.result;
+    assert!(matches!(invalid, Err(CallError::InvalidArguments(_))), "{invalid:?}");
+    let limited = rig.call(&may, "s__strict", bad).await.result;
+    assert!(matches!(limited, Err(CallError::RateLimited { .. })), "{limited:?}");
+    assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
+    // Every refusal is a pair that names its cause, has no duration and says why (RFC 0064 §F).
+    let events = rig.log.kept.events();
+    let returns: Vec<_> = events
+        .iter()
+        .filter_map(|logged| match &logged.event.body {
+            EventBody::ToolReturned(returned) => Some((logged, returned)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(returns.len(), 4);
+    for (logged, returned) in returns {
+        let cause = logged.event.causation_id.as_ref().unwrap();
+        let opening = events.iter().find(|other| other.event.event_id == *cause).unwrap();
+        let EventBody::ToolCalled(opening) = &opening.event.body else { panic!("{opening:?}") };
+        assert_eq!(opening.call_id, returned.call_id);
+        assert_eq!(returned.duration_ms, None);
+        let error = returned.error.as_ref().unwrap();
+        assert!(!error.code.is_empty() && !error.message.is_empty());
+    }
+    // The decision names the call that it was about.
+    let decided: Vec<_> = events
+        .iter()
+        .filter(|logged| matches!(logged.event.body, EventBody::AuthorizationDecided(_)))
+        .map(|logged| logged.event.causation_id.clone().unwrap())
+        .collect();
+    assert_eq!(decided, [events[0].event.event_id.clone(), events[3].event.event_id.clone()]);
+}
+
+/// RFC 0064, forbidden at load: a return that nobody called for.
+#[tokio::test]
+async fn references_to_nothing_are_told_as_returns_without_a_call() {
+    let rig = rig(&["echo"], "").await;
+    let (tenant, agent) = ("t".parse().unwrap(), "agent:reviewer".parse().unwrap());
+    let first = rig
+        .gateway
+        .record_forbidden_at_load(&tenant, &agent, ["mcp:s.gone", "mcp:s.other*", "mcp:s.gone"])
+        .await
+        .unwrap();
+    let again =
+        rig.gateway.record_forbidden_at_load(&tenant, &agent, ["mcp:s.gone"]).await.unwrap();
+    assert_ne!(first, again);
+    assert_eq!(rig.log.told(), ["returned Forbidden forbidden"; 3]);
+    let events = rig.log.kept.events();
+    let row = serde_json::to_value(&events[0].event).unwrap();
+    assert_eq!(
+        row["payload"],
+        json!({
+            "agentId": "agent:reviewer",
+            "toolName": "mcp:s.gone",
+            // printf 'mcp:s.gone' | sha256sum
+            "callId": "forbidden:426a012e814d1b389fd99158c3ad7ac1b04d63cf5c7791913fed0c3a48ec4635",
+            "status": "forbidden",
+            "error": {
+                "code": "forbidden",
+                "message": "the reference resolves to no tool that may be used",
+            },
+        })
+    );
+    assert_eq!(row.get("causationId"), None);
+    let call_id = |at: usize| match &events[at].event.body {
+        EventBody::ToolReturned(returned) => returned.call_id.clone(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(call_id(0), call_id(2), "the same when it is loaded again");
+    rig.log.fails.store(true, Ordering::SeqCst);
+    let failed = rig.gateway.record_forbidden_at_load(&tenant, &agent, ["mcp:s.gone"]).await;
+    assert!(failed.is_err());
 }
 
 #[tokio::test]

@@ -131,7 +131,7 @@ fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
             json!({ "scope": "tool", "toolName": tool.as_str(), "requiredScopes": required }),
         ),
         CallError::RateLimited { tool, retry_after, limit } => {
-            let millis = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
+            let millis = toolcrib_core::limit::wait_millis(*retry_after);
             let details = json!({
                 "scope": "tool", "toolName": tool.as_str(), "retryAfterMs": millis, "limit": limit,
             });

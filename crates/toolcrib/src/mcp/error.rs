@@ -124,7 +124,7 @@ impl Refusal {
                 ..RpcError::new(code::FORBIDDEN, "forbidden: the caller may not use this tool")
             }),
             CallError::RateLimited { tool, retry_after, limit } => {
-                let millis = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
+                let millis = toolcrib_core::limit::wait_millis(*retry_after);
                 Self::Error(RpcError {
                     data: Some(Box::new(json!({
                         "scope": "tool", "toolName": tool.as_str(),

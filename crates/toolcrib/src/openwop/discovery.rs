@@ -35,7 +35,7 @@ pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {
         },
         "supportedTransports": ["rest", "mcp"],
         // Families stand at the root (RFC 0073). Only kinds of sources that this build can project.
-        "toolCatalog": { "supported": true, "sources": ["mcp"] },
+        "toolCatalog": { "supported": true, "sources": ["mcp"], "sessionLifecycle": true },
         "toolHooks": {
             "supported": true,
             "prePostEvents": true,

@@ -44,6 +44,15 @@ pub(super) fn bad_parameter(name: &str, legal: &[&str]) -> Response {
     error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
 }
 
+/// A body whose `member` (empty: which as a whole) has this `problem`.
+pub(super) fn bad_body(member: &'static str, problem: &str) -> Response {
+    let (message, details) = match member {
+        "" => (problem.to_owned(), None),
+        member => (format!("`{member}` {problem}"), Some(json!({ "parameter": member }))),
+    };
+    error(StatusCode::BAD_REQUEST, "validation_error", message, details)
+}
+
 /// A refusal in this dialect.
 pub(crate) fn refuse(refusal: &Refusal) -> Response {
     let (code, details) = match refusal {

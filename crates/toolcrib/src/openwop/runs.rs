@@ -4,8 +4,9 @@ use axum::{extract::State, response::Response};
 use http::StatusCode;
 use serde::Serialize;
 use toolcrib_core::{
-    event::{EventBody, EventQuery, LoggedEvent, RunEvent},
-    id::{PrincipalId, RunId},
+    event::{EventBody, EventQuery, RunEvent},
+    id::{PrincipalId, RunId, TenantId},
+    principal::Principal,
 };
 use utoipa::ToSchema;
 
@@ -18,6 +19,10 @@ use crate::{
     respond,
     state::AppState,
 };
+
+/// Events read at once, which is the most that a store gives, and how often for one answer.
+const PAGE: usize = 1_000;
+const MAX_PAGES: usize = 16;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct RunEvents {
@@ -45,23 +50,49 @@ pub(super) async fn events(
     run: Segment,
 ) -> Result<Response, Refusal> {
     let Ok(run) = RunId::parse(run.as_str()) else { return Ok(error::not_found()) };
-    let query =
-        EventQuery { tenant: Some(caller.tenant.clone()), run: Some(run), ..EventQuery::default() };
-    let logged = state.gateway.log().read(query).await.map_err(|error| {
-        tracing::error!(%error, "a run could not be read");
-        Refusal::Unavailable
-    })?;
-    let own = logged.iter().any(|logged| concerns(logged, &caller.id));
-    if logged.is_empty() || !(own || holds(&caller, "audit:read")) {
+    let events = read(&state, &caller.tenant, run).await?;
+    if events.is_empty() || !may_see(&caller, &events) {
         return Ok(error::not_found());
     }
-    let events = logged.into_iter().map(|logged| logged.event).collect();
     Ok(respond::json(StatusCode::OK, &RunEvents { events }))
 }
 
-/// Whether `logged` says that `principal` acted.
-fn concerns(logged: &LoggedEvent, principal: &PrincipalId) -> bool {
-    match &logged.event.body {
+/// The events of `run` in the record of `tenant`, in order; of a very long run the first ones.
+pub(super) async fn read(
+    state: &AppState,
+    tenant: &TenantId,
+    run: RunId,
+) -> Result<Vec<RunEvent>, Refusal> {
+    let mut query = EventQuery {
+        tenant: Some(tenant.clone()),
+        run: Some(run),
+        limit: PAGE,
+        ..EventQuery::default()
+    };
+    let mut events = Vec::new();
+    for _ in 0..MAX_PAGES {
+        let page = state.gateway.log().read(query.clone()).await.map_err(|error| {
+            tracing::error!(%error, "a run could not be read");
+            Refusal::Unavailable
+        })?;
+        query.after = page.last().map(|last| last.position);
+        let full = page.len() >= PAGE;
+        events.extend(page.into_iter().map(|logged| logged.event));
+        if !full {
+            break;
+        }
+    }
+    Ok(events)
+}
+
+/// Whether `caller` may see a run with these events: its own, or with `audit:read` any.
+pub(super) fn may_see(caller: &Principal, events: &[RunEvent]) -> bool {
+    holds(caller, "audit:read") || events.iter().any(|event| concerns(event, &caller.id))
+}
+
+/// Whether `event` says that `principal` acted.
+fn concerns(event: &RunEvent, principal: &PrincipalId) -> bool {
+    match &event.body {
         EventBody::ToolCalled(called) => called.principal == *principal,
         EventBody::AuthorizationDecided(decided) => decided.principal == *principal,
         EventBody::ToolReturned(_)

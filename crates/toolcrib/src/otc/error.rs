@@ -99,7 +99,7 @@ pub(super) fn refused_call(error: &CallError) -> Option<Response> {
             server_error(StatusCode::FORBIDDEN, message, None, Some(details))
         }
         CallError::RateLimited { tool, retry_after, limit } => {
-            let millis = u64::try_from(retry_after.as_millis()).unwrap_or(u64::MAX);
+            let millis = toolcrib_core::limit::wait_millis(*retry_after);
             let details = json!({
                 "scope": "tool", "toolName": tool.as_str(), "retryAfterMs": millis, "limit": limit,
             });

@@ -1,4 +1,5 @@
 mod by_id;
 mod discovery;
 mod events;
+mod seams;
 mod tools;

@@ -1,0 +1,105 @@
+//! `serve --test-seams`, and what the record makes of what only tests and loads write.
+
+use serde_json::{Value, json};
+use toolcrib_core::{
+    event::{CallStatus, EventBody, EventLog as _, NewEvent, ToolReturned},
+    id::AgentId,
+};
+use toolcrib_store::{Options, SqliteStore};
+
+use crate::support::{Server, demo_key, dir, run, toolcrib, write_config};
+
+const INVOKE: &str = "/v1/host/sample/toolhooks/invoke";
+
+#[tokio::test]
+async fn the_demo_serves_the_seams_when_asked_to_and_says_so() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let args = ["serve", "--demo", "--test-seams", "--listen", "127.0.0.1:0", "--data-dir"];
+    let server = Server::of(toolcrib(dir.path()).args(args).arg(&data));
+    let admin = server.caller(Some(&demo_key(&data, "admin")));
+    let asked = json!({ "principal": "core.system", "toolName": "web.search", "args": {} });
+    let (status, told) = admin.post(INVOKE, &asked).await;
+    assert_eq!((status, &told["toolReturned"]["status"]), (200, &json!("ok")));
+    let (_, ran) = admin.post("/v1/host/sample/tools/session-run", &json!({})).await;
+    let session = ran["runId"].as_str().unwrap();
+    let (_, events) = admin.get(&format!("/v1/host/sample/test/runs/{session}/events")).await;
+    assert_eq!(events["events"][3]["payload"]["outcome"], "completed");
+    let stranger = server.caller(Some(&demo_key(&data, "other-tenant")));
+    let (_, events) = stranger.get(&format!("/v1/host/sample/test/runs/{session}/events")).await;
+    assert_eq!(events, json!({ "events": [] }));
+    assert_eq!(server.caller(None).post(INVOKE, &asked).await.0, 401);
+    let said = server.stop();
+    assert!(said.contains("warning: --test-seams: /v1/host/sample is served"), "{said}");
+    // What they wrote is told for people as well.
+    let shown = run(dir.path(), &["--data-dir", data.to_str().unwrap(), "audit", "tail"]).ok();
+    assert!(shown.stdout.contains("tool.session.closed    probe.session completed (session "));
+}
+
+#[tokio::test]
+async fn without_the_flag_there_are_no_seams() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let server = Server::demo(&data);
+    let admin = server.caller(Some(&demo_key(&data, "admin")));
+    let asked = json!({ "principal": "core.system", "toolName": "web.search" });
+    assert_eq!(admin.post(INVOKE, &asked).await.0, 404);
+    let run = "/v1/host/sample/test/runs/__probe__/events";
+    assert_eq!(admin.get(run).await.0, 404);
+    assert!(!server.stop().contains("test-seams"));
+}
+
+/// I-30: what a proxy or another machine can reach has no seams, and no file can ask for them.
+#[test]
+fn the_seams_do_not_leave_the_machine() {
+    let dir = dir();
+    for config in [
+        "[server]\nlisten = \"0.0.0.0:0\"\nbehind_proxy = true\n",
+        "[server]\nlisten = \"127.0.0.1:0\"\nbehind_proxy = true\n",
+        "[server]\nlisten = \"0.0.0.0:0\"\n",
+    ] {
+        write_config(dir.path(), config);
+        let ran = run(dir.path(), &["serve", "--test-seams"]);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        assert!(!ran.stdout.contains("listening"), "{ran:?}");
+    }
+    assert!(!dir.path().join(".toolcrib").exists(), "nothing was started");
+    write_config(dir.path(), "test_seams = true\n");
+    assert_eq!(run(dir.path(), &["config", "check"]).code, 1);
+}
+
+/// A return that nobody called for (forbidden at load) is exported as it is, and a start finds
+/// nothing to close.
+#[tokio::test]
+async fn a_row_without_a_call_is_exported() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let store = SqliteStore::open(data.join("toolcrib.db"), Options::default()).unwrap();
+    let row = NewEvent {
+        event_id: "e1".parse().unwrap(),
+        tenant: "default".parse().unwrap(),
+        run_id: "r1".parse().unwrap(),
+        body: EventBody::ToolReturned(ToolReturned {
+            agent_id: AgentId::system(),
+            tool_name: "mcp:files.gone".to_owned(),
+            call_id: format!("forbidden:{}", "0".repeat(64)).parse().unwrap(),
+            status: CallStatus::Forbidden,
+            duration_ms: None,
+            error: None,
+        }),
+        timestamp: chrono::Utc::now(),
+        causation_id: None,
+    };
+    store.append(vec![row]).await.unwrap();
+    store.close().await;
+    write_config(dir.path(), "[server]\nlisten = \"127.0.0.1:0\"\n");
+    let data = data.to_str().unwrap();
+    let server = Server::of(toolcrib(dir.path()).args(["serve", "--data-dir", data]));
+    assert!(!server.stop().contains("left open"));
+    let exported = run(dir.path(), &["--data-dir", data, "audit", "export"]).ok();
+    let lines: Vec<Value> =
+        exported.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(lines[0]["payload"]["status"], "forbidden");
+    assert_eq!(lines[0].get("causationId"), None);
+}

@@ -1,0 +1,227 @@
+//! Tools that exist for tests of a running server alone: what stands behind the test seams.
+//!
+//! A probe is an ordinary [`Entry`] over an ordinary [`Source`] of this process, made for one
+//! request and held by nothing else: it is in no catalog, so no list shows it and no name resolves
+//! to it. Its call passes the one pipeline. Nothing here decides, limits or records.
+//!
+//! Invariant: a probe cannot be taken for a tool of a source. It cannot have such a tool's id, so it
+//! has buckets of its own, and the ids of its runs begin with [`RUN_PREFIX`].
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use chrono::DateTime;
+use serde_json::Value;
+use toolcrib_core::{
+    authorize::Permit,
+    call::{CallError, Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Entry,
+    descriptor::{Auth, SafetyTier, SourceKind},
+    event::SessionOutcome,
+    id::{PrincipalId, RunId, SessionId, SourceId, ToolId},
+    limit::Rate,
+    principal::{AuthMethod, Principal},
+    scope::{Scope, ScopeSet},
+    source::{Discovered, Source, SourceState, SourceStatus},
+};
+
+use crate::{
+    Gateway,
+    call::{CallRequest, Called},
+    list::ToolRef,
+    metrics::Surface,
+    record,
+};
+
+/// How the runs of probes begin.
+pub const RUN_PREFIX: &str = "probe-";
+
+/// What tools of sources are called.
+const TAKEN: [&str; 4] = ["mcp:", "connector:", "openwop:", "x-host-"];
+
+/// High enough that no test meets it, over so long a time that a bucket which [`Act::Exhaust`] has
+/// emptied does not count as empty under it.
+const GENEROUS: &str = "100000/h";
+const TIGHT: &str = "1/m";
+
+/// What a probe does once it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Act {
+    /// It succeeds.
+    Succeed,
+    /// It says that it failed.
+    Fail,
+    /// It succeeds, and it is called until its bucket is empty.
+    Exhaust,
+}
+
+/// A tool that is in no catalog.
+#[derive(Debug)]
+pub struct Probe {
+    entry: Arc<Entry>,
+    source: Arc<ProbeSource>,
+    act: Act,
+}
+
+/// Why there can be no such probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidProbe {
+    /// The name is one that tools of sources have.
+    #[error("names a tool of a source; a probe needs a name of its own, for example `web.search`")]
+    Taken,
+    /// A fault of ours.
+    #[error("cannot be made")]
+    Impossible,
+}
+
+/// A session that a probe was called in.
+#[derive(Debug)]
+pub struct ProbedSession {
+    /// The run that holds its events.
+    pub run_id: RunId,
+    /// The session.
+    pub session_id: SessionId,
+    /// What the call in it came to.
+    pub result: Result<Outcome, CallError>,
+}
+
+#[derive(Debug)]
+struct ProbeSource {
+    id: SourceId,
+    fails: bool,
+}
+
+// === impl Probe ===
+
+impl Probe {
+    /// A probe called `tool` that requires `scopes` and does `act`.
+    ///
+    /// # Errors
+    /// [`InvalidProbe`].
+    pub fn new(tool: ToolId, scopes: Vec<Scope>, act: Act) -> Result<Self, InvalidProbe> {
+        if TAKEN.iter().any(|prefix| tool.as_str().starts_with(prefix)) {
+            return Err(InvalidProbe::Taken);
+        }
+        let source = SourceId::parse("probe").map_err(|_| InvalidProbe::Impossible)?;
+        let mut entry = Entry::new(SourceKind::HostExtension, &source, "probe", SafetyTier::Pure)
+            .map_err(|_| InvalidProbe::Impossible)?;
+        let rate = if act == Act::Exhaust { TIGHT } else { GENEROUS };
+        entry.rate = Some(Rate::parse(rate).map_err(|_| InvalidProbe::Impossible)?);
+        entry.timeout = Duration::from_secs(10);
+        entry.tool.tool_id = tool.to_string();
+        entry.tool.auth = Some(Auth { scopes: Some(scopes), credential_ref: None });
+        entry.id = tool;
+        let source = ProbeSource { id: source, fails: act == Act::Fail };
+        Ok(Self { entry: Arc::new(entry), source: Arc::new(source), act })
+    }
+
+    pub(crate) fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
+    pub(crate) fn source(&self) -> Arc<dyn Source> {
+        Arc::clone(&self.source) as Arc<dyn Source>
+    }
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// Calls `probe` through the gate for a run of `principal`, which `caller` says there is. A name
+    /// proves nothing: whoever is not the caller holds nothing, and is of the caller's tenant.
+    pub async fn probe(
+        &self,
+        caller: &Principal,
+        principal: PrincipalId,
+        probe: &Probe,
+        arguments: Value,
+    ) -> Called {
+        let simulated = match principal == caller.id {
+            true => caller.clone(),
+            false => Principal {
+                id: principal,
+                tenant: caller.tenant.clone(),
+                scopes: ScopeSet::default(),
+                auth: AuthMethod::Anonymous,
+            },
+        };
+        let call = async || {
+            let request =
+                CallRequest::new(Surface::OpenWop, ToolRef::Probe(probe), arguments.clone());
+            self.call_in(probe_run(), None, &simulated, request).await
+        };
+        let mut called = call().await;
+        if probe.act == Act::Exhaust {
+            // The bucket holds one, so the second call finds it empty, but for a minute gone by in
+            // between.
+            for _ in 0..2 {
+                match &called.result {
+                    Ok(_) | Err(CallError::InvalidArguments(_)) => called = call().await,
+                    Err(_) => break,
+                }
+            }
+        }
+        called
+    }
+
+    /// Calls `probe` once in an interaction of `caller`, from its start to its end.
+    ///
+    /// # Errors
+    /// [`CallError::NotAccountable`]: there are too many interactions.
+    pub async fn probe_session(
+        &self,
+        caller: &Principal,
+        probe: &Probe,
+    ) -> Result<ProbedSession, CallError> {
+        let interaction = self
+            .interaction_in(probe_run(), caller)
+            .map_err(|_| CallError::NotAccountable("recorded"))?;
+        let arguments = Value::Object(serde_json::Map::new());
+        let request = CallRequest::new(Surface::OpenWop, ToolRef::Probe(probe), arguments);
+        let called = interaction.call(caller, request).await;
+        let session_id = interaction.session_id();
+        interaction.close(SessionOutcome::Completed).await;
+        Ok(ProbedSession { run_id: called.run_id, session_id, result: called.result })
+    }
+}
+
+/// A run that shows what it is of.
+fn probe_run() -> RunId {
+    let plain: RunId = record::new_id();
+    RunId::parse(format!("{RUN_PREFIX}{plain}")).unwrap_or(plain)
+}
+
+// === impl ProbeSource ===
+
+#[async_trait]
+impl Source for ProbeSource {
+    fn id(&self) -> &SourceId {
+        &self.id
+    }
+
+    fn kind(&self) -> SourceKind {
+        SourceKind::HostExtension
+    }
+
+    async fn discover(&self) -> Result<Discovered, UpstreamError> {
+        Err(UpstreamError::new(UpstreamErrorKind::Refused, "probes are not listed"))
+    }
+
+    async fn invoke(&self, _: &Permit, _: Invocation) -> Result<Outcome, UpstreamError> {
+        match self.fails {
+            true => Ok(Outcome::text("this probe was asked to fail", true)),
+            false => Ok(Outcome::text("this probe ran", false)),
+        }
+    }
+
+    fn status(&self) -> SourceStatus {
+        SourceStatus {
+            state: SourceState::Ready,
+            detail: None,
+            since: DateTime::UNIX_EPOCH,
+            restarts: 0,
+        }
+    }
+
+    async fn close(&self) {}
+}
