@@ -15,6 +15,7 @@ use std::{
 
 use arc_swap::ArcSwap;
 use base64::Engine as _;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use toolcrib_core::{
@@ -47,6 +48,10 @@ struct Inner {
     clock: Arc<dyn Clock>,
     policy: ArcSwap<Policy>,
     table: ArcSwap<Table>,
+    /// Counts reads of the store, as they begin.
+    reads: AtomicU64,
+    /// Held while a table is replaced.
+    replacing: Mutex<()>,
     /// Monotonic nanoseconds of the last time the store confirmed the table.
     confirmed_at: AtomicU64,
     /// Set when the store is about to go: from then on nobody asks it.
@@ -67,6 +72,8 @@ struct Table {
     by_id: HashMap<KeyId, [u8; 32]>,
     records: Vec<KeyRecord>,
     epoch: Option<u64>,
+    /// Which read it is from.
+    read: u64,
 }
 
 struct Known {
@@ -129,6 +136,8 @@ impl Authenticator {
             clock,
             policy: ArcSwap::from_pointee(Policy::of(config)),
             table: ArcSwap::from_pointee(Table::default()),
+            reads: AtomicU64::new(0),
+            replacing: Mutex::default(),
             confirmed_at: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
             changes: watch::Sender::new(0),
@@ -151,8 +160,10 @@ impl Authenticator {
     /// Takes over roles and the anonymous caller of `config`.
     pub(crate) async fn configure(&self, config: &Config) {
         self.inner.policy.store(Arc::new(Policy::of(config)));
+        let replacing = self.inner.replacing.lock();
         let table = self.inner.table.load();
-        self.inner.build(table.records.clone(), table.epoch);
+        self.inner.build(table.records.clone(), table.epoch, table.read);
+        drop(replacing);
     }
 
     /// Ends following the store.
@@ -227,10 +238,15 @@ impl Inner {
     /// Reads the keys if the store says that they changed.
     async fn follow(&self) {
         let now = self.clock.monotonic_nanos();
+        let read = self.reads.fetch_add(1, Ordering::Relaxed) + 1;
         match self.read().await {
             Ok(news) => {
                 if let Some((records, epoch)) = news {
-                    self.build(records, Some(epoch));
+                    let _replacing = self.replacing.lock();
+                    // A read that began earlier and took longer must not bring back what was.
+                    if read > self.table.load().read {
+                        self.build(records, Some(epoch), read);
+                    }
                 }
                 self.confirmed_at.store(now, Ordering::Relaxed);
             }
@@ -248,7 +264,8 @@ impl Inner {
         Ok(Some((self.keys.list().await?, epoch)))
     }
 
-    fn build(&self, records: Vec<KeyRecord>, epoch: Option<u64>) {
+    /// Replaces the table; the caller holds `replacing`.
+    fn build(&self, records: Vec<KeyRecord>, epoch: Option<u64>, read: u64) {
         let policy = self.policy.load();
         let known = |record: &KeyRecord| {
             let of_roles = record.roles.iter().filter_map(|role| policy.roles.get(role)).flatten();
@@ -264,7 +281,7 @@ impl Inner {
         };
         let by_digest = records.iter().map(|record| (record.digest, known(record))).collect();
         let by_id = records.iter().map(|record| (record.id.clone(), record.digest)).collect();
-        self.table.store(Arc::new(Table { by_digest, by_id, records, epoch }));
+        self.table.store(Arc::new(Table { by_digest, by_id, records, epoch, read }));
         self.changes.send_modify(|count| *count += 1);
     }
 }

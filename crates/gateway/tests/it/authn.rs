@@ -2,15 +2,23 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use chrono::Utc;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 use toolcrib_core::{
-    id::{PrincipalId, TenantId},
+    clock::Timestamp,
+    id::{KeyId, PrincipalId, TenantId},
     scope::Grant,
-    store::KeyStore,
+    store::{KeyRecord, KeyStore, StoreError},
 };
-use toolcrib_gateway::authn::{AuthError, KEY_PREFIX, KeyRequest, NewKey, new_key};
+use toolcrib_gateway::{
+    GatewayBuilder, Stores,
+    authn::{AuthError, KEY_PREFIX, KeyRequest, NewKey, new_key},
+};
+use toolcrib_store::memory::{MemoryCatalogs, MemoryKeys, MemoryLog};
 
-use crate::support::{Rig, one_source, rig_with};
+use crate::support::{Factory, Rig, one_source, parse, rig_with};
 
 fn request() -> KeyRequest {
     KeyRequest {
@@ -115,4 +123,63 @@ async fn reload_changes_what_a_role_grants() {
     rig.gateway.apply(crate::support::parse(&one_source(""))).await.unwrap();
     let principal: Arc<_> = rig.gateway.authenticator().authenticate(key.text.expose()).unwrap();
     assert_eq!(principal.scopes.iter().count(), 1, "the role is gone, and so is its scope");
+}
+
+/// Keys whose next list takes until it is let go.
+#[derive(Default)]
+struct Slow {
+    keys: MemoryKeys,
+    held: Mutex<Option<oneshot::Receiver<()>>>,
+}
+
+#[async_trait]
+impl KeyStore for Slow {
+    async fn insert(&self, key: KeyRecord) -> Result<(), StoreError> {
+        self.keys.insert(key).await
+    }
+    async fn list(&self) -> Result<Vec<KeyRecord>, StoreError> {
+        let listed = self.keys.list().await;
+        let held = self.held.lock().take();
+        if let Some(held) = held {
+            held.await.unwrap();
+        }
+        listed
+    }
+    async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError> {
+        self.keys.revoke(id, at).await
+    }
+    async fn epoch(&self) -> Result<u64, StoreError> {
+        self.keys.epoch().await
+    }
+}
+
+/// A slow read does not bring back a key that a later one has seen revoked.
+#[tokio::test(start_paused = true)]
+async fn the_latest_read_counts() {
+    let keys = Arc::new(Slow::default());
+    let stores = Stores {
+        log: Arc::new(MemoryLog::new()),
+        keys: Arc::clone(&keys) as Arc<dyn KeyStore>,
+        catalogs: Arc::new(MemoryCatalogs::new()),
+    };
+    let builder = GatewayBuilder::new(parse(""), stores, Arc::new(Factory::default()));
+    let gateway = builder.start().await.unwrap();
+    let key = new_key(request(), Utc::now()).unwrap();
+    keys.insert(key.record.clone()).await.unwrap();
+    let (release, held) = oneshot::channel();
+    *keys.held.lock() = Some(held);
+    let slow = tokio::spawn({
+        let gateway = gateway.clone();
+        async move { gateway.authenticator().refresh().await }
+    });
+    while keys.held.lock().is_some() {
+        tokio::task::yield_now().await;
+    }
+    keys.revoke(&key.record.id, Utc::now()).await.unwrap();
+    gateway.authenticator().refresh().await;
+    let text = key.text.expose();
+    assert_eq!(gateway.authenticator().authenticate(text), Err(AuthError::Invalid));
+    release.send(()).unwrap();
+    slow.await.unwrap();
+    assert_eq!(gateway.authenticator().authenticate(text), Err(AuthError::Invalid));
 }

@@ -395,7 +395,7 @@ async fn seams_need_a_key_and_are_absent_unless_asked_for() {
             assert_eq!(nobody.header("www-authenticate"), "Bearer");
             for key in &keys {
                 let reply = key.send(sent.0.clone(), sent.1, sent.2.clone()).await;
-                assert_eq!(reply.status, if there { 200 } else { 404 }, "{path}");
+                assert_eq!(reply.status, if there { 200 } else { 404 }, "{path}: {}", reply.text());
                 if !there {
                     assert_eq!(reply.body, key.get("/v1/no-such-thing").await.body);
                 }
