@@ -39,6 +39,7 @@ fn sessions(rig: &Rig) -> Vec<SessionId> {
     ids.collect()
 }
 
+/// I-32.
 #[tokio::test]
 async fn the_calls_of_an_interaction_are_bracketed_in_one_run() {
     let rig = rig(&["echo", "fail"], "").await;
@@ -99,7 +100,7 @@ async fn first_calls_at_once_open_one_session() {
     assert_eq!(told.len(), 42);
 }
 
-/// I-8: an interaction gives nobody anything: each call is decided with who makes it.
+/// I-8, I-32: an interaction gives nobody anything: each call is decided with who makes it.
 #[tokio::test]
 async fn a_denied_call_opens_nothing_and_another_caller_is_told_nothing() {
     let rig = rig(&["echo"], "[source.tools.\"*\"]\nscopes = [\"a\"]").await;
@@ -235,4 +236,83 @@ async fn there_is_a_bound_on_interactions() {
     assert!(rig.gateway.interaction(&caller).is_err());
     next.close(SessionOutcome::Completed).await;
     assert!(rig.gateway.interaction(&caller).is_ok());
+}
+
+/// I-32: however interactions end, in the middle of whatever: each tool of each session is opened once
+/// before its calls, and closed once after the last event of a call.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_bracket_is_closed_once_and_last() {
+    let rig = Arc::new(rig(&["echo", "fail", "hang"], "").await);
+    let caller = principal("t", ALL);
+    let mut all = Vec::new();
+    for number in 0..120 {
+        let (rig, caller) = (Arc::clone(&rig), caller.clone());
+        all.push(tokio::spawn(async move {
+            let interaction = Arc::new(rig.gateway.interaction(&caller).unwrap());
+            call(&interaction, &caller, "s__echo").await.result.unwrap();
+            let calls = (0..4).map(|index| {
+                let (interaction, caller) = (Arc::clone(&interaction), caller.clone());
+                let tool = ["s__echo", "s__fail", "s__hang"][(number + index) % 3];
+                tokio::spawn(async move { drop(call(&interaction, &caller, tool).await) })
+            });
+            let calls: Vec<_> = calls.collect();
+            for _ in 0..number % 7 {
+                tokio::task::yield_now().await;
+            }
+            match number % 4 {
+                0 => interaction.close(SessionOutcome::Completed).await,
+                1 => calls.iter().for_each(tokio::task::JoinHandle::abort),
+                2 => {
+                    calls[number % 4].abort();
+                    interaction.close(SessionOutcome::Failed).await;
+                }
+                _ => {
+                    tokio::join!(
+                        interaction.close(SessionOutcome::Completed),
+                        interaction.close(SessionOutcome::Cancelled)
+                    );
+                }
+            }
+            drop(interaction);
+            for call in calls {
+                call.await.ok();
+            }
+        }));
+    }
+    for one in all {
+        one.await.unwrap();
+    }
+    rig.gateway.close().await;
+
+    let events = rig.log.kept.events();
+    let mut runs = std::collections::HashMap::<_, Vec<_>>::new();
+    for logged in &events {
+        runs.entry(&logged.event.run_id).or_default().push(&logged.event.body);
+    }
+    assert_eq!(runs.len(), 120);
+    for (run, bodies) in runs {
+        let (mut open, mut pending, mut closing) = (HashSet::new(), 0, false);
+        for body in &bodies {
+            match body {
+                EventBody::ToolSessionOpened(opened) => {
+                    assert!(
+                        open.insert(opened.tool_id.to_string()),
+                        "{run} opened twice: {bodies:?}"
+                    );
+                }
+                EventBody::ToolCalled(called) => {
+                    assert!(!closing && open.contains(&called.tool_name), "{run}: {bodies:?}");
+                    pending += 1;
+                }
+                EventBody::ToolReturned(_) => pending -= 1,
+                EventBody::ToolSessionClosed(closed) => {
+                    closing = true;
+                    assert_eq!(pending, 0, "{run} closed during a call: {bodies:?}");
+                    assert!(open.remove(closed.tool_id.as_str()), "{run} closed twice: {bodies:?}");
+                }
+                EventBody::AuthorizationDecided(_) => panic!("nobody is denied"),
+            }
+        }
+        assert!(open.is_empty(), "{run} left open: {bodies:?}");
+    }
 }
