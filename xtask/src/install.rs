@@ -75,6 +75,8 @@ impl Tools {
             tools.keep("tests with the Python MCP SDK 2.x and mcp-server-time", installed);
             let installed = python::legacy(&mut tools);
             tools.keep("tests with the Python MCP SDK 1.x", installed);
+            let installed = python::tool_server(&mut tools);
+            tools.keep("tests with a universal-tool-server", installed);
         }
         if needs.browser && paths::root().join("tests").join("browser").exists() {
             if let Some(npm) = &npm {

@@ -23,6 +23,12 @@ pub(crate) fn legacy(tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// A server of the Open Tool Calling family.
+pub(crate) fn tool_server(tools: &mut Tools) -> Result<()> {
+    tools.set("TOOLCRIB_PYTHON_TOOL_SERVER", environment("tool-server")?.join("python"));
+    Ok(())
+}
+
 fn environment(name: &str) -> Result<PathBuf> {
     let source = paths::root().join("tests/clients/pypi").join(format!("{name}.txt"));
     let requirements =

@@ -4,6 +4,7 @@
 //! out and says so; under `CI=true` that is a failure.
 #![cfg(test)]
 
+mod conformance;
 mod rig;
 mod surfaces;
 mod third_party;

@@ -173,7 +173,8 @@ impl Drop for Server {
     }
 }
 
-fn toolcrib() -> Command {
+/// The program under test.
+pub(crate) fn toolcrib() -> Command {
     #[expect(clippy::disallowed_methods, reason = "a test starts the program it is about")]
     Command::new(env!("CARGO_BIN_EXE_toolcrib"))
 }

@@ -9,7 +9,7 @@ use super::{
     pick::{callable, failing, plain},
     posted, result, split, succeeded, tools, wants_credentials,
 };
-use crate::conformance::{Got, Site, Verdict, fail, skip};
+use crate::conformance::{Got, Site, Verdict, fail, shape, skip};
 
 /// A version that no tool has.
 const NO_VERSION: &str = "999.999.999";
@@ -193,14 +193,18 @@ pub(in crate::conformance) async fn repeated(site: &Site) -> Verdict {
 }
 
 pub(in crate::conformance) async fn conflict(site: &Site) -> Verdict {
-    let tool = plain(site).await?;
-    let (_, mut body) = identified(site, &tool).await?;
-    // Another tool: what a tool makes of other arguments is its own business.
+    let varies = |tool: &Callable| !tool.has_requirements() && varied(tool).is_some();
+    let tool = callable(site, varies).await?;
+    let Some(input) = varied(&tool) else { return skip("the tool takes nothing that can vary") };
+    let (first, mut body) = identified(site, &tool).await?;
     if let Some(request) = body.get_mut("request").and_then(Value::as_object_mut) {
-        let input = json!({ "conformance_other": "another call" });
         request.insert("input".to_owned(), input);
     }
-    site.send(site.post("/tools/call").json(&body).by_first()).await?.expect_status(&[400])
+    let got = site.send(site.post("/tools/call").json(&body).by_first()).await?;
+    match got.status() {
+        400 => Ok(()),
+        status => fail("status 400", format!("status {status}"), &[&first, &got]),
+    }
 }
 
 pub(in crate::conformance) async fn requirements(site: &Site) -> Verdict {
@@ -268,6 +272,21 @@ fn wrong(tool: &Callable) -> Option<(String, Value)> {
             _ => return None,
         };
         Some((name.clone(), value))
+    })
+}
+
+/// Other input that the tool accepts as well.
+fn varied(tool: &Callable) -> Option<Value> {
+    let all = tool.schema.get("properties")?.as_object()?;
+    all.iter().find_map(|(name, schema)| {
+        let value = match (schema.get("type")?.as_str()?, tool.arguments.get(name)) {
+            ("string", Some(Value::String(text))) => json!(format!("{text}b")),
+            ("number" | "integer", Some(Value::Number(number))) => json!(number.as_i64()? + 1),
+            ("boolean", Some(Value::Bool(is_true))) => json!(!is_true),
+            _ => return None,
+        };
+        let input = with(Value::Object(tool.arguments.clone()), name, value);
+        shape::violation(&tool.schema, &input).is_none().then_some(input)
     })
 }
 
