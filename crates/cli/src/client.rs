@@ -14,7 +14,7 @@ use reqwest::{
     header::{AUTHORIZATION, HeaderValue},
     redirect,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use toolcrib_core::credential::Secret;
 use url::{Host, Url};
 
@@ -22,7 +22,7 @@ pub(crate) use mcp::{CallEnd, Listed};
 
 use crate::{
     args::Global,
-    failure::{Advise as _, advised, usage},
+    failure::{Advise as _, advised, advised_by, usage},
     printer::Printer,
     settings,
 };
@@ -68,6 +68,39 @@ impl Client {
             builder = builder.no_proxy();
         }
         Ok(Some(Self { http: builder.build()?, base, key }))
+    }
+
+    /// The typed client of the server's catalog.
+    pub(crate) fn catalog(&self) -> anyhow::Result<toolcrib_client::Client> {
+        let http = self.http.clone();
+        toolcrib_client::Client::with_http(http, self.base.as_str(), self.key.clone())
+            .map_err(|error| usage(error.to_string()))
+    }
+
+    /// What a failure of [`catalog`](Self::catalog) means.
+    pub(crate) fn explained(&self, error: toolcrib_client::Error) -> anyhow::Error {
+        match error {
+            toolcrib_client::Error::Refused(refusal) => {
+                let status = StatusCode::from_u16(refusal.status).unwrap_or_default();
+                let message =
+                    if refusal.message.is_empty() { refusal.code } else { refusal.message };
+                let message = (!message.is_empty()).then_some(message);
+                refused(status, &json!({ "message": message, "details": refusal.details }))
+            }
+            error @ toolcrib_client::Error::Unreachable(_) => advised_by(
+                error,
+                format!("the server at {} does not answer", self.base),
+                "is `toolcrib serve` running there?",
+            ),
+            error @ (toolcrib_client::Error::NotJson | toolcrib_client::Error::NotAList) => {
+                advised_by(
+                    error,
+                    format!("{} does not answer with a list of tools", self.base),
+                    "is this the address of a toolcrib server?",
+                )
+            }
+            error => error.into(),
+        }
     }
 
     /// The answer to `GET` of the path made of `segments`; anything but success is an error.

@@ -19,6 +19,7 @@ mod oxp;
 pub(crate) mod report;
 mod shape;
 mod site;
+pub(crate) mod table;
 
 use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Instant};
 

@@ -30,6 +30,16 @@ pub(crate) fn advised(message: impl Into<String>, hint: impl Into<String>) -> an
     Advised { message: message.into(), hint: hint.into(), cause: None }.into()
 }
 
+/// An error with a hint, and what caused it.
+pub(crate) fn advised_by(
+    cause: impl Into<anyhow::Error>,
+    message: impl Into<String>,
+    hint: impl Into<String>,
+) -> anyhow::Error {
+    let cause: Box<dyn Error + Send + Sync> = cause.into().into();
+    Advised { message: message.into(), hint: hint.into(), cause: Some(cause) }.into()
+}
+
 /// A wrong request.
 pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
@@ -43,10 +53,7 @@ pub(crate) trait Advise<T> {
 
 impl<T, E: Into<anyhow::Error>> Advise<T> for Result<T, E> {
     fn advise(self, message: impl Into<String>, hint: impl Into<String>) -> anyhow::Result<T> {
-        self.map_err(|error| {
-            let cause: Box<dyn Error + Send + Sync> = error.into().into();
-            Advised { message: message.into(), hint: hint.into(), cause: Some(cause) }.into()
-        })
+        self.map_err(|error| advised_by(error, message, hint))
     }
 }
 

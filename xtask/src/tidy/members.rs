@@ -17,16 +17,24 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("toolcrib-sources", &["toolcrib-core"]),
     ("toolcrib-gateway", &["toolcrib-core"]),
     ("toolcrib", &["toolcrib-core", "toolcrib-gateway"]),
+    ("toolcrib-client", &["toolcrib-core"]),
     (
         "toolcrib-cli",
-        &["toolcrib", "toolcrib-core", "toolcrib-gateway", "toolcrib-sources", "toolcrib-store"],
+        &[
+            "toolcrib",
+            "toolcrib-client",
+            "toolcrib-core",
+            "toolcrib-gateway",
+            "toolcrib-sources",
+            "toolcrib-store",
+        ],
     ),
 ];
 
 /// Crates that only some members may depend on directly, and why.
 const CONFINED: &[(&str, &[&str], &str)] = &[
     ("rusqlite", &["toolcrib-store"], "I-2"),
-    ("reqwest", &["toolcrib-sources", "toolcrib-cli"], "I-2"),
+    ("reqwest", &["toolcrib-sources", "toolcrib-client", "toolcrib-cli"], "I-2"),
     ("process-wrap", &["toolcrib-sources"], "I-2"),
     ("axum", &["toolcrib", "toolcrib-cli"], "I-2"),
     ("rmcp", &[], "I-5"),

@@ -6,7 +6,8 @@ use crate::tidy::source::has_word;
 use crate::tidy::tree::Tree;
 
 /// Crates that make up the product.
-pub(crate) const PRODUCT: &[&str] = &["core", "store", "sources", "gateway", "toolcrib", "cli"];
+pub(crate) const PRODUCT: &[&str] =
+    &["core", "store", "sources", "gateway", "toolcrib", "client", "cli"];
 
 const DIALECTS: &[&str] = &["openwop", "otc", "oxp", "explorer", "mcp"];
 

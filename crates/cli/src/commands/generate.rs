@@ -12,10 +12,13 @@ use toolcrib_core::descriptor;
 
 use crate::{
     args::{Args, GenArgs},
+    conformance::table,
     failure::Exit,
     printer::Printer,
 };
 
+/// The page with the table of checks, in the tree where the program is run.
+const PROTOCOLS: &str = "docs/protocols.md";
 /// The example configuration; a test checks that it is one.
 const EXAMPLE: &str = include_str!("generate/toolcrib.example.toml");
 
@@ -30,6 +33,11 @@ pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
     for (name, text) in files {
         write(&args.out.join(name), &text)?;
         printer.detail(name);
+    }
+    // A page that people write too: only its table is made here.
+    if let Some(page) = fs::read_to_string(PROTOCOLS).ok().as_deref().and_then(table::placed_in) {
+        write(&args.out.join(PROTOCOLS), &page)?;
+        printer.detail(PROTOCOLS);
     }
     Ok(Exit::Done)
 }

@@ -10,7 +10,7 @@ use toolcrib_gateway::Gateway;
 use crate::{
     args::{Global, ToolListArgs, ToolsCommand},
     client::Client,
-    failure::Exit,
+    failure::{Exit, advised},
     local::{self, Local},
     printer::Printer,
     settings::Settings,
@@ -70,7 +70,18 @@ pub(crate) fn table(entries: &[&Entry], printer: Printer) -> anyhow::Result<()> 
 }
 
 async fn list_remote(args: &ToolListArgs, client: &Client, printer: Printer) -> anyhow::Result<()> {
-    let tools: Vec<ToolDescriptor> = serde_json::from_value(fetch(args.source, client).await?)?;
+    let catalog = client.catalog()?;
+    let tools = match args.source {
+        Some(kind) => catalog.tools().of(kind),
+        None => catalog.tools(),
+    };
+    let listed = tools.list().await.map_err(|error| client.explained(error))?;
+    let Some(tools) = listed else {
+        return Err(advised(
+            "the server has no catalog",
+            "is this the address of a toolcrib server?",
+        ));
+    };
     if printer.wants_json() {
         return printer.json(&tools);
     }
@@ -83,16 +94,6 @@ async fn list_remote(args: &ToolListArgs, client: &Client, printer: Printer) -> 
         [tool.tool_id.clone(), tool.source.to_string(), tier, scopes, approval]
     });
     printer.table(["tool", "source", "tier", "scopes", "approval"], rows)
-}
-
-/// The list in either of its two shapes.
-async fn fetch(source: Option<SourceKind>, client: &Client) -> anyhow::Result<Value> {
-    let query: Vec<(&str, &str)> =
-        source.map(|kind| ("source", kind.as_str())).into_iter().collect();
-    match client.get(&["v1", "tools"], &query).await? {
-        Value::Object(mut envelope) => Ok(envelope.remove("tools").unwrap_or(Value::Null)),
-        list => Ok(list),
-    }
 }
 
 async fn show(tool: &str, global: &Global, printer: Printer) -> anyhow::Result<()> {
@@ -121,8 +122,10 @@ async fn show(tool: &str, global: &Global, printer: Printer) -> anyhow::Result<(
 }
 
 async fn show_remote(tool: &str, client: &Client, printer: Printer) -> anyhow::Result<()> {
-    let tool: ToolDescriptor =
-        serde_json::from_value(client.get(&["v1", "tools", tool], &[]).await?)?;
+    let found = client.catalog()?.tools().get(tool).await;
+    let Some(tool) = found.map_err(|error| client.explained(error))? else {
+        return Err(advised("no such tool", "`toolcrib tools list` shows what the key may use"));
+    };
     match printer.wants_json() {
         true => printer.json(&tool),
         false => details(&tool, &[], printer),

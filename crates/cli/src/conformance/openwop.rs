@@ -93,11 +93,7 @@ async fn tools(site: &Site) -> Verdict<(Got, Vec<Value>)> {
 
 /// The tools of a list in either of its shapes.
 fn listed(got: &Got) -> Verdict<Vec<Value>> {
-    let tools = match got.json()? {
-        Value::Array(tools) => Some(tools),
-        Value::Object(envelope) => envelope.get("tools").and_then(Value::as_array),
-        _ => None,
-    };
+    let tools = toolcrib_client::listed(got.json()?);
     match tools {
         Some(tools) => Ok(tools.clone()),
         None => fail("an array of tools, or an object with one", kind(got.value()), &[got]),

@@ -5,6 +5,7 @@ mod support;
 
 mod completions;
 mod config;
+mod conformance;
 mod demo;
 mod generate;
 mod hash;

@@ -461,6 +461,10 @@ impl Host {
         }
         if who == Who::Second {
             tools.retain(|tool| tool["toolId"] != "mcp:crib.hidden");
+            if self.has(F::ForeignRunReadable) {
+                // Of another tenant for sure: nothing in common.
+                tools.clear();
+            }
         }
         tools
     }

@@ -1,0 +1,184 @@
+//! `conformance`: arguments, reports and exit codes. That each check can fail is proven beside the
+//! checks.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use toolcrib_testkit::broken::{BrokenHost, CallingFault, KEY, OpenwopFault, SECOND_KEY};
+
+use crate::support::{Ran, dir, finish, run, toolcrib};
+
+/// Runs against `host` with both of its keys.
+async fn check(host: &BrokenHost, args: &[&str]) -> Ran {
+    let dir = dir();
+    let mut command = toolcrib(dir.path());
+    command.args(["conformance", "--url", &host.url]).args(args);
+    command.env("TOOLCRIB_KEY", KEY).env("TOOLCRIB_SECOND_KEY", SECOND_KEY);
+    // The host answers on another thread meanwhile.
+    tokio::task::spawn_blocking(move || finish(&mut command)).await.unwrap()
+}
+
+#[test]
+fn what_makes_no_sense_is_a_wrong_request() {
+    let dir = dir();
+    let url = ["--url", "http://127.0.0.1:9"];
+    for args in [
+        &[][..],
+        &["--protocol", "smtp"],
+        &["--only", "openwop.nothing"],
+        &["--at", "mcp"],
+        &["--at", "mcp=no-slash"],
+        &["--arguments", "{}"],
+        &["--tool", "a", "--arguments", "[]"],
+        &["--failing-arguments", "{}"],
+    ] {
+        let url = if args.is_empty() { &[][..] } else { &url };
+        let ran = run(dir.path(), &[&["conformance"], url, args].concat());
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{args:?}: {ran:?}");
+    }
+    for url in ["http://127.0.0.1:9/?a=b", "127.0.0.1:9", "http://user:pw@127.0.0.1:9"] {
+        let ran = run(dir.path(), &["conformance", "--url", url]);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(!ran.stderr.contains("pw@"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_host_that_is_not_there_is_one_clear_error() {
+    let dir = dir();
+    // Bound and dropped: nobody listens there now.
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = format!("http://{free}");
+    let ran = run(dir.path(), &["conformance", "--url", &url, "--json"]);
+    assert_eq!(ran.code, 1);
+    let told = ran.json();
+    let message = told["error"]["message"].as_str().unwrap();
+    assert!(message.contains("does not answer") && message.contains(&url), "{told}");
+    assert!(told["error"]["hint"].as_str().unwrap().contains("running"), "{told}");
+}
+
+#[test]
+fn the_list_needs_no_host() {
+    let dir = dir();
+    let all = run(dir.path(), &["conformance", "--list", "--json"]).ok().json();
+    let all = all.as_array().unwrap();
+    assert!(all.len() > 100, "{}", all.len());
+    for check in all {
+        for member in ["id", "level", "section", "sentence"] {
+            assert!(!check[member].as_str().unwrap().is_empty(), "{check}");
+        }
+    }
+    let some = run(dir.path(), &["conformance", "--list", "--only", "otc.health"]).ok();
+    assert_eq!(some.stdout.lines().count(), 2, "{}", some.stdout);
+    assert!(some.stdout.contains("otc.health.open"), "{}", some.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_shows_the_exchange_without_the_keys() {
+    let host = BrokenHost::openwop(Some(OpenwopFault::DuplicateId)).await;
+    let ran = check(&host, &["--json"]).await;
+    assert_eq!(ran.code, 1, "{ran:?}");
+    for key in [KEY, SECOND_KEY] {
+        assert!(!ran.stdout.contains(key) && !ran.stderr.contains(key));
+    }
+    let report = ran.json();
+    let checks = report["checks"].as_array().unwrap();
+    let count = |outcome: &str, level: &str| {
+        let those = checks.iter().filter(|it| it["outcome"] == outcome && it["level"] == level);
+        those.count()
+    };
+    let summary = &report["summary"];
+    assert_eq!(summary["failed"], count("fail", "must"));
+    assert_eq!(summary["missedShould"], count("fail", "should"));
+    assert_eq!(summary["passed"], count("pass", "must") + count("pass", "should"));
+    assert_eq!(report["url"].as_str(), Some(host.url.as_str()));
+    // It serves one of them alone.
+    let served: Vec<&Value> =
+        report["protocols"].as_array().unwrap().iter().filter(|it| it["served"] == true).collect();
+    assert_eq!(served.len(), 1, "{}", report["protocols"]);
+    let failed = checks.iter().find(|it| it["id"] == "openwop.catalog.unique-ids").unwrap();
+    assert_eq!(failed["outcome"], "fail");
+    let request = &failed["exchanges"][0]["request"];
+    assert_eq!(request["line"], "GET /v1/tools");
+    assert_eq!(request["headers"][0], "authorization: Bearer *** (key)");
+    assert_eq!(failed["exchanges"][0]["response"]["status"], 200);
+
+    let text = check(&host, &["--only", "openwop.catalog.unique-ids"]).await;
+    assert_eq!(text.code, 1);
+    assert!(text.stdout.contains("> GET /v1/tools") && text.stdout.contains("< status 200"));
+    assert!(text.stdout.ends_with("0 passed, 1 failed, 0 skipped\n"), "{}", text.stdout);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_host_only_should_do_counts_when_strict() {
+    let host = BrokenHost::openwop(Some(OpenwopFault::Unsorted)).await;
+    let only = ["--only", "openwop.catalog.sorted"];
+    let ran = check(&host, &only).await;
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.stdout.starts_with("OUTCOME") && ran.stdout.contains("FAIL"), "{}", ran.stdout);
+    let ran = check(&host, &[&only[..], &["--strict"]].concat()).await;
+    assert_eq!(ran.code, 1, "{ran:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_nobody_named_and_that_is_not_harmless_is_not_called() {
+    let host = BrokenHost::otc(true, Some(CallingFault::NoDuration)).await;
+    // The explorer of this host is at its usual place and says that two tools are harmless.
+    let ran = check(&host, &["--protocol", "otc", "--json", "--at", "explorer=/nowhere"]).await;
+    let report = ran.json();
+    let skipped: BTreeSet<&str> = report["checks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|it| it["outcome"] == "skip")
+        .map(|it| it["id"].as_str().unwrap())
+        .collect();
+    assert!(skipped.contains("otc.call.success"), "{skipped:?}");
+    // What is refused before a tool is reached needs none.
+    assert!(!skipped.contains("otc.call.unknown-tool"), "{skipped:?}");
+    let named = check(&host, &["--only", "otc.call.success", "--tool", "echo"]).await;
+    assert!(named.ok().stdout.contains("PASS"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_junit_report_is_xml_with_the_same_numbers() {
+    let host = BrokenHost::openwop(Some(OpenwopFault::KeyInDescription)).await;
+    let folder = dir();
+    let file = folder.path().join("report.xml");
+    let ran = check(&host, &["--json", "--junit", file.to_str().unwrap()]).await;
+    let report = ran.json();
+    let xml = std::fs::read_to_string(&file).unwrap();
+    let names = well_formed(&xml);
+    let count = |name: &str| names.iter().filter(|it| *it == name).count();
+    assert_eq!(count("testcase"), report["checks"].as_array().unwrap().len());
+    assert_eq!(count("failure"), report["summary"]["failed"]);
+    assert!(xml.contains("name=\"openwop.catalog.no-secrets\""));
+    assert!(xml.contains("failures=\"1\""), "{}", xml.lines().nth(1).unwrap());
+    assert!(!xml.contains(KEY));
+}
+
+/// The names of all elements of `xml`, which must be nested well.
+fn well_formed(xml: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut open: Vec<&str> = Vec::new();
+    for (at, part) in xml.split('<').skip(1).enumerate() {
+        let (tag, text) = part.split_once('>').unwrap_or_else(|| panic!("no end: {part}"));
+        assert!(!text.contains('>'), "{text}");
+        if at == 0 {
+            assert!(tag.starts_with("?xml"), "{tag}");
+            continue;
+        }
+        if let Some(name) = tag.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name));
+            continue;
+        }
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+        let name = tag.split([' ', '/']).next().unwrap();
+        names.push(name.to_owned());
+        if !tag.ends_with('/') {
+            open.push(name);
+        }
+    }
+    assert_eq!(open, Vec::<&str>::new());
+    names
+}

@@ -1,0 +1,221 @@
+//! A small client of the OpenWOP tool catalog (RFC 0078, RFC 0112), for any host.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), toolcrib_client::Error> {
+//! use toolcrib_client::{Client, Secret};
+//!
+//! let client = Client::new("https://tools.example.com", Some(Secret::new("key".to_owned())))?;
+//! for tool in client.tools().list().await?.unwrap_or_default() {
+//!     println!("{} ({})", tool.tool_id, tool.safety_tier);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Invariant: lists are read in both of their shapes, the bare array and `{"tools": […]}`.
+//! Invariant: a host without a catalog is `None`, never an error; so is a tool that is not there.
+//! Invariant: the key goes to the address that was named and nowhere else; redirects are not
+//! followed, and answers are bounded.
+
+mod error;
+mod read;
+
+use std::time::Duration;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use reqwest::{
+    Response, StatusCode,
+    header::{ACCEPT, AUTHORIZATION, HeaderValue},
+    redirect,
+};
+use serde_json::Value;
+use url::Url;
+
+pub use error::{Error, Refusal};
+pub use read::{CompactTool, compact_tool, listed, tool};
+pub use toolcrib_core::{
+    credential::Secret,
+    descriptor::{SourceKind, ToolDescriptor},
+};
+
+/// Longest answer that is read.
+const MAX_ANSWER: usize = 64 << 20;
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// What stands in a segment of a path as it is.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Talks to one host.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    /// Without a slash at the end.
+    base: String,
+    key: Option<HeaderValue>,
+}
+
+/// The tools of a host.
+#[derive(Debug, Clone)]
+pub struct Tools<'a> {
+    client: &'a Client,
+    source: Option<SourceKind>,
+}
+
+// === impl Client ===
+
+impl Client {
+    /// A client of the host at `base`, which presents `key`.
+    ///
+    /// # Errors
+    /// When `base` is no `http` or `https` address, when it holds a password, or when `key` has
+    /// characters that no header can carry.
+    pub fn new(base: &str, key: Option<Secret>) -> Result<Self, Error> {
+        // No TLS backend is chosen at compile time. An error only says that there is one already.
+        rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
+        #[expect(clippy::disallowed_methods, reason = "a client of a host, not of an upstream")]
+        let builder = reqwest::Client::builder();
+        let http = builder
+            .redirect(redirect::Policy::none())
+            .connect_timeout(CONNECT_LIMIT)
+            .user_agent(concat!("toolcrib-client/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(Error::Unreachable)?;
+        Self::with_http(http, base, key)
+    }
+
+    /// As [`new`](Self::new), with an HTTP client of the caller's. It must not follow redirects.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn with_http(
+        http: reqwest::Client,
+        base: &str,
+        key: Option<Secret>,
+    ) -> Result<Self, Error> {
+        let url = Url::parse(base).map_err(|_| Error::Address)?;
+        let is_plain = url.username().is_empty() && url.password().is_none();
+        let is_base = url.query().is_none() && url.fragment().is_none();
+        if !matches!(url.scheme(), "http" | "https") || !is_plain || !is_base {
+            return Err(Error::Address);
+        }
+        let key = key.map(|key| {
+            let mut value = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
+                .map_err(|_| Error::Key)?;
+            value.set_sensitive(true);
+            Ok(value)
+        });
+        let base = url.as_str().trim_end_matches('/').to_owned();
+        Ok(Self { http, base, key: key.transpose()? })
+    }
+
+    /// The tools of the host.
+    pub fn tools(&self) -> Tools<'_> {
+        Tools { client: self, source: None }
+    }
+
+    /// The JSON at `path`; `None` when there is nothing.
+    async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Option<Value>, Error> {
+        let mut url = Url::parse(&format!("{}{path}", self.base)).map_err(|_| Error::Address)?;
+        if !query.is_empty() {
+            url.query_pairs_mut().extend_pairs(query);
+        }
+        let mut request =
+            self.http.get(url).timeout(ANSWER_LIMIT).header(ACCEPT, "application/json");
+        if let Some(key) = &self.key {
+            request = request.header(AUTHORIZATION, key);
+        }
+        let response = request.send().await.map_err(unreachable)?;
+        let status = response.status();
+        let body = bounded(response).await?;
+        match status {
+            StatusCode::NOT_FOUND | StatusCode::NOT_IMPLEMENTED => Ok(None),
+            status if status.is_success() => {
+                serde_json::from_slice(&body).map(Some).map_err(|_| Error::NotJson)
+            }
+            status => {
+                let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+                Err(Error::Refused(Box::new(Refusal::new(status.as_u16(), &body))))
+            }
+        }
+    }
+}
+
+// === impl Tools ===
+
+impl Tools<'_> {
+    /// Only the tools of this kind of source.
+    #[must_use]
+    pub fn of(mut self, source: SourceKind) -> Self {
+        self.source = Some(source);
+        self
+    }
+
+    /// What the key may use; `None` when the host has no catalog.
+    ///
+    /// # Errors
+    /// When the host does not answer, refuses, or answers something else.
+    pub async fn list(&self) -> Result<Option<Vec<ToolDescriptor>>, Error> {
+        self.read(None, tool).await
+    }
+
+    /// The same in the compact view; `None` when the host has no catalog.
+    ///
+    /// A host without that view answers the standard one, of which only the compact part is kept.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn list_compact(&self) -> Result<Option<Vec<CompactTool>>, Error> {
+        self.read(Some("compact"), compact_tool).await
+    }
+
+    /// The tool called `id`; `None` when there is none, or none for this key.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn get(&self, id: &str) -> Result<Option<ToolDescriptor>, Error> {
+        let found = self.client.get(&path_of(id), &[]).await?;
+        found.map(|value| tool(&value)).transpose()
+    }
+
+    /// As [`get`](Self::get), in the compact view.
+    ///
+    /// # Errors
+    /// As [`list`](Self::list).
+    pub async fn get_compact(&self, id: &str) -> Result<Option<CompactTool>, Error> {
+        let found = self.client.get(&path_of(id), &[("view", "compact")]).await?;
+        found.map(|value| compact_tool(&value)).transpose()
+    }
+
+    async fn read<T>(
+        &self,
+        view: Option<&str>,
+        one: impl Fn(&Value) -> Result<T, Error>,
+    ) -> Result<Option<Vec<T>>, Error> {
+        let source = self.source.map(SourceKind::as_str).map(|source| ("source", source));
+        let query: Vec<(&str, &str)> =
+            source.into_iter().chain(view.map(|view| ("view", view))).collect();
+        let Some(body) = self.client.get("/v1/tools", &query).await? else { return Ok(None) };
+        let tools = listed(&body).ok_or(Error::NotAList)?;
+        tools.iter().map(one).collect::<Result<_, _>>().map(Some)
+    }
+}
+
+fn path_of(id: &str) -> String {
+    format!("/v1/tools/{}", utf8_percent_encode(id, PLAIN))
+}
+
+async fn bounded(mut response: Response) -> Result<Vec<u8>, Error> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        if bytes.len() + chunk.len() > MAX_ANSWER {
+            return Err(Error::TooLarge);
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes)
+}
+
+/// Without the address, which the caller knows and which may be a secret.
+fn unreachable(error: reqwest::Error) -> Error {
+    Error::Unreachable(error.without_url())
+}
