@@ -10,7 +10,7 @@ mod pages;
 use std::{
     collections::{HashMap, HashSet},
     fmt,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
@@ -144,15 +144,47 @@ pub struct Body {
     pub bytes: Bytes,
     /// `"…"` with quotes, from the bytes.
     pub etag: String,
+    /// The same in content encodings; `None` for a body that is sent once and forgotten.
+    pub encoded: Option<Encoded>,
+}
+
+/// The forms of a kept body in content encodings, each made when it is first asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Encoded([OnceLock<Option<EncodedForm>>; 3]);
+
+/// A body in a content encoding, and the tag of that form.
+#[derive(Debug, Clone)]
+pub struct EncodedForm {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// `"…"` with quotes.
+    pub etag: String,
 }
 
 impl Body {
-    /// Tags `bytes`.
+    /// Tags `bytes`, which are kept and sent many times.
     pub fn new(bytes: impl Into<Bytes>) -> Self {
+        Self { encoded: Some(Encoded::default()), ..Self::once(bytes) }
+    }
+
+    /// Tags `bytes`, which are sent once.
+    pub fn once(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         let hash = Digest::of(&bytes).to_string();
         let etag = format!("\"{}\"", hash.get(..32).unwrap_or(&hash));
-        Self { bytes, etag }
+        Self { bytes, etag, encoded: None }
+    }
+}
+
+impl Encoded {
+    /// The form number `index` (0, 1 or 2), made by `make` when there is none yet; `None` when that
+    /// encoding is of no use here.
+    pub fn get(
+        &self,
+        index: usize,
+        make: impl FnOnce() -> Option<EncodedForm>,
+    ) -> Option<&EncodedForm> {
+        self.0.get(index)?.get_or_init(make).as_ref()
     }
 }
 

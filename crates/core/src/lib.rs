@@ -16,6 +16,7 @@ pub mod call;
 pub mod canonical;
 pub mod catalog;
 pub mod clock;
+pub mod compact;
 pub mod credential;
 pub mod descriptor;
 pub mod event;

@@ -12,6 +12,7 @@
 
 pub(crate) mod authenticate;
 mod body;
+mod cors;
 mod mount;
 pub(crate) mod origin;
 mod path;
@@ -67,13 +68,22 @@ pub(crate) fn guarded(
 }
 
 async fn pass(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+    let server = &guard.state.surfaces.server;
+    if let Some(response) = cors::preflight(server, &request) {
+        return response;
+    }
+    let foreign = cors::listed(server, request.headers());
     let id = request_id::of(request.headers());
     let mount = guard.mount(request.uri().path());
     let response = match guard.enter(mount, &mut request) {
         Ok(()) => run(next, request).await,
         Err(refusal) => refusal.into_response(),
     };
-    guard.leave(mount, response, id)
+    let mut response = guard.leave(mount, response, id);
+    if let Some(origin) = foreign {
+        cors::readable(&mut response, origin);
+    }
+    response
 }
 
 /// A handler that panics must not take the connection with it.

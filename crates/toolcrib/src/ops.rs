@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// What changes only with the program.
-const CACHING: Caching = Caching { control: "public, max-age=300", vary: "" };
+const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
 
 /// Who may come in where. Errors are written like OpenWOP's, the plainest of the dialects.
 pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {

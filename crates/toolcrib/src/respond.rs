@@ -1,5 +1,7 @@
 //! Answers: JSON, lists whose bytes are already there, and "not modified".
 
+mod encoding;
+
 use axum::{body::Body as HttpBody, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
@@ -51,25 +53,34 @@ pub(crate) struct Caching {
 
 /// For what differs by caller: kept by the caller alone, and asked for again each time.
 pub(crate) const PRIVATE: Caching =
-    Caching { control: "private, no-cache", vary: "Authorization, Accept" };
+    Caching { control: "private, no-cache", vary: "Authorization, Accept, Accept-Encoding" };
 
-/// `body`, or 304 when the request has it already.
+/// `body` in the encoding that suits the request, or 304 when the request has it already.
 pub(crate) fn tagged(
     request: &HeaderMap,
     body: &Body,
     content_type: &'static str,
     caching: Caching,
 ) -> Response {
-    let mut response = if has_already(request, &body.etag) {
+    let encoded = encoding::suited(request, body);
+    let (bytes, etag) = match encoded {
+        Some((_, form)) => (&form.bytes, &form.etag),
+        None => (&body.bytes, &body.etag),
+    };
+    let mut response = if has_already(request, etag) {
         with_room(StatusCode::NOT_MODIFIED, HttpBody::empty())
     } else {
-        let mut response = with_room(StatusCode::OK, HttpBody::from(body.bytes.clone()));
-        let content_type = HeaderValue::from_static(content_type);
-        response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+        let mut response = with_room(StatusCode::OK, HttpBody::from(bytes.clone()));
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        if let Some((encoding, _)) = encoded {
+            let name = HeaderValue::from_static(encoding.name());
+            headers.insert(header::CONTENT_ENCODING, name);
+        }
         response
     };
     let headers = response.headers_mut();
-    if let Ok(etag) = HeaderValue::from_str(&body.etag) {
+    if let Ok(etag) = HeaderValue::from_str(etag) {
         headers.insert(header::ETAG, etag);
     }
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(caching.control));

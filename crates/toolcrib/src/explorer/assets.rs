@@ -53,6 +53,6 @@ pub(super) async fn asset(file: Segment, headers: HeaderMap) -> Result<Response,
         return Err(Refusal::NoRoute);
     }
     let file = Files::get(name).ok_or(Refusal::NoRoute)?;
-    let body = Body::new(file.data.into_owned());
+    let body = Body::once(file.data.into_owned());
     Ok(respond::tagged(&headers, &body, content_type, CACHING))
 }

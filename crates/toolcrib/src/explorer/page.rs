@@ -13,7 +13,7 @@ use super::assets;
 use crate::respond::{self, Caching};
 
 /// Small, and what it may do changes with the configuration, so it is asked for again each time.
-pub(super) const CACHING: Caching = Caching { control: "no-cache", vary: "" };
+pub(super) const CACHING: Caching = Caching { control: "no-cache", vary: "Accept-Encoding" };
 
 /// The page and the policy that goes with it.
 pub(super) struct Page {

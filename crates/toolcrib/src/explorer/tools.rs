@@ -172,7 +172,7 @@ pub(super) async fn detail_of(
 ) -> Response {
     match state.gateway.find(&caller, ToolRef::Wire(name.as_str())) {
         Some(entry) => {
-            let body = Body::new(entry.wire.get(&entry, &DETAILS).to_vec());
+            let body = Body::once(entry.wire.get(&entry, &DETAILS).to_vec());
             respond::tagged(&headers, &body, "application/json", PRIVATE)
         }
         None => error::no_such_tool(name.as_str()),

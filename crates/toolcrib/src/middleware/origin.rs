@@ -60,7 +60,7 @@ fn names(allowed: &str, host: &Authority) -> bool {
 /// Whether a page of `origin` may send requests to `host`: its own pages, pages that this machine
 /// serves under another loopback name of the same port, and what the operator lists.
 fn trusted(server: &ServerConfig, host: &Authority, origin: &str) -> bool {
-    if server.allowed_origins.iter().any(|allowed| allowed.trim_end_matches('/') == origin) {
+    if listed(server, origin) {
         return true;
     }
     let Ok(uri) = Uri::try_from(origin) else { return false };
@@ -78,6 +78,11 @@ fn trusted(server: &ServerConfig, host: &Authority, origin: &str) -> bool {
     };
     let same_name = page.host().eq_ignore_ascii_case(host.host());
     same_port && (same_name || (loopback(page.host()) && loopback(host.host())))
+}
+
+/// Whether the operator lists `origin`.
+pub(super) fn listed(server: &ServerConfig, origin: &str) -> bool {
+    server.allowed_origins.iter().any(|allowed| allowed.trim_end_matches('/') == origin)
 }
 
 fn loopback(host: &str) -> bool {

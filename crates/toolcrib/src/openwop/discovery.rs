@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Long enough to spare hosts that poll, short enough for a new version to be seen.
-const CACHING: Caching = Caching { control: "public, max-age=300", vary: "" };
+const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
 
 /// The document, made once.
 pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {

@@ -7,9 +7,11 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use http::{HeaderMap, header};
+use http::{HeaderMap, Uri, header};
+use serde::Serialize;
 use toolcrib_core::{
     catalog::{Body, Entry, ListFormat},
+    compact::CompactToolDescriptor,
     descriptor::SourceKind,
 };
 use toolcrib_gateway::{config::ListBody, list::ToolRef};
@@ -29,8 +31,20 @@ static ARRAY: ListFormat = ListFormat { key: "openwop", open: "[", close: "]", i
 static ENVELOPE: ListFormat =
     ListFormat { key: "openwop-envelope", open: "{\"tools\":[", close: "]}", item: descriptor };
 
+/// The compact list is an object in everybody's reading (RFC 0112).
+static COMPACT: ListFormat =
+    ListFormat { key: "openwop-compact", open: "{\"tools\":[", close: "]}", item: compact };
+
 fn descriptor(entry: &Entry, out: &mut Vec<u8>) {
-    if let Err(error) = serde_json::to_writer(out, &entry.tool) {
+    write(entry, &entry.tool, out);
+}
+
+fn compact(entry: &Entry, out: &mut Vec<u8>) {
+    write(entry, &CompactToolDescriptor::of(&entry.tool), out);
+}
+
+fn write(entry: &Entry, json: &impl Serialize, out: &mut Vec<u8>) {
+    if let Err(error) = serde_json::to_writer(out, json) {
         tracing::error!(tool = %entry.id, %error, "a descriptor could not be serialised");
     }
 }
@@ -51,20 +65,42 @@ impl ToSchema for Descriptor {
     }
 }
 
+/// A tool of the compact view (RFC 0112). The schema is the published one.
+pub(crate) struct Compact;
+
+impl PartialSchema for Compact {
+    fn schema() -> openapi::RefOr<openapi::Schema> {
+        // As with `Descriptor`.
+        openapi::ObjectBuilder::new().build().into()
+    }
+}
+
+impl ToSchema for Compact {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "CompactToolDescriptor".into()
+    }
+}
+
 /// The tools that the caller may use, sorted by `toolId`.
 ///
 /// A bare array, or `{"tools": […]}` for `Accept: application/vnd.openwop.tools+json` and where the
-/// operator set `openwop.list_body = "envelope"`.
+/// operator set `openwop.list_body = "envelope"`. With `view=compact`, `{"tools": […]}` of compact
+/// descriptors. Of a parameter that stands more than once the first counts; unknown ones are ignored.
 #[utoipa::path(
     get,
     path = "/v1/tools",
     tag = "OpenWOP",
-    params(("source" = Option<String>, Query,
-        description = "Only tools of this kind of source: node-pack, workflow, mcp, connector or host-extension")),
+    params(
+        ("source" = Option<String>, Query,
+            description = "Only tools of this kind of source: node-pack, workflow, mcp, connector or host-extension"),
+        ("view" = Option<String>, Query,
+            description = "`compact` for descriptors without combined schemas; anything else is the standard view"),
+    ),
     responses(
         (status = 200, description = "The visible tools", content(
             (Vec<Descriptor> = "application/json"),
             (ToolsEnvelope = "application/vnd.openwop.tools+json"),
+            (CompactTools = "application/json"),
         )),
         (status = 304, description = "Not modified"),
         (status = 400, description = "`source` is none of its values", body = ErrorEnvelope),
@@ -86,7 +122,9 @@ pub(super) async fn list(
             return error::bad_parameter("source", &legal);
         }
     };
-    let (format, content_type) = if accepts_envelope(headers) {
+    let (format, content_type) = if wants_compact(request.uri()) {
+        (&COMPACT, "application/json")
+    } else if accepts_envelope(headers) {
         (&ENVELOPE, ENVELOPE_TYPE)
     } else {
         match state.surfaces.openwop.list_body {
@@ -106,14 +144,29 @@ pub(crate) struct ToolsEnvelope {
     tools: Vec<Descriptor>,
 }
 
+/// The compact list.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used; the bytes are written by `COMPACT`")]
+pub(crate) struct CompactTools {
+    /// The visible tools.
+    tools: Vec<Compact>,
+}
+
 /// One tool that the caller may use.
 #[utoipa::path(
     get,
     path = "/v1/tools/{toolId}",
     tag = "OpenWOP",
-    params(("toolId" = String, Path, description = "The tool's id, percent-encoded")),
+    params(
+        ("toolId" = String, Path, description = "The tool's id, percent-encoded"),
+        ("view" = Option<String>, Query,
+            description = "`compact` for the compact descriptor; anything else is the standard view"),
+    ),
     responses(
-        (status = 200, description = "The tool", body = Descriptor),
+        (status = 200, description = "The tool", content(
+            (Descriptor = "application/json"),
+            (Compact = "application/json"),
+        )),
         (status = 304, description = "Not modified"),
         (status = 401, description = "No valid key", body = ErrorEnvelope),
         (status = 404, description = "Unknown to this caller, for whatever reason", body = ErrorEnvelope),
@@ -123,15 +176,22 @@ pub(super) async fn by_id(
     State(state): State<AppState>,
     Caller(caller): Caller,
     id: Segment,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Response {
     match state.gateway.find(&caller, ToolRef::Id(id.as_str())) {
         Some(entry) => {
-            let body = Body::new(entry.wire.get(&entry, &ARRAY).to_vec());
+            let format = if wants_compact(&uri) { &COMPACT } else { &ARRAY };
+            let body = Body::once(entry.wire.get(&entry, format).to_vec());
             respond::tagged(&headers, &body, "application/json", PRIVATE)
         }
         None => error::not_found(),
     }
+}
+
+/// Whether the compact view is asked for. Every other value is the standard view.
+fn wants_compact(uri: &Uri) -> bool {
+    respond::query(uri.query(), "view").is_some_and(|view| view == "compact")
 }
 
 /// Whether the request names the envelope's type, and not only to refuse it.

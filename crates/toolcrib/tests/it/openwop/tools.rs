@@ -13,7 +13,7 @@ async fn a_reader_sees_its_tools_as_a_bare_array() {
     assert_eq!(reply.status, 200);
     assert_eq!(reply.header("content-type"), "application/json");
     assert_eq!(reply.header("cache-control"), "private, no-cache");
-    assert_eq!(reply.header("vary"), "Authorization, Accept");
+    assert_eq!(reply.header("vary"), "Authorization, Accept, Accept-Encoding");
     let tools = reply.json();
     insta::assert_snapshot!(column(&tools, "toolId").join(" "), @"mcp:crib.ask mcp:crib.down mcp:crib.fail mcp:crib.open mcp:crib.panic mcp:crib.read mcp:crib.sum");
     insta::assert_snapshot!(tools[5], @r#"{"toolId":"mcp:crib.read","source":"mcp","description":"Reads a file","inputSchema":{"type":"object","properties":{"path":{"type":"string","description":"Which file"},"count":{"type":"integer"}},"required":["path"],"additionalProperties":false},"auth":{"scopes":["files:read"]},"egress":"host-mediated","approval":"never","replayPolicy":"non-deterministic","safetyTier":"read"}"#);
@@ -82,7 +82,7 @@ async fn a_list_that_did_not_change_is_not_sent_again() {
         let again = caller.with("if-none-match", &tag).get("/v1/tools").await;
         assert_eq!((again.status, again.body.len()), (304, 0), "{tag}");
         assert_eq!(again.header("etag"), etag);
-        assert_eq!(again.header("vary"), "Authorization, Accept");
+        assert_eq!(again.header("vary"), "Authorization, Accept, Accept-Encoding");
     }
     let other = caller.with("if-none-match", "\"something-else\"").get("/v1/tools").await;
     assert_eq!(other.body, first.body);

@@ -1,0 +1,189 @@
+//! Content encodings of bodies that are kept: each form is made once, by the first request that
+//! wants it, and never for a body that is sent once.
+
+use std::io::Write as _;
+
+use bytes::Bytes;
+use http::{HeaderMap, header};
+use toolcrib_core::catalog::{Body, EncodedForm};
+
+/// The encodings that are offered, the smallest result first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Brotli,
+    Zstd,
+    Gzip,
+}
+
+const OFFERED: [Encoding; 3] = [Encoding::Brotli, Encoding::Zstd, Encoding::Gzip];
+
+/// Smaller bodies fit into one packet anyhow.
+const WORTH_IT: usize = 1_024;
+
+impl Encoding {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    /// What the client accepts best of what is offered; `None`: the body as it is.
+    fn accepted(request: &HeaderMap) -> Option<Self> {
+        let mut best: Option<(u16, Self)> = None;
+        for encoding in OFFERED {
+            let weight = weight(request, encoding.name());
+            if weight > 0 && best.is_none_or(|(most, _)| weight > most) {
+                best = Some((weight, encoding));
+            }
+        }
+        best.map(|(_, encoding)| encoding)
+    }
+
+    fn encode(self, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+        match self {
+            Self::Brotli => {
+                let mut writer = brotli::CompressorWriter::new(Vec::new(), 1 << 14, 5, 20);
+                writer.write_all(bytes)?;
+                writer.flush()?;
+                Ok(writer.into_inner())
+            }
+            Self::Zstd => zstd::bulk::compress(bytes, 6),
+            Self::Gzip => {
+                let mut writer =
+                    flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+                writer.write_all(bytes)?;
+                writer.finish()
+            }
+        }
+    }
+}
+
+/// The form of `body` that suits `request`, if one does better than the body itself.
+pub(super) fn suited<'a>(
+    request: &HeaderMap,
+    body: &'a Body,
+) -> Option<(Encoding, &'a EncodedForm)> {
+    let encoded = body.encoded.as_ref().filter(|_| body.bytes.len() >= WORTH_IT)?;
+    if !request.contains_key(header::ACCEPT_ENCODING) {
+        return None;
+    }
+    let encoding = Encoding::accepted(request)?;
+    let form = encoded.get(encoding as usize, || {
+        let bytes = encoding.encode(&body.bytes).ok()?;
+        let tag = body.etag.trim_matches('"');
+        let etag = format!("\"{tag}-{}\"", encoding.name());
+        (bytes.len() < body.bytes.len()).then(|| EncodedForm { bytes: Bytes::from(bytes), etag })
+    })?;
+    Some((encoding, form))
+}
+
+/// How much the client likes `name`, in thousandths; 0: not at all (RFC 9110, section 12.5.3).
+fn weight(request: &HeaderMap, name: &str) -> u16 {
+    let mut any = 0;
+    for value in request.get_all(header::ACCEPT_ENCODING) {
+        for item in value.to_str().unwrap_or_default().split(',') {
+            let (coding, parameters) = item.split_once(';').unwrap_or((item, ""));
+            let coding = coding.trim();
+            if coding.eq_ignore_ascii_case(name) || (name == "gzip" && coding == "x-gzip") {
+                return quality(parameters);
+            }
+            if coding == "*" {
+                any = quality(parameters);
+            }
+        }
+    }
+    any
+}
+
+/// `q=0.5` in thousandths; what cannot be read counts as not at all.
+fn quality(parameters: &str) -> u16 {
+    let Some(text) = parameters.split(';').map(str::trim).find_map(|parameter| {
+        parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="))
+    }) else {
+        return 1_000;
+    };
+    match text.parse::<f32>() {
+        Ok(quality) if (0.0..=1.0).contains(&quality) => {
+            // In range, so neither sign nor size is lost.
+            (quality * 1_000.0).round() as u16
+        }
+        Ok(_) | Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    fn accepted(values: &[&'static str]) -> Option<&'static str> {
+        let mut headers = HeaderMap::new();
+        for value in values {
+            headers.append(header::ACCEPT_ENCODING, HeaderValue::from_static(value));
+        }
+        Encoding::accepted(&headers).map(Encoding::name)
+    }
+
+    #[test]
+    fn the_best_accepted_encoding_is_chosen() {
+        for (values, chosen) in [
+            (&[][..], None),
+            (&["gzip, deflate, br, zstd"], Some("br")),
+            (&["gzip, deflate"], Some("gzip")),
+            (&["GZIP"], Some("gzip")),
+            (&["x-gzip"], Some("gzip")),
+            (&["br;q=0.5, zstd;q=0.8"], Some("zstd")),
+            (&["br; q=0", "gzip;q=0.001"], Some("gzip")),
+            (&["*"], Some("br")),
+            (&["br;q=0, *;q=0.3"], Some("zstd")),
+            (&["identity"], None),
+            (&["*;q=0"], None),
+            (&["br;q=2, zstd;q=x"], None),
+            (&["deflate"], None),
+        ] {
+            assert_eq!(accepted(values), chosen, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn every_encoding_can_be_undone() {
+        let text = "a list of tools ".repeat(500);
+        let undone = |encoding: Encoding| {
+            let bytes = encoding.encode(text.as_bytes()).unwrap();
+            let mut out = Vec::new();
+            match encoding {
+                Encoding::Brotli => {
+                    brotli::BrotliDecompress(&mut bytes.as_slice(), &mut out).unwrap();
+                }
+                Encoding::Zstd => out = zstd::bulk::decompress(&bytes, text.len()).unwrap(),
+                Encoding::Gzip => {
+                    let mut reader = flate2::read::GzDecoder::new(bytes.as_slice());
+                    std::io::Read::read_to_end(&mut reader, &mut out).unwrap();
+                }
+            }
+            String::from_utf8(out).unwrap()
+        };
+        for encoding in OFFERED {
+            assert_eq!(undone(encoding), text, "{encoding:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_once_or_small_is_sent_as_it_is() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+        let long = "x".repeat(WORTH_IT);
+        let small = Body::new("x".repeat(WORTH_IT - 1));
+        assert!(suited(&headers, &Body::once(long.clone())).is_none());
+        assert!(suited(&headers, &small).is_none());
+        let kept = Body::new(long);
+        let (encoding, form) = suited(&headers, &kept).unwrap();
+        assert_eq!(encoding, Encoding::Gzip);
+        assert!(form.bytes.len() < kept.bytes.len());
+        assert_ne!(form.etag, kept.etag);
+        assert!(suited(&HeaderMap::new(), &kept).is_none());
+    }
+}
