@@ -23,6 +23,12 @@ mod state;
 
 pub use mcp::serve_stdio;
 pub use router::{openapi, router};
+
+/// The published JSON Schemas with their names, as served under `/schemas/NAME.schema.json`.
+pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {
+    openwop::schemas::all()
+}
+
 pub use serve::serve;
 pub use toolcrib_core as core;
 pub use toolcrib_gateway::{self as gateway, Gateway, GatewayBuilder};

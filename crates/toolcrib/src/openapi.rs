@@ -1,8 +1,10 @@
 //! The description of the whole HTTP interface, put together from the handlers.
 
 use serde_json::{Value, json};
-use toolcrib_core::{descriptor, event::EventBody};
+use toolcrib_core::{compact::CompactToolDescriptor, descriptor};
 use utoipa::openapi::OpenApi;
+
+use crate::openwop::schemas::{self, without_dialect};
 
 /// What the parts of the interface are for.
 const TAGS: &[(&str, &str)] = &[
@@ -38,8 +40,9 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
                     or OXP-API-Key too.",
             } },
             "schemas": {
-                "ToolDescriptor": without_id(descriptor::json_schema()),
-                "RunEvent": run_event(),
+                "ToolDescriptor": without_dialect(descriptor::json_schema()),
+                "CompactToolDescriptor": without_dialect(CompactToolDescriptor::json_schema()),
+                "RunEvent": without_dialect(schemas::run_event()),
             },
         },
     });
@@ -92,34 +95,4 @@ fn mcp() -> Value {
             "401": { "description": "No valid key", "content": message },
         },
     } })
-}
-
-/// A schema inside the document has no base of its own.
-fn without_id(mut schema: Value) -> Value {
-    if let Some(schema) = schema.as_object_mut() {
-        schema.shift_remove("$id");
-        schema.shift_remove("$schema");
-    }
-    schema
-}
-
-/// The closed envelope of an event, with the types and payloads that there are.
-fn run_event() -> Value {
-    let mut settings = schemars::generate::SchemaSettings::draft2020_12();
-    settings.inline_subschemas = true;
-    let bodies = settings.into_generator().into_root_schema_for::<EventBody>();
-    json!({
-        "type": "object",
-        "description": "One event of a run (RFC 0064 §B). Closed; carries no arguments and no results.",
-        "required": ["eventId", "runId", "type", "payload", "timestamp", "sequence"],
-        "properties": {
-            "eventId": { "type": "string" },
-            "runId": { "type": "string" },
-            "timestamp": { "type": "string", "format": "date-time" },
-            "sequence": { "type": "integer", "minimum": 0 },
-            "causationId": { "type": "string" },
-        },
-        "oneOf": bodies.get("oneOf"),
-        "unevaluatedProperties": false,
-    })
 }

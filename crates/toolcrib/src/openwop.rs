@@ -4,13 +4,14 @@ mod discovery;
 mod error;
 mod events;
 mod runs;
+pub(crate) mod schemas;
 mod seams;
 mod sources;
 mod tools;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::error::refuse;
+pub(crate) use self::error::{ErrorEnvelope, refuse};
 use crate::{
     middleware::{Access, Mount, Paths},
     state::{AppState, Surfaces},

@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
-use axum::{Extension, extract::State, response::Response};
+use axum::{
+    Extension,
+    extract::State,
+    response::{IntoResponse as _, Response},
+};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
-use toolcrib_core::{catalog::Body, descriptor};
+use toolcrib_core::catalog::Body;
 use toolcrib_gateway::{authn::AuthError, config::MountAuth, metrics::Surface};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    middleware::{Access, Caller, Hosts, Mount, Paths, Refusal, require},
-    openwop,
+    middleware::{Access, Caller, Hosts, Mount, Paths, Refusal, Segment, require},
+    openwop::{self, ErrorEnvelope},
     respond::{self, Caching},
     state::{AppState, Surfaces},
 };
@@ -39,10 +43,11 @@ pub(crate) fn elsewhere() -> Mount {
 
 /// The routes, with their description; the description itself is added by `crate::router`.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    let schema = Arc::new(Body::new(descriptor::json_schema().to_string()));
+    let written = openwop::schemas::all().into_iter();
+    let schemas = written.map(|(name, schema)| (name, Body::new(schema.to_string()))).collect();
     OpenApiRouter::new()
-        .routes(routes!(tool_descriptor_schema))
-        .layer(Extension(schema))
+        .routes(routes!(schema))
+        .layer(Extension(Schemas(schemas)))
         .routes(routes!(livez))
         .routes(routes!(readyz))
         .routes(routes!(metrics))
@@ -110,23 +115,36 @@ async fn metrics(
     Ok(response)
 }
 
-/// The JSON Schema of a tool descriptor.
+/// A published JSON Schema: tool-descriptor, compact-tool-descriptor, tool-catalog, tool-hooks,
+/// run-event, agent-tool-called, agent-tool-returned, tool-session-opened, tool-session-closed or
+/// error-envelope, each with `.schema.json` after it.
 #[utoipa::path(
     get,
-    path = "/schemas/tool-descriptor.schema.json",
+    path = "/schemas/{file}",
     tag = "Operations",
     security(()),
+    params(("file" = String, Path, description = "`NAME.schema.json`")),
     responses(
         (status = 200, description = "The schema", body = Object, content_type = "application/schema+json"),
         (status = 304, description = "Not modified"),
+        (status = 404, description = "There is no such schema", body = ErrorEnvelope),
     )
 )]
-async fn tool_descriptor_schema(
-    Extension(schema): Extension<Arc<Body>>,
+async fn schema(
+    Extension(Schemas(schemas)): Extension<Schemas>,
+    file: Segment,
     headers: HeaderMap,
 ) -> Response {
-    respond::tagged(&headers, &schema, "application/schema+json", CACHING)
+    let name = file.as_str().strip_suffix(".schema.json");
+    match schemas.iter().find(|(known, _)| Some(*known) == name) {
+        Some((_, body)) => respond::tagged(&headers, body, "application/schema+json", CACHING),
+        None => Refusal::NoRoute.into_response(),
+    }
 }
+
+/// The published schemas, written once.
+#[derive(Clone)]
+struct Schemas(Arc<[(&'static str, Body)]>);
 
 /// This interface, as OpenAPI 3.1.
 #[utoipa::path(

@@ -8,7 +8,6 @@ use std::{fs, path::Path};
 use anyhow::Context as _;
 use clap::CommandFactory as _;
 use serde_json::Value;
-use toolcrib_core::descriptor;
 
 use crate::{
     args::{Args, GenArgs},
@@ -23,16 +22,18 @@ const PROTOCOLS: &str = "docs/protocols.md";
 const EXAMPLE: &str = include_str!("generate/toolcrib.example.toml");
 
 pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
-    let files = [
-        ("docs/openapi.json", pretty(&toolcrib::openapi())?),
-        ("docs/schemas/tool-descriptor.schema.json", pretty(&descriptor::json_schema())?),
-        ("docs/cli.md", reference()),
-        ("docs/metrics.md", metrics()),
-        ("toolcrib.example.toml", EXAMPLE.to_owned()),
+    let mut files = vec![
+        ("docs/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
+        ("docs/cli.md".to_owned(), reference()),
+        ("docs/metrics.md".to_owned(), metrics()),
+        ("toolcrib.example.toml".to_owned(), EXAMPLE.to_owned()),
     ];
+    for (name, schema) in toolcrib::schemas() {
+        files.push((format!("docs/schemas/{name}.schema.json"), pretty(&schema)?));
+    }
     for (name, text) in files {
-        write(&args.out.join(name), &text)?;
-        printer.detail(name);
+        write(&args.out.join(&name), &text)?;
+        printer.detail(&name);
     }
     // A page that people write too: only its table is made here.
     if let Some(page) = fs::read_to_string(PROTOCOLS).ok().as_deref().and_then(table::placed_in) {

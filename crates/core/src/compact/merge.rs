@@ -6,10 +6,8 @@ use super::{MAX_DEPTH, reduce::Irreducible};
 use crate::descriptor::SchemaObject;
 
 /// Keywords that only mean something together: taken from one of the two, or equal in both.
-const GROUPS: [&[&str]; 2] = [
-    &["contains", "minContains", "maxContains"],
-    &["prefixItems", "items", "additionalItems"],
-];
+const GROUPS: [&[&str]; 2] =
+    [&["contains", "minContains", "maxContains"], &["prefixItems", "items", "additionalItems"]];
 
 /// The schema that accepts what both accept. Both are reduced already.
 pub(super) fn merge(
@@ -63,7 +61,9 @@ pub(super) fn merge(
 /// `schema` or `null`; `None` where that cannot be said with a type.
 pub(super) fn nullable(mut schema: SchemaObject) -> Option<SchemaObject> {
     let types = match schema.get("type")? {
-        Value::String(kind) if kind != "null" => vec![Value::from(kind.as_str()), Value::from("null")],
+        Value::String(kind) if kind != "null" => {
+            vec![Value::from(kind.as_str()), Value::from("null")]
+        }
         Value::Array(kinds) if !kinds.iter().any(|kind| kind == "null") => {
             kinds.iter().cloned().chain([Value::from("null")]).collect()
         }

@@ -178,7 +178,11 @@ impl<'a> Work<'a> {
         }
     }
 
-    fn object(&mut self, schema: &'a SchemaObject, depth: usize) -> Result<SchemaObject, Irreducible> {
+    fn object(
+        &mut self,
+        schema: &'a SchemaObject,
+        depth: usize,
+    ) -> Result<SchemaObject, Irreducible> {
         self.nodes += 1;
         if self.nodes > MAX_NODES || depth > MAX_DEPTH {
             return Err(Irreducible::TooLarge);
@@ -260,7 +264,10 @@ impl<'a> Work<'a> {
                     continue;
                 }
                 "additionalItems" if self.draft == Draft::Modern => continue,
-                "additionalProperties" | "items" | "contains" | "propertyNames"
+                "additionalProperties"
+                | "items"
+                | "contains"
+                | "propertyNames"
                 | "additionalItems" => {
                     self.sensitive |= keyword_text == "additionalItems";
                     let reduced = self.schema(value, depth)?;
@@ -299,7 +306,11 @@ impl<'a> Work<'a> {
 
     fn list(&mut self, list: &'a Value, depth: usize) -> Result<Value, Irreducible> {
         let items = list.as_array().ok_or(Irreducible::NotAnObject)?;
-        items.iter().map(|item| self.schema(item, depth)).collect::<Result<Vec<_>, _>>().map(Value::Array)
+        items
+            .iter()
+            .map(|item| self.schema(item, depth))
+            .collect::<Result<Vec<_>, _>>()
+            .map(Value::Array)
     }
 
     /// One schema for "one of these": a single one, or one and `null`.
@@ -318,7 +329,12 @@ impl<'a> Work<'a> {
         nullable(self.part(keyword, chosen, depth)?).ok_or_else(|| banned(keyword))
     }
 
-    fn part(&mut self, keyword: &str, part: &'a Value, depth: usize) -> Result<SchemaObject, Irreducible> {
+    fn part(
+        &mut self,
+        keyword: &str,
+        part: &'a Value,
+        depth: usize,
+    ) -> Result<SchemaObject, Irreducible> {
         match self.schema(part, depth)? {
             Value::Object(part) => Ok(part),
             _ => Err(banned(keyword)),
@@ -353,7 +369,10 @@ fn is_null(schema: &Value) -> bool {
     let Some(members) = schema.as_object() else { return false };
     members.get("type").is_some_and(|kind| kind == "null")
         && members.keys().all(|key| {
-            key == "type" || key == "description" || key == "default" || ANNOTATIONS.contains(&key.as_str())
+            key == "type"
+                || key == "description"
+                || key == "default"
+                || ANNOTATIONS.contains(&key.as_str())
         })
 }
 
@@ -380,7 +399,8 @@ fn weight(value: &Value) -> usize {
 }
 
 fn lookup<'a>(root: &'a SchemaObject, pointer: &str) -> Option<&'a Value> {
-    let mut tokens = pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~"));
+    let mut tokens =
+        pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~"));
     let mut at = root.get(&tokens.next()?)?;
     for token in tokens {
         at = match at {

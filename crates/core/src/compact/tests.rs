@@ -25,9 +25,17 @@ fn visit(schema: &Value, found: &mut Vec<String>) {
                 Value::Array(schemas) => schemas.iter().for_each(|schema| visit(schema, found)),
                 schema => visit(schema, found),
             },
-            "additionalProperties" | "additionalItems" | "unevaluatedProperties"
-            | "unevaluatedItems" | "contains" | "propertyNames" | "not" | "if" | "then"
-            | "else" | "contentSchema" => visit(value, found),
+            "additionalProperties"
+            | "additionalItems"
+            | "unevaluatedProperties"
+            | "unevaluatedItems"
+            | "contains"
+            | "propertyNames"
+            | "not"
+            | "if"
+            | "then"
+            | "else"
+            | "contentSchema" => visit(value, found),
             _ => {}
         }
     }
@@ -98,7 +106,10 @@ fn what_cannot_be_said_exactly_is_left_out() {
     let conflict = |keyword: &str| Irreducible::Conflict { keyword: keyword.to_owned() };
     let member = |schema: Value| json!({ "type": "object", "properties": { "a": schema } });
     for (schema, why) in [
-        (member(json!({ "oneOf": [{ "type": "string" }, { "type": "integer" }] })), keyword("oneOf")),
+        (
+            member(json!({ "oneOf": [{ "type": "string" }, { "type": "integer" }] })),
+            keyword("oneOf"),
+        ),
         (member(json!({ "not": { "type": "string" } })), keyword("not")),
         (member(json!({ "anyOf": [{}, { "type": "null" }] })), keyword("anyOf")),
         (json!({ "patternProperties": { "^x": {} } }), keyword("patternProperties")),
@@ -196,9 +207,12 @@ fn schema() -> impl Strategy<Value = Value> {
         let members = prop::collection::btree_map("[abc]", inner.clone(), 0..3);
         prop_oneof![
             members.clone().prop_map(|members| json!({ "type": "object", "properties": members })),
-            members.clone().prop_map(|members| json!({ "properties": members, "additionalProperties": false })),
-            (members, inner.clone())
-                .prop_map(|(members, rest)| json!({ "properties": members, "additionalProperties": rest })),
+            members.clone().prop_map(
+                |members| json!({ "properties": members, "additionalProperties": false })
+            ),
+            (members, inner.clone()).prop_map(
+                |(members, rest)| json!({ "properties": members, "additionalProperties": rest })
+            ),
             inner.clone().prop_map(|items| json!({ "type": "array", "items": items })),
             (inner.clone(), pair.clone())
                 .prop_map(|(items, first)| json!({ "prefixItems": first, "items": items })),
@@ -214,7 +228,9 @@ fn schema() -> impl Strategy<Value = Value> {
                 schema
             }),
             inner.clone().prop_map(|one| json!({ "anyOf": [one, { "type": "null" }] })),
-            inner.clone().prop_map(|one| json!({ "oneOf": [{ "type": "null" }, one], "description": "d" })),
+            inner
+                .clone()
+                .prop_map(|one| json!({ "oneOf": [{ "type": "null" }, one], "description": "d" })),
             pair.prop_map(|parts| json!({ "anyOf": parts })),
             inner.prop_map(|one| json!({ "not": one })),
         ]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use axum::{Extension, response::Response};
 use http::HeaderMap;
 use serde_json::json;
-use toolcrib_core::catalog::Body;
+use toolcrib_core::{catalog::Body, descriptor::SourceKind};
 
+use super::schemas::{ToolCatalogFamily, ToolHooksFamily};
 use crate::{
     respond::{self, Caching},
     state::Surfaces,
@@ -35,12 +36,17 @@ pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {
         },
         "supportedTransports": ["rest", "mcp"],
         // Families stand at the root (RFC 0073). Only kinds of sources that this build can project.
-        "toolCatalog": { "supported": true, "sources": ["mcp"], "sessionLifecycle": true },
-        "toolHooks": {
-            "supported": true,
-            "prePostEvents": true,
-            "perToolAuthorization": true,
-            "perToolRateLimit": true,
+        "toolCatalog": ToolCatalogFamily {
+            supported: true,
+            sources: Some(vec![SourceKind::Mcp]),
+            session_lifecycle: Some(true),
+            compact_view: Some(true),
+        },
+        "toolHooks": ToolHooksFamily {
+            supported: true,
+            pre_post_events: Some(true),
+            per_tool_authorization: Some(true),
+            per_tool_rate_limit: Some(true),
         },
     });
     Arc::new(Body::new(document.to_string()))

@@ -2,6 +2,7 @@
 
 use axum::response::Response;
 use http::StatusCode;
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_gateway::authn::AuthError;
@@ -10,7 +11,8 @@ use utoipa::ToSchema;
 use crate::{middleware::Refusal, respond};
 
 /// What went wrong.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, ToSchema, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct ErrorEnvelope {
     /// A stable code.
     error: &'static str,

@@ -1,0 +1,221 @@
+//! The published JSON Schemas: what this host writes, and readers of any host may expect.
+//!
+//! They are made of the types that write the documents. Where a specification leaves a member
+//! optional that this host always writes, the published schema leaves it optional too, so that it
+//! says of a document what the specification says of it.
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolcrib_core::{
+    compact::CompactToolDescriptor,
+    descriptor::{self, SourceKind},
+    event::{AuthorizationDecided, ToolCalled, ToolReturned, ToolSessionClosed, ToolSessionOpened},
+};
+
+use super::error::ErrorEnvelope;
+
+/// The tool catalog of this host, in the discovery document.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ToolCatalogFamily {
+    /// Whether there is one.
+    pub(super) supported: bool,
+    /// Kinds of sources that are projected; absent means all that the host implements.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) sources: Option<Vec<SourceKind>>,
+    /// Whether interactions of several calls are bracketed by session events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) session_lifecycle: Option<bool>,
+    /// Whether `view=compact` is answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) compact_view: Option<bool>,
+}
+
+/// What is done around every call of a tool, in the discovery document.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub(super) struct ToolHooksFamily {
+    /// Whether anything is.
+    pub(super) supported: bool,
+    /// Whether every call has its two events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) pre_post_events: Option<bool>,
+    /// Whether a tool's scopes are checked before it runs, and failing to check denies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) per_tool_authorization: Option<bool>,
+    /// Whether calls are limited by principal and tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) per_tool_rate_limit: Option<bool>,
+}
+
+/// Every schema with its name, `NAME.schema.json`.
+pub(crate) fn all() -> Vec<(&'static str, Value)> {
+    vec![
+        ("tool-descriptor", descriptor::json_schema()),
+        ("compact-tool-descriptor", CompactToolDescriptor::json_schema()),
+        ("tool-catalog", titled::<ToolCatalogFamily>("ToolCatalog", &["supported"])),
+        ("tool-hooks", titled::<ToolHooksFamily>("ToolHooks", &["supported"])),
+        ("run-event", run_event()),
+        ("agent-tool-called", called()),
+        ("agent-tool-returned", returned()),
+        ("tool-session-opened", opened()),
+        ("tool-session-closed", closed()),
+        ("error-envelope", error_envelope()),
+    ]
+}
+
+const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
+
+/// The schema of `T`, closed as the type is, of whose members only `required` must be there.
+fn titled<T: JsonSchema>(title: &str, required: &[&str]) -> Value {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
+    strict_about_null(&mut schema);
+    let mut whole = json!({ "$schema": DIALECT, "title": title });
+    if let (Some(whole), Value::Object(schema)) = (whole.as_object_mut(), schema) {
+        for (keyword, value) in schema {
+            if keyword != "$schema" && keyword != "title" {
+                whole.insert(keyword, value);
+            }
+        }
+        whole.insert("required".to_owned(), json!(required));
+    }
+    whole
+}
+
+/// Members that may be absent are never `null` on the wire.
+fn strict_about_null(schema: &mut Value) {
+    let Some(members) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
+    for member in members.values_mut().filter_map(Value::as_object_mut) {
+        if let Some(Value::Array(kinds)) = member.get("type") {
+            let kinds: Vec<Value> = kinds.iter().filter(|kind| *kind != "null").cloned().collect();
+            let kinds = match kinds.as_slice() {
+                [only] => only.clone(),
+                _ => Value::Array(kinds),
+            };
+            member.insert("type".to_owned(), kinds);
+        }
+        let alternatives = member.get("anyOf").and_then(Value::as_array).cloned();
+        if let Some([Value::Object(one), null]) = alternatives.as_deref()
+            && null.get("type").is_some_and(|kind| kind == "null")
+        {
+            member.shift_remove("anyOf");
+            for (keyword, value) in one {
+                member.entry(keyword.clone()).or_insert_with(|| value.clone());
+            }
+        }
+        if member.get("items").is_some() {
+            member.insert("uniqueItems".to_owned(), Value::Bool(true));
+        }
+    }
+}
+
+/// Puts `more` into the member `name` of `schema`.
+fn narrow(schema: &mut Value, name: &str, more: &Value) {
+    let member = schema
+        .get_mut("properties")
+        .and_then(|members| members.get_mut(name))
+        .and_then(Value::as_object_mut);
+    if let (Some(member), Some(more)) = (member, more.as_object()) {
+        member.extend(more.iter().map(|(keyword, value)| (keyword.clone(), value.clone())));
+    }
+}
+
+fn ids_of_a_call(schema: &mut Value) {
+    narrow(schema, "agentId", &json!({ "minLength": 3, "maxLength": 256 }));
+    narrow(schema, "toolName", &json!({ "minLength": 1 }));
+    narrow(schema, "callId", &json!({ "minLength": 1 }));
+}
+
+fn called() -> Value {
+    let mut schema = titled::<ToolCalled>("AgentToolCalled", &["agentId", "toolName", "callId"]);
+    ids_of_a_call(&mut schema);
+    schema
+}
+
+fn returned() -> Value {
+    let mut schema =
+        titled::<ToolReturned>("AgentToolReturned", &["agentId", "toolName", "callId"]);
+    ids_of_a_call(&mut schema);
+    narrow(&mut schema, "durationMs", &json!({ "minimum": 0 }));
+    if let Some(members) = schema.as_object_mut() {
+        members.insert("not".to_owned(), json!({ "required": ["outcome", "error"] }));
+    }
+    schema
+}
+
+fn opened() -> Value {
+    titled::<ToolSessionOpened>("ToolSessionOpened", &["sessionId", "toolId"])
+}
+
+fn closed() -> Value {
+    titled::<ToolSessionClosed>("ToolSessionClosed", &["sessionId", "toolId", "outcome"])
+}
+
+/// The closed envelope. Types that this host does not write have any payload.
+pub(crate) fn run_event() -> Value {
+    let id = json!({ "type": "string", "minLength": 1, "maxLength": 128 });
+    let count = json!({ "type": "integer", "minimum": 0 });
+    let decided = titled::<AuthorizationDecided>(
+        "AuthorizationDecided",
+        &["principal", "action", "resource", "allowed"],
+    );
+    let payloads: Vec<Value> = [
+        ("agent.toolCalled", called()),
+        ("agent.toolReturned", returned()),
+        ("authorization.decided", decided),
+        ("tool.session.opened", opened()),
+        ("tool.session.closed", closed()),
+    ]
+    .into_iter()
+    .map(|(kind, payload)| {
+        json!({
+            "if": { "properties": { "type": { "const": kind } }, "required": ["type"] },
+            "then": { "properties": { "payload": without_dialect(payload) } },
+        })
+    })
+    .collect();
+    json!({
+        "$schema": DIALECT,
+        "title": "RunEvent",
+        "description": "One event of a run (RFC 0064 §B). Closed; carries no arguments and no results.",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["eventId", "runId", "type", "payload", "timestamp", "sequence"],
+        "properties": {
+            "eventId": id,
+            "runId": id,
+            "type": { "type": "string", "minLength": 1 },
+            "payload": {},
+            "timestamp": { "type": "string", "format": "date-time" },
+            "sequence": count,
+            "nodeId": { "type": "string" },
+            "schemaVersion": count,
+            "engineVersion": { "type": "string" },
+            "causationId": id,
+        },
+        "allOf": payloads,
+    })
+}
+
+fn error_envelope() -> Value {
+    let mut schema = titled::<ErrorEnvelope>("ErrorEnvelope", &["error", "message"]);
+    narrow(&mut schema, "error", &json!({ "minLength": 1 }));
+    narrow(&mut schema, "message", &json!({ "minLength": 1 }));
+    narrow(&mut schema, "details", &json!({ "type": "object" }));
+    schema
+}
+
+/// A schema inside a document has no dialect of its own.
+pub(crate) fn without_dialect(mut schema: Value) -> Value {
+    if let Some(schema) = schema.as_object_mut() {
+        schema.shift_remove("$id");
+        schema.shift_remove("$schema");
+    }
+    schema
+}
+
+#[cfg(test)]
+mod tests;
