@@ -100,7 +100,7 @@ impl ToSchema for Compact {
         (status = 200, description = "The visible tools", content(
             (Vec<Descriptor> = "application/json"),
             (ToolsEnvelope = "application/vnd.openwop.tools+json"),
-            (CompactTools = "application/json"),
+            (CompactTools = "application/json; view=compact"),
         )),
         (status = 304, description = "Not modified"),
         (status = 400, description = "`source` is none of its values", body = ErrorEnvelope),

@@ -5,6 +5,7 @@
 
 mod agreement;
 mod authz_table;
+mod cors;
 mod errors;
 mod explorer;
 mod no_oracle;

@@ -58,7 +58,7 @@ async fn a_list_can_be_of_one_kind_of_source() {
     let all = caller.get("/v1/tools").await;
     assert_eq!(caller.get("/v1/tools?source=mcp").await.body, all.body);
     assert_eq!(caller.get("/v1/tools?source=mcp&source=workflow").await.body, all.body);
-    assert_eq!(caller.get("/v1/tools?view=compact&unknown=1").await.body, all.body);
+    assert_eq!(caller.get("/v1/tools?view=standard&view=compact&unknown=1").await.body, all.body);
     for none in ["workflow", "connector", "node-pack", "host-extension"] {
         assert_eq!(caller.get(&format!("/v1/tools?source={none}")).await.parts(), (200, json!([])));
     }
@@ -119,4 +119,64 @@ async fn unclassified_tools_need_the_scope_of_their_source() {
     let held = gw.principal("b", ["tools:crib"]).await.get("/v1/tools").await;
     assert_eq!(none.json(), json!([]));
     assert_eq!(column(&held.json(), "toolId"), ["mcp:crib.odd"]);
+}
+
+/// RFC 0112: the same tools, closed descriptors, in the same order, and the same bytes each time.
+#[tokio::test]
+async fn the_compact_view_is_of_the_same_tools() {
+    let gw = fixture().start().await;
+    let caller = gw.principal("reader", ["files:read"]).await;
+    let standard = caller.get("/v1/tools").await.json();
+    let reply = caller.get("/v1/tools?view=compact").await;
+    assert_eq!(reply.header("content-type"), "application/json");
+    let compact = reply.json();
+    assert_eq!(column(&compact["tools"], "toolId"), column(&standard, "toolId"));
+    insta::assert_snapshot!(compact["tools"][5], @r#"{"toolId":"mcp:crib.read","source":"mcp","safetyTier":"read","description":"Reads a file","inputSchema":{"type":"object","properties":{"path":{"type":"string","description":"Which file"},"count":{"type":"integer"}},"required":["path"],"additionalProperties":false}}"#);
+    assert_eq!(caller.get("/v1/tools?view=compact").await.body, reply.body);
+    let one = caller.get("/v1/tools/mcp%3Acrib.read?view=compact").await;
+    assert_eq!(one.json(), compact["tools"][5]);
+    // It goes with a filter, and it is an envelope whatever the standard view is.
+    assert_eq!(caller.get("/v1/tools?source=mcp&view=compact").await.body, reply.body);
+    let none = caller.get("/v1/tools?source=workflow&view=compact").await;
+    assert_eq!(none.json(), json!({ "tools": [] }));
+    for other in ["", "Compact", "full"] {
+        let reply = caller.get(&format!("/v1/tools?view={other}")).await;
+        assert_eq!(reply.json(), standard, "{other}");
+    }
+}
+
+/// Encoded once per list; each form has a tag of its own.
+#[tokio::test]
+async fn lists_come_in_the_encoding_that_the_client_likes() {
+    let gw = fixture().start().await;
+    let caller = gw.principal("reader", ["files:read"]).await;
+    let plain = caller.get("/v1/tools").await;
+    assert!(plain.body.len() > 1_024, "large enough to be worth it");
+    let mut tags = vec![plain.header("etag").to_owned()];
+    for (accept, chosen) in
+        [("gzip, deflate", "gzip"), ("zstd", "zstd"), ("gzip, br;q=1.0, zstd;q=0.9", "br")]
+    {
+        let asking = caller.with("accept-encoding", accept);
+        let reply = asking.get("/v1/tools").await;
+        assert_eq!(reply.header("content-encoding"), chosen, "{accept}");
+        assert_eq!(reply.header("vary"), "Authorization, Accept, Accept-Encoding");
+        assert!(reply.body.len() < plain.body.len());
+        let mut text = Vec::new();
+        match chosen {
+            "gzip" => {
+                let mut reader = flate2::read::GzDecoder::new(&reply.body[..]);
+                std::io::Read::read_to_end(&mut reader, &mut text).unwrap();
+            }
+            "zstd" => text = zstd::bulk::decompress(&reply.body, plain.body.len()).unwrap(),
+            _ => brotli::BrotliDecompress(&mut &reply.body[..], &mut text).unwrap(),
+        }
+        assert_eq!(text, plain.body);
+        let tag = reply.header("etag").to_owned();
+        assert!(!tags.contains(&tag), "{tag}");
+        let again = asking.with("if-none-match", &tag).get("/v1/tools").await;
+        assert_eq!(again.status, 304);
+        tags.push(tag);
+    }
+    let refused = caller.with("accept-encoding", "identity, br;q=0").get("/v1/tools").await;
+    assert_eq!(refused.body, plain.body);
 }
