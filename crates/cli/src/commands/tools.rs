@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use toolcrib_core::{
     catalog::{Entry, Tenants},
-    descriptor::{SourceKind, ToolDescriptor},
+    descriptor::ToolDescriptor,
 };
 use toolcrib_gateway::Gateway;
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Check, suites};
+use super::{Check, matches, suites};
 
 /// Where the table stands in the page.
 const START: &str = "<!-- checks: made by `cargo xtask gen` -->";
@@ -18,6 +18,20 @@ const NOTHING_TO_SEE: &[(&str, &str)] = &[
     ("otc.auth.ignored-when-off", "the demo wants keys"),
     ("oxp.call.requirements", "no tool of the demo requires anything"),
     ("oxp.auth.ignored-when-off", "the demo wants keys"),
+];
+
+/// Groups of checks that do not pass yet. The test leaves them alone.
+const NOT_YET: &[&str] = &[
+    "openwop.compact.list",
+    "openwop.compact.descriptors",
+    "openwop.compact.keywords",
+    "openwop.compact.same-tools",
+    "openwop.compact.with-source",
+    "openwop.compact.by-id",
+    "openwop.compact.unadvertised",
+    "otc.call.repeated",
+    "otc.call.conflict",
+    "oxp",
 ];
 
 /// `page` with the current table; `None` when it has no place for one.
@@ -54,6 +68,9 @@ fn table() -> String {
 }
 
 fn status(check: &Check) -> String {
+    if NOT_YET.iter().any(|group| matches(check.id, group)) {
+        return "not yet".to_owned();
+    }
     match NOTHING_TO_SEE.iter().find(|(id, _)| *id == check.id) {
         None => "passes".to_owned(),
         Some((_, why)) => format!("not looked at: {why}"),

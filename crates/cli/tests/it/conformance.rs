@@ -1,12 +1,15 @@
 //! `conformance`: arguments, reports and exit codes. That each check can fail is proven beside the
 //! checks.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use serde_json::Value;
 use toolcrib_testkit::broken::{BrokenHost, CallingFault, KEY, OpenwopFault, SECOND_KEY};
 
-use crate::support::{Ran, dir, finish, run, toolcrib};
+use crate::support::{Ran, Server, demo_key, dir, finish, run, toolcrib};
 
 /// Runs against `host` with both of its keys.
 async fn check(host: &BrokenHost, args: &[&str]) -> Ran {
@@ -155,6 +158,51 @@ async fn the_junit_report_is_xml_with_the_same_numbers() {
     assert!(xml.contains("name=\"openwop.catalog.no-secrets\""));
     assert!(xml.contains("failures=\"1\""), "{}", xml.lines().nth(1).unwrap());
     assert!(!xml.contains(KEY));
+}
+
+/// What `docs/protocols.md` says of this program is what the runner says of the demo.
+#[test]
+fn the_demo_does_what_the_table_of_checks_says() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/protocols.md")).unwrap();
+    let mut said: BTreeMap<&str, &str> = BTreeMap::new();
+    for row in page.lines().filter(|row| row.starts_with("| ")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        if let [.., id, "must" | "should", status] = cells[..] {
+            said.insert(id.trim_matches('`'), status);
+        }
+    }
+    assert!(said.len() > 100, "{}", said.len());
+
+    let dir = dir();
+    let data = dir.path().join("data");
+    let mut command = toolcrib(dir.path());
+    command.args(["serve", "--demo", "--test-seams", "--listen", "127.0.0.1:0", "--data-dir"]);
+    let server = Server::of(command.arg(&data));
+    // A principal of the same tenant shows what is hidden, one of another what is foreign.
+    let mut seen: BTreeMap<String, String> = BTreeMap::new();
+    for second in ["reader", "other-tenant"] {
+        let mut command = toolcrib(dir.path());
+        command
+            .args(["conformance", "--json", "--require-behavior", "--url", &server.url])
+            .args(["--tool", "demo__echo", "--failing-tool", "demo__fail"])
+            .env("TOOLCRIB_KEY", demo_key(&data, "admin"))
+            .env("TOOLCRIB_SECOND_KEY", demo_key(&data, second));
+        let report = finish(&mut command).json();
+        for check in report["checks"].as_array().unwrap() {
+            let text = |name: &str| check[name].as_str().unwrap().to_owned();
+            let expected = said.get(text("id").as_str()).copied().unwrap_or("passes");
+            assert!(expected == "not yet" || text("outcome") != "fail", "{check:#}");
+            let best = seen.entry(text("id")).or_insert_with(|| text("outcome"));
+            if text("outcome") == "pass" {
+                *best = "pass".to_owned();
+            }
+        }
+    }
+    for (id, status) in said.into_iter().filter(|(_, status)| *status != "not yet") {
+        let outcome = if status == "passes" { "pass" } else { "skip" };
+        assert_eq!(seen.get(id).map(String::as_str), Some(outcome), "{id} {status}");
+    }
 }
 
 /// The names of all elements of `xml`, which must be nested well.

@@ -58,7 +58,8 @@ pub(super) fn list() -> Value {
                     }
                 },
                 "additionalProperties": false
-            }
+            },
+            "annotations": { "readOnlyHint": true }
         },
         {
             "name": "fail",
