@@ -52,11 +52,16 @@ impl Local {
             result = work(&self.gateway) => result,
             () = interrupted() => Err(anyhow::anyhow!("interrupted")),
         };
+        self.end().await;
+        result
+    }
+
+    /// Ends everything.
+    pub(crate) async fn end(self) {
         self.gateway.close().await;
         if let Some(store) = self.store {
             store.close().await;
         }
-        result
     }
 }
 
@@ -136,7 +141,7 @@ fn is_ready(gateway: &Gateway, source: &SourceId) -> bool {
 }
 
 /// Ctrl-C, or a polite request to end.
-async fn interrupted() {
+pub(crate) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {
         return std::future::pending().await;

@@ -16,6 +16,8 @@
 )]
 
 mod actor;
+mod clock;
+mod events;
 mod source;
 mod tool;
 
@@ -34,9 +36,11 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
+    clock::Clock,
     credential::Secret,
     event::{EventLog as _, EventQuery, LoggedEvent},
     id::{PrincipalId, SourceId, TenantId},
+    principal::AuthMethod,
     scope::Grant,
     store::KeyStore as _,
 };
@@ -49,6 +53,8 @@ use toolcrib_store::{Durability, Options, SqliteStore};
 
 pub use self::{
     actor::{Actor, Reply},
+    clock::ManualClock,
+    events::Events,
     source::{Sources, TestSource},
     tool::TestTool,
 };
@@ -67,6 +73,9 @@ pub struct TestGateway {
     /// The configuration, as it was understood.
     pub config: Config,
     sources: Sources,
+    /// The part of the configuration that is about them.
+    of_sources: String,
+    clock: Option<Arc<ManualClock>>,
     client: reqwest::Client,
     stop: CancellationToken,
     server: Option<JoinHandle<std::io::Result<()>>>,
@@ -79,6 +88,7 @@ pub struct TestGatewayBuilder {
     toml: String,
     test_seams: bool,
     sources: Vec<TestSource>,
+    clock: Option<Arc<ManualClock>>,
 }
 
 /// There are no secrets to read.
@@ -128,13 +138,18 @@ impl TestGatewayBuilder {
         self
     }
 
+    /// Time passes only with [`TestGateway::advance`].
+    #[must_use]
+    pub fn manual_clock(mut self) -> Self {
+        self.clock = Some(Arc::default());
+        self
+    }
+
     /// Starts it and waits until every tool is offered.
     pub async fn start(self) -> TestGateway {
         let directory = TempDir::new().unwrap();
-        let mut toml = self.toml;
-        for source in &self.sources {
-            toml.push_str(&source.toml());
-        }
+        let of_sources: String = self.sources.iter().map(TestSource::toml).collect();
+        let toml = self.toml + &of_sources;
         let mut config = config::parse("test.toml", &toml, directory.path(), &NoSecrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
         config.test_seams = self.test_seams;
@@ -146,7 +161,10 @@ impl TestGatewayBuilder {
             catalogs: Arc::new(store.clone()),
         };
         let sources = Sources::new(self.sources);
-        let builder = GatewayBuilder::new(config.clone(), stores, Arc::new(sources.clone()));
+        let mut builder = GatewayBuilder::new(config.clone(), stores, Arc::new(sources.clone()));
+        if let Some(clock) = &self.clock {
+            builder = builder.clock(Arc::clone(clock) as Arc<dyn Clock>);
+        }
         let gateway = builder.start().await.unwrap();
         sources.announce_all();
         gateway.settle(PATIENCE).await;
@@ -163,6 +181,8 @@ impl TestGatewayBuilder {
             store,
             config,
             sources,
+            of_sources,
+            clock: self.clock,
             client: client(|builder| builder),
             stop,
             server: Some(server),
@@ -221,6 +241,35 @@ impl TestGateway {
         changes.mark_unchanged();
         self.sources.change(source, tools);
         tokio::time::timeout(PATIENCE, changes.changed()).await.unwrap().unwrap();
+    }
+
+    /// Announces other tools of `source` and does not wait.
+    pub fn announce(&self, source: &str, tools: Vec<TestTool>) {
+        self.sources.change(source, tools);
+    }
+
+    /// Takes over a configuration of `toml` and the same sources, as a reload does.
+    pub async fn reload(&self, toml: &str) {
+        let toml = format!("{toml}\n{}", self.of_sources);
+        let config = config::parse("test.toml", &toml, self.directory.path(), &NoSecrets)
+            .unwrap_or_else(|error| panic!("{error}\n{toml}"));
+        self.gateway.apply(config).await.unwrap();
+    }
+
+    /// Takes the key of `actor` back.
+    pub async fn revoke(&self, actor: &Actor) {
+        let key = actor.key().unwrap();
+        let principal = self.gateway.authenticator().authenticate(key).unwrap();
+        let AuthMethod::ApiKey(id) = &principal.auth else { panic!("not a key") };
+        self.store.revoke(id, self.gateway.clock().now()).await.unwrap();
+        self.gateway.authenticator().refresh().await;
+    }
+
+    /// Lets `time` pass, on a manual clock.
+    pub async fn advance(&self, time: Duration) {
+        self.clock.as_ref().expect("a manual clock").advance(time);
+        // Keys that were not confirmed for so long would not be honoured.
+        self.gateway.authenticator().refresh().await;
     }
 
     /// Everything in the record, in order.

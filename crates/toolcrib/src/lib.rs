@@ -16,6 +16,7 @@ mod openapi;
 mod openwop;
 mod ops;
 mod otc;
+mod resource;
 mod respond;
 mod router;
 mod serve;

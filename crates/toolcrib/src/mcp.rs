@@ -1,12 +1,14 @@
 //! MCP: the stateless revision 2026-07-28 and the handshake revisions, on one URL and over stdio.
 //!
 //! Two rules decide the era of a request, and nothing else does: what the request says of itself in
-//! `_meta`, and for HTTP the `MCP-Protocol-Version` header. No state outlives a request, so any
-//! replica answers any request, and a client of one era never changes what a client of the other
-//! sees.
+//! `_meta`, and for HTTP the `MCP-Protocol-Version` header. A request of the stateless revision is
+//! answered by any replica. A handshake opens a session where it can, which adds to what is served
+//! without one: news of the list, cancellation by notification, and one run for all calls.
 //!
 //! * `protocol` reads one JSON-RPC message, `era` says which revision it speaks.
-//! * `method` answers it; `call` is a `tools/call` while it runs.
+//! * `method` answers it; `pages` is `tools/list`, `call` is a `tools/call` while it runs, `listen`
+//!   a subscription while it is open.
+//! * `session` is what a handshake opens; `changes` notices that a caller's list has changed.
 //! * `http` and `stdio` carry messages; they share everything above.
 //! * `format` writes tools, `answer` writes messages around JSON that is already there, `error` is
 //!   the one table of codes.
@@ -16,16 +18,22 @@
 
 mod answer;
 mod call;
+mod changes;
 mod era;
 mod error;
 mod format;
+mod host;
 mod http;
+mod listen;
 mod method;
+mod pages;
 mod param_headers;
 mod progress;
 mod protocol;
+mod session;
 mod stdio;
 
+pub(crate) use host::Host;
 pub(crate) use http::{mounts, routes};
 pub use stdio::serve_stdio;
 

@@ -12,6 +12,7 @@
 
 pub(crate) mod authenticate;
 mod body;
+mod challenge;
 mod cors;
 mod mount;
 pub(crate) mod origin;
@@ -36,6 +37,7 @@ use crate::state::AppState;
 pub(crate) use self::{
     authenticate::{Caller, holds, require},
     body::Payload,
+    challenge::{Challenge, WELL_KNOWN},
     mount::{Access, Hosts, Mount, Paths},
     path::Segment,
     refusal::Refusal,
@@ -138,11 +140,11 @@ impl Guard {
                 (Refusal::Method, Some(allow)) => {
                     headers.insert(header::ALLOW, allow);
                 }
-                (Refusal::Unauthenticated(_), _)
+                (Refusal::Unauthenticated(error), _)
                     if response.status() == StatusCode::UNAUTHORIZED =>
                 {
-                    let bearer = HeaderValue::from_static("Bearer");
-                    response.headers_mut().insert(header::WWW_AUTHENTICATE, bearer);
+                    let challenge = self.state.surfaces.challenge.credentials(*error);
+                    response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
                 }
                 _ => {}
             }

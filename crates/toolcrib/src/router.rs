@@ -11,7 +11,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use crate::{
     explorer, mcp, middleware,
     openapi::document,
-    openwop, ops, otc,
+    openwop, ops, otc, resource,
     state::{AppState, Surfaces},
 };
 
@@ -25,6 +25,7 @@ pub fn router(gateway: Gateway, config: &Config) -> Router {
         otc::mounts(surfaces),
         explorer::mounts(surfaces),
         mcp::mounts(surfaces),
+        resource::mounts(),
     ];
     let (routes, collected) = routes(surfaces).split_for_parts();
     let description = Body::new(document(&collected).to_string());
@@ -46,5 +47,6 @@ fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
         .merge(explorer::routes(surfaces))
         .merge(OpenApiRouter::from(mcp::routes()))
         .merge(ops::routes())
+        .merge(resource::routes(surfaces))
         .routes(routes!(ops::openapi))
 }

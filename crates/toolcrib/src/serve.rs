@@ -54,6 +54,11 @@ const PING: Duration = Duration::from_secs(30);
 /// Pause after an accept that failed for want of something, most likely of file descriptors.
 const BREATH: Duration = Duration::from_millis(200);
 
+/// With every request: told when the server takes no new ones, for answers that would otherwise
+/// never end.
+#[derive(Clone)]
+pub(crate) struct Stopping(pub(crate) CancellationToken);
+
 /// Serves `router` on `listener` until `shutdown` is ready; then takes no new connections and gives
 /// requests in flight ten seconds.
 ///
@@ -146,8 +151,10 @@ async fn connection(
 ) {
     let asked = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&asked);
-    let service = router.map_request(move |request: Request<hyper::body::Incoming>| {
+    let stop = Stopping(stopping.clone());
+    let service = router.map_request(move |mut request: Request<hyper::body::Incoming>| {
         seen.store(true, Ordering::Relaxed);
+        request.extensions_mut().insert(stop.clone());
         request.map(axum::body::Body::new)
     });
     let mut builder = Builder::new(TokioExecutor::new());

@@ -10,6 +10,8 @@ use toolcrib_gateway::{
     },
 };
 
+use crate::{mcp, middleware::Challenge};
+
 /// Cheap to clone; handlers take it as axum `State`. The caller arrives as `middleware::Caller`.
 #[derive(Clone)]
 pub(crate) struct AppState {
@@ -17,6 +19,8 @@ pub(crate) struct AppState {
     pub(crate) gateway: Gateway,
     /// How the surfaces are set up.
     pub(crate) surfaces: Arc<Surfaces>,
+    /// What MCP requests share.
+    pub(crate) mcp: Arc<mcp::Host>,
 }
 
 /// The configuration of the listener and its mounts.
@@ -29,11 +33,14 @@ pub(crate) struct Surfaces {
     pub(crate) mcp: McpConfig,
     pub(crate) resource: Option<ResourceConfig>,
     pub(crate) test_seams: bool,
+    /// What a refused caller is told about credentials.
+    pub(crate) challenge: Challenge,
 }
 
 impl AppState {
     pub(crate) fn new(gateway: Gateway, config: &Config) -> Self {
-        Self { gateway, surfaces: Arc::new(Surfaces::of(config)) }
+        let mcp = mcp::Host::new(gateway.clone(), config.mcp.clone());
+        Self { gateway, surfaces: Arc::new(Surfaces::of(config)), mcp }
     }
 }
 
@@ -48,6 +55,7 @@ impl Surfaces {
             mcp: config.mcp.clone(),
             resource: config.resource.clone(),
             test_seams: config.test_seams,
+            challenge: Challenge::of(config.resource.as_ref()),
         }
     }
 }

@@ -1,9 +1,9 @@
 //! `mcp`: this machine's tools over stdin and stdout.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
-use toolcrib_core::principal::Principal;
-use toolcrib_gateway::Gateway;
+use toolcrib_core::{credential::Secret, principal::Principal};
+use toolcrib_gateway::{Gateway, config::McpConfig};
 
 use crate::{
     args::{Global, McpArgs},
@@ -15,21 +15,35 @@ use crate::{
 pub(crate) async fn run(args: McpArgs, global: &Global) -> anyhow::Result<Exit> {
     settings::no_url(global, "`toolcrib mcp` serves")?;
     let key = settings::key(global)?;
-    Local::start(Settings::load(global)?)
-        .await?
-        .run(async |gateway: &Gateway| {
-            let principal: Arc<Principal> = match key {
-                Some(key) => gateway.authenticator().authenticate(key.expose()).advise(
-                    "the key is not accepted",
-                    "`toolcrib keys list` shows the keys of this store",
-                )?,
-                None => Arc::new(local::operator(args.tenant, args.scopes)?),
-            };
-            // A client lists once, at its start, and calls at once; both want the sources.
-            local::settle(gateway).await;
-            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
-            toolcrib::serve_stdio(gateway.clone(), principal, input, output).await?;
-            Ok(Exit::Done)
-        })
-        .await
+    let settings = Settings::load(global)?;
+    let config = settings.config.mcp.clone();
+    let local = Local::start(settings).await?;
+    let served = serve(&local.gateway, &config, args, key).await;
+    local.end().await;
+    served.map(|()| Exit::Done)
+}
+
+/// Serves until the input ends or somebody asks for the end, which is no failure here.
+async fn serve(
+    gateway: &Gateway,
+    config: &McpConfig,
+    args: McpArgs,
+    key: Option<Secret>,
+) -> anyhow::Result<()> {
+    let principal: Arc<Principal> = match key {
+        Some(key) => gateway.authenticator().authenticate(key.expose()).advise(
+            "the key is not accepted",
+            "`toolcrib keys list` shows the keys of this store",
+        )?,
+        None => Arc::new(local::operator(args.tenant, args.scopes)?),
+    };
+    let mut interrupted = pin!(local::interrupted());
+    // A client lists once, at its start, and calls at once; both want the sources.
+    tokio::select! {
+        () = local::settle(gateway) => {}
+        () = &mut interrupted => return Ok(()),
+    }
+    let streams = (tokio::io::stdin(), tokio::io::stdout());
+    toolcrib::serve_stdio(gateway.clone(), config, principal, streams, interrupted).await?;
+    Ok(())
 }

@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde_json::Value;
 
+use super::Events;
+
 /// Somebody who sends requests, with a key or without. Every method sends one.
 #[derive(Clone)]
 pub struct Actor {
@@ -70,6 +72,25 @@ impl Actor {
 
     /// Any request.
     pub async fn send(&self, method: Method, path: &str, body: Option<Bytes>) -> Reply {
+        let response = self.request(method, path, body).await;
+        Reply {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: response.bytes().await.unwrap(),
+        }
+    }
+
+    /// Any request whose answer is read as it comes.
+    pub async fn open(&self, method: Method, path: &str, body: Option<Bytes>) -> Events {
+        Events::new(self.request(method, path, body).await)
+    }
+
+    async fn request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Bytes>,
+    ) -> reqwest::Response {
         let mut request = self.client.request(method, format!("{}{path}", self.url));
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);
@@ -78,12 +99,7 @@ impl Actor {
         if let Some(body) = body {
             request = request.body(body);
         }
-        let response = request.send().await.unwrap();
-        Reply {
-            status: response.status().as_u16(),
-            headers: response.headers().clone(),
-            body: response.bytes().await.unwrap(),
-        }
+        request.send().await.unwrap()
     }
 }
 

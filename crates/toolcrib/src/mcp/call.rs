@@ -7,7 +7,12 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
-use toolcrib_core::{call::ProgressSink, id::RunId, principal::Principal};
+use toolcrib_core::{
+    call::{CallError, ProgressSink},
+    id::RunId,
+    principal::Principal,
+    scope::Scope,
+};
 use toolcrib_gateway::{
     Gateway,
     call::{CallRequest, Called},
@@ -21,6 +26,7 @@ use super::{
     error::RpcError,
     progress::ProgressQueue,
     protocol::{Id, Request},
+    session::{Session, Turn},
 };
 use crate::respond;
 
@@ -36,6 +42,8 @@ pub(super) struct ToolCall {
     /// JSON text of the token for which the client wants to hear of progress.
     progress_token: Option<String>,
     meta: Map<String, Value>,
+    /// Its part in the session that it belongs to.
+    turn: Option<Arc<Turn>>,
 }
 
 /// A call that runs while its messages are awaited.
@@ -45,6 +53,7 @@ pub(super) struct RunningCall {
     called: Option<Pin<Box<dyn Future<Output = Called> + Send>>>,
     ended: Option<Called>,
     progress: Option<(String, Arc<ProgressQueue>)>,
+    turn: Option<Arc<Turn>>,
 }
 
 /// What a call says.
@@ -63,6 +72,8 @@ pub(super) struct CallAnswer {
     pub(super) run_id: Option<RunId>,
     /// When to try again.
     pub(super) retry_after: Option<Duration>,
+    /// The scopes without which there is no other answer.
+    pub(super) lacks: Option<Vec<Scope>>,
 }
 
 /// Members of `_meta` that belong to a trace and travel on to the upstream.
@@ -98,7 +109,8 @@ impl ToolCall {
             Some(_) => return Err(RpcError::invalid_params("`arguments` must be an object")),
         };
         let (gateway, principal) = (gateway.clone(), Arc::clone(principal));
-        Ok(Self { gateway, principal, era, id, name, arguments, progress_token, meta })
+        let turn = None;
+        Ok(Self { gateway, principal, era, id, name, arguments, progress_token, meta, turn })
     }
 
     /// The arguments.
@@ -122,25 +134,37 @@ impl ToolCall {
         self
     }
 
+    /// Makes it a part of a session.
+    pub(super) fn within(mut self, session: &Arc<Session>) -> Self {
+        self.turn = Some(Arc::new(session.begin(self.id.clone())));
+        self
+    }
+
     /// Starts it; it runs while its messages are awaited.
     pub(super) fn run(self) -> RunningCall {
-        let Self { gateway, principal, era, id, name, arguments, progress_token, meta } = self;
+        let Self { gateway, principal, era, id, name, arguments, progress_token, meta, turn } =
+            self;
+        let part = turn.clone();
         let progress = progress_token.map(|token| (token, Arc::new(ProgressQueue::default())));
         let sink = progress.as_ref().map(|(_, queue)| Arc::clone(queue) as Arc<dyn ProgressSink>);
         let called = async move {
             let tool = ToolRef::Wire(&name);
             let request =
                 CallRequest { surface: Surface::Mcp, tool, arguments, progress: sink, meta };
-            gateway.call(&principal, request).await
+            match part {
+                Some(turn) => turn.call(&principal, request).await,
+                None => gateway.call(&principal, request).await,
+            }
         };
-        RunningCall { era, id, called: Some(Box::pin(called)), ended: None, progress }
+        RunningCall { era, id, called: Some(Box::pin(called)), ended: None, progress, turn }
     }
 }
 
 // === impl RunningCall ===
 
 impl RunningCall {
-    /// The next message; `None` after the answer. Dropping the future loses nothing.
+    /// The next message; `None` after the answer, and when the client has cancelled the call, which
+    /// is then not answered. Dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Option<CallMessage> {
         loop {
             if let Some((token, queue)) = &self.progress
@@ -154,6 +178,10 @@ impl RunningCall {
             let called = self.called.as_mut()?;
             tokio::select! {
                 biased;
+                () = cancelled(self.turn.as_deref()) => {
+                    self.called = None;
+                    return None;
+                }
                 () = news(self.progress.as_ref()) => {}
                 // What was reported until now is still said first, by the next round.
                 called = called => {
@@ -170,6 +198,7 @@ impl RunningCall {
                 bytes: answer::outcome(&self.id, self.era, outcome, &called.run_id).into(),
                 run_id: Some(called.run_id),
                 retry_after: None,
+                lacks: None,
             },
             Err(refused) => {
                 let (bytes, rpc) = answer::refusal(&self.id, self.era, refused, &called.run_id);
@@ -177,9 +206,20 @@ impl RunningCall {
                     bytes: bytes.into(),
                     run_id: respond::run_to_tell(&called),
                     retry_after: rpc.and_then(|rpc| rpc.retry_after),
+                    lacks: match refused {
+                        CallError::Forbidden { required, .. } => Some(required.clone()),
+                        _ => None,
+                    },
                 }
             }
         }
+    }
+}
+
+async fn cancelled(turn: Option<&Turn>) {
+    match turn {
+        Some(turn) => turn.cancelled().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -83,6 +83,21 @@ impl RpcError {
         Self::new(code::METHOD_NOT_FOUND, "method not found; this server offers tools only")
     }
 
+    /// Of something of which a caller may have so many at once.
+    pub(super) fn too_many(message: &'static str) -> Self {
+        Self::new(code::RATE_LIMITED, message)
+    }
+
+    /// For a caller that was somebody when it asked.
+    pub(super) fn unauthenticated() -> Self {
+        Self::new(code::UNAUTHENTICATED, "the credentials are not valid any more")
+    }
+
+    /// The same for a session that never was, has ended, or is another principal's (I-9).
+    pub(super) fn no_session() -> Self {
+        Self::invalid_request("there is no such session; send `initialize` again")
+    }
+
     pub(super) fn header_mismatch(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(code::HEADER_MISMATCH, message)
     }

@@ -27,8 +27,8 @@ pub(super) use server_info;
 pub(super) static LEGACY: ListFormat =
     ListFormat { key: "mcp-legacy", open: "{\"tools\":[", close: "]}", item: write_legacy };
 
-/// `tools/list` of the stateless revision. `ttlMs` is 0 because nobody is told about changes, and
-/// the list is private because it depends on the caller.
+/// `tools/list` of the stateless revision. `ttlMs` is 0 because a client that does not subscribe is
+/// not told of changes, and the list is private because it depends on the caller.
 pub(super) static MODERN: ListFormat = ListFormat {
     key: "mcp-modern",
     open: concat!(

@@ -1,11 +1,12 @@
 //! Streamable HTTP: one POST per message, answered with JSON or with a stream of events.
 //!
-//! There are no sessions: `GET` and `DELETE`, which handshake clients send for one, are answered
-//! 405, which they take as "this server has none". For the same reason a handshake client's
-//! `notifications/cancelled` cannot be matched to the POST it means; it is accepted and has no
-//! effect, while closing the POST cancels in every revision (I-22).
+//! A handshake opens a session, and `GET` and `DELETE` are its stream and its end. A handshake
+//! client that names no session is served all the same, like one of the stateless revision: clients
+//! that cannot or will not keep a session lose nothing but news and `notifications/cancelled`.
+//! Closing the POST cancels in every revision (I-22).
 
 mod headers;
+mod standing;
 mod stream;
 
 use std::{sync::Arc, time::Duration};
@@ -15,9 +16,10 @@ use axum::{
     extract::{Request, State},
     http::request::Parts,
     response::{IntoResponse as _, Response},
-    routing::post,
+    routing::any,
 };
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, Method, StatusCode, header};
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::metrics::Surface;
 
@@ -26,16 +28,21 @@ use super::{
     call::{CallAnswer, CallMessage, ToolCall},
     era::{self, Era},
     error::{self, RpcError},
+    host::Asker,
     method::{self, Step},
     param_headers,
-    protocol::{self, Message, Notification, Rejected},
+    protocol::{self, Id, Message, Notification, Rejected},
+    session::Hold,
 };
 use crate::{
     middleware::{Access, Caller, Mount, Paths, Payload, Refusal},
     respond,
+    serve::Stopping,
     state::{AppState, Surfaces},
 };
 use headers::Readable;
+use standing::Named;
+use stream::First;
 
 /// The one URL.
 const PATH: &str = "/mcp";
@@ -51,7 +58,7 @@ pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
 
 /// The route.
 pub(crate) fn routes() -> Router<AppState> {
-    Router::new().route(PATH, post(receive))
+    Router::new().route(PATH, any(dispatch))
 }
 
 /// How a request that does not reach the protocol is refused: a JSON-RPC error without an id.
@@ -60,21 +67,38 @@ fn refuse(refusal: &Refusal) -> Response {
     fail(status, &RpcError::new(error::of_status(status), refusal.to_string()))
 }
 
-async fn receive(
+/// By hand, because what is allowed depends on the configuration, and a HEAD must open no stream.
+async fn dispatch(
     State(state): State<AppState>,
     Caller(principal): Caller,
     request: Request,
+) -> Response {
+    let stop = request.extensions().get().map(|Stopping(stop)| stop.clone()).unwrap_or_default();
+    match *request.method() {
+        Method::POST => receive(&state, &principal, request, stop).await,
+        Method::GET => standing::open(&state.mcp, &principal, request.headers(), stop),
+        Method::DELETE => standing::end(&state.mcp, &principal, request.headers()).await,
+        _ if state.mcp.config.sessions => standing::not_allowed("GET,POST,DELETE"),
+        _ => standing::not_allowed("POST"),
+    }
+}
+
+async fn receive(
+    state: &AppState,
+    principal: &Arc<Principal>,
+    request: Request,
+    stop: CancellationToken,
 ) -> Response {
     if !headers::is_json(request.headers()) {
         let problem = "the Content-Type must be application/json";
         return fail(StatusCode::UNSUPPORTED_MEDIA_TYPE, &RpcError::invalid_request(problem));
     }
     let (Parts { headers, .. }, body) = request.into_parts();
-    let body = match Payload::read(&headers, body, &state).await {
+    let body = match Payload::read(&headers, body, state).await {
         Ok(Payload(body)) => body,
         Err(refusal) => return refusal.into_response(),
     };
-    match answer(&state, &principal, &headers, &body).await {
+    match answer(state, principal, &headers, &body, stop).await {
         Ok(response) => response,
         Err(Rejected { id, error }) => {
             let body = answer::error(id.as_ref(), &error);
@@ -88,17 +112,19 @@ async fn answer(
     principal: &Arc<Principal>,
     headers: &HeaderMap,
     body: &[u8],
+    stop: CancellationToken,
 ) -> Result<Response, Rejected> {
+    let host = &state.mcp;
     let message = protocol::parse(body)?;
     let reject = |id, error| Rejected { id, error };
     let version =
         headers::version(headers).map_err(|error| reject(message.id().cloned(), error))?;
     let request = match message {
         Message::Request(request) => request,
-        Message::Notification(Notification { .. }) | Message::Response => {
-            era::check_version(version).map_err(|error| reject(None, error))?;
-            return Ok(StatusCode::ACCEPTED.into_response());
+        Message::Notification(notification) => {
+            return notice(state, principal, headers, version, Some(&notification));
         }
+        Message::Response => return notice(state, principal, headers, version, None),
     };
     let era = era::detect(&request, Some(version))?;
     let Some(readable) = headers::readable(headers, era) else {
@@ -111,20 +137,74 @@ async fn answer(
         headers::check_request(headers, &request)
             .map_err(|error| reject(Some(id.clone()), error))?;
     }
-    match method::start(&state.gateway, principal, era, request) {
-        Ok(Step::Answer(body)) => Ok(respond::json_bytes(StatusCode::OK, body)),
+    // The stateless revision has no sessions, and who shakes hands is about to get a new one.
+    let shakes = era == Era::Legacy && request.method == "initialize";
+    let hold = match era {
+        Era::Legacy if !shakes => match standing::named(host, principal, headers)
+            .map_err(|error| reject(Some(id.clone()), error))?
+        {
+            Named::Session(hold) => Some(hold),
+            Named::None => None,
+            Named::Unknown => return Ok(no_session(Some(&id))),
+        },
+        Era::Legacy | Era::Modern => None,
+    };
+    let opened = (shakes && host.config.sessions).then(|| host.sessions.open(principal)).flatten();
+    let asker = Asker {
+        host,
+        principal,
+        session: hold.as_ref().map(Hold::session),
+        tells_changes: opened.is_some(),
+    };
+    match method::start(asker, era, request) {
+        Ok(Step::Answer(body)) => {
+            let response = respond::json_bytes(StatusCode::OK, body);
+            Ok(match opened {
+                Some(session) => standing::with_session(response, session.id()),
+                None => response,
+            })
+        }
         Ok(Step::Call(call)) => {
             if era == Era::Modern {
                 check_params(state, principal, headers, &call)
                     .map_err(|error| reject(Some(id), error))?;
             }
-            Ok(run(call, readable).await)
+            Ok(run(state, call, readable).await)
         }
+        Ok(Step::Listen(listen)) => Ok(standing::listen(*listen, stop)),
         Err(error) => {
             let body = answer::error(Some(&id), &error);
             Ok(respond::json_bytes(error.status(era), body))
         }
     }
+}
+
+/// Takes a message that wants no answer: a notification, or an answer to what was never asked.
+fn notice(
+    state: &AppState,
+    principal: &Principal,
+    headers: &HeaderMap,
+    version: Option<&str>,
+    notification: Option<&Notification>,
+) -> Result<Response, Rejected> {
+    let reject = |error| Rejected { id: None, error };
+    era::check_version(version).map_err(reject)?;
+    if version != Some(era::MODERN) {
+        match standing::named(&state.mcp, principal, headers).map_err(reject)? {
+            Named::None => {}
+            Named::Unknown => return Ok(no_session(None)),
+            Named::Session(hold) => {
+                if let Some(id) = notification.and_then(Notification::cancels) {
+                    hold.session().cancel(&id);
+                }
+            }
+        }
+    }
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+fn no_session(id: Option<&Id>) -> Response {
+    respond::json_bytes(StatusCode::NOT_FOUND, answer::error(id, &RpcError::no_session()))
 }
 
 /// Checks what the client repeats of its arguments. Only for a tool that the caller sees: for any
@@ -149,25 +229,33 @@ fn check_params(
 }
 
 /// Runs `call`. As long as this waits, dropping it drops the call; later the stream owns it.
-async fn run(call: ToolCall, readable: Readable) -> Response {
+async fn run(state: &AppState, call: ToolCall, readable: Readable) -> Response {
     if readable == Readable::Json {
         let mut running = call.without_progress().run();
         return match running.next().await {
-            Some(CallMessage::Answer(answer)) => whole(answer),
-            Some(CallMessage::Progress(_)) | None => Refusal::Internal.into_response(),
+            Some(CallMessage::Answer(answer)) => whole(state, answer),
+            Some(CallMessage::Progress(_)) => Refusal::Internal.into_response(),
+            None => StatusCode::ACCEPTED.into_response(),
         };
     }
     let mut running = call.run();
     match tokio::time::timeout(PATIENCE, running.next()).await {
-        Ok(Some(CallMessage::Answer(answer))) => whole(answer),
-        Ok(Some(CallMessage::Progress(first))) => stream::respond(running, Some(first)),
-        Ok(None) => Refusal::Internal.into_response(),
-        Err(_elapsed) => stream::respond(running, None),
+        Ok(Some(CallMessage::Answer(answer))) => whole(state, answer),
+        Ok(Some(CallMessage::Progress(first))) => stream::respond(running, First::Message(first)),
+        // Cancelled by a message of its own: nobody waits for an answer.
+        Ok(None) => StatusCode::ACCEPTED.into_response(),
+        Err(_elapsed) => stream::respond(running, First::Nothing),
     }
 }
 
-fn whole(answer: CallAnswer) -> Response {
+fn whole(state: &AppState, answer: CallAnswer) -> Response {
     let mut response = respond::json_bytes(StatusCode::OK, answer.bytes);
+    // Says nothing that the answer does not say: who may not know of the tool gets no scopes (I-9).
+    if let Some(challenge) = answer.lacks.and_then(|scopes| state.surfaces.challenge.scopes(&scopes))
+    {
+        *response.status_mut() = StatusCode::FORBIDDEN;
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+    }
     response = respond::with_run(response, answer.run_id.as_ref());
     if let Some(wait) = answer.retry_after {
         response = respond::with_retry_after(response, wait);

@@ -1,18 +1,17 @@
 //! What each method does. The whole surface is in [`start`].
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
-use toolcrib_core::principal::Principal;
-use toolcrib_gateway::Gateway;
 
 use super::{
     answer,
     call::ToolCall,
     era::{self, Era},
     error::RpcError,
-    format::{LEGACY, MODERN, server_info},
+    format::server_info,
+    host::Asker,
+    listen::Listen,
+    pages,
     protocol::Request,
 };
 
@@ -22,6 +21,8 @@ pub(super) enum Step {
     Answer(Bytes),
     /// A tool has to run first.
     Call(ToolCall),
+    /// News as they come.
+    Listen(Box<Listen>),
 }
 
 /// For people who look at the server and for models that use it.
@@ -30,24 +31,30 @@ const INSTRUCTIONS: &str = "Tools of several sources behind one gate. A tool tha
 
 /// Begins to answer `request`.
 pub(super) fn start(
-    gateway: &Gateway,
-    principal: &Arc<Principal>,
+    asker: Asker<'_>,
     era: Era,
     request: Request,
 ) -> Result<Step, RpcError> {
+    let Asker { host, principal, session, tells_changes } = asker;
     let result = match (era, request.method.as_str()) {
         (_, "tools/call") => {
-            return ToolCall::read(gateway, principal, era, request).map(Step::Call);
+            let call = ToolCall::read(&host.gateway, principal, era, request)?;
+            return Ok(Step::Call(match session {
+                Some(session) => call.within(session),
+                None => call,
+            }));
         }
         (_, "tools/list") => {
-            let format = match era {
-                Era::Legacy => &LEGACY,
-                Era::Modern => &MODERN,
-            };
-            no_cursor(&request.params)?;
-            gateway.list(principal, format, None).bytes.clone()
+            let page = pages::page(host, principal, era, &request.params)?;
+            if let (Era::Legacy, Some(session)) = (era, session) {
+                session.known.put(page.digest);
+            }
+            page.result
         }
-        (Era::Legacy, "initialize") => Bytes::from(initialize(&request.params)),
+        (Era::Modern, "subscriptions/listen") => {
+            return Listen::read(asker, request).map(Box::new).map(Step::Listen);
+        }
+        (Era::Legacy, "initialize") => Bytes::from(initialize(&request.params, tells_changes)),
         (Era::Legacy, "ping") => Bytes::from_static(b"{}"),
         (Era::Modern, "server/discover") => Bytes::from(discover()),
         (Era::Legacy | Era::Modern, _) => return Err(RpcError::method_not_found()),
@@ -55,19 +62,14 @@ pub(super) fn start(
     Ok(Step::Answer(answer::result(&request.id, &result).into()))
 }
 
-/// Every list is one page, so no cursor was ever handed out.
-fn no_cursor(params: &Map<String, Value>) -> Result<(), RpcError> {
-    match params.get("cursor") {
-        None | Some(Value::Null) => Ok(()),
-        Some(_) => Err(RpcError::invalid_params("the cursor is not one of this server's")),
-    }
-}
-
-fn initialize(params: &Map<String, Value>) -> String {
+fn initialize(params: &Map<String, Value>, tells_changes: bool) -> String {
     let requested = params.get("protocolVersion").and_then(Value::as_str);
     json!({
         "protocolVersion": era::negotiate(requested),
-        "capabilities": { "tools": {} },
+        "capabilities": { "tools": match tells_changes {
+            true => json!({ "listChanged": true }),
+            false => json!({}),
+        } },
         "serverInfo": {
             "name": "toolcrib", "title": "toolcrib", "version": env!("CARGO_PKG_VERSION"),
         },
@@ -79,7 +81,8 @@ fn initialize(params: &Map<String, Value>) -> String {
 /// `ttlMs` is a minute: what this says changes only when the server is replaced.
 fn discover() -> String {
     format!(
-        "{{\"resultType\":\"complete\",\"supportedVersions\":{},\"capabilities\":{{\"tools\":{{}}}},\
+        "{{\"resultType\":\"complete\",\"supportedVersions\":{},\"capabilities\":\
+         {{\"tools\":{{\"listChanged\":true}}}},\
          \"instructions\":{},\"ttlMs\":60000,\"cacheScope\":\"private\",\"_meta\":{{{}}}}}",
         json!(era::SUPPORTED),
         json!(INSTRUCTIONS),
@@ -95,20 +98,12 @@ mod tests {
     fn the_fixed_answers_are_json() {
         let discovered: Value = serde_json::from_str(&discover()).unwrap();
         assert_eq!(discovered["supportedVersions"][0], "2026-07-28");
-        assert_eq!(discovered["capabilities"], json!({ "tools": {} }));
+        assert_eq!(discovered["capabilities"], json!({ "tools": { "listChanged": true } }));
         let mut params = Map::new();
         params.insert("protocolVersion".to_owned(), json!("2025-06-18"));
-        let initialized: Value = serde_json::from_str(&initialize(&params)).unwrap();
+        let initialized: Value = serde_json::from_str(&initialize(&params, false)).unwrap();
+        assert_eq!(initialized["capabilities"], json!({ "tools": {} }));
         assert_eq!(initialized["protocolVersion"], "2025-06-18");
         assert_eq!(initialized["serverInfo"]["version"], env!("CARGO_PKG_VERSION"));
-    }
-
-    #[test]
-    fn a_list_is_one_page() {
-        let params = |cursor: Value| Map::from_iter([("cursor".to_owned(), cursor)]);
-        assert!(no_cursor(&Map::new()).is_ok());
-        for cursor in [json!(""), json!("next"), json!(7)] {
-            assert!(no_cursor(&params(cursor)).is_err());
-        }
     }
 }

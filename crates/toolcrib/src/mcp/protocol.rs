@@ -60,6 +60,16 @@ impl Message {
     }
 }
 
+// === impl Notification ===
+
+impl Notification {
+    /// The request that it cancels, if it does.
+    pub(super) fn cancels(&self) -> Option<Id> {
+        let id = self.params.get("requestId")?;
+        (self.method == "notifications/cancelled").then(|| Id::of(id))?
+    }
+}
+
 // === impl Id ===
 
 impl Id {

@@ -3,10 +3,12 @@
 //! Invariant: messages never mix; one task writes them, each in one piece.
 //! Invariant (I-27): a line has a largest size and so many calls run at once; beyond that, reading
 //! waits.
+//!
+//! A handshake opens the one session that the streams are; without one every request stands alone.
 
 mod lines;
 
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use std::{collections::HashMap, io, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{
@@ -17,17 +19,22 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
     sync::mpsc,
 };
-use toolcrib_core::principal::Principal;
-use toolcrib_gateway::Gateway;
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{event::SessionOutcome, principal::Principal};
+use toolcrib_gateway::{Gateway, config::McpConfig};
 
 use self::lines::{Line, Lines};
 use super::{
     answer,
     call::{CallMessage, ToolCall},
-    era,
+    changes::ListWatch,
+    era::{self, Era},
     error::RpcError,
+    host::{Asker, Host},
+    listen::{LIST_CHANGED, Listen, ListenMessage},
     method::{self, Step},
     protocol::{self, Id, Message, Notification, Rejected, Request},
+    session::Session,
 };
 
 /// Longest line, in bytes; as much as a default HTTP body and some more for escapes.
@@ -39,46 +46,59 @@ const MAX_WAITING: usize = 64;
 /// How long calls may go on after the input has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Serves `principal` until `input` ends or `output` breaks. Calls that run when the input ends have
-/// 5 seconds to finish; then they are cancelled.
+/// Serves `principal` until `input` ends, `shutdown` is ready or `output` breaks. Subscriptions then
+/// end in order, and calls that still run have 5 seconds to finish before they are cancelled.
 ///
 /// # Errors
 /// Reading or writing fails.
 pub async fn serve_stdio(
     gateway: Gateway,
+    config: &McpConfig,
     principal: Arc<Principal>,
-    input: impl AsyncRead,
-    output: impl AsyncWrite,
+    (input, output): (impl AsyncRead, impl AsyncWrite),
+    shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let (messages, waiting) = mpsc::channel(MAX_WAITING);
     let peer = Peer {
-        gateway,
+        host: Host::new(gateway, config.clone()),
         principal,
         outbox: Outbox(messages),
-        calls: SelectAll::new(),
+        streams: SelectAll::new(),
         running: HashMap::new(),
+        session: None,
+        stop: CancellationToken::new(),
     };
     // Beside each other, so that a peer that is slow to read can still be heard.
-    let (read, written) = tokio::join!(peer.serve(input), write(waiting, output));
+    let (read, written) = tokio::join!(peer.serve(input, shutdown), write(waiting, output));
     written.and(read)
 }
 
 struct Peer {
-    gateway: Gateway,
+    host: Arc<Host>,
     principal: Arc<Principal>,
     outbox: Outbox,
-    calls: SelectAll<BoxStream<'static, Said>>,
+    streams: SelectAll<BoxStream<'static, Said>>,
     running: HashMap<Id, AbortHandle>,
+    session: Option<Opened>,
+    /// Told when nothing more is read.
+    stop: CancellationToken,
+}
+
+/// The session of the last handshake.
+struct Opened {
+    session: Arc<Session>,
+    /// Whether the client has said that it is ready, and so is told of changes.
+    ready: bool,
 }
 
 /// Where messages wait to be written.
 #[derive(Clone)]
 struct Outbox(mpsc::Sender<Bytes>);
 
-/// What a call says.
+/// What a call or a subscription says.
 enum Said {
     /// A notification.
-    Progress(Bytes),
+    Note(Bytes),
     /// The answer to this id.
     Answer(Id, Bytes),
 }
@@ -87,14 +107,20 @@ enum Said {
 struct Gone;
 
 impl Peer {
-    async fn serve(mut self, input: impl AsyncRead) -> io::Result<()> {
+    async fn serve(
+        mut self,
+        input: impl AsyncRead,
+        shutdown: impl Future<Output = ()>,
+    ) -> io::Result<()> {
         let mut lines = Lines::new(input, MAX_LINE);
+        let mut shutdown = pin!(shutdown);
         let outbox = self.outbox.clone();
         let ended = loop {
             // Not biased: a call that floods progress must not keep its own cancellation unread.
             let went_on = tokio::select! {
                 () = outbox.0.closed() => break Ok(()),
-                Some(said) = self.calls.next() => self.pass_on(said).await,
+                () = &mut shutdown => break Ok(()),
+                Some(said) = self.streams.next() => self.pass_on(said).await,
                 line = lines.next(), if self.running.len() < MAX_CALLS => match line {
                     Ok(Some(line)) => self.receive(line).await,
                     Ok(None) => break Ok(()),
@@ -105,22 +131,39 @@ impl Peer {
                 break Ok(());
             }
         };
+        self.stop.cancel();
+        let session = self.session.take();
+        self.finish().await;
+        // After its calls, because their events come first.
+        if let Some(Opened { session, .. }) = session {
+            session
+                .end(match outbox.0.is_closed() {
+                    true => SessionOutcome::Cancelled,
+                    false => SessionOutcome::Completed,
+                })
+                .await;
+        }
+        ended
+    }
+
+    /// Lets everything that runs come to its end.
+    async fn finish(mut self) {
+        let outbox = self.outbox.clone();
         let rest = async {
-            while let Some(said) = self.calls.next().await {
+            while let Some(said) = self.streams.next().await {
                 if self.pass_on(said).await.is_err() {
                     return;
                 }
             }
         };
         if outbox.0.is_closed() {
-            return ended;
+            return;
         }
         if tokio::time::timeout(FAREWELL, rest).await.is_err() {
             tracing::warn!(
                 "calls were still running after the input had ended; they are cancelled"
             );
         }
-        ended
     }
 
     async fn receive(&mut self, line: Line) -> Result<(), Gone> {
@@ -151,36 +194,74 @@ impl Peer {
             Ok(era) => era,
             Err(Rejected { id, error }) => return self.outbox.reject(id.as_ref(), &error).await,
         };
-        match method::start(&self.gateway, &self.principal, era, request) {
+        // A key may be taken back, and roles may change, while the streams are open.
+        match self.host.gateway.authenticator().renew(&self.principal) {
+            Ok(principal) => self.principal = principal,
+            Err(_) => return self.outbox.reject(Some(&id), &RpcError::unauthenticated()).await,
+        }
+        if self.running.contains_key(&id) {
+            let error = RpcError::invalid_request("a request with this id is still running");
+            return self.outbox.reject(Some(&id), &error).await;
+        }
+        if era == Era::Legacy && request.method == "initialize" {
+            self.open().await;
+        }
+        let asker = Asker {
+            host: &self.host,
+            principal: &self.principal,
+            session: self.session.as_ref().map(|opened| &opened.session),
+            tells_changes: true,
+        };
+        match method::start(asker, era, request) {
             Ok(Step::Answer(message)) => self.outbox.send(message).await,
-            Ok(Step::Call(_)) if self.running.contains_key(&id) => {
-                let error = RpcError::invalid_request("a request with this id is still running");
-                self.outbox.reject(Some(&id), &error).await
-            }
             Ok(Step::Call(call)) => {
-                let (handle, registration) = AbortHandle::new_pair();
-                self.calls.push(Abortable::new(messages(call), registration).boxed());
-                self.running.insert(id, handle);
+                self.run(id, call_messages(call));
+                Ok(())
+            }
+            Ok(Step::Listen(listen)) => {
+                let messages = listen_messages(*listen, self.stop.clone());
+                self.run(id, messages);
                 Ok(())
             }
             Err(error) => self.outbox.reject(Some(&id), &error).await,
         }
     }
 
-    /// The only notification that means something here is the one that cancels a call. What was
-    /// cancelled is not answered.
-    fn notice(&mut self, notification: &Notification) {
-        if notification.method == "notifications/cancelled"
-            && let Some(id) = notification.params.get("requestId").and_then(Id::of)
-            && let Some(call) = self.running.remove(&id)
+    fn run(&mut self, id: Id, messages: impl Stream<Item = Said> + Send + 'static) {
+        let (handle, registration) = AbortHandle::new_pair();
+        self.streams.push(Abortable::new(messages, registration).boxed());
+        self.running.insert(id, handle);
+    }
+
+    /// Opens a session in place of the one that there may be.
+    async fn open(&mut self) {
+        let session = Session::new("".into(), self.host.gateway.clone());
+        if let Some(Opened { session, .. }) =
+            self.session.replace(Opened { session, ready: false })
         {
-            call.abort();
+            session.end(SessionOutcome::Completed).await;
+        }
+    }
+
+    fn notice(&mut self, notification: &Notification) {
+        // What was cancelled is not answered.
+        if let Some(running) = notification.cancels().and_then(|id| self.running.remove(&id)) {
+            running.abort();
+        }
+        if notification.method == "notifications/initialized"
+            && let Some(opened) = &mut self.session
+            && !std::mem::replace(&mut opened.ready, true)
+        {
+            let known = Arc::clone(&opened.session.known);
+            let watch = ListWatch::new(&self.host, &self.principal, Era::Legacy, known);
+            let over = opened.session.over();
+            self.streams.push(news(watch, over, self.stop.clone()).boxed());
         }
     }
 
     async fn pass_on(&mut self, said: Said) -> Result<(), Gone> {
         match said {
-            Said::Progress(message) => self.outbox.send(message).await,
+            Said::Note(message) => self.outbox.send(message).await,
             Said::Answer(id, message) => {
                 self.running.remove(&id);
                 self.outbox.send(message).await
@@ -200,14 +281,46 @@ impl Outbox {
 }
 
 /// Runs `call` while its messages are awaited.
-fn messages(call: ToolCall) -> impl Stream<Item = Said> + Send + 'static {
+fn call_messages(call: ToolCall) -> impl Stream<Item = Said> + Send + 'static {
     let id = call.id().clone();
     stream::unfold((id, call.run()), async |(id, mut running)| {
         let said = match running.next().await? {
-            CallMessage::Progress(message) => Said::Progress(message),
+            CallMessage::Progress(message) => Said::Note(message),
             CallMessage::Answer(answer) => Said::Answer(id.clone(), answer.bytes),
         };
         Some((said, (id, running)))
+    })
+}
+
+/// The messages of a subscription, which ends in order after `stop`.
+fn listen_messages(
+    listen: Listen,
+    stop: CancellationToken,
+) -> impl Stream<Item = Said> + Send + 'static {
+    stream::unfold((listen, stop), async |(mut listen, stop)| {
+        let said = match listen.next(&stop).await? {
+            ListenMessage::Notification(message) => Said::Note(message),
+            ListenMessage::Answer(message) => Said::Answer(listen.id().clone(), message),
+        };
+        Some((said, (listen, stop)))
+    })
+}
+
+/// What a session is told, until it is `over` or nothing more is read.
+fn news(
+    watch: ListWatch,
+    over: CancellationToken,
+    stop: CancellationToken,
+) -> impl Stream<Item = Said> + Send + 'static {
+    stream::unfold((watch, over, stop), async |(mut watch, over, stop)| {
+        tokio::select! {
+            () = stop.cancelled() => None,
+            () = over.cancelled() => None,
+            changed = watch.changed() => {
+                changed.ok()?;
+                Some((Said::Note(Bytes::from_static(LIST_CHANGED)), (watch, over, stop)))
+            }
+        }
     })
 }
 

@@ -67,8 +67,10 @@ async fn over_streams(gw: &TestGateway, era: ClientLifecycleMode) -> (Client, Li
     let gateway: Gateway = gw.gateway.clone();
     let principal = gateway.authenticator().authenticate(caller.key().unwrap()).unwrap();
     let (ours, theirs) = tokio::io::duplex(64 << 10);
-    let (input, output) = tokio::io::split(ours);
-    tokio::spawn(toolcrib::serve_stdio(gateway, principal, input, output));
+    let (config, streams) = (gw.config.mcp.clone(), tokio::io::split(ours));
+    tokio::spawn(async move {
+        toolcrib::serve_stdio(gateway, &config, principal, streams, std::future::pending()).await
+    });
     let listener = Listener::default();
     let client = listener.clone().serve_with_lifecycle(theirs, era).await.unwrap();
     (client, listener)

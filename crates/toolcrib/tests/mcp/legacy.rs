@@ -1,11 +1,11 @@
-//! The handshake revisions, without sessions.
+//! The handshake revisions, with no session named.
 
 use serde_json::json;
 
 use crate::support::{gateway, legacy, post};
 
 #[tokio::test]
-async fn a_handshake_settles_on_a_version_and_opens_no_session() {
+async fn a_handshake_settles_on_a_version() {
     let gw = gateway().start().await;
     let caller = gw.principal("a", []).await;
     for (requested, settled) in [
@@ -21,10 +21,9 @@ async fn a_handshake_settles_on_a_version_and_opens_no_session() {
         });
         let reply = legacy(&caller, "initialize", params).await;
         assert_eq!(reply.status, 200);
-        assert_eq!(reply.header("mcp-session-id"), "");
         let result = reply.json()["result"].clone();
         assert_eq!(result["protocolVersion"], settled);
-        assert_eq!(result["capabilities"], json!({ "tools": {} }), "no listChanged is promised");
+        assert_eq!(result["capabilities"], json!({ "tools": { "listChanged": true } }));
         assert_eq!(result["serverInfo"]["name"], "toolcrib");
         assert!(result.get("resultType").is_none());
     }
@@ -74,19 +73,6 @@ async fn a_version_header_must_be_known() {
         assert_eq!(post(&actor, &note).await.status, accepted, "{version}");
     }
     assert_eq!(post(&caller, &list).await.status, 200, "no header means 2025-03-26");
-}
-
-#[tokio::test]
-async fn there_are_no_sessions_to_get_or_delete() {
-    let gw = gateway().start().await;
-    let caller = gw.principal("a", []).await;
-    for method in [http::Method::GET, http::Method::DELETE, http::Method::PUT] {
-        let reply = caller.send(method.clone(), "/mcp", None).await;
-        assert_eq!((reply.status, reply.header("allow")), (405, "POST"), "{method}");
-        assert_eq!(reply.json()["error"]["code"], -32600);
-    }
-    let stray = caller.with("mcp-session-id", "made-up").with("last-event-id", "3");
-    assert_eq!(legacy(&stray, "ping", json!({})).await.status, 200);
 }
 
 #[tokio::test]

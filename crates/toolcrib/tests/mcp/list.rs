@@ -93,16 +93,6 @@ async fn a_list_is_spliced_around_the_id() {
 }
 
 #[tokio::test]
-async fn a_list_is_one_page() {
-    let gw = gateway().start().await;
-    let caller = gw.principal("a", []).await;
-    let (status, body) = modern(&caller, "tools/list", json!({ "cursor": "x" })).await.parts();
-    assert_eq!((status, &body["error"]["code"]), (200, &json!(-32602)));
-    let (_, body) = legacy(&caller, "tools/list", json!({ "cursor": "" })).await.parts();
-    assert_eq!(body["error"]["code"], -32602);
-}
-
-#[tokio::test]
 async fn a_list_follows_the_catalog() {
     let gw = TestGateway::builder().tool(TestTool::new("one").scopes([])).start().await;
     let caller = gw.principal("a", ["tools:crib"]).await;

@@ -17,7 +17,7 @@ async fn discovery_says_what_is_served() {
         result["supportedVersions"],
         json!(["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26"])
     );
-    assert_eq!(result["capabilities"], json!({ "tools": {} }));
+    assert_eq!(result["capabilities"], json!({ "tools": { "listChanged": true } }));
     assert!(result["instructions"].is_string() && result["ttlMs"].is_u64());
     assert_eq!(result["cacheScope"], "private");
     assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "toolcrib");
@@ -114,7 +114,6 @@ async fn methods_of_other_servers_and_eras_are_not_found() {
         "resources/templates/list",
         "completion/complete",
         "logging/setLevel",
-        "subscriptions/listen",
         "tasks/get",
         "no/such/method",
     ] {

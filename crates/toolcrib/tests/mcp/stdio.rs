@@ -1,6 +1,6 @@
 //! Messages over byte streams.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::{
@@ -11,6 +11,7 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 use toolcrib_testkit::gateway::TestGateway;
 
 use crate::support::{Hanging, PATIENCE, gateway, modern_body, reaches};
@@ -19,18 +20,21 @@ struct Peer {
     to: WriteHalf<DuplexStream>,
     from: Lines<BufReader<ReadHalf<DuplexStream>>>,
     served: JoinHandle<std::io::Result<()>>,
+    shutdown: CancellationToken,
 }
 
 async fn peer(gw: &TestGateway, buffer: usize) -> Peer {
     let caller = gw.principal("s", []).await;
     let principal = gw.gateway.authenticator().authenticate(caller.key().unwrap()).unwrap();
     let (ours, theirs) = tokio::io::duplex(buffer);
-    let (input, output) = tokio::io::split(ours);
-    let gateway = gw.gateway.clone();
-    let served =
-        tokio::spawn(toolcrib::serve_stdio(gateway, Arc::clone(&principal), input, output));
+    let (gateway, config) = (gw.gateway.clone(), gw.config.mcp.clone());
+    let (streams, shutdown) = (tokio::io::split(ours), CancellationToken::new());
+    let told = shutdown.clone().cancelled_owned();
+    let served = tokio::spawn(async move {
+        toolcrib::serve_stdio(gateway, &config, principal, streams, told).await
+    });
     let (from, to) = tokio::io::split(theirs);
-    Peer { to, from: BufReader::new(from).lines(), served }
+    Peer { to, from: BufReader::new(from).lines(), served, shutdown }
 }
 
 impl Peer {
@@ -178,7 +182,7 @@ async fn a_broken_output_ends_the_service() {
     peer.send(request(1, "tools/call", json!({ "name": "crib__hang" }))).await;
     reaches(&hanging.started, 1).await;
     peer.send(request(2, "tools/list", json!({}))).await;
-    let Peer { to, from, served } = peer;
+    let Peer { to, from, served, .. } = peer;
     drop((to, from));
     let ended = timeout(Duration::from_secs(10), served).await.unwrap().unwrap();
     assert!(ended.is_err(), "the list could not be written");

@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::{Map, Value, json, value::RawValue};
 use toolcrib_testkit::gateway::{
-    Actor, Reply, TestGateway, TestGatewayBuilder, TestSource, TestTool,
+    Actor, Events, Reply, TestGateway, TestGatewayBuilder, TestSource, TestTool,
 };
 
 use toolcrib::core::call::{Outcome, Progress, UpstreamError, UpstreamErrorKind};
@@ -208,4 +208,35 @@ pub(crate) fn message(reply: &Reply) -> Value {
         "text/event-stream" => events(&reply.text()).pop().unwrap(),
         _ => reply.json(),
     }
+}
+
+/// `actor` in the session that its handshake opened.
+pub(crate) async fn session(actor: &Actor) -> Actor {
+    let params = json!({
+        "protocolVersion": "2025-11-25", "capabilities": {},
+        "clientInfo": { "name": "t", "version": "1" },
+    });
+    let reply = legacy(actor, "initialize", params).await;
+    assert_eq!(reply.status, 200, "{}", reply.text());
+    let with = actor.with("mcp-session-id", reply.header("mcp-session-id"));
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(post(&with, &ready.to_string()).await.status, 202);
+    with
+}
+
+/// The standalone stream of the session of `actor`.
+pub(crate) async fn stream(actor: &Actor) -> Events {
+    let events =
+        actor.with("accept", "text/event-stream").open(http::Method::GET, "/mcp", None).await;
+    assert_eq!(events.status, 200);
+    events
+}
+
+/// A subscription of `actor` with that filter; its acknowledgement is still to come.
+pub(crate) async fn listen(actor: &Actor, filter: Value) -> Events {
+    let body = modern_body("subscriptions/listen", json!({ "notifications": filter }));
+    let actor = modern_headers(actor, "subscriptions/listen", &body)
+        .with("content-type", "application/json")
+        .with("accept", "application/json, text/event-stream");
+    actor.open(http::Method::POST, "/mcp", Some(body.to_string().into())).await
 }

@@ -56,6 +56,15 @@ pub(super) fn readable(headers: &HeaderMap, era: Era) -> Option<Readable> {
     }
 }
 
+/// Whether the client says that it reads a stream of events.
+pub(super) fn reads_events(headers: &HeaderMap) -> bool {
+    let all = headers.get_all(header::ACCEPT).iter();
+    all.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
+        let kind = part.split(';').next().unwrap_or_default().trim();
+        kind.eq_ignore_ascii_case("text/event-stream")
+    })
+}
+
 /// Whether the body is said to be JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
@@ -118,7 +127,7 @@ fn same(said: &str, expected: &str) -> bool {
         || numbers().is_some_and(|(said, expected)| said.is_finite() && said == expected)
 }
 
-fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, RpcError> {
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, RpcError> {
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {

@@ -1,7 +1,7 @@
-//! A call as a stream of server-sent events.
+//! Messages as a stream of server-sent events.
 //!
-//! Invariant (I-22): the stream owns the call. When the client closes the stream, the body is
-//! dropped, and the call with it.
+//! Invariant (I-22): the stream owns what speaks on it. When the client closes the stream, the body
+//! is dropped, and the call or the subscription with it.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -20,9 +20,34 @@ use crate::mcp::call::{CallMessage, RunningCall};
 /// proxies and clients give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Answers with the messages of `call`, after `first` if there was one already.
-pub(super) fn respond(call: RunningCall, first: Option<Bytes>) -> Response {
-    let mut response = Body::from_stream(events(call, first)).into_response();
+/// What has messages for a client, one after the other.
+pub(super) trait Speaker: Send + 'static {
+    /// The next message; `None` when there are no more. Dropping the future loses nothing.
+    fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
+}
+
+impl Speaker for RunningCall {
+    async fn next(&mut self) -> Option<Bytes> {
+        Some(match RunningCall::next(self).await? {
+            CallMessage::Progress(message) => message,
+            CallMessage::Answer(answer) => answer.bytes,
+        })
+    }
+}
+
+/// What a stream begins with.
+pub(super) enum First {
+    /// Nothing.
+    Nothing,
+    /// A message that is there already.
+    Message(Bytes),
+    /// A comment, so that the client sees at once that the stream is open.
+    Comment,
+}
+
+/// Answers with the messages of `speaker`.
+pub(super) fn respond(speaker: impl Speaker, first: First) -> Response {
+    let mut response = Body::from_stream(events(speaker, first)).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -31,20 +56,20 @@ pub(super) fn respond(call: RunningCall, first: Option<Bytes>) -> Response {
 }
 
 fn events(
-    call: RunningCall,
-    first: Option<Bytes>,
+    speaker: impl Speaker,
+    first: First,
 ) -> impl Stream<Item = Result<Bytes, Infallible>> {
-    stream::unfold((call, first), async |(mut call, first)| {
+    stream::unfold((speaker, first), async |(mut speaker, first)| {
         let event = match first {
-            Some(message) => event(&message),
-            None => match timeout(KEEP_ALIVE, call.next()).await {
+            First::Message(message) => event(&message),
+            First::Comment => Bytes::from_static(b": open\n\n"),
+            First::Nothing => match timeout(KEEP_ALIVE, speaker.next()).await {
                 Err(_silence) => Bytes::from_static(b": keep-alive\n\n"),
-                Ok(Some(CallMessage::Progress(message))) => event(&message),
-                Ok(Some(CallMessage::Answer(answer))) => event(&answer.bytes),
+                Ok(Some(message)) => event(&message),
                 Ok(None) => return None,
             },
         };
-        Some((Ok(event), (call, None)))
+        Some((Ok(event), (speaker, First::Nothing)))
     })
 }
 

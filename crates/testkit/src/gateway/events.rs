@@ -1,0 +1,56 @@
+//! A stream of server-sent events, as it comes.
+
+use std::time::Duration;
+
+use http::HeaderMap;
+use reqwest::Response;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::PATIENCE;
+
+/// An answer that is still coming.
+pub struct Events {
+    /// Status code.
+    pub status: u16,
+    /// Headers.
+    pub headers: HeaderMap,
+    response: Response,
+    read: Vec<u8>,
+}
+
+impl Events {
+    pub(super) fn new(response: Response) -> Self {
+        let status = response.status().as_u16();
+        Self { status, headers: response.headers().clone(), response, read: Vec::new() }
+    }
+
+    /// The next message, comments left out; `None` when the stream has ended.
+    pub async fn next(&mut self) -> Option<Value> {
+        timeout(PATIENCE, self.message()).await.expect("nothing came in time")
+    }
+
+    /// Fails if anything but comments comes, or the stream ends, within `time`.
+    pub async fn silent(&mut self, time: Duration) {
+        if let Ok(message) = timeout(time, self.message()).await {
+            panic!("not silent: {message:?}");
+        }
+    }
+
+    async fn message(&mut self) -> Option<Value> {
+        loop {
+            while let Some(end) = self.read.windows(2).position(|two| two == b"\n\n") {
+                let event: Vec<u8> = self.read.drain(..end + 2).collect();
+                let text = String::from_utf8(event).unwrap();
+                if let Some(data) = text.trim_end().strip_prefix("data: ") {
+                    return Some(serde_json::from_str(data).unwrap());
+                }
+            }
+            match self.response.chunk().await {
+                Ok(Some(chunk)) => self.read.extend_from_slice(&chunk),
+                // A connection that is cut ends the stream as well.
+                Ok(None) | Err(_) => return None,
+            }
+        }
+    }
+}

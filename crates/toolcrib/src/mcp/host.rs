@@ -1,0 +1,86 @@
+//! What all requests of one server share.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::Mutex;
+use toolcrib_core::{
+    id::{PrincipalId, TenantId},
+    principal::Principal,
+};
+use toolcrib_gateway::{Gateway, config::McpConfig};
+
+use super::session::{Session, Sessions};
+
+/// The dialect over one gateway, as it is set up.
+pub(crate) struct Host {
+    pub(super) gateway: Gateway,
+    pub(super) config: McpConfig,
+    pub(super) sessions: Sessions,
+    listeners: Arc<Listeners>,
+}
+
+/// Somebody who asks.
+#[derive(Clone, Copy)]
+pub(super) struct Asker<'a> {
+    pub(super) host: &'a Arc<Host>,
+    pub(super) principal: &'a Arc<Principal>,
+    /// The handshake session that the request belongs to.
+    pub(super) session: Option<&'a Arc<Session>>,
+    /// Whether a client of a handshake can be told of changes.
+    pub(super) tells_changes: bool,
+}
+
+/// Whose something is.
+pub(super) type Who = (TenantId, PrincipalId);
+
+/// Counts the subscriptions of each principal.
+#[derive(Default)]
+struct Listeners(Mutex<HashMap<Who, usize>>);
+
+/// Room for one subscription, as long as it is held.
+pub(super) struct Place {
+    listeners: Weak<Listeners>,
+    who: Who,
+}
+
+pub(super) fn who(principal: &Principal) -> Who {
+    (principal.tenant.clone(), principal.id.clone())
+}
+
+// === impl Host ===
+
+impl Host {
+    /// Over `gateway`.
+    pub(crate) fn new(gateway: Gateway, config: McpConfig) -> Arc<Self> {
+        let sessions = Sessions::new(gateway.clone(), &config);
+        Arc::new(Self { gateway, config, sessions, listeners: Arc::default() })
+    }
+
+    /// Room for one more subscription of `principal`, if there is some.
+    pub(super) fn place(&self, principal: &Principal) -> Option<Place> {
+        let who = who(principal);
+        let mut open = self.listeners.0.lock();
+        let count = open.entry(who.clone()).or_default();
+        if *count >= self.config.max_listeners_per_principal {
+            return None;
+        }
+        *count += 1;
+        Some(Place { listeners: Arc::downgrade(&self.listeners), who })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let Some(listeners) = self.listeners.upgrade() else { return };
+        let mut open = listeners.0.lock();
+        if let Some(count) = open.get_mut(&self.who) {
+            *count = count.saturating_sub(1);
+            if *count == 0 {
+                open.remove(&self.who);
+            }
+        }
+    }
+}

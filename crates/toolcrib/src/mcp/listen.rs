@@ -1,0 +1,145 @@
+//! `subscriptions/listen`: how a client of the stateless revision hears of changes.
+//!
+//! Invariant: the acknowledgement comes first, every message names the subscription, and the answer
+//! to the request is the last message.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    answer,
+    changes::{Ended, ListWatch},
+    era::Era,
+    error::RpcError,
+    format::server_info,
+    host::{Asker, Place},
+    protocol::{Id, Request},
+};
+
+/// A subscription while it is open.
+pub(super) struct Listen {
+    id: Id,
+    /// Whether it is for changes of the list of tools; nothing else changes here.
+    tools: bool,
+    watch: ListWatch,
+    phase: Phase,
+    _place: Place,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Accepted,
+    Listening,
+    Over,
+}
+
+/// What a subscription says.
+pub(super) enum ListenMessage {
+    /// A notification; more follows.
+    Notification(Bytes),
+    /// The answer; nothing follows.
+    Answer(Bytes),
+}
+
+impl ListenMessage {
+    pub(super) fn into_bytes(self) -> Bytes {
+        match self {
+            Self::Notification(bytes) | Self::Answer(bytes) => bytes,
+        }
+    }
+}
+
+impl Listen {
+    /// Reads the parameters of a `subscriptions/listen`.
+    pub(super) fn read(asker: Asker<'_>, request: Request) -> Result<Self, RpcError> {
+        let Request { id, params, .. } = request;
+        let Some(Value::Object(wanted)) = params.get("notifications") else {
+            return Err(RpcError::invalid_params("`notifications` must be an object"));
+        };
+        let tools = match wanted.get("toolsListChanged") {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(tools)) => *tools,
+            Some(_) => {
+                return Err(RpcError::invalid_params("`toolsListChanged` must be a boolean"));
+            }
+        };
+        let Some(place) = asker.host.place(asker.principal) else {
+            return Err(RpcError::too_many("too many subscriptions are open; close one first"));
+        };
+        let watch = ListWatch::new(asker.host, asker.principal, Era::Modern, Arc::default());
+        Ok(Self { id, tools, watch, phase: Phase::Accepted, _place: place })
+    }
+
+    /// Whom to answer.
+    pub(super) fn id(&self) -> &Id {
+        &self.id
+    }
+
+    /// The next message, until the one after `stop`; `None` after the answer. Dropping the future
+    /// loses nothing.
+    pub(super) async fn next(&mut self, stop: &CancellationToken) -> Option<ListenMessage> {
+        match self.phase {
+            Phase::Accepted => {
+                self.phase = Phase::Listening;
+                return Some(ListenMessage::Notification(self.acknowledged()));
+            }
+            Phase::Listening => {}
+            Phase::Over => return None,
+        }
+        loop {
+            let ended = tokio::select! {
+                () = stop.cancelled() => Ended::Closing,
+                changed = self.watch.changed() => match changed {
+                    Ok(()) if self.tools => {
+                        return Some(ListenMessage::Notification(self.changed()));
+                    }
+                    Ok(()) => continue,
+                    Err(ended) => ended,
+                },
+            };
+            self.phase = Phase::Over;
+            return Some(ListenMessage::Answer(match ended {
+                Ended::Closing => self.complete(),
+                Ended::Refused => {
+                    answer::error(Some(&self.id), &RpcError::unauthenticated()).into()
+                }
+            }));
+        }
+    }
+
+    fn acknowledged(&self) -> Bytes {
+        let honoured = if self.tools { "\"toolsListChanged\":true" } else { "" };
+        let params = format!("\"notifications\":{{{honoured}}},");
+        self.notification("notifications/subscriptions/acknowledged", &params)
+    }
+
+    fn changed(&self) -> Bytes {
+        self.notification("notifications/tools/list_changed", "")
+    }
+
+    fn notification(&self, method: &str, params: &str) -> Bytes {
+        let id = self.id.as_json();
+        format!(
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{{{params}\"_meta\":{{{SUBSCRIPTION}:{id}}}}}}}"
+        )
+        .into()
+    }
+
+    fn complete(&self) -> Bytes {
+        let id = self.id.as_json();
+        let result = format!(
+            "{{\"resultType\":\"complete\",\"_meta\":{{{SUBSCRIPTION}:{id},{}}}}}",
+            server_info!()
+        );
+        answer::result(&self.id, result.as_bytes()).into()
+    }
+}
+
+const SUBSCRIPTION: &str = "\"io.modelcontextprotocol/subscriptionId\"";
+
+/// What a client of a handshake is told.
+pub(super) const LIST_CHANGED: &[u8] =
+    b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}";

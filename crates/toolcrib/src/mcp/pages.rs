@@ -1,0 +1,123 @@
+//! `tools/list`, page by page.
+//!
+//! Invariant (I-24): an answer is bytes that were made once per view, whichever page it is.
+//!
+//! A cursor holds the digest of the list as its caller saw it and a position in it. So it is good
+//! for that list alone: not for a newer one, not for another caller's, but on every replica and
+//! after a restart. It is no secret: whoever makes one up gets a page of its own list.
+
+use std::sync::Arc;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use serde_json::{Map, Value};
+use toolcrib_core::{
+    canonical::Digest,
+    catalog::{ListFormat, Pages},
+    principal::Principal,
+};
+
+use super::{
+    era::Era,
+    error::RpcError,
+    format::{LEGACY, MODERN},
+    host::Host,
+};
+
+/// How much of the digest is in a cursor: enough that no two lists share it by chance.
+const DIGEST: usize = 16;
+
+/// One page of a list.
+pub(super) struct Page {
+    pub(super) result: Bytes,
+    /// Of the list that it is from.
+    pub(super) digest: Digest,
+}
+
+/// The page of `principal`'s list that `params` ask for.
+pub(super) fn page(
+    host: &Host,
+    principal: &Principal,
+    era: Era,
+    params: &Map<String, Value>,
+) -> Result<Page, RpcError> {
+    let pages = pages(host, principal, era);
+    let position = match params.get("cursor") {
+        None | Some(Value::Null) => Some(0),
+        Some(cursor) => cursor.as_str().and_then(|cursor| position(cursor, &pages.digest)),
+    };
+    // One answer for every cursor that leads nowhere: the empty one too, which was never given out.
+    let page = position.and_then(|position| pages.at(position));
+    let result = page.ok_or_else(|| RpcError::invalid_params(BAD_CURSOR))?.clone();
+    Ok(Page { result, digest: pages.digest })
+}
+
+/// What tells whether `principal`'s list is another one than before.
+pub(super) fn digest(host: &Host, principal: &Principal, era: Era) -> Digest {
+    pages(host, principal, era).digest
+}
+
+fn pages(host: &Host, principal: &Principal, era: Era) -> Arc<Pages> {
+    let format = match era {
+        Era::Legacy => &LEGACY,
+        Era::Modern => &MODERN,
+    };
+    host.gateway.view(principal).pages(format, host.config.page_size, open)
+}
+
+fn open(format: &ListFormat, digest: &Digest, next: Option<usize>) -> String {
+    let next = next.and_then(|next| cursor(digest, next));
+    match (next, format.open.strip_prefix('{')) {
+        (Some(cursor), Some(rest)) => format!("{{\"nextCursor\":\"{cursor}\",{rest}"),
+        _ => format.open.to_owned(),
+    }
+}
+
+fn cursor(digest: &Digest, position: usize) -> Option<String> {
+    let mut bytes = digest.0.get(..DIGEST)?.to_vec();
+    bytes.extend_from_slice(&u32::try_from(position).ok()?.to_be_bytes());
+    Some(base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// Where `cursor` points to, if it is one of the list with `digest`.
+fn position(cursor: &str, digest: &Digest) -> Option<usize> {
+    let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(cursor).ok()?;
+    let (of, position) = bytes.split_at_checked(DIGEST)?;
+    let position = u32::from_be_bytes(position.try_into().ok()?);
+    // The first page has no cursor.
+    (digest.0.starts_with(of) && position > 0).then(|| usize::try_from(position).ok())?
+}
+
+const BAD_CURSOR: &str =
+    "the cursor is not one of the current list's; start again without a cursor";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_is_good_for_its_list_alone() {
+        let (list, other) = (Digest::of(b"a"), Digest::of(b"b"));
+        let made = cursor(&list, 300).unwrap();
+        assert_eq!(position(&made, &list), Some(300));
+        assert_eq!(position(&made, &other), None);
+        let first = cursor(&list, 0).unwrap();
+        for garbage in ["", "x", "AAAA", &made[1..], &format!("{made}A"), &first, "\u{fc}"] {
+            assert_eq!(position(garbage, &list), None, "{garbage}");
+        }
+    }
+
+    #[test]
+    fn a_page_says_where_the_next_one_begins() {
+        let digest = Digest::of(b"a");
+        for format in [&LEGACY, &MODERN] {
+            let opened = |next| -> Value {
+                let text = format!("{}{}", open(format, &digest, next), format.close);
+                serde_json::from_str(&text).unwrap()
+            };
+            assert_eq!(opened(None).get("nextCursor"), None);
+            let cursor = opened(Some(7))["nextCursor"].clone();
+            assert_eq!(position(cursor.as_str().unwrap(), &digest), Some(7));
+        }
+    }
+}
