@@ -80,7 +80,33 @@ fn info() -> Value {
 /// MCP describes its own messages; for HTTP there is one route with JSON-RPC in both directions.
 fn mcp() -> Value {
     let message = json!({ "application/json": { "schema": { "type": "object" } } });
-    json!({ "post": {
+    let no_session = json!({ "description": "No session of this caller", "content": message });
+    let unauthenticated = json!({ "description": "No valid key", "content": message });
+    json!({ "get": {
+        "tags": ["MCP"],
+        "operationId": "mcpStream",
+        "summary": "The stream of a session of one of the revisions with a handshake: news of the list of tools.",
+        "responses": {
+            "200": { "description": "Events, until the session or the server ends", "content": {
+                "text/event-stream": { "schema": { "type": "string" } },
+            } },
+            "401": unauthenticated,
+            "404": no_session,
+            "405": { "description": "No session is named, or there are none", "content": message },
+            "406": { "description": "The client does not read events", "content": message },
+        },
+    }, "delete": {
+        "tags": ["MCP"],
+        "operationId": "mcpEnd",
+        "summary": "Ends the session that Mcp-Session-Id names.",
+        "responses": {
+            "204": { "description": "It has ended" },
+            "400": { "description": "No session is named", "content": message },
+            "401": unauthenticated,
+            "404": no_session,
+            "405": { "description": "There are no sessions", "content": message },
+        },
+    }, "post": {
         "tags": ["MCP"],
         "operationId": "mcp",
         "summary": "One JSON-RPC message of the Model Context Protocol, revision 2026-07-28 or one of those with a handshake.",
@@ -92,7 +118,9 @@ fn mcp() -> Value {
             } },
             "202": { "description": "A notification was taken" },
             "400": { "description": "Not a message of this protocol", "content": message },
-            "401": { "description": "No valid key", "content": message },
+            "401": unauthenticated,
+            "403": { "description": "A scope is missing, and `[auth.resource]` says where to get it", "content": message },
+            "404": no_session,
         },
     } })
 }

@@ -85,12 +85,7 @@ impl Actor {
         Events::new(self.request(method, path, body).await)
     }
 
-    async fn request(
-        &self,
-        method: Method,
-        path: &str,
-        body: Option<Bytes>,
-    ) -> reqwest::Response {
+    async fn request(&self, method: Method, path: &str, body: Option<Bytes>) -> reqwest::Response {
         let mut request = self.client.request(method, format!("{}{path}", self.url));
         if let Some(key) = &self.key {
             request = request.bearer_auth(key);

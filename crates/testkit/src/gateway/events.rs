@@ -37,6 +37,11 @@ impl Events {
         }
     }
 
+    /// All that comes, when it is no stream but one JSON text.
+    pub async fn rest(self) -> Value {
+        serde_json::from_slice(&self.response.bytes().await.unwrap()).unwrap()
+    }
+
     async fn message(&mut self) -> Option<Value> {
         loop {
             while let Some(end) = self.read.windows(2).position(|two| two == b"\n\n") {

@@ -251,7 +251,8 @@ async fn run(state: &AppState, call: ToolCall, readable: Readable) -> Response {
 fn whole(state: &AppState, answer: CallAnswer) -> Response {
     let mut response = respond::json_bytes(StatusCode::OK, answer.bytes);
     // Says nothing that the answer does not say: who may not know of the tool gets no scopes (I-9).
-    if let Some(challenge) = answer.lacks.and_then(|scopes| state.surfaces.challenge.scopes(&scopes))
+    if let Some(challenge) =
+        answer.lacks.and_then(|scopes| state.surfaces.challenge.scopes(&scopes))
     {
         *response.status_mut() = StatusCode::FORBIDDEN;
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);

@@ -30,11 +30,7 @@ const INSTRUCTIONS: &str = "Tools of several sources behind one gate. A tool tha
      called; a call can still be limited or need approval, and the answer then says so.";
 
 /// Begins to answer `request`.
-pub(super) fn start(
-    asker: Asker<'_>,
-    era: Era,
-    request: Request,
-) -> Result<Step, RpcError> {
+pub(super) fn start(asker: Asker<'_>, era: Era, request: Request) -> Result<Step, RpcError> {
     let Asker { host, principal, session, tells_changes } = asker;
     let result = match (era, request.method.as_str()) {
         (_, "tools/call") => {

@@ -236,8 +236,7 @@ impl Peer {
     /// Opens a session in place of the one that there may be.
     async fn open(&mut self) {
         let session = Session::new("".into(), self.host.gateway.clone());
-        if let Some(Opened { session, .. }) =
-            self.session.replace(Opened { session, ready: false })
+        if let Some(Opened { session, .. }) = self.session.replace(Opened { session, ready: false })
         {
             session.end(SessionOutcome::Completed).await;
         }

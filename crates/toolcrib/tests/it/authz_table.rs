@@ -20,6 +20,8 @@ struct Row {
 }
 
 const OPEN: [&str; 4] = ["200", "200", "200", "200"];
+/// Of what is there only when the configuration says so.
+const ABSENT: [&str; 4] = ["404", "404", "404", "404"];
 
 fn rows() -> Vec<Row> {
     let get = |route, path, answers| Row { method: "get", route, path, body: None, answers };
@@ -60,6 +62,18 @@ fn rows() -> Vec<Row> {
             ["401", "403", "404", "200"],
         ),
         post("/mcp", "/mcp", json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }), list),
+        get("/mcp", "/mcp", ["401", "405", "405", "405"]),
+        Row { method: "delete", ..get("/mcp", "/mcp", ["401", "400", "400", "400"]) },
+        get(
+            "/.well-known/oauth-protected-resource",
+            "/.well-known/oauth-protected-resource",
+            ABSENT,
+        ),
+        get(
+            "/.well-known/oauth-protected-resource/mcp",
+            "/.well-known/oauth-protected-resource/mcp",
+            ABSENT,
+        ),
         get("/livez", "/livez", OPEN),
         get("/readyz", "/readyz", OPEN),
         // Numbers of the whole server: the scope is the operator's, whatever the tenant.
@@ -141,10 +155,11 @@ async fn every_route_has_a_row() {
 
 /// The MCP methods. `ok` is a result without a trace of the tenant's tools, `sees` one with; a
 /// number is the code of an error.
-const METHODS: [(&str, [&str; 4]); 5] = [
+const METHODS: [(&str, [&str; 4]); 6] = [
     ("initialize", ["401", "ok", "ok", "ok"]),
     ("ping", ["401", "ok", "ok", "ok"]),
     ("server/discover", ["401", "ok", "ok", "ok"]),
+    ("subscriptions/listen", ["401", "ok", "ok", "ok"]),
     ("tools/list", ["401", "ok", "ok", "sees"]),
     ("tools/call", ["401", "-31403", "-32602", "sees"]),
 ];
@@ -167,11 +182,13 @@ async fn every_mcp_method_answers_each_caller_as_the_table_says() {
 
 async fn ask_mcp(caller: &Actor, method: &str) -> String {
     let mut params = json!({});
-    let mut caller = caller.with("accept", "application/json, text/event-stream");
-    if method == "server/discover" {
+    let mut caller = caller
+        .with("accept", "application/json, text/event-stream")
+        .with("content-type", "application/json");
+    if ["server/discover", "subscriptions/listen"].contains(&method) {
         let version = "2026-07-28";
         caller = caller.with("mcp-protocol-version", version).with("mcp-method", method);
-        params = json!({ "_meta": {
+        params = json!({ "notifications": { "toolsListChanged": true }, "_meta": {
             "io.modelcontextprotocol/protocolVersion": version,
             "io.modelcontextprotocol/clientCapabilities": {},
         } });
@@ -180,14 +197,16 @@ async fn ask_mcp(caller: &Actor, method: &str) -> String {
         params = json!({ "name": "crib__read", "arguments": { "say": "crib" } });
     }
     let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    let reply = caller.post("/mcp", message).await;
+    let mut reply = caller.open(Method::POST, "/mcp", Some(message.to_string().into())).await;
     if reply.status != 200 {
         return reply.status.to_string();
     }
-    match (
-        &reply.json()["error"]["code"],
-        reply.text().contains("crib__") || method == "tools/call",
-    ) {
+    let first = match reply.headers["content-type"].to_str().unwrap() {
+        "text/event-stream" => reply.next().await.unwrap(),
+        _ => reply.rest().await,
+    };
+    let sees = first.to_string().contains("crib__") || method == "tools/call";
+    match (&first["error"]["code"], sees) {
         (Value::Null, true) => "sees".to_owned(),
         (Value::Null, false) => "ok".to_owned(),
         (code, _) => code.to_string(),

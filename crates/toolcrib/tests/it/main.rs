@@ -12,4 +12,5 @@ mod no_oracle;
 mod openwop;
 mod ops;
 mod otc;
+mod resource;
 mod support;

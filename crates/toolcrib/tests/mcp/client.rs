@@ -10,21 +10,29 @@ use std::{
 
 use rmcp::{
     ClientHandler, RoleClient,
-    model::{CallToolRequestParams, ClientConfig, ProgressNotificationParam, ProtocolVersion},
-    service::{ClientLifecycleMode, ClientServiceExt as _, NotificationContext, RunningService},
+    model::{
+        CallToolRequestParams, ClientConfig, ProgressNotificationParam, ProtocolVersion,
+        ServerNotification, SubscriptionFilter,
+    },
+    service::{
+        ClientLifecycleMode, ClientServiceExt as _, NotificationContext, RunningService,
+        SubscriptionEnd,
+    },
     transport::{
         StreamableHttpClientTransport, streamable_http_client::StreamableHttpClientTransportConfig,
     },
 };
 use serde_json::json;
+use tokio::time::timeout;
 use toolcrib::gateway::Gateway;
-use toolcrib_testkit::gateway::TestGateway;
+use toolcrib_testkit::gateway::{TestGateway, TestTool};
 
-use crate::support::{PATIENCE, gateway};
+use crate::support::{PATIENCE, gateway, reaches};
 
 #[derive(Clone, Default)]
 struct Listener {
     progress: Arc<AtomicUsize>,
+    changes: Arc<AtomicUsize>,
 }
 
 impl ClientHandler for Listener {
@@ -36,6 +44,10 @@ impl ClientHandler for Listener {
 
     async fn on_progress(&self, _: ProgressNotificationParam, _: NotificationContext<RoleClient>) {
         self.progress.fetch_add(1, Ordering::SeqCst);
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
     }
 }
 
@@ -128,4 +140,90 @@ async fn a_real_client_works_over_streams_in_every_era() {
         let (client, listener) = over_streams(&gw, era).await;
         use_it(client, listener).await;
     }
+}
+
+fn initialize() -> ClientLifecycleMode {
+    ClientLifecycleMode::Initialize
+}
+
+fn discover() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] }
+}
+
+#[tokio::test]
+async fn a_real_client_reads_every_page() {
+    let gw = gateway().config("[mcp]\npage_size = 2").start().await;
+    let caller = gw.principal("a", []).await;
+    for era in eras() {
+        let (client, _) = over_http(&gw, caller.key().unwrap(), era).await;
+        let tools = client.list_all_tools().await.unwrap();
+        let names: Vec<&str> = tools.iter().map(|tool| &*tool.name).collect();
+        assert!(names.len() > 8 && names.is_sorted(), "{names:?}");
+        client.cancel().await.unwrap();
+    }
+}
+
+async fn change(gw: &TestGateway, tools: &[&str]) {
+    gw.change("crib", tools.iter().map(|name| TestTool::new(name)).collect()).await;
+}
+
+/// The handshake revisions: news come on the stream of the session, or between other messages.
+#[tokio::test]
+async fn a_real_client_of_the_handshake_hears_of_changes() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("a", []).await;
+    let mut clients = vec![
+        over_http(&gw, caller.key().unwrap(), initialize()).await,
+        over_streams(&gw, initialize()).await,
+    ];
+    for (client, _) in &clients {
+        let tools = client.peer_info().unwrap().capabilities.tools.clone().unwrap();
+        assert_eq!(tools.list_changed, Some(true));
+        client.list_all_tools().await.unwrap();
+    }
+    change(&gw, &["echo"]).await;
+    for (client, listener) in &clients {
+        reaches(&listener.changes, 1).await;
+        assert_eq!(client.list_all_tools().await.unwrap().len(), 1);
+    }
+    change(&gw, &["echo", "bare"]).await;
+    for (client, listener) in &mut clients {
+        reaches(&listener.changes, 2).await;
+        client.close().await.unwrap();
+    }
+}
+
+/// The stateless revision: a subscription, which the end of the server answers.
+#[tokio::test]
+async fn a_real_client_subscribes_to_changes() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("a", []).await;
+    let clients = [
+        over_http(&gw, caller.key().unwrap(), discover()).await,
+        over_streams(&gw, discover()).await,
+    ];
+    let mut subscriptions = Vec::new();
+    for (client, _) in &clients {
+        let filter =
+            SubscriptionFilter::builder().tools_list_changed().prompts_list_changed().build();
+        let subscription = timeout(PATIENCE, client.listen(filter)).await.unwrap().unwrap();
+        let honoured = SubscriptionFilter::builder().tools_list_changed().build();
+        assert_eq!(*subscription.acknowledged(), honoured);
+        subscriptions.push(subscription);
+    }
+    for tools in [&["echo"][..], &["echo", "bare"]] {
+        change(&gw, tools).await;
+        for subscription in &mut subscriptions {
+            let told = timeout(PATIENCE, subscription.next()).await.unwrap().unwrap();
+            assert!(matches!(told, Some(ServerNotification::ToolListChangedNotification(_))));
+        }
+    }
+    let stopped = tokio::spawn(gw.stop());
+    for subscription in &mut subscriptions {
+        assert!(timeout(PATIENCE, subscription.next()).await.unwrap().unwrap().is_none());
+        let end = subscription.end().unwrap();
+        assert!(matches!(end, SubscriptionEnd::Graceful(_)), "{end:?}");
+    }
+    drop((subscriptions, clients));
+    stopped.await.unwrap();
 }

@@ -153,7 +153,11 @@ async fn without_sessions_everybody_is_served_statelessly() {
     let caller = gw.principal("a", []).await;
     let reply = legacy(&caller, "initialize", json!({})).await;
     assert_eq!(reply.header("mcp-session-id"), "");
-    assert_eq!(reply.json()["result"]["capabilities"], json!({ "tools": {} }), "nothing is promised");
+    assert_eq!(
+        reply.json()["result"]["capabilities"],
+        json!({ "tools": {} }),
+        "nothing is promised"
+    );
     let stray = caller.with("mcp-session-id", "made-up").with("last-event-id", "3");
     assert_eq!(legacy(&stray, "ping", json!({})).await.status, 200);
     for method in [Method::GET, Method::DELETE, Method::PUT] {
@@ -262,9 +266,9 @@ async fn a_notification_cancels_a_call_of_its_session() {
     let sessions = [session(&caller).await, session(&caller).await];
     let call = |actor: &Actor| {
         let actor = actor.clone();
-        tokio::spawn(async move {
-            legacy(&actor, "tools/call", json!({ "name": "crib__hang" })).await
-        })
+        tokio::spawn(
+            async move { legacy(&actor, "tools/call", json!({ "name": "crib__hang" })).await },
+        )
     };
     let (first, second) = (call(&sessions[0]), call(&sessions[1]));
     reaches(&hanging.started, 2).await;

@@ -12,7 +12,7 @@ use tokio::{
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
-use toolcrib_testkit::gateway::TestGateway;
+use toolcrib_testkit::gateway::{Actor, TestGateway, TestTool};
 
 use crate::support::{Hanging, PATIENCE, gateway, modern_body, reaches};
 
@@ -24,7 +24,10 @@ struct Peer {
 }
 
 async fn peer(gw: &TestGateway, buffer: usize) -> Peer {
-    let caller = gw.principal("s", []).await;
+    peer_of(gw, &gw.principal("s", []).await, buffer).await
+}
+
+async fn peer_of(gw: &TestGateway, caller: &Actor, buffer: usize) -> Peer {
     let principal = gw.gateway.authenticator().authenticate(caller.key().unwrap()).unwrap();
     let (ours, theirs) = tokio::io::duplex(buffer);
     let (gateway, config) = (gw.gateway.clone(), gw.config.mcp.clone());
@@ -216,4 +219,98 @@ async fn answers_do_not_mix() {
     };
     let ((), ids) = timeout(PATIENCE, async { tokio::join!(send, receive) }).await.unwrap();
     assert_eq!(ids, (0..50).collect::<Vec<u64>>());
+}
+
+fn changed() -> Value {
+    json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" })
+}
+
+fn listening(id: &str) -> Value {
+    let filter = json!({ "notifications": { "toolsListChanged": true } });
+    let mut body = modern_body("subscriptions/listen", filter);
+    body["id"] = json!(id);
+    body
+}
+
+/// Both eras on one stream hear of a change, each in its own way, and a subscription can be taken
+/// back.
+#[tokio::test]
+async fn changes_are_told_in_both_eras() {
+    let gw = gateway().start().await;
+    let mut peer = peer(&gw, 64 << 10).await;
+    peer.send(request(1, "initialize", json!({ "protocolVersion": "2025-11-25" }))).await;
+    let capabilities = peer.next().await["result"]["capabilities"].clone();
+    assert_eq!(capabilities, json!({ "tools": { "listChanged": true } }));
+    gw.change("crib", vec![TestTool::new("bare"), TestTool::new("echo")]).await;
+    peer.send(json!({ "jsonrpc": "2.0", "method": "notifications/initialized" })).await;
+    for id in ["one", "two"] {
+        peer.send(listening(id)).await;
+        let acknowledged = peer.next().await;
+        assert_eq!(acknowledged["method"], "notifications/subscriptions/acknowledged");
+        let id = json!(id);
+        assert_eq!(acknowledged["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], id);
+    }
+    let cancel = json!({
+        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": "two" },
+    });
+    peer.send(cancel).await;
+    peer.send(request(2, "tools/list", json!({}))).await;
+    assert_eq!(peer.next().await["result"]["tools"].as_array().unwrap().len(), 2);
+
+    gw.change("crib", vec![TestTool::new("bare")]).await;
+    let mut told = [peer.next().await, peer.next().await];
+    told.sort_by_key(|message| message.get("params").is_some());
+    assert_eq!(told[0], changed());
+    assert_eq!(told[1]["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "one");
+
+    let rest = peer.end().await;
+    assert_eq!(rest.len(), 1, "the end answers the subscription that is open: {rest:?}");
+    assert_eq!(
+        (&rest[0]["id"], &rest[0]["result"]["resultType"]),
+        (&json!("one"), &json!("complete"))
+    );
+}
+
+#[tokio::test]
+async fn being_told_to_end_ends_in_order() {
+    let gw = gateway().start().await;
+    let mut peer = peer(&gw, 64 << 10).await;
+    peer.send(request(1, "initialize", json!({ "protocolVersion": "2025-11-25" }))).await;
+    peer.next().await;
+    peer.send(listening("open")).await;
+    peer.next().await;
+    let nap = request(2, "tools/call", json!({ "name": "crib__nap" }));
+    peer.send(nap).await;
+    gw.event(|event| event["type"] == "tool.session.opened").await;
+    peer.shutdown.cancel();
+    let mut last = [peer.next().await, peer.next().await];
+    last.sort_by_key(|message| message["id"].is_string());
+    assert_eq!(last[0]["result"]["content"][0]["text"], "awake");
+    assert_eq!(
+        (&last[1]["id"], &last[1]["result"]["resultType"]),
+        (&json!("open"), &json!("complete"))
+    );
+    timeout(PATIENCE, peer.served).await.unwrap().unwrap().unwrap();
+    gw.event(|event| {
+        event["type"] == "tool.session.closed" && event["payload"]["outcome"] == "completed"
+    })
+    .await;
+}
+
+/// A key that is taken back is taken back here too.
+#[tokio::test]
+async fn a_revoked_key_is_not_served_on() {
+    let gw = gateway().start().await;
+    let caller = gw.principal("s", []).await;
+    let mut peer = peer_of(&gw, &caller, 64 << 10).await;
+    peer.send(listening("open")).await;
+    peer.next().await;
+    gw.revoke(&caller).await;
+    let last = peer.next().await;
+    assert_eq!((&last["id"], &last["error"]["code"]), (&json!("open"), &json!(-31401)));
+    for method in ["tools/list", "tools/call", "ping"] {
+        peer.send(request(1, method, json!({ "name": "crib__bare" }))).await;
+        assert_eq!(peer.next().await["error"]["code"], -31401, "{method}");
+    }
+    assert_eq!(gw.runs("crib", "bare"), 0);
 }

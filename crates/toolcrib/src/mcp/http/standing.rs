@@ -85,9 +85,7 @@ pub(super) fn named(
     }
     Ok(match headers::single(headers, &SESSION)? {
         None => Named::None,
-        Some(id) => {
-            host.sessions.find(principal, id).map_or(Named::Unknown, Named::Session)
-        }
+        Some(id) => host.sessions.find(principal, id).map_or(Named::Unknown, Named::Session),
     })
 }
 
@@ -154,11 +152,7 @@ pub(super) fn with_session(mut response: Response, id: &str) -> Response {
 }
 
 /// The session of a request without a body; the stateless revision has neither.
-fn of_request(
-    host: &Host,
-    principal: &Principal,
-    headers: &HeaderMap,
-) -> Result<Named, Response> {
+fn of_request(host: &Host, principal: &Principal, headers: &HeaderMap) -> Result<Named, Response> {
     let refused = |error: RpcError| {
         let body = crate::mcp::answer::error(None, &error);
         respond::json_bytes(StatusCode::BAD_REQUEST, body)

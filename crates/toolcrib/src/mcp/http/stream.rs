@@ -55,10 +55,7 @@ pub(super) fn respond(speaker: impl Speaker, first: First) -> Response {
     response
 }
 
-fn events(
-    speaker: impl Speaker,
-    first: First,
-) -> impl Stream<Item = Result<Bytes, Infallible>> {
+fn events(speaker: impl Speaker, first: First) -> impl Stream<Item = Result<Bytes, Infallible>> {
     stream::unfold((speaker, first), async |(mut speaker, first)| {
         let event = match first {
             First::Message(message) => event(&message),
