@@ -229,7 +229,7 @@ fn check_params(
 }
 
 /// Runs `call`. As long as this waits, dropping it drops the call; later the stream owns it.
-async fn run(state: &AppState, call: ToolCall, readable: Readable) -> Response {
+async fn run(state: &AppState, call: Box<ToolCall>, readable: Readable) -> Response {
     if readable == Readable::Json {
         let mut running = call.without_progress().run();
         return match running.next().await {

@@ -20,7 +20,7 @@ pub(super) enum Step {
     /// The whole answer.
     Answer(Bytes),
     /// A tool has to run first.
-    Call(ToolCall),
+    Call(Box<ToolCall>),
     /// News as they come.
     Listen(Box<Listen>),
 }
@@ -35,10 +35,10 @@ pub(super) fn start(asker: Asker<'_>, era: Era, request: Request) -> Result<Step
     let result = match (era, request.method.as_str()) {
         (_, "tools/call") => {
             let call = ToolCall::read(&host.gateway, principal, era, request)?;
-            return Ok(Step::Call(match session {
+            return Ok(Step::Call(Box::new(match session {
                 Some(session) => call.within(session),
                 None => call,
-            }));
+            })));
         }
         (_, "tools/list") => {
             let page = pages::page(host, principal, era, &request.params)?;

@@ -280,7 +280,7 @@ impl Outbox {
 }
 
 /// Runs `call` while its messages are awaited.
-fn call_messages(call: ToolCall) -> impl Stream<Item = Said> + Send + 'static {
+fn call_messages(call: Box<ToolCall>) -> impl Stream<Item = Said> + Send + 'static {
     let id = call.id().clone();
     stream::unfold((id, call.run()), async |(id, mut running)| {
         let said = match running.next().await? {

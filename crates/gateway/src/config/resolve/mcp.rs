@@ -18,23 +18,29 @@ impl Resolver<'_> {
         {
             config.session_idle = idle;
         }
-        let counts: [(&str, &Option<Spanned<usize>>, &mut dyn FnMut(NonZeroUsize)); 4] = [
-            ("mcp.page_size", &typed.page_size, &mut |n| config.page_size = n),
-            ("mcp.max_sessions", &typed.max_sessions, &mut |n| config.max_sessions = n.get()),
-            ("mcp.max_sessions_per_principal", &typed.max_sessions_per_principal, &mut |n| {
-                config.max_sessions_per_principal = n.get()
-            }),
-            ("mcp.max_listeners_per_principal", &typed.max_listeners_per_principal, &mut |n| {
-                config.max_listeners_per_principal = n.get()
-            }),
-        ];
-        for (key, typed, set) in counts {
-            let Some(typed) = typed else { continue };
-            match NonZeroUsize::new(*typed.get_ref()) {
-                Some(count) => set(count),
-                None => self.complain(typed.span().start, key, "must be at least 1"),
-            }
+        if let Some(size) = self.count("mcp.page_size", typed.page_size.as_ref()) {
+            config.page_size = size;
         }
+        if let Some(max) = self.count("mcp.max_sessions", typed.max_sessions.as_ref()) {
+            config.max_sessions = max.get();
+        }
+        let max = typed.max_sessions_per_principal.as_ref();
+        if let Some(max) = self.count("mcp.max_sessions_per_principal", max) {
+            config.max_sessions_per_principal = max.get();
+        }
+        let max = typed.max_listeners_per_principal.as_ref();
+        if let Some(max) = self.count("mcp.max_listeners_per_principal", max) {
+            config.max_listeners_per_principal = max.get();
+        }
+    }
+
+    fn count(&mut self, key: &str, typed: Option<&Spanned<usize>>) -> Option<NonZeroUsize> {
+        let typed = typed?;
+        let count = NonZeroUsize::new(*typed.get_ref());
+        if count.is_none() {
+            self.complain(typed.span().start, key, "must be at least 1");
+        }
+        count
     }
 
     pub(super) fn resource(&mut self, typed: file::Resource) -> Option<ResourceConfig> {

@@ -101,7 +101,7 @@ pub(super) fn open(
         // Without a session there is no such stream, and the revisions' word for it is 405.
         Ok(Named::None) => return not_allowed("POST"),
         Ok(Named::Unknown) => return fail(StatusCode::NOT_FOUND, &RpcError::no_session()),
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     if !headers::reads_events(headers) {
         let problem = "Accept must list text/event-stream";
@@ -123,7 +123,7 @@ pub(super) async fn end(host: &Host, principal: &Principal, headers: &HeaderMap)
             return fail(StatusCode::BAD_REQUEST, &RpcError::invalid_request(problem));
         }
         Ok(Named::Unknown) => return fail(StatusCode::NOT_FOUND, &RpcError::no_session()),
-        Err(refused) => return refused,
+        Err(refused) => return *refused,
     };
     let Some(session) = host.sessions.take(principal, hold.session().id()) else {
         return fail(StatusCode::NOT_FOUND, &RpcError::no_session());
@@ -152,14 +152,18 @@ pub(super) fn with_session(mut response: Response, id: &str) -> Response {
 }
 
 /// The session of a request without a body; the stateless revision has neither.
-fn of_request(host: &Host, principal: &Principal, headers: &HeaderMap) -> Result<Named, Response> {
+fn of_request(
+    host: &Host,
+    principal: &Principal,
+    headers: &HeaderMap,
+) -> Result<Named, Box<Response>> {
     let refused = |error: RpcError| {
         let body = crate::mcp::answer::error(None, &error);
-        respond::json_bytes(StatusCode::BAD_REQUEST, body)
+        Box::new(respond::json_bytes(StatusCode::BAD_REQUEST, body))
     };
     let version = headers::version(headers).map_err(refused)?;
     if version == Some(era::MODERN) {
-        return Err(not_allowed("POST"));
+        return Err(Box::new(not_allowed("POST")));
     }
     era::check_version(version).map_err(refused)?;
     named(host, principal, headers).map_err(refused)
