@@ -125,6 +125,7 @@ async fn what_a_host_only_should_do_counts_when_strict() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_nobody_named_and_that_is_not_harmless_is_not_called() {
+    // I-33
     let host = BrokenHost::otc(true, Some(CallingFault::NoDuration)).await;
     // The explorer of this host is at its usual place and says that two tools are harmless.
     let ran = check(&host, &["--protocol", "otc", "--json", "--at", "explorer=/nowhere"]).await;

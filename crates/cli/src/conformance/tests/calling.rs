@@ -80,6 +80,7 @@ async fn every_check_of_open_tool_calling_fails_on_some_host() {
 
 #[tokio::test]
 async fn every_check_of_oxp_fails_on_some_host() {
+    // I-33
     for (fault, id) in TRIPS.iter().chain(OXP_TRIPS) {
         let host = BrokenHost::oxp(true, Some(*fault)).await;
         fails(&host, Protocol::Oxp, &format!("oxp.{id}"), &format!("{fault:?}")).await;

@@ -92,6 +92,7 @@ async fn a_host_that_does_everything_right_passes() {
 
 #[tokio::test]
 async fn every_check_fails_on_some_host() {
+    // I-33
     for (fault, id) in TRIPS {
         let host = BrokenHost::openwop(Some(*fault)).await;
         fails(&host, Protocol::Openwop, id, &format!("{fault:?}")).await;
