@@ -80,6 +80,7 @@ impl SourceSpec {
                 format!("stdio {:?} in {:?} with {variables:?}", stdio.command, stdio.cwd)
             }
             UpstreamSpec::McpHttp(http) => format!("http {:?}", http.url),
+            UpstreamSpec::Native => "native".to_owned(),
         }
     }
 }
@@ -102,6 +103,8 @@ pub enum UpstreamSpec {
     McpStdio(StdioSpec),
     /// An MCP server over streamable HTTP.
     McpHttp(HttpSpec),
+    /// Tools of the program that embeds the gateway; there is nothing to connect to.
+    Native,
 }
 
 /// A child process. Its environment is cleared but for `PATH`, `HOME`, `LANG`, `TMPDIR`, `USER`

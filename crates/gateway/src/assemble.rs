@@ -140,11 +140,12 @@ fn default_scope(source: &SourceConfig) -> Result<Scope, String> {
 
 fn transport(source: &SourceConfig) -> Transport {
     match (source.kind, &source.spec.upstream) {
-        (SourceKind::Mcp, UpstreamSpec::McpStdio(_) | UpstreamSpec::McpHttp(_)) => Transport::Mcp,
-        (SourceKind::Connector, _) => Transport::Http,
-        (SourceKind::NodePack | SourceKind::Workflow | SourceKind::HostExtension, _) => {
+        (_, UpstreamSpec::Native)
+        | (SourceKind::NodePack | SourceKind::Workflow | SourceKind::HostExtension, _) => {
             Transport::Native
         }
+        (SourceKind::Mcp, UpstreamSpec::McpStdio(_) | UpstreamSpec::McpHttp(_)) => Transport::Mcp,
+        (SourceKind::Connector, _) => Transport::Http,
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
     collections::BTreeMap, fmt, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration,
 };
 
-use globset::GlobMatcher;
+use globset::{Glob, GlobMatcher};
 use toolcrib_core::{
     catalog::Tenants,
     credential::Secret,
@@ -254,11 +254,27 @@ pub enum ListBody {
     Envelope,
 }
 
+/// What of the explorer needs credentials. "Public" is what `[anonymous]` may see and never more;
+/// callers who present credentials that hold see what is theirs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExplorerPolicy {
+    /// Everything that holds data. Credentials are asked for before anything else is told.
+    All,
+    /// Calls, before anything else is told. Lists, details and checks of arguments are public;
+    /// credentials that do not hold are refused everywhere.
+    CallOnly,
+    /// Calls, in the order of the specification: whether tools may be run, whether the tool exists,
+    /// credentials. Everything else is public; credentials that do not hold count as none.
+    SpecPublic,
+    /// Nothing: callers without credentials may do what `[anonymous]` may, calls included.
+    Nothing,
+}
+
 /// Explorer settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplorerConfig {
-    /// Who may use it. The page itself holds no data and is always served.
-    pub auth: MountAuth,
+    /// What needs credentials. The page itself holds no data and is always served.
+    pub policy: ExplorerPolicy,
     /// Where it is mounted; starts with `/`, no trailing `/`.
     pub prefix: String,
     /// Whether tools may be run from it.
@@ -269,6 +285,17 @@ pub struct ExplorerConfig {
     pub project_name: Option<String>,
     /// Footer link target.
     pub project_url: Option<String>,
+}
+
+impl ToolRule {
+    /// `set` for the tools whose name matches the glob `pattern`.
+    ///
+    /// # Errors
+    /// `pattern` is not a glob.
+    pub fn new(pattern: &str, set: Classification) -> Result<Self, globset::Error> {
+        let glob = Glob::new(pattern)?.compile_matcher();
+        Ok(Self { pattern: pattern.to_owned(), glob, set })
+    }
 }
 
 /// Reads what `{ env = … }` and `{ file = … }` refer to. The command line has the real one.
@@ -350,7 +377,7 @@ impl Config {
             otc: MountConfig { auth: MountAuth::Required },
             oxp: OxpConfig { enabled: true, auth: MountAuth::Required },
             explorer: ExplorerConfig {
-                auth: MountAuth::Required,
+                policy: ExplorerPolicy::All,
                 prefix: "/explorer".to_owned(),
                 allow_execute: true,
                 title: "toolcrib".to_owned(),

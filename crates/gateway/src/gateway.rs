@@ -17,17 +17,21 @@ use toolcrib_core::{
     limit::RateLimiter,
     principal::Principal,
     scope::{Grant, Scope},
-    source::{InvalidSource, Source, SourceFactory, SourceStatus},
+    source::{
+        InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, SourceStatus,
+        UpstreamSpec,
+    },
     store::{CatalogStore, KeyStore, StoreError},
 };
 
 use crate::{
     authn::Authenticator,
     clock::SystemClock,
-    config::{Config, GateConfig},
+    config::{Config, GateConfig, SourceConfig},
     idempotency::Idempotency,
     limits::MemoryLimiter,
     metrics::Metrics,
+    provider::{NativeTools, Natives},
     record::Record,
     refresh::{Refresher, Slots},
     session::Interactions,
@@ -50,6 +54,10 @@ struct Inner {
     idempotency: Idempotency,
     authenticator: Authenticator,
     refresher: Refresher,
+    /// The configuration in force.
+    config: ArcSwap<Config>,
+    /// Sources of the embedding program: part of every configuration.
+    natives: Vec<SourceConfig>,
     running: TaskTracker,
     interactions: Interactions,
     ended: CancellationToken,
@@ -106,7 +114,11 @@ pub struct GatewayBuilder {
     clock: Arc<dyn Clock>,
     authorizer: Arc<dyn Authorizer>,
     limiter: Option<Arc<dyn RateLimiter>>,
+    natives: Vec<NativeTools>,
 }
+
+/// For a program that has no sources but its own tools.
+struct NoFactory;
 
 /// Scopes that routes ask for, beside those of tools.
 pub const ROUTE_SCOPES: &[&str] = &["audit:read", "metrics:read", "sources:read"];
@@ -114,6 +126,42 @@ pub const ROUTE_SCOPES: &[&str] = &["audit:read", "metrics:read", "sources:read"
 /// How long calls in flight have to be recorded once their sources are closed: the store answers in
 /// milliseconds, and a store that does not is not waited for.
 pub(crate) const CLOSING_TIME: Duration = Duration::from_secs(5);
+
+// === impl Stores ===
+
+impl Stores {
+    /// One store for everything.
+    pub fn of<S: EventLog + KeyStore + CatalogStore>(store: S) -> Self {
+        let store = Arc::new(store);
+        Self { log: Arc::<S>::clone(&store), keys: Arc::<S>::clone(&store), catalogs: store }
+    }
+
+    /// A store for each.
+    pub fn new(log: impl EventLog, keys: impl KeyStore, catalogs: impl CatalogStore) -> Self {
+        Self { log: Arc::new(log), keys: Arc::new(keys), catalogs: Arc::new(catalogs) }
+    }
+}
+
+// === impl NoFactory ===
+
+impl SourceFactory for NoFactory {
+    fn build(
+        &self,
+        spec: &SourceSpec,
+        _listener: Arc<dyn SourceListener>,
+    ) -> Result<Arc<dyn Source>, InvalidSource> {
+        Err(nothing_to_build(spec))
+    }
+
+    fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
+        Err(nothing_to_build(spec))
+    }
+}
+
+fn nothing_to_build(spec: &SourceSpec) -> InvalidSource {
+    let problem = "this program connects to nothing; give the builder a factory of sources";
+    InvalidSource { source_id: spec.id.clone(), problem: problem.to_owned() }
+}
 
 // === impl GatewayBuilder ===
 
@@ -127,7 +175,29 @@ impl GatewayBuilder {
             clock: Arc::new(SystemClock::default()),
             authorizer: Arc::new(ScopeAuthorizer),
             limiter: None,
+            natives: Vec::new(),
         }
+    }
+
+    /// Another configuration.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// What builds the sources of the configuration.
+    #[must_use]
+    pub fn sources(mut self, factory: Arc<dyn SourceFactory>) -> Self {
+        self.factory = factory;
+        self
+    }
+
+    /// Adds tools of this program. They are part of every configuration that is applied later, too.
+    #[must_use]
+    pub fn tools(mut self, tools: NativeTools) -> Self {
+        self.natives.push(tools);
+        self
     }
 
     /// Another clock.
@@ -148,10 +218,11 @@ impl GatewayBuilder {
         self
     }
 
-    /// Starts the gateway: last good catalogs are loaded, sources connect in the background.
+    /// Starts the gateway: last good catalogs are loaded, sources connect in the background, and
+    /// the tools of this program are there at once.
     ///
     /// # Errors
-    /// A source whose description can never work.
+    /// A source whose description can never work, or two of one id.
     pub async fn start(self) -> Result<Gateway, InvalidSource> {
         let metrics = Arc::new(Metrics::default());
         let record = Record::new(
@@ -167,8 +238,13 @@ impl GatewayBuilder {
         .await;
         let limiter =
             self.limiter.unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&self.clock))));
+        let natives = self.natives.iter().map(|tools| tools.config().clone()).collect();
         let (refresher, requests) = Refresher::new(
-            self.factory,
+            Arc::new(Natives {
+                tools: self.natives,
+                others: self.factory,
+                clock: Arc::clone(&self.clock),
+            }),
             Arc::clone(&self.stores.catalogs),
             Arc::clone(&self.clock),
             Arc::clone(&metrics),
@@ -189,12 +265,17 @@ impl GatewayBuilder {
                 idempotency: Idempotency::default(),
                 authenticator,
                 refresher,
+                config: ArcSwap::from_pointee(self.config.clone()),
+                natives,
                 running: TaskTracker::new(),
                 interactions: Interactions::default(),
                 ended: CancellationToken::new(),
             }),
         };
         gateway.apply(self.config).await?;
+        for native in &gateway.inner.natives {
+            gateway.inner.refresher.discover(&gateway, &native.spec.id).await;
+        }
         Refresher::run(gateway.clone(), requests);
         Ok(gateway)
     }
@@ -203,15 +284,34 @@ impl GatewayBuilder {
 // === impl Gateway ===
 
 impl Gateway {
+    /// A gateway for a program that has tools of its own: the configuration of an empty file, over
+    /// `stores`.
+    pub fn builder(stores: Stores) -> GatewayBuilder {
+        let config = Config::empty(std::path::Path::new(""));
+        GatewayBuilder::new(config, stores, Arc::new(NoFactory))
+    }
+
     /// Replaces the configuration: sources whose description did not change go on running, new ones
     /// are started, removed ones are closed once their calls have ended. On an error nothing changes
     /// and nothing was started.
     ///
     /// # Errors
     /// A source whose description can never work.
-    pub async fn apply(&self, config: Config) -> Result<(), InvalidSource> {
+    pub async fn apply(&self, mut config: Config) -> Result<(), InvalidSource> {
+        // Those of a configuration that was taken from here are the same ones.
+        config.sources.retain(|source| source.spec.upstream != UpstreamSpec::Native);
+        for native in &self.inner.natives {
+            let toolkit = |id: &SourceId| id.as_str().replace('-', "_");
+            let id = &native.spec.id;
+            if config.sources.iter().any(|other| toolkit(&other.spec.id) == toolkit(id)) {
+                let problem = "another source has this id (`-` and `_` count as equal)".to_owned();
+                return Err(InvalidSource { source_id: id.clone(), problem });
+            }
+            config.sources.push(native.clone());
+        }
         let closing = self.inner.refresher.apply(&config).await?;
         self.inner.authenticator.configure(&config).await;
+        self.inner.config.store(Arc::new(config));
         self.publish();
         for source in closing {
             let ended = self.inner.ended.clone();
@@ -223,6 +323,16 @@ impl Gateway {
             });
         }
         Ok(())
+    }
+
+    /// The configuration in force, native sources included.
+    pub fn config(&self) -> Arc<Config> {
+        self.inner.config.load_full()
+    }
+
+    /// Asks `source` for its tools soon; what it says is published when it differs.
+    pub fn refresh(&self, source: &SourceId) {
+        self.inner.refresher.request(source);
     }
 
     /// The current snapshot. Take it once per request.

@@ -6,6 +6,7 @@
 //! * [`list`](mod@list) is what a caller sees: bytes made once per kind of caller.
 //! * [`config`] is the operator's file: what was typed, checked, and what it means.
 //! * [`authn`] tells who is calling.
+//! * [`provider`] is the seam to the tools of a program that embeds the gateway.
 //!
 //! The gateway holds its store and its sources behind the traits of `toolcrib_core`; it names
 //! neither SQL, nor HTTP, nor processes.
@@ -23,6 +24,7 @@ pub mod limits;
 pub mod list;
 pub mod metrics;
 pub mod probe;
+pub mod provider;
 mod record;
 mod refresh;
 pub mod session;

@@ -103,6 +103,11 @@ impl Refresher {
         });
     }
 
+    /// Has one source asked soon.
+    pub(crate) fn request(&self, id: &SourceId) {
+        Listener(self.requests.clone()).changed(id);
+    }
+
     /// Asks one source soon; again afterwards, if it has news meanwhile.
     fn ask(&self, gateway: &Gateway, id: &SourceId) {
         let mut slots = self.slots.lock();
@@ -179,7 +184,7 @@ impl Refresher {
     }
 
     /// Asks one source, and publishes what it says if that is news.
-    async fn discover(&self, gateway: &Gateway, id: &SourceId) {
+    pub(crate) async fn discover(&self, gateway: &Gateway, id: &SourceId) {
         let Some((source, timeout)) = self
             .slots
             .lock()

@@ -49,6 +49,9 @@ impl Factory {
             UpstreamSpec::McpHttp(http) => {
                 Ok(Target::Http { endpoint: Endpoint::new(http)?, egress: self.egress()? })
             }
+            UpstreamSpec::Native => {
+                Err("its tools are those of a program that embeds the gateway".to_owned())
+            }
         }
     }
 }

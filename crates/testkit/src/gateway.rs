@@ -18,6 +18,7 @@
 mod actor;
 mod clock;
 mod events;
+mod served;
 mod source;
 mod tool;
 
@@ -55,6 +56,7 @@ pub use self::{
     actor::{Actor, Reply},
     clock::ManualClock,
     events::Events,
+    served::Served,
     source::{Sources, TestSource},
     tool::TestTool,
 };

@@ -1,50 +1,170 @@
 //! The explorer: a page to look at tools and try them, and the JSON endpoints behind it, below a
 //! configurable prefix.
 //!
-//! Answers are those of the embedded-explorer protocol (features F1 to F7), with one deliberate
-//! difference: the catalog is private, so its JSON endpoints ask for a key before anything else,
-//! where the operator did not say `explorer.auth = "optional"`. The page itself holds no data.
+//! Answers are those of the embedded-explorer protocol (features F1 to F7). The dialect is written
+//! against a [`ToolsProvider`], which is asked on every request and whose answer is kept by nobody
+//! here: a gateway, whose answer has its bytes already, or tools of the embedding program. A
+//! [`Host`](host::Host) says who is asking and runs calls. What needs credentials is a policy; the
+//! page itself holds no data.
 
 mod assets;
 mod call;
+mod embedded;
 mod error;
+mod gated;
+mod host;
+mod mounted;
+mod offer;
 mod page;
+mod settings;
 mod tools;
 mod validate;
 
-use toolcrib_gateway::metrics::Surface;
+use std::sync::Arc;
+
+use http::request::Parts;
+use toolcrib_gateway::{
+    Gateway,
+    authn::AuthError,
+    config::{self, ExplorerPolicy},
+    metrics::Surface,
+    provider::ToolsProvider,
+};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use self::error::refuse;
-use crate::{
-    middleware::{Access, Mount, Paths},
-    state::{AppState, Surfaces},
+use self::{
+    gated::Gated,
+    host::{Host, Visitor},
+    page::{Look, Page},
 };
+pub use self::{
+    mounted::explorer,
+    settings::ExplorerConfig,
+    validate::{ValidateResult, ValidationFailure},
+};
+use crate::middleware::{Access, Mount, Paths, Refusal};
 
-/// Who may come in where.
-pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
-    let prefix = &surfaces.explorer.prefix;
-    let under =
-        |path: String, access| Mount::new(Surface::Explorer, Paths::Under(path), access, refuse);
-    vec![
-        under(format!("{prefix}/tools"), Access::Keyed(surfaces.explorer.auth)),
-        under(prefix.clone(), Access::Open),
-    ]
+/// One explorer: what its handlers share.
+pub(crate) struct Explorer {
+    provider: Arc<dyn ToolsProvider>,
+    host: Arc<dyn Host>,
+    policy: ExplorerPolicy,
+    allow_execute: bool,
+    max_body: usize,
+    /// Named in the record.
+    resource: String,
+    page: Page,
 }
 
-/// The routes, with their description.
-pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
-    let prefix = &surfaces.explorer.prefix;
+/// Which paths are the explorer's. Who may come in is decided by each endpoint, because the order
+/// of its answers depends on the policy.
+pub(crate) fn mount(prefix: &str) -> Mount {
+    let paths = match prefix {
+        "" => Paths::All,
+        prefix => Paths::Under(prefix.to_owned()),
+    };
+    Mount::new(Surface::Explorer, paths, Access::Open, refuse)
+}
+
+/// The routes below `prefix`, with their description.
+pub(crate) fn routes<S>(explorer: Explorer, prefix: &str) -> OpenApiRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
     let json = OpenApiRouter::new()
         .routes(routes!(tools::list))
         .routes(routes!(tools::detail_of))
         .routes(routes!(validate::validate))
         .routes(routes!(call::call))
         .routes(routes!(assets::asset));
-    // The page answers with and without the last slash, which nesting alone does not do.
-    OpenApiRouter::new()
-        .nest(prefix, json)
-        .nest(prefix, OpenApiRouter::new().routes(routes!(page::page)))
-        .route(&format!("{prefix}/"), axum::routing::get(page::page))
-        .layer(axum::Extension(page::Page::render(&surfaces.explorer)))
+    let routes = match prefix {
+        "" => json,
+        // The page answers with and without the last slash, which nesting alone does not do.
+        prefix => OpenApiRouter::new()
+            .nest(prefix, json)
+            .nest(prefix, OpenApiRouter::new().routes(routes!(page::page))),
+    };
+    let slash = format!("{prefix}/");
+    routes.route(&slash, axum::routing::get(page::page)).with_state(Arc::new(explorer))
+}
+
+impl Explorer {
+    /// The explorer of `gateway`, set up as its configuration says.
+    pub(crate) fn of_gateway(
+        gateway: &Gateway,
+        config: &config::ExplorerConfig,
+        max_body: usize,
+    ) -> Self {
+        let host = Arc::new(Gated::new(gateway.clone()));
+        Self::set_up(Arc::new(gateway.clone()), host, config, max_body)
+    }
+
+    /// The routes of an explorer alone, for their description.
+    pub(crate) fn described(config: &config::ExplorerConfig) -> Self {
+        let host = embedded::Embedded::closed();
+        Self::set_up(Arc::new(Vec::new()), Arc::new(host), config, 0)
+    }
+
+    fn set_up(
+        provider: Arc<dyn ToolsProvider>,
+        host: Arc<dyn Host>,
+        config: &config::ExplorerConfig,
+        max_body: usize,
+    ) -> Self {
+        let look = Look {
+            title: config.title.clone(),
+            project_name: config.project_name.clone(),
+            project_url: config.project_url.clone(),
+            allow_execute: config.allow_execute,
+        };
+        Self {
+            provider,
+            host,
+            policy: config.policy,
+            allow_execute: config.allow_execute,
+            max_body,
+            page: Page::new(look, &config.prefix),
+            resource: resource(&config.prefix),
+        }
+    }
+
+    /// Who asks for a list, a detail or a check of arguments.
+    async fn reader(&self, head: &Parts) -> Result<Visitor, Refusal> {
+        let who = match self.policy {
+            ExplorerPolicy::All => self.host.holder(head).await,
+            ExplorerPolicy::CallOnly | ExplorerPolicy::Nothing => {
+                self.host.visitor(head, true).await
+            }
+            ExplorerPolicy::SpecPublic => self.host.visitor(head, false).await,
+        };
+        who.map_err(|error| self.turn_away(error))
+    }
+
+    /// Who asks for a call, where that comes before everything else.
+    async fn caller_first(&self, head: &Parts) -> Result<Option<Visitor>, Refusal> {
+        let who = match self.policy {
+            ExplorerPolicy::All | ExplorerPolicy::CallOnly => self.host.holder(head).await,
+            ExplorerPolicy::Nothing => self.host.visitor(head, true).await,
+            ExplorerPolicy::SpecPublic => return Ok(None),
+        };
+        who.map(Some).map_err(|error| self.turn_away(error))
+    }
+
+    /// Who asks for a call, where that comes after everything else.
+    async fn caller_last(&self, head: &Parts) -> Result<Visitor, Refusal> {
+        self.host.holder(head).await.map_err(|error| self.turn_away(error))
+    }
+
+    fn turn_away(&self, error: AuthError) -> Refusal {
+        if error != AuthError::Unavailable {
+            self.host.turned_away(&self.resource);
+        }
+        Refusal::Unauthenticated(error)
+    }
+}
+
+/// What of an explorer below `prefix` holds data.
+fn resource(prefix: &str) -> String {
+    format!("{prefix}/tools/*")
 }

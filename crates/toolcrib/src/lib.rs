@@ -22,8 +22,9 @@ mod router;
 mod serve;
 mod state;
 
+pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
 pub use mcp::serve_stdio;
-pub use router::{openapi, router};
+pub use router::{RouterExt, openapi, router};
 
 /// The published JSON Schemas with their names, as served under `/schemas/NAME.schema.json`.
 pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {
@@ -32,4 +33,11 @@ pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {
 
 pub use serve::serve;
 pub use toolcrib_core as core;
-pub use toolcrib_gateway::{self as gateway, Gateway, GatewayBuilder};
+pub use toolcrib_gateway::{
+    self as gateway, Gateway, GatewayBuilder, Stores,
+    config::ExplorerPolicy,
+    provider::{
+        Annotations, Authenticator, HandlerError, Identity, NativeTools, Offer, RequestHead, Tool,
+        ToolAnswer, ToolCall, ToolCallHandler, ToolDefinition, ToolsProvider,
+    },
+};

@@ -29,7 +29,12 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 use futures_util::FutureExt as _;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use toolcrib_gateway::{
+    authn::AuthError,
+    config::{MountAuth, ServerConfig},
+    metrics::Surface,
+};
 use tower::Layer as _;
 
 use crate::state::AppState;
@@ -43,34 +48,61 @@ pub(crate) use self::{
     refusal::Refusal,
 };
 
+/// What a guard stands before.
+pub(crate) trait House: Send + Sync + 'static {
+    /// The listener.
+    fn server(&self) -> &ServerConfig;
+
+    /// What a refused caller is told about credentials.
+    fn challenge(&self) -> &Challenge;
+
+    /// Whether a request with `uri` and `headers` is addressed to it and sent by a page it trusts.
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal>;
+
+    /// Who sent `headers` to a mount that asks for `auth`.
+    fn caller(
+        &self,
+        headers: &HeaderMap,
+        auth: MountAuth,
+        key_headers: &[&str],
+    ) -> Result<Caller, AuthError>;
+
+    /// Records that somebody without valid credentials was turned away from `route`.
+    fn turned_away(&self, route: &str);
+
+    /// Counts an answer.
+    fn answered(&self, surface: Surface, status: StatusCode);
+}
+
 /// The mounts, in the order in which they are asked for a path.
 #[derive(Clone)]
 struct Guard {
-    state: AppState,
+    house: Arc<dyn House>,
     mounts: Arc<[Mount]>,
     /// Answers for a path that is on no mount.
     elsewhere: Arc<Mount>,
 }
 
 /// `routes` behind the guard. `elsewhere` speaks for paths that are on none of `mounts`.
-pub(crate) fn guarded(
-    routes: Router<AppState>,
+pub(crate) fn guarded<H: House + Clone>(
+    routes: Router<H>,
     mounts: Vec<Mount>,
     elsewhere: Mount,
-    state: AppState,
+    house: H,
 ) -> Router {
     let routes = routes
         .method_not_allowed_fallback(|| async { Refusal::Method })
         .fallback(|| async { Refusal::NoRoute })
-        .with_state::<()>(state.clone());
-    let guard = Guard { state, mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
+        .with_state::<()>(house.clone());
+    let guard =
+        Guard { house: Arc::new(house), mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
     // A service around the whole router: a layer of the router itself would run after routing, and
     // axum would add `Allow` to refusals of callers who may not know what is allowed.
     Router::new().fallback_service(from_fn_with_state(guard, pass).layer(routes))
 }
 
 async fn pass(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
-    let server = &guard.state.surfaces.server;
+    let server = guard.house.server();
     if let Some(response) = cors::preflight(server, &request) {
         return response;
     }
@@ -99,6 +131,39 @@ async fn run(next: Next, request: Request) -> Response {
     }
 }
 
+// === impl House ===
+
+impl House for AppState {
+    fn server(&self) -> &ServerConfig {
+        &self.surfaces.server
+    }
+
+    fn challenge(&self) -> &Challenge {
+        &self.surfaces.challenge
+    }
+
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        origin::check(&self.surfaces.server, uri, headers)
+    }
+
+    fn caller(
+        &self,
+        headers: &HeaderMap,
+        auth: MountAuth,
+        key_headers: &[&str],
+    ) -> Result<Caller, AuthError> {
+        authenticate::caller(&self.gateway, headers, auth, key_headers)
+    }
+
+    fn turned_away(&self, route: &str) {
+        self.gateway.record_unauthenticated(route);
+    }
+
+    fn answered(&self, surface: Surface, status: StatusCode) {
+        self.gateway.metrics().request(surface, status.as_u16());
+    }
+}
+
 // === impl Guard ===
 
 impl Guard {
@@ -107,15 +172,12 @@ impl Guard {
     }
 
     fn enter(&self, mount: &Mount, request: &mut Request) -> Result<(), Refusal> {
-        let server = &self.state.surfaces.server;
         if mount.hosts == Hosts::Known {
-            origin::check(server, request.uri(), request.headers())?;
+            self.house.check(request.uri(), request.headers())?;
         }
         let caller = match mount.access {
             Access::Open => return Ok(()),
-            Access::Keyed(auth) => {
-                authenticate::caller(&self.state, request.headers(), auth, mount.key_headers)
-            }
+            Access::Keyed(auth) => self.house.caller(request.headers(), auth, mount.key_headers),
         };
         match caller {
             Ok(caller) => {
@@ -123,8 +185,8 @@ impl Guard {
                 Ok(())
             }
             Err(error) => {
-                if error != toolcrib_gateway::authn::AuthError::Unavailable {
-                    self.state.gateway.record_unauthenticated(&mount.template);
+                if error != AuthError::Unavailable {
+                    self.house.turned_away(&mount.template);
                 }
                 Err(Refusal::Unauthenticated(error))
             }
@@ -143,13 +205,13 @@ impl Guard {
                 (Refusal::Unauthenticated(error), _)
                     if response.status() == StatusCode::UNAUTHORIZED =>
                 {
-                    let challenge = self.state.surfaces.challenge.credentials(*error);
+                    let challenge = self.house.challenge().credentials(*error);
                     response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
                 }
                 _ => {}
             }
         }
-        self.state.gateway.metrics().request(mount.surface, response.status().as_u16());
+        self.house.answered(mount.surface, response.status());
         let headers = response.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));

@@ -9,7 +9,8 @@ use toolcrib_gateway::{Gateway, config::Config};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    explorer, mcp, middleware,
+    explorer::{self, Explorer},
+    mcp, middleware,
     openapi::document,
     openwop, ops, otc, resource,
     state::{AppState, Surfaces},
@@ -23,28 +24,43 @@ pub fn router(gateway: Gateway, config: &Config) -> Router {
         ops::mounts(surfaces),
         openwop::mounts(),
         otc::mounts(surfaces),
-        explorer::mounts(surfaces),
+        vec![explorer::mount(&surfaces.explorer.prefix)],
         mcp::mounts(surfaces),
         resource::mounts(),
     ];
-    let (routes, collected) = routes(surfaces).split_for_parts();
+    let explorer =
+        Explorer::of_gateway(&state.gateway, &surfaces.explorer, surfaces.server.max_body_bytes);
+    let (routes, collected) = routes(surfaces, explorer).split_for_parts();
     let description = Body::new(document(&collected).to_string());
     let routes = routes.layer(Extension(Arc::new(ops::OpenApiDocument(description))));
     middleware::guarded(routes, mounts.into_iter().flatten().collect(), ops::elsewhere(), state)
 }
 
+/// `gateway.router()`, for programs that embed a gateway.
+pub trait RouterExt {
+    /// All surfaces, set up as the configuration in force says. Merge it into a router without a
+    /// fallback of its own, or serve it: it answers for every path.
+    fn router(&self) -> Router;
+}
+
+impl RouterExt for Gateway {
+    fn router(&self) -> Router {
+        router(self.clone(), &self.config())
+    }
+}
+
 /// The description of all routes, for a configuration without settings.
 pub fn openapi() -> Value {
     let surfaces = Surfaces::of(&Config::empty(Path::new("")));
-    document(&routes(&surfaces).into_openapi())
+    document(&routes(&surfaces, Explorer::described(&surfaces.explorer)).into_openapi())
 }
 
-fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
+fn routes(surfaces: &Surfaces, explorer: Explorer) -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(openwop::routes(surfaces))
         .merge(OpenApiRouter::from(openwop::seams(surfaces)))
         .merge(otc::routes())
-        .merge(explorer::routes(surfaces))
+        .merge(explorer::routes(explorer, &surfaces.explorer.prefix))
         .merge(OpenApiRouter::from(mcp::routes()))
         .merge(ops::routes())
         .merge(resource::routes(surfaces))

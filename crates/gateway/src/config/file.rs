@@ -190,10 +190,19 @@ fn nothing() -> Spanned<Vec<String>> {
     Spanned::new(0..0, Vec::new())
 }
 
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ExplorerPolicy {
+    All,
+    CallOnly,
+    SpecPublic,
+    None,
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Explorer {
-    pub(super) auth: Option<Spanned<Auth>>,
+    pub(super) policy: Option<Spanned<ExplorerPolicy>>,
     pub(super) prefix: Option<Spanned<String>>,
     pub(super) allow_execute: Option<bool>,
     pub(super) title: Option<String>,

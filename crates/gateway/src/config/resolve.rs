@@ -23,8 +23,8 @@ use toolcrib_core::{
 };
 
 use super::{
-    AnonymousConfig, Classification, Config, ConfigError, DeniedCalls, Durability, ListBody,
-    MountAuth, Problem, SecretReader, SourceConfig, ToolRule, file,
+    AnonymousConfig, Classification, Config, ConfigError, DeniedCalls, Durability, ExplorerPolicy,
+    ListBody, MountAuth, Problem, SecretReader, SourceConfig, ToolRule, file,
     units::{parse_duration, parse_size},
 };
 
@@ -119,7 +119,6 @@ impl Resolver<'_> {
         config.mcp.auth = self.mount("mcp.auth", typed.mcp.auth.as_ref(), anonymous);
         self.mcp(&mut config.mcp, &typed.mcp);
         config.resource = typed.auth.resource.and_then(|resource| self.resource(resource));
-        config.explorer.auth = self.mount("explorer.auth", typed.explorer.auth.as_ref(), anonymous);
         self.explorer(&mut config, typed.explorer);
         let mut seen = BTreeSet::new();
         for source in typed.source {
@@ -233,6 +232,19 @@ impl Resolver<'_> {
     }
 
     fn explorer(&mut self, config: &mut Config, typed: file::Explorer) {
+        if let Some(policy) = &typed.policy {
+            config.explorer.policy = match policy.get_ref() {
+                file::ExplorerPolicy::All => ExplorerPolicy::All,
+                file::ExplorerPolicy::CallOnly => ExplorerPolicy::CallOnly,
+                file::ExplorerPolicy::SpecPublic => ExplorerPolicy::SpecPublic,
+                file::ExplorerPolicy::None => ExplorerPolicy::Nothing,
+            };
+            if config.explorer.policy != ExplorerPolicy::All && config.anonymous.is_none() {
+                let message = "anything but \"all\" needs an [anonymous] table that says which \
+                               tenant and scopes callers without credentials get";
+                self.complain(policy.span().start, "explorer.policy", message);
+            }
+        }
         let prefix = self.read("explorer.prefix", typed.prefix.as_ref(), |text| {
             let segments = text.strip_prefix('/').is_some_and(|rest| {
                 !rest.is_empty()

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use toolcrib_core::{catalog::Tenants, source::UpstreamSpec};
-use toolcrib_gateway::config::{self, MountAuth};
+use toolcrib_gateway::config::{self, ExplorerPolicy, MountAuth};
 
 use crate::support::{NoSecrets, parse};
 
@@ -31,7 +31,7 @@ fn a_full_configuration_is_understood() {
         tenant = "public"
         scopes = ["open"]
         [explorer]
-        auth = "optional"
+        policy = "spec-public"
         prefix = "/ui"
         [mcp]
         page_size = 50
@@ -51,7 +51,7 @@ fn a_full_configuration_is_understood() {
     assert_eq!(config.server.max_body_bytes, 65536);
     assert_eq!(config.store.path, Path::new("/etc/toolcrib/data/x.db"));
     assert_eq!(config.gate.rate, None);
-    assert_eq!(config.explorer.auth, MountAuth::Optional);
+    assert_eq!(config.explorer.policy, ExplorerPolicy::SpecPublic);
     assert_eq!(config.mcp.auth, MountAuth::Required);
     assert_eq!((config.mcp.page_size.get(), config.mcp.max_sessions), (50, 10_000));
     assert_eq!(config.mcp.session_idle, std::time::Duration::from_secs(600));
@@ -96,6 +96,8 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
             "`auth.resource.authorization_servers`: expected an https address",
         ),
         ("[explorer]\nprefix = \"/v1/x\"", "`explorer.prefix`: another surface lives there"),
+        ("[explorer]\npolicy = \"call-only\"", "`explorer.policy`: anything but \"all\" needs an"),
+        ("[explorer]\npolicy = \"most\"", "unknown variant `most`, expected one of `all`"),
         ("[explorer]\nprefix = \"ui\"", "`explorer.prefix`: expected a path"),
         (
             "[[role]]\nname = \"r\"\nscopes = [\"a::b\"]",

@@ -3,31 +3,37 @@
 //!
 //! | What happened | Answer |
 //! |---|---|
-//! | no valid key, where the operator did not open the mount | 401 |
+//! | no valid key, where the policy asks for it first | 401 |
 //! | `allow_execute = false` | 403 `Tool execution is disabled.` |
 //! | unknown or foreign tool | 404 |
+//! | no valid key, in the order of the specification | 401 |
 //! | the caller lacks a scope, or the tool wants approval | 403, `details` |
 //! | the bucket is empty | 429, `Retry-After`, `details` |
 //! | the call could not be recorded or limited; nothing ran | 503 |
 //! | the arguments do not fit; the tool or its source failed | 500, `isError: true` |
 
-use axum::{extract::State, response::Response};
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
 use http::StatusCode;
 use serde::Serialize;
-use serde_json::{Map, Value, json, value::RawValue};
-use toolcrib_core::{
-    call::{CallError, Outcome},
-    id::RunId,
-    json::parse_strict,
-};
-use toolcrib_gateway::{call::CallRequest, list::ToolRef, metrics::Surface};
+use serde_json::{Map, Value, value::RawValue};
+use toolcrib_core::{call::Outcome, json::parse_strict};
+use toolcrib_gateway::provider::ToolAnswer;
 use utoipa::ToSchema;
 
-use super::error::{self, Problem};
+use super::{
+    Explorer,
+    error::{self, Problem},
+    host::Call,
+    offer::OfferExt as _,
+};
 use crate::{
-    middleware::{Caller, Payload, Segment},
+    middleware::{Payload, Refusal, Segment},
     respond,
-    state::AppState,
 };
 
 /// What the tool answered.
@@ -41,8 +47,9 @@ pub(super) struct CallToolResult {
     #[serde(rename = "structuredContent", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     structured: Option<Box<RawValue>>,
-    #[serde(rename = "_meta")]
-    meta: TraceMeta,
+    /// Absent when nothing records the call.
+    #[serde(rename = "_meta", skip_serializing_if = "Option::is_none")]
+    meta: Option<TraceMeta>,
 }
 
 #[derive(Serialize, ToSchema)]
@@ -71,23 +78,31 @@ pub(super) struct TraceMeta {
     )
 )]
 pub(super) async fn call(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
+    State(explorer): State<Arc<Explorer>>,
     name: Segment,
-    Payload(body): Payload,
-) -> Response {
-    if !state.surfaces.explorer.allow_execute {
-        return error::problem(StatusCode::FORBIDDEN, "Tool execution is disabled.");
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (head, body) = request.into_parts();
+    let known = explorer.caller_first(&head).await?;
+    if !explorer.allow_execute {
+        return Ok(error::problem(StatusCode::FORBIDDEN, "Tool execution is disabled."));
     }
-    let arguments = arguments(&body);
-    let request = CallRequest::new(Surface::Explorer, ToolRef::Wire(name.as_str()), arguments);
-    let called = state.gateway.call(&caller, request).await;
-    let run = respond::run_to_tell(&called);
-    let response = match called.result {
-        Ok(outcome) => result(outcome, &called.run_id),
-        Err(error) => refused(&error, name.as_str(), &called.run_id),
+    let in_the_order_of_the_specification = known.is_none();
+    let mut visitor = match known {
+        Some(visitor) => visitor,
+        None => explorer.reader(&head).await?,
     };
-    respond::with_run(response, run.as_ref())
+    let offer = explorer.provider.tools(visitor.principal.as_ref()).await;
+    if in_the_order_of_the_specification && !visitor.proven {
+        if offer.find(name.as_str()).is_none() {
+            return Ok(error::no_such_tool(name.as_str()));
+        }
+        visitor = explorer.caller_last(&head).await?;
+    }
+    let Payload(body) = Payload::read(&head.headers, body, explorer.max_body).await?;
+    let arguments = arguments(&body);
+    let name = name.as_str().to_owned();
+    Ok(explorer.host.call(Call { visitor, offer, name, arguments, head }).await)
 }
 
 /// The arguments in `body`. What is not JSON counts as none, as the protocol wants; what is JSON but
@@ -106,58 +121,26 @@ fn arguments(body: &[u8]) -> Value {
     }
 }
 
-fn result(outcome: Outcome, run: &RunId) -> Response {
-    let status = match outcome.is_error {
+/// What `outcome` is in this protocol; `trace` names the call, where something does.
+pub(super) fn outcome(outcome: Outcome, trace: Option<&str>) -> CallToolResult {
+    let Outcome { content, structured, is_error } = outcome;
+    let trace = trace.filter(|trace| !trace.is_empty()).map(str::to_owned);
+    let meta = trace.map(|trace_id| TraceMeta { trace_id });
+    CallToolResult { content, is_error, structured, meta }
+}
+
+/// `result` with its status.
+pub(super) fn answer(result: CallToolResult) -> Response {
+    let status = match result.is_error {
         true => StatusCode::INTERNAL_SERVER_ERROR,
         false => StatusCode::OK,
-    };
-    let result = CallToolResult {
-        content: outcome.content,
-        is_error: outcome.is_error,
-        structured: outcome.structured,
-        meta: TraceMeta { trace_id: run.to_string() },
     };
     respond::json(status, &result)
 }
 
-/// The one table of this dialect for calls that gave no outcome.
-fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
-    let words = error.to_string();
-    match error {
-        CallError::NoSuchTool => error::no_such_tool(name),
-        CallError::Forbidden { tool, required } => error::problem_with(
-            StatusCode::FORBIDDEN,
-            words,
-            json!({ "scope": "tool", "toolName": tool.as_str(), "requiredScopes": required }),
-        ),
-        CallError::RateLimited { tool, retry_after, limit } => {
-            let millis = toolcrib_core::limit::wait_millis(*retry_after);
-            let details = json!({
-                "scope": "tool", "toolName": tool.as_str(), "retryAfterMs": millis, "limit": limit,
-            });
-            let response = error::problem_with(StatusCode::TOO_MANY_REQUESTS, words, details);
-            respond::with_retry_after(response, *retry_after)
-        }
-        CallError::ApprovalRequired { tool } => error::problem_with(
-            StatusCode::FORBIDDEN,
-            words,
-            json!({ "scope": "tool", "toolName": tool.as_str(), "approval": "required" }),
-        ),
-        CallError::NotAccountable(_) => error::problem(StatusCode::SERVICE_UNAVAILABLE, words),
-        CallError::InvalidArguments(violations) => {
-            let mut text = words;
-            for violation in violations {
-                text.push('\n');
-                if !violation.pointer.is_empty() {
-                    text.push_str(&violation.pointer);
-                    text.push_str(": ");
-                }
-                text.push_str(&violation.message);
-            }
-            result(Outcome::text(&text, true), run)
-        }
-        CallError::Upstream(_) | CallError::Cancelled | CallError::Internal => {
-            result(Outcome::text(&words, true), run)
-        }
+impl From<ToolAnswer> for CallToolResult {
+    fn from(mut answer: ToolAnswer) -> Self {
+        let trace = answer.trace_id.take();
+        outcome(answer.into(), trace.as_deref())
     }
 }

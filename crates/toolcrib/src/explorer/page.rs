@@ -2,21 +2,38 @@
 
 use std::{fmt::Write as _, sync::Arc};
 
-use axum::{Extension, response::Response};
+use axum::{
+    extract::{OriginalUri, State},
+    response::Response,
+};
 use base64::Engine as _;
 use http::{HeaderMap, HeaderValue, header};
 use sha2::{Digest as _, Sha256};
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::config::ExplorerConfig;
 
-use super::assets;
+use super::{Explorer, assets};
 use crate::respond::{self, Caching};
 
 /// Small, and what it may do changes with the configuration, so it is asked for again each time.
 pub(super) const CACHING: Caching = Caching { control: "no-cache", vary: "Accept-Encoding" };
 
+/// What is written into the page.
+pub(super) struct Look {
+    pub(super) title: String,
+    pub(super) project_name: Option<String>,
+    pub(super) project_url: Option<String>,
+    pub(super) allow_execute: bool,
+}
+
 /// The page and the policy that goes with it.
 pub(super) struct Page {
+    look: Look,
+    /// Where the page is expected to be, with a slash at the end.
+    base: String,
+    rendered: Rendered,
+}
+
+struct Rendered {
     body: Body,
     policy: HeaderValue,
 }
@@ -29,28 +46,52 @@ pub(super) struct Page {
     security(()),
     responses((status = 200, description = "The page", body = String, content_type = "text/html"))
 )]
-pub(super) async fn page(Extension(page): Extension<Arc<Page>>, headers: HeaderMap) -> Response {
-    let mut response = respond::tagged(&headers, &page.body, "text/html; charset=utf-8", CACHING);
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, page.policy.clone());
-    response
+pub(super) async fn page(
+    State(explorer): State<Arc<Explorer>>,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
+) -> Response {
+    let path = uri.path();
+    let base = format!("{}/", path.strip_suffix('/').unwrap_or(path));
+    let page = &explorer.page;
+    match base == page.base {
+        true => page.rendered.answer(&headers),
+        // Nested into another router, the page is elsewhere than it was told.
+        false => Rendered::new(&page.look, &base).answer(&headers),
+    }
 }
 
 // === impl Page ===
 
 impl Page {
+    /// The page of an explorer below `prefix`.
+    pub(super) fn new(look: Look, prefix: &str) -> Self {
+        let base = format!("{prefix}/");
+        Self { rendered: Rendered::new(&look, &base), look, base }
+    }
+}
+
+impl Rendered {
     /// Fills the template in.
-    pub(super) fn render(config: &ExplorerConfig) -> Arc<Self> {
+    fn new(look: &Look, base: &str) -> Self {
         let template = assets::text("index.html");
-        let link = project_link(config.project_name.as_deref(), config.project_url.as_deref());
+        let link = project_link(look.project_name.as_deref(), look.project_url.as_deref());
         let html = fill(&template, |name| match name {
-            "TITLE" => Some(escape(&config.title)),
-            "ALLOW_EXECUTE" => Some(config.allow_execute.to_string()),
+            "TITLE" => Some(escape(&look.title)),
+            "ALLOW_EXECUTE" => Some(look.allow_execute.to_string()),
             "PROJECT_LINK" => Some(link.clone()),
-            "BASE" => Some(escape(&format!("{}/", config.prefix))),
+            "BASE" => Some(escape(base)),
             _ => None,
         });
         let policy = policy(&html);
-        Arc::new(Self { body: Body::new(html), policy })
+        Self { body: Body::new(html), policy }
+    }
+
+    fn answer(&self, headers: &HeaderMap) -> Response {
+        let html = "text/html; charset=utf-8";
+        let mut response = respond::tagged(headers, &self.body, html, CACHING);
+        response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, self.policy.clone());
+        response
     }
 }
 

@@ -1,29 +1,33 @@
 //! `GET tools` and `GET tools/{name}` (F2).
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Request, State},
     response::Response,
 };
-use http::HeaderMap;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib_core::{
-    catalog::{Body, Entry, ListFormat},
+    catalog::{Entry, ListFormat},
     descriptor::{Approval, SafetyTier, SchemaObject, SourceKind},
     scope::Scope,
 };
-use toolcrib_gateway::list::ToolRef;
 use utoipa::ToSchema;
 
-use super::error::{self, Problem};
+use super::{
+    Explorer,
+    error::{self, Problem},
+    offer::OfferExt as _,
+};
 use crate::{
-    middleware::{Caller, Segment},
+    middleware::{Refusal, Segment},
     respond::{self, PRIVATE},
-    state::AppState,
 };
 
-static SUMMARIES: ListFormat = ListFormat { key: "explorer", open: "[", close: "]", item: summary };
-static DETAILS: ListFormat =
+pub(super) static SUMMARIES: ListFormat =
+    ListFormat { key: "explorer", open: "[", close: "]", item: summary };
+pub(super) static DETAILS: ListFormat =
     ListFormat { key: "explorer-detail", open: "[", close: "]", item: detail };
 
 /// A tool in the list.
@@ -35,7 +39,7 @@ pub(super) struct Summary<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     annotations: Option<Map<String, Value>>,
-    /// What the operator says.
+    /// What the operator says; absent for tools of an embedding program without a gateway.
     #[serde(rename = "_meta")]
     #[schema(value_type = Object)]
     meta: Meta<'a>,
@@ -142,13 +146,14 @@ fn write(entry: &Entry, json: &impl Serialize, out: &mut Vec<u8>) {
     )
 )]
 pub(super) async fn list(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
+    State(explorer): State<Arc<Explorer>>,
     // Taken whole: an extractor of headers would copy them, on the path that must cost nothing.
     request: Request,
-) -> Response {
-    let body = state.gateway.list(&caller, &SUMMARIES, None);
-    respond::tagged(request.headers(), &body, "application/json", PRIVATE)
+) -> Result<Response, Refusal> {
+    let (head, _) = request.into_parts();
+    let visitor = explorer.reader(&head).await?;
+    let body = explorer.provider.tools(visitor.principal.as_ref()).await.list();
+    Ok(respond::tagged(&head.headers, &body, "application/json", PRIVATE))
 }
 
 /// One tool that the caller may use.
@@ -165,16 +170,15 @@ pub(super) async fn list(
     )
 )]
 pub(super) async fn detail_of(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
+    State(explorer): State<Arc<Explorer>>,
     name: Segment,
-    headers: HeaderMap,
-) -> Response {
-    match state.gateway.find(&caller, ToolRef::Wire(name.as_str())) {
-        Some(entry) => {
-            let body = Body::once(entry.wire.get(&entry, &DETAILS).to_vec());
-            respond::tagged(&headers, &body, "application/json", PRIVATE)
-        }
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (head, _) = request.into_parts();
+    let visitor = explorer.reader(&head).await?;
+    let offer = explorer.provider.tools(visitor.principal.as_ref()).await;
+    Ok(match offer.find(name.as_str()) {
+        Some(tool) => respond::tagged(&head.headers, &tool.detail(), "application/json", PRIVATE),
         None => error::no_such_tool(name.as_str()),
-    }
+    })
 }

@@ -2,39 +2,61 @@
 //!
 //! Nothing is run, so this neither asks whether tools may be run from here nor takes from a bucket.
 
-use axum::{extract::State, response::Response};
+use std::sync::Arc;
+
+use axum::{
+    extract::{Request, State},
+    response::Response,
+};
 use http::StatusCode;
-use serde::Serialize;
-use toolcrib_core::{arguments::Violation, json::parse_strict};
-use toolcrib_gateway::list::ToolRef;
+use serde::{Deserialize, Serialize};
+use toolcrib_core::{
+    arguments::{SchemaError, Violation},
+    json::parse_strict,
+};
 use utoipa::ToSchema;
 
-use super::error::{self, Problem};
+use super::{
+    Explorer,
+    error::{self, Problem},
+    offer::{Found, OfferExt as _},
+};
 use crate::{
-    middleware::{Caller, Payload, Segment},
+    middleware::{Payload, Refusal, Segment},
     respond,
-    state::AppState,
 };
 
 /// What is wrong with the arguments.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct ValidateResult {
-    valid: bool,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ValidateResult {
+    /// Whether they fit.
+    pub valid: bool,
     /// At least one when not valid, absent otherwise.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    errors: Vec<ValidationFailure>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<ValidationFailure>,
 }
 
 /// One thing that is wrong.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct ValidationFailure {
-    /// RFC 6901 pointer; `""` for the whole.
-    path: String,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ValidationFailure {
+    /// RFC 6901 pointer; `""` for the whole. For a missing property, to where it should be.
+    pub path: String,
     /// In the validator's own words, which may quote the arguments.
-    message: String,
+    pub message: String,
     /// The keyword of the schema.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    keyword: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub keyword: String,
+}
+
+impl ValidationFailure {
+    /// The one failure against a schema that is none.
+    pub(super) fn of_schema(problem: &SchemaError) -> Self {
+        Self {
+            path: String::new(),
+            message: format!("Invalid schema: {problem}"),
+            keyword: "schema".to_owned(),
+        }
+    }
 }
 
 impl From<Violation> for ValidationFailure {
@@ -59,14 +81,17 @@ impl From<Violation> for ValidationFailure {
     )
 )]
 pub(super) async fn validate(
-    State(state): State<AppState>,
-    Caller(caller): Caller,
+    State(explorer): State<Arc<Explorer>>,
     name: Segment,
-    Payload(body): Payload,
-) -> Response {
-    let Some(entry) = state.gateway.find(&caller, ToolRef::Wire(name.as_str())) else {
-        return error::no_such_tool(name.as_str());
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (head, body) = request.into_parts();
+    let visitor = explorer.reader(&head).await?;
+    let offer = explorer.provider.tools(visitor.principal.as_ref()).await;
+    let Some(tool) = offer.find(name.as_str()) else {
+        return Ok(error::no_such_tool(name.as_str()));
     };
+    let Payload(body) = Payload::read(&head.headers, body, explorer.max_body).await?;
     let arguments = match parse_strict(&body) {
         Ok(arguments) => arguments,
         Err(problem) => {
@@ -76,10 +101,15 @@ pub(super) async fn validate(
                 keyword: "format".to_owned(),
             };
             let result = ValidateResult { valid: false, errors: vec![failure] };
-            return respond::json(StatusCode::BAD_REQUEST, &result);
+            return Ok(respond::json(StatusCode::BAD_REQUEST, &result));
         }
     };
-    let violations = entry.arguments.check(&arguments).err().unwrap_or_default();
-    let errors: Vec<_> = violations.into_iter().map(ValidationFailure::from).collect();
-    respond::json(StatusCode::OK, &ValidateResult { valid: errors.is_empty(), errors })
+    let errors = match &tool {
+        Found::Entry(_) => tool.check(&arguments),
+        // Its schema is compiled first, and nobody has looked at it yet.
+        Found::Tool(_) => tokio::task::spawn_blocking(move || tool.check(&arguments))
+            .await
+            .map_err(|_panicked| Refusal::Internal)?,
+    };
+    Ok(respond::json(StatusCode::OK, &ValidateResult { valid: errors.is_empty(), errors }))
 }

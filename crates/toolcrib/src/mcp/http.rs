@@ -94,7 +94,7 @@ async fn receive(
         return fail(StatusCode::UNSUPPORTED_MEDIA_TYPE, &RpcError::invalid_request(problem));
     }
     let (Parts { headers, .. }, body) = request.into_parts();
-    let body = match Payload::read(&headers, body, state).await {
+    let body = match Payload::read(&headers, body, state.surfaces.server.max_body_bytes).await {
         Ok(Payload(body)) => body,
         Err(refusal) => return refusal.into_response(),
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{extract::FromRequestParts, http::request::Parts};
 use http::{HeaderMap, header};
 use toolcrib_core::{principal::Principal, scope::Scope};
-use toolcrib_gateway::{authn::AuthError, config::MountAuth};
+use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth};
 
 use super::Refusal;
 use crate::state::AppState;
@@ -33,12 +33,12 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 /// Credentials that are presented are always checked, also where none are needed: a caller whose key
 /// has expired should hear of it rather than see less.
 pub(crate) fn caller(
-    state: &AppState,
+    gateway: &Gateway,
     headers: &HeaderMap,
     auth: MountAuth,
     key_headers: &[&str],
 ) -> Result<Caller, AuthError> {
-    let authenticator = state.gateway.authenticator();
+    let authenticator = gateway.authenticator();
     let presented = match headers.contains_key(header::AUTHORIZATION) {
         true => Some(bearer(headers)),
         false => key_headers

@@ -30,19 +30,19 @@ impl FromRequest<AppState> for Payload {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
-        Self::read(&parts.headers, body, state).await
+        Self::read(&parts.headers, body, state.surfaces.server.max_body_bytes).await
     }
 }
 
 impl Payload {
-    /// For a handler that needs the headers as well and would otherwise have to copy them.
+    /// At most `limit` bytes, for a handler that needs the headers as well and would otherwise have
+    /// to copy them.
     pub(crate) async fn read(
         headers: &HeaderMap,
         body: Body,
-        state: &AppState,
+        limit: usize,
     ) -> Result<Self, Refusal> {
         let waits = headers.contains_key(header::EXPECT);
-        let limit = state.surfaces.server.max_body_bytes;
         read(body, limit, waits, PAUSE).await.map(Self)
     }
 }

@@ -12,12 +12,32 @@ use super::Refusal;
 /// Refuses a request that is not addressed to us, or that a foreign page sent.
 pub(crate) fn check(server: &ServerConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let host = host(uri, headers).filter(|host| ours(server, host)).ok_or(Refusal::Host)?;
+    check_origin(server, &host, headers)
+}
+
+/// Refuses what a foreign page sent, whatever this server is called.
+pub(crate) fn check_page(
+    server: &ServerConfig,
+    uri: &Uri,
+    headers: &HeaderMap,
+) -> Result<(), Refusal> {
+    if !headers.contains_key(header::ORIGIN) {
+        return Ok(());
+    }
+    check_origin(server, &host(uri, headers).ok_or(Refusal::Host)?, headers)
+}
+
+fn check_origin(
+    server: &ServerConfig,
+    host: &Authority,
+    headers: &HeaderMap,
+) -> Result<(), Refusal> {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     match (origins.next(), origins.next()) {
         (None, _) => Ok(()),
         (Some(origin), None) => {
             let origin = origin.to_str().map_err(|_| Refusal::Origin)?;
-            if trusted(server, &host, origin) { Ok(()) } else { Err(Refusal::Origin) }
+            if trusted(server, host, origin) { Ok(()) } else { Err(Refusal::Origin) }
         }
         (Some(_), Some(_)) => Err(Refusal::Origin),
     }

@@ -82,7 +82,7 @@ async fn claims_are_shown_only_in_the_form_of_the_protocol() {
 
 #[tokio::test]
 async fn the_catalog_can_be_opened_by_the_operator() {
-    let config = "[explorer]\nauth = \"optional\"\n[anonymous]\ntenant = \"acme\"\nscopes = []";
+    let config = "[explorer]\npolicy = \"none\"\n[anonymous]\ntenant = \"acme\"\nscopes = []";
     let gw = fixture().config(config).start().await;
     let list = gw.anonymous().get("/explorer/tools").await;
     assert_eq!(column(&list.json(), "name"), ["crib__open"]);

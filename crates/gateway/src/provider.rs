@@ -1,0 +1,375 @@
+//! The seam to tools that are not a gateway's own: what a program that embeds us hands over.
+//!
+//! * A [`Tool`] says what it is. [`ToolDefinition`] is one that is ready to use.
+//! * A [`ToolsProvider`] says which tools there are. It is asked on every request and never cached:
+//!   a list, a closure, an async closure, or a [`Gateway`], whose answer is a view that has its
+//!   bytes already.
+//! * A [`ToolCallHandler`] runs a call, an [`Authenticator`] says who sent it.
+//! * [`NativeTools`] brings all that behind the gate, as one source of a gateway.
+
+mod answer;
+mod native;
+
+use std::{collections::BTreeMap, fmt, future::Future, marker::PhantomData, sync::Arc};
+
+use async_trait::async_trait;
+use http::HeaderMap;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use toolcrib_core::{
+    catalog::{Body, Entry, ListFormat},
+    principal::Principal,
+};
+
+use crate::{Gateway, list::ToolRef};
+
+pub(crate) use self::native::Natives;
+pub use self::{
+    answer::{HandlerError, ToolAnswer},
+    native::NativeTools,
+};
+
+/// A tool as callers see it.
+pub trait Tool: Send + Sync + 'static {
+    /// What it is called by.
+    fn name(&self) -> &str;
+
+    /// What it does, for people and models.
+    fn description(&self) -> &str {
+        ""
+    }
+
+    /// JSON Schema of its arguments. Null and `{}` take anything.
+    fn input_schema(&self) -> Value {
+        Value::Object(Map::new())
+    }
+
+    /// What it claims about itself; shown, never acted upon.
+    fn annotations(&self) -> Option<Annotations> {
+        None
+    }
+}
+
+/// The hints of MCP. All of them are claims.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Annotations {
+    /// A name for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Changes nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read_only_hint: Option<bool>,
+    /// May destroy something.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destructive_hint: Option<bool>,
+    /// Doing it twice is doing it once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idempotent_hint: Option<bool>,
+    /// Reaches beyond what the program itself holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub open_world_hint: Option<bool>,
+}
+
+impl Annotations {
+    /// Whether it claims nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A [`Tool`] of plain values.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolDefinition {
+    name: String,
+    description: String,
+    input_schema: Value,
+    annotations: Option<Annotations>,
+}
+
+/// Says which tools there are, on every request; nothing that it answers is kept. What is expensive
+/// to find out is for the provider to remember.
+///
+/// Vectors of tools, closures that return one, closures that return a future of one, and gateways
+/// are providers. `Kind` only tells these apart and is always inferred.
+#[async_trait]
+pub trait ToolsProvider<Kind = Itself>: Send + Sync + 'static {
+    /// What there is now. `caller` is whom a gateway recognised; providers without a notion of
+    /// callers answer everybody the same.
+    async fn tools(&self, caller: Option<&Arc<Principal>>) -> Offer;
+
+    /// The gateway that recognises callers and runs calls, where the tools are a gateway's.
+    fn gateway(&self) -> Option<&Gateway> {
+        None
+    }
+}
+
+/// A provider that implements the trait itself.
+#[derive(Debug)]
+pub enum Itself {}
+/// A closure that returns the tools.
+#[derive(Debug)]
+pub enum Closure {}
+/// A closure that returns a future of the tools.
+#[derive(Debug)]
+pub enum AsyncClosure {}
+
+/// What a provider answers.
+pub enum Offer {
+    /// These tools, in this order. Where a name stands twice, the first one counts.
+    Tools(Vec<Arc<dyn Tool>>),
+    /// What a caller may use of a gateway.
+    View(CallerView),
+}
+
+/// What one caller may use of a gateway.
+pub struct CallerView {
+    gateway: Gateway,
+    caller: Arc<Principal>,
+}
+
+/// A call as a [`ToolCallHandler`] gets it.
+#[derive(Debug, Clone)]
+pub struct ToolCall {
+    /// The tool's own name.
+    pub name: String,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+    /// Who called, where somebody was recognised.
+    pub identity: Option<Identity>,
+    /// The request that carried the call; absent where a gateway calls, because a call may come by
+    /// any of its surfaces.
+    pub head: Option<RequestHead>,
+}
+
+/// The head of a request, as seen from the place where the tools are mounted.
+#[derive(Debug, Clone)]
+pub struct RequestHead {
+    /// The method.
+    pub method: http::Method,
+    /// The target, without the prefix of the mount.
+    pub uri: http::Uri,
+    /// The headers, credentials included.
+    pub headers: HeaderMap,
+}
+
+/// Runs calls. Closures from [`ToolCall`] to a future of a result are handlers.
+///
+/// Dropping the future cancels the call. A panic, an error and a call that takes too long are
+/// failed calls, never a broken connection.
+#[async_trait]
+pub trait ToolCallHandler: Send + Sync + 'static {
+    /// Runs `call`. What an error says is shown to the caller.
+    async fn call(&self, call: ToolCall) -> Result<ToolAnswer, HandlerError>;
+}
+
+/// Says who sends requests, by their headers. Closures from headers to a future of an identity are
+/// authenticators.
+#[async_trait]
+pub trait Authenticator: Send + Sync + 'static {
+    /// Who it is; nobody is a refusal.
+    async fn authenticate(&self, headers: &HeaderMap) -> Option<Identity>;
+}
+
+/// Who sent a request.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Stable name.
+    pub id: String,
+    /// What sort of caller it is, for example `human`.
+    pub identity_type: String,
+    /// Roles it has.
+    pub roles: Vec<String>,
+    /// Whatever else is known.
+    pub attrs: BTreeMap<String, Value>,
+}
+
+// === impl ToolDefinition ===
+
+impl ToolDefinition {
+    /// A tool called `name` that takes anything.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: String::new(),
+            input_schema: Value::Object(Map::new()),
+            annotations: None,
+        }
+    }
+
+    /// What it does.
+    #[must_use]
+    pub fn description(mut self, text: impl Into<String>) -> Self {
+        self.description = text.into();
+        self
+    }
+
+    /// JSON Schema of its arguments.
+    #[must_use]
+    pub fn input_schema(mut self, schema: Value) -> Self {
+        self.input_schema = schema;
+        self
+    }
+
+    /// What it claims about itself.
+    #[must_use]
+    pub fn annotations(mut self, annotations: Annotations) -> Self {
+        self.annotations = Some(annotations);
+        self
+    }
+
+    /// As providers want it.
+    pub fn shared(self) -> Arc<dyn Tool> {
+        Arc::new(self)
+    }
+}
+
+impl Tool for ToolDefinition {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        &self.description
+    }
+
+    fn input_schema(&self) -> Value {
+        self.input_schema.clone()
+    }
+
+    fn annotations(&self) -> Option<Annotations> {
+        self.annotations.clone()
+    }
+}
+
+// === impl ToolsProvider ===
+
+#[async_trait]
+impl ToolsProvider for Vec<Arc<dyn Tool>> {
+    async fn tools(&self, _caller: Option<&Arc<Principal>>) -> Offer {
+        Offer::Tools(self.clone())
+    }
+}
+
+#[async_trait]
+impl<F> ToolsProvider<Closure> for F
+where
+    F: Fn() -> Vec<Arc<dyn Tool>> + Send + Sync + 'static,
+{
+    async fn tools(&self, _caller: Option<&Arc<Principal>>) -> Offer {
+        Offer::Tools(self())
+    }
+}
+
+#[async_trait]
+impl<F, R> ToolsProvider<AsyncClosure> for F
+where
+    F: Fn() -> R + Send + Sync + 'static,
+    R: Future<Output = Vec<Arc<dyn Tool>>> + Send,
+{
+    async fn tools(&self, _caller: Option<&Arc<Principal>>) -> Offer {
+        Offer::Tools(self().await)
+    }
+}
+
+/// The view of the caller; of somebody who is not recognised, that of `[anonymous]`, and nothing
+/// where there is no such table.
+#[async_trait]
+impl ToolsProvider for Gateway {
+    async fn tools(&self, caller: Option<&Arc<Principal>>) -> Offer {
+        match caller.map(Arc::clone).or_else(|| self.authenticator().anonymous()) {
+            Some(caller) => Offer::View(CallerView { gateway: self.clone(), caller }),
+            None => Offer::Tools(Vec::new()),
+        }
+    }
+
+    fn gateway(&self) -> Option<&Gateway> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl ToolsProvider for Arc<dyn ToolsProvider> {
+    async fn tools(&self, caller: Option<&Arc<Principal>>) -> Offer {
+        self.as_ref().tools(caller).await
+    }
+
+    fn gateway(&self) -> Option<&Gateway> {
+        self.as_ref().gateway()
+    }
+}
+
+/// `provider` without its type.
+pub fn shared<P, Kind>(provider: P) -> Arc<dyn ToolsProvider>
+where
+    P: ToolsProvider<Kind>,
+    Kind: 'static,
+{
+    Arc::new(Shared(provider, PhantomData))
+}
+
+struct Shared<P, Kind>(P, PhantomData<fn() -> Kind>);
+
+#[async_trait]
+impl<P: ToolsProvider<Kind>, Kind: 'static> ToolsProvider for Shared<P, Kind> {
+    async fn tools(&self, caller: Option<&Arc<Principal>>) -> Offer {
+        self.0.tools(caller).await
+    }
+
+    fn gateway(&self) -> Option<&Gateway> {
+        self.0.gateway()
+    }
+}
+
+// === impl CallerView ===
+
+impl CallerView {
+    /// The list in `format`: bytes that are there already.
+    pub fn list(&self, format: &ListFormat) -> Arc<Body> {
+        self.gateway.list(&self.caller, format, None)
+    }
+
+    /// The tool of that wire name, if the caller may use it; a refusal is recorded.
+    pub fn find(&self, name: &str) -> Option<Arc<Entry>> {
+        self.gateway.find(&self.caller, ToolRef::Wire(name))
+    }
+}
+
+impl fmt::Debug for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tools(tools) => {
+                f.debug_list().entries(tools.iter().map(|tool| tool.name())).finish()
+            }
+            Self::View(view) => {
+                f.debug_struct("View").field("caller", &view.caller.id).finish_non_exhaustive()
+            }
+        }
+    }
+}
+
+// === impl ToolCallHandler, Authenticator ===
+
+#[async_trait]
+impl<F, R, A, E> ToolCallHandler for F
+where
+    F: Fn(ToolCall) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<A, E>> + Send,
+    A: Into<ToolAnswer>,
+    E: fmt::Display,
+{
+    async fn call(&self, call: ToolCall) -> Result<ToolAnswer, HandlerError> {
+        self(call).await.map(Into::into).map_err(HandlerError::new)
+    }
+}
+
+#[async_trait]
+impl<F, R> Authenticator for F
+where
+    F: Fn(HeaderMap) -> R + Send + Sync + 'static,
+    R: Future<Output = Option<Identity>> + Send,
+{
+    async fn authenticate(&self, headers: &HeaderMap) -> Option<Identity> {
+        self(headers.clone()).await
+    }
+}

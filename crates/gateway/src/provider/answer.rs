@@ -1,0 +1,80 @@
+//! What a handler answers.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+use toolcrib_core::call::{self, Outcome};
+
+/// What a tool answered.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ToolAnswer {
+    /// MCP content blocks, passed on as they are.
+    pub content: Vec<Value>,
+    /// The answer as JSON, where the tool has one beside its content.
+    pub structured: Option<Value>,
+    /// Whether the tool itself says that it failed.
+    pub is_error: bool,
+    /// Names the call in the handler's own records. Behind a gate the run's id stands in its place.
+    pub trace_id: Option<String>,
+}
+
+/// Why a handler has no answer. The text is shown to the caller.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HandlerError(String);
+
+impl ToolAnswer {
+    /// One block of text.
+    pub fn text(text: impl Into<String>) -> Self {
+        let block = json!({ "type": "text", "text": text.into() });
+        Self { content: vec![block], ..Self::default() }
+    }
+
+    /// One block of text that says what went wrong.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::text(text) }
+    }
+
+    /// The same answer, which the handler knows as `id`.
+    #[must_use]
+    pub fn traced(mut self, id: impl Into<String>) -> Self {
+        self.trace_id = Some(id.into());
+        self
+    }
+}
+
+/// Content blocks, whether they tell of a failure, and the trace.
+impl From<(Vec<Value>, bool, Option<String>)> for ToolAnswer {
+    fn from((content, is_error, trace_id): (Vec<Value>, bool, Option<String>)) -> Self {
+        Self { content, structured: None, is_error, trace_id }
+    }
+}
+
+impl From<String> for ToolAnswer {
+    fn from(text: String) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<&str> for ToolAnswer {
+    fn from(text: &str) -> Self {
+        Self::text(text)
+    }
+}
+
+impl From<ToolAnswer> for Outcome {
+    fn from(answer: ToolAnswer) -> Self {
+        Self {
+            content: call::raw(&Value::Array(answer.content)),
+            structured: answer.structured.as_ref().map(call::raw),
+            is_error: answer.is_error,
+        }
+    }
+}
+
+impl HandlerError {
+    /// An error that says `text`.
+    pub fn new(text: impl fmt::Display) -> Self {
+        Self(text.to_string())
+    }
+}

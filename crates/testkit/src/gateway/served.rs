@@ -1,0 +1,42 @@
+//! A router of an embedding program on a real socket.
+
+use axum::Router;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::{Actor, client};
+
+/// The running router; ends with it.
+pub struct Served {
+    /// `http://127.0.0.1:PORT`.
+    pub url: String,
+    client: reqwest::Client,
+    stop: CancellationToken,
+}
+
+impl Served {
+    /// Serves `router`.
+    pub async fn start(router: Router) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let stop = CancellationToken::new();
+        tokio::spawn(toolcrib::serve(listener, router, stop.clone().cancelled_owned()));
+        Self { url, client: client(|builder| builder), stop }
+    }
+
+    /// A caller without credentials.
+    pub fn anonymous(&self) -> Actor {
+        Actor::new(self.client.clone(), self.url.clone(), None)
+    }
+
+    /// A caller with `key`, whatever it is.
+    pub fn bearer(&self, key: &str) -> Actor {
+        Actor::new(self.client.clone(), self.url.clone(), Some(key.to_owned()))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}

@@ -1,0 +1,145 @@
+//! The embedding program behind the endpoints: its authenticator or hook, and its handler.
+//!
+//! Invariant: whatever they do, an answer comes of it. A decision that panics or does not come in
+//! time is a refusal; a call that does is a failed one.
+
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use axum::response::Response;
+use futures_util::FutureExt as _;
+use http::request::Parts;
+use serde_json::Value;
+use toolcrib_gateway::{
+    authn::AuthError,
+    config::ExplorerPolicy,
+    provider::{Authenticator, RequestHead, ToolAnswer, ToolCall, ToolCallHandler},
+};
+
+use super::{
+    call::{CallToolResult, answer},
+    error,
+    host::{Call, Host, Visitor},
+    offer::OfferExt as _,
+    settings::{AuthHook, ExplorerConfig},
+};
+
+/// How long a decision may take.
+const DECISION: Duration = Duration::from_secs(30);
+
+pub(super) struct Embedded {
+    authenticator: Option<Arc<dyn Authenticator>>,
+    hook: Option<AuthHook>,
+    handler: Option<Arc<dyn ToolCallHandler>>,
+    timeout: Duration,
+    /// Whether callers may call when nothing says who they are.
+    open: bool,
+}
+
+// === impl Embedded ===
+
+impl Embedded {
+    pub(super) fn new(config: &ExplorerConfig) -> Self {
+        Self {
+            authenticator: config.authenticator.clone(),
+            hook: config.auth_hook.clone(),
+            handler: config.handler.clone(),
+            timeout: config.timeout,
+            open: matches!(config.policy, ExplorerPolicy::SpecPublic | ExplorerPolicy::Nothing),
+        }
+    }
+
+    /// One that lets nobody in.
+    pub(super) fn closed() -> Self {
+        let timeout = Duration::ZERO;
+        Self { authenticator: None, hook: None, handler: None, timeout, open: false }
+    }
+
+    async fn decide(&self, head: &Parts) -> Result<Visitor, AuthError> {
+        if let Some(authenticator) = &self.authenticator {
+            let identity = authenticator.authenticate(&head.headers).await;
+            let identity = Some(identity.ok_or(AuthError::Invalid)?);
+            return Ok(Visitor { principal: None, identity, proven: true });
+        }
+        match &self.hook {
+            Some(hook) => match hook(self::head(head)).await {
+                Ok(()) => Ok(Visitor { proven: true, ..Visitor::default() }),
+                Err(cause) => {
+                    tracing::warn!(cause, "a caller was refused");
+                    Err(AuthError::Invalid)
+                }
+            },
+            None if self.open => Ok(Visitor { proven: true, ..Visitor::default() }),
+            None => Err(AuthError::Missing),
+        }
+    }
+
+    async fn run(&self, call: ToolCall) -> ToolAnswer {
+        let Some(handler) = &self.handler else {
+            return ToolAnswer::error("this program runs no tools from here");
+        };
+        let name = call.name.clone();
+        let running = AssertUnwindSafe(handler.call(call)).catch_unwind();
+        match tokio::time::timeout(self.timeout, running).await {
+            Ok(Ok(Ok(answer))) => answer,
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(tool = name, %error, "a tool call failed");
+                ToolAnswer::error(error.to_string())
+            }
+            Ok(Err(_panic)) => {
+                tracing::error!(tool = name, "a tool call panicked");
+                ToolAnswer::error("internal error")
+            }
+            Err(_elapsed) => ToolAnswer::error("the tool did not answer in time and was cancelled"),
+        }
+    }
+}
+
+#[async_trait]
+impl Host for Embedded {
+    /// Everybody is offered the same, so nobody is asked who they are.
+    async fn visitor(&self, _: &Parts, _: bool) -> Result<Visitor, AuthError> {
+        Ok(Visitor::default())
+    }
+
+    async fn holder(&self, head: &Parts) -> Result<Visitor, AuthError> {
+        let decided = AssertUnwindSafe(self.decide(head)).catch_unwind();
+        match tokio::time::timeout(DECISION, decided).await {
+            Ok(Ok(decided)) => decided,
+            Ok(Err(_panic)) => {
+                tracing::error!("the decision about a caller panicked");
+                Err(AuthError::Invalid)
+            }
+            Err(_elapsed) => {
+                tracing::error!("the decision about a caller did not come in time");
+                Err(AuthError::Invalid)
+            }
+        }
+    }
+
+    async fn call(&self, call: Call) -> Response {
+        if call.offer.find(&call.name).is_none() {
+            return error::no_such_tool(&call.name);
+        }
+        let Value::Object(arguments) = call.arguments else {
+            let told = ToolAnswer::error("the arguments must be a JSON object");
+            return answer(CallToolResult::from(told));
+        };
+        let head = Some(head(&call.head));
+        let identity = call.visitor.identity;
+        let call = ToolCall { name: call.name, arguments, identity, head };
+        answer(CallToolResult::from(self.run(call).await))
+    }
+
+    fn turned_away(&self, route: &str) {
+        tracing::debug!(route, "a caller without valid credentials was turned away");
+    }
+}
+
+fn head(parts: &Parts) -> RequestHead {
+    RequestHead {
+        method: parts.method.clone(),
+        uri: parts.uri.clone(),
+        headers: parts.headers.clone(),
+    }
+}
