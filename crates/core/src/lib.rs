@@ -23,6 +23,7 @@ pub mod event;
 pub mod id;
 pub mod json;
 pub mod limit;
+pub mod lint;
 pub mod names;
 mod pointer;
 pub mod principal;

@@ -1,0 +1,125 @@
+//! What is wrong, risky or hard to use about a tool, as its descriptor tells it: rules that need
+//! nothing but the descriptor, each with a place and an advice.
+//!
+//! Invariant: a finding never repeats a text of the tool, which may be a secret or an attack.
+//! Invariant: the work is bounded, whatever the schemas are.
+
+mod contradictions;
+mod schema;
+mod text;
+
+use serde::Serialize;
+
+use crate::{
+    compact,
+    descriptor::{SchemaObject, ToolDescriptor},
+};
+
+/// Findings kept of one tool.
+pub const MAX_FINDINGS: usize = 100;
+
+/// One thing about a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// The tool's id.
+    pub tool: String,
+    /// Where in the descriptor: an RFC 6901 pointer.
+    pub pointer: String,
+    /// Stable name, `group/rule`.
+    pub rule: &'static str,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What is the matter.
+    pub message: String,
+    /// What to do.
+    pub advice: &'static str,
+}
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Would make some model or client work better.
+    Advice,
+    /// Probably not meant so.
+    Warning,
+    /// Must not stay.
+    Error,
+}
+
+impl Severity {
+    /// As it stands in reports.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Advice => "advice",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Everything that is to be said about `tool`, the worst first, at most [`MAX_FINDINGS`].
+pub fn lint(tool: &ToolDescriptor) -> Vec<Finding> {
+    let mut found = Findings { tool: &tool.tool_id, list: Vec::new() };
+    contradictions::check(tool, &mut found);
+    text::check(tool, &mut found);
+    let schemas: [(&str, Option<&SchemaObject>); 2] = [
+        ("/inputSchema", tool.input_schema.as_ref()),
+        ("/outputSchema", tool.output_schema.as_ref()),
+    ];
+    for (pointer, schema) in schemas {
+        if let Some(schema) = schema {
+            schema::check(pointer, schema, &mut found);
+        }
+    }
+    if let Some(schema) = &tool.input_schema {
+        schema::portable("/inputSchema", schema, &mut found);
+        if let Err(why) = compact::reduce(schema) {
+            found.push(
+                "/inputSchema",
+                "compact/omitted",
+                Severity::Advice,
+                format!("the compact view shows no arguments: {why}"),
+                "describe the arguments as one plain object, without alternatives",
+            );
+        }
+    }
+    let mut list = found.list;
+    list.sort_by(|a, b| b.severity.cmp(&a.severity));
+    list.truncate(MAX_FINDINGS);
+    list
+}
+
+/// Findings about one tool.
+struct Findings<'a> {
+    tool: &'a str,
+    list: Vec<Finding>,
+}
+
+impl Findings<'_> {
+    fn push(
+        &mut self,
+        pointer: &str,
+        rule: &'static str,
+        severity: Severity,
+        message: impl Into<String>,
+        advice: &'static str,
+    ) {
+        // Enough to keep the worst; a hostile schema gets no more.
+        if self.list.len() >= 10 * MAX_FINDINGS {
+            return;
+        }
+        self.list.push(Finding {
+            tool: self.tool.to_owned(),
+            pointer: pointer.to_owned(),
+            rule,
+            severity,
+            message: message.into(),
+            advice,
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! What the operator says of a tool and what does not go together (RFC 0078 §C, RFC 0069).
+
+use super::{Findings, Severity};
+use crate::descriptor::{Approval, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor};
+
+/// Words of names that promise to run whatever they are given (RFC 0069).
+const EXEC_WORDS: [&str; 8] =
+    ["exec", "shell", "spawn", "runcommand", "runscript", "subprocess", "systemcall", "eval"];
+
+pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
+    let egress = tool.egress.unwrap_or(Egress::None);
+    let reaches_out = egress != Egress::None;
+    let approval = tool.approval.unwrap_or(Approval::Never);
+    if tool.safety_tier == SafetyTier::Pure && reaches_out {
+        found.push(
+            "/egress",
+            "contradiction/pure-with-egress",
+            Severity::Error,
+            "a pure tool depends on nothing but its arguments, but this one reaches out",
+            "set `safety_tier` to read or more, or `egress` to none",
+        );
+    }
+    if tool.replay_policy == Some(ReplayPolicy::Deterministic) {
+        let changes = matches!(tool.safety_tier, SafetyTier::Write | SafetyTier::Exec);
+        if changes {
+            found.push(
+                "/replayPolicy",
+                "contradiction/deterministic-with-effects",
+                Severity::Error,
+                "a tool that changes something is not deterministic",
+                "set `replay_policy` to idempotent where repeating is safe, else to non-deterministic",
+            );
+        } else if reaches_out {
+            found.push(
+                "/replayPolicy",
+                "contradiction/deterministic-with-egress",
+                Severity::Warning,
+                "what lies outside can change, so the answer can, too",
+                "set `replay_policy` to idempotent, unless what is read never changes",
+            );
+        }
+    }
+    if tool.safety_tier == SafetyTier::Exec {
+        if approval == Approval::Never {
+            found.push(
+                "/approval",
+                "contradiction/exec-without-approval",
+                Severity::Error,
+                "the tool runs what it is given, and nobody is asked",
+                "set `approval` to always",
+            );
+        }
+        if !matches!(egress, Egress::None | Egress::HostOwned) {
+            found.push(
+                "/egress",
+                "contradiction/exec-egress",
+                Severity::Warning,
+                "what a command reaches is the host's own doing",
+                "set `egress` to host-owned, or to none where the command is confined",
+            );
+        }
+    }
+    let auth = tool.auth.as_ref();
+    if auth.is_none_or(|auth| auth.scopes.is_none()) {
+        found.push(
+            "/auth",
+            "auth/unlabelled",
+            Severity::Warning,
+            "the tool has no scopes, so it is shown to nobody",
+            "set `scopes`; an empty list shows it to everybody with a key",
+        );
+    }
+    if auth.is_some_and(|auth| auth.credential_ref == Some(true)) && !reaches_out {
+        found.push(
+            "/auth/credentialRef",
+            "contradiction/credential-without-egress",
+            Severity::Warning,
+            "the tool needs a credential and reaches nothing that could want it",
+            "set `egress`, or take the credential away",
+        );
+    }
+    name(tool, found);
+}
+
+/// Names that promise to run things, where no exec tool can be.
+fn name(tool: &ToolDescriptor, found: &mut Findings<'_>) {
+    if tool.source == SourceKind::HostExtension || !promises_exec(&tool.tool_id) {
+        return;
+    }
+    let protocol = ["openwop:", "openwop.", "core."];
+    let severity = match protocol.iter().any(|prefix| tool.tool_id.starts_with(prefix)) {
+        true => Severity::Error,
+        false => Severity::Warning,
+    };
+    found.push(
+        "/toolId",
+        "exec/name",
+        severity,
+        "the name promises to run commands, which only a host extension may do",
+        "make sure that the tool does not, and rename it; or offer it as a host extension of tier exec",
+    );
+}
+
+fn promises_exec(id: &str) -> bool {
+    let words: Vec<String> = id
+        .split(|character: char| !character.is_ascii_alphanumeric())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    let listed = |word: &str| EXEC_WORDS.contains(&word);
+    words.iter().any(|word| listed(word)) || words.windows(2).any(|pair| listed(&pair.concat()))
+}

@@ -1,0 +1,210 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::descriptor::{Approval, Auth, Egress, ReplayPolicy, SafetyTier, SourceKind};
+
+fn fine() -> ToolDescriptor {
+    let schema = json!({
+        "type": "object", "additionalProperties": false, "required": ["path"],
+        "properties": { "path": { "type": "string", "description": "Which file" } },
+    });
+    let mut tool = ToolDescriptor::new("mcp:files.read", SourceKind::Mcp, SafetyTier::Read);
+    tool.description = Some("Reads a file".to_owned());
+    tool.input_schema = schema.as_object().cloned();
+    tool.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: None });
+    tool
+}
+
+fn rules(tool: &ToolDescriptor) -> Vec<(&'static str, String, Severity)> {
+    lint(tool).into_iter().map(|found| (found.rule, found.pointer, found.severity)).collect()
+}
+
+fn with_schema(schema: Value) -> ToolDescriptor {
+    ToolDescriptor { input_schema: schema.as_object().cloned(), ..fine() }
+}
+
+#[test]
+fn a_good_tool_has_no_findings() {
+    assert_eq!(lint(&fine()), []);
+}
+
+#[test]
+fn contradictions_are_told_apart() {
+    use Severity::{Error, Warning};
+    let tool = |change: fn(&mut ToolDescriptor)| {
+        let mut tool = fine();
+        change(&mut tool);
+        rules(&tool)
+    };
+    let one =
+        |rule: &'static str, pointer: &str, severity| vec![(rule, pointer.to_owned(), severity)];
+    assert_eq!(
+        tool(|tool| {
+            tool.safety_tier = SafetyTier::Pure;
+            tool.egress = Some(Egress::SafeFetch);
+        }),
+        one("contradiction/pure-with-egress", "/egress", Error)
+    );
+    assert_eq!(
+        tool(|tool| {
+            tool.safety_tier = SafetyTier::Write;
+            tool.replay_policy = Some(ReplayPolicy::Deterministic);
+        }),
+        one("contradiction/deterministic-with-effects", "/replayPolicy", Error)
+    );
+    assert_eq!(
+        tool(|tool| {
+            tool.egress = Some(Egress::HostMediated);
+            tool.replay_policy = Some(ReplayPolicy::Deterministic);
+        }),
+        one("contradiction/deterministic-with-egress", "/replayPolicy", Warning)
+    );
+    let shell = |tool: &mut ToolDescriptor| {
+        tool.tool_id = "x-host-acme-shell".to_owned();
+        tool.source = SourceKind::HostExtension;
+        tool.safety_tier = SafetyTier::Exec;
+        tool.egress = Some(Egress::HostOwned);
+        tool.approval = Some(Approval::Always);
+    };
+    let mut exec = fine();
+    shell(&mut exec);
+    assert_eq!(rules(&exec), []);
+    exec.approval = None;
+    assert_eq!(rules(&exec), one("contradiction/exec-without-approval", "/approval", Error));
+    exec.approval = Some(Approval::Conditional);
+    exec.egress = Some(Egress::SafeFetch);
+    assert_eq!(rules(&exec), one("contradiction/exec-egress", "/egress", Warning));
+    assert_eq!(tool(|tool| tool.auth = None), one("auth/unlabelled", "/auth", Warning));
+    assert_eq!(
+        tool(|tool| {
+            tool.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: Some(true) });
+        }),
+        one("contradiction/credential-without-egress", "/auth/credentialRef", Warning)
+    );
+}
+
+#[test]
+fn names_that_promise_to_run_things_are_told() {
+    let severity = |id: &str, source: SourceKind| {
+        let tool = ToolDescriptor { tool_id: id.to_owned(), source, ..fine() };
+        rules(&tool).iter().find(|(rule, ..)| *rule == "exec/name").map(|found| found.2)
+    };
+    for id in ["openwop:run-shell", "core.exec", "openwop:sub.process", "openwop:tools.run_command"]
+    {
+        assert_eq!(severity(id, SourceKind::NodePack), Some(Severity::Error), "{id}");
+    }
+    assert_eq!(severity("mcp:term.Shell", SourceKind::Mcp), Some(Severity::Warning));
+    assert_eq!(severity("x-host-acme-shell", SourceKind::HostExtension), None);
+    for id in ["mcp:files.executive_summary", "mcp:db.evaluate", "openwop:shellfish"] {
+        assert_eq!(severity(id, SourceKind::Mcp), None, "{id}");
+    }
+}
+
+#[test]
+fn secrets_are_found_and_never_repeated() {
+    let canary = "sk-canary-4f1c8a2e9b77";
+    let tool = with_schema(json!({
+        "type": "object", "additionalProperties": false, "required": ["a", "password"],
+        "properties": {
+            "a": { "type": "string", "description": canary, "enum": ["x", canary], "default": canary },
+            "password": { "type": "string", "description": "p", "default": "hunter2" },
+        },
+    }));
+    let tool = ToolDescriptor { description: Some(format!("use {canary}")), ..tool };
+    let found = lint(&tool);
+    let places: Vec<&str> = found.iter().map(|found| found.pointer.as_str()).collect();
+    for place in [
+        "/description",
+        "/inputSchema/properties/a/description",
+        "/inputSchema/properties/a/enum/1",
+        "/inputSchema/properties/a/default",
+        "/inputSchema/properties/password/default",
+    ] {
+        assert!(places.contains(&place), "{place} of {places:?}");
+    }
+    assert!(found.iter().all(|found| found.severity == Severity::Error), "{found:?}");
+    let text = serde_json::to_string(&found).unwrap();
+    assert!(!text.contains("canary") && !text.contains("hunter2"), "{text}");
+}
+
+#[test]
+fn what_is_not_seen_is_told_by_its_code_points() {
+    let tool = ToolDescriptor {
+        description: Some("Adds\u{200b} two\u{202e} numbers\u{e0041}".to_owned()),
+        ..fine()
+    };
+    let found = lint(&tool);
+    assert_eq!(found[0].rule, "text/hidden");
+    assert!(found[0].message.ends_with("U+200B, U+202E, U+E0041"), "{}", found[0].message);
+    let fine =
+        ToolDescriptor { description: Some("Zeile\n\tÄ 漢字 👩 ok".to_owned()), ..fine() };
+    assert_eq!(lint(&fine), []);
+}
+
+#[test]
+fn texts_that_are_missing_are_told() {
+    let tool = ToolDescriptor { description: Some(" ".to_owned()), ..fine() };
+    assert_eq!(rules(&tool), [("text/missing", "/description".to_owned(), Severity::Advice)]);
+    let tool = with_schema(json!({
+        "type": "object", "additionalProperties": false, "required": ["a/b"],
+        "properties": { "a/b": { "type": "string" } },
+    }));
+    let at = "/inputSchema/properties/a~1b".to_owned();
+    assert_eq!(rules(&tool), [("text/missing", at, Severity::Advice)]);
+}
+
+#[test]
+fn what_is_not_portable_is_advice() {
+    let tool = with_schema(json!({
+        "properties": {
+            "a": { "oneOf": [{ "type": "string" }, { "type": "integer" }], "description": "a" },
+            "b": { "type": "string", "pattern": "^b", "title": "b" },
+        },
+        "secret-keyword-of-the-tool": 1,
+    }));
+    let found = rules(&tool);
+    assert!(found.iter().all(|(_, _, severity)| *severity == Severity::Advice), "{found:?}");
+    let has = |rule: &str, pointer: &str| found.iter().any(|(r, p, _)| *r == rule && p == pointer);
+    for (rule, pointer) in [
+        ("tier1/root", "/inputSchema"),
+        ("tier1/required", "/inputSchema/required"),
+        ("tier1/open", "/inputSchema/additionalProperties"),
+        ("tier1/keyword", "/inputSchema/properties/a/oneOf"),
+        ("tier1/keyword", "/inputSchema/properties/b/pattern"),
+        ("compact/omitted", "/inputSchema"),
+    ] {
+        assert!(has(rule, pointer), "{rule} {pointer} of {found:?}");
+    }
+}
+
+#[test]
+fn hostile_schemas_are_bounded() {
+    let mut deep = json!({ "description": "x" });
+    for _ in 0..500 {
+        deep = json!({ "items": deep, "pattern": "^a" });
+    }
+    let wide: serde_json::Map<String, Value> =
+        (0..20_000).map(|n| (format!("p{n}"), json!({ "pattern": "x" }))).collect();
+    for schema in [deep, json!({ "properties": wide })] {
+        assert!(lint(&with_schema(schema)).len() <= MAX_FINDINGS);
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_of_the_tool_is_repeated(words in "canary[a-z]{4} ?[\u{0}-\u{2fff}]{0,20}", key in "canary[a-z/~]{0,8}") {
+        let tool = ToolDescriptor {
+            tool_id: "mcp:a.b".to_owned(),
+            title: Some(words.clone()),
+            description: Some(words.clone()),
+            ..with_schema(json!({
+                "properties": { "p": { "const": words, "default": { key.as_str(): words }, "description": words } },
+                "$ref": words, "type": words, "required": words,
+            }))
+        };
+        for found in lint(&tool) {
+            prop_assert!(!found.message.contains("canary"), "{}", found.message);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! Texts that models and people read: what they hide and what they give away.
+
+use super::{Findings, Severity};
+use crate::{descriptor::ToolDescriptor, redact::Redactor};
+
+pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
+    match &tool.description {
+        None => missing("/description", "the tool has no description", found),
+        Some(text) if text.trim().is_empty() => {
+            missing("/description", "the description is empty", found);
+        }
+        Some(text) => one("/description", text, found),
+    }
+    if let Some(title) = &tool.title {
+        one("/title", title, found);
+    }
+}
+
+fn missing(pointer: &str, message: &str, found: &mut Findings<'_>) {
+    found.push(
+        pointer,
+        "text/missing",
+        Severity::Advice,
+        message,
+        "say in a sentence what the tool does and when to use it",
+    );
+}
+
+/// Looks at one text.
+pub(super) fn one(pointer: &str, text: &str, found: &mut Findings<'_>) {
+    secret(pointer, text, found);
+    let mut hidden: Vec<String> = text
+        .chars()
+        .filter(|character| is_hidden(*character))
+        .map(|character| format!("U+{:04X}", u32::from(character)))
+        .collect();
+    hidden.sort();
+    hidden.dedup();
+    if !hidden.is_empty() {
+        let more = hidden.len().saturating_sub(8);
+        hidden.truncate(8);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        found.push(
+            pointer,
+            "text/hidden",
+            Severity::Warning,
+            format!("the text has characters that are not seen: {}{more}", hidden.join(", ")),
+            "look at the text byte by byte; models follow instructions that people do not see",
+        );
+    }
+}
+
+/// Looks for what looks like a secret.
+pub(super) fn secret(pointer: &str, text: &str, found: &mut Findings<'_>) {
+    if Redactor::default().text(text) != text {
+        found.push(
+            pointer,
+            "secret/text",
+            Severity::Error,
+            "the text has something that looks like a secret",
+            "take it out at the source, and replace the secret if it was a real one",
+        );
+    }
+}
+
+/// Control characters (but for line breaks and tabs), zero-width and direction marks, tags.
+fn is_hidden(character: char) -> bool {
+    match character {
+        '\n' | '\r' | '\t' => false,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' => true,
+        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
+        '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
+        other => other.is_control(),
+    }
+}
