@@ -11,8 +11,8 @@ use toolcrib_core::credential::Secret;
 pub(crate) use conformance::ConformanceArgs;
 pub(crate) use nouns::{
     AuditCommand, CallArgs, ConfigCommand, ExportArgs, GenArgs, HashArgs, ImportArgs,
-    KeyCreateArgs, KeysCommand, McpArgs, ServeArgs, SourcesCommand, TailArgs, ToolListArgs,
-    ToolsCommand,
+    KeyCreateArgs, KeysCommand, McpArgs, ServeArgs, SourcesCommand, TailArgs, ToolLintArgs,
+    ToolListArgs, ToolsCommand,
 };
 
 use crate::env;

@@ -49,6 +49,19 @@ Without --url the sources of the configuration are started and asked, and every 
 With --url the server answers with what the key may use.")]
     List(ToolListArgs),
 
+    /// Say what is wrong, risky or hard to use about the tools
+    #[command(after_help = "\
+Examples:
+  toolcrib tools lint
+  toolcrib tools lint --strict --json | jq -r '.[] | [.severity, .tool, .rule, .pointer] | @tsv'
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools lint
+
+Errors are what must not stay (a secret in a description, a pure tool that reaches out), warnings
+are what is probably not meant so (characters that nobody sees, a tool shown to nobody), advice is
+what would help models (descriptions, the portable subset of JSON Schema, the compact view).
+The exit code is 1 when there is an error, with --strict also for a warning.")]
+    Lint(ToolLintArgs),
+
     /// Show one tool: description, schemas, what it needs
     #[command(after_help = "\
 Examples:
@@ -58,6 +71,17 @@ Examples:
         /// Tool id or wire name
         tool: String,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolLintArgs {
+    /// Only tools of this kind of source
+    #[arg(long, value_name = "KIND", value_parser = source_kind)]
+    pub(crate) source: Option<SourceKind>,
+
+    /// Fail on warnings, too
+    #[arg(long)]
+    pub(crate) strict: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,9 +1,11 @@
-//! `tools list|show`: the operator's view of everything, or a key's view of a server.
+//! `tools list|lint|show`: the operator's view of everything, or a key's view of a server.
+
+mod lint;
 
 use serde_json::{Value, json};
 use toolcrib_core::{
     catalog::{Entry, Tenants},
-    descriptor::ToolDescriptor,
+    descriptor::{SourceKind, ToolDescriptor},
 };
 use toolcrib_gateway::Gateway;
 
@@ -25,6 +27,9 @@ pub(crate) async fn run(
     match (command, client) {
         (ToolsCommand::List(args), None) => list(&args, global, printer).await?,
         (ToolsCommand::List(args), Some(client)) => list_remote(&args, &client, printer).await?,
+        (ToolsCommand::Lint(args), client) => {
+            return lint::run(&args, client, global, printer).await;
+        }
         (ToolsCommand::Show { tool }, None) => show(&tool, global, printer).await?,
         (ToolsCommand::Show { tool }, Some(client)) => show_remote(&tool, &client, printer).await?,
     }
@@ -42,18 +47,22 @@ async fn list(args: &ToolListArgs, global: &Global, printer: Printer) -> anyhow:
             };
             let entries: Vec<&Entry> =
                 snapshot.catalog.entries().iter().filter(wanted).map(|entry| &**entry).collect();
-            for source in gateway.sources().iter().filter(|source| source.discovered_at.is_none()) {
-                printer.warning(format_args!(
-                    "source `{}` did not answer; what it offered last is shown",
-                    source.id
-                ));
-            }
+            warn_of_silent(gateway, printer);
             match printer.wants_json() {
                 true => printer.json(&entries.into_iter().map(full).collect::<Vec<_>>()),
                 false => table(&entries, printer),
             }
         })
         .await
+}
+
+fn warn_of_silent(gateway: &Gateway, printer: Printer) {
+    for source in gateway.sources().iter().filter(|source| source.discovered_at.is_none()) {
+        printer.warning(format_args!(
+            "source `{}` did not answer; what it offered last is shown",
+            source.id
+        ));
+    }
 }
 
 /// The tools as a table for people.
@@ -70,18 +79,7 @@ pub(crate) fn table(entries: &[&Entry], printer: Printer) -> anyhow::Result<()> 
 }
 
 async fn list_remote(args: &ToolListArgs, client: &Client, printer: Printer) -> anyhow::Result<()> {
-    let catalog = client.catalog()?;
-    let tools = match args.source {
-        Some(kind) => catalog.tools().of(kind),
-        None => catalog.tools(),
-    };
-    let listed = tools.list().await.map_err(|error| client.explained(error))?;
-    let Some(tools) = listed else {
-        return Err(advised(
-            "the server has no catalog",
-            "is this the address of a toolcrib server?",
-        ));
-    };
+    let tools = remote(args.source, client).await?;
     if printer.wants_json() {
         return printer.json(&tools);
     }
@@ -94,6 +92,22 @@ async fn list_remote(args: &ToolListArgs, client: &Client, printer: Printer) -> 
         [tool.tool_id.clone(), tool.source.to_string(), tier, scopes, approval]
     });
     printer.table(["tool", "source", "tier", "scopes", "approval"], rows)
+}
+
+/// What the key may use, of one kind of source or of all.
+async fn remote(
+    source: Option<SourceKind>,
+    client: &Client,
+) -> anyhow::Result<Vec<ToolDescriptor>> {
+    let catalog = client.catalog()?;
+    let tools = match source {
+        Some(kind) => catalog.tools().of(kind),
+        None => catalog.tools(),
+    };
+    let listed = tools.list().await.map_err(|error| client.explained(error))?;
+    listed.ok_or_else(|| {
+        advised("the server has no catalog", "is this the address of a toolcrib server?")
+    })
 }
 
 async fn show(tool: &str, global: &Global, printer: Printer) -> anyhow::Result<()> {

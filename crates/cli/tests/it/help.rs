@@ -43,6 +43,7 @@ fn the_help_names_what_there_is() {
       keys         Make, list and revoke API keys
       audit        Read the record of what happened
       config       Check a configuration file
+      conformance  Check from outside whether a host does what the protocols require
       import       Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml
       hash         Hash JSON as the record does: redact, RFC 8785, SHA-256
       completions  Print a completion script

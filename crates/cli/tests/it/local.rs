@@ -130,3 +130,25 @@ fn sources_are_listed_and_checked() {
     assert_eq!(listed.stdout.lines().count(), 7, "{}", listed.stdout);
     assert!(listed.stderr.contains("source `dead` did not answer"), "{}", listed.stderr);
 }
+
+#[test]
+fn tools_are_looked_over() {
+    let dir = dir();
+    write_config(dir.path(), &config(RULES));
+    let fine = run(dir.path(), &["tools", "lint"]).ok();
+    assert!(fine.stderr.contains("6 tools: 0 errors, 0 warnings"), "{}", fine.stderr);
+
+    let only_warns = "[source.tools.slow]\nreplay_policy = \"deterministic\"\n";
+    write_config(dir.path(), &config(only_warns));
+    let found = run(dir.path(), &["--json", "tools", "lint"]).ok().json();
+    // The worst of each tool comes first.
+    let slow: Vec<_> =
+        found.as_array().unwrap().iter().filter(|it| it["tool"] == "mcp:demo.slow").collect();
+    assert_eq!(slow[0]["rule"], "contradiction/deterministic-with-egress");
+    assert_eq!(
+        (&slow[0]["severity"], &slow[0]["pointer"]),
+        (&json!("warning"), &json!("/replayPolicy"))
+    );
+    assert!(slow[1..].iter().all(|it| it["severity"] == "advice"));
+    assert_eq!(run(dir.path(), &["tools", "lint", "--strict"]).code, 1);
+}

@@ -83,7 +83,7 @@ pub(super) fn check(pointer: &str, schema: &SchemaObject, found: &mut Findings<'
                     "take the default out; a secret belongs into a credential",
                 );
             }
-            if depth == 0 && !says_something(property) {
+            if depth == 0 && pointer == "/inputSchema" && !says_something(property) {
                 found.push(
                     &at,
                     "text/missing",

@@ -1,0 +1,81 @@
+//! `tools lint`.
+
+use toolcrib_core::{
+    descriptor::ToolDescriptor,
+    lint::{self, Finding, Severity},
+};
+use toolcrib_gateway::Gateway;
+
+use crate::{
+    args::{Global, ToolLintArgs},
+    client::Client,
+    failure::Exit,
+    local::{self, Local},
+    printer::Printer,
+    settings::Settings,
+};
+
+pub(super) async fn run(
+    args: &ToolLintArgs,
+    client: Option<Client>,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let tools = match client {
+        None => discovered(args, global, printer).await?,
+        Some(client) => super::remote(args.source, &client).await?,
+    };
+    let found: Vec<Finding> = tools.iter().flat_map(lint::lint).collect();
+    if printer.wants_json() {
+        printer.json(&found)?;
+    } else {
+        table(&found, tools.len(), printer)?;
+    }
+    let tolerated = if args.strict { Severity::Advice } else { Severity::Warning };
+    match found.iter().any(|found| found.severity > tolerated) {
+        true => Ok(Exit::Failed),
+        false => Ok(Exit::Done),
+    }
+}
+
+async fn discovered(
+    args: &ToolLintArgs,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Vec<ToolDescriptor>> {
+    Local::start(Settings::load(global)?)
+        .await?
+        .run(async |gateway: &Gateway| {
+            local::settle(gateway).await;
+            super::warn_of_silent(gateway, printer);
+            let snapshot = gateway.snapshot();
+            let entries = snapshot.catalog.entries().iter();
+            let wanted =
+                entries.filter(|entry| args.source.is_none_or(|kind| entry.tool.source == kind));
+            Ok(wanted.map(|entry| entry.tool.clone()).collect())
+        })
+        .await
+}
+
+fn table(found: &[Finding], tools: usize, printer: Printer) -> anyhow::Result<()> {
+    if !found.is_empty() {
+        let rows = found.iter().map(|found| {
+            [
+                found.severity.as_str().to_owned(),
+                found.tool.clone(),
+                found.pointer.clone(),
+                found.rule.to_owned(),
+                format!("{}: {}", found.message, found.advice),
+            ]
+        });
+        printer.table(["severity", "tool", "where", "rule", "what and what to do"], rows)?;
+    }
+    let count = |severity| found.iter().filter(|found| found.severity == severity).count();
+    printer.note(format_args!(
+        "{tools} tools: {} errors, {} warnings, {} pieces of advice",
+        count(Severity::Error),
+        count(Severity::Warning),
+        count(Severity::Advice),
+    ));
+    Ok(())
+}
