@@ -68,6 +68,11 @@ pub(crate) const FILE_TEXT: &str = "what the file says: 4711 + ümlaut";
 
 impl Server {
     pub(crate) async fn start(tools: &Tools) -> Self {
+        Self::start_with(tools, "").await
+    }
+
+    /// With more in its configuration, before everything else.
+    pub(crate) async fn start_with(tools: &Tools, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let shared = folder.path().join("shared");
         std::fs::create_dir(&shared).unwrap();
@@ -75,6 +80,8 @@ impl Server {
         let filesystem = tools.package("@modelcontextprotocol/server-filesystem/dist/index.js");
         let config = format!(
             r#"
+            {more}
+
             [[role]]
             name = "reader"
             scopes = ["files:read"]
@@ -107,6 +114,14 @@ impl Server {
         let server = Self { child, url, admin, reader, folder, http: http_client() };
         server.ready().await;
         server
+    }
+
+    /// Puts `rules` behind those of the last source; the server reads its file again by itself.
+    pub(crate) fn reconfigure(&self, rules: &str) {
+        let path = self.folder.path().join("toolcrib.toml");
+        let text = std::fs::read_to_string(&path).unwrap();
+        let text = text.split("# more").next().unwrap().to_owned();
+        std::fs::write(&path, format!("{text}# more\n{rules}")).unwrap();
     }
 
     pub(crate) fn file(&self) -> String {

@@ -1,8 +1,10 @@
 //! Clients that others wrote list and call through `/mcp`, in both protocol eras.
 
 use std::{
+    io::{BufRead as _, BufReader},
     path::Path,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use serde_json::{Value, json};
@@ -45,13 +47,49 @@ async fn drive(server: &Server, tools: &Tools, with: &Path, script: &str, mode: 
 #[tokio::test]
 async fn the_typescript_sdks_list_and_call_in_both_eras() {
     let Some(tools) = Tools::find() else { return };
-    let server = Server::start(&tools).await;
+    // They read every page.
+    let server = Server::start_with(&tools, "[mcp]\npage_size = 5").await;
     let told = drive(&server, &tools, &tools.node, "ts-v1.mjs", "legacy").await;
     assert_eq!(told["protocolVersion"], json!("2025-11-25"));
     let told = drive(&server, &tools, &tools.node, "ts-v2.mjs", "legacy").await;
     assert_eq!(told["protocolVersion"], json!("2025-11-25"));
     let told = drive(&server, &tools, &tools.node, "ts-v2.mjs", "2026-07-28").await;
     assert_eq!(told["protocolVersion"], json!("2026-07-28"));
+}
+
+/// Its `listChanged` callback is called, whichever way the news come.
+#[tokio::test]
+async fn the_typescript_sdk_hears_of_changes_in_both_eras() {
+    let Some(tools) = Tools::find() else { return };
+    let server = Server::start(&tools).await;
+    for mode in ["legacy", "2026-07-28"] {
+        let mut command = program(&tools.node);
+        command
+            .arg(tools.drivers.join("ts-v2-changes.mjs"))
+            .args([&format!("{}/mcp", server.url), "", "", mode])
+            .env("TOOLCRIB_KEY", &server.admin)
+            .env("TOOLCRIB_CLIENTS_DIR", &tools.clients)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped());
+        let mut client = command.spawn().unwrap();
+        let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
+        let listening = lines.next().unwrap().unwrap();
+        assert!(listening.contains("clock__convert_time"), "{listening}");
+        let heard = tokio::task::spawn_blocking(move || lines.next().unwrap().unwrap());
+        // It may list before it listens, so that a single change could come too early for it.
+        for hide in [true, false, true, false, true, false, true] {
+            if heard.is_finished() {
+                break;
+            }
+            server.reconfigure(&format!("[source.tools.convert_time]\nhide = {hide}\n"));
+            tokio::time::sleep(Duration::from_secs(3)).await;
+        }
+        let heard = tokio::time::timeout(Duration::from_secs(20), heard).await;
+        let heard = heard.expect("it never hears").unwrap();
+        assert!(heard.contains("changed") && heard.contains("clock__get_current_time"), "{heard}");
+        assert!(client.wait().unwrap().success());
+        server.reconfigure("");
+    }
 }
 
 #[tokio::test]

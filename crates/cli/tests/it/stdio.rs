@@ -81,3 +81,34 @@ fn the_caller_can_be_narrowed() {
     assert_eq!(ran.code, 1);
     assert!(ran.stderr.contains("the key is not accepted"), "{}", ran.stderr);
 }
+
+/// Asked to end, it answers what is open and leaves nothing behind, though its input is still open.
+#[test]
+fn a_signal_ends_it_in_order() {
+    let dir = dir();
+    write_config(dir.path(), &config(RULES));
+    let mut child = toolcrib(dir.path())
+        .arg("mcp")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap()).lines();
+    let listen = json!({ "jsonrpc": "2.0", "id": 7, "method": "subscriptions/listen", "params": {
+        "notifications": { "toolsListChanged": true },
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    } });
+    writeln!(input, "{listen}").unwrap();
+    let mut next = || -> Value { serde_json::from_str(&output.next().unwrap().unwrap()).unwrap() };
+    assert_eq!(next()["method"], "notifications/subscriptions/acknowledged");
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    assert_eq!(next()["result"]["resultType"], "complete");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    drop(input);
+}

@@ -52,7 +52,7 @@ async fn subscribed(actor: &toolcrib_testkit::gateway::Actor) -> Events {
     events
 }
 
-/// One message per change of what the caller sees, in both eras; none for anything else.
+/// I-34: one message per change of what the caller sees, in both eras; none for anything else.
 #[tokio::test]
 async fn a_listener_hears_once_of_each_change_that_it_can_see() {
     let gw = sources().start().await;
@@ -150,6 +150,7 @@ async fn a_principal_has_so_many_subscriptions() {
     tokio::time::timeout(Duration::from_secs(10), freed).await.unwrap();
 }
 
+/// I-34
 #[tokio::test]
 async fn a_key_that_is_taken_back_ends_its_streams() {
     let gw = sources().start().await;
