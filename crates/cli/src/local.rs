@@ -129,7 +129,7 @@ fn entry(gateway: &Gateway, name: &str) -> Option<Arc<Entry>> {
     let catalog = &snapshot.catalog;
     let with_version = || {
         let (bare, _) = name.split_once('@')?;
-        catalog.by_otc(bare).filter(|entry| entry.names.otc_id() == name)
+        catalog.otc_versions(bare).find(|entry| entry.names.otc_id() == name)
     };
     let found = catalog.by_id(name).or_else(|| catalog.by_wire(name));
     found.or_else(|| catalog.by_otc(name)).or_else(with_version).cloned()

@@ -8,6 +8,7 @@
 mod pages;
 
 use std::{
+    borrow::Cow,
     collections::{HashMap, HashSet},
     fmt,
     sync::{Arc, OnceLock},
@@ -235,7 +236,8 @@ pub struct Catalog {
     entries: Vec<Arc<Entry>>,
     by_id: HashMap<ToolId, usize>,
     by_wire: HashMap<String, usize>,
-    by_otc: HashMap<String, usize>,
+    /// All versions of a name, the highest first.
+    by_otc: HashMap<String, Vec<usize>>,
     views: quick_cache::sync::Cache<ViewKey, Arc<View>>,
 }
 
@@ -281,14 +283,19 @@ impl Catalog {
     pub fn build(generation: Generation, entries: Vec<Arc<Entry>>) -> (Self, Vec<Collision>) {
         let (mut entries, collisions) = without_collisions(entries);
         entries.sort_by(|a, b| a.id.cmp(&b.id));
-        let index = |name: fn(&Entry) -> &str| {
-            entries.iter().enumerate().map(|(i, e)| (name(e).to_owned(), i)).collect()
-        };
+        let mut by_otc: HashMap<String, Vec<usize>> = HashMap::new();
+        for (i, entry) in entries.iter().enumerate() {
+            by_otc.entry(entry.names.otc.clone()).or_default().push(i);
+        }
+        let version = |i: &usize| entries.get(*i).map(|entry| entry.names.version_numbers());
+        for versions in by_otc.values_mut() {
+            versions.sort_by_key(|i| std::cmp::Reverse(version(i)));
+        }
         let catalog = Self {
             generation,
             by_id: entries.iter().enumerate().map(|(i, e)| (e.id.clone(), i)).collect(),
-            by_wire: index(|e| &e.names.wire),
-            by_otc: index(|e| &e.names.otc),
+            by_wire: entries.iter().enumerate().map(|(i, e)| (e.names.wire.clone(), i)).collect(),
+            by_otc,
             views: quick_cache::sync::Cache::new(
                 (MAX_VIEWED / entries.len().max(1)).clamp(MIN_VIEWS, MAX_VIEWS),
             ),
@@ -317,9 +324,20 @@ impl Catalog {
         self.by_wire.get(name).and_then(|&i| self.entries.get(i))
     }
 
-    /// By `Toolkit.Tool`, without a version.
+    /// By `Toolkit.Tool`: the highest version.
     pub fn by_otc(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.by_otc.get(name).and_then(|&i| self.entries.get(i))
+        self.otc_versions(name).next()
+    }
+
+    /// By `Toolkit.Tool` in one version.
+    pub fn by_otc_version(&self, name: &str, version: [u64; 3]) -> Option<&Arc<Entry>> {
+        self.otc_versions(name).find(|entry| entry.names.is_version(version))
+    }
+
+    /// Every version of `Toolkit.Tool`, the highest first.
+    pub fn otc_versions(&self, name: &str) -> impl Iterator<Item = &Arc<Entry>> {
+        let versions = self.by_otc.get(name).into_iter().flatten();
+        versions.filter_map(|&i| self.entries.get(i))
     }
 
     /// What `subject` may see: exactly what it may call.
@@ -356,17 +374,21 @@ impl fmt::Debug for Catalog {
 }
 
 fn without_collisions(entries: Vec<Arc<Entry>>) -> (Vec<Arc<Entry>>, Vec<Collision>) {
-    let mut holders: HashMap<(&str, &str), Vec<&ToolId>> = HashMap::new();
+    let mut holders: HashMap<(&str, Cow<'_, str>), Vec<&ToolId>> = HashMap::new();
     for entry in &entries {
-        holders.entry(("id", entry.id.as_str())).or_default().push(&entry.id);
-        holders.entry(("wire", &entry.names.wire)).or_default().push(&entry.id);
-        holders.entry(("otc", &entry.names.otc)).or_default().push(&entry.id);
+        for (kind, name) in [
+            ("id", entry.id.as_str().into()),
+            ("wire", entry.names.wire.as_str().into()),
+            ("otc", entry.names.otc_id().into()),
+        ] {
+            holders.entry((kind, name)).or_default().push(&entry.id);
+        }
     }
     let mut collisions: Vec<Collision> = holders
         .into_iter()
         .filter(|(_, tools)| tools.len() > 1)
         .map(|((_, name), tools)| Collision {
-            name: name.to_owned(),
+            name: name.into_owned(),
             tools: tools.into_iter().cloned().collect(),
         })
         .collect();

@@ -25,7 +25,13 @@ pub struct Names {
 impl Names {
     /// Whether the version is `wanted`.
     pub fn is_version(&self, wanted: [u64; 3]) -> bool {
-        self.version.split('.').map(str::parse).eq(wanted.map(Ok))
+        self.version_numbers() == wanted
+    }
+
+    /// The version, to compare it.
+    pub fn version_numbers(&self) -> [u64; 3] {
+        let mut numbers = self.version.split('.').map(|part| part.parse().unwrap_or(0));
+        std::array::from_fn(|_| numbers.next().unwrap_or(0))
     }
 
     /// The OTC id with its version.
@@ -83,12 +89,18 @@ fn tidy_as(original: &str, candidate: &str, max: usize, legal: impl Fn(char) -> 
     format!("{kept}_{suffix}")
 }
 
-/// `x.y.z` out of a version text: pre-release and build parts are dropped.
+/// `x.y.z` out of a version text: pre-release and build parts are dropped, and leading zeros, so that
+/// a version is written in one way.
 fn simple_version(version: Option<&str>) -> Option<String> {
     let core = version?.split(['-', '+']).next()?;
     let parts: Vec<&str> = core.split('.').collect();
     let number = |p: &&str| !p.is_empty() && p.len() <= 9 && p.bytes().all(|b| b.is_ascii_digit());
-    (parts.len() == 3 && parts.iter().all(number)).then(|| core.to_owned())
+    let plain = parts.len() == 3 && parts.iter().all(number);
+    let shortest = |part: &&str| match part.trim_start_matches('0') {
+        "" => "0".to_owned(),
+        digits => digits.to_owned(),
+    };
+    plain.then(|| parts.iter().map(shortest).collect::<Vec<_>>().join("."))
 }
 
 #[cfg(test)]
@@ -139,6 +151,7 @@ mod tests {
         for text in ["1.2.3", "0.0.0", "999999999.0.1", "1.2.3-rc.1", "1.2.3+build"] {
             assert!(text.starts_with(&version(Some(text))), "{text}");
         }
+        assert_eq!(version(Some("01.000.0020")), "1.0.20");
         let absent = [
             None,
             Some(""),

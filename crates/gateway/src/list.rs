@@ -22,7 +22,7 @@ pub enum ToolRef<'a> {
     Id(&'a str),
     /// By wire name.
     Wire(&'a str),
-    /// By `Toolkit.Tool`, the OTC name, in one version or in whichever there is.
+    /// By `Toolkit.Tool`, the OTC name, in one version or in the highest.
     Otc {
         /// `Toolkit.Tool`.
         name: &'a str,
@@ -42,9 +42,8 @@ impl<'a> ToolRef<'a> {
         match self {
             Self::Id(id) => catalog.by_id(id),
             Self::Wire(name) => catalog.by_wire(name),
-            Self::Otc { name, version } => catalog
-                .by_otc(name)
-                .filter(|entry| version.is_none_or(|wanted| entry.names.is_version(wanted))),
+            Self::Otc { name, version: None } => catalog.by_otc(name),
+            Self::Otc { name, version: Some(version) } => catalog.by_otc_version(name, version),
             Self::Probe(probe) => Some(probe.entry()),
         }
     }

@@ -243,14 +243,33 @@ fn tools_that_would_share_a_name_are_left_out_and_reported() {
     assert_eq!(
         reported,
         [
-            "mcp:a.get-it and mcp:a.get_it would share the name `a.get_it`; none of them is offered",
-            "mcp:a.get.user and mcp:a.get_user would share the name `a.get_user`; none of them is offered",
+            "mcp:a.get-it and mcp:a.get_it would share the name `a.get_it@1.0.0`; none of them is offered",
+            "mcp:a.get.user and mcp:a.get_user would share the name `a.get_user@1.0.0`; none of them is offered",
             "mcp:a.get.user and mcp:a.get_user would share the name `a__get_user`; none of them is offered",
-            "mcp:b.twice and mcp:b.twice would share the name `b.twice`; none of them is offered",
+            "mcp:b.twice and mcp:b.twice would share the name `b.twice@1.0.0`; none of them is offered",
             "mcp:b.twice and mcp:b.twice would share the name `b__twice`; none of them is offered",
             "mcp:b.twice and mcp:b.twice would share the name `mcp:b.twice`; none of them is offered",
         ]
     );
+}
+
+/// I-16: every version is a tool of its own, and versions are compared as numbers.
+#[test]
+fn a_name_without_a_version_is_the_highest_one() {
+    let versions = [("t-a", "9.0.0"), ("t.a", "10.0.0"), ("t_a", "1.0.0")];
+    let entries = versions.map(|(name, version)| {
+        let mut entry = tool(SourceKind::Mcp, "s", name, Some(&[]));
+        entry.names.wire = format!("s__{version}").replace('.', "_");
+        entry.names.version = version.to_owned();
+        entry
+    });
+    let catalog = catalog(entries.into());
+    let versions: Vec<&str> =
+        catalog.otc_versions("s.t_a").map(|entry| entry.names.version.as_str()).collect();
+    assert_eq!(versions, ["10.0.0", "9.0.0", "1.0.0"]);
+    assert_eq!(catalog.by_otc("s.t_a").unwrap().names.otc_id(), "s.t_a@10.0.0");
+    assert_eq!(catalog.by_otc_version("s.t_a", [9, 0, 0]).unwrap().id.as_str(), "mcp:s.t-a");
+    assert!(catalog.by_otc_version("s.t_a", [9, 0, 1]).is_none());
 }
 
 // I-23
@@ -363,18 +382,20 @@ proptest! {
         }
     }
 
-    // I-16
+    // I-16: wire names and OTC ids are one to one with the tools of any catalog.
     #[test]
     fn names_are_unique_or_reported(
         tools in proptest::collection::btree_set(
             (proptest::sample::select(&["a", "b-c", "b_c", "a-b"][..]),
              prop_oneof!["[a._-]{1,3}", "[a-b]{60,70}", "[a.]{155,165}", any::<String>()],
-             proptest::sample::select(SourceKind::ALL)), 0..30),
+             proptest::sample::select(SourceKind::ALL),
+             "(0|1|2|10)[.](0|9)[.]0"), 0..30),
     ) {
         let mut asked = BTreeMap::new();
         let mut entries = Vec::new();
-        for (source_id, name, kind) in &tools {
-            let entry = tool(*kind, source_id, name, None);
+        for (source_id, name, kind, version) in &tools {
+            let mut entry = tool(*kind, source_id, name, None);
+            entry.names.version.clone_from(version);
             asked.entry(entry.id.as_str().to_owned()).or_insert_with(Vec::new).push(entry.names.clone());
             entries.push(Arc::new(entry));
         }
@@ -384,9 +405,15 @@ proptest! {
         let mut wires = BTreeSet::new();
         let mut otcs = BTreeSet::new();
         for entry in catalog.entries() {
-            prop_assert!(wires.insert(&entry.names.wire) && otcs.insert(&entry.names.otc));
+            prop_assert!(wires.insert(&entry.names.wire) && otcs.insert(entry.names.otc_id()));
             prop_assert_eq!(&catalog.by_wire(&entry.names.wire).unwrap().id, &entry.id);
-            prop_assert_eq!(&catalog.by_otc(&entry.names.otc).unwrap().id, &entry.id);
+            let version = entry.names.version_numbers();
+            let found = catalog.by_otc_version(&entry.names.otc, version).unwrap();
+            prop_assert_eq!(&found.id, &entry.id);
+            // Without a version it is the highest one, by numbers.
+            let highest = catalog.by_otc(&entry.names.otc).unwrap();
+            prop_assert!(highest.names.version_numbers() >= version);
+            prop_assert_eq!(&highest.names.otc, &entry.names.otc);
         }
         // Left out exactly when reported, and reported with a name that they really share.
         let reported: BTreeSet<&str> =
@@ -399,7 +426,7 @@ proptest! {
             for tool in &collision.tools {
                 let names = asked[tool.as_str()].iter();
                 prop_assert!(tool.as_str() == collision.name || names.into_iter()
-                    .any(|names| names.wire == collision.name || names.otc == collision.name));
+                    .any(|names| names.wire == collision.name || names.otc_id() == collision.name));
             }
         }
     }
