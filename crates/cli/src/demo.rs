@@ -160,6 +160,7 @@ explorer     {url}/explorer
 MCP          {url}/mcp
 OpenWOP      {url}/v1/tools
 OTC          {url}/tools
+OXP          {url}/oxp
 keys         {file} (admin, reader, other-tenant)
 
 Try:

@@ -115,7 +115,7 @@ impl Gateway {
             return Err(OnceError::Unusable);
         }
         let Some((tool, fingerprint)) = self.identify(principal, &request) else {
-            // Refused in any case; the pipeline says why and records it.
+            // The pipeline says why, and records it.
             return Ok(Once::Called(Arc::new(self.call(principal, request).await)));
         };
         let holder: Holder = (principal.tenant.clone(), principal.id.clone());
@@ -149,8 +149,12 @@ impl Gateway {
         Ok(Once::Called(called.unwrap_or_else(lost)))
     }
 
-    /// What is asked for, if the caller may have it and it can be told from anything else.
+    /// What is asked for, if the caller may have it and it can be told from anything else. Tools of
+    /// the test seams have no name that lasts.
     fn identify(&self, who: &Principal, request: &CallRequest<'_>) -> Option<(ToolId, Digest)> {
+        if matches!(request.tool, ToolRef::Probe(_)) {
+            return None;
+        }
         let snapshot = self.snapshot();
         let entry = request.tool.resolve(&snapshot.catalog)?;
         self.authorizer().authorize(who.subject(), entry).ok()?;

@@ -75,6 +75,15 @@ impl Gateway {
         self.view(principal).body(format, source)
     }
 
+    /// The versions of `Toolkit.Tool` that `principal` may use, the highest first. Records nothing:
+    /// it is asked to explain a refusal that is recorded already.
+    pub fn otc_versions(&self, principal: &Principal, name: &str) -> Vec<Arc<Entry>> {
+        let snapshot = self.snapshot();
+        let usable =
+            |entry: &&Arc<Entry>| self.authorizer().authorize(principal.subject(), entry).is_ok();
+        snapshot.catalog.otc_versions(name).filter(usable).cloned().collect()
+    }
+
     /// One tool, if `principal` may use it. Unknown, hidden and foreign tools are all `None`; the
     /// refusal is recorded without making the caller wait.
     pub fn find(&self, principal: &Principal, tool: ToolRef<'_>) -> Option<Arc<Entry>> {

@@ -43,7 +43,7 @@ pub(crate) use self::{
     authenticate::{Caller, holds, require},
     body::Payload,
     challenge::{Challenge, WELL_KNOWN},
-    mount::{Access, Hosts, Mount, Paths},
+    mount::{Access, Credentials, Hosts, Mount, Paths, Strangers},
     path::Segment,
     refusal::Refusal,
 };
@@ -64,7 +64,7 @@ pub(crate) trait House: Send + Sync + 'static {
         &self,
         headers: &HeaderMap,
         auth: MountAuth,
-        key_headers: &[&str],
+        credentials: Credentials,
     ) -> Result<Caller, AuthError>;
 
     /// Records that somebody without valid credentials was turned away from `route`.
@@ -150,9 +150,9 @@ impl House for AppState {
         &self,
         headers: &HeaderMap,
         auth: MountAuth,
-        key_headers: &[&str],
+        credentials: Credentials,
     ) -> Result<Caller, AuthError> {
-        authenticate::caller(&self.gateway, headers, auth, key_headers)
+        authenticate::caller(&self.gateway, headers, auth, credentials)
     }
 
     fn turned_away(&self, route: &str) {
@@ -177,7 +177,7 @@ impl Guard {
         }
         let caller = match mount.access {
             Access::Open => return Ok(()),
-            Access::Keyed(auth) => self.house.caller(request.headers(), auth, mount.key_headers),
+            Access::Keyed(auth) => self.house.caller(request.headers(), auth, mount.credentials),
         };
         match caller {
             Ok(caller) => {

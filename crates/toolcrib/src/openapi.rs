@@ -10,6 +10,7 @@ use crate::openwop::schemas::{self, without_dialect};
 const TAGS: &[(&str, &str)] = &[
     ("OpenWOP", "The tool catalog of RFC 0078 and the record of RFC 0064"),
     ("Open Tool Calling", "The protocol `otc://1.0`, at the root"),
+    ("OXP", "The Open eXecution Protocol, which Open Tool Calling became"),
     ("Explorer", "The page and its endpoints; the prefix is configurable, this is the default one"),
     ("MCP", "Model Context Protocol over streamable HTTP"),
     ("Operations", "Probes, metrics and descriptions"),

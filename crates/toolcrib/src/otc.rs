@@ -1,22 +1,28 @@
-//! Open Tool Calling 1.0 (`otc://1.0`): `/health`, `/tools`, `/tools/call` at the root.
+//! Open Tool Calling 1.0 (`otc://1.0`) at the root, and what it became, the Open eXecution Protocol
+//! (`urn:oxp:1.0`), under `/oxp`. They are one family: the same requests, the same three kinds of
+//! failure, and the same answers in two shapes ([`dialect`]).
 //!
 //! Three kinds of failure stay apart: before the tool is reached (400 and its like), arguments that
 //! do not fit (422), and the tool itself (200 with `success: false`). A failure after the tool may
 //! have run is never a 5xx, because clients of this protocol repeat those.
 
 mod call;
+mod definition;
+mod dialect;
 mod error;
 mod health;
 mod list;
+mod oxp;
+mod request;
+mod result;
 mod schema;
-mod version;
 
+use axum::response::Response;
 use toolcrib_gateway::metrics::Surface;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::error::refuse;
 use crate::{
-    middleware::{Access, Mount, Paths},
+    middleware::{Access, Credentials, Mount, Paths, Refusal, Strangers},
     state::{AppState, Surfaces},
 };
 
@@ -25,23 +31,46 @@ const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-key"];
 
 /// Who may come in where. Health is open whatever the credentials.
 pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
-    let keyed = |path: &str| Mount {
-        key_headers: KEY_HEADERS,
-        ..Mount::new(Surface::Otc, Paths::exactly([path]), Access::Keyed(surfaces.otc.auth), refuse)
+    let otc = |path: &str| {
+        let access = Access::Keyed(surfaces.otc.auth);
+        keyed(Mount::new(Surface::Otc, Paths::exactly([path]), access, refuse))
     };
-    vec![
+    let mut mounts = vec![
         Mount::new(Surface::Otc, Paths::exactly(["/health"]), Access::Open, refuse),
-        keyed("/tools"),
-        keyed("/tools/call"),
-    ]
+        otc("/tools"),
+        otc("/tools/call"),
+    ];
+    if surfaces.oxp.enabled {
+        let health = Paths::exactly(["/oxp/health"]);
+        let access = Access::Keyed(surfaces.oxp.auth);
+        let all = Paths::Under("/oxp".to_owned());
+        mounts.push(Mount::new(Surface::Oxp, health, Access::Open, oxp::refuse));
+        mounts.push(keyed(Mount::new(Surface::Oxp, all, access, oxp::refuse)));
+    }
+    mounts
 }
 
 /// The routes, with their description.
-pub(crate) fn routes() -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
+pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
+    let routes = OpenApiRouter::new()
         .routes(routes!(health::health))
         .routes(routes!(list::list))
-        .routes(routes!(call::call))
+        .routes(routes!(call::call));
+    match surfaces.oxp.enabled {
+        true => routes.merge(oxp::routes()),
+        false => routes,
+    }
+}
+
+/// A mount that takes keys as this family does.
+fn keyed(mount: Mount) -> Mount {
+    let credentials = Credentials { key_headers: KEY_HEADERS, strangers: Strangers::Anonymous };
+    Mount { credentials, ..mount }
+}
+
+/// A refusal in Open Tool Calling.
+fn refuse(refusal: &Refusal) -> Response {
+    error::refused(dialect::Dialect::Otc.marker(), refusal)
 }
 
 /// Reads `body` as far as it is read before a tool is looked up.

@@ -59,7 +59,7 @@ fn routes(surfaces: &Surfaces, explorer: Explorer) -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(openwop::routes(surfaces))
         .merge(OpenApiRouter::from(openwop::seams(surfaces)))
-        .merge(otc::routes())
+        .merge(otc::routes(surfaces))
         .merge(explorer::routes(explorer, &surfaces.explorer.prefix))
         .merge(OpenApiRouter::from(mcp::routes()))
         .merge(ops::routes())

@@ -29,6 +29,12 @@ pub(crate) fn tool_server(tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// The clients of Open Tool Calling and of OXP.
+pub(crate) fn otc(tools: &mut Tools) -> Result<()> {
+    tools.set("TOOLCRIB_PYTHON_OTC", environment("otc")?.join("python"));
+    Ok(())
+}
+
 fn environment(name: &str) -> Result<PathBuf> {
     let source = paths::root().join("tests/clients/pypi").join(format!("{name}.txt"));
     let requirements =

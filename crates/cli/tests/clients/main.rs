@@ -8,3 +8,4 @@ mod conformance;
 mod rig;
 mod surfaces;
 mod third_party;
+mod tool_calling;

@@ -106,13 +106,18 @@ impl Server {
             node = tools.node,
             time = tools.time_server,
         );
+        Self::over(folder, &config, &["files", "clock"]).await
+    }
+
+    /// `toolcrib serve` with `config`, once all its `sources` have been catalogued.
+    pub(crate) async fn over(folder: TempDir, config: &str, sources: &[&str]) -> Self {
         let path = folder.path().join("toolcrib.toml");
         std::fs::write(&path, config).unwrap();
         let admin = key(&path, &["--scope", "*"]);
         let reader = key(&path, &["--role", "reader"]);
         let (child, url) = serve(&path, folder.path());
         let server = Self { child, url, admin, reader, folder, http: http_client() };
-        server.ready().await;
+        server.ready(sources).await;
         server
     }
 
@@ -128,8 +133,8 @@ impl Server {
         self.folder.path().join("shared/note.txt").display().to_string()
     }
 
-    /// Waits until both upstreams have been catalogued.
-    async fn ready(&self) {
+    /// Waits until the upstreams have been catalogued.
+    async fn ready(&self, sources: &[&str]) {
         for _ in 0..600 {
             let tools = self.get("/v1/tools").await;
             let of = |source: &str| {
@@ -137,7 +142,7 @@ impl Server {
                 let ids = tools.as_array().unwrap().iter().map(|tool| tool["toolId"].as_str());
                 ids.flatten().any(|id| id.starts_with(&prefix))
             };
-            if of("files") && of("clock") {
+            if sources.iter().all(|source| of(source)) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::rig::{FILE_TEXT, Server, Tools, tool};
 
 /// Runs a client; its one line of output.
-async fn run(mut command: Command) -> Value {
+pub(crate) async fn run(mut command: Command) -> Value {
     let output =
         tokio::task::spawn_blocking(move || command.stdin(Stdio::null()).output().unwrap());
     let output = output.await.unwrap();
@@ -22,7 +22,7 @@ async fn run(mut command: Command) -> Value {
     serde_json::from_str(stdout.trim()).unwrap_or_else(|error| panic!("{error}: {stdout}"))
 }
 
-fn program(path: &Path) -> Command {
+pub(crate) fn program(path: &Path) -> Command {
     #[expect(clippy::disallowed_methods, reason = "a client is a program of its own")]
     Command::new(path)
 }

@@ -20,7 +20,7 @@ use super::{
     host::{Call, Host, Visitor},
 };
 use crate::{
-    middleware::{Caller, authenticate},
+    middleware::{Caller, Credentials, authenticate},
     respond,
 };
 
@@ -36,7 +36,8 @@ impl Gated {
     }
 
     fn who(&self, headers: &HeaderMap, auth: MountAuth) -> Result<Visitor, AuthError> {
-        let Caller(principal) = authenticate::caller(&self.gateway, headers, auth, &[])?;
+        let Caller(principal) =
+            authenticate::caller(&self.gateway, headers, auth, Credentials::BEARER)?;
         let proven = principal.auth != AuthMethod::Anonymous;
         Ok(Visitor { principal: Some(principal), identity: None, proven })
     }

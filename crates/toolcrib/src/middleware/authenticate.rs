@@ -7,11 +7,11 @@ use http::{HeaderMap, header};
 use toolcrib_core::{principal::Principal, scope::Scope};
 use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth};
 
-use super::Refusal;
+use super::{Credentials, Refusal, Strangers};
 use crate::state::AppState;
 
 /// The caller, put among the request's extensions by the guard; handlers take it as an argument.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Caller(pub(crate) Arc<Principal>);
 
 /// The token of `Authorization: Bearer`, if that is what there is.
@@ -27,32 +27,37 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Who sent a request with `headers` to a mount that asks for `auth`. `key_headers` may carry a key
-/// when `Authorization` is absent.
+/// Who sent a request with `headers` to a mount that asks for `auth` and takes `credentials`. Its
+/// key headers may carry a key when `Authorization` is absent.
 ///
-/// Credentials that are presented are always checked, also where none are needed: a caller whose key
-/// has expired should hear of it rather than see less.
+/// Credentials that are presented are checked, also where none are needed: a caller whose key has
+/// expired should hear of it rather than see less, unless the mount's protocol says otherwise.
 pub(crate) fn caller(
     gateway: &Gateway,
     headers: &HeaderMap,
     auth: MountAuth,
-    key_headers: &[&str],
+    credentials: Credentials,
 ) -> Result<Caller, AuthError> {
     let authenticator = gateway.authenticator();
-    let presented = match headers.contains_key(header::AUTHORIZATION) {
-        true => Some(bearer(headers)),
-        false => key_headers
-            .iter()
-            .find_map(|name| headers.get(*name))
-            .map(|value| value.to_str().ok().map(str::trim)),
-    };
-    match presented {
-        Some(Some(key)) => authenticator.authenticate(key).map(Caller),
-        Some(None) => Err(AuthError::Invalid),
-        None => match auth {
-            MountAuth::Required => Err(AuthError::Missing),
-            MountAuth::Optional => authenticator.anonymous().map(Caller).ok_or(AuthError::Missing),
-        },
+    let anonymous = || authenticator.anonymous().map(Caller).ok_or(AuthError::Missing);
+    let mut in_headers =
+        credentials.key_headers.iter().filter_map(|name| headers.get(*name)).map(|value| {
+            let key = value.to_str().ok().map(str::trim);
+            authenticator.authenticate(key.unwrap_or_default()).map(Caller)
+        });
+    let bearer = headers.contains_key(header::AUTHORIZATION).then(|| match bearer(headers) {
+        Some(key) => authenticator.authenticate(key).map(Caller),
+        None => Err(AuthError::Invalid),
+    });
+    match auth {
+        MountAuth::Optional if credentials.strangers == Strangers::Anonymous => {
+            let known = |tried: &Result<Caller, AuthError>| *tried != Err(AuthError::Invalid);
+            bearer.into_iter().chain(in_headers).find(known).unwrap_or_else(anonymous)
+        }
+        MountAuth::Optional => bearer.or_else(|| in_headers.next()).unwrap_or_else(anonymous),
+        MountAuth::Required => {
+            bearer.or_else(|| in_headers.next()).unwrap_or(Err(AuthError::Missing))
+        }
     }
 }
 

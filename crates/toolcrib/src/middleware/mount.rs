@@ -17,8 +17,8 @@ pub(crate) struct Mount {
     pub(crate) access: Access,
     /// Which `Host` and `Origin` are answered.
     pub(crate) hosts: Hosts,
-    /// Headers beside `Authorization` that may carry a key, in lower case.
-    pub(crate) key_headers: &'static [&'static str],
+    /// How a caller may say who it is.
+    pub(crate) credentials: Credentials,
     /// The dialect's body for a refusal.
     pub(crate) refuse: fn(&Refusal) -> Response,
 }
@@ -40,6 +40,30 @@ pub(crate) enum Access {
     Open,
     /// Callers with a key, and others as configured.
     Keyed(MountAuth),
+}
+
+/// How a caller may say who it is.
+#[derive(Clone, Copy)]
+pub(crate) struct Credentials {
+    /// Headers beside `Authorization` that may carry a key, in lower case.
+    pub(crate) key_headers: &'static [&'static str],
+    /// What credentials are worth that nobody knows.
+    pub(crate) strangers: Strangers,
+}
+
+impl Credentials {
+    /// `Authorization: Bearer`, with a key that is valid.
+    pub(crate) const BEARER: Self = Self { key_headers: &[], strangers: Strangers::Refused };
+}
+
+/// What becomes of a caller whose credentials are not valid, where callers without any are let in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Strangers {
+    /// It hears of it, rather than seeing less than it thinks it should.
+    Refused,
+    /// It is one without credentials, as Open Tool Calling wants it. A valid key still tells who it
+    /// is.
+    Anonymous,
 }
 
 /// Which `Host` and `Origin` are answered.
@@ -64,7 +88,15 @@ impl Mount {
             Paths::Under(path) => format!("{path}/*"),
             Paths::All => "/*".to_owned(),
         };
-        Self { surface, paths, template, access, hosts: Hosts::Known, key_headers: &[], refuse }
+        Self {
+            surface,
+            paths,
+            template,
+            access,
+            hosts: Hosts::Known,
+            credentials: Credentials::BEARER,
+            refuse,
+        }
     }
 }
 

@@ -9,28 +9,31 @@
 //! | the bucket is empty | 429, `Retry-After`, `details` |
 //! | the call could not be recorded or limited; nothing ran | 503 |
 //! | the tool wants approval | 200, `success: false`, not to be retried |
-//! | the source is not there; nothing ran | 200, `success: false`, `can_retry: true` |
-//! | the tool or its source failed, or went away meanwhile | 200, `success: false`, not to be retried |
+//! | the source is not there; nothing ran | 400, `can_retry: true` |
+//! | the tool failed | 200, `success: false`, not to be retried |
+//! | its source went away or did not answer in time | 200, `success: false`; to be retried where a second time is no harm |
+//! | `call_id` stands for another call | 400 |
 //!
 //! The protocol itself knows 400, 401, 422 and 200; 403 and 429 are RFC 0064's, so that a client
 //! that speaks both hears the same from both.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::{arguments::Violation, call::CallError};
+use toolcrib_gateway::idempotency::OnceError;
 use utoipa::ToSchema;
 
-use super::version::DIALECT;
+use super::{dialect::Marker, result::RETRY_AFTER};
 use crate::{middleware::Refusal, respond};
 
 /// What was wrong with a request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ServerError {
-    /// The dialect of this answer.
+    /// The version of this answer, in the caller's words.
     #[serde(rename = "$schema")]
     schema: &'static str,
     /// In words, fit for users and models.
@@ -42,12 +45,18 @@ pub(super) struct ServerError {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     details: Option<Value>,
+    /// Set where the same request may be made again with hope.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    can_retry: Option<bool>,
+    /// How long to wait before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
 }
 
 /// How the arguments break the tool's schema.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ValidationError {
-    /// The dialect of this answer.
+    /// The version of this answer, in the caller's words.
     #[serde(rename = "$schema")]
     schema: &'static str,
     /// In words.
@@ -56,69 +65,108 @@ pub(super) struct ValidationError {
     parameter_errors: BTreeMap<String, String>,
 }
 
-/// A request that reached no tool.
-pub(super) fn server_error(
-    status: StatusCode,
-    message: impl Into<String>,
-    developer_message: Option<&str>,
-    details: Option<Value>,
-) -> Response {
-    let body = ServerError {
-        schema: DIALECT,
-        message: message.into(),
-        developer_message: developer_message.map(str::to_owned),
-        details,
-    };
-    respond::json(status, &body)
+impl ServerError {
+    fn new(marker: Marker, message: impl Into<String>) -> Self {
+        Self {
+            schema: marker.as_str(),
+            message: message.into(),
+            developer_message: None,
+            details: None,
+            can_retry: None,
+            retry_after_ms: None,
+        }
+    }
+
+    fn developers(self, message: impl Into<String>) -> Self {
+        Self { developer_message: Some(message.into()), ..self }
+    }
+
+    fn details(self, details: Value) -> Self {
+        Self { details: Some(details), ..self }
+    }
+
+    fn retry(self, after: Duration) -> Self {
+        Self { can_retry: Some(true), retry_after_ms: Some(millis(after)), ..self }
+    }
+
+    fn answer(&self, status: StatusCode) -> Response {
+        respond::json(status, self)
+    }
 }
 
 /// A request that is not what the protocol asks for.
-pub(super) fn bad_request(message: impl Into<String>) -> Response {
-    server_error(StatusCode::BAD_REQUEST, message, None, None)
+pub(super) fn bad_request(marker: Marker, message: impl Into<String>) -> Response {
+    ServerError::new(marker, message).answer(StatusCode::BAD_REQUEST)
 }
 
-/// A refusal in this dialect.
-pub(crate) fn refuse(refusal: &Refusal) -> Response {
-    server_error(refusal.status(), refusal.to_string(), None, None)
+/// A refusal of the middleware.
+pub(super) fn refused(marker: Marker, refusal: &Refusal) -> Response {
+    ServerError::new(marker, refusal.to_string()).answer(refusal.status())
 }
 
-/// The answer to a call that no tool was run for; `None` when the failure is the tool's, which the
-/// protocol reports in a result.
-pub(super) fn refused_call(error: &CallError) -> Option<Response> {
-    let message = error.to_string();
-    Some(match error {
-        CallError::NoSuchTool => server_error(
-            StatusCode::BAD_REQUEST,
-            message,
-            Some("no tool of that id and version is offered to this caller; GET /tools lists them"),
-            None,
+/// A `call_id` that this call cannot have.
+pub(super) fn not_once(marker: Marker, error: OnceError) -> Response {
+    let body = ServerError::new(marker, format!("`call_id` {error}"));
+    match error {
+        OnceError::Busy => {
+            let response = body.retry(RETRY_AFTER).answer(StatusCode::TOO_MANY_REQUESTS);
+            respond::with_retry_after(response, RETRY_AFTER)
+        }
+        OnceError::Unusable | OnceError::Conflict | OnceError::Spent => {
+            body.answer(StatusCode::BAD_REQUEST)
+        }
+    }
+}
+
+/// A tool or a version that the caller is not offered; `versions` are those that it is.
+pub(super) fn no_such_tool(marker: Marker, versions: &[String]) -> Response {
+    let body = match versions {
+        [] => ServerError::new(marker, CallError::NoSuchTool.to_string()).developers(
+            "no tool of that id is offered to this caller; GET /tools lists those that are",
         ),
+        versions => {
+            let offered = versions.join(", ");
+            ServerError::new(marker, "the tool is not offered in that version")
+                .developers(format!("it is offered in version {offered}"))
+        }
+    };
+    body.answer(StatusCode::BAD_REQUEST)
+}
+
+/// The answer to a call that no tool was run for.
+pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
+    let body = ServerError::new(marker, error.to_string());
+    match error {
+        CallError::NoSuchTool => no_such_tool(marker, &[]),
         CallError::Forbidden { tool, required } => {
             let details =
                 json!({ "scope": "tool", "toolName": tool.as_str(), "requiredScopes": required });
-            server_error(StatusCode::FORBIDDEN, message, None, Some(details))
+            body.details(details).answer(StatusCode::FORBIDDEN)
         }
         CallError::RateLimited { tool, retry_after, limit } => {
-            let millis = toolcrib_core::limit::wait_millis(*retry_after);
             let details = json!({
-                "scope": "tool", "toolName": tool.as_str(), "retryAfterMs": millis, "limit": limit,
+                "scope": "tool", "toolName": tool.as_str(),
+                "retryAfterMs": millis(*retry_after), "limit": limit,
             });
-            let response =
-                server_error(StatusCode::TOO_MANY_REQUESTS, message, None, Some(details));
+            let response = body.details(details).answer(StatusCode::TOO_MANY_REQUESTS);
             respond::with_retry_after(response, *retry_after)
         }
-        CallError::InvalidArguments(violations) => invalid(message, violations),
-        CallError::NotAccountable(_) => {
-            server_error(StatusCode::SERVICE_UNAVAILABLE, message, None, None)
+        CallError::InvalidArguments(violations) => invalid(marker, error.to_string(), violations),
+        CallError::Upstream(upstream) => {
+            body.developers(upstream.kind.code()).retry(RETRY_AFTER).answer(StatusCode::BAD_REQUEST)
         }
-        CallError::ApprovalRequired { .. }
-        | CallError::Upstream(_)
-        | CallError::Cancelled
-        | CallError::Internal => return None,
-    })
+        CallError::NotAccountable(_) => body.answer(StatusCode::SERVICE_UNAVAILABLE),
+        CallError::ApprovalRequired { .. } | CallError::Cancelled | CallError::Internal => {
+            body.answer(StatusCode::INTERNAL_SERVER_ERROR)
+        }
+    }
 }
 
-fn invalid(mut message: String, violations: &[Violation]) -> Response {
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn invalid(marker: Marker, mut message: String, violations: &[Violation]) -> Response {
     let mut parameter_errors: BTreeMap<String, String> = BTreeMap::new();
     for violation in violations {
         match parameter(&violation.pointer) {
@@ -138,7 +186,7 @@ fn invalid(mut message: String, violations: &[Violation]) -> Response {
             }
         }
     }
-    let body = ValidationError { schema: DIALECT, message, parameter_errors };
+    let body = ValidationError { schema: marker.as_str(), message, parameter_errors };
     respond::json(StatusCode::UNPROCESSABLE_ENTITY, &body)
 }
 

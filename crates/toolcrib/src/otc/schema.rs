@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 const MAX_SCHEMAS: usize = 10_000;
 
 /// Keywords whose value is a map from names to schemas.
-const NAMED: &[&str] = &["properties", "patternProperties", "dependentSchemas"];
+const NAMED: &[&str] = &["properties", "patternProperties", "dependentSchemas", "dependencies"];
 /// Keywords whose value is a schema or a list of schemas.
 const NESTED: &[&str] = &[
     "items",
@@ -19,6 +19,7 @@ const NESTED: &[&str] = &[
     "additionalProperties",
     "unevaluatedProperties",
     "propertyNames",
+    "contentSchema",
     "allOf",
     "anyOf",
     "oneOf",
@@ -94,12 +95,39 @@ impl<'a> Inliner<'a> {
             return json!({});
         }
         let decoded = percent_encoding::percent_decode_str(pointer).decode_utf8_lossy();
-        let Some(target) = self.document.pointer(&decoded) else { return json!({}) };
+        let target = match decoded.is_empty() || decoded.starts_with('/') {
+            true => self.document.pointer(&decoded),
+            false => anchored(self.document, &decoded),
+        };
+        let Some(target) = target else { return json!({}) };
         self.inside.push(pointer);
         let schema = self.schema(target);
         self.inside.pop();
         schema
     }
+}
+
+/// The schema in `value` that calls itself `anchor`.
+fn anchored<'a>(value: &'a Value, anchor: &str) -> Option<&'a Value> {
+    let mut left = MAX_SCHEMAS;
+    let mut next = vec![value];
+    while let Some(value) = next.pop() {
+        left = left.checked_sub(1)?;
+        match value {
+            Value::Object(members) => {
+                let named = ["$anchor", "$dynamicAnchor"]
+                    .iter()
+                    .any(|keyword| members.get(*keyword).and_then(Value::as_str) == Some(anchor));
+                if named {
+                    return Some(value);
+                }
+                next.extend(members.values());
+            }
+            Value::Array(items) => next.extend(items),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    None
 }
 
 /// What a reference led to, together with the keywords that stood beside it. Both hold (2020-12), so
@@ -132,23 +160,42 @@ fn beside(target: Value, own: Map<String, Value>) -> Value {
 
 /// `parameters` with a description on every parameter: its title or its name where it has none.
 pub(super) fn described(mut parameters: Value) -> Value {
-    if let Some(properties) = parameters.get_mut("properties").and_then(Value::as_object_mut) {
-        for (name, schema) in properties {
-            if *schema == Value::Bool(true) {
-                *schema = json!({});
+    describe(&mut parameters);
+    parameters
+}
+
+fn describe(schema: &mut Value) {
+    let Value::Object(schema) = schema else { return };
+    for (keyword, value) in schema {
+        match (keyword.as_str(), value) {
+            ("properties", Value::Object(named)) => {
+                for (name, schema) in named {
+                    parameter(name, schema);
+                }
             }
-            let Value::Object(schema) = schema else { continue };
-            let empty = |text: Option<&Value>| {
-                text.and_then(Value::as_str).is_none_or(|text| text.trim().is_empty())
-            };
-            if empty(schema.get("description")) {
-                let title = schema.get("title").filter(|title| !empty(Some(title)));
-                let text = title.cloned().unwrap_or_else(|| Value::String(name.clone()));
-                schema.insert("description".to_owned(), text);
-            }
+            // The same parameters, seen from another side.
+            ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => all.iter_mut().for_each(describe),
+            ("if" | "then" | "else", one) => describe(one),
+            _ => {}
         }
     }
-    parameters
+}
+
+fn parameter(name: &str, schema: &mut Value) {
+    match schema {
+        Value::Bool(true) => *schema = json!({}),
+        Value::Bool(false) => *schema = json!({ "not": {} }),
+        _ => {}
+    }
+    let Value::Object(schema) = schema else { return };
+    let empty = |text: Option<&Value>| {
+        text.and_then(Value::as_str).is_none_or(|text| text.trim().is_empty())
+    };
+    if empty(schema.get("description")) {
+        let title = schema.get("title").filter(|title| !empty(Some(title)));
+        let text = title.cloned().unwrap_or_else(|| Value::String(name.to_owned()));
+        schema.insert("description".to_owned(), text);
+    }
 }
 
 #[cfg(test)]
@@ -193,14 +240,21 @@ mod tests {
                 "all": { "$ref": "#" },
                 "gone": { "$ref": "#/$defs/none" },
                 "far": { "$ref": "https://schemas.example/a.json" },
+                "named": { "$ref": "#leaf" },
+                "unnamed": { "$ref": "#nothing" },
             },
-            "definitions": { "node": { "properties": { "next": { "$ref": "#/definitions/node" } } } },
+            "dependencies": { "far": { "$ref": "#leaf" }, "gone": ["far"] },
+            "definitions": {
+                "node": { "properties": { "next": { "$ref": "#/definitions/node" } } },
+                "leaf": { "$anchor": "leaf", "type": "string" },
+            },
         });
         assert_eq!(
             inlined(schema),
             json!({ "properties": {
                 "tree": { "properties": { "next": {} } }, "all": {}, "gone": {}, "far": {},
-            } })
+                "named": { "type": "string" }, "unnamed": {},
+            }, "dependencies": { "far": { "type": "string" }, "gone": ["far"] } })
         );
     }
 
@@ -242,8 +296,15 @@ mod tests {
                 "b": { "title": "Bee", "description": "Bee" },
                 "c": { "description": "kept" },
                 "d": { "description": "d" },
-                "e": false,
+                "e": { "not": {}, "description": "e" },
             })
         );
+        let made = described(json!({
+            "anyOf": [{ "properties": { "f": {} } }, { "properties": { "g": { "title": " " } } }],
+            "items": { "properties": { "no": {} } },
+        }));
+        assert_eq!(made["anyOf"][0]["properties"]["f"]["description"], "f");
+        assert_eq!(made["anyOf"][1]["properties"]["g"]["description"], "g");
+        assert_eq!(made["items"]["properties"]["no"], json!({}), "not a parameter");
     }
 }

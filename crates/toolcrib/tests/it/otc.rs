@@ -1,3 +1,7 @@
 mod call;
+mod checks;
 mod health;
 mod list;
+mod once;
+mod oxp;
+mod spec;

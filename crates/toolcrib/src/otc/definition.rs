@@ -1,0 +1,219 @@
+//! `ToolDefinition`: one tool, in the shape of either dialect.
+
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use toolcrib_core::{
+    catalog::{Entry, ListFormat},
+    descriptor::ToolDescriptor,
+    scope::Scope,
+};
+use utoipa::ToSchema;
+
+use super::{
+    dialect::{Dialect, Marker},
+    schema::{described, self_contained},
+};
+
+/// One tool. Closed: what has no place here is in the other dialects.
+#[derive(Serialize)]
+struct Definition<'a, I> {
+    id: String,
+    name: &'a str,
+    description: &'a str,
+    version: &'a str,
+    input_schema: I,
+    output_schema: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    requirements: Option<Requirements<'a>>,
+}
+
+#[derive(Serialize)]
+struct Parameters {
+    parameters: Value,
+}
+
+/// One tool in Open Tool Calling.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used; `Definition` is written")]
+pub(super) struct ToolDefinition {
+    /// `Toolkit.Tool@x.y.z`.
+    id: String,
+    name: String,
+    description: String,
+    version: String,
+    input_schema: InputSchema,
+    /// Without references; `{}` when any value may come back, `null` when none does.
+    #[schema(value_type = Option<Object>, required)]
+    output_schema: Option<Value>,
+    requirements: Option<Requirements<'static>>,
+}
+
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used; `Parameters` is written")]
+pub(super) struct InputSchema {
+    /// JSON Schema without references, every parameter described.
+    #[schema(value_type = Object)]
+    parameters: Value,
+}
+
+/// One tool in OXP.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used; `Definition` is written")]
+pub(super) struct OxpToolDefinition {
+    /// `Toolkit.Tool@x.y.z`.
+    id: String,
+    name: String,
+    description: String,
+    version: String,
+    /// JSON Schema without references, every parameter described.
+    #[schema(value_type = Object)]
+    input_schema: Value,
+    /// Without references; `{}` when any value may come back, `null` when none does.
+    #[schema(value_type = Option<Object>, required)]
+    output_schema: Option<Value>,
+    requirements: Option<Requirements<'static>>,
+}
+
+/// What a tool needs. The members of the protocol itself (`authorization`, `secrets`, `user_id`) say
+/// what a client has to bring in `context`, which is nothing: this server checks scopes by the
+/// caller's key, and holds credentials itself. So what is needed stands beside them.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Requirements<'a> {
+    /// Scopes of the caller's key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Vec<String>>)]
+    scopes: Option<&'a [Scope]>,
+    /// Whether the server must hold a credential for the tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credential: Option<bool>,
+}
+
+/// The list in `dialect` that is marked as `marker`.
+pub(super) fn format(dialect: Dialect, marker: Marker) -> &'static ListFormat {
+    /// The format whose list is `$array` under `$schema`.
+    macro_rules! list {
+        ($schema:literal, $array:literal, $item:expr) => {{
+            static FORMAT: ListFormat = ListFormat {
+                key: concat!($array, " ", $schema),
+                open: concat!("{\"$schema\":\"", $schema, "\",\"", $array, "\":["),
+                close: "]}",
+                item: $item,
+            };
+            &FORMAT
+        }};
+    }
+    macro_rules! lists {
+        ($array:literal, $item:expr) => {
+            match marker {
+                Marker::Otc => list!("otc://1.0", $array, $item),
+                Marker::Oxp => list!("urn:oxp:1.0", $array, $item),
+                Marker::Site => list!(
+                    "https://github.com/OpenToolCalling/Specification/tree/main/spec/http/1.0/openapi.json",
+                    $array,
+                    $item
+                ),
+                Marker::Repository => list!(
+                    "https://github.com/OpenToolCalling/Specification/tree/main/specification/http/1.0/openapi.json",
+                    $array,
+                    $item
+                ),
+                Marker::FirstRepository => list!(
+                    "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json",
+                    $array,
+                    $item
+                ),
+            }
+        };
+    }
+    match dialect {
+        Dialect::Otc => lists!("tools", nested),
+        Dialect::Oxp => lists!("items", flat),
+    }
+}
+
+/// As Open Tool Calling has it.
+fn nested(entry: &Entry, out: &mut Vec<u8>) {
+    write(entry, out, Parameters { parameters: parameters(&entry.tool) });
+}
+
+/// As OXP has it.
+fn flat(entry: &Entry, out: &mut Vec<u8>) {
+    write(entry, out, parameters(&entry.tool));
+}
+
+fn parameters(tool: &ToolDescriptor) -> Value {
+    described(tool.input_schema.as_ref().map_or(json!({}), self_contained))
+}
+
+fn write(entry: &Entry, out: &mut Vec<u8>, input_schema: impl Serialize) {
+    let tool = &entry.tool;
+    let definition = Definition {
+        id: entry.names.otc_id(),
+        name: &entry.names.wire,
+        description: tool.description.as_deref().or(tool.title.as_deref()).unwrap_or_default(),
+        version: &entry.names.version,
+        input_schema,
+        output_schema: output(tool),
+        requirements: requirements(tool),
+    };
+    if let Err(error) = serde_json::to_writer(out, &definition) {
+        tracing::error!(tool = %entry.id, %error, "a definition could not be serialised");
+    }
+}
+
+/// `{}` for a tool that does not say what it answers, which may be anything; `null` for one that
+/// says it answers nothing.
+fn output(tool: &ToolDescriptor) -> Option<Value> {
+    match &tool.output_schema {
+        None => Some(Value::Object(Map::new())),
+        Some(schema) if schema.get("type") == Some(&json!("null")) => None,
+        Some(schema) => Some(self_contained(schema)),
+    }
+}
+
+fn requirements(tool: &ToolDescriptor) -> Option<Requirements<'_>> {
+    let auth = tool.auth.as_ref()?;
+    let needs = Requirements {
+        scopes: auth.scopes.as_deref().filter(|scopes| !scopes.is_empty()),
+        credential: auth.credential_ref.filter(|needed| *needed),
+    };
+    (needs.scopes.is_some() || needs.credential.is_some()).then_some(needs)
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcrib_core::descriptor::{Auth, SafetyTier, SourceKind};
+
+    use super::*;
+
+    #[test]
+    fn every_marker_has_lists_of_its_own() {
+        let mut keys = std::collections::HashSet::new();
+        for (dialect, array) in [(Dialect::Otc, "tools"), (Dialect::Oxp, "items")] {
+            for marker in Marker::ALL {
+                let format = format(dialect, marker);
+                assert!(keys.insert(format.key), "{}", format.key);
+                let list: Value =
+                    serde_json::from_str(&format!("{}{}", format.open, format.close)).unwrap();
+                assert_eq!(list, json!({ "$schema": marker.as_str(), array: [] }));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_tool_needs_and_answers_is_said_where_there_is_something() {
+        let mut tool = ToolDescriptor::new("mcp:a.b", SourceKind::Mcp, SafetyTier::Read);
+        let told = |tool: &ToolDescriptor| {
+            (serde_json::to_value(requirements(tool)).unwrap(), output(tool))
+        };
+        assert_eq!(told(&tool), (Value::Null, Some(json!({}))));
+        tool.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: Some(false) });
+        assert_eq!(told(&tool).0, Value::Null);
+        let scopes = vec![Scope::parse("a:b").unwrap()];
+        tool.auth = Some(Auth { scopes: Some(scopes), credential_ref: Some(true) });
+        tool.output_schema = json!({ "type": "null" }).as_object().cloned();
+        assert_eq!(told(&tool), (json!({ "scopes": ["a:b"], "credential": true }), None));
+        tool.output_schema = json!({ "type": "string" }).as_object().cloned();
+        assert_eq!(told(&tool).1, Some(json!({ "type": "string" })));
+    }
+}

@@ -1,0 +1,161 @@
+//! What a call asks for.
+
+use serde_json::{Map, Value};
+use toolcrib_core::json::parse_strict;
+use toolcrib_gateway::{idempotency::MAX_KEY, list::ToolRef};
+
+use super::dialect::{Dialect, Marker};
+
+/// A call as it was asked for.
+#[derive(Debug, PartialEq)]
+pub(super) struct Asked {
+    /// How the answer names its version.
+    pub(super) marker: Marker,
+    /// Whether it came in an envelope, and its answer goes in one.
+    pub(super) envelope: bool,
+    pub(super) tool_id: String,
+    pub(super) call_id: Option<String>,
+    pub(super) input: Map<String, Value>,
+}
+
+/// Why a body is no call.
+#[derive(Debug, PartialEq)]
+pub(super) struct NotACall {
+    /// How the answer names its version.
+    pub(super) marker: Marker,
+    pub(super) problem: String,
+}
+
+impl Asked {
+    /// Reads the body of a call. Members that the protocol does not know are ignored; so is what
+    /// `context` holds, which no tool here needs and which goes nowhere.
+    pub(super) fn read(dialect: Dialect, body: &[u8]) -> Result<Self, NotACall> {
+        let marker = dialect.marker();
+        let mut message = parse_strict(body).map_err(|problem| NotACall {
+            marker,
+            problem: format!("the body is not JSON: {problem}"),
+        })?;
+        let marker = dialect
+            .answer_to(&message)
+            .map_err(|problem| NotACall { marker, problem: problem.to_string() })?;
+        let envelope = !is_flat(dialect, &message);
+        let request = match envelope {
+            true => message.get_mut("request").map(Value::take),
+            false => Some(message),
+        };
+        let Some(Value::Object(request)) = request else {
+            let problem = "the body must be an object with an object `request`".to_owned();
+            return Err(NotACall { marker, problem });
+        };
+        Self::of(marker, envelope, request).map_err(|problem| NotACall { marker, problem })
+    }
+
+    fn of(marker: Marker, envelope: bool, mut request: Map<String, Value>) -> Result<Self, String> {
+        let tool_id = text(&mut request, "tool_id")?.ok_or("`tool_id` is missing")?;
+        let call_id = text(&mut request, "call_id")?;
+        if call_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > MAX_KEY) {
+            return Err(format!("`call_id` must have 1 to {MAX_KEY} characters"));
+        }
+        text(&mut request, "trace_id")?;
+        if request.get("context").is_some_and(|context| !context.is_object()) {
+            return Err("`context` must be an object".to_owned());
+        }
+        // The prose of the protocol says `inputs`, its schema and examples say `input`.
+        let input = request.remove("input").or_else(|| request.remove("inputs"));
+        let input = match input {
+            None => Map::new(),
+            Some(Value::Object(input)) => input,
+            Some(_) => return Err("`input` must be an object".to_owned()),
+        };
+        Ok(Self { marker, envelope, tool_id, call_id, input })
+    }
+}
+
+/// Whether `message` is a call without an envelope, which later OXP has.
+fn is_flat(dialect: Dialect, message: &Value) -> bool {
+    let has = |member| message.get(member).is_some();
+    dialect == Dialect::Oxp && has("tool_id") && !has("request")
+}
+
+fn text(request: &mut Map<String, Value>, member: &str) -> Result<Option<String>, String> {
+    match request.remove(member) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("`{member}` must be a string")),
+    }
+}
+
+/// The tool that `id` asks for; `None` when `id` cannot be an id.
+pub(super) fn tool(id: &str) -> Option<ToolRef<'_>> {
+    let (name, version) = match id.split_once('@') {
+        Some((name, version)) => (name, Some(numbers(version)?)),
+        None => (id, None),
+    };
+    let word = |text: &str| {
+        !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+    };
+    match name.split_once('.') {
+        Some((toolkit, tool)) if word(toolkit) && word(tool) => {
+            Some(ToolRef::Otc { name, version })
+        }
+        // Clients that know a tool by its `name` send that.
+        None if version.is_none() && !name.is_empty() && name.len() <= 64 => name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+            .then_some(ToolRef::Wire(name)),
+        Some(_) | None => None,
+    }
+}
+
+/// `x.y.z`, or `x` for `x.0.0`.
+fn numbers(version: &str) -> Option<[u64; 3]> {
+    let number = |part: &str| match part.bytes().all(|byte| byte.is_ascii_digit()) {
+        true => part.parse().ok(),
+        false => None,
+    };
+    let parts: Vec<&str> = version.split('.').collect();
+    match parts.as_slice() {
+        [major] => Some([number(major)?, 0, 0]),
+        [major, minor, patch] => Some([number(major)?, number(minor)?, number(patch)?]),
+        _ => None,
+    }
+}
+
+/// Reads `body` and the tool id in it.
+#[cfg(fuzzing)]
+pub(super) fn fuzz(body: &[u8]) {
+    for dialect in [Dialect::Otc, Dialect::Oxp] {
+        if let Ok(asked) = Asked::read(dialect, body) {
+            tool(&asked.tool_id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_one_or_three_numbers() {
+        assert_eq!(numbers("1.2.3"), Some([1, 2, 3]));
+        assert_eq!(numbers("01.2.3"), Some([1, 2, 3]));
+        assert_eq!(numbers("2"), Some([2, 0, 0]));
+        for bad in ["", "1.2", "v1", "1.2.3.4", "1..3", "+1", "1.2.3@4", "99999999999999999999"] {
+            assert_eq!(numbers(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_call_without_an_envelope_is_one_in_oxp_alone() {
+        let flat = br#"{"tool_id":"a.b","input":{"request":1}}"#;
+        let asked = Asked::read(Dialect::Oxp, flat).unwrap();
+        assert_eq!((asked.envelope, asked.tool_id.as_str()), (false, "a.b"));
+        assert!(Asked::read(Dialect::Otc, flat).is_err());
+        let both = br#"{"tool_id":"a.b","request":{"tool_id":"c.d"},"$schema":"otc://1.0"}"#;
+        let asked = Asked::read(Dialect::Oxp, both).unwrap();
+        assert_eq!((asked.envelope, asked.tool_id.as_str()), (true, "c.d"));
+        assert_eq!(asked.marker, Marker::Otc);
+        let wrong = Asked::read(Dialect::Otc, br#"{"$schema":"urn:oxp:1.0"}"#).unwrap_err();
+        assert_eq!(wrong.marker, Marker::Oxp, "also a refusal is in the caller's words");
+    }
+}

@@ -1,0 +1,222 @@
+//! `CallToolResponse`: what came of a call, in the protocol's words.
+
+use std::{borrow::Cow, time::Duration};
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, value::RawValue};
+use toolcrib_core::{
+    call::{CallError, Outcome, UpstreamErrorKind, raw},
+    catalog::Entry,
+    descriptor::{ReplayPolicy, SafetyTier},
+};
+use toolcrib_gateway::call::Called;
+use utoipa::ToSchema;
+
+/// What became of a call.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used; `Answer` is written")]
+pub(super) struct CallReply {
+    /// The version of this answer, in the caller's words.
+    #[schema(rename = "$schema")]
+    schema: String,
+    result: CallToolResponse,
+}
+
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used; `Answer` is written")]
+pub(super) struct CallToolResponse {
+    call_id: String,
+    /// Milliseconds the tool ran; absent when it did not.
+    duration: Option<f64>,
+    success: bool,
+    /// What the tool answered, on success.
+    #[schema(value_type = Option<Object>)]
+    value: Option<Value>,
+    /// Why it failed, otherwise.
+    error: Option<ToolError>,
+}
+
+/// Why a tool failed.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct ToolError {
+    /// Fit for users and models.
+    message: String,
+    /// For whoever wrote the client: a stable code.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    developer_message: Option<String>,
+    /// Whether the same call may be made again without harm and with hope.
+    can_retry: bool,
+    /// How long to wait before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    call_id: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    duration: Option<f64>,
+    success: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Cow<'a, RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<ToolError>,
+}
+
+/// How long to wait for a source that went away: it is started again after about as much.
+pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The JSON of what came of `called`; `None` when no tool was reached, which is a refusal.
+pub(super) fn written(called: &Called, call_id: &str) -> Option<Vec<u8>> {
+    let entry = called.entry.as_deref();
+    let (value, error) = match &called.result {
+        Ok(outcome) if outcome.is_error => (None, Some(failure(outcome))),
+        Ok(outcome) => {
+            let structured = entry.is_some_and(|entry| entry.tool.output_schema.is_some());
+            (Some(value(outcome, structured)), None)
+        }
+        Err(error) if is_refusal(error) => return None,
+        Err(error) => (None, Some(fault(error, entry))),
+    };
+    let answer = Answer {
+        call_id,
+        duration: called.duration.map(|ran| (ran.as_secs_f64() * 1e6).round() / 1e3),
+        success: error.is_none(),
+        value,
+        error,
+    };
+    match serde_json::to_vec(&answer) {
+        Ok(bytes) => Some(bytes),
+        Err(error) => {
+            tracing::error!(%error, "the result of a call could not be serialised");
+            None
+        }
+    }
+}
+
+/// Whether the answer to `called` is given again to whoever repeats the call: the tool ran, and the
+/// answer does not say that it may be run once more.
+pub(super) fn is_final(called: &Called) -> bool {
+    match &called.result {
+        Ok(_) => true,
+        Err(error) => {
+            called.duration.is_some()
+                && !is_refusal(error)
+                && !may_repeat(error, called.entry.as_deref())
+        }
+    }
+}
+
+/// Whether `error` means that no tool was reached.
+pub(super) fn is_refusal(error: &CallError) -> bool {
+    match error {
+        CallError::Upstream(error) => !error.kind.started(),
+        CallError::ApprovalRequired { .. } | CallError::Cancelled | CallError::Internal => false,
+        _ => true,
+    }
+}
+
+fn fault(error: &CallError, entry: Option<&Entry>) -> ToolError {
+    let can_retry = may_repeat(error, entry);
+    ToolError {
+        message: error.to_string(),
+        developer_message: Some(error.code().to_owned()),
+        can_retry,
+        retry_after_ms: can_retry
+            .then(|| u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX)),
+    }
+}
+
+/// Whether a call that got lost on its way may be made again: nobody knows whether it took effect, so
+/// only where the operator says that a second time is no harm.
+fn may_repeat(error: &CallError, entry: Option<&Entry>) -> bool {
+    let lost = match error {
+        CallError::Upstream(error) => {
+            matches!(error.kind, UpstreamErrorKind::Died | UpstreamErrorKind::Timeout)
+        }
+        _ => false,
+    };
+    let harmless = |entry: &Entry| {
+        matches!(entry.tool.safety_tier, SafetyTier::Pure | SafetyTier::Read)
+            || matches!(
+                entry.tool.replay_policy,
+                Some(ReplayPolicy::Deterministic | ReplayPolicy::Idempotent)
+            )
+    };
+    lost && entry.is_some_and(harmless)
+}
+
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+}
+
+/// The texts among the content of `outcome`, and how many blocks there are.
+fn texts(outcome: &Outcome) -> (Vec<String>, usize) {
+    let blocks: Vec<&RawValue> = serde_json::from_str(outcome.content.get()).unwrap_or_default();
+    let text = |block: &&RawValue| match serde_json::from_str::<Block<'_>>(block.get()) {
+        Ok(Block { kind, text }) if kind == "text" => text.map(Cow::into_owned),
+        Ok(_) | Err(_) => None,
+    };
+    (blocks.iter().filter_map(text).collect(), blocks.len())
+}
+
+/// What a tool that says it failed says.
+fn failure(outcome: &Outcome) -> ToolError {
+    let (texts, _) = texts(outcome);
+    let message = match texts.join("\n") {
+        text if text.trim().is_empty() => "the tool reported a failure".to_owned(),
+        text => text,
+    };
+    ToolError { message, developer_message: None, can_retry: false, retry_after_ms: None }
+}
+
+/// The one value that this protocol has for a result: the structured one; else the text of a single
+/// text block, read as JSON where the tool has an output schema; else the blocks; `null` for none.
+fn value(outcome: &Outcome, has_output_schema: bool) -> Cow<'_, RawValue> {
+    if let Some(structured) = &outcome.structured {
+        return Cow::Borrowed(structured);
+    }
+    match texts(outcome) {
+        (_, 0) => Cow::Borrowed(RawValue::NULL),
+        (mut texts, 1) => match texts.pop() {
+            Some(text) => {
+                let json = has_output_schema.then(|| RawValue::from_string(text.clone()).ok());
+                Cow::Owned(json.flatten().unwrap_or_else(|| raw(&Value::String(text))))
+            }
+            None => Cow::Borrowed(&outcome.content),
+        },
+        (_, _) => Cow::Borrowed(&outcome.content),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_result_becomes_one_value() {
+        let of = |content: Value, structured: Option<Value>, schema: bool| {
+            let outcome = Outcome {
+                content: raw(&content),
+                structured: structured.as_ref().map(raw),
+                is_error: false,
+            };
+            serde_json::from_str::<Value>(value(&outcome, schema).get()).unwrap()
+        };
+        let text = |text: &str| json!({ "type": "text", "text": text });
+        let image = json!({ "type": "image", "data": "", "mimeType": "image/png" });
+        assert_eq!(of(json!([text("a")]), Some(json!({ "b": 1 })), true), json!({ "b": 1 }));
+        assert_eq!(of(json!([text("{\"b\":1}")]), None, true), json!({ "b": 1 }));
+        assert_eq!(of(json!([text("{\"b\":1}")]), None, false), json!("{\"b\":1}"));
+        assert_eq!(of(json!([text("no json")]), None, true), json!("no json"));
+        assert_eq!(of(json!([]), None, true), Value::Null);
+        assert_eq!(of(json!([image]), None, false), json!([image]));
+        assert_eq!(of(json!([text("a"), image]), None, false), json!([text("a"), image]));
+    }
+}
