@@ -17,7 +17,7 @@ use super::{
     Explorer, embedded::Embedded, gated::Gated, host::Host, mount, page::Look, page::Page,
     resource, routes, settings::ExplorerConfig,
 };
-use crate::middleware::{self, Caller, Challenge, House, Refusal, origin};
+use crate::middleware::{self, Caller, Challenge, Credentials, House, Refusal, origin};
 
 /// The explorer of the tools of `provider`, below `prefix`.
 ///
@@ -105,7 +105,7 @@ impl House for Alone {
         }
     }
 
-    fn caller(&self, _: &HeaderMap, _: MountAuth, _: &[&str]) -> Result<Caller, AuthError> {
+    fn caller(&self, _: &HeaderMap, _: MountAuth, _: Credentials) -> Result<Caller, AuthError> {
         // The explorer asks who comes in by itself.
         Err(AuthError::Missing)
     }
