@@ -1,4 +1,5 @@
 mod call;
 mod page;
+mod policy;
 mod tools;
 mod validate;

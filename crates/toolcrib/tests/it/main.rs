@@ -8,6 +8,7 @@ mod authz_table;
 mod cors;
 mod errors;
 mod explorer;
+mod explorer_library;
 mod no_oracle;
 mod openwop;
 mod ops;

@@ -1,0 +1,143 @@
+use http::Method;
+use toolcrib::ExplorerConfig;
+
+use super::{config, serve_f};
+
+async fn page(config: ExplorerConfig) -> String {
+    let reply = serve_f(config).await.anonymous().get("/explorer").await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(reply.header("content-type"), "text/html; charset=utf-8");
+    reply.text()
+}
+
+/// 1. And beside: the page is there with and without the slash, and for `HEAD`.
+#[tokio::test]
+async fn the_page_is_html() {
+    assert!(page(config()).await.contains("MCP Tool Explorer"));
+    let served = serve_f(config()).await;
+    let caller = served.anonymous();
+    let (bare, slash) = (caller.get("/explorer").await, caller.get("/explorer/").await);
+    assert_eq!((bare.status, slash.status, &bare.body), (200, 200, &slash.body));
+    let head = caller.send(Method::HEAD, "/explorer", None).await;
+    assert_eq!((head.status, head.body.len()), (200, 0));
+}
+
+/// 2.
+#[tokio::test]
+async fn the_title_is_the_configured_one() {
+    let text = page(config().title("Plant 7")).await;
+    assert!(text.contains("<title>Plant 7</title>") && text.contains("<h1>Plant 7</h1>"));
+    assert!(!text.contains("{{TITLE}}"));
+}
+
+/// 3, 4. The inline script is the only one that the policy lets run.
+#[tokio::test]
+async fn the_page_says_whether_tools_may_run() {
+    for (allow, script) in
+        [(false, "var executeEnabled = false;"), (true, "var executeEnabled = true;")]
+    {
+        let served = serve_f(config().allow_execute(allow)).await;
+        let reply = served.anonymous().get("/explorer").await;
+        assert!(reply.text().contains(&format!("<script>{script}</script>")));
+        let policy = reply.header("content-security-policy");
+        assert!(policy.starts_with("default-src 'none'; script-src 'self' 'sha256-"), "{policy}");
+        assert!(!policy.contains("unsafe"), "{policy}");
+    }
+}
+
+/// 5, 6, 7. A name without an address, an address without a name.
+#[tokio::test]
+async fn the_footer_names_the_project() {
+    let none = page(config()).await;
+    assert!(!none.contains("{{PROJECT_LINK}}") && !none.contains("&middot;"));
+    assert!(page(config().project_name("my-project")).await.contains("&middot; my-project"));
+    let linked =
+        page(config().project_name("my-project").project_url("https://p.example/a?b=1&c=2")).await;
+    assert!(linked.contains("&middot; <a href=\"https://p.example/a?b=1&amp;c=2\""), "{linked}");
+    assert!(linked.contains(">my-project</a>"));
+    let unnamed = page(config().project_url("https://p.example/")).await;
+    assert!(!unnamed.contains("&middot;") && !unnamed.contains("p.example"));
+}
+
+/// 8, 36, 42. And beside: what is put in is not looked at again.
+#[tokio::test]
+async fn what_is_put_into_the_page_is_text() {
+    let attack = "<script>alert(1)</script>";
+    let text = page(config().title(attack).project_name(attack)).await;
+    assert!(!text.contains("<script>alert"), "{text}");
+    assert_eq!(text.matches("&lt;script&gt;alert(1)&lt;/script&gt;").count(), 3);
+    let text = page(config().title("{{PROJECT_LINK}}{{ALLOW_EXECUTE}}").project_name("n")).await;
+    assert!(text.contains("<title>{{PROJECT_LINK}}{{ALLOW_EXECUTE}}</title>"), "{text}");
+    let text = page(config()).await;
+    for placeholder in ["{{TITLE}}", "{{ALLOW_EXECUTE}}", "{{PROJECT_LINK}}", "{{"] {
+        assert!(!text.contains(placeholder), "{placeholder}");
+    }
+}
+
+/// Beside: which addresses become links.
+#[tokio::test]
+async fn only_addresses_that_lead_to_a_page_become_links() {
+    for good in
+        ["https://p.example", "http://p.example", "HTTPS://p.example", "mailto:a@p.example", "/docs"]
+    {
+        let text = page(config().project_name("n").project_url(good)).await;
+        assert!(text.contains(&format!("&middot; <a href=\"{good}\"")), "{good}");
+    }
+    for bad in [
+        "javascript:alert(1)",
+        "JaVaScRiPt:alert(1)",
+        "  javascript:alert(1)",
+        "java\tscript:alert(1)",
+        "java\nscript:alert(1)",
+        "java\rscript:alert(1)",
+        "data:text/html,<b>",
+        "vbscript:x",
+    ] {
+        let text = page(config().project_name("n").project_url(bad)).await;
+        assert!(text.contains("&middot; n<"), "{bad}: the name alone");
+        let seen = text.to_lowercase();
+        let wrong = ["script:", "data:text", "alert"].iter().any(|word| seen.contains(word));
+        assert!(!wrong, "{bad}: {text}");
+    }
+}
+
+/// 46. What our own page is made of is all there: every file that it or one of its modules names.
+#[tokio::test]
+async fn the_page_is_complete() {
+    let served = serve_f(config()).await;
+    let caller = served.anonymous();
+    let page = caller.get("/explorer").await.text();
+    let mut wanted: Vec<String> = page
+        .split("\"/explorer/assets/")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap().to_owned())
+        .collect();
+    let mut seen = Vec::new();
+    while let Some(name) = wanted.pop() {
+        if seen.contains(&name) {
+            continue;
+        }
+        let file = caller.get(&format!("/explorer/assets/{name}")).await;
+        assert_eq!(file.status, 200, "{name}");
+        let modules = file.text();
+        wanted.extend(
+            modules
+                .split("from './")
+                .skip(1)
+                .map(|rest| rest.split('\'').next().unwrap().to_owned()),
+        );
+        seen.push(name);
+    }
+    assert!(seen.len() > 20, "{seen:?}");
+}
+
+/// 47, 48. The browser tests show what the form starts from; this is that nothing is made up.
+#[tokio::test]
+async fn the_form_starts_from_the_required_keys() {
+    let served = serve_f(config()).await;
+    let script = served.anonymous().get("/explorer/assets/schema.js").await.text();
+    assert!(script.contains("const required = own(schema, 'required');"));
+    for made_up in ["''", "0", "false", "[]", "{}"] {
+        assert!(!script.contains(&format!("result[key] = {made_up};")), "{made_up}");
+    }
+}
