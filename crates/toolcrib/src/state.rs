@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use toolcrib_core::source::UpstreamSpec;
 use toolcrib_gateway::{
     Gateway,
     config::{
@@ -33,6 +34,8 @@ pub(crate) struct Surfaces {
     pub(crate) mcp: McpConfig,
     pub(crate) resource: Option<ResourceConfig>,
     pub(crate) test_seams: bool,
+    /// Whether the embedding program has tools of its own.
+    pub(crate) native: bool,
     /// What a refused caller is told about credentials.
     pub(crate) challenge: Challenge,
 }
@@ -40,7 +43,9 @@ pub(crate) struct Surfaces {
 impl AppState {
     pub(crate) fn new(gateway: Gateway, config: &Config) -> Self {
         let mcp = mcp::Host::new(gateway.clone(), config.mcp.clone());
-        Self { gateway, surfaces: Arc::new(Surfaces::of(config)), mcp }
+        let native = Surfaces::of(&gateway.config()).native;
+        let surfaces = Arc::new(Surfaces { native, ..Surfaces::of(config) });
+        Self { gateway, surfaces, mcp }
     }
 }
 
@@ -55,6 +60,7 @@ impl Surfaces {
             mcp: config.mcp.clone(),
             resource: config.resource.clone(),
             test_seams: config.test_seams,
+            native: config.sources.iter().any(|s| s.spec.upstream == UpstreamSpec::Native),
             challenge: Challenge::of(config.resource.as_ref()),
         }
     }

@@ -19,6 +19,10 @@ const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept
 
 /// The document, made once.
 pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {
+    let mut sources = vec![SourceKind::Mcp];
+    if surfaces.native {
+        sources.push(SourceKind::HostExtension);
+    }
     let document = json!({
         "protocolVersion": "1.0",
         "supportedEnvelopes": [],
@@ -38,7 +42,7 @@ pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {
         // Families stand at the root (RFC 0073). Only kinds of sources that this build can project.
         "toolCatalog": ToolCatalogFamily {
             supported: true,
-            sources: Some(vec![SourceKind::Mcp]),
+            sources: Some(sources),
             session_lifecycle: Some(true),
             compact_view: Some(true),
         },

@@ -6,6 +6,7 @@
 mod agreement;
 mod authz_table;
 mod cors;
+mod embed;
 mod errors;
 mod explorer;
 mod explorer_library;

@@ -5,9 +5,7 @@ use std::sync::{
 
 use http::HeaderMap;
 use serde_json::json;
-use toolcrib::{
-    Authenticator, ExplorerConfig, ExplorerPolicy, Identity, RequestHead, ToolCall,
-};
+use toolcrib::{Authenticator, ExplorerConfig, ExplorerPolicy, Identity, RequestHead, ToolCall};
 use toolcrib_testkit::gateway::{Reply, Served};
 
 use super::{config, serve_f};

@@ -138,7 +138,8 @@ async fn a_type_can_be_a_handler() {
             Ok(ToolAnswer { structured, ..ToolAnswer::text("doubled") })
         }
     }
-    let served = serve(fixture_f(), ExplorerConfig::new().allow_execute(true).handler(Doubler)).await;
+    let served =
+        serve(fixture_f(), ExplorerConfig::new().allow_execute(true).handler(Doubler)).await;
     let reply = call(&served, "echo", json!({ "n": 4 })).await;
     assert_eq!(reply.json()["structuredContent"], json!({ "doubled": 8 }));
     assert_eq!(call(&served, "echo", json!({})).await.status, 500);

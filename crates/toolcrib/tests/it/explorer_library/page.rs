@@ -77,9 +77,13 @@ async fn what_is_put_into_the_page_is_text() {
 /// Beside: which addresses become links.
 #[tokio::test]
 async fn only_addresses_that_lead_to_a_page_become_links() {
-    for good in
-        ["https://p.example", "http://p.example", "HTTPS://p.example", "mailto:a@p.example", "/docs"]
-    {
+    for good in [
+        "https://p.example",
+        "http://p.example",
+        "HTTPS://p.example",
+        "mailto:a@p.example",
+        "/docs",
+    ] {
         let text = page(config().project_name("n").project_url(good)).await;
         assert!(text.contains(&format!("&middot; <a href=\"{good}\"")), "{good}");
     }

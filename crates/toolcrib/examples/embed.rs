@@ -1,0 +1,118 @@
+//! A program that has tools of its own and shows them: by a bare explorer, and behind a whole
+//! gateway. `cargo run -p toolcrib --example embed`, then open the addresses that it prints.
+
+use std::{error::Error, io::Write as _, sync::Arc};
+
+use axum::{Router, routing::get};
+use serde_json::json;
+use tokio::net::TcpListener;
+use toolcrib::{
+    Annotations, ExplorerConfig, Gateway, Identity, NativeTools, RouterExt as _, Stores, Tool,
+    ToolAnswer, ToolCall, ToolDefinition,
+    core::{
+        descriptor::SafetyTier,
+        id::{PrincipalId, TenantId},
+        scope::Grant,
+        store::KeyStore as _,
+    },
+    gateway::authn::{KeyRequest, new_key},
+};
+use toolcrib_store::{MemoryCatalogs, MemoryKeys, MemoryLog};
+
+// --- the tools ---
+
+fn tools() -> Vec<Arc<dyn Tool>> {
+    let reads = Annotations { read_only_hint: Some(true), ..Annotations::default() };
+    let city = json!({
+        "type": "object",
+        "properties": { "city": { "type": "string", "description": "City name" } },
+        "required": ["city"],
+    });
+    vec![
+        ToolDefinition::new("get_weather")
+            .description("Tells the weather of a city")
+            .input_schema(city)
+            .annotations(reads)
+            .shared(),
+        ToolDefinition::new("open_gate").description("Opens the gate of the yard").shared(),
+    ]
+}
+
+async fn run(call: ToolCall) -> Result<ToolAnswer, String> {
+    match call.name.as_str() {
+        "get_weather" => {
+            let city = call.arguments.get("city").and_then(|city| city.as_str());
+            let city = city.ok_or("which city?")?;
+            Ok(ToolAnswer::text(format!("It is sunny in {city}.")))
+        }
+        "open_gate" => Ok(ToolAnswer::error("The gate is stuck.")),
+        other => Err(format!("there is no tool {other}")),
+    }
+}
+
+// --- a bare explorer: the page and its endpoints, nothing else ---
+
+fn explorer() -> Router {
+    let config = ExplorerConfig::new()
+        .title("Yard tools")
+        .project_name("the yard")
+        .project_url("https://example.com/yard")
+        .allow_execute(true)
+        .authenticator(|headers: http::HeaderMap| async move {
+            let secret = headers.get("authorization")? == "Bearer open-sesame";
+            secret.then(|| Identity { id: "keeper".to_owned(), ..Identity::default() })
+        })
+        .handler(run);
+    toolcrib::explorer("/explorer-only", tools, config)
+}
+
+// --- a whole gateway: every protocol, one gate, one record ---
+
+async fn gateway(stores: Stores) -> Result<Gateway, Box<dyn Error>> {
+    let tools = NativeTools::new("yard", tools, run)?
+        .scopes(["yard:use"])?
+        .tier(SafetyTier::Read)
+        .tenants(["acme"])?;
+    Ok(Gateway::builder(stores).tools(tools).start().await?)
+}
+
+/// Everything, and a key that may use it.
+pub(crate) async fn program() -> Result<(Router, Gateway, String), Box<dyn Error>> {
+    let keys = MemoryKeys::default();
+    let stores = Stores::new(MemoryLog::default(), keys.clone(), MemoryCatalogs::default());
+    // To keep the record and the keys: `Stores::of(SqliteStore::open("yard.db", Options::default())?)`.
+    let gateway = gateway(stores).await?;
+
+    let request = KeyRequest {
+        name: "first".to_owned(),
+        tenant: TenantId::parse("acme")?,
+        principal: PrincipalId::parse("keeper")?,
+        roles: Vec::new(),
+        scopes: vec![Grant::parse("yard:*")?],
+        expires_at: None,
+    };
+    let key = new_key(request, gateway.clock().now())?;
+    keys.insert(key.record).await?;
+    gateway.authenticator().refresh().await;
+
+    let router = Router::new()
+        .route("/", get(|| async { "the yard's own page" }))
+        .merge(explorer())
+        .merge(gateway.router());
+    Ok((router, gateway, key.text.expose().to_owned()))
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let (router, gateway, key) = program().await?;
+    let listener = TcpListener::bind("127.0.0.1:8809").await?;
+    let at = format!("http://{}", listener.local_addr()?);
+    let mut out = std::io::stdout();
+    writeln!(out, "a bare explorer (calls need the key `open-sesame`): {at}/explorer-only")?;
+    writeln!(out, "the gateway's explorer: {at}/explorer")?;
+    writeln!(out, "curl -H 'Authorization: Bearer {key}' {at}/v1/tools")?;
+    let interrupted = async { tokio::signal::ctrl_c().await.unwrap_or_default() };
+    toolcrib::serve(listener, router, interrupted).await?;
+    gateway.close().await;
+    Ok(())
+}
