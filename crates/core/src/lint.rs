@@ -86,7 +86,7 @@ pub fn lint(tool: &ToolDescriptor) -> Vec<Finding> {
         }
     }
     let mut list = found.list;
-    list.sort_by(|a, b| b.severity.cmp(&a.severity));
+    list.sort_by_key(|found| std::cmp::Reverse(found.severity));
     list.truncate(MAX_FINDINGS);
     list
 }
