@@ -4,7 +4,7 @@
 //! Answers are those of the embedded-explorer protocol (features F1 to F7). The dialect is written
 //! against a [`ToolsProvider`], which is asked on every request and whose answer is kept by nobody
 //! here: a gateway, whose answer has its bytes already, or tools of the embedding program. A
-//! [`Host`](host::Host) says who is asking and runs calls. What needs credentials is a policy; the
+//! [`Host`] says who is asking and runs calls. What needs credentials is a policy; the
 //! page itself holds no data.
 
 mod assets;
