@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::cargo::{cargo, has};
 use crate::gate::Report;
-use crate::{shell, test, tidy};
+use crate::{fuzz, shell, test, tidy};
 
 pub(crate) fn run(without_tests: bool) -> Result<()> {
     let mut report = Report::default();
@@ -21,6 +21,7 @@ pub(crate) fn run(without_tests: bool) -> Result<()> {
         let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
         shell::run(cargo(&arguments).env("RUSTDOCFLAGS", "--deny warnings"))
     });
+    report.part("fuzz targets", fuzz::check);
     if has("deny") {
         report.part("supply chain", || shell::run(&mut cargo(&["deny", "check"])));
     } else {

@@ -68,6 +68,17 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     bail!("findings in {}", found.join(", "))
 }
 
+/// Whether the targets still compile; a change of what they enter would not tell otherwise.
+pub(crate) fn check() -> Result<()> {
+    let manifest = paths::root().join("fuzz").join("Cargo.toml");
+    let mut check = crate::cargo::cargo(&["check", "--locked", "--quiet", "--manifest-path"]);
+    check
+        .arg(manifest)
+        .env("RUSTFLAGS", "--cfg fuzzing")
+        .env("CARGO_TARGET_DIR", paths::target().join("fuzz"));
+    shell::run(&mut check)
+}
+
 /// `cargo-fuzz`, installed into the cache when it is not there.
 fn cargo_fuzz() -> Result<PathBuf> {
     if let Some(program) = shell::find("cargo-fuzz") {
