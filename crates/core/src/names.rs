@@ -40,6 +40,17 @@ impl Names {
     }
 }
 
+/// How a source's tools are named on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum NameStyle {
+    /// `<source>__<name>`, which no other source can take.
+    #[default]
+    Prefixed,
+    /// The upstream's own name where it is a legal wire name without `__`, and prefixed where it is
+    /// not. Two sources of this style may then offer the same name, and neither tool is listed.
+    Bare,
+}
+
 /// The identity of tool `name` of `source`.
 ///
 /// Characters outside `[A-Za-z0-9._-]` become `_`; a name that was changed or cut gets a hash of the
@@ -69,6 +80,21 @@ pub fn names(source: &SourceId, name: &str, version: Option<&str>) -> Names {
         wire: prefix + &local,
         otc: format!("{toolkit}.{}", tidy_as(name, &underscored, MAX_WIRE_NAME, word)),
         version: simple_version(version).unwrap_or_else(|| "1.0.0".to_owned()),
+    }
+}
+
+impl Names {
+    /// The same names with the wire name in `style`; `name` is the upstream's.
+    #[must_use]
+    pub fn styled(mut self, style: NameStyle, name: &str) -> Self {
+        let legal = (1..=MAX_WIRE_NAME).contains(&name.len())
+            && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
+            // Could be a prefixed name of another source, which would then lose its tool.
+            && !name.contains("__");
+        if style == NameStyle::Bare && legal {
+            name.clone_into(&mut self.wire);
+        }
+        self
     }
 }
 
@@ -143,6 +169,19 @@ mod tests {
         }
         assert_eq!(names(&s, &long, None).wire.len(), MAX_WIRE_NAME);
         assert_eq!(names(&s, "", None).wire, "s___e3b0c442", "nothing is a name, too");
+    }
+
+    #[test]
+    fn bare_names_are_the_upstreams_own_where_they_are_legal() {
+        let long = "a".repeat(MAX_WIRE_NAME + 1);
+        let wire = |name: &str| names(&source("s"), name, None).styled(NameStyle::Bare, name).wire;
+        assert_eq!(wire("read-file_2"), "read-file_2");
+        assert_eq!(wire(&long[1..]), long[1..]);
+        for name in ["", "a.b", "größe", "a b", "files__read", &long] {
+            assert_eq!(wire(name), names(&source("s"), name, None).wire, "{name:?}");
+        }
+        let prefixed = names(&source("s"), "t", None).styled(NameStyle::Prefixed, "t");
+        assert_eq!(prefixed.wire, "s__t");
     }
 
     #[test]

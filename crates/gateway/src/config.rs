@@ -18,6 +18,7 @@ use toolcrib_core::{
     descriptor::{Approval, Egress, Hint, ReplayPolicy, SafetyTier, SourceKind},
     id::{SourceId, TenantId},
     limit::Rate,
+    names::NameStyle,
     scope::{Grant, Scope, ScopeSet},
     source::SourceSpec,
 };
@@ -140,6 +141,8 @@ pub struct SourceConfig {
     pub kind: SourceKind,
     /// For whom it exists.
     pub tenants: Tenants,
+    /// How its tools are named on the wire.
+    pub names: NameStyle,
     /// How often it is asked for its tools even when it announces no change.
     pub refresh: Duration,
     /// `[source.tools."glob"]`, in the order of the file: later rules override earlier ones, member

@@ -88,6 +88,8 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) tenants: Option<Spanned<Vec<String>>>,
     #[serde(default)]
+    pub(super) names: Option<Spanned<String>>,
+    #[serde(default)]
     pub(super) refresh: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) connect_timeout: Option<Spanned<String>>,

@@ -17,6 +17,7 @@ use toolcrib_core::{
     descriptor::{Egress, ReplayPolicy, SafetyTier, SourceKind},
     id::{SourceId, TenantId},
     limit::Rate,
+    names::NameStyle,
     redact,
     scope::{Grant, Scope, ScopeSet},
     source::{HttpSpec, SecretValue, SourceLimits, SourceSpec, StdioSpec, UpstreamSpec},
@@ -306,6 +307,13 @@ impl Resolver<'_> {
                 self.complain(typed.span().start, &key("max_concurrency"), "must be at least 1");
             }
         }
+        let names = self
+            .read(&key("names"), typed.names.as_ref(), |text| match text {
+                "prefixed" => Ok(NameStyle::Prefixed),
+                "bare" => Ok(NameStyle::Bare),
+                _ => Err("expected \"prefixed\" or \"bare\""),
+            })
+            .unwrap_or_default();
         let refresh = self
             .read(&key("refresh"), typed.refresh.as_ref(), parse_duration)
             .unwrap_or(std::time::Duration::from_secs(300));
@@ -321,6 +329,7 @@ impl Resolver<'_> {
             spec: SourceSpec { id, upstream: upstream?, limits },
             kind,
             tenants,
+            names,
             refresh,
             rules,
         })

@@ -13,6 +13,7 @@ use toolcrib_core::{
     clock::{Clock, Timestamp},
     descriptor::{SafetyTier, SourceKind},
     id::{InvalidId, SourceId, TenantId},
+    names::NameStyle,
     principal::{AuthMethod, Principal},
     scope::{InvalidScope, Scope},
     source::{
@@ -75,6 +76,7 @@ impl NativeTools {
             spec,
             kind: SourceKind::HostExtension,
             tenants: Tenants::All,
+            names: NameStyle::Prefixed,
             refresh: Duration::from_secs(300),
             rules: Vec::new(),
         };
