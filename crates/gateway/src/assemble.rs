@@ -117,8 +117,7 @@ fn entry(
     descriptor.latency_hint = set.latency_hint;
     descriptor.check().map_err(|error| error.to_string())?;
     Ok(Entry {
-        names: names::names(&source.spec.id, &tool.name, version)
-            .styled(source.names, &tool.name),
+        names: names::names(&source.spec.id, &tool.name, version).styled(source.names, &tool.name),
         id,
         source: source.spec.id.clone(),
         upstream_name: tool.name.clone(),

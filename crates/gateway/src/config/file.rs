@@ -99,6 +99,20 @@ pub(super) struct Source {
     pub(super) tools: Ordered<Spanned<Tool>>,
 }
 
+impl Source {
+    /// Whether `key`, which only some kinds have, was typed.
+    pub(super) fn has(&self, key: &str) -> bool {
+        match key {
+            "command" => self.command.is_some(),
+            "env" => !self.env.is_empty(),
+            "cwd" => self.cwd.is_some(),
+            "url" => self.url.is_some(),
+            "headers" => !self.headers.is_empty(),
+            _ => false,
+        }
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Tool {

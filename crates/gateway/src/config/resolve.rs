@@ -1,6 +1,7 @@
 //! From what was typed to what it means. All problems are collected, not just the first.
 
 mod mcp;
+mod source;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,23 +10,16 @@ use std::{
     str::FromStr,
 };
 
-use globset::Glob;
 use toml::Spanned;
 use toolcrib_core::{
-    catalog::Tenants,
-    credential::Secret,
-    descriptor::{Egress, ReplayPolicy, SafetyTier, SourceKind},
-    id::{SourceId, TenantId},
+    id::TenantId,
     limit::Rate,
-    names::NameStyle,
-    redact,
-    scope::{Grant, Scope, ScopeSet},
-    source::{HttpSpec, SecretValue, SourceLimits, SourceSpec, StdioSpec, UpstreamSpec},
+    scope::{Grant, ScopeSet},
 };
 
 use super::{
-    AnonymousConfig, Classification, Config, ConfigError, DeniedCalls, Durability, ExplorerPolicy,
-    ListBody, MountAuth, Problem, SecretReader, SourceConfig, ToolRule, file,
+    AnonymousConfig, Config, ConfigError, DeniedCalls, Durability, ExplorerPolicy, ListBody,
+    MountAuth, Problem, SecretReader, file,
     units::{parse_duration, parse_size},
 };
 
@@ -278,209 +272,6 @@ impl Resolver<'_> {
         explorer.project_name = typed.project_name;
         explorer.project_url = typed.project_url;
     }
-
-    fn source(&mut self, mut typed: file::Source) -> Option<SourceConfig> {
-        let id = self.read("source.id", Some(&typed.id), |text| SourceId::parse(text))?;
-        let key = |member: &str| format!("source.{id}.{member}");
-        let kind =
-            self.read(&key("kind"), Some(&typed.kind), |text| match SourceKind::from_str(text) {
-                Ok(SourceKind::Mcp) => Ok(SourceKind::Mcp),
-                Ok(_) => Err("this version serves kind \"mcp\" only".to_owned()),
-                Err(error) => Err(error.to_string()),
-            })?;
-        // Before anything that may end this early, so that all mistakes are told at once.
-        let rules = std::mem::take(&mut typed.tools)
-            .0
-            .into_iter()
-            .filter_map(|(pattern, rule)| self.rule(&id, kind, pattern, rule))
-            .collect();
-        let upstream = self.upstream(&id, &typed);
-        let mut limits = SourceLimits::default();
-        if let Some(timeout) =
-            self.read(&key("connect_timeout"), typed.connect_timeout.as_ref(), parse_duration)
-        {
-            limits.connect_timeout = timeout;
-        }
-        if let Some(typed) = &typed.max_concurrency {
-            limits.max_concurrency = *typed.get_ref();
-            if limits.max_concurrency == 0 {
-                self.complain(typed.span().start, &key("max_concurrency"), "must be at least 1");
-            }
-        }
-        let names = self
-            .read(&key("names"), typed.names.as_ref(), |text| match text {
-                "prefixed" => Ok(NameStyle::Prefixed),
-                "bare" => Ok(NameStyle::Bare),
-                _ => Err("expected \"prefixed\" or \"bare\""),
-            })
-            .unwrap_or_default();
-        let refresh = self
-            .read(&key("refresh"), typed.refresh.as_ref(), parse_duration)
-            .unwrap_or(std::time::Duration::from_secs(300));
-        let tenants = match &typed.tenants {
-            None => Tenants::All,
-            Some(tenants) if tenants.get_ref().iter().any(|tenant| tenant == "*") => Tenants::All,
-            Some(tenants) => {
-                let only = self.scopes(&key("tenants"), tenants, |text| TenantId::parse(text))?;
-                Tenants::Only(only)
-            }
-        };
-        Some(SourceConfig {
-            spec: SourceSpec { id, upstream: upstream?, limits },
-            kind,
-            tenants,
-            names,
-            refresh,
-            rules,
-        })
-    }
-
-    fn upstream(&mut self, id: &SourceId, typed: &file::Source) -> Option<UpstreamSpec> {
-        let key = |member: &str| format!("source.{id}.{member}");
-        let at = typed.id.span().start;
-        match (&typed.command, &typed.url) {
-            (Some(command), None) => {
-                if command.get_ref().first().is_none_or(String::is_empty) {
-                    let message =
-                        "expected a program and its arguments, such as [\"node\", \"server.js\"]";
-                    self.complain(command.span().start, &key("command"), message);
-                    return None;
-                }
-                if !typed.headers.is_empty() {
-                    self.complain(at, &key("headers"), "only a source with `url` has headers");
-                }
-                Some(UpstreamSpec::McpStdio(StdioSpec {
-                    command: command.get_ref().clone(),
-                    env: self.values(&key("env"), &typed.env)?,
-                    cwd: typed.cwd.as_ref().map(|cwd| self.base.join(cwd)),
-                }))
-            }
-            (None, Some(url)) => {
-                let checked = self.read(&key("url"), Some(url), check_url);
-                if !typed.env.is_empty() || typed.cwd.is_some() {
-                    self.complain(
-                        at,
-                        &key("env"),
-                        "only a source with `command` has `env` and `cwd`",
-                    );
-                }
-                for (name, value) in &typed.headers {
-                    if let Err(problem) = check_header(name) {
-                        let key = key(&format!("headers.{name}"));
-                        self.complain(value.span().start, &key, problem);
-                    }
-                }
-                let headers = self.values(&key("headers"), &typed.headers)?;
-                Some(UpstreamSpec::McpHttp(HttpSpec { url: checked?, headers }))
-            }
-            (Some(_), Some(url)) => {
-                self.complain(
-                    url.span().start,
-                    &key("url"),
-                    "expected either `command` or `url`, not both",
-                );
-                None
-            }
-            (None, None) => {
-                self.complain(
-                    at,
-                    &key("command"),
-                    "expected `command = [\"program\", …]` or `url = \"https://…\"`",
-                );
-                None
-            }
-        }
-    }
-
-    fn values(
-        &mut self,
-        key: &str,
-        typed: &BTreeMap<String, Spanned<file::Value>>,
-    ) -> Option<BTreeMap<String, SecretValue>> {
-        let mut values = BTreeMap::new();
-        let before = self.problems.len();
-        for (name, value) in typed {
-            let key = format!("{key}.{name}");
-            let offset = value.span().start;
-            let secret = match value.get_ref() {
-                file::Value::Plain(_) if redact::is_secret_key(name) => {
-                    let message = "a secret must not stand in this file: write { env = \"NAME\" } \
-                                   or { file = \"path\" }";
-                    self.complain(offset, &key, message);
-                    continue;
-                }
-                file::Value::Plain(text) => Ok(Secret::new(text.clone())),
-                file::Value::Env(variable) => self
-                    .secrets
-                    .env(variable)
-                    .ok_or_else(|| format!("environment variable {variable} is not set")),
-                file::Value::File(path) => self.secrets.file(&self.base.join(path)),
-            };
-            match secret {
-                Ok(secret) => {
-                    values.insert(name.clone(), SecretValue(secret));
-                }
-                Err(problem) => self.complain(offset, &key, problem),
-            }
-        }
-        (self.problems.len() == before).then_some(values)
-    }
-
-    fn rule(
-        &mut self,
-        id: &SourceId,
-        kind: SourceKind,
-        pattern: String,
-        rule: Spanned<file::Tool>,
-    ) -> Option<ToolRule> {
-        let at = rule.span().start;
-        let typed = rule.into_inner();
-        let prefix = format!("source.{id}.tools.\"{pattern}\"");
-        let key = |member: &str| format!("{prefix}.{member}");
-        let glob = match Glob::new(&pattern) {
-            Ok(glob) => glob.compile_matcher(),
-            Err(error) => {
-                self.complain(at, &prefix, format!("is not a glob: {}", error.kind()));
-                return None;
-            }
-        };
-        let set = Classification {
-            scopes: match &typed.scopes {
-                None => None,
-                Some(scopes) => Some(self.scopes(&key("scopes"), scopes, Scope::parse)?),
-            },
-            safety_tier: self.read(&key("safety_tier"), typed.safety_tier.as_ref(), str::parse),
-            egress: self.read(&key("egress"), typed.egress.as_ref(), str::parse),
-            replay_policy: self.read(
-                &key("replay_policy"),
-                typed.replay_policy.as_ref(),
-                str::parse,
-            ),
-            approval: self.read(&key("approval"), typed.approval.as_ref(), str::parse),
-            rate: self.read(&key("rate"), typed.rate.as_ref(), parse_rate),
-            timeout: self.read(&key("timeout"), typed.timeout.as_ref(), parse_duration),
-            cost_hint: self.read(&key("cost_hint"), typed.cost_hint.as_ref(), str::parse),
-            latency_hint: self.read(&key("latency_hint"), typed.latency_hint.as_ref(), str::parse),
-            hide: typed.hide,
-        };
-        if set.safety_tier == Some(SafetyTier::Exec) && kind != SourceKind::HostExtension {
-            let message = "\"exec\" is only for kind \"host-extension\"; use \"write\"";
-            self.complain(at, &key("safety_tier"), message);
-        }
-        if set.safety_tier == Some(SafetyTier::Pure)
-            && !matches!(set.egress, None | Some(Egress::None))
-        {
-            self.complain(at, &key("egress"), "a \"pure\" tool has no egress");
-        }
-        if set.replay_policy == Some(ReplayPolicy::Deterministic)
-            && matches!(set.safety_tier, Some(SafetyTier::Write | SafetyTier::Exec))
-        {
-            let message = "a tool that changes state is not \"deterministic\"; use \"idempotent\" or \
-                           \"non-deterministic\"";
-            self.complain(at, &key("replay_policy"), message);
-        }
-        Some(ToolRule { pattern, glob, set })
-    }
 }
 
 fn parse_rate(text: &str) -> Result<Option<Rate>, String> {
@@ -497,33 +288,4 @@ fn sqlite_path(url: &str) -> Result<String, &'static str> {
         Some(path) if !path.is_empty() => Ok(path.to_owned()),
         _ => Err("expected \"sqlite:PATH\""),
     }
-}
-
-/// A field name (RFC 9110, section 5.1) that is not the transport's own.
-fn check_header(name: &str) -> Result<(), &'static str> {
-    const OURS: &[&str] =
-        &["accept", "connection", "content-length", "content-type", "transfer-encoding", "upgrade"];
-    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
-    let lower = name.to_ascii_lowercase();
-    match name {
-        "" => Err("a header needs a name"),
-        _ if !name.bytes().all(token) => Err("is not a header name"),
-        _ if OURS.contains(&lower.as_str()) || lower.starts_with("mcp-") => {
-            Err("is set by the protocol itself")
-        }
-        _ => Ok(()),
-    }
-}
-
-fn check_url(text: &str) -> Result<String, &'static str> {
-    let url =
-        url::Url::parse(text).map_err(|_| "expected an address such as \"https://host/mcp\"")?;
-    match url.scheme() {
-        "http" | "https" => {}
-        _ => return Err("expected an http or https address"),
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not contain user information; use `headers` with { env = … }");
-    }
-    Ok(text.to_owned())
 }

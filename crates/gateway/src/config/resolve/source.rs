@@ -1,0 +1,148 @@
+//! `[[source]]`: what every kind has, and which keys are whose.
+
+mod mcp;
+mod rule;
+
+use std::{collections::BTreeMap, str::FromStr};
+
+use toml::Spanned;
+use toolcrib_core::{
+    catalog::Tenants,
+    credential::Secret,
+    descriptor::SourceKind,
+    id::{SourceId, TenantId},
+    names::NameStyle,
+    redact,
+    source::{SecretValue, SourceLimits, SourceSpec},
+};
+
+use super::{Resolver, file, parse_duration};
+use crate::config::SourceConfig;
+
+/// Kinds that a `[[source]]` can be of.
+const SERVED: &[SourceKind] = &[SourceKind::Mcp];
+
+/// Keys that only some kinds have.
+const KEYS: &[(&str, &[SourceKind])] = &[
+    ("command", &[SourceKind::Mcp]),
+    ("env", &[SourceKind::Mcp]),
+    ("cwd", &[SourceKind::Mcp]),
+    ("url", &[SourceKind::Mcp]),
+    ("headers", &[SourceKind::Mcp]),
+];
+
+impl Resolver<'_> {
+    pub(super) fn source(&mut self, mut typed: file::Source) -> Option<SourceConfig> {
+        let id = self.read("source.id", Some(&typed.id), |text| SourceId::parse(text))?;
+        let key = |member: &str| format!("source.{id}.{member}");
+        let kind =
+            self.read(&key("kind"), Some(&typed.kind), |text| match SourceKind::from_str(text) {
+                Ok(kind) if SERVED.contains(&kind) => Ok(kind),
+                Ok(_) => Err(format!("this version serves {} only", served())),
+                Err(error) => Err(error.to_string()),
+            })?;
+        // Before anything that may end this early, so that all mistakes are told at once.
+        let rules = std::mem::take(&mut typed.tools)
+            .0
+            .into_iter()
+            .filter_map(|(pattern, rule)| self.rule(&id, kind, pattern, rule))
+            .collect();
+        self.foreign_keys(&id, kind, &typed);
+        let upstream = match kind {
+            SourceKind::Mcp => self.mcp_source(&id, &typed),
+            SourceKind::Connector
+            | SourceKind::NodePack
+            | SourceKind::Workflow
+            | SourceKind::HostExtension => None,
+        };
+        let mut limits = SourceLimits::default();
+        if let Some(timeout) =
+            self.read(&key("connect_timeout"), typed.connect_timeout.as_ref(), parse_duration)
+        {
+            limits.connect_timeout = timeout;
+        }
+        if let Some(typed) = &typed.max_concurrency {
+            limits.max_concurrency = *typed.get_ref();
+            if limits.max_concurrency == 0 {
+                self.complain(typed.span().start, &key("max_concurrency"), "must be at least 1");
+            }
+        }
+        let names = self
+            .read(&key("names"), typed.names.as_ref(), |text| match text {
+                "prefixed" => Ok(NameStyle::Prefixed),
+                "bare" => Ok(NameStyle::Bare),
+                _ => Err("expected \"prefixed\" or \"bare\""),
+            })
+            .unwrap_or_default();
+        let refresh = self
+            .read(&key("refresh"), typed.refresh.as_ref(), parse_duration)
+            .unwrap_or(std::time::Duration::from_secs(300));
+        let tenants = match &typed.tenants {
+            None => Tenants::All,
+            Some(tenants) if tenants.get_ref().iter().any(|tenant| tenant == "*") => Tenants::All,
+            Some(tenants) => {
+                let only = self.scopes(&key("tenants"), tenants, |text| TenantId::parse(text))?;
+                Tenants::Only(only)
+            }
+        };
+        Some(SourceConfig {
+            spec: SourceSpec { id, upstream: upstream?, limits },
+            kind,
+            tenants,
+            names,
+            refresh,
+            rules,
+        })
+    }
+
+    /// Complains about keys that another kind has.
+    fn foreign_keys(&mut self, id: &SourceId, kind: SourceKind, typed: &file::Source) {
+        for (key, kinds) in KEYS {
+            if typed.has(key) && !kinds.contains(&kind) {
+                let owners: Vec<_> = kinds.iter().map(|kind| format!("\"{kind}\"")).collect();
+                let message = format!("is only for a source of kind {}", owners.join(" or "));
+                self.complain(typed.id.span().start, &format!("source.{id}.{key}"), message);
+            }
+        }
+    }
+
+    /// Secrets and plain values by name, for an environment or for headers.
+    fn values(
+        &mut self,
+        key: &str,
+        typed: &BTreeMap<String, Spanned<file::Value>>,
+    ) -> Option<BTreeMap<String, SecretValue>> {
+        let mut values = BTreeMap::new();
+        let before = self.problems.len();
+        for (name, value) in typed {
+            let key = format!("{key}.{name}");
+            let offset = value.span().start;
+            let secret = match value.get_ref() {
+                file::Value::Plain(_) if redact::is_secret_key(name) => {
+                    let message = "a secret must not stand in this file: write { env = \"NAME\" } \
+                                   or { file = \"path\" }";
+                    self.complain(offset, &key, message);
+                    continue;
+                }
+                file::Value::Plain(text) => Ok(Secret::new(text.clone())),
+                file::Value::Env(variable) => self
+                    .secrets
+                    .env(variable)
+                    .ok_or_else(|| format!("environment variable {variable} is not set")),
+                file::Value::File(path) => self.secrets.file(&self.base.join(path)),
+            };
+            match secret {
+                Ok(secret) => {
+                    values.insert(name.clone(), SecretValue(secret));
+                }
+                Err(problem) => self.complain(offset, &key, problem),
+            }
+        }
+        (self.problems.len() == before).then_some(values)
+    }
+}
+
+fn served() -> String {
+    let kinds: Vec<_> = SERVED.iter().map(|kind| format!("kind \"{kind}\"")).collect();
+    kinds.join(", ")
+}

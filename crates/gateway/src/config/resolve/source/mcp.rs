@@ -1,0 +1,100 @@
+//! An MCP server: a program, or an address.
+
+use toolcrib_core::{
+    id::SourceId,
+    source::{HttpSpec, StdioSpec, UpstreamSpec},
+};
+
+use crate::config::resolve::{Resolver, file};
+
+impl Resolver<'_> {
+    pub(super) fn mcp_source(
+        &mut self,
+        id: &SourceId,
+        typed: &file::Source,
+    ) -> Option<UpstreamSpec> {
+        let key = |member: &str| format!("source.{id}.{member}");
+        let at = typed.id.span().start;
+        match (&typed.command, &typed.url) {
+            (Some(command), None) => {
+                if command.get_ref().first().is_none_or(String::is_empty) {
+                    let message =
+                        "expected a program and its arguments, such as [\"node\", \"server.js\"]";
+                    self.complain(command.span().start, &key("command"), message);
+                    return None;
+                }
+                if !typed.headers.is_empty() {
+                    self.complain(at, &key("headers"), "only a source with `url` has headers");
+                }
+                Some(UpstreamSpec::McpStdio(StdioSpec {
+                    command: command.get_ref().clone(),
+                    env: self.values(&key("env"), &typed.env)?,
+                    cwd: typed.cwd.as_ref().map(|cwd| self.base.join(cwd)),
+                }))
+            }
+            (None, Some(url)) => {
+                let checked = self.read(&key("url"), Some(url), check_url);
+                if !typed.env.is_empty() || typed.cwd.is_some() {
+                    self.complain(
+                        at,
+                        &key("env"),
+                        "only a source with `command` has `env` and `cwd`",
+                    );
+                }
+                for (name, value) in &typed.headers {
+                    if let Err(problem) = check_header(name) {
+                        let key = key(&format!("headers.{name}"));
+                        self.complain(value.span().start, &key, problem);
+                    }
+                }
+                let headers = self.values(&key("headers"), &typed.headers)?;
+                Some(UpstreamSpec::McpHttp(HttpSpec { url: checked?, headers }))
+            }
+            (Some(_), Some(url)) => {
+                self.complain(
+                    url.span().start,
+                    &key("url"),
+                    "expected either `command` or `url`, not both",
+                );
+                None
+            }
+            (None, None) => {
+                self.complain(
+                    at,
+                    &key("command"),
+                    "expected `command = [\"program\", …]` or `url = \"https://…\"`",
+                );
+                None
+            }
+        }
+    }
+}
+
+/// A field name (RFC 9110, section 5.1) that is not the transport's own.
+fn check_header(name: &str) -> Result<(), &'static str> {
+    const OURS: &[&str] =
+        &["accept", "connection", "content-length", "content-type", "transfer-encoding", "upgrade"];
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    let lower = name.to_ascii_lowercase();
+    match name {
+        "" => Err("a header needs a name"),
+        _ if !name.bytes().all(token) => Err("is not a header name"),
+        _ if OURS.contains(&lower.as_str()) || lower.starts_with("mcp-") => {
+            Err("is set by the protocol itself")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_url(text: &str) -> Result<String, &'static str> {
+    let url =
+        url::Url::parse(text).map_err(|_| "expected an address such as \"https://host/mcp\"")?;
+    match url.scheme() {
+        "http" | "https" => {}
+        _ => return Err("expected an http or https address"),
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must not contain user information; use `headers` with { env = … }");
+    }
+    Ok(text.to_owned())
+}

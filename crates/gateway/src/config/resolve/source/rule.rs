@@ -1,0 +1,72 @@
+//! `[source.tools."glob"]`: what the operator says about tools.
+
+use globset::Glob;
+use toml::Spanned;
+use toolcrib_core::{
+    descriptor::{Egress, ReplayPolicy, SafetyTier, SourceKind},
+    id::SourceId,
+    scope::Scope,
+};
+
+use crate::config::{
+    Classification, ToolRule,
+    resolve::{Resolver, file, parse_duration, parse_rate},
+};
+
+impl Resolver<'_> {
+    pub(super) fn rule(
+        &mut self,
+        id: &SourceId,
+        kind: SourceKind,
+        pattern: String,
+        rule: Spanned<file::Tool>,
+    ) -> Option<ToolRule> {
+        let at = rule.span().start;
+        let typed = rule.into_inner();
+        let prefix = format!("source.{id}.tools.\"{pattern}\"");
+        let key = |member: &str| format!("{prefix}.{member}");
+        let glob = match Glob::new(&pattern) {
+            Ok(glob) => glob.compile_matcher(),
+            Err(error) => {
+                self.complain(at, &prefix, format!("is not a glob: {}", error.kind()));
+                return None;
+            }
+        };
+        let set = Classification {
+            scopes: match &typed.scopes {
+                None => None,
+                Some(scopes) => Some(self.scopes(&key("scopes"), scopes, Scope::parse)?),
+            },
+            safety_tier: self.read(&key("safety_tier"), typed.safety_tier.as_ref(), str::parse),
+            egress: self.read(&key("egress"), typed.egress.as_ref(), str::parse),
+            replay_policy: self.read(
+                &key("replay_policy"),
+                typed.replay_policy.as_ref(),
+                str::parse,
+            ),
+            approval: self.read(&key("approval"), typed.approval.as_ref(), str::parse),
+            rate: self.read(&key("rate"), typed.rate.as_ref(), parse_rate),
+            timeout: self.read(&key("timeout"), typed.timeout.as_ref(), parse_duration),
+            cost_hint: self.read(&key("cost_hint"), typed.cost_hint.as_ref(), str::parse),
+            latency_hint: self.read(&key("latency_hint"), typed.latency_hint.as_ref(), str::parse),
+            hide: typed.hide,
+        };
+        if set.safety_tier == Some(SafetyTier::Exec) && kind != SourceKind::HostExtension {
+            let message = "\"exec\" is only for kind \"host-extension\"; use \"write\"";
+            self.complain(at, &key("safety_tier"), message);
+        }
+        if set.safety_tier == Some(SafetyTier::Pure)
+            && !matches!(set.egress, None | Some(Egress::None))
+        {
+            self.complain(at, &key("egress"), "a \"pure\" tool has no egress");
+        }
+        if set.replay_policy == Some(ReplayPolicy::Deterministic)
+            && matches!(set.safety_tier, Some(SafetyTier::Write | SafetyTier::Exec))
+        {
+            let message = "a tool that changes state is not \"deterministic\"; use \"idempotent\" or \
+                           \"non-deterministic\"";
+            self.complain(at, &key("replay_policy"), message);
+        }
+        Some(ToolRule { pattern, glob, set })
+    }
+}
