@@ -6,6 +6,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::{
     arguments::Violation,
+    credential::CredentialProblem,
     id::{CallId, RunId, ToolId},
     scope::Scope,
 };
@@ -106,6 +107,8 @@ pub enum UpstreamErrorKind {
     Refused,
     /// Answered more than the cap.
     TooLarge,
+    /// The credential that the call needs was not sent, and so nothing was.
+    Credential(CredentialProblem),
 }
 
 impl UpstreamErrorKind {
@@ -118,12 +121,13 @@ impl UpstreamErrorKind {
             Self::Protocol => "upstream_protocol_error",
             Self::Refused => "upstream_refused",
             Self::TooLarge => "result_too_large",
+            Self::Credential(problem) => problem.code(),
         }
     }
 
     /// Whether the call may have started to run upstream.
     pub fn started(self) -> bool {
-        !matches!(self, Self::Unavailable)
+        !matches!(self, Self::Unavailable | Self::Credential(_))
     }
 
     /// Whether trying again later can help and cannot do harm twice.
@@ -150,6 +154,7 @@ impl fmt::Display for UpstreamError {
             UpstreamErrorKind::Protocol => "the tool's source answered something that is not a tool result",
             UpstreamErrorKind::Refused => "the tool's source refused the call",
             UpstreamErrorKind::TooLarge => "the tool's result is larger than the limit",
+            UpstreamErrorKind::Credential(problem) => return problem.fmt(f),
         })
     }
 }

@@ -114,6 +114,15 @@ string_id! {
     EventId, "event id", check_opaque
 }
 string_id! {
+    /// Identity of a stored credential: what events and redacted texts name it by.
+    CredentialId, "credential id", check_opaque
+}
+string_id! {
+    /// Operator-chosen name of a credential: `[a-z0-9._-]`, at most 64 characters, starting and
+    /// ending with a letter or digit.
+    CredentialName, "credential name", check_credential_name
+}
+string_id! {
     /// The agent a call is attributed to; [`AgentId::system`] when there is none (RFC 0064, ruling 3).
     AgentId, "agent id", check_agent
 }
@@ -160,6 +169,21 @@ fn check_source_id(text: &str) -> Result<(), &'static str> {
             .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_-".contains(b)) =>
         {
             Err("has a character outside [a-z0-9_-]")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_credential_name(text: &str) -> Result<(), &'static str> {
+    let edge =
+        |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-".contains(&b);
+    match text {
+        "" => Err("is empty"),
+        _ if text.len() > 64 => Err("is longer than 64 characters"),
+        _ if !text.bytes().all(inner) => Err("has a character outside [a-z0-9._-]"),
+        _ if !edge(text.bytes().next()) || !edge(text.bytes().last()) => {
+            Err("must start and end with a lower-case letter or a digit")
         }
         _ => Ok(()),
     }

@@ -10,7 +10,7 @@ use crate::{
     authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
     clock::Timestamp,
-    credential::Secret,
+    credential::{CredentialRef, Secret},
     descriptor::SourceKind,
     id::SourceId,
 };
@@ -94,6 +94,8 @@ pub struct SourceSpec {
     pub upstream: UpstreamSpec,
     /// Bounds on what the upstream may do.
     pub limits: SourceLimits,
+    /// The stored credential that its requests need.
+    pub credential: Option<CredentialRef>,
 }
 
 /// The kinds of upstream.

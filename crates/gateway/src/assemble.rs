@@ -106,7 +106,10 @@ fn entry(
     descriptor.description = tool.description.as_deref().map(|text| clean(text, MAX_DESCRIPTION));
     descriptor.input_schema = tool.input_schema.as_ref().and_then(Value::as_object).cloned();
     descriptor.output_schema = tool.output_schema.as_ref().and_then(Value::as_object).cloned();
-    descriptor.auth = Some(Auth { scopes: Some(scopes), credential_ref: None });
+    descriptor.auth = Some(Auth {
+        scopes: Some(scopes),
+        credential_ref: source.spec.credential.as_ref().map(|_| true),
+    });
     descriptor.egress = Some(set.egress.unwrap_or(match pure {
         true => Egress::None,
         false => Egress::HostMediated,

@@ -82,6 +82,22 @@ pub struct ServerConfig {
 pub struct StoreConfig {
     /// The SQLite file.
     pub path: PathBuf,
+    /// The key that credentials are sealed with. Without one none can be stored.
+    pub seal_key: Option<KeyPlace>,
+    /// The key before that one, while not everything is sealed anew.
+    pub old_seal_key: Option<KeyPlace>,
+}
+
+/// Where a key is. It is read when it is needed, so that commands that do not need it need not be
+/// able to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum KeyPlace {
+    /// The text of a file.
+    File(PathBuf),
+    /// An environment variable.
+    Env(String),
+    /// What a program prints: its path or name, and its arguments.
+    Command(Vec<String>),
 }
 
 /// How the record is kept.
@@ -365,7 +381,11 @@ impl Config {
                 max_body_bytes: 1 << 20,
                 public_metrics: false,
             },
-            store: StoreConfig { path: base.join(".toolcrib/toolcrib.db") },
+            store: StoreConfig {
+                path: base.join(".toolcrib/toolcrib.db"),
+                seal_key: None,
+                old_seal_key: None,
+            },
             record: RecordConfig { durability: Durability::Strict },
             gate: GateConfig {
                 rate: Rate::parse("600/m").ok(),

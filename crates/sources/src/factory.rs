@@ -5,6 +5,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use toolcrib_core::{
     clock::Clock,
+    credential::CredentialStore,
     source::{InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, UpstreamSpec},
 };
 
@@ -22,6 +23,8 @@ pub struct Factory {
     /// One pooled client for every HTTP source; made for the first one, since reading the
     /// machine's certificates takes time that a start without HTTP sources need not spend.
     egress: Mutex<Option<Egress>>,
+    /// Where the credentials are that sources name; without it a source that names one fails.
+    credentials: Option<Arc<dyn CredentialStore>>,
 }
 
 // === impl Factory ===
@@ -29,7 +32,14 @@ pub struct Factory {
 impl Factory {
     /// A factory whose sources read the time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, egress: Mutex::new(None) }
+        Self { clock, egress: Mutex::new(None), credentials: None }
+    }
+
+    /// Sources find the credentials that they name in `store`.
+    #[must_use]
+    pub fn with_credentials(mut self, store: Arc<dyn CredentialStore>) -> Self {
+        self.credentials = Some(store);
+        self
     }
 
     fn egress(&self) -> Result<Egress, String> {

@@ -11,6 +11,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "these functions are tests")]
 
 pub mod catalog_store;
+pub mod credential_store;
 pub mod event_log;
 pub mod key_store;
 
@@ -99,6 +100,26 @@ macro_rules! catalog_store_suite {
                 an_unknown_source_has_no_catalog,
                 the_last_catalog_is_the_one_that_counts,
                 sources_do_not_share_a_catalog,
+            ]
+        );
+    };
+}
+
+/// Runs everything a [`CredentialStore`](toolcrib_core::credential::CredentialStore) promises.
+#[macro_export]
+macro_rules! credential_store_suite {
+    ($name:ident, $engine:expr) => {
+        $crate::conformance_tests!(
+            credential_store,
+            $name,
+            $engine,
+            [
+                a_credential_comes_back_as_it_was_put,
+                an_owner_is_matched_exactly,
+                the_same_name_or_id_is_a_conflict,
+                a_rotation_counts_only_over_what_was_seen,
+                what_is_removed_is_gone,
+                credentials_are_listed_by_owner_and_name,
             ]
         );
     };

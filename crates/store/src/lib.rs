@@ -1,7 +1,7 @@
-//! Durable storage: the event log, API keys and last good catalogs behind the seams of
-//! `toolcrib-core` ([`EventLog`], [`KeyStore`], [`CatalogStore`]).
+//! Durable storage: the event log, API keys, sealed credentials and last good catalogs behind the
+//! seams of `toolcrib-core` ([`EventLog`], [`KeyStore`], [`CredentialStore`], [`CatalogStore`]).
 //!
-//! [`SqliteStore`] keeps all three in one SQLite file that several processes share. The types in
+//! [`SqliteStore`] keeps them all in one SQLite file that several processes share. The types in
 //! [`memory`] keep them in memory, for tests and for embedders that need no durability. Every
 //! engine passes the suites in [`conformance`].
 //!
@@ -9,6 +9,7 @@
 //!
 //! [`EventLog`]: toolcrib_core::event::EventLog
 //! [`KeyStore`]: toolcrib_core::store::KeyStore
+//! [`CredentialStore`]: toolcrib_core::credential::CredentialStore
 //! [`CatalogStore`]: toolcrib_core::store::CatalogStore
 #![warn(missing_docs)]
 
@@ -16,11 +17,13 @@
 pub mod conformance;
 pub mod memory;
 mod queue;
+mod seal;
 mod sqlite;
 
 pub use self::{
-    memory::{MemoryCatalogs, MemoryKeys, MemoryLog},
-    sqlite::{Durability, Options, SqliteStore},
+    memory::{MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog},
+    seal::{InvalidSealKey, SealKey, SealKeys},
+    sqlite::{Durability, Options, SqliteCredentials, SqliteStore},
 };
 
 /// What [`queue`] locks with. The model-checked test compiles the same file against `shuttle`.

@@ -8,6 +8,7 @@
 //!   and one that a living process runs is never touched (`sqlite/instance.rs`).
 
 mod catalogs;
+mod credentials;
 mod failure;
 mod instance;
 mod keys;
@@ -24,6 +25,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use toolcrib_core::store::StoreError;
 
+use crate::seal::SealKeys;
+
+pub use self::credentials::SqliteCredentials;
 use self::{failure::Failure, instance::Instance, readers::Readers, writer::Writer};
 
 /// How to open a store.
@@ -48,7 +52,9 @@ pub enum Durability {
 ///
 /// It implements [`EventLog`](toolcrib_core::event::EventLog),
 /// [`KeyStore`](toolcrib_core::store::KeyStore) and
-/// [`CatalogStore`](toolcrib_core::store::CatalogStore). Times are kept with millisecond precision.
+/// [`CatalogStore`](toolcrib_core::store::CatalogStore); with keys to seal with,
+/// [`credentials`](Self::credentials) is a
+/// [`CredentialStore`](toolcrib_core::credential::CredentialStore). Times are kept with millisecond precision.
 /// Reading needs a Tokio runtime; writing does not.
 ///
 /// End with [`close`](Self::close). When the last handle is dropped instead, the drop blocks until
@@ -119,6 +125,11 @@ impl SqliteStore {
     /// number of appends.
     pub fn commits(&self) -> u64 {
         self.inner.writer.commits()
+    }
+
+    /// The credentials in it, sealed with `keys`.
+    pub fn credentials(&self, keys: SealKeys) -> SqliteCredentials {
+        SqliteCredentials::new(self.clone(), keys)
     }
 
     /// Where the file is, without symbolic links.

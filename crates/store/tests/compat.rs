@@ -5,27 +5,63 @@
 use std::{fs, path::Path};
 
 use toolcrib_core::{
+    credential::{Credential, CredentialStore, Material, Secret},
     event::{EventBody, EventLog, EventQuery},
     store::{CatalogStore, KeyRecord, KeyStore},
 };
 use toolcrib_store::{
-    Options, SqliteStore,
+    Options, SealKey, SealKeys, SqliteStore,
     conformance::{
+        credential_store::{credential, material},
         event_log::{called, closed, decided, opened, returned},
         key_store::key,
         moment,
     },
 };
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/0001.sqlite");
+const FIRST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/0001.sqlite");
+const SECOND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/0002.sqlite");
+
+fn seal_keys() -> SealKeys {
+    SealKeys::new(SealKey::parse(&Secret::new("0f".repeat(32))).unwrap(), [])
+}
+
+/// The credential that a file of schema 2 holds.
+fn stored() -> Credential {
+    credential("c1", "github", Some("ann"))
+}
 
 #[tokio::test]
 async fn a_file_of_schema_1_is_read_and_continued() {
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("store.db");
-    fs::copy(FILE, &path).unwrap();
-    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let store = copy_of(FIRST, directory.path());
+    read_and_continue(&store).await;
+    let credentials = store.credentials(seal_keys());
+    assert!(credentials.list().await.unwrap().is_empty());
+    credentials.put(stored(), material("v")).await.unwrap();
+    assert_eq!(credentials.list().await.unwrap(), [stored()]);
+}
 
+#[tokio::test]
+async fn a_file_of_schema_2_is_read_and_continued() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = copy_of(SECOND, directory.path());
+    read_and_continue(&store).await;
+    let credentials = store.credentials(seal_keys());
+    let opened = credentials.get(&stored().owner, &stored().name).await.unwrap().unwrap();
+    assert_eq!(opened.credential, stored());
+    let Material { value, client_secret } = opened.material;
+    assert_eq!(value.expose(), "sealed-canary");
+    assert_eq!(client_secret.unwrap().expose(), "client of sealed-canary");
+}
+
+fn copy_of(file: &str, directory: &Path) -> SqliteStore {
+    let path = directory.join("store.db");
+    fs::copy(file, &path).unwrap();
+    SqliteStore::open(&path, Options::default()).unwrap()
+}
+
+async fn read_and_continue(store: &SqliteStore) {
     let call = called("t", "r", "e1", "c1");
     let written = [
         call.clone(),
@@ -74,7 +110,7 @@ async fn a_file_of_schema_1_is_read_and_continued() {
 #[tokio::test]
 #[ignore = "writes into the source tree"]
 async fn write_the_file_of_the_current_schema() {
-    assert!(!Path::new(FILE).exists(), "a released file is never regenerated");
+    assert!(!Path::new(SECOND).exists(), "a released file is never regenerated");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let store = SqliteStore::open(&path, Options::default()).unwrap();
@@ -88,6 +124,7 @@ async fn write_the_file_of_the_current_schema() {
     store.insert(key("k2", 2, 2)).await.unwrap();
     store.revoke(&"k2".parse().unwrap(), moment(9)).await.unwrap();
     store.save(&"files".parse().unwrap(), "[]".to_owned(), moment(4)).await.unwrap();
+    store.credentials(seal_keys()).put(stored(), material("sealed-canary")).await.unwrap();
     store.close().await;
-    fs::copy(&path, FILE).unwrap();
+    fs::copy(&path, SECOND).unwrap();
 }

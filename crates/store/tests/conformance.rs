@@ -4,9 +4,14 @@
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use toolcrib_core::{event::EventLog, store::KeyStore};
+use toolcrib_core::{
+    credential::{CredentialStore, Secret},
+    event::EventLog,
+    store::KeyStore,
+};
 use toolcrib_store::{
-    Durability, MemoryCatalogs, MemoryKeys, MemoryLog, Options, SqliteStore, catalog_store_suite,
+    Durability, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, Options, SealKey,
+    SealKeys, SqliteCredentials, SqliteStore, catalog_store_suite, credential_store_suite,
     event_log_suite, key_store_suite,
 };
 
@@ -14,6 +19,12 @@ fn sqlite(durability: Durability) -> (SqliteStore, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(directory.path().join("store.db"), Options { durability });
     (store.unwrap(), directory)
+}
+
+fn credentials() -> (SqliteCredentials, TempDir) {
+    let (store, directory) = sqlite(Durability::Strict);
+    let key = SealKey::parse(&Secret::new("0f".repeat(32))).unwrap();
+    (store.credentials(SealKeys::new(key, [])), directory)
 }
 
 // I-20: what is read back is exactly the closed envelope that was written.
@@ -24,6 +35,9 @@ event_log_suite!(relaxed_sqlite_log, sqlite(Durability::Relaxed));
 key_store_suite!(memory_keys, (MemoryKeys::new(), ()));
 key_store_suite!(sqlite_keys, sqlite(Durability::Strict));
 
+credential_store_suite!(memory_credentials, (MemoryCredentials::new(), ()));
+credential_store_suite!(sqlite_credentials, credentials());
+
 catalog_store_suite!(memory_catalogs, (MemoryCatalogs::new(), ()));
 catalog_store_suite!(sqlite_catalogs, sqlite(Durability::Strict));
 
@@ -31,5 +45,8 @@ catalog_store_suite!(sqlite_catalogs, sqlite(Durability::Strict));
 fn every_engine_fits_behind_its_seam() {
     let _logs: [Arc<dyn EventLog>; 1] = [Arc::new(MemoryLog::new())];
     let (store, _directory) = sqlite(Durability::Relaxed);
+    let sealed = store.credentials(SealKeys::none());
+    let _credentials: [Arc<dyn CredentialStore>; 2] =
+        [Arc::new(MemoryCredentials::new()), Arc::new(sealed)];
     let _keys: [Arc<dyn KeyStore>; 2] = [Arc::new(MemoryKeys::new()), Arc::new(store)];
 }

@@ -39,6 +39,48 @@ pub(super) struct Server {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Store {
     pub(super) url: Option<Spanned<String>>,
+    pub(super) seal_key: Option<Spanned<KeyPlace>>,
+    pub(super) old_seal_key: Option<Spanned<KeyPlace>>,
+}
+
+/// Where a key is. Never the key itself, which no complaint may repeat.
+#[derive(Debug)]
+pub(super) enum KeyPlace {
+    File(String),
+    Env(String),
+    Command(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for KeyPlace {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        const KEYS: &[&str] = &["file", "env", "command"];
+        const EXPECTED: &str =
+            "expected { file = \"path\" }, { env = \"NAME\" } or { command = [\"program\", …] }";
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = KeyPlace;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(EXPECTED)
+            }
+            fn visit_str<E: de::Error>(self, _: &str) -> Result<KeyPlace, E> {
+                Err(E::custom(format!("a key must not stand in this file: {EXPECTED}")))
+            }
+            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<KeyPlace, A::Error> {
+                let place = match map.next_key::<String>()?.as_deref() {
+                    Some("file") => KeyPlace::File(map.next_value()?),
+                    Some("env") => KeyPlace::Env(map.next_value()?),
+                    Some("command") => KeyPlace::Command(map.next_value()?),
+                    Some(other) => return Err(de::Error::unknown_field(other, KEYS)),
+                    None => return Err(de::Error::custom(EXPECTED)),
+                };
+                match map.next_key::<String>()? {
+                    None => Ok(place),
+                    Some(_) => Err(de::Error::custom("expected exactly one of them")),
+                }
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -86,6 +128,8 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) headers: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
+    pub(super) credential: Option<Spanned<String>>,
+    #[serde(default)]
     pub(super) tenants: Option<Spanned<Vec<String>>>,
     #[serde(default)]
     pub(super) names: Option<Spanned<String>>,
@@ -108,6 +152,7 @@ impl Source {
             "cwd" => self.cwd.is_some(),
             "url" => self.url.is_some(),
             "headers" => !self.headers.is_empty(),
+            "credential" => self.credential.is_some(),
             _ => false,
         }
     }

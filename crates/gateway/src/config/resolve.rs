@@ -2,6 +2,7 @@
 
 mod mcp;
 mod source;
+mod store;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -89,9 +90,7 @@ impl Resolver<'_> {
     fn config(&mut self, typed: file::File) -> Config {
         let mut config = Config::empty(self.base);
         self.server(&mut config, &typed.server);
-        if let Some(path) = self.read("store.url", typed.store.url.as_ref(), sqlite_path) {
-            config.store.path = self.base.join(path);
-        }
+        self.store(&mut config.store, &typed.store);
         if let Some(durability) = typed.record.durability {
             config.record.durability = match durability {
                 file::Durability::Strict => Durability::Strict,
@@ -281,11 +280,4 @@ fn parse_rate(text: &str) -> Result<Option<Rate>, String> {
     Rate::parse(text)
         .map(Some)
         .map_err(|_| "expected calls per time such as \"30/m\" or \"5/s\", or \"off\"".to_owned())
-}
-
-fn sqlite_path(url: &str) -> Result<String, &'static str> {
-    match url.strip_prefix("sqlite:") {
-        Some(path) if !path.is_empty() => Ok(path.to_owned()),
-        _ => Err("expected \"sqlite:PATH\""),
-    }
 }

@@ -71,6 +71,7 @@ impl NativeTools {
             id: SourceId::parse(id)?,
             upstream: UpstreamSpec::Native,
             limits: SourceLimits::default(),
+            credential: None,
         };
         let config = SourceConfig {
             spec,

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use toolcrib_core::{catalog::Tenants, source::UpstreamSpec};
-use toolcrib_gateway::config::{self, ExplorerPolicy, MountAuth};
+use toolcrib_core::{catalog::Tenants, credential::CredentialRef, source::UpstreamSpec};
+use toolcrib_gateway::config::{self, ExplorerPolicy, KeyPlace, MountAuth};
 
 use crate::support::{NoSecrets, parse};
 
@@ -190,4 +190,66 @@ fn exec_is_refused_under_a_protocol_source() {
         "{SOURCE}command = [\"x\"]\n[source.tools.\"run\"]\nsafety_tier = \"exec\"\n"
     ));
     assert!(told.contains("`source.files.tools.\"run\".safety_tier`"), "{told}");
+}
+
+#[test]
+fn a_credential_is_named_and_its_owner_follows_from_the_kind() {
+    let http = "[[source]]\nid = \"hub\"\nkind = \"mcp\"\nurl = \"https://hub.example/mcp\"\n\
+                credential = \"hub\"\n";
+    let config = parse(&format!("{http}tenants = [\"acme\"]\n"));
+    let credential = config.sources[0].spec.credential.clone().unwrap();
+    let expected = CredentialRef::of_tenant("hub".parse().unwrap(), "acme".parse().unwrap());
+    assert_eq!(credential, expected);
+    for (text, said) in [
+        (http.to_owned(), "line 5 `source.hub.credential`: callers of an MCP server share"),
+        (
+            format!("{http}tenants = [\"a\", \"b\"]\n"),
+            "line 5 `source.hub.credential`: callers of an MCP server share",
+        ),
+        (
+            format!("{SOURCE}command = [\"x\"]\ncredential = \"hub\"\n"),
+            "line 5 `source.files.credential`: only a source with `url` has a credential",
+        ),
+        (
+            format!(
+                "{http}tenants = [\"a\"]\nheaders = {{ Authorization = {{ env = \"SET\" }} }}\n"
+            ),
+            "line 7 `source.hub.headers.authorization`: the source has a `credential`",
+        ),
+        (
+            format!("{http}tenants = [\"a\"]\n").replace("\"hub\"\ntenants", "\"not ok\"\ntenants"),
+            "line 5 `source.hub.credential`: credential name has a character outside",
+        ),
+    ] {
+        let told = complaint(&text).replace("toolcrib.toml:", "line ").replacen(": `", " `", 1);
+        assert!(told.contains(said), "{told}");
+    }
+}
+
+#[test]
+fn the_place_of_the_seal_key_is_read_and_not_the_key() {
+    let config = parse(
+        "[store]\nseal_key = { command = [\"pass\", \"show\", \"toolcrib\"] }\n\
+         old_seal_key = { file = \"old.key\" }\n",
+    );
+    let command = ["pass", "show", "toolcrib"].map(str::to_owned).to_vec();
+    assert_eq!(config.store.seal_key, Some(KeyPlace::Command(command)));
+    let old = Path::new("/etc/toolcrib/old.key").to_owned();
+    assert_eq!(config.store.old_seal_key, Some(KeyPlace::File(old)));
+    let env = parse("[store]\nseal_key = { env = \"NOT_SET_HERE\" }\n");
+    assert_eq!(env.store.seal_key, Some(KeyPlace::Env("NOT_SET_HERE".to_owned())));
+    for (text, said) in [
+        ("seal_key = \"AAAA\"", "AAAA"),
+        ("seal_key = { file = \"a\", env = \"B\" }", ""),
+        ("seal_key = { text = \"AAAA\" }", ""),
+        ("seal_key = { command = [] }", "expected a program"),
+        ("seal_key = { env = \"\" }", "expected the name of an environment variable"),
+        ("old_seal_key = { env = \"A\" }", "no `seal_key` that follows it"),
+    ] {
+        let told = complaint(&format!("[store]\n{text}\n"));
+        match said {
+            "AAAA" => assert!(!told.contains(said), "{told}"),
+            said => assert!(told.contains(said), "{told}"),
+        }
+    }
 }

@@ -97,7 +97,8 @@ impl Rig {
 
     fn build(upstream: UpstreamSpec, limits: SourceLimits) -> Self {
         let (count, changes) = watch::channel(0);
-        let spec = SourceSpec { id: SourceId::parse("crib").unwrap(), upstream, limits };
+        let spec =
+            SourceSpec { id: SourceId::parse("crib").unwrap(), upstream, limits, credential: None };
         let factory = Factory::new(Arc::new(StoppedClock));
         let source = factory.build(&spec, Arc::new(CountChanges(count))).unwrap();
         Self { source, changes }

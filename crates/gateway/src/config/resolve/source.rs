@@ -1,5 +1,6 @@
 //! `[[source]]`: what every kind has, and which keys are whose.
 
+mod credential;
 mod mcp;
 mod rule;
 
@@ -29,6 +30,7 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("cwd", &[SourceKind::Mcp]),
     ("url", &[SourceKind::Mcp]),
     ("headers", &[SourceKind::Mcp]),
+    ("credential", &[SourceKind::Connector, SourceKind::Mcp]),
 ];
 
 impl Resolver<'_> {
@@ -85,8 +87,9 @@ impl Resolver<'_> {
                 Tenants::Only(only)
             }
         };
+        let credential = self.credential(&id, kind, &typed, &tenants);
         Some(SourceConfig {
-            spec: SourceSpec { id, upstream: upstream?, limits },
+            spec: SourceSpec { id, upstream: upstream?, limits, credential },
             kind,
             tenants,
             names,

@@ -1,0 +1,329 @@
+//! What keeps credentials unreadable at rest: AES-256-GCM with a key that is not in the store.
+//!
+//! ```text
+//! sealed = version (1) ‖ key id (8) ‖ nonce (12) ‖ ciphertext ‖ tag (16)
+//! ```
+//!
+//! Invariants:
+//! - everything that is known of a credential without its values (whose it is, where it may be sent,
+//!   how) is authenticated with them: a row that was changed or exchanged with another does not open;
+//! - without a key nothing is sealed;
+//! - plain values are wiped from the buffers of this module.
+
+use std::{fmt, sync::Arc};
+
+use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
+use base64::{Engine as _, engine::general_purpose};
+use sha2::{Digest as _, Sha256};
+use toolcrib_core::{
+    credential::{Credential, CredentialStoreError, Material, Secret},
+    store::StoreError,
+};
+use zeroize::Zeroizing;
+
+const VERSION: u8 = 1;
+const KEY_ID: usize = 8;
+const NONCE: usize = 12;
+/// Values are padded to a multiple of this, so that a ciphertext tells little of their length.
+const BLOCK: usize = 64;
+
+/// A key that credentials are sealed with.
+#[derive(Clone)]
+pub struct SealKey(Arc<Key>);
+
+struct Key {
+    id: [u8; KEY_ID],
+    cipher: RandomizedNonceKey,
+}
+
+/// The keys of a store: one that seals, and those of earlier times that still open.
+#[derive(Debug, Clone, Default)]
+pub struct SealKeys {
+    keys: Vec<SealKey>,
+}
+
+/// Why a text is not a seal key. The text itself is never repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a seal key is 32 bytes as base64 or as 64 hexadecimal digits; `toolcrib credentials new-key` \
+     or `openssl rand -base64 32` makes one"
+)]
+pub struct InvalidSealKey;
+
+// === impl SealKey ===
+
+impl SealKey {
+    /// Reads a key: 32 bytes in base64 (either alphabet, padded or not) or 64 hexadecimal digits.
+    pub fn parse(text: &Secret) -> Result<Self, InvalidSealKey> {
+        let text = text.expose().trim();
+        let bytes = Zeroizing::new(match text.len() {
+            64 => hex(text).ok_or(InvalidSealKey)?,
+            _ => {
+                let text = text.trim_end_matches('=');
+                let standard = general_purpose::STANDARD_NO_PAD.decode(text);
+                standard
+                    .or_else(|_| general_purpose::URL_SAFE_NO_PAD.decode(text))
+                    .map_err(|_| InvalidSealKey)?
+            }
+        });
+        let cipher = RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| InvalidSealKey)?;
+        let digest = Sha256::new().chain_update(b"toolcrib seal key").chain_update(&*bytes);
+        let mut id = [0; KEY_ID];
+        for (to, from) in id.iter_mut().zip(digest.finalize()) {
+            *to = from;
+        }
+        Ok(Self(Arc::new(Key { id, cipher })))
+    }
+}
+
+impl fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SealKey(..)")
+    }
+}
+
+fn hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(16);
+    let byte = |pair: &[u8]| match pair {
+        [high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),
+        _ => None,
+    };
+    text.as_bytes().chunks(2).map(byte).collect()
+}
+
+// === impl SealKeys ===
+
+impl SealKeys {
+    /// No key: nothing can be sealed or opened.
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// Seals with `current`, and opens what it or one of `old` has sealed.
+    pub fn new(current: SealKey, old: impl IntoIterator<Item = SealKey>) -> Self {
+        Self { keys: std::iter::once(current).chain(old).collect() }
+    }
+
+    /// Whether anything can be sealed.
+    pub fn can_seal(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Whether `sealed` was sealed with the current key.
+    pub(crate) fn is_current(&self, sealed: &[u8]) -> bool {
+        self.keys.first().is_some_and(|key| sealed.get(1..1 + KEY_ID) == Some(&key.0.id[..]))
+    }
+
+    /// `material` as it is stored beside `credential`.
+    pub(crate) fn seal(
+        &self,
+        credential: &Credential,
+        material: &Material,
+    ) -> Result<Vec<u8>, CredentialStoreError> {
+        let key = self.keys.first().ok_or(CredentialStoreError::NoKey)?;
+        let failed = || StoreError::Unavailable("a credential could not be sealed".to_owned());
+        let parts = [Some(&material.value), material.client_secret.as_ref()];
+        // Room for the tag as well, so that growing leaves no plain copy behind.
+        let room =
+            parts.iter().flatten().map(|part| part.expose().len()).sum::<usize>() + 4 * BLOCK;
+        let mut buffer = Zeroizing::new(Vec::with_capacity(room));
+        for part in parts {
+            push(&mut buffer, part.map(Secret::expose));
+        }
+        let padded = buffer.len().next_multiple_of(BLOCK);
+        buffer.resize(padded, 0);
+        let associated = associated(credential)?;
+        let nonce = key
+            .0
+            .cipher
+            .seal_in_place_append_tag(Aad::from(associated), &mut *buffer)
+            .map_err(|_| failed())?;
+        let mut sealed = Vec::with_capacity(1 + KEY_ID + NONCE + buffer.len());
+        sealed.push(VERSION);
+        sealed.extend_from_slice(&key.0.id);
+        sealed.extend_from_slice(nonce.as_ref());
+        sealed.extend_from_slice(&buffer);
+        Ok(sealed)
+    }
+
+    /// What was sealed beside `credential`.
+    pub(crate) fn open(
+        &self,
+        credential: &Credential,
+        sealed: &[u8],
+    ) -> Result<Material, CredentialStoreError> {
+        let id = || credential.id.clone();
+        let broken = || CredentialStoreError::NotGenuine(id());
+        if self.keys.is_empty() {
+            return Err(CredentialStoreError::NoKey);
+        }
+        let (&version, rest) = sealed.split_first().ok_or_else(broken)?;
+        let (key_id, rest) = rest.split_at_checked(KEY_ID).ok_or_else(broken)?;
+        let (nonce, ciphertext) = rest.split_first_chunk::<NONCE>().ok_or_else(broken)?;
+        if version != VERSION {
+            return Err(broken());
+        }
+        let key = self.keys.iter().find(|key| key.0.id == key_id);
+        let key = key.ok_or_else(|| CredentialStoreError::OtherKey(id()))?;
+        let mut buffer = Zeroizing::new(ciphertext.to_vec());
+        let nonce = Nonce::from(nonce);
+        let associated = Aad::from(associated(credential)?);
+        let plain =
+            key.0.cipher.open_in_place(nonce, associated, &mut buffer).map_err(|_| broken())?;
+        let (value, rest) = pull(plain).ok_or_else(broken)?;
+        let (client_secret, _padding) = pull(rest).ok_or_else(broken)?;
+        Ok(Material { value: value.ok_or_else(broken)?, client_secret })
+    }
+}
+
+/// A text with its length before it; an absent one is not an empty one.
+fn push(bytes: &mut Vec<u8>, part: Option<&str>) {
+    let length = part.map_or(0, |part| part.len() as u64 + 1);
+    bytes.extend_from_slice(&length.to_be_bytes());
+    bytes.extend_from_slice(part.unwrap_or_default().as_bytes());
+}
+
+/// What [`push`] wrote first, and the rest.
+fn pull(bytes: &[u8]) -> Option<(Option<Secret>, &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    let Some(length) = u64::from_be_bytes(*length).checked_sub(1) else {
+        return Some((None, rest));
+    };
+    let (text, rest) = rest.split_at_checked(usize::try_from(length).ok()?)?;
+    Some((Some(Secret::new(std::str::from_utf8(text).ok()?.to_owned())), rest))
+}
+
+/// Everything that must stay with the values.
+fn associated(credential: &Credential) -> Result<Vec<u8>, CredentialStoreError> {
+    let unwritable = |_| StoreError::Unavailable("a credential has no JSON form".to_owned());
+    let kind = serde_json::to_string(&credential.kind).map_err(unwritable)?;
+    let audiences = serde_json::to_string(&credential.audiences).map_err(unwritable)?;
+    let expires = credential.expires_at.map(|at| at.timestamp_millis().to_string());
+    let revision = credential.revision.to_string();
+    let owner = &credential.owner;
+    let parts = [
+        Some("toolcrib credential 1"),
+        Some(owner.tenant.as_str()),
+        owner.principal.as_ref().map(|principal| principal.as_str()),
+        Some(credential.name.as_str()),
+        Some(credential.id.as_str()),
+        Some(kind.as_str()),
+        Some(audiences.as_str()),
+        expires.as_deref(),
+        Some(revision.as_str()),
+    ];
+    let mut bytes = Vec::new();
+    for part in parts {
+        push(&mut bytes, part);
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcrib_core::{
+        credential::{CredentialKind, Owner},
+        id::CredentialName,
+    };
+
+    use super::*;
+    use crate::conformance::{credential_store::credential, moment};
+
+    fn key(text: &str) -> SealKey {
+        SealKey::parse(&Secret::new(text.to_owned())).unwrap()
+    }
+
+    fn material(value: &str, client: Option<&str>) -> Material {
+        Material {
+            value: Secret::new(value.to_owned()),
+            client_secret: client.map(|text| Secret::new(text.to_owned())),
+        }
+    }
+
+    #[test]
+    fn keys_are_read_in_every_common_spelling() {
+        let bytes = [0xfb_u8; 32];
+        let hex = "fb".repeat(32);
+        let standard = general_purpose::STANDARD.encode(bytes);
+        let url = general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+        let sealed = SealKeys::new(key(&hex), []);
+        let sealed = sealed.seal(&credential("a", "n", None), &material("v", None)).unwrap();
+        for same in [hex.to_uppercase(), standard.clone(), url, format!(" {standard}\n")] {
+            let keys = SealKeys::new(key(&same), []);
+            assert!(keys.is_current(&sealed), "{same}");
+            assert!(keys.open(&credential("a", "n", None), &sealed).is_ok());
+        }
+        for bad in ["", "secret-canary", &hex[2..], &"fg".repeat(32), &format!("{hex}00"), "ü"] {
+            let error = SealKey::parse(&Secret::new(bad.to_owned())).unwrap_err().to_string();
+            assert!(!error.contains("canary"), "{error}");
+        }
+        assert!(!format!("{:?}", SealKeys::new(key(&hex), [])).contains("fb"));
+    }
+
+    #[test]
+    fn nothing_that_stands_beside_the_values_can_be_changed() {
+        // I-36
+        let keys = SealKeys::new(key(&"01".repeat(32)), []);
+        let right = credential("a", "n", Some("ann"));
+        let sealed = keys.seal(&right, &material("value-canary", Some("client"))).unwrap();
+        let opened = keys.open(&right, &sealed).unwrap();
+        assert_eq!(opened.value.expose(), "value-canary");
+        assert_eq!(opened.client_secret.unwrap().expose(), "client");
+        let mut others = Vec::new();
+        let mut other = |change: &dyn Fn(&mut Credential)| {
+            let mut credential = right.clone();
+            change(&mut credential);
+            others.push(credential);
+        };
+        other(&|c| c.id = "b".parse().unwrap());
+        other(&|c| c.name = CredentialName::parse("m").unwrap());
+        other(&|c| c.owner.tenant = "u".parse().unwrap());
+        other(&|c| c.owner.principal = None);
+        other(&|c| c.owner = Owner::principal("t".parse().unwrap(), "bob".parse().unwrap()));
+        other(&|c| c.kind = CredentialKind::Query { parameter: "q".to_owned() });
+        other(&|c| c.audiences = vec!["evil.example".parse().unwrap()]);
+        other(&|c| c.audiences.push("evil.example".parse().unwrap()));
+        other(&|c| c.expires_at = None);
+        other(&|c| c.expires_at = Some(moment(1_000_000_000)));
+        other(&|c| c.revision += 1);
+        for other in others {
+            let error = keys.open(&other, &sealed).unwrap_err();
+            assert!(matches!(error, CredentialStoreError::NotGenuine(_)), "{other:?}");
+        }
+        for position in 0..sealed.len() {
+            let mut damaged = sealed.clone();
+            damaged[position] ^= 1;
+            assert!(keys.open(&right, &damaged).is_err(), "{position}");
+            assert!(keys.open(&right, &sealed[..position]).is_err(), "{position}");
+        }
+    }
+
+    #[test]
+    fn only_a_key_that_is_here_opens_and_without_one_nothing_is_sealed() {
+        let (old, new) = (key(&"01".repeat(32)), key(&"02".repeat(32)));
+        let it = credential("a", "n", None);
+        let of_old = SealKeys::new(old.clone(), []).seal(&it, &material("v", None)).unwrap();
+        let only_new = SealKeys::new(new.clone(), []);
+        let error = only_new.open(&it, &of_old).unwrap_err();
+        assert!(matches!(error, CredentialStoreError::OtherKey(_)), "{error}");
+        let both = SealKeys::new(new, [old]);
+        let opened = both.open(&it, &of_old).unwrap();
+        assert!(!both.is_current(&of_old));
+        assert!(only_new.open(&it, &both.seal(&it, &opened).unwrap()).is_ok());
+        let none = SealKeys::none();
+        for error in [none.seal(&it, &opened).unwrap_err(), none.open(&it, &of_old).unwrap_err()] {
+            assert!(matches!(error, CredentialStoreError::NoKey), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_ciphertext_tells_little_of_the_length_and_never_repeats_itself() {
+        let keys = SealKeys::new(key(&"01".repeat(32)), []);
+        let it = credential("a", "n", None);
+        let sealed = |value: &str| keys.seal(&it, &material(value, None)).unwrap();
+        assert_eq!(sealed("a").len(), sealed(&"b".repeat(40)).len());
+        assert_ne!(sealed("a"), sealed("a"));
+        let long = "\u{1}\"\\".repeat(10_000);
+        assert_eq!(keys.open(&it, &sealed(&long)).unwrap().value.expose(), long);
+    }
+}

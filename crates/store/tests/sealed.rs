@@ -1,0 +1,155 @@
+//! Credentials in the file: what is in its bytes, and what an intruder with the file can do.
+#![cfg(test)]
+
+use std::{fs, path::Path};
+
+use rusqlite::{Connection, params};
+use toolcrib_core::{
+    credential::{CredentialStore, CredentialStoreError, Owner, Secret},
+    id::CredentialName,
+};
+use toolcrib_store::{
+    Options, SealKey, SealKeys, SqliteCredentials, SqliteStore,
+    conformance::{
+        credential_store::{credential, material},
+        moment,
+    },
+};
+
+const CANARY: &str = "OPENWOP_CRED_CANARY_4f1c8a2e9b";
+
+fn key(byte: &str) -> SealKey {
+    SealKey::parse(&Secret::new(byte.repeat(32))).unwrap()
+}
+
+fn open(path: &Path, keys: SealKeys) -> (SqliteStore, SqliteCredentials) {
+    let store = SqliteStore::open(path, Options::default()).unwrap();
+    let credentials = store.credentials(keys);
+    (store, credentials)
+}
+
+fn name(text: &str) -> CredentialName {
+    text.parse().unwrap()
+}
+
+async fn value(store: &SqliteCredentials, owner: &Owner, of: &str) -> String {
+    let opened = store.get(owner, &name(of)).await.unwrap().unwrap();
+    opened.material.value.expose().to_owned()
+}
+
+// I-36
+#[tokio::test]
+async fn no_value_is_in_the_bytes_of_the_store() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, credentials) = open(&path, SealKeys::new(key("0a"), []));
+    let it = credential("a", "n", None);
+    credentials.put(it.clone(), material(CANARY)).await.unwrap();
+    let rotated = material(&format!("{CANARY}-rotated"));
+    assert!(credentials.rotate(&it.id, 1, rotated, None, moment(3)).await.unwrap());
+    credentials.put(credential("b", "m", None), material(CANARY)).await.unwrap();
+    assert!(credentials.remove(&"b".parse().unwrap()).await.unwrap());
+    let look = || {
+        let mut names = Vec::new();
+        for file in fs::read_dir(directory.path()).unwrap().map(Result::unwrap) {
+            if file.file_type().unwrap().is_file() {
+                let bytes = fs::read(file.path()).unwrap();
+                let found = bytes.windows(CANARY.len()).any(|it| it == CANARY.as_bytes());
+                assert!(!found, "{:?}", file.path());
+                names.push(file.file_name().into_string().unwrap());
+            }
+        }
+        names
+    };
+    assert!(look().contains(&"store.db-wal".to_owned()), "the log of writes was looked at too");
+    assert_eq!(value(&credentials, &it.owner, "n").await, format!("{CANARY}-rotated"));
+    store.close().await;
+    look();
+}
+
+// I-36
+#[tokio::test]
+async fn rows_that_are_exchanged_do_not_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (_store, credentials) = open(&path, SealKeys::new(key("0a"), []));
+    let (mine, theirs) = (credential("a", "n", Some("ann")), credential("b", "n", Some("bob")));
+    credentials.put(mine.clone(), material("of ann")).await.unwrap();
+    credentials.put(theirs.clone(), material("of bob")).await.unwrap();
+    let file = Connection::open(&path).unwrap();
+    let refused = async |sql: &str| {
+        assert!(file.execute_batch(&format!("BEGIN; {sql}")).is_ok(), "{sql}");
+        file.execute_batch("COMMIT").unwrap();
+        let error = credentials.get(&theirs.owner, &theirs.name).await.unwrap_err();
+        assert!(matches!(error, CredentialStoreError::NotGenuine(_)), "{sql}: {error}");
+        // Nor does a rotation give what was changed a new seal.
+        let rotated = credentials.rotate(&theirs.id, 1, material("new"), None, moment(9)).await;
+        assert!(matches!(rotated, Err(CredentialStoreError::NotGenuine(_))), "{sql}: {rotated:?}");
+    };
+    let original: Vec<u8> = file
+        .query_row("SELECT sealed FROM credentials WHERE id = 'b'", [], |row| row.get(0))
+        .unwrap();
+    refused("UPDATE credentials SET sealed = (SELECT sealed FROM credentials WHERE id = 'a') WHERE id = 'b'").await;
+    let restore = |column: &str| {
+        let sql = format!("UPDATE credentials SET {column} WHERE id = 'b'");
+        file.execute_batch(&sql).unwrap();
+    };
+    file.execute("UPDATE credentials SET sealed = ?1 WHERE id = 'b'", params![original]).unwrap();
+    assert_eq!(value(&credentials, &theirs.owner, "n").await, "of bob");
+    let audiences = serde_json::to_string(&theirs.audiences).unwrap();
+    refused(r#"UPDATE credentials SET audiences = '["evil.example"]' WHERE id = 'b'"#).await;
+    restore(&format!("audiences = '{audiences}'"));
+    refused("UPDATE credentials SET expires_at = NULL WHERE id = 'b'").await;
+    file.execute_batch("DELETE FROM credentials WHERE id = 'b'").unwrap();
+    file.execute_batch("UPDATE credentials SET principal = 'bob' WHERE id = 'a'").unwrap();
+    let error = credentials.get(&theirs.owner, &theirs.name).await.unwrap_err();
+    assert!(matches!(error, CredentialStoreError::NotGenuine(_)), "{error}");
+}
+
+#[tokio::test]
+async fn without_the_right_key_nothing_is_stored_or_read() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, credentials) = open(&path, SealKeys::new(key("0a"), []));
+    let it = credential("a", "n", None);
+    credentials.put(it.clone(), material("v")).await.unwrap();
+
+    let other = store.credentials(SealKeys::new(key("0b"), []));
+    let error = other.get(&it.owner, &it.name).await.unwrap_err();
+    assert!(matches!(error, CredentialStoreError::OtherKey(_)), "{error}");
+    assert!(error.to_string().contains("old_seal_key"), "{error}");
+    let none = store.credentials(SealKeys::none());
+    for error in [
+        none.get(&it.owner, &it.name).await.unwrap_err(),
+        none.put(credential("b", "m", None), material("w")).await.unwrap_err(),
+        none.rotate(&it.id, 1, material("w"), None, moment(3)).await.unwrap_err(),
+    ] {
+        assert!(matches!(error, CredentialStoreError::NoKey), "{error}");
+        assert!(error.to_string().contains("seal_key"), "{error}");
+    }
+    assert_eq!(none.list().await.unwrap(), [it.clone()], "a list needs no key");
+    assert!(none.remove(&it.id).await.unwrap(), "nor does removing");
+}
+
+#[tokio::test]
+async fn a_new_key_takes_over_while_the_old_one_still_opens() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, credentials) = open(&path, SealKeys::new(key("0a"), []));
+    for (id, named) in [("a", "x"), ("b", "y")] {
+        credentials.put(credential(id, named, None), material(named)).await.unwrap();
+    }
+    let both = store.credentials(SealKeys::new(key("0b"), [key("0a")]));
+    let owner = credential("a", "x", None).owner;
+    assert_eq!(value(&both, &owner, "x").await, "x", "before it is resealed");
+    assert_eq!(both.reseal().await.unwrap(), 2);
+    assert_eq!(both.reseal().await.unwrap(), 0);
+    let new = store.credentials(SealKeys::new(key("0b"), []));
+    assert_eq!(value(&new, &owner, "x").await, "x");
+    assert_eq!(value(&new, &owner, "y").await, "y");
+    assert_eq!(new.list().await.unwrap()[0].revision, 1, "the values are the same");
+    let old = credentials.get(&owner, &name("x")).await.unwrap_err();
+    assert!(matches!(old, CredentialStoreError::OtherKey(_)), "{old}");
+    let error = credentials.reseal().await.unwrap_err();
+    assert!(matches!(error, CredentialStoreError::OtherKey(_)), "{error}");
+}
