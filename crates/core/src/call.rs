@@ -7,6 +7,7 @@ use serde_json::{Map, Value, value::RawValue};
 use crate::{
     arguments::Violation,
     credential::CredentialProblem,
+    egress::EgressTrail,
     id::{CallId, RunId, ToolId},
     scope::Scope,
 };
@@ -28,6 +29,8 @@ pub struct Invocation {
     pub progress: Option<Arc<dyn ProgressSink>>,
     /// Members of the caller's `_meta` that may travel upstream (trace context).
     pub meta: Map<String, Value>,
+    /// Where a source that sends requests notes what the guard decided.
+    pub egress: EgressTrail,
 }
 
 /// Receives a call's progress, in the order in which the upstream sent it.
@@ -109,6 +112,10 @@ pub enum UpstreamErrorKind {
     TooLarge,
     /// The credential that the call needs was not sent, and so nothing was.
     Credential(CredentialProblem),
+    /// The guard refused where the call was to go; nothing was sent.
+    EgressRefused,
+    /// The upstream sent the call on to where the guard does not let it go.
+    RedirectRefused,
 }
 
 impl UpstreamErrorKind {
@@ -122,12 +129,13 @@ impl UpstreamErrorKind {
             Self::Refused => "upstream_refused",
             Self::TooLarge => "result_too_large",
             Self::Credential(problem) => problem.code(),
+            Self::EgressRefused | Self::RedirectRefused => "ssrf_blocked",
         }
     }
 
     /// Whether the call may have started to run upstream.
     pub fn started(self) -> bool {
-        !matches!(self, Self::Unavailable | Self::Credential(_))
+        !matches!(self, Self::Unavailable | Self::Credential(_) | Self::EgressRefused)
     }
 
     /// Whether trying again later can help and cannot do harm twice.
@@ -155,6 +163,8 @@ impl fmt::Display for UpstreamError {
             UpstreamErrorKind::Refused => "the tool's source refused the call",
             UpstreamErrorKind::TooLarge => "the tool's result is larger than the limit",
             UpstreamErrorKind::Credential(problem) => return problem.fmt(f),
+            UpstreamErrorKind::EgressRefused => "the call was not sent: this host does not connect to where it leads",
+            UpstreamErrorKind::RedirectRefused => "the tool's source sent the call on to where this host does not connect",
         })
     }
 }

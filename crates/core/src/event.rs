@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     clock::Timestamp,
+    egress::EgressDecided,
     id::{AgentId, CallId, EventId, PrincipalId, RunId, SessionId, TenantId, ToolId},
     store::StoreError,
 };
@@ -63,6 +64,9 @@ pub enum EventBody {
     /// A denial (RFC 0049).
     #[serde(rename = "authorization.decided")]
     AuthorizationDecided(AuthorizationDecided),
+    /// Whether a request left this host during a call, and where to (RFC 0079).
+    #[serde(rename = "egress.decided")]
+    EgressDecided(EgressDecided),
     /// An interaction begins to use a tool (RFC 0078 §D). Durable before the first call.
     #[serde(rename = "tool.session.opened")]
     ToolSessionOpened(ToolSessionOpened),
@@ -136,7 +140,7 @@ pub enum CallStatus {
     Ok,
     /// It did not.
     Error,
-    /// The caller may not use it; it never started.
+    /// The caller may not use it, or it leads where this host does not connect; it never started.
     Forbidden,
     /// The bucket was empty; it never started.
     RateLimited,
@@ -218,6 +222,7 @@ impl EventBody {
             Self::ToolCalled(_) => "agent.toolCalled",
             Self::ToolReturned(_) => "agent.toolReturned",
             Self::AuthorizationDecided(_) => "authorization.decided",
+            Self::EgressDecided(_) => "egress.decided",
             Self::ToolSessionOpened(_) => "tool.session.opened",
             Self::ToolSessionClosed(_) => "tool.session.closed",
         }
@@ -354,7 +359,21 @@ mod tests {
         closed["type"] = json!("tool.session.closed");
         closed["payload"]["outcome"] = json!("cancelled");
         closed["causationId"] = json!("e4");
-        for document in [called, returned(), decided, opened, closed] {
+        let egress = json!({
+            "eventId": "e5",
+            "runId": "r1",
+            "type": "egress.decided",
+            "payload": {
+                "decision": "denied",
+                "destination": "169.254.169.254",
+                "reason": "ssrf-blocked",
+                "credentialId": "k1",
+            },
+            "timestamp": "2026-11-20T10:00:01.000Z",
+            "sequence": 4,
+            "causationId": "e1",
+        });
+        for document in [called, returned(), decided, opened, closed, egress] {
             let event: RunEvent = serde_json::from_value(document.clone()).unwrap();
             assert_eq!(event.body.kind(), document["type"]);
             assert_eq!(serde_json::to_value(&event).unwrap(), document);
@@ -394,6 +413,9 @@ mod tests {
             "argsHash",
             "callId",
             "code",
+            "credentialId",
+            "decision",
+            "destination",
             "durationMs",
             "error",
             "message",

@@ -19,6 +19,7 @@ pub mod clock;
 pub mod compact;
 pub mod credential;
 pub mod descriptor;
+pub mod egress;
 pub mod event;
 pub mod id;
 pub mod json;

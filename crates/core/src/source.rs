@@ -12,6 +12,7 @@ use crate::{
     clock::Timestamp,
     credential::{CredentialRef, Secret},
     descriptor::SourceKind,
+    egress::AllowList,
     id::SourceId,
 };
 
@@ -128,6 +129,8 @@ pub struct HttpSpec {
     pub url: String,
     /// Extra request headers; values may be secrets.
     pub headers: BTreeMap<String, SecretValue>,
+    /// What may be reached besides public addresses and the host of `url`.
+    pub allow: AllowList,
 }
 
 /// A configured value that is treated as a secret; compared (for reload) by its plain text.

@@ -17,6 +17,7 @@ use toolcrib_core::{
     call::{CallError, Invocation, Outcome, ProgressSink},
     canonical::CanonicalError,
     catalog::Entry,
+    egress::EgressTrail,
     id::{AgentId, CallId, RunId},
     limit::{LimitError, LimitKey},
     principal::Principal,
@@ -169,7 +170,9 @@ impl Gateway {
             max_result_bytes: snapshot.gate.max_result_bytes,
             progress: request.progress,
             meta: request.meta,
+            egress: EgressTrail::default(),
         };
+        let egress = invocation.egress.clone();
         let source = request.tool.source(&snapshot, &entry);
         let gateway = self.clone();
         let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
@@ -185,7 +188,10 @@ impl Gateway {
             let ran = dispatch::run(source, &permit, invocation, &cancelled, gateway.clock()).await;
 
             // 8. record how it ended
-            gateway.record().finished(started, ran.result.as_ref(), ran.duration).await;
+            gateway
+                .record()
+                .finished(started, ran.result.as_ref(), ran.duration, egress.take())
+                .await;
             Ok(ran)
         });
 

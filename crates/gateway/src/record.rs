@@ -16,10 +16,11 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use toolcrib_core::{
-    call::{CallError, Outcome},
+    call::{CallError, Outcome, UpstreamError, UpstreamErrorKind},
     canonical,
     catalog::Entry,
     clock::Clock,
+    egress::EgressDecided,
     event::{
         AuthorizationDecided, CallStatus, EventBody, EventError, EventLog, NewEvent, ToolCalled,
         ToolReturned,
@@ -110,15 +111,25 @@ impl Record {
         }
     }
 
-    /// Makes the closing event durable. A store that does not answer is tried a few times now, then
+    /// Makes the closing event durable, together with where the call went. A store that does not answer is tried a few times now, then
     /// in the background: what was done is done, and the caller is told so.
     pub(crate) async fn finished(
         &self,
         started: Started,
         result: Result<&Outcome, &CallError>,
         duration: Option<Duration>,
+        egress: Vec<EgressDecided>,
     ) {
-        self.insist(vec![self.returned(&started.call, started.event, result, duration)]).await;
+        let Started { call, event: cause } = started;
+        let mut events: Vec<_> = egress
+            .into_iter()
+            .map(|decided| {
+                let body = EventBody::EgressDecided(decided);
+                self.event(call.tenant.clone(), call.run.clone(), body, Some(cause.clone()))
+            })
+            .collect();
+        events.push(self.returned(&call, cause, result, duration));
+        self.insist(events).await;
     }
 
     /// Makes an event durable before what it tells of may happen.
@@ -360,6 +371,12 @@ impl Record {
         let (status, error) = match result {
             Ok(outcome) if !outcome.is_error => (CallStatus::Ok, None),
             Ok(_) => (CallStatus::Error, Some(tool_failed())),
+            // Not even a connection was made: a gate of this host (RFC 0076 §B).
+            Err(error @ CallError::Upstream(UpstreamError { kind, .. }))
+                if *kind == UpstreamErrorKind::EgressRefused =>
+            {
+                (CallStatus::Forbidden, Some(told(error)))
+            }
             Err(error @ CallError::Forbidden { .. }) => (CallStatus::Forbidden, Some(told(error))),
             Err(error @ CallError::RateLimited { .. }) => {
                 (CallStatus::RateLimited, Some(told(error)))

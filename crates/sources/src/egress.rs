@@ -1,15 +1,34 @@
 //! Outgoing HTTP. The only place that names an HTTP client.
 //!
-//! Invariant: only the URL the operator configured is contacted: no proxy from the environment, no
-//! redirect is followed.
+//! Invariant (I-35): a request goes to public addresses, and beyond them only where the operator's
+//! configuration says; every address of a name is checked, and only checked ones are connected to.
+//! Invariant: no proxy from the environment; a redirect is followed by us or not at all, and each
+//! hop is a destination like any other.
 //! Invariant: a body is read chunk by chunk, and collected only up to a cap.
+
+mod address;
+mod guard;
+mod redirect;
+mod resolve;
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use toolcrib_core::source::HttpSpec;
+use toolcrib_core::{
+    call::{UpstreamError, UpstreamErrorKind},
+    egress::{EgressDecided, EgressReason, EgressTrail},
+    source::HttpSpec,
+};
 use url::Url;
+
+pub(crate) use guard::Guard;
+pub use resolve::{Resolver, SystemResolver};
+
+use self::{
+    guard::{Refused, Trust},
+    resolve::Checked,
+};
 
 /// How long opening a connection (DNS, TCP, TLS) may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -24,10 +43,35 @@ const RESERVED: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
-/// One pooled client; clones share the pool.
+/// What all sources share: the machine's certificates, and who is asked for addresses.
+pub(crate) struct Network {
+    tls: rustls::ClientConfig,
+    resolver: Arc<dyn Resolver>,
+}
+
+/// The clients of one source, which go where its guard lets them; clones share their pools.
+///
+/// A connection is pooled by the client that opened it, so that one which was opened to a private
+/// address for a destination that may have it is never used for another.
 #[derive(Clone)]
 pub(crate) struct Egress {
-    client: reqwest::Client,
+    guard: Arc<Guard>,
+    public: reqwest::Client,
+    private: reqwest::Client,
+}
+
+/// One request.
+#[derive(Clone)]
+pub(crate) struct Outgoing {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    /// Headers that say what is asked for; they go wherever a redirect leads.
+    pub(crate) headers: HeaderMap,
+    /// Headers that belong to the origin of `url`. One of `headers` wins over one of these.
+    pub(crate) bound: HeaderMap,
+    pub(crate) body: Option<Bytes>,
+    /// Redirects to follow; at most [`redirect::MAX_HOPS`] are.
+    pub(crate) hops: usize,
 }
 
 /// A configured URL with its configured headers.
@@ -43,6 +87,9 @@ pub(crate) struct Answer(reqwest::Response);
 /// Why there is no answer, or no more of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EgressError {
+    /// The guard refused the destination, after a redirect (`sent`) or at once.
+    #[error("{}", refusal(*.sent))]
+    Refused { sent: bool },
     /// The request was not sent.
     #[error("cannot connect: {0}")]
     Connect(String),
@@ -54,39 +101,124 @@ pub(crate) enum EgressError {
     TooLarge(usize),
 }
 
-// === impl Egress ===
+fn refusal(sent: bool) -> String {
+    let after = if sent { "a redirect was not followed: " } else { "" };
+    format!("{after}{Refused}")
+}
 
-impl Egress {
+// === impl Network ===
+
+impl Network {
+    pub(crate) fn new(resolver: Arc<dyn Resolver>) -> Result<Self, String> {
+        Ok(Self { tls: tls()?, resolver })
+    }
+
+    /// The clients of a source that `guard` watches over.
+    pub(crate) fn egress(&self, guard: Guard) -> Result<Egress, String> {
+        let guard = Arc::new(guard);
+        let public = self.client(&guard, Trust::Public)?;
+        let private = self.client(&guard, Trust::Private)?;
+        Ok(Egress { guard, public, private })
+    }
+
     #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
-    pub(crate) fn new() -> Result<Self, String> {
-        let client = reqwest::Client::builder()
+    fn client(&self, guard: &Arc<Guard>, trust: Trust) -> Result<reqwest::Client, String> {
+        let (resolver, guard) = (Arc::clone(&self.resolver), Arc::clone(guard));
+        reqwest::Client::builder()
             .no_proxy()
             .redirect(reqwest::redirect::Policy::none())
             .referer(false)
             .tcp_nodelay(true)
             .tcp_keepalive(Duration::from_secs(60))
             .connect_timeout(CONNECT_TIMEOUT)
-            .tls_backend_preconfigured(tls()?)
+            .dns_resolver(Checked { resolver, guard, trust })
+            .tls_backend_preconfigured(self.tls.clone())
             .build()
-            .map_err(|error| format!("the HTTP client cannot be made: {}", causes(&error)))?;
-        Ok(Self { client })
+            .map_err(|error| format!("the HTTP client cannot be made: {}", causes(&error)))
     }
+}
 
-    /// Sends one request; returns when the head of the answer is there.
+// === impl Egress ===
+
+impl Egress {
+    /// Sends one request, and what its redirects ask for; returns when the head of the answer is
+    /// there. What the guard decided about each destination is noted in `trail`.
     pub(crate) async fn send(
         &self,
-        method: Method,
-        endpoint: &Endpoint,
-        mut headers: HeaderMap,
-        body: Option<Vec<u8>>,
+        mut request: Outgoing,
+        trail: &EgressTrail,
     ) -> Result<Answer, EgressError> {
-        for (name, value) in &endpoint.headers {
-            headers.entry(name).or_insert_with(|| value.clone());
+        let mut left = request.hops.min(redirect::MAX_HOPS);
+        let mut sent = false;
+        loop {
+            let answer = self.hop(&request, trail, sent).await?;
+            if request.hops == 0 {
+                return Ok(answer);
+            }
+            sent = true;
+            match redirect::next(&request, answer.status(), answer.headers()) {
+                Ok(None) => return Ok(answer),
+                Ok(Some(_)) if left == 0 => {
+                    return Err(EgressError::Broken("too many redirects".to_owned()));
+                }
+                Ok(Some(next)) => request = next,
+                Err(error) => {
+                    let to = answer.headers().get(header::LOCATION).and_then(|to| to.to_str().ok());
+                    let to = to.and_then(|to| request.url.join(to).ok());
+                    let reason = EgressReason::PolicyDenied;
+                    trail.note(EgressDecided::denied(host(to.as_ref()), reason));
+                    return Err(error);
+                }
+            }
+            left -= 1;
         }
-        let mut request = reqwest::Request::new(method, endpoint.url.clone());
-        *request.headers_mut() = headers;
-        *request.body_mut() = body.map(reqwest::Body::from);
-        self.client.execute(request).await.map(Answer).map_err(EgressError::from)
+    }
+
+    async fn hop(
+        &self,
+        request: &Outgoing,
+        trail: &EgressTrail,
+        sent: bool,
+    ) -> Result<Answer, EgressError> {
+        let destination = host(Some(&request.url));
+        let refused = || {
+            trail.note(EgressDecided::denied(destination.clone(), EgressReason::SsrfBlocked));
+            EgressError::Refused { sent }
+        };
+        if redirect::has_userinfo(&request.url) {
+            return Err(refused());
+        }
+        let client = match self.guard.judge(&request.url) {
+            Ok(Trust::Public) => &self.public,
+            Ok(Trust::Private) => &self.private,
+            Err(Refused) => return Err(refused()),
+        };
+        let mut outgoing = reqwest::Request::new(request.method.clone(), request.url.clone());
+        *outgoing.headers_mut() = request.bound.clone();
+        for (name, value) in &request.headers {
+            outgoing.headers_mut().insert(name, value.clone());
+        }
+        *outgoing.body_mut() = request.body.clone().map(reqwest::Body::from);
+        match client.execute(outgoing).await {
+            Err(error) if was_refused(&error) => Err(refused()),
+            outcome => {
+                trail.note(EgressDecided::allowed(destination));
+                let answer = outcome?;
+                if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
+                    return Err(EgressError::Broken("it switched protocols".to_owned()));
+                }
+                Ok(Answer(answer))
+            }
+        }
+    }
+}
+
+// === impl Outgoing ===
+
+impl Outgoing {
+    pub(crate) fn new(method: Method, url: Url) -> Self {
+        let (headers, bound) = (HeaderMap::new(), HeaderMap::new());
+        Self { method, url, headers, bound, body: None, hops: 0 }
     }
 }
 
@@ -142,6 +274,25 @@ impl Endpoint {
         }
         Ok(Self { url, headers })
     }
+
+    pub(crate) fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// A request to the endpoint, which follows no redirect.
+    pub(crate) fn request(
+        &self,
+        method: Method,
+        headers: HeaderMap,
+        body: Option<Vec<u8>>,
+    ) -> Outgoing {
+        Outgoing {
+            headers,
+            bound: self.headers.clone(),
+            body: body.map(Bytes::from),
+            ..Outgoing::new(method, self.url.clone())
+        }
+    }
 }
 
 // === impl Answer ===
@@ -189,6 +340,36 @@ impl From<reqwest::Error> for EgressError {
     }
 }
 
+impl From<EgressError> for UpstreamError {
+    fn from(error: EgressError) -> Self {
+        let kind = match &error {
+            EgressError::Refused { sent: false } => UpstreamErrorKind::EgressRefused,
+            EgressError::Refused { sent: true } => UpstreamErrorKind::RedirectRefused,
+            EgressError::Connect(_) => UpstreamErrorKind::Unavailable,
+            EgressError::Broken(_) => UpstreamErrorKind::Died,
+            EgressError::TooLarge(_) => UpstreamErrorKind::TooLarge,
+        };
+        Self::new(kind, error.to_string())
+    }
+}
+
+/// The host of a URL and nothing else of it.
+fn host(url: Option<&Url>) -> String {
+    url.and_then(Url::host_str).filter(|host| !host.is_empty()).unwrap_or("unknown").to_owned()
+}
+
+/// Whether the resolver's check is what stands beneath `error`.
+fn was_refused(error: &reqwest::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(error) = cause {
+        if error.is::<Refused>() {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// What lies beneath an error. Its own text names the URL, which status lines must not show.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = String::new();
@@ -203,9 +384,11 @@ fn causes(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    mod sockets;
+
     use std::collections::BTreeMap;
 
-    use toolcrib_core::{credential::Secret, source::SecretValue};
+    use toolcrib_core::{credential::Secret, egress::AllowList, source::SecretValue};
 
     use super::*;
 
@@ -214,7 +397,7 @@ mod tests {
             .map(|(name, value)| (name.to_owned(), SecretValue(Secret::new(value.to_owned()))))
             .into_iter()
             .collect();
-        Endpoint::new(&HttpSpec { url: url.to_owned(), headers }).err()
+        Endpoint::new(&HttpSpec { url: url.to_owned(), headers, allow: AllowList::default() }).err()
     }
 
     #[test]

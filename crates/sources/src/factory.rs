@@ -10,7 +10,7 @@ use toolcrib_core::{
 };
 
 use crate::{
-    egress::{Egress, Endpoint},
+    egress::{Endpoint, Guard, Network, Resolver, SystemResolver},
     mcp::{McpSource, Target},
 };
 
@@ -20,11 +20,12 @@ use crate::{
 /// its own.
 pub struct Factory {
     clock: Arc<dyn Clock>,
-    /// One pooled client for every HTTP source; made for the first one, since reading the
-    /// machine's certificates takes time that a start without HTTP sources need not spend.
-    egress: Mutex<Option<Egress>>,
     /// Where the credentials are that sources name; without it a source that names one fails.
     credentials: Option<Arc<dyn CredentialStore>>,
+    resolver: Arc<dyn Resolver>,
+    /// Made for the first HTTP source, since reading the machine's certificates takes time that a
+    /// start without HTTP sources need not spend.
+    network: Mutex<Option<Arc<Network>>>,
 }
 
 // === impl Factory ===
@@ -32,7 +33,8 @@ pub struct Factory {
 impl Factory {
     /// A factory whose sources read the time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, egress: Mutex::new(None), credentials: None }
+        let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
+        Self { clock, resolver, credentials: None, network: Mutex::new(None) }
     }
 
     /// Sources find the credentials that they name in `store`.
@@ -42,11 +44,21 @@ impl Factory {
         self
     }
 
-    fn egress(&self) -> Result<Egress, String> {
-        let mut egress = self.egress.lock();
-        match &*egress {
-            Some(made) => Ok(made.clone()),
-            None => Ok(egress.insert(Egress::new()?).clone()),
+    /// Somebody else than the system is asked for the addresses of names.
+    #[must_use]
+    pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
+        self.resolver = resolver;
+        self
+    }
+
+    fn network(&self) -> Result<Arc<Network>, String> {
+        let mut network = self.network.lock();
+        match &*network {
+            Some(made) => Ok(Arc::clone(made)),
+            None => {
+                let made = Arc::new(Network::new(Arc::clone(&self.resolver))?);
+                Ok(Arc::clone(network.insert(made)))
+            }
         }
     }
 
@@ -57,7 +69,9 @@ impl Factory {
                 _ => Err("the command is empty; give a program and its arguments".to_owned()),
             },
             UpstreamSpec::McpHttp(http) => {
-                Ok(Target::Http { endpoint: Endpoint::new(http)?, egress: self.egress()? })
+                let endpoint = Endpoint::new(http)?;
+                let guard = Guard::new(http.allow.clone(), Some(endpoint.url()));
+                Ok(Target::Http { egress: self.network()?.egress(guard)?, endpoint })
             }
             UpstreamSpec::Native => {
                 Err("its tools are those of a program that embeds the gateway".to_owned())

@@ -16,4 +16,5 @@ mod mcp;
 mod process;
 mod text;
 
+pub use egress::{Resolver, SystemResolver};
 pub use factory::Factory;

@@ -9,6 +9,7 @@ use chrono::SecondsFormat;
 use serde::Deserialize;
 use serde_json::Value;
 use toolcrib_core::{
+    egress::{EgressDecision, EgressReason},
     event::{CallStatus, EventBody, EventLog as _, EventQuery, RunEvent, SessionOutcome},
     id::TenantId,
 };
@@ -207,6 +208,24 @@ fn for_people(Logged { tenant, event, .. }: &Logged) -> String {
             if decided.allowed { "allowed" } else { "denied" },
             decided.reason.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
         ),
+        EventBody::EgressDecided(decided) => {
+            let decision = match decided.decision {
+                EgressDecision::Allowed => "allowed",
+                EgressDecision::Denied => "denied",
+                EgressDecision::Downgraded => "downgraded",
+                EgressDecision::ApprovalRequired => "approval required",
+            };
+            let reason = decided.reason.filter(|reason| *reason != EgressReason::Ok);
+            let reason = reason.and_then(|reason| serde_json::to_value(reason).ok());
+            let reason = reason.as_ref().and_then(|reason| reason.as_str());
+            let credential = decided.credential_id.as_ref();
+            format!(
+                "{} {decision}{}{}",
+                decided.destination,
+                reason.map(|why| format!(" ({why})")).unwrap_or_default(),
+                credential.map(|id| format!(" with credential {id}")).unwrap_or_default(),
+            )
+        }
         EventBody::ToolSessionOpened(opened) => {
             format!("{} (session {})", opened.tool_id, opened.session_id)
         }

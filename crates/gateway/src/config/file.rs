@@ -130,6 +130,8 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) credential: Option<Spanned<String>>,
     #[serde(default)]
+    pub(super) allow: Vec<Spanned<String>>,
+    #[serde(default)]
     pub(super) tenants: Option<Spanned<Vec<String>>>,
     #[serde(default)]
     pub(super) names: Option<Spanned<String>>,
@@ -153,6 +155,7 @@ impl Source {
             "url" => self.url.is_some(),
             "headers" => !self.headers.is_empty(),
             "credential" => self.credential.is_some(),
+            "allow" => !self.allow.is_empty(),
             _ => false,
         }
     }

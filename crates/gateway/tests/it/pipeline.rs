@@ -302,6 +302,33 @@ async fn every_way_a_source_fails_is_told_apart_and_recorded() {
     );
 }
 
+/// I-35: where a call went, or was not let go, stands in its run between its two events.
+#[tokio::test]
+async fn where_a_call_went_is_recorded_with_it() {
+    let rig = rig(&["blocked", "sent_on"], "").await;
+    let called = rig.call(&principal("t", ALL), "s__blocked", json!({})).await;
+    let error = called.result.unwrap_err();
+    assert_eq!((error.code(), error.retryable()), ("ssrf_blocked", false));
+    assert!(!error.to_string().contains("10.0"), "{error}");
+    assert!(called.duration.is_none(), "nothing was sent");
+    assert_eq!(
+        rig.log.told(),
+        [
+            "called",
+            "egress Allowed a.example",
+            "egress Denied 10.0.0.1",
+            "returned Forbidden ssrf_blocked",
+        ]
+    );
+    let events = rig.log.events_of(&called.run_id).await;
+    let cause = Some(events[0].event_id.clone());
+    assert!(events[1..].iter().all(|event| event.causation_id == cause));
+    // What had been sent when the guard stepped in did run, for all anybody knows.
+    let called = rig.call(&principal("t", ALL), "s__sent_on", json!({})).await;
+    assert!(called.duration.is_some());
+    assert_eq!(rig.log.told()[5], "returned Error ssrf_blocked ran");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_the_call_and_the_upstream_is_told() {
     let rig = rig(&["hang"], "[source.tools.\"*\"]\ntimeout = \"5s\"").await;

@@ -311,6 +311,7 @@ async fn every_bracket_is_closed_once_and_last() {
                     assert!(open.remove(closed.tool_id.as_str()), "{run} closed twice: {bodies:?}");
                 }
                 EventBody::AuthorizationDecided(_) => panic!("nobody is denied"),
+                EventBody::EgressDecided(_) => panic!("nothing leaves"),
             }
         }
         assert!(open.is_empty(), "{run} left open: {bodies:?}");

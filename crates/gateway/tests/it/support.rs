@@ -19,8 +19,9 @@ use toolcrib_core::{
     clock::{Clock, Timestamp},
     credential::Secret,
     descriptor::SourceKind,
-    event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent},
-    id::{PrincipalId, SourceId, TenantId},
+    egress::{EgressDecided, EgressReason},
+    event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
+    id::{PrincipalId, RunId, SourceId, TenantId},
     principal::{AuthMethod, Principal},
     scope::ScopeSet,
     source::{
@@ -66,6 +67,12 @@ impl EventLog for Log {
 }
 
 impl Log {
+    pub(crate) async fn events_of(&self, run: &RunId) -> Vec<RunEvent> {
+        let query = EventQuery { run: Some(run.clone()), ..EventQuery::default() };
+        let read = self.kept.read(query).await.unwrap();
+        read.into_iter().map(|logged| logged.event).collect()
+    }
+
     /// `type:status-or-reason` of every event.
     pub(crate) fn told(&self) -> Vec<String> {
         self.kept.events().iter().map(|logged| told(&logged.event.body)).collect()
@@ -83,6 +90,9 @@ pub(crate) fn told(body: &EventBody) -> String {
         EventBody::AuthorizationDecided(decided) => {
             let reason = decided.reason.as_deref().unwrap_or("-");
             format!("decided {} {} {reason}", decided.action, decided.resource)
+        }
+        EventBody::EgressDecided(egress) => {
+            format!("egress {:?} {}", egress.decision, egress.destination)
         }
         EventBody::ToolSessionOpened(opened) => format!("opened {}", opened.tool_id),
         EventBody::ToolSessionClosed(closed) => {
@@ -234,6 +244,12 @@ impl Source for Scripted {
                 Ok(Outcome::text("never", false))
             }
             "boom" => panic!("a fault in a source"),
+            "blocked" => {
+                call.egress.note(EgressDecided::allowed("a.example"));
+                call.egress.note(EgressDecided::denied("10.0.0.1", EgressReason::SsrfBlocked));
+                Err(UpstreamError::new(UpstreamErrorKind::EgressRefused, "10.0.0.1"))
+            }
+            "sent_on" => Err(UpstreamError::new(UpstreamErrorKind::RedirectRefused, "10.0.0.1")),
             "big" => Ok(Outcome::text(&"x".repeat(5 << 20), false)),
             _ => Ok(Outcome::text(&Value::Object(call.arguments).to_string(), false)),
         }

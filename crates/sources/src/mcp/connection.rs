@@ -5,7 +5,10 @@ use std::sync::Arc;
 use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
-use toolcrib_core::call::{Invocation, UpstreamError, UpstreamErrorKind};
+use toolcrib_core::{
+    call::{Invocation, UpstreamError, UpstreamErrorKind},
+    egress::EgressTrail,
+};
 
 use super::{
     era::{self, Era, Session},
@@ -26,6 +29,8 @@ pub(crate) struct Call<'a> {
     pub(crate) interest: Interest,
     /// Whether the upstream is told when nobody waits any more.
     pub(crate) cancellable: bool,
+    /// Where it is noted which host was reached.
+    pub(crate) egress: EgressTrail,
     pub(crate) encode: &'a (dyn Fn(u64) -> Vec<u8> + Send + Sync),
 }
 
@@ -37,7 +42,8 @@ impl<'a> Call<'a> {
         encode: &'a (dyn Fn(u64) -> Vec<u8> + Send + Sync),
     ) -> Self {
         let (headers, interest) = (HeaderMap::new(), Interest::default());
-        Self { method, era, name: None, headers, interest, cancellable: false, encode }
+        let egress = EgressTrail::default();
+        Self { method, era, name: None, headers, interest, cancellable: false, egress, encode }
     }
 }
 
@@ -144,6 +150,7 @@ impl Connection {
             headers,
             interest: Interest { progress: invocation.progress.clone(), acknowledged: None },
             cancellable: true,
+            egress: invocation.egress.clone(),
             ..Call::plain("tools/call", era, &encode)
         };
         self.request(&call).await

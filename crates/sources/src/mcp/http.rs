@@ -14,7 +14,10 @@ use tokio::{
     runtime::Handle,
     sync::{OwnedSemaphorePermit, Semaphore},
 };
-use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
+use toolcrib_core::{
+    call::{UpstreamError, UpstreamErrorKind},
+    egress::EgressTrail,
+};
 
 use super::{
     connection::{Call, Failure},
@@ -121,7 +124,7 @@ impl Http {
         }
         let body = (call.encode)(waiter.id());
         self.peer.sending(waiter.id());
-        let answer = self.post(headers, body).await?;
+        let answer = self.post(headers, body, &call.egress).await?;
         self.check_status(answer.status(), &session)?;
         if handshake && answer.status().is_success() {
             self.session.lock().id = answer.headers().get(headers::SESSION_ID).cloned();
@@ -136,7 +139,8 @@ impl Http {
     /// Posts a message that expects no answer.
     pub(crate) async fn notify(&self, era: &Era, message: Vec<u8>) -> Result<(), Failure> {
         let session = self.session();
-        let answer = self.post(self.headers(era, &session), message).await?;
+        let headers = self.headers(era, &session);
+        let answer = self.post(headers, message, &EgressTrail::default()).await?;
         self.check_status(answer.status(), &session)?;
         answer.collect(self.max_message_bytes).await.map_err(|error| self.failed(error))?;
         Ok(())
@@ -148,9 +152,10 @@ impl Http {
         let mut headers = self.headers(era, &session);
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.remove(header::CONTENT_TYPE);
+        let request = self.endpoint.request(Method::GET, headers, None);
         let answer = self
             .egress
-            .send(Method::GET, &self.endpoint, headers, None)
+            .send(request, &EgressTrail::default())
             .await
             .map_err(|error| self.failed(error))?;
         self.check_status(answer.status(), &session)?;
@@ -177,15 +182,22 @@ impl Http {
             return;
         }
         let headers = self.headers(era, &session);
-        let delete = self.egress.send(Method::DELETE, &self.endpoint, headers, None);
+        let nobodys = EgressTrail::default();
+        let request = self.endpoint.request(Method::DELETE, headers, None);
+        let delete = self.egress.send(request, &nobodys);
         if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, delete).await, Ok(Ok(_))) {
             tracing::debug!("an upstream session could not be ended");
         }
     }
 
-    async fn post(&self, headers: HeaderMap, body: Vec<u8>) -> Result<Answer, Failure> {
-        let sent = self.egress.send(Method::POST, &self.endpoint, headers, Some(body)).await;
-        sent.map_err(|error| self.failed(error))
+    async fn post(
+        &self,
+        headers: HeaderMap,
+        body: Vec<u8>,
+        trail: &EgressTrail,
+    ) -> Result<Answer, Failure> {
+        let request = self.endpoint.request(Method::POST, headers, Some(body));
+        self.egress.send(request, trail).await.map_err(|error| self.failed(error))
     }
 
     fn headers(&self, era: &Era, session: &LegacySession) -> HeaderMap {
@@ -305,7 +317,9 @@ impl Http {
         let headers = self.headers(&Era::Handshake, &session);
         let http = Arc::clone(self);
         self.runtime.spawn(async move {
-            let post = http.egress.send(Method::POST, &http.endpoint, headers, Some(message));
+            let nobodys = EgressTrail::default();
+            let request = http.endpoint.request(Method::POST, headers, Some(message));
+            let post = http.egress.send(request, &nobodys);
             if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, post).await, Ok(Ok(_))) {
                 tracing::debug!("a message to an upstream could not be posted");
             }
@@ -314,14 +328,9 @@ impl Http {
     }
 
     fn failed(&self, error: EgressError) -> Failure {
-        let kind = match &error {
-            EgressError::Connect(_) => {
-                self.end(&error.to_string());
-                UpstreamErrorKind::Unavailable
-            }
-            EgressError::Broken(_) => UpstreamErrorKind::Died,
-            EgressError::TooLarge(_) => UpstreamErrorKind::TooLarge,
-        };
-        UpstreamError::new(kind, error.to_string()).into()
+        if matches!(error, EgressError::Connect(_) | EgressError::Refused { .. }) {
+            self.end(&error.to_string());
+        }
+        UpstreamError::from(error).into()
     }
 }

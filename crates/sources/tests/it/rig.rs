@@ -12,6 +12,7 @@ use toolcrib_core::{
     clock::{Clock, Timestamp},
     credential::Secret,
     descriptor::{Auth, SafetyTier, SourceKind, ToolDescriptor},
+    egress::{AllowList, EgressTrail},
     event::Transport,
     id::{CallId, PrincipalId, RunId, SourceId, TenantId},
     names,
@@ -91,7 +92,11 @@ impl Rig {
 
     pub(crate) fn http_with(url: &str, headers: &[(&str, &str)], limits: SourceLimits) -> Self {
         let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), secret(value)));
-        let spec = HttpSpec { url: url.to_owned(), headers: headers.collect() };
+        let spec = HttpSpec {
+            url: url.to_owned(),
+            headers: headers.collect(),
+            allow: AllowList::default(),
+        };
         Self::build(UpstreamSpec::McpHttp(spec), limits)
     }
 
@@ -196,6 +201,7 @@ pub(crate) fn invocation(arguments: Value) -> Invocation {
         max_result_bytes: 32 << 20,
         progress: None,
         meta: Map::new(),
+        egress: EgressTrail::default(),
     }
 }
 

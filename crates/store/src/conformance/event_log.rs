@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use futures_util::future::join_all;
 use toolcrib_core::{
+    egress::{EgressDecided, EgressReason},
     event::{
         AuthorizationDecided, CallStatus, EventBody, EventError, EventLog, EventQuery, LoggedEvent,
         NewEvent, SessionOutcome, ToolCalled, ToolReturned, ToolSessionClosed, ToolSessionOpened,
@@ -69,6 +70,20 @@ pub fn decided(tenant: &str, run: &str, event: &str) -> NewEvent {
     }
 }
 
+/// An `egress.decided` of `called`.
+pub fn egress(called: &NewEvent, event: &str) -> NewEvent {
+    NewEvent {
+        event_id: event.parse().unwrap(),
+        body: EventBody::EgressDecided(EgressDecided {
+            credential_id: Some("key".to_owned()),
+            ..EgressDecided::denied("api.example", EgressReason::OutOfAudience)
+        }),
+        timestamp: moment(17),
+        causation_id: Some(called.event_id.clone()),
+        ..called.clone()
+    }
+}
+
 /// A `tool.session.opened`.
 pub fn opened(tenant: &str, run: &str, event: &str, session: &str) -> NewEvent {
     NewEvent {
@@ -107,8 +122,9 @@ pub async fn an_event_comes_back_as_it_was_appended(log: &impl EventLog) {
     }
     let session = opened("t", "r", "e5", "s1");
     let end = closed(&session, "e6");
-    let events =
+    let mut events =
         vec![call.clone(), bare, returned(&call, "e3"), decided("t", "r", "e4"), session, end];
+    events.push(egress(&call, "e7"));
     let positions = log.append(events.clone()).await.unwrap();
     let read = log.read(EventQuery::default()).await.unwrap();
     assert_eq!(read.len(), events.len());

@@ -83,7 +83,7 @@ impl Record {
             EventBody::ToolSessionClosed(closed) => {
                 Effect::ClosesSession { session_id: closed.session_id, tool_id: closed.tool_id }
             }
-            EventBody::AuthorizationDecided(_) => Effect::None,
+            EventBody::AuthorizationDecided(_) | EventBody::EgressDecided(_) => Effect::None,
         };
         Ok(Self {
             event_id: event.event_id.into(),
@@ -202,6 +202,7 @@ fn payload(body: &EventBody) -> Result<String, JsonError> {
         EventBody::ToolCalled(payload) => serde_json::to_string(payload),
         EventBody::ToolReturned(payload) => serde_json::to_string(payload),
         EventBody::AuthorizationDecided(payload) => serde_json::to_string(payload),
+        EventBody::EgressDecided(payload) => serde_json::to_string(payload),
         EventBody::ToolSessionOpened(payload) => serde_json::to_string(payload),
         EventBody::ToolSessionClosed(payload) => serde_json::to_string(payload),
     }
@@ -214,6 +215,7 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
         "authorization.decided" => {
             serde_json::from_str(payload).map(EventBody::AuthorizationDecided)
         }
+        "egress.decided" => serde_json::from_str(payload).map(EventBody::EgressDecided),
         "tool.session.opened" => serde_json::from_str(payload).map(EventBody::ToolSessionOpened),
         "tool.session.closed" => serde_json::from_str(payload).map(EventBody::ToolSessionClosed),
         _ => return None,

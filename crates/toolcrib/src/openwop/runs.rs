@@ -96,6 +96,7 @@ fn concerns(event: &RunEvent, principal: &PrincipalId) -> bool {
         EventBody::ToolCalled(called) => called.principal == *principal,
         EventBody::AuthorizationDecided(decided) => decided.principal == *principal,
         EventBody::ToolReturned(_)
+        | EventBody::EgressDecided(_)
         | EventBody::ToolSessionOpened(_)
         | EventBody::ToolSessionClosed(_) => false,
     }

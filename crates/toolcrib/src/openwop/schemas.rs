@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{
     compact::CompactToolDescriptor,
     descriptor::{self, SourceKind},
+    egress::EgressDecided,
     event::{AuthorizationDecided, ToolCalled, ToolReturned, ToolSessionClosed, ToolSessionOpened},
 };
 
@@ -59,6 +60,7 @@ pub(crate) fn all() -> Vec<(&'static str, Value)> {
         ("run-event", run_event()),
         ("agent-tool-called", called()),
         ("agent-tool-returned", returned()),
+        ("egress-decided", egress()),
         ("tool-session-opened", opened()),
         ("tool-session-closed", closed()),
         ("error-envelope", error_envelope()),
@@ -146,6 +148,12 @@ fn returned() -> Value {
     schema
 }
 
+fn egress() -> Value {
+    let mut schema = titled::<EgressDecided>("EgressDecided", &["decision", "destination"]);
+    narrow(&mut schema, "destination", &json!({ "minLength": 1 }));
+    schema
+}
+
 fn opened() -> Value {
     titled::<ToolSessionOpened>("ToolSessionOpened", &["sessionId", "toolId"])
 }
@@ -166,6 +174,7 @@ pub(crate) fn run_event() -> Value {
         ("agent.toolCalled", called()),
         ("agent.toolReturned", returned()),
         ("authorization.decided", decided),
+        ("egress.decided", egress()),
         ("tool.session.opened", opened()),
         ("tool.session.closed", closed()),
     ]

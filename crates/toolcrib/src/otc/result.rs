@@ -110,7 +110,7 @@ pub(super) fn is_final(called: &Called) -> bool {
 /// Whether `error` means that no tool was reached.
 pub(super) fn is_refusal(error: &CallError) -> bool {
     match error {
-        CallError::Upstream(error) => !error.kind.started(),
+        CallError::Upstream(error) => error.kind.retryable(),
         CallError::ApprovalRequired { .. } | CallError::Cancelled | CallError::Internal => false,
         _ => true,
     }

@@ -11,6 +11,7 @@ use toolcrib_core::{
     catalog::Tenants,
     credential::Secret,
     descriptor::SourceKind,
+    egress::{Allow, AllowList},
     id::{SourceId, TenantId},
     names::NameStyle,
     redact,
@@ -31,6 +32,7 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("url", &[SourceKind::Mcp]),
     ("headers", &[SourceKind::Mcp]),
     ("credential", &[SourceKind::Connector, SourceKind::Mcp]),
+    ("allow", &[SourceKind::Mcp]),
 ];
 
 impl Resolver<'_> {
@@ -107,6 +109,17 @@ impl Resolver<'_> {
                 self.complain(typed.id.span().start, &format!("source.{id}.{key}"), message);
             }
         }
+    }
+
+    /// What a source may reach besides public addresses.
+    fn allow_list(&mut self, id: &SourceId, typed: &[Spanned<String>]) -> Option<AllowList> {
+        let key = format!("source.{id}.allow");
+        let before = self.problems.len();
+        let entries: AllowList = typed
+            .iter()
+            .filter_map(|entry| self.read(&key, Some(entry), |text| Allow::from_str(text)))
+            .collect();
+        (self.problems.len() == before).then_some(entries)
     }
 
     /// Secrets and plain values by name, for an environment or for headers.

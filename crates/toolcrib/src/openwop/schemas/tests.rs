@@ -146,6 +146,33 @@ fn payloads_of_calls_are_those_of_the_specification() {
     }
 
     let pair = Pair::of(
+        "egress-decided",
+        json!({
+            "type": "object", "required": ["decision", "destination"],
+            "properties": {
+                "decision": { "enum": ["allowed", "denied", "downgraded", "approval-required"] },
+                "destination": word, "credentialId": text,
+                "reason": { "enum": [
+                    "ok", "out-of-audience", "expired", "ssrf-blocked", "provenance-unevaluable",
+                    "scope-denied", "policy-denied",
+                ] },
+            },
+        }),
+    );
+    let decided = json!({
+        "decision": "denied", "destination": "h", "reason": "ssrf-blocked", "credentialId": "c",
+    });
+    pair.each_member(&decided, &["reason", "credentialId"], false);
+    for (member, wrong) in [
+        ("decision", json!("maybe")),
+        ("destination", json!("")),
+        ("reason", json!("because")),
+        ("credentialId", json!(7)),
+    ] {
+        pair.refuses(&with(&decided, member, wrong));
+    }
+
+    let pair = Pair::of(
         "agent-tool-returned",
         json!({
             "type": "object", "required": ["agentId", "toolName", "callId"],

@@ -26,6 +26,9 @@ impl Resolver<'_> {
                 if !typed.headers.is_empty() {
                     self.complain(at, &key("headers"), "only a source with `url` has headers");
                 }
+                if !typed.allow.is_empty() {
+                    self.complain(at, &key("allow"), "only a source with `url` has `allow`");
+                }
                 Some(UpstreamSpec::McpStdio(StdioSpec {
                     command: command.get_ref().clone(),
                     env: self.values(&key("env"), &typed.env)?,
@@ -47,8 +50,9 @@ impl Resolver<'_> {
                         self.complain(value.span().start, &key, problem);
                     }
                 }
+                let allow = self.allow_list(id, &typed.allow);
                 let headers = self.values(&key("headers"), &typed.headers)?;
-                Some(UpstreamSpec::McpHttp(HttpSpec { url: checked?, headers }))
+                Some(UpstreamSpec::McpHttp(HttpSpec { url: checked?, headers, allow: allow? }))
             }
             (Some(_), Some(url)) => {
                 self.complain(

@@ -1,0 +1,139 @@
+//! What the guard of outgoing requests decided while a call ran.
+//!
+//! A source writes down each decision in the [`EgressTrail`] of its call; the gate records them in
+//! the call's run, before the call's closing event.
+//!
+//! Invariant: a destination is a host, and nothing else of a URL.
+
+mod allow;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use allow::{Allow, AllowList, InvalidAllow};
+
+/// Different decisions that one call may leave behind. A call that reaches further is noted as far
+/// as this.
+const MAX_DECISIONS: usize = 64;
+
+/// Payload of `egress.decided` (RFC 0079).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EgressDecided {
+    /// The decision.
+    pub decision: EgressDecision,
+    /// The host that was to be reached: no port, path, query or user information.
+    pub destination: String,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<EgressReason>,
+    /// Which credential was, or would have been, sent along.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential_id: Option<String>,
+}
+
+/// What was decided about an outgoing request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EgressDecision {
+    /// It was sent.
+    Allowed,
+    /// It was not.
+    Denied,
+    /// It was sent without the credential.
+    Downgraded,
+    /// It waits for a human.
+    ApprovalRequired,
+}
+
+/// Why it was decided so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EgressReason {
+    /// Nothing speaks against it.
+    Ok,
+    /// The credential is not for this destination.
+    OutOfAudience,
+    /// The credential has expired.
+    Expired,
+    /// The destination is, or leads to, an address that must not be reached.
+    SsrfBlocked,
+    /// Where the credential comes from could not be told.
+    ProvenanceUnevaluable,
+    /// The credential does not have the scopes.
+    ScopeDenied,
+    /// A rule of this host.
+    PolicyDenied,
+}
+
+/// The decisions of one call, in order. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct EgressTrail(Arc<Mutex<Vec<EgressDecided>>>);
+
+impl EgressDecided {
+    /// A request to `destination` that nothing speaks against.
+    pub fn allowed(destination: impl Into<String>) -> Self {
+        Self {
+            decision: EgressDecision::Allowed,
+            destination: destination.into(),
+            reason: Some(EgressReason::Ok),
+            credential_id: None,
+        }
+    }
+
+    /// A request to `destination` that is not sent.
+    pub fn denied(destination: impl Into<String>, reason: EgressReason) -> Self {
+        Self {
+            decision: EgressDecision::Denied,
+            destination: destination.into(),
+            reason: Some(reason),
+            credential_id: None,
+        }
+    }
+}
+
+impl EgressTrail {
+    /// Notes a decision; the same one again is not noted again.
+    pub fn note(&self, decided: EgressDecided) {
+        let mut trail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if trail.len() < MAX_DECISIONS && !trail.contains(&decided) {
+            trail.push(decided);
+        }
+    }
+
+    /// What was noted since the last time.
+    pub fn take(&self) -> Vec<EgressDecided> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_trail_keeps_each_decision_once_in_order_and_is_bounded() {
+        let trail = EgressTrail::default();
+        let source = trail.clone();
+        source.note(EgressDecided::allowed("api.example"));
+        source.note(EgressDecided::denied("169.254.169.254", EgressReason::SsrfBlocked));
+        source.note(EgressDecided::allowed("api.example"));
+        let noted = trail.take();
+        assert_eq!(
+            serde_json::to_value(&noted).unwrap(),
+            json!([
+                { "decision": "allowed", "destination": "api.example", "reason": "ok" },
+                { "decision": "denied", "destination": "169.254.169.254", "reason": "ssrf-blocked" },
+            ])
+        );
+        assert!(trail.take().is_empty(), "taken once");
+        for n in 0..1000 {
+            trail.note(EgressDecided::allowed(format!("h{n}")));
+        }
+        assert_eq!(trail.take().len(), MAX_DECISIONS);
+    }
+}

@@ -1,0 +1,217 @@
+//! The guard with real sockets and a resolver that says what the test wants.
+
+use std::{
+    io,
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use async_trait::async_trait;
+use http::{HeaderValue, Method, header};
+use parking_lot::Mutex;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpListener,
+};
+use toolcrib_core::egress::{EgressDecided, EgressReason, EgressTrail};
+use url::Url;
+
+use crate::egress::{Answer, Egress, EgressError, Guard, Network, Outgoing, Resolver};
+
+/// Answers `answers[n]` to the question number `n`, and the last one to all that follow.
+struct Scripted {
+    answers: Vec<&'static [&'static str]>,
+    asked: AtomicUsize,
+}
+
+#[async_trait]
+impl Resolver for Scripted {
+    async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
+        let n = self.asked.fetch_add(1, Ordering::SeqCst).min(self.answers.len() - 1);
+        Ok(self.answers[n].iter().map(|address| address.parse().unwrap()).collect())
+    }
+}
+
+/// A server on loopback that gives each connection one answer and keeps what it was asked.
+struct Server {
+    port: u16,
+    heard: Arc<Mutex<Vec<String>>>,
+}
+
+impl Server {
+    /// `answer` is told the path.
+    async fn start(answer: impl Fn(&str) -> String + Send + 'static) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let hears = Arc::clone(&heard);
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut request = Vec::new();
+                while !request.windows(4).any(|window| window == b"\r\n\r\n") {
+                    if stream.read_buf(&mut request).await.unwrap_or(0) == 0 {
+                        break;
+                    }
+                }
+                let request = String::from_utf8_lossy(&request).into_owned();
+                let path = request.split(' ').nth(1).unwrap_or_default().to_owned();
+                hears.lock().push(request);
+                stream.write_all(answer(&path).as_bytes()).await.ok();
+            }
+        });
+        Self { port, heard }
+    }
+}
+
+fn ok() -> String {
+    "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok".to_owned()
+}
+
+fn redirect(status: u16, to: &str) -> String {
+    format!(
+        "HTTP/1.1 {status} Moved\r\nlocation: {to}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    )
+}
+
+fn egress(answers: &[&'static [&'static str]], allow: &[&str], url: Option<&str>) -> Egress {
+    let resolver = Arc::new(Scripted { answers: answers.to_vec(), asked: AtomicUsize::new(0) });
+    let url = url.map(|url| Url::parse(url).unwrap());
+    let guard = Guard::new(allow.iter().map(|a| a.parse().unwrap()).collect(), url.as_ref());
+    Network::new(resolver).unwrap().egress(guard).unwrap()
+}
+
+fn get(url: &str) -> Outgoing {
+    Outgoing { hops: 5, ..Outgoing::new(Method::GET, Url::parse(url).unwrap()) }
+}
+
+async fn send(egress: &Egress, url: &str) -> (Result<Answer, EgressError>, Vec<EgressDecided>) {
+    let trail = EgressTrail::default();
+    let answer = egress.send(get(url), &trail).await;
+    (answer, trail.take())
+}
+
+#[tokio::test]
+async fn a_name_is_connected_to_at_the_address_that_was_checked() {
+    let server = Server::start(|_| ok()).await;
+    let url = format!("http://api.example:{}/x?secret=1", server.port);
+    let allowed = egress(&[&["127.0.0.1"]], &["127.0.0.0/8"], None);
+    let (answer, noted) = send(&allowed, &url).await;
+    assert_eq!(answer.unwrap().collect(10).await.unwrap(), b"ok");
+    assert_eq!(noted, [EgressDecided::allowed("api.example")], "the host and nothing else");
+    let heard = server.heard.lock().join("");
+    assert!(heard.contains(&format!("host: api.example:{}", server.port)), "{heard}");
+}
+
+#[tokio::test]
+async fn names_that_lead_inside_are_refused_and_noted() {
+    let server = Server::start(|_| ok()).await;
+    for addresses in [
+        &["127.0.0.1"] as &[_],
+        &["10.0.0.1"],
+        &["169.254.169.254"],
+        &["::1"],
+        &["::ffff:127.0.0.1"],
+        &["64:ff9b::7f00:1"],
+        &["fd00:ec2::254"],
+        &["1.1.1.1", "127.0.0.1"],
+        &["127.0.0.1", "1.1.1.1"],
+    ] {
+        let (answer, noted) = send(
+            &egress(&[addresses], &[], None),
+            &format!("http://evil.example:{}/", server.port),
+        )
+        .await;
+        let Err(error) = answer else { panic!("{addresses:?} was reached") };
+        assert_eq!(error, EgressError::Refused { sent: false }, "{addresses:?}");
+        assert!(!error.to_string().contains("127.0"), "{error}");
+        assert_eq!(noted, [EgressDecided::denied("evil.example", EgressReason::SsrfBlocked)]);
+    }
+    assert!(server.heard.lock().is_empty(), "nobody got that far");
+}
+
+#[tokio::test]
+async fn a_name_that_changes_its_address_is_refused_when_it_does() {
+    let server = Server::start(|_| ok()).await;
+    // The first answer is listed, the second is this machine.
+    let rebinding = egress(&[&["127.0.0.1"], &["127.0.0.2"]], &["127.0.0.1"], None);
+    let url = format!("http://evil.example:{}/", server.port);
+    assert!(send(&rebinding, &url).await.0.is_ok());
+    let (answer, noted) = send(&rebinding, &url).await;
+    assert_eq!(answer.err(), Some(EgressError::Refused { sent: false }));
+    assert_eq!(noted, [EgressDecided::denied("evil.example", EgressReason::SsrfBlocked)]);
+    assert_eq!(server.heard.lock().len(), 1);
+}
+
+#[tokio::test]
+async fn the_configured_name_may_be_private_but_not_link_local() {
+    let server = Server::start(|_| ok()).await;
+    let url = format!("http://files:{}/mcp", server.port);
+    let own = egress(&[&["127.0.0.1"], &["169.254.169.254"]], &[], Some(&url));
+    assert!(send(&own, &url).await.0.is_ok());
+    assert_eq!(send(&own, &url).await.0.err(), Some(EgressError::Refused { sent: false }));
+}
+
+#[tokio::test]
+async fn a_redirect_is_a_destination_like_any_other() {
+    for to in [
+        "http://169.254.169.254/latest/meta-data/",
+        "http://0xa9fea9fe/",
+        "http://[::ffff:169.254.169.254]/",
+        "http://127.0.0.2/",
+        "http://metadata.google.internal/",
+        "http://localhost/",
+    ] {
+        let server = Server::start(move |_| redirect(307, to)).await;
+        let url = format!("http://127.0.0.1:{}/", server.port);
+        let (answer, noted) = send(&egress(&[&["169.254.169.254"]], &[], Some(&url)), &url).await;
+        assert_eq!(answer.err(), Some(EgressError::Refused { sent: true }), "{to}");
+        let host = Url::parse(to).unwrap().host_str().unwrap().to_owned();
+        assert_eq!(noted[0], EgressDecided::allowed("127.0.0.1"));
+        assert_eq!(noted[1], EgressDecided::denied(host, EgressReason::SsrfBlocked), "{to}");
+    }
+    let server = Server::start(|_| redirect(302, "http://user:pass@127.0.0.1/")).await;
+    let url = format!("http://127.0.0.1:{}/", server.port);
+    let (answer, noted) = send(&egress(&[&["127.0.0.1"]], &[], Some(&url)), &url).await;
+    assert_eq!(answer.err(), Some(EgressError::Refused { sent: true }));
+    assert_eq!(noted[1], EgressDecided::denied("127.0.0.1", EgressReason::PolicyDenied));
+}
+
+#[tokio::test]
+async fn secrets_stay_with_the_origin_they_are_for() {
+    let other = Server::start(|_| ok()).await;
+    let to = format!("http://127.0.0.1:{}/b", other.port);
+    let server = Server::start(move |path| match path {
+        "/" => redirect(307, "/a"),
+        _ => redirect(307, &to),
+    })
+    .await;
+    let client = egress(&[&["127.0.0.1"]], &["127.0.0.1"], None);
+    let mut request = get(&format!("http://127.0.0.1:{}/", server.port));
+    request.bound.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer s3cret"));
+    request.headers.insert(header::ACCEPT, HeaderValue::from_static("text/plain"));
+    client.send(request, &EgressTrail::default()).await.unwrap();
+    assert!(server.heard.lock().iter().all(|heard| heard.contains("s3cret")));
+    let heard = other.heard.lock().join("");
+    assert!(heard.contains("accept: text/plain") && !heard.contains("s3cret"), "{heard}");
+}
+
+#[tokio::test]
+async fn a_ring_of_redirects_ends() {
+    let server = Server::start(|_| redirect(302, "/again")).await;
+    let url = format!("http://127.0.0.1:{}/", server.port);
+    let (answer, _) = send(&egress(&[&["127.0.0.1"]], &[], Some(&url)), &url).await;
+    assert!(matches!(answer, Err(EgressError::Broken(_))));
+    assert_eq!(server.heard.lock().len(), 6, "one request and five redirects");
+}
+
+#[tokio::test]
+async fn a_server_that_switches_protocols_is_left() {
+    let upgrade = "HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n";
+    let server = Server::start(move |_| upgrade.to_owned()).await;
+    let url = format!("http://127.0.0.1:{}/", server.port);
+    let (answer, _) = send(&egress(&[&["127.0.0.1"]], &[], Some(&url)), &url).await;
+    assert!(matches!(answer, Err(EgressError::Broken(_))));
+}
