@@ -4,7 +4,7 @@
 //! - `era=both|modern|legacy|sloppy|strict|deaf`: which protocol it speaks. `sloppy` is legacy and
 //!   answers unknown methods with an empty result, `strict` is legacy and ends when the first
 //!   message is not `initialize`, `deaf` is legacy and never answers unknown methods.
-//! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list.
+//! - `list=good|conformance|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list.
 //! - `start=now|late|exit|noise|hang`: how it starts.
 //! - `listen=yes|silent|no`: whether it says that its list may change, and acknowledges listeners.
 //! - `record=FILE`: every message that it gets is appended to the file, one line each.
@@ -116,6 +116,12 @@ impl Script {
             }
             "ping" => vec![result(request, modern, json!({}))],
             "tools/list" => self.list(request, modern),
+            "tools/call" if self.behaviour.list == "conformance" => {
+                if request["params"]["name"] == "test_trigger_tool_change" {
+                    self.grown.fetch_xor(true, Ordering::SeqCst);
+                }
+                super::conformance::call(request, modern)
+            }
             "tools/call" => call(self, request, modern),
             "subscriptions/listen" if modern => self.listen(request),
             _ => self.unknown(request),
@@ -178,6 +184,9 @@ impl Script {
         };
         let number = cursor.and_then(|cursor| cursor.parse::<usize>().ok()).unwrap_or_default();
         match self.behaviour.list.as_str() {
+            "conformance" => {
+                page(super::conformance::tools(self.grown.load(Ordering::SeqCst)), None)
+            }
             "malformed" => page(malformed_tools(), None),
             // An empty cursor is a cursor.
             "paged" => match cursor {
@@ -401,7 +410,7 @@ fn malformed_tools() -> Vec<Value> {
     ]
 }
 
-fn result(request: &Value, modern: bool, mut body: Value) -> Step {
+pub(super) fn result(request: &Value, modern: bool, mut body: Value) -> Step {
     if modern {
         body["resultType"] = "complete".into();
         body["_meta"] = json!({ "io.modelcontextprotocol/serverInfo":
@@ -411,7 +420,7 @@ fn result(request: &Value, modern: bool, mut body: Value) -> Step {
     Step::Say(json!({ "result": body, "jsonrpc": "2.0", "id": request["id"] }))
 }
 
-fn error(request: &Value, code: i64, message: &str) -> Step {
+pub(super) fn error(request: &Value, code: i64, message: &str) -> Step {
     let error = json!({ "code": code, "message": message });
     Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error }))
 }
