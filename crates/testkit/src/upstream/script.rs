@@ -4,7 +4,8 @@
 //! - `era=both|modern|legacy|sloppy|strict|deaf`: which protocol it speaks. `sloppy` is legacy and
 //!   answers unknown methods with an empty result, `strict` is legacy and ends when the first
 //!   message is not `initialize`, `deaf` is legacy and never answers unknown methods.
-//! - `list=good|conformance|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list.
+//! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list, or
+//!   `list=conformance`: that of the MCP conformance suites, whose calls then do what those ask for.
 //! - `start=now|late|exit|noise|hang`: how it starts.
 //! - `listen=yes|silent|no`: whether it says that its list may change, and acknowledges listeners.
 //! - `record=FILE`: every message that it gets is appended to the file, one line each.
