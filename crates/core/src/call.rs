@@ -1,9 +1,12 @@
 //! One call: what goes to a source, what comes back, and every way it can fail.
 
+pub mod input;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, value::RawValue};
 
+pub use self::input::{Ask, CallerInput, InputRequired};
 use crate::{
     arguments::Violation,
     id::{CallId, RunId, ToolId},
@@ -27,6 +30,8 @@ pub struct Invocation {
     pub progress: Option<Arc<dyn ProgressSink>>,
     /// Members of the caller's `_meta` that may travel upstream (trace context).
     pub meta: Map<String, Value>,
+    /// What a caller brings that can be asked for more; `None` is one that cannot.
+    pub input: Option<CallerInput>,
 }
 
 /// Receives a call's progress, in the order in which the upstream sent it.
@@ -89,6 +94,8 @@ pub struct UpstreamError {
     pub kind: UpstreamErrorKind,
     /// For the log only.
     pub detail: String,
+    /// What the upstream asked instead, for a caller that can be asked.
+    pub ask: Option<Box<Ask>>,
 }
 
 /// The ways an upstream fails.
@@ -106,6 +113,12 @@ pub enum UpstreamErrorKind {
     Refused,
     /// Answered more than the cap.
     TooLarge,
+    /// Asks for something before it goes on; this round of the call is over.
+    InputRequired,
+    /// Wants a caller that can be asked.
+    CapabilityRequired,
+    /// Does not take what the caller answered to what was asked in an earlier round.
+    InputRejected,
 }
 
 impl UpstreamErrorKind {
@@ -118,6 +131,9 @@ impl UpstreamErrorKind {
             Self::Protocol => "upstream_protocol_error",
             Self::Refused => "upstream_refused",
             Self::TooLarge => "result_too_large",
+            Self::InputRequired => "input_required",
+            Self::CapabilityRequired => "capability_required",
+            Self::InputRejected => "input_rejected",
         }
     }
 
@@ -135,7 +151,17 @@ impl UpstreamErrorKind {
 impl UpstreamError {
     /// An error of `kind` with `detail` for the log.
     pub fn new(kind: UpstreamErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, detail: detail.into(), ask: None }
+    }
+
+    /// An upstream that asked something that goes to the caller.
+    pub fn asking(ask: Ask) -> Self {
+        let (kind, detail) = match &ask {
+            Ask::Input(_) => (UpstreamErrorKind::InputRequired, "asks for input"),
+            Ask::Capabilities(_) => (UpstreamErrorKind::CapabilityRequired, "wants capabilities"),
+            Ask::Rejected(_) => (UpstreamErrorKind::InputRejected, "does not take the input"),
+        };
+        Self { kind, detail: detail.to_owned(), ask: Some(Box::new(ask)) }
     }
 }
 
@@ -150,6 +176,15 @@ impl fmt::Display for UpstreamError {
             UpstreamErrorKind::Protocol => "the tool's source answered something that is not a tool result",
             UpstreamErrorKind::Refused => "the tool's source refused the call",
             UpstreamErrorKind::TooLarge => "the tool's result is larger than the limit",
+            UpstreamErrorKind::InputRequired => {
+                "the tool asks for more input before it goes on; call it with an MCP client of revision 2026-07-28 that declares that it can be asked for it"
+            }
+            UpstreamErrorKind::CapabilityRequired => {
+                "the tool works only for callers that it can ask for input; call it with an MCP client of revision 2026-07-28 that declares the capability"
+            }
+            UpstreamErrorKind::InputRejected => {
+                "the tool's source did not take the answers or the state of an earlier round; call the tool again without them"
+            }
         })
     }
 }

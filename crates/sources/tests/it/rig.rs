@@ -195,6 +195,7 @@ pub(crate) fn invocation(arguments: Value) -> Invocation {
         max_result_bytes: 32 << 20,
         progress: None,
         meta: Map::new(),
+        input: None,
     }
 }
 

@@ -235,6 +235,7 @@ impl Script {
             "grandchild",
             "malformed",
             "region",
+            "question",
         ]
         .map(tool)
         .to_vec();
@@ -255,7 +256,8 @@ impl Script {
 /// `echo {text}`, `add {a,b}` (structured), `fail` (isError), `refuse` (JSON-RPC error), `die`,
 /// `hang`, `slow {ms}`, `progress {n}` (as fast as it goes, then the result at once), `env`,
 /// `big {bytes}`, `oversized {bytes}` (one message, its id last), `noise`, `block {kind}`, `grow`
-/// (adds the tool `late`), `ask` (asks the client for things), `grandchild`, `malformed`, `region`.
+/// (adds the tool `late`), `ask` (asks the client for things), `grandchild`, `malformed`, `region`,
+/// `question {kind, …}` (see there).
 fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
     let arguments = &request["params"]["arguments"];
     let number = |key: &str| arguments[key].as_u64().unwrap_or_default();
@@ -341,8 +343,49 @@ fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
             steps.extend(text("asked"));
             steps
         }
+        "question" => question(request, modern),
         "grandchild" => vec![Step::Grandchild(request.clone())],
         _ => vec![error(request, -32602, "unknown tool")],
+    }
+}
+
+/// A tool that needs to know more, statelessly, as 2026-07-28 has it. `kind` says how:
+/// `form` (asks for a form and gives a state; with an answer it says all that it was sent),
+/// `want {wanted}` (error -32021 with these capabilities), `result {result}` (this very text as its
+/// result); whatever kind, the state `spoiled` is refused.
+fn question(request: &Value, modern: bool) -> Vec<Step> {
+    let params = &request["params"];
+    let arguments = &params["arguments"];
+    if params["requestState"] == "spoiled" {
+        return vec![error(request, -32602, "the state is not ours")];
+    }
+    match arguments["kind"].as_str().unwrap_or("form") {
+        "want" => vec![Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": {
+            "code": -32021, "message": "missing capability",
+            "data": { "requiredCapabilities": arguments["wanted"] } } }))],
+        "result" => {
+            let result = arguments["result"].as_str().unwrap_or_default();
+            vec![Step::Raw(format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}",
+                request["id"]
+            ))]
+        }
+        _ if params["inputResponses"].is_object() => {
+            let sent = json!({
+                "inputResponses": params["inputResponses"],
+                "requestState": params["requestState"],
+                "capabilities": params["_meta"]["io.modelcontextprotocol/clientCapabilities"],
+            });
+            let content = json!([{ "type": "text", "text": sent.to_string() }]);
+            vec![result(request, modern, json!({ "content": content }))]
+        }
+        _ => vec![Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {
+            "resultType": "input_required",
+            "inputRequests": { "name": { "method": "elicitation/create", "params": {
+                "mode": "form", "message": "Who are you?", "requestedSchema": {
+                    "type": "object", "properties": { "name": { "type": "string" } } } } } },
+            "requestState": "c3RhdGU=.1",
+        } }))],
     }
 }
 
