@@ -4,7 +4,7 @@
 //! be known first; the caller asks whoever knows, and calls again with the answers and with the state
 //! that the upstream gave it to keep. Nothing is kept here in between: every round is a call.
 //!
-//! Invariant (I-35): an upstream is told of the capabilities of the caller of this one call and of
+//! Invariant (I-50): an upstream is told of the capabilities of the caller of this one call and of
 //! nobody else's, and what it asks reaches a caller that declared that it can be asked that.
 //! Invariant (I-20): answers and state are content; none of these types prints them.
 
@@ -273,7 +273,7 @@ mod tests {
         InputRequired::read(requests.as_deref(), state.as_deref(), caller)
     }
 
-    // I-35
+    // I-50
     #[test]
     fn a_caller_is_asked_what_it_declared_and_nothing_else() {
         let form = json!({ "method": "elicitation/create", "params": { "message": "m" } });

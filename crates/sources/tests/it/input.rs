@@ -56,7 +56,7 @@ async fn what_is_asked_and_answered_passes_unchanged_on_both_transports() {
     two_rounds(&Rig::http(&server.url())).await;
 }
 
-// I-35
+// I-50
 #[tokio::test]
 async fn capabilities_are_declared_for_one_call_and_for_nobody_else() {
     let server = FaultyHttp::start(Answers::Events, &["era=modern"]);

@@ -140,7 +140,7 @@ impl<'a> Refusal<'a> {
                 Ask::Input(input) => Self::Input(input),
                 Ask::Capabilities(wanted) => Self::Error(RpcError {
                     data: Some(Box::new(json!({ "requiredCapabilities": wanted }))),
-                    ..RpcError::new(code::MISSING_CAPABILITY, "missing required client capability")
+                    ..RpcError::new(code::MISSING_CAPABILITY, message)
                 }),
                 Ask::Rejected(words) => {
                     Self::Error(RpcError::new(code::INVALID_PARAMS, words.clone()))
