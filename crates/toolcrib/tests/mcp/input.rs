@@ -124,7 +124,7 @@ async fn a_client_that_can_be_asked_is_asked_and_its_answers_go_back() {
         let event = serde_json::to_string(&logged.event).unwrap().to_lowercase();
         assert!(!event.contains("hush"), "{event}");
     }
-    let metrics = gw.anonymous().get("/metrics").await.text();
+    let metrics = gw.principal("m", ["metrics:read"]).await.get("/metrics").await.text();
     assert!(
         metrics.contains("result=\"input_required\"") && !metrics.contains("hush"),
         "{metrics}"
@@ -159,7 +159,7 @@ async fn who_did_not_declare_it_is_not_asked_and_told_what_to_do() {
     let older = legacy(&caller, "tools/call", json!({ "name": "crib__wants" })).await.json();
     failed(&older["result"], "capability_required");
 
-    let otc = json!({ "request": { "tool_id": "Crib.Ask", "input": {}, "call_id": "once" } });
+    let otc = json!({ "request": { "tool_id": "crib.ask", "input": {}, "call_id": "once" } });
     let mut runs = gw.runs("crib", "ask");
     for _ in 0..2 {
         let reply = caller.post("/tools/call", otc.clone()).await;
