@@ -1,9 +1,12 @@
 //! One call: what goes to a source, what comes back, and every way it can fail.
 
+pub mod input;
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, value::RawValue};
 
+pub use self::input::{Ask, CallerInput, InputRequired};
 use crate::{
     arguments::Violation,
     credential::CredentialProblem,
@@ -31,6 +34,8 @@ pub struct Invocation {
     pub meta: Map<String, Value>,
     /// Where a source that sends requests notes what the guard decided.
     pub egress: EgressTrail,
+    /// What a caller brings that can be asked for more; `None` is one that cannot.
+    pub input: Option<CallerInput>,
 }
 
 /// Receives a call's progress, in the order in which the upstream sent it.
@@ -93,6 +98,8 @@ pub struct UpstreamError {
     pub kind: UpstreamErrorKind,
     /// For the log only.
     pub detail: String,
+    /// What the upstream asked instead, for a caller that can be asked.
+    pub ask: Option<Box<Ask>>,
 }
 
 /// The ways an upstream fails.
@@ -116,6 +123,12 @@ pub enum UpstreamErrorKind {
     EgressRefused,
     /// The upstream sent the call on to where the guard does not let it go.
     RedirectRefused,
+    /// Asks for something before it goes on; this round of the call is over.
+    InputRequired,
+    /// Wants a caller that can be asked.
+    CapabilityRequired,
+    /// Does not take what the caller answered to what was asked in an earlier round.
+    InputRejected,
 }
 
 impl UpstreamErrorKind {
@@ -130,6 +143,9 @@ impl UpstreamErrorKind {
             Self::TooLarge => "result_too_large",
             Self::Credential(problem) => problem.code(),
             Self::EgressRefused | Self::RedirectRefused => "ssrf_blocked",
+            Self::InputRequired => "input_required",
+            Self::CapabilityRequired => "capability_required",
+            Self::InputRejected => "input_rejected",
         }
     }
 
@@ -147,7 +163,17 @@ impl UpstreamErrorKind {
 impl UpstreamError {
     /// An error of `kind` with `detail` for the log.
     pub fn new(kind: UpstreamErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into() }
+        Self { kind, detail: detail.into(), ask: None }
+    }
+
+    /// An upstream that asked something that goes to the caller.
+    pub fn asking(ask: Ask) -> Self {
+        let (kind, detail) = match &ask {
+            Ask::Input(_) => (UpstreamErrorKind::InputRequired, "asks for input"),
+            Ask::Capabilities(_) => (UpstreamErrorKind::CapabilityRequired, "wants capabilities"),
+            Ask::Rejected(_) => (UpstreamErrorKind::InputRejected, "does not take the input"),
+        };
+        Self { kind, detail: detail.to_owned(), ask: Some(Box::new(ask)) }
     }
 }
 
@@ -165,6 +191,15 @@ impl fmt::Display for UpstreamError {
             UpstreamErrorKind::Credential(problem) => return problem.fmt(f),
             UpstreamErrorKind::EgressRefused => "the call was not sent: this host does not connect to where it leads",
             UpstreamErrorKind::RedirectRefused => "the tool's source sent the call on to where this host does not connect",
+            UpstreamErrorKind::InputRequired => {
+                "the tool asks for more input before it goes on; call it with an MCP client of revision 2026-07-28 that declares that it can be asked for it"
+            }
+            UpstreamErrorKind::CapabilityRequired => {
+                "the tool works only for callers that it can ask for input; call it with an MCP client of revision 2026-07-28 that declares the capability"
+            }
+            UpstreamErrorKind::InputRejected => {
+                "the tool's source did not take the answers or the state of an earlier round; call the tool again without them"
+            }
         })
     }
 }

@@ -150,6 +150,7 @@ mod tests {
             ("AKIAIOSFODNN7EXAMPLE!", "[redacted]!"),
             ("ASIAIOSFODNN7EXAMPLE", "[redacted]"),
             ("AKIAiosfodnn7example", "AKIAiosfodnn7example"),
+            ("AKIAIOSFODNN7EXAMPLEsk-abcdef", "[redacted][redacted]"),
             ("xoxb-12345678-abc", "[redacted]"),
             ("xoxz-12345678-abc", "xoxz-12345678-abc"),
             ("ghp_0123456789abcdef", "[redacted]"),

@@ -14,7 +14,7 @@ use toolcrib_core::{
     approval::{self, ApprovalDecision},
     arguments::Violation,
     authorize::{Denied, Permit},
-    call::{CallError, Invocation, Outcome, ProgressSink},
+    call::{CallError, CallerInput, Invocation, Outcome, ProgressSink},
     canonical::CanonicalError,
     catalog::Entry,
     egress::EgressTrail,
@@ -45,12 +45,14 @@ pub struct CallRequest<'a> {
     pub progress: Option<Arc<dyn ProgressSink>>,
     /// Members of the caller's `_meta` that may travel upstream.
     pub meta: Map<String, Value>,
+    /// What a caller brings that can be asked for more; `None` is one that cannot.
+    pub input: Option<CallerInput>,
 }
 
 impl<'a> CallRequest<'a> {
-    /// A call without progress.
+    /// A call without progress, of a caller that cannot be asked for more.
     pub fn new(surface: Surface, tool: ToolRef<'a>, arguments: Value) -> Self {
-        Self { surface, tool, arguments, progress: None, meta: Map::new() }
+        Self { surface, tool, arguments, progress: None, meta: Map::new(), input: None }
     }
 }
 
@@ -96,7 +98,14 @@ impl Gateway {
         self.metrics().call(surface, result, called.duration);
         if let Err(CallError::Upstream(error)) = &called.result {
             let tool = called.entry.as_ref().map(|entry| entry.id.as_str());
-            tracing::warn!(tool, call = %called.call_id, code = error.kind.code(), detail = %error.detail, "tool call failed");
+            match error.ask {
+                Some(_) => {
+                    tracing::debug!(tool, call = %called.call_id, code = error.kind.code(), "the tool asks its caller")
+                }
+                None => {
+                    tracing::warn!(tool, call = %called.call_id, code = error.kind.code(), detail = %error.detail, "tool call failed")
+                }
+            }
         }
         called
     }
@@ -171,6 +180,7 @@ impl Gateway {
             progress: request.progress,
             meta: request.meta,
             egress: EgressTrail::default(),
+            input: request.input,
         };
         let egress = invocation.egress.clone();
         let source = request.tool.source(&snapshot, &entry);

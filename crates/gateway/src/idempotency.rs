@@ -10,7 +10,8 @@
 //! * What ran is kept for [`KEPT_FOR`], in memory only, and within bounds: a principal that needs room
 //!   loses its own oldest answers, and nobody loses anything to somebody who holds more.
 //! * What did not run is not kept: refusals are answered anew, and so is a call whose answer says
-//!   that it may be repeated. The surface decides, since only it knows what it answers.
+//!   that it may be repeated. The surface decides, since only it knows what it answers. A tool that
+//!   asked its caller for more has not come to its end, so nothing is kept of that either.
 //! * A repeated call passes resolution and authorization again before it gets anything.
 
 mod table;
@@ -19,9 +20,10 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use serde_json::json;
 use tokio::sync::watch;
 use toolcrib_core::{
-    call::CallError,
+    call::{CallError, UpstreamErrorKind},
     canonical::{self, Digest},
     id::{RunId, ToolId},
     principal::Principal,
@@ -125,19 +127,20 @@ impl Gateway {
             Taken::Running(waiting) => waiting,
             Taken::Free(tell, waiting) => {
                 let ticket = Ticket { gateway: self.clone(), holder, key };
-                let CallRequest { surface, arguments, progress, meta, tool: _ } = request;
+                let CallRequest { surface, arguments, progress, meta, input, tool: _ } = request;
                 let principal = Arc::clone(principal);
                 let gateway = self.clone();
                 self.running().spawn(async move {
                     let tool = ToolRef::Id(tool.as_str());
-                    let request = CallRequest { surface, tool, arguments, progress, meta };
+                    let request = CallRequest { surface, tool, arguments, progress, meta, input };
                     let call = gateway.call(&principal, request);
                     let called = tokio::select! {
                         called = call => Arc::new(called),
                         // Ending the gateway is hanging up for everybody.
                         () = gateway.ended().cancelled() => return,
                     };
-                    let body = keep(&called);
+                    // Who is asked for more has no answer yet that could be repeated.
+                    let body = if asked(&called) { None } else { keep(&called) };
                     // First the table, then those who wait: whoever has an answer finds it kept.
                     ticket.end(body.map(|body| Kept { body, run_id: called.run_id.clone() }));
                     tell.send_replace(Some(called));
@@ -162,6 +165,12 @@ impl Gateway {
         bytes.push(0);
         // As sent, not redacted: two secrets are two calls.
         bytes.extend(canonical::canonical_bytes(&request.arguments).ok()?);
+        // A further round is another call.
+        if let Some(input) = request.input.as_ref().filter(|input| input.is_retry()) {
+            bytes.push(0);
+            let round = json!([input.responses, input.state]);
+            bytes.extend(canonical::canonical_bytes(&round).ok()?);
+        }
         Some((entry.id.clone(), Digest::of(&bytes)))
     }
 
@@ -210,6 +219,17 @@ impl Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         self.gateway.idempotency().0.lock().release(&self.holder, &self.key);
+    }
+}
+
+/// Whether the tool asked for more instead of coming to an end.
+fn asked(called: &Called) -> bool {
+    use UpstreamErrorKind::{CapabilityRequired, InputRejected, InputRequired};
+    match &called.result {
+        Err(CallError::Upstream(error)) => {
+            matches!(error.kind, InputRequired | CapabilityRequired | InputRejected)
+        }
+        _ => false,
     }
 }
 

@@ -41,7 +41,7 @@ pub(crate) enum Target {
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(frame: &[u8]) {
     use serde_json::value::RawValue;
-    use toolcrib_core::id::SourceId;
+    use toolcrib_core::{call::CallerInput, id::SourceId};
 
     let mut whole = Vec::new();
     let mut parser = sse::SseParser::new(1 << 16);
@@ -70,19 +70,28 @@ pub(crate) fn fuzz(frame: &[u8]) {
         assert_eq!(scanned.id, Some(id));
     }
     let source = SourceId::parse("fuzz").expect("it is an id");
+    let all = serde_json::json!({ "elicitation": {}, "sampling": {}, "roots": {} });
+    let mut anybody = CallerInput::declaring(all.as_object().expect("it is an object"));
+    anybody.state = Some("again".to_owned());
+    let asked = |modern, input| result::Asked { source: &source, modern, input };
     if let Some(result) = incoming.result {
         discover::fuzz(result);
-        for modern in [false, true] {
+        for (modern, input) in [(false, None), (true, None), (true, Some(&anybody))] {
             let reply = message::Reply::Result(RawValue::to_owned(result));
-            if let Ok(outcome) = result::outcome(&source, &reply, modern, 1 << 16) {
-                let blocks: Vec<&RawValue> =
-                    serde_json::from_str(outcome.content.get()).expect("content is a list");
-                assert!(blocks.iter().all(|block| block.get().starts_with('{')));
+            match asked(modern, input).outcome(&reply, 1 << 16) {
+                Ok(outcome) => {
+                    let blocks: Vec<&RawValue> =
+                        serde_json::from_str(outcome.content.get()).expect("content is a list");
+                    assert!(blocks.iter().all(|block| block.get().starts_with('{')));
+                }
+                Err(error) => assert!(error.ask.is_none() || input.is_some()),
             }
         }
     }
     if let Some(error) = incoming.error {
-        let reply = message::Reply::Error(message::RpcError::read(error));
-        result::outcome(&source, &reply, true, 1 << 16).ok();
+        for input in [None, Some(&anybody)] {
+            let reply = message::Reply::Error(message::RpcError::read(error));
+            asked(true, input).outcome(&reply, 1 << 16).ok();
+        }
     }
 }

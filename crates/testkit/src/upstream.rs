@@ -10,6 +10,7 @@
     reason = "a fixture that cannot do its work must fail loudly"
 )]
 
+mod conformance;
 pub mod good;
 mod http;
 mod program;

@@ -39,6 +39,16 @@ pub(crate) fn clients(npm: &Path, tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// The MCP conformance suites, which cannot share a folder: they are two versions of one package.
+pub(crate) fn suites(npm: &Path, tools: &mut Tools) -> Result<()> {
+    let source = paths::root().join("tests/clients/conformance");
+    let stable = packages(npm, "mcp-suite-stable", &source.join("stable"))?;
+    tools.set("TOOLCRIB_MCP_SUITE_STABLE", stable);
+    let next = packages(npm, "mcp-suite-next", &source.join("next"))?;
+    tools.set("TOOLCRIB_MCP_SUITE_NEXT", next);
+    Ok(())
+}
+
 /// What drives the browser.
 pub(crate) fn browser(npm: &Path, tools: &mut Tools) -> Result<()> {
     let source = paths::root().join("tests/browser");

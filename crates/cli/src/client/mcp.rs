@@ -175,6 +175,7 @@ impl From<RpcError> for CallEnd {
             -31403 => ("forbidden".to_owned(), message),
             -31429 => ("rate_limited".to_owned(), message),
             -31503 => ("unavailable".to_owned(), message),
+            -32021 => ("capability_required".to_owned(), message),
             -32603 => ("internal_error".to_owned(), message),
             -32602 if message == "Unknown tool" => {
                 ("not_found".to_owned(), "no such tool".to_owned())

@@ -11,6 +11,7 @@ mod generate;
 mod hash;
 mod help;
 mod import;
+mod input;
 mod keys;
 mod lifecycle;
 mod local;

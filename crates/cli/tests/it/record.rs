@@ -78,7 +78,7 @@ async fn every_call_is_a_pair_without_content() {
 }
 
 /// Every file under `root` with its bytes.
-fn contents(root: &Path) -> Vec<(String, Vec<u8>)> {
+pub(crate) fn contents(root: &Path) -> Vec<(String, Vec<u8>)> {
     let mut found = Vec::new();
     let mut open = vec![root.to_path_buf()];
     while let Some(dir) = open.pop() {

@@ -10,7 +10,9 @@ pub(super) fn redact(text: &str, out: &mut String) {
     let mut no_jwt_before = 0;
     while let Some(&byte) = bytes.get(at) {
         let rest = bytes.get(at..).unwrap_or_default();
-        let starts = at == 0 || bytes.get(at - 1).is_none_or(|before| !is_word(*before));
+        // The end of a placeholder is a start, too: so what is redacted twice does not change.
+        let after_word = |at: usize| bytes.get(at - 1).is_some_and(|before| is_word(*before));
+        let starts = at == copied || !after_word(at);
         let found = match byte {
             _ if !starts => None,
             b'e' if at >= no_jwt_before => match jwt(rest) {

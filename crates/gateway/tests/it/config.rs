@@ -122,6 +122,10 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         ("command = []\n[source.tools.\"[\"]\nhide = true", "is not a glob"),
         ("command = []", "`source.files.command`: expected a program"),
         (
+            "command = [\"x\"]\nnames = \"short\"",
+            "`source.files.names`: expected \"prefixed\" or \"bare\"",
+        ),
+        (
             "command = [\"x\"]\nurl = \"http://h/mcp\"",
             "`source.files.url`: expected either `command` or `url`",
         ),

@@ -89,6 +89,27 @@ async fn tools_that_would_share_a_name_are_left_out_and_reported() {
     assert!(problems.iter().any(|p| p.contains("mcp:s.a-b and mcp:s.a_b")), "{problems:?}");
 }
 
+/// I-16: bare names are called as they are; what two sources would both offer is nobody's, and a name
+/// that another source's tools could have is never bare.
+#[tokio::test]
+async fn bare_names_that_two_sources_share_are_left_out_and_reported() {
+    let other = SECOND.replace("\"b\"", "\"t\"");
+    let text = format!("{}names = \"bare\"\n{other}names = \"bare\"\n", one_source(""));
+    let rig = rig_with(Some(Ok(offer(&["one"]))), &text, MemoryCatalogs::new()).await;
+    let caller = principal("t", &["*"]);
+    assert_eq!(rig.listed(&caller), [""; 0]);
+    for source in rig.gateway.sources() {
+        let told = |p: &String| p.contains("mcp:s.one and mcp:t.one");
+        assert!(source.problems.iter().any(told), "{:?}", source.problems);
+    }
+    rig.source().offer(&["mine", "t__one", "a.b"]);
+    eventually("they part", || rig.listed(&caller).len() == 4).await;
+    for name in ["mine", "s__t__one", "one"] {
+        rig.call(&caller, name, json!({})).await.result.unwrap();
+    }
+    rig.call(&caller, "s__mine", json!({})).await.result.unwrap_err();
+}
+
 #[tokio::test]
 async fn a_grant_that_reaches_nothing_is_reported() {
     let text = format!(

@@ -135,9 +135,14 @@ impl Connection {
     ) -> Result<Reply, UpstreamError> {
         let era = &self.session.era;
         let arguments = &invocation.arguments;
+        // An upstream of the handshake era would not know what to do with any of it.
+        let input = invocation.input.as_ref().filter(|_| era.is_modern());
+        let responses = input.and_then(|input| input.responses.as_ref());
+        let state = input.and_then(|input| input.state.as_deref());
         let encode = |id| {
-            let meta = era.meta(&invocation.meta, Some(id));
-            encode(Some(id), "tools/call", &CallParams { name, arguments, meta })
+            let meta = era.meta(&invocation.meta, Some(id)).declaring(input);
+            let params = CallParams { name, arguments, responses, state, meta };
+            encode(Some(id), "tools/call", &params)
         };
         let headers = match schema {
             Some(schema) if self.repeats_arguments_in_headers() => {

@@ -184,6 +184,11 @@ impl<'a> List<'a> {
         let input_schema = schema(members, "inputSchema", true, &mut notes);
         let output_schema = schema(members, "outputSchema", false, &mut notes);
         let annotations = annotations(members, &mut notes);
+        let marked =
+            input_schema.as_ref().and_then(Value::as_object).filter(|_| !self.check_headers);
+        if let Some(problem) = marked.and_then(headers::problem) {
+            notes.push(format!("{problem}, so callers see none"));
+        }
         if !notes.is_empty() {
             self.problem(format!("tool `{shown}`: {}", notes.join(", ")));
         }

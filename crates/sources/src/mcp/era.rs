@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Map, Value, json};
+use toolcrib_core::call::CallerInput;
 
 use super::{
     connection::{Call, ConnectError, Wire},
@@ -73,6 +74,7 @@ pub(crate) struct Meta<'a> {
     caller: &'a Map<String, Value>,
     token: Option<u64>,
     modern: bool,
+    capabilities: Option<&'a Map<String, Value>>,
 }
 
 // === impl Era ===
@@ -83,9 +85,10 @@ impl Era {
     }
 
     /// The `_meta` of a request: what the caller sends along, the progress token, and in the
-    /// 2026-07-28 era who we are. No capability is declared, so an upstream has nothing to ask us.
+    /// 2026-07-28 era who we are. We have no capability of our own, so an upstream has nothing to ask
+    /// us; those of a call's caller are declared by [`Meta::declaring`].
     pub(crate) fn meta<'a>(&self, caller: &'a Map<String, Value>, token: Option<u64>) -> Meta<'a> {
-        Meta { caller, token, modern: self.is_modern() }
+        Meta { caller, token, modern: self.is_modern(), capabilities: None }
     }
 
     /// The version in words.
@@ -100,7 +103,12 @@ impl Era {
 
 // === impl Meta ===
 
-impl Meta<'_> {
+impl<'a> Meta<'a> {
+    /// Declares, for this one request, what its caller can be asked.
+    pub(crate) fn declaring(self, input: Option<&'a CallerInput>) -> Self {
+        Self { capabilities: input.map(|input| &input.capabilities), ..self }
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.caller.is_empty() && self.token.is_none() && !self.modern
     }
@@ -121,7 +129,10 @@ impl Serialize for Meta<'_> {
         if self.modern {
             meta.serialize_entry(META_VERSION, MODERN)?;
             meta.serialize_entry(META_CLIENT, &CLIENT_INFO)?;
-            meta.serialize_entry(META_CAPABILITIES, &NoCapabilities {})?;
+            match self.capabilities {
+                Some(capabilities) => meta.serialize_entry(META_CAPABILITIES, capabilities)?,
+                None => meta.serialize_entry(META_CAPABILITIES, &NoCapabilities {})?,
+            }
         }
         meta.end()
     }

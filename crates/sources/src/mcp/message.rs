@@ -10,6 +10,9 @@ use super::era::Meta;
 /// An unknown method, and the answer to every request of an upstream but `ping`.
 pub(crate) const METHOD_NOT_FOUND: i64 = -32601;
 
+/// Parameters that cannot be used.
+pub(crate) const INVALID_PARAMS: i64 = -32602;
+
 /// Error codes that only a server of the 2026-07-28 era answers.
 pub(crate) const HEADER_MISMATCH: i64 = -32020;
 pub(crate) const MISSING_CAPABILITY: i64 = -32021;
@@ -116,6 +119,10 @@ pub(crate) struct ListParams<'a> {
 pub(crate) struct CallParams<'a> {
     pub(crate) name: &'a str,
     pub(crate) arguments: &'a Map<String, Value>,
+    #[serde(rename = "inputResponses", skip_serializing_if = "Option::is_none")]
+    pub(crate) responses: Option<&'a Map<String, Value>>,
+    #[serde(rename = "requestState", skip_serializing_if = "Option::is_none")]
+    pub(crate) state: Option<&'a str>,
     #[serde(rename = "_meta")]
     pub(crate) meta: Meta<'a>,
 }

@@ -6,44 +6,77 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
 use toolcrib_core::{
-    call::{Outcome, UpstreamError, UpstreamErrorKind, raw},
+    call::{
+        Ask, CallerInput, InputRequired, Outcome, UpstreamError, UpstreamErrorKind,
+        input::NotAsked, raw,
+    },
     id::SourceId,
 };
 
-use super::message::{HEADER_MISMATCH, Reply, RpcError, UNSUPPORTED_VERSION};
+use super::message::{
+    HEADER_MISMATCH, INVALID_PARAMS, MISSING_CAPABILITY, Reply, RpcError, UNSUPPORTED_VERSION,
+};
 use crate::text::{fit_for_callers, tidy, tidy_lines};
 
 /// Longest text of an upstream's error that is passed on.
 const MAX_ERROR_TEXT: usize = 2048;
 
-/// Reads a reply to `tools/call`.
-pub(crate) fn outcome(
-    source: &SourceId,
-    reply: &Reply,
-    modern: bool,
-    max_bytes: usize,
-) -> Result<Outcome, UpstreamError> {
-    let outcome = match reply {
-        Reply::Result(result) => read(source, result, modern),
-        Reply::Error(error) => refused(error)?,
-    };
-    if outcome.len() > max_bytes {
-        let detail = format!("the result has {} bytes", outcome.len());
-        return Err(UpstreamError::new(UpstreamErrorKind::TooLarge, detail));
-    }
-    Ok(outcome)
+/// A call whose reply is read.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) source: &'a SourceId,
+    /// Whether the upstream is of the 2026-07-28 era.
+    pub(crate) modern: bool,
+    /// What the caller brings, if it can be asked for more.
+    pub(crate) input: Option<&'a CallerInput>,
 }
 
-/// An error of the protocol's own becomes the tool's: a model can correct its arguments from the
-/// text. Except for errors about how we speak, which no argument can correct.
-fn refused(error: &RpcError) -> Result<Outcome, UpstreamError> {
-    if matches!(error.code, HEADER_MISMATCH | UNSUPPORTED_VERSION) {
-        let detail = format!("error {}: {}", error.code, tidy(&error.message, 200));
-        return Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail));
+impl Asked<'_> {
+    /// Reads a reply to `tools/call`.
+    pub(crate) fn outcome(self, reply: &Reply, max_bytes: usize) -> Result<Outcome, UpstreamError> {
+        let too_large = |size: usize| {
+            let detail = format!("the result has {size} bytes");
+            UpstreamError::new(UpstreamErrorKind::TooLarge, detail)
+        };
+        let read = match reply {
+            Reply::Result(result) => self.read(result),
+            Reply::Error(error) => self.refused(error),
+        };
+        match read {
+            Ok(outcome) if outcome.len() > max_bytes => Err(too_large(outcome.len())),
+            Err(UpstreamError { ask: Some(ask), .. }) if matches!(&*ask, Ask::Input(input) if input.len() > max_bytes) => {
+                Err(too_large(max_bytes))
+            }
+            read => read,
+        }
     }
-    let text = fit_for_callers(&tidy_lines(&error.message, MAX_ERROR_TEXT));
-    let text = if text.is_empty() { format!("error {}", error.code) } else { text };
-    Ok(Outcome::text(&text, true))
+
+    /// An error of the protocol's own becomes the tool's: a model can correct its arguments from the
+    /// text. Except for errors about how we speak, which no argument can correct, and for those
+    /// about what the caller is and what it answered.
+    fn refused(self, error: &RpcError) -> Result<Outcome, UpstreamError> {
+        if matches!(error.code, HEADER_MISMATCH | UNSUPPORTED_VERSION) {
+            let detail = format!("error {}: {}", error.code, tidy(&error.message, 200));
+            return Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail));
+        }
+        if error.code == MISSING_CAPABILITY && self.modern {
+            let wanted = error.data.as_ref().and_then(|data| data.get("requiredCapabilities"));
+            let ask = wanted.filter(|_| self.input.is_some()).and_then(Ask::capabilities);
+            return Err(ask.map_or_else(
+                || {
+                    let detail = "wants capabilities that the caller cannot declare here";
+                    UpstreamError::new(UpstreamErrorKind::CapabilityRequired, detail)
+                },
+                UpstreamError::asking,
+            ));
+        }
+        let text = fit_for_callers(&tidy_lines(&error.message, MAX_ERROR_TEXT));
+        let text = if text.is_empty() { format!("error {}", error.code) } else { text };
+        if error.code == INVALID_PARAMS && self.input.is_some_and(CallerInput::is_retry) {
+            return Err(UpstreamError::asking(Ask::Rejected(text)));
+        }
+        Ok(Outcome::text(&text, true))
+    }
 }
 
 #[derive(Deserialize)]
@@ -59,6 +92,10 @@ struct CallResult<'a> {
     result_type: Option<Value>,
     #[serde(borrow, default)]
     task: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    input_requests: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    request_state: Option<&'a RawValue>,
 }
 
 /// A member that is there, even if it is `null`.
@@ -66,75 +103,113 @@ fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'de RawValu
     <&RawValue>::deserialize(d).map(Some)
 }
 
-fn read(source: &SourceId, result: &RawValue, modern: bool) -> Outcome {
-    let unusable = |problem: &str| Outcome::text(&format!("source `{source}` {problem}"), true);
-    let is_object = result.get().starts_with('{');
-    let Some(result) = is_object.then(|| serde_json::from_str(result.get()).ok()).flatten() else {
-        return unusable("answered something that is not a tool result");
-    };
-    let CallResult { content, structured_content, is_error, result_type, task } = result;
-    match result_type.as_ref().map(Value::as_str) {
-        None | Some(Some("complete")) if task.is_none() || content.is_some() => {}
-        Some(Some("input_required")) => {
-            return unusable("asked for further input, which is not supported here");
-        }
-        None | Some(Some("complete" | "task")) => {
-            return unusable("answered with a task, which is not supported here");
-        }
-        Some(_) => return unusable("answered with a kind of result that is not known here"),
-    }
-    // A server of the handshake era that writes `null` for every absent member means absent.
-    let structured = structured_content.filter(|value| modern || value.get() != "null");
-    if content.is_none() && structured.is_none() {
-        return unusable("answered without any content");
-    }
-    let mut problems = Vec::new();
-    let structured = structured.filter(|value| {
-        let readable = serde_json::from_str::<Value>(value.get()).is_ok();
-        if !readable {
-            problems.push(format!("[source `{source}`: the structured content is not valid]"));
-        }
-        readable
-    });
-    let blocks: Vec<&RawValue> = match content.map(|content| serde_json::from_str(content.get())) {
-        None => Vec::new(),
-        Some(Ok(blocks)) => blocks,
-        Some(Err(_)) => {
-            problems.push(format!("[source `{source}`: the content is not a list of blocks]"));
-            Vec::new()
-        }
-    };
-    let mut checked = Vec::with_capacity(blocks.len());
-    for (index, block) in blocks.iter().enumerate() {
-        match check_block(block) {
-            Ok(()) => checked.push((*block).to_owned()),
-            Err(problem) => checked.push(note(&format!(
-                "[source `{source}`: content block {} is left out: {problem}]",
-                index + 1
-            ))),
-        }
-    }
-    let all_good = blocks.iter().zip(&checked).all(|(block, kept)| block.get() == kept.get());
-    let is_error = match is_error {
-        None | Some(Value::Null) => false,
-        Some(Value::Bool(is_error)) => is_error,
-        // Whatever was meant, success is not claimed for it.
-        Some(_) => true,
-    };
-    match content {
-        Some(content) if all_good && problems.is_empty() => Outcome {
-            content: content.to_owned(),
-            structured: structured.map(ToOwned::to_owned),
+impl Asked<'_> {
+    fn read(self, result: &RawValue) -> Result<Outcome, UpstreamError> {
+        let Self { source, modern, .. } = self;
+        let unusable =
+            |problem: &str| Ok(Outcome::text(&format!("source `{source}` {problem}"), true));
+        let is_object = result.get().starts_with('{');
+        let Some(result) = is_object.then(|| serde_json::from_str(result.get()).ok()).flatten()
+        else {
+            return unusable("answered something that is not a tool result");
+        };
+        let CallResult {
+            content,
+            structured_content,
             is_error,
-        },
-        _ => {
-            let failed = !all_good || !problems.is_empty();
-            checked.extend(problems.iter().map(|problem| note(problem)));
-            let content = serde_json::value::to_raw_value(&checked);
-            Outcome {
-                content: content.unwrap_or_else(|_| raw(&json!([]))),
+            result_type,
+            task,
+            input_requests,
+            request_state,
+        } = result;
+        match result_type.as_ref().map(Value::as_str) {
+            None | Some(Some("complete")) if task.is_none() || content.is_some() => {}
+            Some(Some("input_required")) => {
+                return Err(self.input_required(input_requests, request_state));
+            }
+            None | Some(Some("complete" | "task")) => {
+                return unusable("answered with a task, which is not supported here");
+            }
+            Some(_) => return unusable("answered with a kind of result that is not known here"),
+        }
+        // A server of the handshake era that writes `null` for every absent member means absent.
+        let structured = structured_content.filter(|value| modern || value.get() != "null");
+        if content.is_none() && structured.is_none() {
+            return unusable("answered without any content");
+        }
+        let mut problems = Vec::new();
+        let structured = structured.filter(|value| {
+            let readable = serde_json::from_str::<Value>(value.get()).is_ok();
+            if !readable {
+                problems.push(format!("[source `{source}`: the structured content is not valid]"));
+            }
+            readable
+        });
+        let blocks: Vec<&RawValue> = match content
+            .map(|content| serde_json::from_str(content.get()))
+        {
+            None => Vec::new(),
+            Some(Ok(blocks)) => blocks,
+            Some(Err(_)) => {
+                problems.push(format!("[source `{source}`: the content is not a list of blocks]"));
+                Vec::new()
+            }
+        };
+        let mut checked = Vec::with_capacity(blocks.len());
+        for (index, block) in blocks.iter().enumerate() {
+            match check_block(block) {
+                Ok(()) => checked.push((*block).to_owned()),
+                Err(problem) => checked.push(note(&format!(
+                    "[source `{source}`: content block {} is left out: {problem}]",
+                    index + 1
+                ))),
+            }
+        }
+        let all_good = blocks.iter().zip(&checked).all(|(block, kept)| block.get() == kept.get());
+        let is_error = match is_error {
+            None | Some(Value::Null) => false,
+            Some(Value::Bool(is_error)) => is_error,
+            // Whatever was meant, success is not claimed for it.
+            Some(_) => true,
+        };
+        Ok(match content {
+            Some(content) if all_good && problems.is_empty() => Outcome {
+                content: content.to_owned(),
                 structured: structured.map(ToOwned::to_owned),
-                is_error: is_error || failed,
+                is_error,
+            },
+            _ => {
+                let failed = !all_good || !problems.is_empty();
+                checked.extend(problems.iter().map(|problem| note(problem)));
+                let content = serde_json::value::to_raw_value(&checked);
+                Outcome {
+                    content: content.unwrap_or_else(|_| raw(&json!([]))),
+                    structured: structured.map(ToOwned::to_owned),
+                    is_error: is_error || failed,
+                }
+            }
+        })
+    }
+
+    fn input_required(
+        self,
+        requests: Option<&RawValue>,
+        state: Option<&RawValue>,
+    ) -> UpstreamError {
+        if !self.modern {
+            let detail = "an upstream of the handshake era asked for input in its result";
+            return UpstreamError::new(UpstreamErrorKind::Protocol, detail);
+        }
+        match InputRequired::read(requests, state, self.input) {
+            Ok(input) => UpstreamError::asking(Ask::Input(input)),
+            Err(NotAsked::Malformed(problem)) => {
+                let detail =
+                    format!("asked for input in a form that is not the protocol's: {problem}");
+                UpstreamError::new(UpstreamErrorKind::Protocol, detail)
+            }
+            Err(NotAsked::Undeclared) => {
+                let detail = "asked for input that the caller did not declare it could give";
+                UpstreamError::new(UpstreamErrorKind::InputRequired, detail)
             }
         }
     }
@@ -183,9 +258,15 @@ fn need_strings(members: &Map<String, Value>, keys: &[&str]) -> Result<(), Strin
 mod tests {
     use super::*;
 
+    fn asked(modern: bool, input: Option<&CallerInput>) -> Asked<'_> {
+        static CRIB: std::sync::LazyLock<SourceId> =
+            std::sync::LazyLock::new(|| SourceId::parse("crib").unwrap());
+        Asked { source: &CRIB, modern, input }
+    }
+
     fn read_text(result: &str, modern: bool) -> Outcome {
         let reply = Reply::Result(RawValue::from_string(result.to_owned()).unwrap());
-        outcome(&SourceId::parse("crib").unwrap(), &reply, modern, 1 << 20).unwrap()
+        asked(modern, None).outcome(&reply, 1 << 20).unwrap()
     }
 
     #[test]
@@ -217,7 +298,6 @@ mod tests {
             r#"{"content":null}"#,
             r#"{"content":{"type":"text","text":"a"}}"#,
             r#"{"content":[],"content":[]}"#,
-            r#"{"resultType":"input_required","requestState":"s","content":[]}"#,
             r#"{"resultType":"task","task":{"taskId":"1"}}"#,
             r#"{"resultType":"new","content":[]}"#,
             r#"{"resultType":5,"content":[]}"#,
@@ -270,14 +350,13 @@ mod tests {
         let error = |code, message: &str| {
             Reply::Error(RpcError { code, message: message.to_owned(), data: None })
         };
-        let source = SourceId::parse("crib").unwrap();
-        let told =
-            outcome(&source, &error(-32602, "bad\u{1b}[0m `zone`\nsee docs"), true, 4096).unwrap();
+        let read = |reply| asked(true, None).outcome(&reply, 4096);
+        let told = read(error(-32602, "bad\u{1b}[0m `zone`\nsee docs")).unwrap();
         assert!(told.is_error);
         assert!(told.content.get().contains(r"bad [0m `zone`\nsee docs"), "{:?}", told.content);
-        let long = outcome(&source, &error(1, &"x".repeat(1 << 20)), true, 4096).unwrap();
+        let long = read(error(1, &"x".repeat(1 << 20))).unwrap();
         assert!(long.len() < 3000);
-        let ours = outcome(&source, &error(HEADER_MISMATCH, "x"), true, 4096).unwrap_err();
+        let ours = read(error(HEADER_MISMATCH, "x")).unwrap_err();
         assert_eq!(ours.kind, UpstreamErrorKind::Protocol);
     }
 
@@ -290,7 +369,7 @@ mod tests {
             )
             .unwrap(),
         );
-        let error = outcome(&SourceId::parse("crib").unwrap(), &reply, true, 20).unwrap_err();
+        let error = asked(true, None).outcome(&reply, 20).unwrap_err();
         assert_eq!(error.kind, UpstreamErrorKind::TooLarge);
     }
 }

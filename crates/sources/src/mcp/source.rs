@@ -82,7 +82,9 @@ impl McpSource {
         let reply = connection.call_tool(&entry.upstream_name, schema, call).await?;
         drop(slot);
         let modern = connection.session.era.is_modern();
-        result::outcome(&self.shared.id, &reply, modern, call.max_result_bytes)
+        let input = call.input.as_ref().filter(|_| modern);
+        let asked = result::Asked { source: &self.shared.id, modern, input };
+        asked.outcome(&reply, call.max_result_bytes)
     }
 }
 

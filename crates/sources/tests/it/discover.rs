@@ -57,6 +57,7 @@ async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
     assert_eq!(tools["number-description"].description, None);
     for (what, why) in [
         ("task-only", "it only runs as a task"),
+        ("bad-header", "so callers see none"),
         ("first", "stands twice"),
         ("string-hint", "annotation readOnlyHint has the wrong type"),
         ("number-description", "description is not a string"),

@@ -8,6 +8,7 @@ mod changes;
 mod discover;
 mod eras;
 mod http;
+mod input;
 mod logs;
 mod process;
 mod progress;

@@ -1,14 +1,15 @@
 //! Progress in the order of the wire, and before the result.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
+use toolcrib_core::source::SourceLimits;
 use toolcrib_testkit::upstream::{
     Answers, FaultyHttp,
     good::{Eras, GoodHttp},
 };
 
-use crate::rig::{Reports, Rig, invocation, text};
+use crate::rig::{Reports, Rig, faulty, invocation, text};
 
 async fn progress_of(rig: &Rig, n: usize) -> Arc<Reports> {
     let reports = Arc::new(Reports::default());
@@ -49,6 +50,21 @@ async fn the_progress_of_parallel_calls_is_kept_apart() {
     rig.ready().await;
     let calls = (1..20).map(|n| progress_of(&rig, n * 10));
     futures_util::future::join_all(calls).await;
+}
+
+// A call has its own time: no patience with the connection counts for it.
+#[tokio::test]
+async fn a_call_may_take_longer_than_everything_else() {
+    let limits =
+        SourceLimits { connect_timeout: Duration::from_secs(2), ..SourceLimits::default() };
+    for era in ["era=modern", "era=legacy"] {
+        let server = FaultyHttp::start(Answers::Events, &[era]);
+        let http = Rig::http_with(&server.url(), &[], limits.clone());
+        let stdio = Rig::stdio(faulty(&[era]), limits.clone());
+        let slow = json!({ "ms": 2500 });
+        let (near, far) = tokio::join!(stdio.call("slow", slow.clone()), http.call("slow", slow));
+        assert_eq!((text(&near), text(&far)), ("done".to_owned(), "done".to_owned()), "{era}");
+    }
 }
 
 #[tokio::test]

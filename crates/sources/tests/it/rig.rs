@@ -202,6 +202,7 @@ pub(crate) fn invocation(arguments: Value) -> Invocation {
         progress: None,
         meta: Map::new(),
         egress: EgressTrail::default(),
+        input: None,
     }
 }
 

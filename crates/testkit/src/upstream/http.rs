@@ -273,7 +273,9 @@ fn answer(shared: &Arc<Shared>, request: &Value, modern: bool) -> Response {
         [Step::Say(message)] if message["error"]["code"] == -32601 && modern => {
             json_answer(StatusCode::NOT_FOUND, message)
         }
-        [Step::Say(message)] if message["error"]["code"] == -32022 => {
+        [Step::Say(message)]
+            if matches!(message["error"]["code"].as_i64(), Some(-32022 | -32021)) =>
+        {
             json_answer(StatusCode::BAD_REQUEST, message)
         }
         [Step::Say(message)] if shared.answers == Answers::Json => {

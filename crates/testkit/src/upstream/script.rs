@@ -4,7 +4,8 @@
 //! - `era=both|modern|legacy|sloppy|strict|deaf`: which protocol it speaks. `sloppy` is legacy and
 //!   answers unknown methods with an empty result, `strict` is legacy and ends when the first
 //!   message is not `initialize`, `deaf` is legacy and never answers unknown methods.
-//! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list.
+//! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list, or
+//!   `list=conformance`: that of the MCP conformance suites, whose calls then do what those ask for.
 //! - `start=now|late|exit|noise|hang`: how it starts.
 //! - `listen=yes|silent|no`: whether it says that its list may change, and acknowledges listeners.
 //! - `record=FILE`: every message that it gets is appended to the file, one line each.
@@ -116,6 +117,12 @@ impl Script {
             }
             "ping" => vec![result(request, modern, json!({}))],
             "tools/list" => self.list(request, modern),
+            "tools/call" if self.behaviour.list == "conformance" => {
+                if request["params"]["name"] == "test_trigger_tool_change" {
+                    self.grown.fetch_xor(true, Ordering::SeqCst);
+                }
+                super::conformance::call(request, modern)
+            }
             "tools/call" => call(self, request, modern),
             "subscriptions/listen" if modern => self.listen(request),
             _ => self.unknown(request),
@@ -178,6 +185,9 @@ impl Script {
         };
         let number = cursor.and_then(|cursor| cursor.parse::<usize>().ok()).unwrap_or_default();
         match self.behaviour.list.as_str() {
+            "conformance" => {
+                page(super::conformance::tools(self.grown.load(Ordering::SeqCst)), None)
+            }
             "malformed" => page(malformed_tools(), None),
             // An empty cursor is a cursor.
             "paged" => match cursor {
@@ -225,6 +235,7 @@ impl Script {
             "grandchild",
             "malformed",
             "region",
+            "question",
         ]
         .map(tool)
         .to_vec();
@@ -245,7 +256,8 @@ impl Script {
 /// `echo {text}`, `add {a,b}` (structured), `fail` (isError), `refuse` (JSON-RPC error), `die`,
 /// `hang`, `slow {ms}`, `progress {n}` (as fast as it goes, then the result at once), `env`,
 /// `big {bytes}`, `oversized {bytes}` (one message, its id last), `noise`, `block {kind}`, `grow`
-/// (adds the tool `late`), `ask` (asks the client for things), `grandchild`, `malformed`, `region`.
+/// (adds the tool `late`), `ask` (asks the client for things), `grandchild`, `malformed`, `region`,
+/// `question {kind, …}` (see there).
 fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
     let arguments = &request["params"]["arguments"];
     let number = |key: &str| arguments[key].as_u64().unwrap_or_default();
@@ -331,8 +343,49 @@ fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
             steps.extend(text("asked"));
             steps
         }
+        "question" => question(request, modern),
         "grandchild" => vec![Step::Grandchild(request.clone())],
         _ => vec![error(request, -32602, "unknown tool")],
+    }
+}
+
+/// A tool that needs to know more, statelessly, as 2026-07-28 has it. `kind` says how:
+/// `form` (asks for a form and gives a state; with an answer it says all that it was sent),
+/// `want {wanted}` (error -32021 with these capabilities), `result {result}` (this very text as its
+/// result); whatever kind, the state `spoiled` is refused.
+fn question(request: &Value, modern: bool) -> Vec<Step> {
+    let params = &request["params"];
+    let arguments = &params["arguments"];
+    if params["requestState"] == "spoiled" {
+        return vec![error(request, -32602, "the state is not ours")];
+    }
+    match arguments["kind"].as_str().unwrap_or("form") {
+        "want" => vec![Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": {
+            "code": -32021, "message": "missing capability",
+            "data": { "requiredCapabilities": arguments["wanted"] } } }))],
+        "result" => {
+            let result = arguments["result"].as_str().unwrap_or_default();
+            vec![Step::Raw(format!(
+                "{{\"jsonrpc\":\"2.0\",\"id\":{},\"result\":{result}}}",
+                request["id"]
+            ))]
+        }
+        _ if params["inputResponses"].is_object() => {
+            let sent = json!({
+                "inputResponses": params["inputResponses"],
+                "requestState": params["requestState"],
+                "capabilities": params["_meta"]["io.modelcontextprotocol/clientCapabilities"],
+            });
+            let content = json!([{ "type": "text", "text": sent.to_string() }]);
+            vec![result(request, modern, json!({ "content": content }))]
+        }
+        _ => vec![Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": {
+            "resultType": "input_required",
+            "inputRequests": { "name": { "method": "elicitation/create", "params": {
+                "mode": "form", "message": "Who are you?", "requestedSchema": {
+                    "type": "object", "properties": { "name": { "type": "string" } } } } } },
+            "requestState": "c3RhdGU=.1",
+        } }))],
     }
 }
 
@@ -401,7 +454,7 @@ fn malformed_tools() -> Vec<Value> {
     ]
 }
 
-fn result(request: &Value, modern: bool, mut body: Value) -> Step {
+pub(super) fn result(request: &Value, modern: bool, mut body: Value) -> Step {
     if modern {
         body["resultType"] = "complete".into();
         body["_meta"] = json!({ "io.modelcontextprotocol/serverInfo":
@@ -411,7 +464,7 @@ fn result(request: &Value, modern: bool, mut body: Value) -> Step {
     Step::Say(json!({ "result": body, "jsonrpc": "2.0", "id": request["id"] }))
 }
 
-fn error(request: &Value, code: i64, message: &str) -> Step {
+pub(super) fn error(request: &Value, code: i64, message: &str) -> Step {
     let error = json!({ "code": code, "message": message });
     Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "error": error }))
 }

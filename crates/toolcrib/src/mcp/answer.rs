@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 use toolcrib_core::{
-    call::{CallError, Outcome, Progress},
+    call::{CallError, InputRequired, Outcome, Progress},
     id::RunId,
 };
 
@@ -57,6 +57,7 @@ pub(super) fn refusal(
     run: &RunId,
 ) -> (Vec<u8>, Option<RpcError>) {
     match Refusal::of(refused) {
+        Refusal::Input(input) => (input_required(id, era, input, run), None),
         Refusal::Error(rpc) => (error(Some(id), &rpc), Some(rpc)),
         Refusal::Tool(text) => {
             let content = json!([{ "type": "text", "text": text }]).to_string();
@@ -69,6 +70,25 @@ pub(super) fn refusal(
             (out, None)
         }
     }
+}
+
+/// What a tool asks of its caller, as the answer to `id`. There is no such thing in the handshake
+/// revisions, whose callers are never asked.
+fn input_required(id: &Id, era: Era, input: &InputRequired, run: &RunId) -> Vec<u8> {
+    let mut out = Vec::with_capacity(input.len() + 512);
+    open(id, &mut out);
+    let start = out.len();
+    out.extend_from_slice(b"{\"resultType\":\"input_required\"");
+    let members = [("inputRequests", input.requests()), ("requestState", input.state())];
+    for (key, value) in members {
+        let Some(value) = value else { continue };
+        for part in [",\"", key, "\":", value.get()] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+    one_line(out.get_mut(start..).unwrap_or_default());
+    close(era, &[("dev.toolcrib/runId", run.as_str())], &mut out);
+    out
 }
 
 /// A `notifications/progress` for the token of that JSON text.

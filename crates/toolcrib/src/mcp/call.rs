@@ -5,10 +5,11 @@
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
+use axum::http::StatusCode;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use toolcrib_core::{
-    call::{CallError, ProgressSink},
+    call::{CallError, CallerInput, ProgressSink},
     id::RunId,
     principal::Principal,
     scope::Scope,
@@ -42,6 +43,8 @@ pub(super) struct ToolCall {
     /// JSON text of the token for which the client wants to hear of progress.
     progress_token: Option<String>,
     meta: Map<String, Value>,
+    /// What the client brings to be asked for more.
+    input: Option<CallerInput>,
     /// Its part in the session that it belongs to.
     turn: Option<Arc<Turn>>,
 }
@@ -70,6 +73,8 @@ pub(super) struct CallAnswer {
     pub(super) bytes: Bytes,
     /// The run that holds its events, unless the caller must not learn whether there is one.
     pub(super) run_id: Option<RunId>,
+    /// The status over HTTP.
+    pub(super) status: StatusCode,
     /// When to try again.
     pub(super) retry_after: Option<Duration>,
     /// The scopes without which there is no other answer.
@@ -100,6 +105,10 @@ impl ToolCall {
             },
         };
         let meta = trace(&params);
+        let input = match era {
+            Era::Modern => Some(input(&mut params)?),
+            Era::Legacy => None,
+        };
         let Some(Value::String(name)) = params.remove("name") else {
             return Err(RpcError::invalid_params("`name` must be a string"));
         };
@@ -110,7 +119,7 @@ impl ToolCall {
         };
         let (gateway, principal) = (gateway.clone(), Arc::clone(principal));
         let turn = None;
-        Ok(Self { gateway, principal, era, id, name, arguments, progress_token, meta, turn })
+        Ok(Self { gateway, principal, era, id, name, arguments, progress_token, meta, input, turn })
     }
 
     /// The arguments.
@@ -142,15 +151,25 @@ impl ToolCall {
 
     /// Starts it; it runs while its messages are awaited.
     pub(super) fn run(self) -> RunningCall {
-        let Self { gateway, principal, era, id, name, arguments, progress_token, meta, turn } =
-            self;
+        let Self {
+            gateway,
+            principal,
+            era,
+            id,
+            name,
+            arguments,
+            progress_token,
+            meta,
+            input,
+            turn,
+        } = self;
         let part = turn.clone();
         let progress = progress_token.map(|token| (token, Arc::new(ProgressQueue::default())));
         let sink = progress.as_ref().map(|(_, queue)| Arc::clone(queue) as Arc<dyn ProgressSink>);
         let called = async move {
             let tool = ToolRef::Wire(&name);
             let request =
-                CallRequest { surface: Surface::Mcp, tool, arguments, progress: sink, meta };
+                CallRequest { surface: Surface::Mcp, tool, arguments, progress: sink, meta, input };
             match part {
                 Some(turn) => turn.call(&principal, request).await,
                 None => gateway.call(&principal, request).await,
@@ -197,6 +216,7 @@ impl RunningCall {
             Ok(outcome) => CallAnswer {
                 bytes: answer::outcome(&self.id, self.era, outcome, &called.run_id).into(),
                 run_id: Some(called.run_id),
+                status: StatusCode::OK,
                 retry_after: None,
                 lacks: None,
             },
@@ -205,6 +225,7 @@ impl RunningCall {
                 CallAnswer {
                     bytes: bytes.into(),
                     run_id: respond::run_to_tell(&called),
+                    status: rpc.as_ref().map_or(StatusCode::OK, |rpc| rpc.status(self.era)),
                     retry_after: rpc.and_then(|rpc| rpc.retry_after),
                     lacks: match refused {
                         CallError::Forbidden { required, .. } => Some(required.clone()),
@@ -228,6 +249,22 @@ async fn news(progress: Option<&(String, Arc<ProgressQueue>)>) {
         Some((_, queue)) => queue.news().await,
         None => std::future::pending().await,
     }
+}
+
+/// What a client of the stateless revision can be asked, and what it brings from an earlier round.
+fn input(params: &mut Map<String, Value>) -> Result<CallerInput, RpcError> {
+    let mut input = era::capabilities(params).map(CallerInput::declaring).unwrap_or_default();
+    input.responses = match params.remove("inputResponses") {
+        None => None,
+        Some(Value::Object(responses)) => Some(responses),
+        Some(_) => return Err(RpcError::invalid_params("`inputResponses` must be an object")),
+    };
+    input.state = match params.remove("requestState") {
+        None => None,
+        Some(Value::String(state)) => Some(state),
+        Some(_) => return Err(RpcError::invalid_params("`requestState` must be a string")),
+    };
+    Ok(input)
 }
 
 fn trace(params: &Map<String, Value>) -> Map<String, Value> {

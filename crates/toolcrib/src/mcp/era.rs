@@ -57,6 +57,11 @@ pub(super) fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     params.get("_meta").and_then(Value::as_object)
 }
 
+/// What the client says that it can do, if it says so.
+pub(super) fn capabilities(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
+    meta(params)?.get(CAPABILITIES_KEY)?.as_object()
+}
+
 fn decide(request: &Request, header: Option<Option<&str>>) -> Result<Era, RpcError> {
     let said = header.flatten();
     let Some(version) = meta(&request.params).and_then(|meta| meta.get(VERSION_KEY)) else {

@@ -6,7 +6,7 @@ use std::{borrow::Cow, time::Duration};
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
-use toolcrib_core::call::CallError;
+use toolcrib_core::call::{Ask, CallError, InputRequired, UpstreamError};
 
 use super::era::{self, Era};
 
@@ -18,6 +18,7 @@ pub(super) mod code {
     pub(in super::super) const INVALID_PARAMS: i64 = -32602;
     pub(in super::super) const INTERNAL: i64 = -32603;
     pub(in super::super) const HEADER_MISMATCH: i64 = -32020;
+    pub(in super::super) const MISSING_CAPABILITY: i64 = -32021;
     pub(in super::super) const UNSUPPORTED_VERSION: i64 = -32022;
     /// No valid credentials.
     pub(in super::super) const UNAUTHENTICATED: i64 = -31401;
@@ -53,7 +54,9 @@ pub(super) fn of_status(status: StatusCode) -> i64 {
 
 /// How a refused call is told.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum Refusal<'a> {
+    /// No refusal: the client is asked for more, which it said that it can be.
+    Input(&'a InputRequired),
     /// A JSON-RPC error: the model cannot do anything about it.
     Error(RpcError),
     /// A result with `isError`: this text is for the model.
@@ -120,17 +123,29 @@ impl RpcError {
     pub(super) fn status(&self, era: Era) -> StatusCode {
         match (self.code, era) {
             (code::METHOD_NOT_FOUND, Era::Modern) => StatusCode::NOT_FOUND,
-            (code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION, _) => StatusCode::BAD_REQUEST,
+            (code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION, _) => {
+                StatusCode::BAD_REQUEST
+            }
             _ => StatusCode::OK,
         }
     }
 }
 
-impl Refusal {
+impl<'a> Refusal<'a> {
     /// What `error` is to an MCP client.
-    pub(super) fn of(error: &CallError) -> Self {
+    pub(super) fn of(error: &'a CallError) -> Self {
         let message = error.to_string();
         match error {
+            CallError::Upstream(UpstreamError { ask: Some(ask), .. }) => match &**ask {
+                Ask::Input(input) => Self::Input(input),
+                Ask::Capabilities(wanted) => Self::Error(RpcError {
+                    data: Some(Box::new(json!({ "requiredCapabilities": wanted }))),
+                    ..RpcError::new(code::MISSING_CAPABILITY, message)
+                }),
+                Ask::Rejected(words) => {
+                    Self::Error(RpcError::new(code::INVALID_PARAMS, words.clone()))
+                }
+            },
             CallError::NoSuchTool => Self::Error(RpcError::unknown_tool()),
             CallError::Forbidden { tool, required } => Self::Error(RpcError {
                 data: Some(Box::new(json!({

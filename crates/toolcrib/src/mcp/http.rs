@@ -249,7 +249,7 @@ async fn run(state: &AppState, call: Box<ToolCall>, readable: Readable) -> Respo
 }
 
 fn whole(state: &AppState, answer: CallAnswer) -> Response {
-    let mut response = respond::json_bytes(StatusCode::OK, answer.bytes);
+    let mut response = respond::json_bytes(answer.status, answer.bytes);
     // Says nothing that the answer does not say: who may not know of the tool gets no scopes (I-9).
     if let Some(challenge) =
         answer.lacks.and_then(|scopes| state.surfaces.challenge.scopes(&scopes))

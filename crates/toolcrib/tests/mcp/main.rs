@@ -6,6 +6,7 @@ mod calls;
 mod cancel;
 mod client;
 mod hostile;
+mod input;
 mod legacy;
 mod list;
 mod modern;

@@ -58,11 +58,27 @@ impl Caller {
     }
 
     /// A stateless MCP request; the body is the JSON-RPC answer.
-    pub(crate) async fn mcp(&self, method: &str, mut params: Value) -> Answer {
-        params["_meta"] = json!({
+    pub(crate) async fn mcp(&self, method: &str, params: Value) -> Answer {
+        self.send(self.mcp_request(method, params)).await.unwrap()
+    }
+
+    /// Everything that is said in answer to a stateless MCP request.
+    pub(crate) async fn mcp_messages(&self, method: &str, params: Value) -> Vec<Value> {
+        let answer = self.with_key(self.mcp_request(method, params)).send().await.unwrap();
+        let text = answer.text().await.unwrap();
+        let messages = text.lines().map(|line| line.strip_prefix("data: ").unwrap_or(line));
+        messages.filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn mcp_request(&self, method: &str, mut params: Value) -> reqwest::RequestBuilder {
+        let mut meta = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",
             "io.modelcontextprotocol/clientCapabilities": {},
         });
+        if let (Some(meta), Some(more)) = (meta.as_object_mut(), params["_meta"].as_object()) {
+            meta.extend(more.clone());
+        }
+        params["_meta"] = meta;
         let name = params.get("name").and_then(Value::as_str).map(str::to_owned);
         let mut request = self
             .http
@@ -74,7 +90,7 @@ impl Caller {
         if let Some(name) = name {
             request = request.header("mcp-name", name);
         }
-        self.send(request).await.unwrap()
+        request
     }
 
     fn with_key(&self, request: reqwest::RequestBuilder) -> reqwest::RequestBuilder {
