@@ -1,7 +1,8 @@
 //! `serve --demo`: something to try without a configuration, a network or another program.
 //!
 //! It is the ordinary server: a configuration text that goes through the ordinary parser, keys in
-//! the ordinary store, and one MCP source, which is this program run as a child (`upstream`).
+//! the ordinary store, and sources that are this program run as a child: an MCP server
+//! (`upstream`) and two commands.
 
 mod facts;
 pub(crate) mod upstream;
@@ -46,7 +47,7 @@ const KEY_DAYS: i64 = 30;
 const CALLERS: [(&str, &str, &str); 3] =
     [("admin", "demo", "*"), ("reader", "demo", "demo:read"), ("other-tenant", "other", "*")];
 
-/// The demo's configuration, but for the command of its source.
+/// The demo's configuration, but for the path of this program.
 const CONFIG: &str = r#"
 [[source]]
 id = "demo"
@@ -70,6 +71,35 @@ safety_tier = "write"
 
 [source.tools.wipe]
 approval = "always"
+
+[[source]]
+id = "host"
+kind = "host-extension"
+tenants = ["demo"]
+
+[source.commands.digest]
+title = "Digest of a JSON document"
+description = "SHA-256 of the canonical form (RFC 8785) of a JSON document, after secrets were taken out"
+program = PROGRAM
+args = ["hash", "--", "{document}"]
+[source.commands.digest.parameters]
+document = { type = "string", description = "The document, as JSON" }
+
+[source.commands.version]
+title = "Version of this server"
+description = "Tells which toolcrib this is"
+program = PROGRAM
+args = ["--version"]
+
+[source.tools."*"]
+scopes = ["demo:exec"]
+egress = "none"
+
+[source.tools.digest]
+scopes = ["demo:read"]
+approval = "never"
+approval_reason = "it computes, and reaches nothing"
+replay_policy = "idempotent"
 "#;
 
 /// A demo that is about to be served.

@@ -15,7 +15,7 @@ use toolcrib_gateway::{Gateway, GatewayBuilder, Stores, clock::SystemClock, conf
 use toolcrib_sources::Factory;
 use toolcrib_store::SqliteStore;
 
-use crate::{failure::advised, settings::Settings, store};
+use crate::{confined, failure::advised, settings::Settings, store};
 
 /// How long a command waits for sources to connect and to tell their tools.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
@@ -67,7 +67,8 @@ impl Local {
 
 /// A gateway over `stores` whose sources are real.
 pub(crate) async fn start(config: Config, stores: Stores) -> anyhow::Result<Gateway> {
-    let factory = Factory::new(Arc::new(SystemClock::default()));
+    let factory =
+        Factory::new(Arc::new(SystemClock::default())).with_launcher(confined::launcher());
     Ok(GatewayBuilder::new(config, stores, Arc::new(factory)).start().await?)
 }
 

@@ -7,6 +7,7 @@
 mod args;
 mod client;
 mod commands;
+mod confined;
 mod conformance;
 mod demo;
 mod env;
@@ -29,6 +30,9 @@ use crate::{
 };
 
 fn main() -> ExitCode {
+    if let Some(code) = confined::entered() {
+        return code;
+    }
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) => return misread::report(error),

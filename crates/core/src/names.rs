@@ -98,6 +98,20 @@ impl Names {
     }
 }
 
+/// Words of names that promise to run whatever they are given (RFC 0069).
+const EXEC_WORDS: [&str; 8] =
+    ["exec", "shell", "spawn", "runcommand", "runscript", "subprocess", "systemcall", "eval"];
+
+/// Whether `name` promises to run commands, which only tools of a host extension may do (RFC 0069).
+pub fn promises_exec(name: &str) -> bool {
+    let words: Vec<String> = name
+        .split(|character: char| !character.is_ascii_alphanumeric())
+        .map(str::to_ascii_lowercase)
+        .collect();
+    let listed = |word: &str| EXEC_WORDS.contains(&word);
+    words.iter().any(|word| listed(word)) || words.windows(2).any(|pair| listed(&pair.concat()))
+}
+
 fn tidy(name: &str, max: usize, legal: impl Fn(char) -> bool) -> String {
     tidy_as(name, name, max, legal)
 }

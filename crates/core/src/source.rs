@@ -1,5 +1,7 @@
 //! The seam to everything that can be called.
 
+pub mod command;
+
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
@@ -81,6 +83,7 @@ impl SourceSpec {
                 format!("stdio {:?} in {:?} with {variables:?}", stdio.command, stdio.cwd)
             }
             UpstreamSpec::McpHttp(http) => format!("http {:?}", http.url),
+            UpstreamSpec::Commands(_) => "commands".to_owned(),
             UpstreamSpec::Native => "native".to_owned(),
         }
     }
@@ -106,6 +109,8 @@ pub enum UpstreamSpec {
     McpStdio(StdioSpec),
     /// An MCP server over streamable HTTP.
     McpHttp(HttpSpec),
+    /// Commands of this machine.
+    Commands(command::CommandsSpec),
     /// Tools of the program that embeds the gateway; there is nothing to connect to.
     Native,
 }

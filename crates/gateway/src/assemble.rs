@@ -93,13 +93,20 @@ fn entry(
     set: Classification,
 ) -> Result<Entry, String> {
     let id = names::tool_id(source.kind, &source.spec.id, &tool.name).map_err(|e| e.to_string())?;
+    if is_protocol(source.kind) && names::promises_exec(&tool.name) {
+        return Err(
+            "its name promises to run commands, which only a host extension may do; rename it"
+                .to_owned(),
+        );
+    }
     let arguments = ArgumentCheck::compile(tool.input_schema.as_ref())
         .map_err(|error| format!("its input schema cannot be used: {error}"))?;
     let scopes = match set.scopes {
         Some(scopes) => scopes,
         None => vec![default_scope(source)?],
     };
-    let tier = set.safety_tier.unwrap_or(SafetyTier::Write);
+    let usual = Usual::of(source);
+    let tier = set.safety_tier.unwrap_or(usual.tier);
     let pure = tier == SafetyTier::Pure;
     let mut descriptor = ToolDescriptor::new(id.as_str(), source.kind, tier);
     descriptor.title = tool.title.as_deref().map(|text| clean(text, MAX_TITLE));
@@ -112,9 +119,9 @@ fn entry(
     });
     descriptor.egress = Some(set.egress.unwrap_or(match pure {
         true => Egress::None,
-        false => Egress::HostMediated,
+        false => usual.egress,
     }));
-    descriptor.approval = Some(set.approval.unwrap_or(Approval::Never));
+    descriptor.approval = Some(set.approval.unwrap_or(usual.approval));
     descriptor.replay_policy = Some(set.replay_policy.unwrap_or(ReplayPolicy::NonDeterministic));
     descriptor.cost_hint = set.cost_hint;
     descriptor.latency_hint = set.latency_hint;
@@ -136,6 +143,39 @@ fn entry(
     })
 }
 
+/// What a tool is that no rule says anything about.
+struct Usual {
+    tier: SafetyTier,
+    egress: Egress,
+    approval: Approval,
+}
+
+impl Usual {
+    fn of(source: &SourceConfig) -> Self {
+        match &source.spec.upstream {
+            // What runs programs asks first, and what they reach is not ours to mediate.
+            UpstreamSpec::Commands(_) => Self {
+                tier: SafetyTier::Exec,
+                egress: Egress::HostOwned,
+                approval: Approval::Always,
+            },
+            UpstreamSpec::McpStdio(_) | UpstreamSpec::McpHttp(_) | UpstreamSpec::Native => Self {
+                tier: SafetyTier::Write,
+                egress: Egress::HostMediated,
+                approval: Approval::Never,
+            },
+        }
+    }
+}
+
+/// Whether the tools of a kind have ids under the prefix of the protocol (RFC 0069).
+fn is_protocol(kind: SourceKind) -> bool {
+    match kind {
+        SourceKind::NodePack | SourceKind::Workflow => true,
+        SourceKind::Mcp | SourceKind::Connector | SourceKind::HostExtension => false,
+    }
+}
+
 /// What an unclassified tool requires: `tools:<source>`.
 fn default_scope(source: &SourceConfig) -> Result<Scope, String> {
     Scope::parse(&format!("tools:{}", source.spec.id)).map_err(|error| error.to_string())
@@ -147,7 +187,7 @@ fn transport(source: &SourceConfig) -> Transport {
         | (SourceKind::NodePack | SourceKind::Workflow | SourceKind::HostExtension, _) => {
             Transport::Native
         }
-        (SourceKind::Mcp, UpstreamSpec::McpStdio(_) | UpstreamSpec::McpHttp(_)) => Transport::Mcp,
+        (SourceKind::Mcp, _) => Transport::Mcp,
         (SourceKind::Connector, _) => Transport::Http,
     }
 }

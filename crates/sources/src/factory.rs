@@ -6,15 +6,19 @@ use parking_lot::Mutex;
 use toolcrib_core::{
     clock::Clock,
     credential::CredentialStore,
-    source::{InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, UpstreamSpec},
+    source::{
+        InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, UpstreamSpec,
+        command::CommandsSpec,
+    },
 };
 
 use crate::{
     egress::{Endpoint, Guard, Network, Resolver, SystemResolver},
+    exec::{CommandSource, Launcher},
     mcp::{McpSource, Target},
 };
 
-/// Builds MCP sources over stdio and streamable HTTP.
+/// Builds MCP sources over stdio and streamable HTTP, and sources of commands.
 ///
 /// [`SourceFactory::build`] must be called inside a tokio runtime: a source connects in a task of
 /// its own.
@@ -26,6 +30,13 @@ pub struct Factory {
     /// Made for the first HTTP source, since reading the machine's certificates takes time that a
     /// start without HTTP sources need not spend.
     network: Mutex<Option<Arc<Network>>>,
+    launcher: Option<Launcher>,
+}
+
+/// What a description comes to, before anything is started.
+enum Plan {
+    Mcp(Target),
+    Commands(CommandsSpec, Launcher),
 }
 
 // === impl Factory ===
@@ -34,7 +45,7 @@ impl Factory {
     /// A factory whose sources read the time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
-        Self { clock, resolver, credentials: None, network: Mutex::new(None) }
+        Self { clock, resolver, credentials: None, network: Mutex::new(None), launcher: None }
     }
 
     /// Sources find the credentials that they name in `store`.
@@ -51,6 +62,13 @@ impl Factory {
         self
     }
 
+    /// The same factory, which can also build sources of commands: they are started by `launcher`.
+    #[must_use]
+    pub fn with_launcher(mut self, launcher: Launcher) -> Self {
+        self.launcher = Some(launcher);
+        self
+    }
+
     fn network(&self) -> Result<Arc<Network>, String> {
         let mut network = self.network.lock();
         match &*network {
@@ -62,17 +80,22 @@ impl Factory {
         }
     }
 
-    fn target(&self, upstream: &UpstreamSpec) -> Result<Target, String> {
+    fn plan(&self, upstream: &UpstreamSpec) -> Result<Plan, String> {
         match upstream {
             UpstreamSpec::McpStdio(stdio) => match stdio.command.first() {
-                Some(program) if !program.is_empty() => Ok(Target::Stdio(stdio.clone())),
+                Some(program) if !program.is_empty() => Ok(Plan::Mcp(Target::Stdio(stdio.clone()))),
                 _ => Err("the command is empty; give a program and its arguments".to_owned()),
             },
             UpstreamSpec::McpHttp(http) => {
                 let endpoint = Endpoint::new(http)?;
                 let guard = Guard::new(http.allow.clone(), Some(endpoint.url()));
-                Ok(Target::Http { egress: self.network()?.egress(guard)?, endpoint })
+                let egress = self.network()?.egress(guard)?;
+                Ok(Plan::Mcp(Target::Http { egress, endpoint }))
             }
+            UpstreamSpec::Commands(commands) => match &self.launcher {
+                Some(launcher) => Ok(Plan::Commands(commands.clone(), launcher.clone())),
+                None => Err("commands need a launcher, and this program brings none".to_owned()),
+            },
             UpstreamSpec::Native => {
                 Err("its tools are those of a program that embeds the gateway".to_owned())
             }
@@ -83,7 +106,7 @@ impl Factory {
 impl SourceFactory for Factory {
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
         let invalid = |problem| InvalidSource { source_id: spec.id.clone(), problem };
-        self.target(&spec.upstream).map(drop).map_err(invalid)
+        self.plan(&spec.upstream).map(drop).map_err(invalid)
     }
 
     fn build(
@@ -94,15 +117,15 @@ impl SourceFactory for Factory {
         let invalid = |problem| InvalidSource { source_id: spec.id.clone(), problem };
         let runtime = tokio::runtime::Handle::try_current()
             .map_err(|_| invalid("a source can only be built inside a tokio runtime".to_owned()))?;
-        let target = self.target(&spec.upstream).map_err(invalid)?;
-        let source = McpSource::start(
-            spec.id.clone(),
-            target,
-            spec.limits.clone(),
-            listener,
-            Arc::clone(&self.clock),
-            &runtime,
-        );
-        Ok(Arc::new(source))
+        let (id, clock) = (spec.id.clone(), Arc::clone(&self.clock));
+        let limits = spec.limits.clone();
+        Ok(match self.plan(&spec.upstream).map_err(invalid)? {
+            Plan::Mcp(target) => {
+                Arc::new(McpSource::start(id, target, limits, listener, clock, &runtime))
+            }
+            Plan::Commands(commands, launcher) => {
+                Arc::new(CommandSource::start(id, commands, launcher, &limits, &listener, clock))
+            }
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! The only crate of toolcrib that reaches outward: MCP servers over stdio and streamable HTTP.
+//! The only crate of toolcrib that reaches outward: MCP servers over stdio and streamable HTTP,
+//! and commands of this machine.
 //!
 //! [`Factory`] turns descriptions into running sources. Inside, `egress` is the only module that
 //! names an HTTP client and `process` the only one that starts a program; `mcp` speaks the protocol
@@ -9,6 +10,7 @@
 #![warn(missing_docs)]
 
 mod egress;
+mod exec;
 mod factory;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -17,4 +19,6 @@ mod process;
 mod text;
 
 pub use egress::{Resolver, SystemResolver};
+pub use exec::Launcher;
 pub use factory::Factory;
+pub use process::confined::run as run_confined;

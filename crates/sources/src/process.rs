@@ -21,6 +21,8 @@ use toolcrib_core::{
     source::{SecretValue, StdioSpec},
 };
 
+pub(crate) mod confined;
+pub(crate) mod once;
 mod stderr;
 
 /// What a child may have of our own environment.
@@ -136,7 +138,7 @@ impl Child {
     }
 }
 
-fn describe(status: ExitStatus) -> String {
+pub(crate) fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with status {code}"),

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use toolcrib_core::source::UpstreamSpec;
 use toolcrib_gateway::{
     Gateway,
     config::{
@@ -34,8 +33,6 @@ pub(crate) struct Surfaces {
     pub(crate) mcp: McpConfig,
     pub(crate) resource: Option<ResourceConfig>,
     pub(crate) test_seams: bool,
-    /// Whether the embedding program has tools of its own.
-    pub(crate) native: bool,
     /// What a refused caller is told about credentials.
     pub(crate) challenge: Challenge,
 }
@@ -43,8 +40,7 @@ pub(crate) struct Surfaces {
 impl AppState {
     pub(crate) fn new(gateway: Gateway, config: &Config) -> Self {
         let mcp = mcp::Host::new(gateway.clone(), config.mcp.clone());
-        let native = Surfaces::of(&gateway.config()).native;
-        let surfaces = Arc::new(Surfaces { native, ..Surfaces::of(config) });
+        let surfaces = Arc::new(Surfaces::of(config));
         Self { gateway, surfaces, mcp }
     }
 }
@@ -60,7 +56,6 @@ impl Surfaces {
             mcp: config.mcp.clone(),
             resource: config.resource.clone(),
             test_seams: config.test_seams,
-            native: config.sources.iter().any(|s| s.spec.upstream == UpstreamSpec::Native),
             challenge: Challenge::of(config.resource.as_ref()),
         }
     }

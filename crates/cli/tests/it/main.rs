@@ -10,6 +10,7 @@ mod demo;
 mod generate;
 mod hash;
 mod help;
+mod host_extension;
 mod import;
 mod input;
 mod keys;

@@ -1,11 +1,10 @@
 //! What the operator says of a tool and what does not go together (RFC 0078 §C, RFC 0069).
 
 use super::{Findings, Severity};
-use crate::descriptor::{Approval, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor};
-
-/// Words of names that promise to run whatever they are given (RFC 0069).
-const EXEC_WORDS: [&str; 8] =
-    ["exec", "shell", "spawn", "runcommand", "runscript", "subprocess", "systemcall", "eval"];
+use crate::{
+    descriptor::{Approval, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
+    names,
+};
 
 pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
     let egress = tool.egress.unwrap_or(Egress::None);
@@ -45,9 +44,9 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
             found.push(
                 "/approval",
                 "contradiction/exec-without-approval",
-                Severity::Error,
-                "the tool runs what it is given, and nobody is asked",
-                "set `approval` to always",
+                Severity::Warning,
+                "the tool runs a program, and nobody is asked",
+                "set `approval` to always, unless what it does is harmless whatever its arguments are",
             );
         }
         if !matches!(egress, Egress::None | Egress::HostOwned) {
@@ -84,7 +83,7 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
 
 /// Names that promise to run things, where no exec tool can be.
 fn name(tool: &ToolDescriptor, found: &mut Findings<'_>) {
-    if tool.source == SourceKind::HostExtension || !promises_exec(&tool.tool_id) {
+    if tool.source == SourceKind::HostExtension || !names::promises_exec(&tool.tool_id) {
         return;
     }
     let protocol = ["openwop:", "openwop.", "core."];
@@ -99,13 +98,4 @@ fn name(tool: &ToolDescriptor, found: &mut Findings<'_>) {
         "the name promises to run commands, which only a host extension may do",
         "make sure that the tool does not, and rename it; or offer it as a host extension of tier exec",
     );
-}
-
-fn promises_exec(id: &str) -> bool {
-    let words: Vec<String> = id
-        .split(|character: char| !character.is_ascii_alphanumeric())
-        .map(str::to_ascii_lowercase)
-        .collect();
-    let listed = |word: &str| EXEC_WORDS.contains(&word);
-    words.iter().any(|word| listed(word)) || words.windows(2).any(|pair| listed(&pair.concat()))
 }

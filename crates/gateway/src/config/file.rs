@@ -142,7 +142,63 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) max_concurrency: Option<Spanned<usize>>,
     #[serde(default)]
+    pub(super) commands: Ordered<Spanned<HostCommand>>,
+    #[serde(default)]
     pub(super) tools: Ordered<Spanned<Tool>>,
+}
+
+/// A command of a host extension.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HostCommand {
+    pub(super) title: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) program: Spanned<String>,
+    #[serde(default)]
+    pub(super) args: Vec<CommandArgument>,
+    pub(super) stdin: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) parameters: Ordered<Spanned<toml::Value>>,
+    pub(super) cwd: Option<String>,
+    #[serde(default)]
+    pub(super) env: BTreeMap<String, Spanned<Value>>,
+    #[serde(default)]
+    pub(super) inherit: Vec<String>,
+    pub(super) output: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) success: Option<Vec<u8>>,
+    pub(super) max_output: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) sandbox: Sandbox,
+    #[serde(default)]
+    pub(super) limits: CommandLimits,
+}
+
+/// An argument, or a group of arguments.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected a string, or an array of strings")]
+pub(super) enum CommandArgument {
+    One(String),
+    Group(Vec<String>),
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Sandbox {
+    pub(super) mode: Option<Spanned<String>>,
+    pub(super) mode_reason: Option<String>,
+    pub(super) read: Vec<String>,
+    pub(super) write: Vec<String>,
+    pub(super) network: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct CommandLimits {
+    pub(super) memory: Option<Spanned<String>>,
+    pub(super) cpu: Option<Spanned<String>>,
+    pub(super) files: Option<Spanned<u64>>,
+    pub(super) file_size: Option<Spanned<String>>,
 }
 
 impl Source {
@@ -156,6 +212,7 @@ impl Source {
             "headers" => !self.headers.is_empty(),
             "credential" => self.credential.is_some(),
             "allow" => !self.allow.is_empty(),
+            "commands" => !self.commands.0.is_empty(),
             _ => false,
         }
     }
@@ -169,6 +226,7 @@ pub(super) struct Tool {
     pub(super) egress: Option<Spanned<String>>,
     pub(super) replay_policy: Option<Spanned<String>>,
     pub(super) approval: Option<Spanned<String>>,
+    pub(super) approval_reason: Option<String>,
     pub(super) rate: Option<Spanned<String>>,
     pub(super) timeout: Option<Spanned<String>>,
     pub(super) cost_hint: Option<Spanned<String>>,

@@ -17,12 +17,11 @@ use crate::{
 /// Long enough to spare hosts that poll, short enough for a new version to be seen.
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
 
+/// Kinds of sources that this version has tools of.
+const PROJECTED: &[SourceKind] = &[SourceKind::Mcp, SourceKind::HostExtension];
+
 /// The document, made once.
 pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {
-    let mut sources = vec![SourceKind::Mcp];
-    if surfaces.native {
-        sources.push(SourceKind::HostExtension);
-    }
     let document = json!({
         "protocolVersion": "1.0",
         "supportedEnvelopes": [],
@@ -39,10 +38,10 @@ pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {
             "vendor": "toolcrib",
         },
         "supportedTransports": ["rest", "mcp"],
-        // Families stand at the root (RFC 0073). Only kinds of sources that this build can project.
+        // Families stand at the root (RFC 0073).
         "toolCatalog": ToolCatalogFamily {
             supported: true,
-            sources: Some(sources),
+            sources: Some(PROJECTED.to_vec()),
             session_lifecycle: Some(true),
             compact_view: Some(true),
         },

@@ -1,5 +1,6 @@
 //! `[[source]]`: what every kind has, and which keys are whose.
 
+mod command;
 mod credential;
 mod mcp;
 mod rule;
@@ -22,7 +23,7 @@ use super::{Resolver, file, parse_duration};
 use crate::config::SourceConfig;
 
 /// Kinds that a `[[source]]` can be of.
-const SERVED: &[SourceKind] = &[SourceKind::Mcp];
+const SERVED: &[SourceKind] = &[SourceKind::Mcp, SourceKind::HostExtension];
 
 /// Keys that only some kinds have.
 const KEYS: &[(&str, &[SourceKind])] = &[
@@ -33,6 +34,7 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("headers", &[SourceKind::Mcp]),
     ("credential", &[SourceKind::Connector, SourceKind::Mcp]),
     ("allow", &[SourceKind::Mcp]),
+    ("commands", &[SourceKind::HostExtension]),
 ];
 
 impl Resolver<'_> {
@@ -54,10 +56,8 @@ impl Resolver<'_> {
         self.foreign_keys(&id, kind, &typed);
         let upstream = match kind {
             SourceKind::Mcp => self.mcp_source(&id, &typed),
-            SourceKind::Connector
-            | SourceKind::NodePack
-            | SourceKind::Workflow
-            | SourceKind::HostExtension => None,
+            SourceKind::HostExtension => self.command_source(&id, &mut typed),
+            SourceKind::Connector | SourceKind::NodePack | SourceKind::Workflow => None,
         };
         let mut limits = SourceLimits::default();
         if let Some(timeout) =

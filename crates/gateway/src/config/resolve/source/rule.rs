@@ -3,7 +3,7 @@
 use globset::Glob;
 use toml::Spanned;
 use toolcrib_core::{
-    descriptor::{Egress, ReplayPolicy, SafetyTier, SourceKind},
+    descriptor::{Approval, Egress, ReplayPolicy, SafetyTier, SourceKind},
     id::SourceId,
     scope::Scope,
 };
@@ -55,6 +55,12 @@ impl Resolver<'_> {
             let message = "\"exec\" is only for kind \"host-extension\"; use \"write\"";
             self.complain(at, &key("safety_tier"), message);
         }
+        if kind == SourceKind::HostExtension {
+            self.command_rule(at, &key, &set, typed.approval_reason.as_deref());
+        } else if typed.approval_reason.is_some() {
+            let message = "is only for commands of a host extension";
+            self.complain(at, &key("approval_reason"), message);
+        }
         if set.safety_tier == Some(SafetyTier::Pure)
             && !matches!(set.egress, None | Some(Egress::None))
         {
@@ -68,5 +74,29 @@ impl Resolver<'_> {
             self.complain(at, &key("replay_policy"), message);
         }
         Some(ToolRule { pattern, glob, set })
+    }
+
+    /// What runs programs is of tier `exec`, and asks first unless the operator says why not.
+    fn command_rule(
+        &mut self,
+        at: usize,
+        key: &dyn Fn(&str) -> String,
+        set: &Classification,
+        reason: Option<&str>,
+    ) {
+        if set.safety_tier.is_some_and(|tier| tier != SafetyTier::Exec) {
+            let message = "a command is always of tier \"exec\"; leave `safety_tier` out";
+            self.complain(at, &key("safety_tier"), message);
+        }
+        let asks = matches!(set.approval, None | Some(Approval::Always));
+        if !asks && reason.is_none_or(|reason| reason.trim().is_empty()) {
+            let message = "a command asks for approval unless you say why it need not: write \
+                           `approval_reason = \"…\"` beside it";
+            self.complain(at, &key("approval"), message);
+        }
+        if asks && reason.is_some() {
+            let message = "says why a command need not ask, but it does";
+            self.complain(at, &key("approval_reason"), message);
+        }
     }
 }

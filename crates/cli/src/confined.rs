@@ -1,0 +1,26 @@
+//! How commands of host extensions are started: this program again, which gives up what the command
+//! shall not have and becomes the command.
+
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
+
+use toolcrib_sources::{Launcher, run_confined};
+
+/// The first argument of a start as launcher. Nobody types it, so no help shows it.
+const WORD: &str = "run-confined";
+
+/// Starts commands through this program, also when its file has been replaced by a newer one.
+pub(crate) fn launcher() -> Launcher {
+    let own = PathBuf::from("/proc/self/exe");
+    let program = match own.exists() {
+        true => own,
+        false => std::env::current_exe().unwrap_or(own),
+    };
+    Launcher { program, arguments: vec![OsString::from(WORD)] }
+}
+
+/// Becomes a command, if that is what this start is for. Before anything else, so that the command
+/// has no thread and no open file of ours.
+pub(crate) fn entered() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    (arguments.next()? == WORD).then(|| run_confined(arguments))
+}

@@ -1,0 +1,478 @@
+//! Commands that the operator declares: fixed programs, with arguments that the caller fills in.
+//!
+//! Invariant: a caller's value becomes exactly one argument, or nothing; there is no shell, and no
+//! value adds, splits or joins arguments. Invariant: a value cannot pass for an option, unless the
+//! operator put it behind `--` or behind text of their own.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use serde_json::{Map, Value, json};
+
+use super::SecretValue;
+
+/// Bytes of one argument; Linux takes 128 KiB with the closing zero.
+pub const MAX_ARGUMENT: usize = (128 << 10) - 1;
+
+/// Bytes of all arguments together.
+pub const MAX_ARGUMENTS: usize = 512 << 10;
+
+/// The commands of one source.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CommandsSpec {
+    /// In the order of the file.
+    pub commands: Vec<CommandSpec>,
+}
+
+/// One command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandSpec {
+    /// The tool's name at its source.
+    pub name: String,
+    /// Title.
+    pub title: Option<String>,
+    /// Description.
+    pub description: Option<String>,
+    /// What is run: an absolute path.
+    pub program: PathBuf,
+    /// Its arguments.
+    pub arguments: Template,
+    /// The parameter that is written to its standard input; without one that is empty.
+    pub stdin: Option<String>,
+    /// Parameters and their schemas.
+    pub parameters: Map<String, Value>,
+    /// Working directory.
+    pub cwd: PathBuf,
+    /// Its environment beside `inherit`; values may be secrets.
+    pub env: BTreeMap<String, SecretValue>,
+    /// Variables that it has from the server's own environment.
+    pub inherit: BTreeSet<String>,
+    /// What its output is.
+    pub output: OutputKind,
+    /// Exit codes that mean success; all others are a tool that failed.
+    pub success: BTreeSet<u8>,
+    /// Bytes of output; more ends the command.
+    pub max_output: usize,
+    /// What it may reach.
+    pub confinement: Confinement,
+    /// What it may use up.
+    pub resources: Resources,
+}
+
+/// What a command's standard output is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputKind {
+    /// Text.
+    Text,
+    /// One JSON document, which becomes structured output.
+    Json,
+}
+
+/// What a command may reach. What is not named it cannot open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Confinement {
+    /// Whether that is enforced.
+    pub mode: ConfinementMode,
+    /// Files and directories that it may read and run, beside the system's own.
+    pub read: Vec<PathBuf>,
+    /// Files and directories that it may also write.
+    pub write: Vec<PathBuf>,
+    /// Whether it may use the network.
+    pub network: bool,
+}
+
+/// Whether a confinement is enforced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ConfinementMode {
+    /// Where it cannot be, the command does not run.
+    Required,
+    /// As far as the system can.
+    BestEffort,
+    /// Not at all.
+    Off,
+}
+
+/// What a command may use up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resources {
+    /// Bytes of address space of each of its processes.
+    pub memory: u64,
+    /// Seconds of processor time of each of its processes.
+    pub cpu: u64,
+    /// Open files of each of its processes.
+    pub files: u64,
+    /// Bytes of any file that it writes.
+    pub file_size: u64,
+}
+
+impl Default for Resources {
+    fn default() -> Self {
+        Self { memory: 4 << 30, cpu: 60, files: 256, file_size: 64 << 20 }
+    }
+}
+
+/// The arguments of a command, as the operator wrote them.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Template(Vec<Part>);
+
+/// A piece of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Part {
+    /// One argument.
+    Argument(Argument),
+    /// Arguments that are there only when all parameters in them are.
+    Group(Vec<Argument>),
+}
+
+/// One argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Argument {
+    before: String,
+    parameter: Option<String>,
+    after: String,
+    /// Whether a value at its start could be taken for an option.
+    exposed: bool,
+}
+
+/// What is typed for a piece of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Typed {
+    /// One argument.
+    One(String),
+    /// A group.
+    Group(Vec<String>),
+}
+
+/// Why a template cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum InvalidTemplate {
+    /// Braces that do not make a placeholder.
+    #[error(
+        "argument {0} has a brace that is no placeholder: write {{name}} for a parameter, and {{{{ or }}}} for a brace"
+    )]
+    Braces(usize),
+    /// Two in one.
+    #[error("argument {0} has two placeholders; a value is one argument, so give each its own")]
+    Two(usize),
+    /// Zero bytes.
+    #[error("argument {0} has a zero byte, which no program can be given")]
+    Zero(usize),
+    /// Nothing declares it.
+    #[error("the placeholder {{{0}}} has no entry in `parameters`")]
+    Undeclared(String),
+    /// It could not be written as text.
+    #[error(
+        "the parameter `{0}` needs `type` string, integer, number or boolean (or `enum` of them), because it becomes one argument"
+    )]
+    NotScalar(String),
+    /// Nothing uses it.
+    #[error("the parameter `{0}` is used by no argument and is not `stdin`")]
+    Unused(String),
+}
+
+/// Why arguments cannot be made of a caller's values. Never repeats them.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unrenderable {
+    /// Zero bytes.
+    #[error("`{0}` has a zero byte, which no program can be given")]
+    Zero(String),
+    /// Too long.
+    #[error("`{0}` is longer than {MAX_ARGUMENT} bytes")]
+    TooLong(String),
+    /// All together are.
+    #[error("the arguments are longer than {MAX_ARGUMENTS} bytes together")]
+    TooLongTogether,
+    /// Could be an option.
+    #[error("`{0}` must not begin with `-`")]
+    Option(String),
+    /// Not what the schema lets through.
+    #[error("`{0}` must be a text, a number or a boolean")]
+    NotScalar(String),
+}
+
+// === impl Template ===
+
+impl Template {
+    /// Reads what was typed, for `parameters`, of which `stdin` is not an argument.
+    ///
+    /// # Errors
+    /// Everything that is wrong.
+    pub fn parse(
+        typed: &[Typed],
+        parameters: &Map<String, Value>,
+        stdin: Option<&str>,
+    ) -> Result<Self, Vec<InvalidTemplate>> {
+        let mut problems = Vec::new();
+        let mut place = 0;
+        let mut guarded = false;
+        let mut parts = Vec::new();
+        for part in typed {
+            let mut read = |text: &String| {
+                place += 1;
+                guarded |= text == "--";
+                Argument::parse(text, place, guarded).map_err(|problem| problems.push(problem)).ok()
+            };
+            parts.push(match part {
+                Typed::One(text) => Part::Argument(match read(text) {
+                    Some(argument) => argument,
+                    None => continue,
+                }),
+                Typed::Group(texts) => Part::Group(texts.iter().filter_map(read).collect()),
+            });
+        }
+        let template = Self(parts);
+        let used: BTreeSet<&str> = template.parameters().chain(stdin).collect();
+        for name in &used {
+            match parameters.get(*name) {
+                None => problems.push(InvalidTemplate::Undeclared((*name).to_owned())),
+                Some(schema) if !is_scalar(schema) => {
+                    problems.push(InvalidTemplate::NotScalar((*name).to_owned()));
+                }
+                Some(_) => {}
+            }
+        }
+        let unused = parameters.keys().filter(|name| !used.contains(name.as_str()));
+        problems.extend(unused.map(|name| InvalidTemplate::Unused(name.clone())));
+        if problems.is_empty() { Ok(template) } else { Err(problems) }
+    }
+
+    fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(Part::arguments).filter_map(|it| it.parameter.as_deref())
+    }
+
+    /// Parameters without which an argument cannot be made.
+    fn required(&self) -> BTreeSet<&str> {
+        let single = self.0.iter().filter(|part| matches!(part, Part::Argument(_)));
+        single.flat_map(Part::arguments).filter_map(|it| it.parameter.as_deref()).collect()
+    }
+
+    /// The arguments for `values`.
+    ///
+    /// # Errors
+    /// A value cannot be an argument.
+    pub fn render(&self, values: &Map<String, Value>) -> Result<Vec<String>, Unrenderable> {
+        let mut rendered = Vec::new();
+        let mut bytes = 0;
+        for part in &self.0 {
+            let there =
+                |it: &Argument| it.parameter.as_ref().is_none_or(|name| values.get(name).is_some());
+            if !part.arguments().iter().all(there) {
+                continue;
+            }
+            for argument in part.arguments() {
+                let text = argument.render(values)?;
+                bytes += text.len() + 1;
+                rendered.push(text);
+            }
+        }
+        if bytes > MAX_ARGUMENTS { Err(Unrenderable::TooLongTogether) } else { Ok(rendered) }
+    }
+}
+
+impl CommandSpec {
+    /// The schema of a caller's arguments: an object of exactly the parameters.
+    pub fn input_schema(&self) -> Value {
+        let mut required = self.arguments.required();
+        required.extend(self.stdin.as_deref());
+        let mut schema = json!({ "type": "object", "properties": self.parameters });
+        if let Some(schema) = schema.as_object_mut() {
+            if !required.is_empty() {
+                schema.insert("required".to_owned(), json!(required));
+            }
+            schema.insert("additionalProperties".to_owned(), json!(false));
+        }
+        schema
+    }
+}
+
+// === impl Part ===
+
+impl Part {
+    fn arguments(&self) -> &[Argument] {
+        match self {
+            Self::Argument(argument) => std::slice::from_ref(argument),
+            Self::Group(arguments) => arguments,
+        }
+    }
+}
+
+// === impl Argument ===
+
+impl Argument {
+    fn parse(text: &str, place: usize, guarded: bool) -> Result<Self, InvalidTemplate> {
+        let mut before = String::new();
+        let mut parameter: Option<String> = None;
+        let mut after = String::new();
+        let mut rest = text.chars().peekable();
+        while let Some(character) = rest.next() {
+            let literal = if parameter.is_none() { &mut before } else { &mut after };
+            match character {
+                '\0' => return Err(InvalidTemplate::Zero(place)),
+                '{' if rest.next_if_eq(&'{').is_some() => literal.push('{'),
+                '}' if rest.next_if_eq(&'}').is_some() => literal.push('}'),
+                '}' => return Err(InvalidTemplate::Braces(place)),
+                '{' => {
+                    let mut name = String::new();
+                    loop {
+                        match rest.next() {
+                            Some('}') if !name.is_empty() => break,
+                            Some(c) if c.is_ascii_alphanumeric() || "_-.".contains(c) => {
+                                name.push(c);
+                            }
+                            Some(_) | None => return Err(InvalidTemplate::Braces(place)),
+                        }
+                    }
+                    if parameter.replace(name).is_some() {
+                        return Err(InvalidTemplate::Two(place));
+                    }
+                }
+                other => literal.push(other),
+            }
+        }
+        let exposed = !guarded && before.is_empty();
+        Ok(Self { before, parameter, after, exposed })
+    }
+
+    fn render(&self, values: &Map<String, Value>) -> Result<String, Unrenderable> {
+        let Some(name) = &self.parameter else { return Ok(self.before.clone()) };
+        let value = scalar(values.get(name), name)?;
+        if value.contains('\0') {
+            return Err(Unrenderable::Zero(name.clone()));
+        }
+        let is_number = values.get(name).is_some_and(Value::is_number);
+        if self.exposed && value.starts_with('-') && !is_number {
+            return Err(Unrenderable::Option(name.clone()));
+        }
+        let text = [self.before.as_str(), &value, &self.after].concat();
+        if text.len() > MAX_ARGUMENT {
+            return Err(Unrenderable::TooLong(name.clone()));
+        }
+        Ok(text)
+    }
+}
+
+/// `value` of parameter `name` as text.
+///
+/// # Errors
+/// It is an array, an object, or not there.
+pub fn scalar(value: Option<&Value>, name: &str) -> Result<String, Unrenderable> {
+    match value {
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(Value::Number(number)) => Ok(number.to_string()),
+        Some(Value::Bool(flag)) => Ok(flag.to_string()),
+        Some(Value::Null | Value::Array(_) | Value::Object(_)) | None => {
+            Err(Unrenderable::NotScalar(name.to_owned()))
+        }
+    }
+}
+
+/// Whether `schema` lets only values through that can be written as one argument.
+fn is_scalar(schema: &Value) -> bool {
+    const SCALAR: [&str; 4] = ["string", "integer", "number", "boolean"];
+    let is_scalar_type = |it: &Value| it.as_str().is_some_and(|name| SCALAR.contains(&name));
+    match (schema.get("type"), schema.get("enum"), schema.get("const")) {
+        (Some(Value::Array(types)), _, _) => types.iter().all(is_scalar_type),
+        (Some(one), _, _) => is_scalar_type(one),
+        (None, Some(Value::Array(values)), _) => {
+            values.iter().all(|it| it.is_string() || it.is_number() || it.is_boolean())
+        }
+        (None, _, Some(value)) => value.is_string() || value.is_number() || value.is_boolean(),
+        (None, _, None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parameters(names: &[&str]) -> Map<String, Value> {
+        names.iter().map(|name| ((*name).to_owned(), json!({ "type": "string" }))).collect()
+    }
+
+    fn typed(texts: &[&str]) -> Vec<Typed> {
+        texts.iter().map(|text| Typed::One((*text).to_owned())).collect()
+    }
+
+    fn values(json: Value) -> Map<String, Value> {
+        json.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn a_value_is_one_argument_whatever_is_in_it() {
+        let typed = typed(&["log", "--author={who}", "--", "{path}"]);
+        let template = Template::parse(&typed, &parameters(&["who", "path"]), None).unwrap();
+        let hostile = "-rf $(id); `id` | 'a' \"b\" \n * ~ && {who}";
+        let rendered = template.render(&values(json!({ "who": hostile, "path": hostile })));
+        let author = format!("--author={hostile}");
+        assert_eq!(rendered.unwrap(), ["log", &author, "--", hostile]);
+    }
+
+    #[test]
+    fn a_value_cannot_pass_for_an_option() {
+        let template = Template::parse(&typed(&["{path}"]), &parameters(&["path"]), None).unwrap();
+        let rendered = template.render(&values(json!({ "path": "-rf" })));
+        assert_eq!(rendered, Err(Unrenderable::Option("path".to_owned())));
+        assert_eq!(template.render(&values(json!({ "path": -3 }))).unwrap(), ["-3"]);
+        assert_eq!(template.render(&values(json!({ "path": "a-b" }))).unwrap(), ["a-b"]);
+    }
+
+    #[test]
+    fn groups_are_there_only_when_all_their_parameters_are() {
+        let mut typed = typed(&["log"]);
+        typed.push(Typed::Group(vec!["-n".to_owned(), "{count}".to_owned()]));
+        let template = Template::parse(&typed, &parameters(&["count"]), None).unwrap();
+        assert_eq!(template.render(&Map::new()).unwrap(), ["log"]);
+        assert_eq!(template.render(&values(json!({ "count": 3 }))).unwrap(), ["log", "-n", "3"]);
+        assert!(template.required().is_empty());
+    }
+
+    #[test]
+    fn what_no_program_can_be_given_is_refused() {
+        let template = Template::parse(&typed(&["{a}", "{b}"]), &parameters(&["a", "b"]), None);
+        let template = template.unwrap();
+        let rendered = |a: &str| template.render(&values(json!({ "a": a, "b": "x" })));
+        assert_eq!(rendered("a\0b"), Err(Unrenderable::Zero("a".to_owned())));
+        assert!(rendered(&"x".repeat(MAX_ARGUMENT)).is_ok());
+        let long = "x".repeat(MAX_ARGUMENT + 1);
+        assert_eq!(rendered(&long), Err(Unrenderable::TooLong("a".to_owned())));
+    }
+
+    #[test]
+    fn templates_that_do_not_fit_their_parameters_are_told_all_at_once() {
+        let mut declared = parameters(&["used", "unused"]);
+        declared.insert("list".to_owned(), json!({ "type": "array" }));
+        let typed = typed(&["{used}", "{nobody}", "{list}", "{a}{b}", "{", "a}", "{{}}"]);
+        let problems = Template::parse(&typed, &declared, None).unwrap_err();
+        assert_eq!(
+            problems,
+            [
+                InvalidTemplate::Two(4),
+                InvalidTemplate::Braces(5),
+                InvalidTemplate::Braces(6),
+                InvalidTemplate::NotScalar("list".to_owned()),
+                InvalidTemplate::Undeclared("nobody".to_owned()),
+                InvalidTemplate::Unused("unused".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn braces_can_be_written() {
+        let template = Template::parse(&typed(&["{{{a}}}"]), &parameters(&["a"]), None).unwrap();
+        assert_eq!(template.render(&values(json!({ "a": "x" }))).unwrap(), ["{x}"]);
+    }
+
+    proptest! {
+        #[test]
+        fn values_never_change_the_number_of_arguments(a in "[^\0]*", b in "[^\0]*") {
+            let typed = typed(&["x", "--a={a}", "--", "{b}", "y"]);
+            let template = Template::parse(&typed, &parameters(&["a", "b"]), None).unwrap();
+            let rendered = template.render(&values(json!({ "a": a, "b": b }))).unwrap();
+            prop_assert_eq!(rendered, ["x", &format!("--a={a}"), "--", &b, "y"]);
+        }
+    }
+}

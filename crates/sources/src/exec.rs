@@ -1,0 +1,281 @@
+//! Commands of this machine as a [`Source`] (host extension, tier `exec`).
+//!
+//! Invariant: what is run is what the operator wrote; a caller's values are arguments and input of
+//! it and nothing else. Invariant: a command runs confined, in a process group of its own, which is
+//! gone when the call is over, however it ended.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use serde_json::{Value, json, value::RawValue};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    authorize::Permit,
+    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind, raw},
+    clock::{Clock, Timestamp},
+    descriptor::SourceKind,
+    id::SourceId,
+    source::{
+        Discovered, DiscoveredTool, Source, SourceLimits, SourceListener, SourceState,
+        SourceStatus,
+        command::{CommandSpec, CommandsSpec, OutputKind, scalar},
+    },
+};
+
+use crate::process::{
+    confined::{COMPLAINT, NOT_STARTED, Orders},
+    once::{self, Ended, Program},
+};
+
+/// Secrets that are not looked for in output, because they would be found in innocent text.
+const SHORT_SECRET: usize = 8;
+
+/// How commands are started: a program that calls [`run_confined`](crate::run_confined) with what
+/// follows `arguments`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launcher {
+    /// The program.
+    pub program: PathBuf,
+    /// What it is told first.
+    pub arguments: Vec<OsString>,
+}
+
+/// The commands of one source.
+pub(crate) struct CommandSource {
+    id: SourceId,
+    commands: Vec<CommandSpec>,
+    launcher: Launcher,
+    slots: Semaphore,
+    closed: CancellationToken,
+    since: Mutex<Timestamp>,
+    clock: Arc<dyn Clock>,
+}
+
+impl CommandSource {
+    pub(crate) fn start(
+        id: SourceId,
+        spec: CommandsSpec,
+        launcher: Launcher,
+        limits: &SourceLimits,
+        listener: &Arc<dyn SourceListener>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
+        let slots = Semaphore::new(limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS));
+        listener.changed(&id);
+        Self {
+            id,
+            commands: spec.commands.into_iter().map(anchored).collect(),
+            launcher,
+            slots,
+            closed: CancellationToken::new(),
+            since: Mutex::new(clock.now()),
+            clock,
+        }
+    }
+
+    async fn run(
+        &self,
+        command: &CommandSpec,
+        call: &Invocation,
+    ) -> Result<Outcome, UpstreamError> {
+        let unfit = |problem: &dyn std::fmt::Display| {
+            Ok(Outcome::text(&format!("the command was not run: {problem}"), true))
+        };
+        let arguments = match command.arguments.render(&call.arguments) {
+            Ok(arguments) => arguments,
+            Err(problem) => return unfit(&problem),
+        };
+        let input = match command.stdin.as_deref() {
+            None => String::new(),
+            Some(name) => match scalar(call.arguments.get(name), name) {
+                Ok(text) => text,
+                Err(problem) => return unfit(&problem),
+            },
+        };
+        let orders = Orders::of(command).to_argument().map_err(unavailable)?;
+        let mut all = self.launcher.arguments.clone();
+        all.push(orders.into());
+        all.push(command.program.clone().into());
+        all.extend(arguments.into_iter().map(OsString::from));
+        let ended = once::run(Program {
+            program: &self.launcher.program,
+            arguments: all,
+            environment: environment(command),
+            cwd: &command.cwd,
+            input: input.into_bytes(),
+            max_output: command.max_output.min(call.max_result_bytes),
+        })
+        .await?;
+        outcome(command, ended)
+    }
+}
+
+#[async_trait]
+impl Source for CommandSource {
+    fn id(&self) -> &SourceId {
+        &self.id
+    }
+
+    fn kind(&self) -> SourceKind {
+        SourceKind::HostExtension
+    }
+
+    async fn discover(&self) -> Result<Discovered, UpstreamError> {
+        let mut discovered = Discovered::default();
+        for command in &self.commands {
+            match problem(command) {
+                None => discovered.tools.push(describe(command)),
+                Some(problem) => discovered
+                    .problems
+                    .push(format!("command \"{}\" is left out: {problem}", command.name)),
+            }
+        }
+        Ok(discovered)
+    }
+
+    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+        let name = &permit.entry().upstream_name;
+        let Some(command) = self.commands.iter().find(|command| command.name == *name) else {
+            return Err(unavailable("there is no such command any more"));
+        };
+        let run = async {
+            let closing = |_| unavailable("the source is closed");
+            let _slot = self.slots.acquire().await.map_err(closing)?;
+            self.run(command, &call).await
+        };
+        tokio::select! {
+            outcome = run => outcome,
+            () = self.closed.cancelled() => Err(unavailable("the source is closed")),
+        }
+    }
+
+    fn status(&self) -> SourceStatus {
+        let state = match self.closed.is_cancelled() {
+            false => SourceState::Ready,
+            true => SourceState::Stopped,
+        };
+        SourceStatus { state, detail: None, since: *self.since.lock(), restarts: 0 }
+    }
+
+    async fn close(&self) {
+        self.closed.cancel();
+        *self.since.lock() = self.clock.now();
+    }
+}
+
+/// `command` with paths that mean the same wherever it runs.
+fn anchored(mut command: CommandSpec) -> CommandSpec {
+    let anchor = |path: &mut PathBuf| {
+        let here = if path.as_os_str().is_empty() { Path::new(".") } else { path.as_path() };
+        if let Ok(absolute) = std::path::absolute(here) {
+            *path = absolute;
+        }
+    };
+    anchor(&mut command.cwd);
+    command.confinement.read.iter_mut().for_each(anchor);
+    command.confinement.write.iter_mut().for_each(anchor);
+    command
+}
+
+fn unavailable(detail: impl Into<String>) -> UpstreamError {
+    UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
+}
+
+/// Why `command` cannot run now.
+fn problem(command: &CommandSpec) -> Option<String> {
+    use rustix::fs::{Access, access};
+    if access(&command.program, Access::EXEC_OK).is_err() {
+        return Some(format!("{} is not a program that can be run", command.program.display()));
+    }
+    if !command.cwd.is_dir() {
+        return Some(format!("{} is not a directory", command.cwd.display()));
+    }
+    None
+}
+
+fn describe(command: &CommandSpec) -> DiscoveredTool {
+    let input_schema = command.input_schema();
+    let output_schema = None;
+    let raw = json!({
+        "name": command.name,
+        "title": command.title,
+        "description": command.description,
+        "inputSchema": input_schema,
+    });
+    DiscoveredTool {
+        name: command.name.clone(),
+        title: command.title.clone(),
+        description: command.description.clone(),
+        input_schema: Some(input_schema),
+        output_schema,
+        annotations: None,
+        raw,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "what a command inherits is read when it starts")]
+fn environment(command: &CommandSpec) -> Vec<(String, OsString)> {
+    let inherited = command
+        .inherit
+        .iter()
+        .filter_map(|name| std::env::var_os(name).map(|value| (name.clone(), value)));
+    let own = command.env.iter().map(|(name, value)| (name.clone(), value.0.expose().into()));
+    inherited.chain(own).collect()
+}
+
+fn outcome(command: &CommandSpec, ended: Ended) -> Result<Outcome, UpstreamError> {
+    let Ended { status, stdout, stderr } = ended;
+    let stderr = without_secrets(command, String::from_utf8_lossy(&stderr).into_owned());
+    if status.code() == Some(NOT_STARTED)
+        && let Some(why) = stderr.trim().strip_prefix(COMPLAINT)
+    {
+        return Err(unavailable(why.trim()));
+    }
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    if code.is_some_and(|code| command.success.contains(&code)) {
+        return succeeded(command, stdout);
+    }
+    let mut blocks = Vec::new();
+    let text = without_secrets(command, String::from_utf8_lossy(&stdout).into_owned());
+    if !text.is_empty() {
+        blocks.push(json!({ "type": "text", "text": text }));
+    }
+    let words = stderr.trim();
+    let words = match words.is_empty() {
+        true => super::process::describe(status),
+        false => format!("{}\n{words}", super::process::describe(status)),
+    };
+    blocks.push(json!({ "type": "text", "text": words }));
+    Ok(Outcome { content: raw(&Value::Array(blocks)), structured: None, is_error: true })
+}
+
+fn succeeded(command: &CommandSpec, stdout: Vec<u8>) -> Result<Outcome, UpstreamError> {
+    let text = String::from_utf8_lossy(&stdout).into_owned();
+    let text = without_secrets(command, text);
+    let mut outcome = Outcome::text(&text, false);
+    if command.output == OutputKind::Json {
+        let document: Box<RawValue> = serde_json::from_str(text.trim()).map_err(|error| {
+            let detail = format!("the output is not JSON: {error}");
+            UpstreamError::new(UpstreamErrorKind::Protocol, detail)
+        })?;
+        outcome.structured = Some(document);
+    }
+    Ok(outcome)
+}
+
+/// `text` without the secrets of the command's environment.
+fn without_secrets(command: &CommandSpec, mut text: String) -> String {
+    for (name, value) in &command.env {
+        let secret = value.0.expose();
+        if secret.len() >= SHORT_SECRET && text.contains(secret) {
+            text = text.replace(secret, &format!("[REDACTED:{name}]"));
+        }
+    }
+    text
+}
