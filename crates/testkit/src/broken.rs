@@ -9,6 +9,7 @@
 )]
 
 mod calling;
+mod mcp;
 mod openwop;
 
 use std::{convert::Infallible, future::Future};
@@ -20,6 +21,7 @@ use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 pub use calling::CallingFault;
+pub use mcp::{McpEras, McpFault};
 pub use openwop::OpenwopFault;
 
 /// Largest request that is read.
@@ -90,6 +92,16 @@ impl BrokenHost {
     /// As [`otc`](Self::otc), of OXP.
     pub async fn oxp(locked: bool, fault: Option<CallingFault>) -> Self {
         Self::calling(calling::Host::new(calling::Dialect::Oxp, locked, fault)).await
+    }
+
+    /// An MCP server of `eras` with one fault, or without.
+    pub async fn mcp(eras: McpEras, fault: Option<McpFault>) -> Self {
+        let host = mcp::Host::new(eras, fault);
+        Self::start(move |asked| {
+            let reply = host.answer(&asked);
+            async move { reply }
+        })
+        .await
     }
 
     async fn calling(host: calling::Host) -> Self {

@@ -64,6 +64,8 @@ pub(crate) struct Ask {
     headers: Vec<(HeaderName, String)>,
     body: Option<Vec<u8>>,
     who: Who,
+    /// Says of what has come of the body whether it is enough; none: all of it is read.
+    until: Option<fn(&[u8]) -> bool>,
 }
 
 /// Who asks.
@@ -208,7 +210,8 @@ impl Host {
         };
         let (status, headers) = (response.status().as_u16(), response.headers().clone());
         let mut body = BytesMut::new();
-        loop {
+        let is_enough = |body: &[u8]| ask.until.is_some_and(|enough| enough(body));
+        while !is_enough(&body) {
             match response.chunk().await {
                 Ok(None) => break,
                 Ok(Some(chunk)) if body.len() + chunk.len() <= MAX_ANSWER => {
@@ -238,7 +241,8 @@ impl Host {
 impl Ask {
     /// A request with `method` to `path`, which is sent as it stands.
     pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
-        Self { method, path: path.into(), headers: Vec::new(), body: None, who: Who::Nobody }
+        let path = path.into();
+        Self { method, path, headers: Vec::new(), body: None, who: Who::Nobody, until: None }
     }
 
     pub(crate) fn get(path: impl Into<String>) -> Self {
@@ -277,6 +281,13 @@ impl Ask {
     #[must_use]
     pub(crate) fn json(self, body: &Value) -> Self {
         self.header("content-type", "application/json").body(body.to_string())
+    }
+
+    /// Reads of the answer's body only until `enough` of it has come, and then hangs up.
+    #[must_use]
+    pub(crate) fn until(mut self, enough: fn(&[u8]) -> bool) -> Self {
+        self.until = Some(enough);
+        self
     }
 
     fn asked(self, key_sent: bool) -> Asked {

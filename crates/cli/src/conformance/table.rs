@@ -18,6 +18,8 @@ const NOTHING_TO_SEE: &[(&str, &str)] = &[
     ("otc.auth.ignored-when-off", "the demo wants keys"),
     ("oxp.call.requirements", "no tool of the demo requires anything"),
     ("oxp.auth.ignored-when-off", "the demo wants keys"),
+    ("mcp.http.post-only", "the demo speaks revisions with a handshake too"),
+    ("mcp.auth.metadata", "the demo has no authorization server"),
 ];
 
 /// Groups of checks that do not pass yet. The test leaves them alone.

@@ -2,6 +2,7 @@
 //! wrong.
 
 mod calling;
+mod mcp;
 mod openwop;
 
 use std::{

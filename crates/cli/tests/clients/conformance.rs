@@ -116,3 +116,82 @@ fn the_deviations_of_universal_tool_server_are_named_and_no_others() {
     ];
     assert_eq!(ids(&report, "skip"), skipped, "{report:#}");
 }
+
+/// `server-everything` 2026.8.31 stands on the TypeScript SDK 1.x and speaks the handshake era alone.
+#[test]
+fn the_deviations_of_server_everything_are_named_and_no_others() {
+    let (Some(node), Some(clients), Some(drivers)) =
+        (tool("TOOLCRIB_NODE"), tool("TOOLCRIB_CLIENTS_DIR"), tool("TOOLCRIB_CLIENT_DRIVERS"))
+    else {
+        return;
+    };
+    #[expect(clippy::disallowed_methods, reason = "the host under test is a program of its own")]
+    let mut command = Command::new(node);
+    let host = Foreign::start(command.arg(drivers.join("everything.mjs")).arg(clients));
+    let report = report(&host.url, &["--protocol", "mcp"]);
+    let deviations = [
+        // JSON that is no request is "Parse error", and an array of requests is answered.
+        "mcp.rpc.not-a-request",
+        "mcp.rpc.batch",
+        // Every page may use it, and it listens to every name.
+        "mcp.http.origin",
+        "mcp.http.host",
+        // Cursors are not looked at.
+        "mcp.tools.bad-cursor",
+        // An unknown tool is a result with `isError`.
+        "mcp.call.unknown-tool",
+        "mcp.call.unknown-tool-code",
+        // A session that has ended, or never was, is 400.
+        "mcp.session.unknown",
+        "mcp.session.delete",
+    ];
+    assert_eq!(ids(&report, "fail"), deviations, "{report:#}");
+    let checks = report["checks"].as_array().unwrap().iter();
+    let skipped = checks.filter(|check| check["outcome"] == "skip");
+    for check in skipped {
+        let why = check["reason"].as_str().unwrap();
+        let known = [
+            "the server does not speak 2026-07-28",
+            "the server wants no credentials",
+            "the server declares everything that there is",
+            "the server speaks a revision in which they mean something",
+            "needs a tool that fails: --failing-tool",
+            "needs the key of another principal: --second-key",
+        ];
+        assert!(known.contains(&why), "{check:#}");
+    }
+}
+
+/// A server of the Python SDK 2.3.0 speaks both eras.
+#[test]
+fn the_deviations_of_a_server_in_both_eras_are_named_and_no_others() {
+    let (Some(python), Some(drivers)) = (tool("TOOLCRIB_PYTHON"), tool("TOOLCRIB_CLIENT_DRIVERS"))
+    else {
+        return;
+    };
+    #[expect(clippy::disallowed_methods, reason = "the host under test is a program of its own")]
+    let mut command = Command::new(python);
+    let host = Foreign::start(command.arg(drivers.join("mcp_server.py")));
+    let report = report(&host.url, &["--protocol", "mcp", "--failing-tool", "fail"]);
+    let deviations = [
+        // The header alone decides the era, so the body is not compared with it.
+        "mcp.headers.version-mismatch",
+        // Cursors are not looked at.
+        "mcp.tools.bad-cursor",
+        // An unknown tool is a result with `isError`.
+        "mcp.call.unknown-tool",
+        "mcp.call.unknown-tool-code",
+    ];
+    assert_eq!(ids(&report, "fail"), deviations, "{report:#}");
+    let skipped = [
+        "mcp.http.post-only",
+        // It was started without authentication.
+        "mcp.auth.required",
+        "mcp.auth.unknown-key",
+        "mcp.auth.challenge",
+        "mcp.auth.metadata",
+        "mcp.session.not-a-credential",
+        "mcp.session.foreign",
+    ];
+    assert_eq!(ids(&report, "skip"), skipped, "{report:#}");
+}

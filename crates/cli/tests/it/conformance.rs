@@ -9,7 +9,9 @@ use std::{
 use serde_json::Value;
 use toolcrib_testkit::broken::{BrokenHost, CallingFault, KEY, OpenwopFault, SECOND_KEY};
 
-use crate::support::{Ran, Server, demo_key, dir, finish, run, toolcrib};
+use crate::support::{
+    Ran, Server, config, demo_key, dir, finish, key, run, toolcrib, write_config,
+};
 
 /// Runs against `host` with both of its keys.
 async fn check(host: &BrokenHost, args: &[&str]) -> Ran {
@@ -65,7 +67,7 @@ fn the_list_needs_no_host() {
     let dir = dir();
     let all = run(dir.path(), &["conformance", "--list", "--json"]).ok().json();
     let all = all.as_array().unwrap();
-    assert!(all.len() > 100, "{}", all.len());
+    assert!(all.len() > 200, "{}", all.len());
     for check in all {
         for member in ["id", "level", "section", "sentence"] {
             assert!(!check[member].as_str().unwrap().is_empty(), "{check}");
@@ -204,6 +206,23 @@ fn the_demo_does_what_the_table_of_checks_says() {
         let outcome = if status == "passes" { "pass" } else { "skip" };
         assert_eq!(seen.get(id).map(String::as_str), Some(outcome), "{id} {status}");
     }
+}
+
+/// The demo has no authorization server, so it leaves this out.
+#[test]
+fn resource_metadata_is_looked_at_where_it_is_announced() {
+    let dir = dir();
+    let resource = r#"[auth.resource]
+resource = "https://tools.example.com/mcp"
+authorization_servers = ["https://login.example.com"]
+"#;
+    write_config(dir.path(), &config(resource));
+    let (_, key) = key(dir.path(), &["--scope", "*"]);
+    let server = Server::start(dir.path());
+    let mut command = toolcrib(dir.path());
+    command.args(["conformance", "--only", "mcp.auth", "--url", &server.url]);
+    let ran = finish(command.env("TOOLCRIB_KEY", key)).ok();
+    assert!(ran.stdout.ends_with("4 passed, 0 failed, 0 skipped\n"), "{ran:?}");
 }
 
 /// The names of all elements of `xml`, which must be nested well.

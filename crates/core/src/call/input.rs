@@ -203,7 +203,9 @@ impl InputRequired {
 }
 
 /// Method and parameters of one request.
-fn request_of(request: &Value) -> Result<(Method, Option<&Map<String, Value>>), &'static str> {
+type Requested<'a> = (Method, Option<&'a Map<String, Value>>);
+
+fn request_of(request: &Value) -> Result<Requested<'_>, &'static str> {
     let request = request.as_object().ok_or("a request is not an object")?;
     let method = match request.get("method").and_then(Value::as_str) {
         Some("elicitation/create") => Method::Elicit,

@@ -167,8 +167,7 @@ async fn a_capability_that_is_missing_is_told_to_those_who_can_declare_it() {
 #[tokio::test]
 async fn a_state_that_the_upstream_does_not_take_is_an_error_of_the_round() {
     let rig = Rig::faulty(&["era=modern"]);
-    let mut input = CallerInput::default();
-    input.state = Some("spoiled".to_owned());
+    let input = CallerInput { state: Some("spoiled".to_owned()), ..CallerInput::default() };
     let Ask::Rejected(words) = asked(ask(&rig, json!({}), Some(input)).await) else { panic!() };
     assert_eq!(words, "the state is not ours");
 }
