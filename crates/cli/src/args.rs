@@ -1,6 +1,7 @@
 //! What can be typed. Parsing never touches the world; what it means is decided by the commands.
 
 mod conformance;
+mod credentials;
 mod nouns;
 
 use std::path::PathBuf;
@@ -9,6 +10,10 @@ use clap::{ArgAction, Parser, Subcommand};
 use toolcrib_core::credential::Secret;
 
 pub(crate) use conformance::ConformanceArgs;
+pub(crate) use credentials::{
+    ClientAuthArg, CredentialOwnerArgs, CredentialRotateArgs, CredentialSetArgs,
+    CredentialValueArgs, CredentialsCommand,
+};
 pub(crate) use nouns::{
     AuditCommand, CallArgs, ConfigCommand, ExportArgs, GenArgs, HashArgs, ImportArgs,
     KeyCreateArgs, KeysCommand, McpArgs, ServeArgs, SourcesCommand, TailArgs, ToolLintArgs,
@@ -149,6 +154,10 @@ is 1 when the tool failed or was not run.")]
     /// Make, list and revoke API keys
     #[command(subcommand)]
     Keys(KeysCommand),
+
+    /// Store what sources present to their upstreams: tokens, passwords, OAuth clients
+    #[command(subcommand)]
+    Credentials(CredentialsCommand),
 
     /// Read the record of what happened
     #[command(subcommand)]

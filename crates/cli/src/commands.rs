@@ -5,6 +5,7 @@ mod call;
 mod completions;
 mod config;
 mod conformance;
+mod credentials;
 mod generate;
 mod hash;
 mod import;
@@ -39,6 +40,7 @@ pub(crate) async fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Call(args) => call::run(args, &global, printer).await,
         Command::Sources(command) => sources::run(&command, &global, printer).await,
         Command::Keys(command) => keys::run(command, &global, printer).await,
+        Command::Credentials(command) => credentials::run(command, &global, printer).await,
         Command::Audit(command) => audit::run(command, &global, printer).await,
         Command::Config(command) => config::run(command, &global, printer).await,
         Command::Conformance(args) => conformance::run(*args, &global, printer).await,

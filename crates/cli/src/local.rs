@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use toolcrib_core::{
     catalog::Entry,
+    credential::CredentialStore,
     id::{PrincipalId, SourceId, TenantId},
     principal::{AuthMethod, Principal},
     scope::{Grant, ScopeSet},
@@ -15,7 +16,7 @@ use toolcrib_gateway::{Gateway, GatewayBuilder, Stores, clock::SystemClock, conf
 use toolcrib_sources::Factory;
 use toolcrib_store::SqliteStore;
 
-use crate::{confined, failure::advised, settings::Settings, store};
+use crate::{confined, failure::advised, seal, settings::Settings, store};
 
 /// How long a command waits for sources to connect and to tell their tools.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
@@ -34,13 +35,24 @@ impl Local {
     /// Over the store of `settings`, which records what the command calls.
     pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
         let store = store::open(&settings.config)?;
-        let gateway = start(settings.config, store::seams(&store)).await?;
+        let credentials = seal::needed(&settings.config, &store).await?;
+        let gateway = start(settings.config, store::seams(&store), credentials).await?;
         Ok(Self { gateway, store: Some(store) })
     }
 
-    /// Over nothing: for commands that only look at what the sources offer now.
+    /// Over nothing: for commands that only look at what the sources offer now. Only credentials
+    /// are read, when there are some, since without them a source may not tell.
     pub(crate) async fn start_forgetful(config: Config) -> anyhow::Result<Self> {
-        Ok(Self { gateway: start(config, store::forgetful()).await?, store: None })
+        let store = match seal::is_needed(&config) && config.store.path.is_file() {
+            true => Some(store::open(&config)?),
+            false => None,
+        };
+        let credentials = match &store {
+            Some(store) => seal::needed(&config, store).await?,
+            None => None,
+        };
+        let gateway = start(config, store::forgetful(), credentials).await?;
+        Ok(Self { gateway, store })
     }
 
     /// Does `work`, and ends everything whether it succeeds, fails or is interrupted.
@@ -65,10 +77,17 @@ impl Local {
     }
 }
 
-/// A gateway over `stores` whose sources are real.
-pub(crate) async fn start(config: Config, stores: Stores) -> anyhow::Result<Gateway> {
-    let factory =
+/// A gateway over `stores` whose sources are real and find their credentials in `credentials`.
+pub(crate) async fn start(
+    config: Config,
+    stores: Stores,
+    credentials: Option<Arc<dyn CredentialStore>>,
+) -> anyhow::Result<Gateway> {
+    let mut factory =
         Factory::new(Arc::new(SystemClock::default())).with_launcher(confined::launcher());
+    if let Some(credentials) = credentials {
+        factory = factory.with_credentials(credentials);
+    }
     Ok(GatewayBuilder::new(config, stores, Arc::new(factory)).start().await?)
 }
 

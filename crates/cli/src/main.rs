@@ -16,6 +16,7 @@ mod local;
 mod logging;
 mod misread;
 mod printer;
+mod seal;
 mod settings;
 mod store;
 

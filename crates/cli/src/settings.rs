@@ -78,15 +78,24 @@ pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let nobody = |tenants: &Tenants| matches!(tenants, Tenants::Only(only) if only.is_empty());
     let unseen = config.sources.iter().filter(|source| nobody(&source.tenants));
-    unseen
-        .map(|source| {
-            format!(
-                "source `{}` has `tenants = []`, so nobody can see its tools; leave `tenants` out \
-                 or name some",
-                source.spec.id
-            )
-        })
-        .collect()
+    let unseen = unseen.map(|source| {
+        format!(
+            "source `{}` has `tenants = []`, so nobody can see its tools; leave `tenants` out \
+             or name some",
+            source.spec.id
+        )
+    });
+    let sealed = config.sources.iter().filter(|source| {
+        source.spec.credential.is_some() && config.store.seal_key.is_none()
+    });
+    let unreadable = sealed.map(|source| {
+        format!(
+            "source `{}` names a credential, and none can be stored without `[store] seal_key`; \
+             `toolcrib credentials new-key` makes one",
+            source.spec.id
+        )
+    });
+    unseen.chain(unreadable).collect()
 }
 
 /// The directory that relative paths in `file` start from.

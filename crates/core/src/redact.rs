@@ -8,7 +8,10 @@ use serde_json::{Map, Value};
 
 use crate::credential::Secret;
 
+mod echoes;
 mod shapes;
+
+pub use self::echoes::Echoes;
 
 /// What stands where a secret stood.
 pub const PLACEHOLDER: &str = "[redacted]";

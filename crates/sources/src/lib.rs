@@ -9,6 +9,7 @@
 //! Invariant: JSON stays raw until it has been checked, so that nothing an upstream sends is lost.
 #![warn(missing_docs)]
 
+mod credential;
 mod egress;
 mod exec;
 mod factory;
@@ -22,3 +23,4 @@ pub use egress::{Resolver, SystemResolver};
 pub use exec::Launcher;
 pub use factory::Factory;
 pub use process::confined::run as run_confined;
+pub use process::helper::printed_by;

@@ -23,6 +23,7 @@ use toolcrib_core::{
 
 pub(crate) mod confined;
 pub(crate) mod once;
+pub mod helper;
 mod stderr;
 
 /// What a child may have of our own environment.

@@ -22,7 +22,7 @@ mod sqlite;
 
 pub use self::{
     memory::{MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog},
-    seal::{InvalidSealKey, SealKey, SealKeys},
+    seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
     sqlite::{Durability, Options, SqliteCredentials, SqliteStore},
 };
 

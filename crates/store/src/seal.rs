@@ -17,6 +17,7 @@ use base64::{Engine as _, engine::general_purpose};
 use sha2::{Digest as _, Sha256};
 use toolcrib_core::{
     credential::{Credential, CredentialStoreError, Material, Secret},
+    id::{CredentialId, InvalidId},
     store::StoreError,
 };
 use zeroize::Zeroizing;
@@ -53,6 +54,18 @@ pub struct InvalidSealKey;
 // === impl SealKey ===
 
 impl SealKey {
+    /// The text of a new key, in base64.
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub fn generate() -> Result<Secret, StoreError> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| {
+            StoreError::Unavailable("the system gives no randomness for a key".to_owned())
+        })?;
+        Ok(Secret::new(general_purpose::STANDARD.encode(*bytes)))
+    }
+
     /// Reads a key: 32 bytes in base64 (either alphabet, padded or not) or 64 hexadecimal digits.
     pub fn parse(text: &Secret) -> Result<Self, InvalidSealKey> {
         let text = text.expose().trim();
@@ -219,6 +232,14 @@ fn associated(credential: &Credential) -> Result<Vec<u8>, CredentialStoreError> 
     Ok(bytes)
 }
 
+/// An id for a credential that is stored for the first time.
+///
+/// # Errors
+/// None in practice: what is made here is an id.
+pub fn new_credential_id() -> Result<CredentialId, InvalidId> {
+    CredentialId::parse(format!("cred-{}", uuid::Uuid::new_v4().simple()))
+}
+
 #[cfg(test)]
 mod tests {
     use toolcrib_core::{
@@ -261,8 +282,15 @@ mod tests {
     }
 
     #[test]
+    fn a_new_key_is_a_key_and_another_each_time() {
+        let (one, two) = (SealKey::generate().unwrap(), SealKey::generate().unwrap());
+        assert!(SealKey::parse(&one).is_ok());
+        assert_ne!(one.expose(), two.expose());
+    }
+
+    #[test]
     fn nothing_that_stands_beside_the_values_can_be_changed() {
-        // I-36
+        // I-42
         let keys = SealKeys::new(key(&"01".repeat(32)), []);
         let right = credential("a", "n", Some("ann"));
         let sealed = keys.seal(&right, &material("value-canary", Some("client"))).unwrap();

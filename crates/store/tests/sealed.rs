@@ -37,7 +37,7 @@ async fn value(store: &SqliteCredentials, owner: &Owner, of: &str) -> String {
     opened.material.value.expose().to_owned()
 }
 
-// I-36
+// I-42
 #[tokio::test]
 async fn no_value_is_in_the_bytes_of_the_store() {
     let directory = tempfile::tempdir().unwrap();
@@ -67,7 +67,7 @@ async fn no_value_is_in_the_bytes_of_the_store() {
     look();
 }
 
-// I-36
+// I-42
 #[tokio::test]
 async fn rows_that_are_exchanged_do_not_open() {
     let directory = tempfile::tempdir().unwrap();

@@ -277,7 +277,7 @@ fn source_kind(text: &str) -> Result<SourceKind, String> {
 }
 
 /// A duration of the configuration, or days.
-fn lifetime(text: &str) -> Result<std::time::Duration, String> {
+pub(super) fn lifetime(text: &str) -> Result<std::time::Duration, String> {
     const DAY: u64 = 86_400;
     // A hundred years: what is longer is a mistake, and calendars end.
     const MAX_DAYS: u64 = 36_500;

@@ -6,7 +6,7 @@
 mod changes;
 mod lock;
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use chrono::Utc;
@@ -15,6 +15,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
 };
+use toolcrib_core::credential::CredentialStore;
 use toolcrib_gateway::{Gateway, config::Config};
 
 use crate::{
@@ -23,6 +24,7 @@ use crate::{
     failure::{Advise as _, Exit, advised},
     local,
     printer::Printer,
+    seal,
     settings::{self, Settings},
     store,
 };
@@ -80,7 +82,10 @@ pub(crate) async fn run(
              recorded as failed"
         ));
     }
-    let gateway = local::start(config.clone(), store::seams(&store)).await?;
+    // A configuration that is read later may name a credential that this one does not.
+    let credentials = store.credentials(seal::keys(&config.store).await?);
+    let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
+    let gateway = local::start(config.clone(), store::seams(&store), credentials).await?;
 
     let (stop, stopped) = watch::channel(false);
     let router = toolcrib::router(gateway.clone(), &config);

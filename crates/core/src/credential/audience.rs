@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    // I-35
+    // I-41
     #[test]
     fn an_audience_is_exactly_what_it_names() {
         for (audience, host, expected) in [

@@ -1,0 +1,195 @@
+//! The arguments of `credentials`. None of them is ever a value.
+
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use toolcrib_core::{
+    credential::Audience,
+    id::{CredentialName, PrincipalId, TenantId},
+};
+
+use super::nouns::lifetime;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum CredentialsCommand {
+    /// Store a credential, sealed; its value comes from stdin, a file or a variable
+    #[command(after_help = "\
+Examples:
+  toolcrib credentials set github --bearer --audience api.github.com < token.txt
+  toolcrib credentials set github --bearer --audience api.github.com --principal ana < ana.txt
+  toolcrib credentials set weather --query appid --audience '*.weather.example' --value-env APPID
+  toolcrib credentials set wiki --basic bot --audience wiki.corp.example --value-file wiki.pass
+  toolcrib credentials set crm --oauth2-client https://id.crm.example/token --client-id toolcrib \\
+    --oauth2-scope read --audience api.crm.example --value-file client-secret.txt
+
+A source uses it by its name, `credential = \"github\"`: for a call the credential of that name that
+the caller's principal has, and otherwise its tenant's. It is sent to its audiences alone, over TLS
+(or within this machine), and a call that needs it is not sent without it.
+
+The value is what the upstream gave: a token, a key, a password; with --oauth2-client the client's
+secret, with --oauth2-refresh the refresh token. It is sealed with `[store] seal_key`, which
+`toolcrib credentials new-key` makes. No argument takes a value, because other users of the machine
+can see arguments. Running servers use it at once.")]
+    Set(Box<CredentialSetArgs>),
+
+    /// List the credentials, without their values
+    #[command(after_help = "\
+Examples:
+  toolcrib credentials list
+  toolcrib credentials list --json | jq -r '.[] | select(.state != \"active\") | .name'")]
+    List,
+
+    /// Replace the value of a credential; running servers use the new one at once
+    #[command(after_help = "\
+Examples:
+  toolcrib credentials rotate github < new-token.txt
+  toolcrib credentials rotate github --principal ana --value-env TOKEN --expires 90d
+
+Calls that run go on with the old value, so revoke it at the upstream afterwards. Name, owner, kind
+and audiences stay. Without --expires the new value does not expire.")]
+    Rotate(CredentialRotateArgs),
+
+    /// Remove a credential; calls that need it fail from then on
+    Remove {
+        #[command(flatten)]
+        whose: CredentialOwnerArgs,
+    },
+
+    /// Make a seal key and print it, or write it to a new file
+    #[command(after_help = "\
+Examples:
+  toolcrib credentials new-key --out /etc/toolcrib/seal.key
+  toolcrib credentials new-key | vault kv put secret/toolcrib seal_key=-
+
+Then name it in the configuration: `[store]` `seal_key = { file = \"/etc/toolcrib/seal.key\" }`, or
+`{ env = \"NAME\" }`, or `{ command = [\"vault\", …] }`. Keep a copy where the store's backups are not:
+without the key no credential can be read.")]
+    NewKey {
+        /// Write it to this new file, for its owner only
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+    },
+
+    /// Seal everything with the new key, after `seal_key` was changed
+    #[command(after_help = "\
+Examples:
+  toolcrib credentials reseal
+
+To change the key: make a new one, name it as `seal_key` and the one before as `old_seal_key`,
+restart the servers, run this, and then take `old_seal_key` out.")]
+    Reseal,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CredentialOwnerArgs {
+    /// Its name, by which sources refer to it
+    pub(crate) name: CredentialName,
+
+    /// The tenant that it belongs to
+    #[arg(long, default_value = "default")]
+    pub(crate) tenant: TenantId,
+
+    /// The one principal of the tenant that it belongs to [default: the whole tenant]
+    #[arg(long)]
+    pub(crate) principal: Option<PrincipalId>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("value").args(["value_file", "value_env"]))]
+#[command(group = ArgGroup::new("client_secret").args(["client_secret_file", "client_secret_env"]))]
+pub(crate) struct CredentialValueArgs {
+    /// Read the value from this file [default: stdin]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) value_file: Option<PathBuf>,
+
+    /// Read the value from this environment variable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) value_env: Option<String>,
+
+    /// With a refresh token: read the client's secret from this file [default: it has none]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) client_secret_file: Option<PathBuf>,
+
+    /// With a refresh token: read the client's secret from this environment variable
+    #[arg(long, value_name = "NAME")]
+    pub(crate) client_secret_env: Option<String>,
+
+    /// When it stops being sent, from now: 12h, 90d [default: never]
+    #[arg(long, value_name = "DURATION", value_parser = lifetime)]
+    pub(crate) expires: Option<std::time::Duration>,
+}
+
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("kind").required(true).args(
+    ["bearer", "header", "query", "basic", "oauth2_client", "oauth2_refresh"]
+))]
+#[command(group = ArgGroup::new("oauth2").args(["oauth2_client", "oauth2_refresh"]))]
+pub(crate) struct CredentialSetArgs {
+    #[command(flatten)]
+    pub(crate) whose: CredentialOwnerArgs,
+
+    /// A host that it may be sent to: `api.example.com`, or `*.example.com` for those below a
+    /// domain; may be repeated
+    #[arg(long = "audience", value_name = "HOST", required = true)]
+    pub(crate) audiences: Vec<Audience>,
+
+    /// Send it as `Authorization: Bearer`
+    #[arg(long)]
+    pub(crate) bearer: bool,
+
+    /// Send it as this header
+    #[arg(long, value_name = "NAME")]
+    pub(crate) header: Option<String>,
+
+    /// What stands before the value in the header, its space included: 'Token '
+    #[arg(long, value_name = "TEXT", requires = "header")]
+    pub(crate) prefix: Option<String>,
+
+    /// Send it as this parameter of the query; prefer a header where the upstream takes one
+    #[arg(long, value_name = "NAME")]
+    pub(crate) query: Option<String>,
+
+    /// Send it as the password of this user, `Authorization: Basic`
+    #[arg(long, value_name = "USER")]
+    pub(crate) basic: Option<String>,
+
+    /// Get access tokens at this token endpoint, with the value as client secret
+    #[arg(long, value_name = "URL", requires = "client_id")]
+    pub(crate) oauth2_client: Option<String>,
+
+    /// Get access tokens at this token endpoint, with the value as refresh token
+    #[arg(long, value_name = "URL", requires = "client_id")]
+    pub(crate) oauth2_refresh: Option<String>,
+
+    /// The OAuth client
+    #[arg(long, value_name = "ID", requires = "oauth2")]
+    pub(crate) client_id: Option<String>,
+
+    /// How the OAuth client proves itself
+    #[arg(long, value_enum, default_value_t = ClientAuthArg::Basic, requires = "oauth2")]
+    pub(crate) client_auth: ClientAuthArg,
+
+    /// An OAuth scope to ask for; may be repeated
+    #[arg(long = "oauth2-scope", value_name = "SCOPE", requires = "oauth2")]
+    pub(crate) scopes: Vec<String>,
+
+    #[command(flatten)]
+    pub(crate) value: CredentialValueArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CredentialRotateArgs {
+    #[command(flatten)]
+    pub(crate) whose: CredentialOwnerArgs,
+
+    #[command(flatten)]
+    pub(crate) value: CredentialValueArgs,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(crate) enum ClientAuthArg {
+    /// In the Authorization header
+    Basic,
+    /// In the body
+    Post,
+}

@@ -1,0 +1,411 @@
+//! `credentials set|list|rotate|remove|new-key|reseal`: on the store; running servers follow it.
+//!
+//! Invariant: a value comes from stdin, a file or a variable, and is never printed.
+
+use std::io::{IsTerminal as _, Read as _, Write as _};
+
+use anyhow::Context as _;
+use chrono::{DateTime, SecondsFormat, Utc};
+use serde_json::{Value, json};
+use toolcrib_core::{
+    credential::{
+        ClientAuth, Credential, CredentialKind, CredentialStore as _, CredentialStoreError,
+        Material, OAuth2, Owner, Secret,
+    },
+    id::TenantId,
+    store::StoreError,
+};
+use toolcrib_store::{SealKey, SqliteCredentials};
+
+use crate::{
+    args::{
+        ClientAuthArg, CredentialOwnerArgs, CredentialRotateArgs, CredentialSetArgs,
+        CredentialValueArgs, CredentialsCommand, Global,
+    },
+    env,
+    failure::{Advise as _, Exit, advised, advised_by, usage},
+    printer::Printer,
+    seal,
+    settings::{self, Settings},
+    store,
+};
+
+/// Longest value that is read.
+const MAX_VALUE: u64 = 64 << 10;
+
+pub(crate) async fn run(
+    command: CredentialsCommand,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    if let CredentialsCommand::NewKey { out } = &command {
+        return new_key(out.as_deref(), printer);
+    }
+    settings::no_url(global, "credentials are managed")?;
+    let settings = Settings::load(global)?;
+    let config = &settings.config;
+    let (store, keys) = match &command {
+        CredentialsCommand::Set(args) => {
+            check_owner(&args.whose)?;
+            let keys = seal::keys(&config.store).await?;
+            // Before the value is read, and before there is a store.
+            if !keys.can_seal() {
+                return Err(no_key());
+            }
+            (store::open(config)?, keys)
+        }
+        // Looking and removing need no key.
+        CredentialsCommand::List | CredentialsCommand::Remove { .. } => {
+            (store::open_existing(config)?, toolcrib_store::SealKeys::none())
+        }
+        _ => (store::open_existing(config)?, seal::keys(&config.store).await?),
+    };
+    let credentials = store.credentials(keys);
+    let result = match command {
+        CredentialsCommand::Set(args) => set(*args, &credentials, printer).await,
+        CredentialsCommand::List => list(&credentials, printer).await,
+        CredentialsCommand::Rotate(args) => rotate(args, &credentials, printer).await,
+        CredentialsCommand::Remove { whose } => remove(whose, &credentials, printer).await,
+        CredentialsCommand::Reseal => reseal(&credentials, printer).await,
+        CredentialsCommand::NewKey { .. } => Ok(Exit::Done),
+    };
+    store.close().await;
+    result
+}
+
+async fn set(
+    args: CredentialSetArgs,
+    credentials: &SqliteCredentials,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let kind = kind(&args)?;
+    let owner = owner(&args.whose);
+    let material = material(&args.value, &kind, None)?;
+    let now = Utc::now();
+    let credential = Credential {
+        id: toolcrib_store::new_credential_id()?,
+        name: args.whose.name,
+        owner,
+        kind,
+        audiences: args.audiences,
+        created_at: now,
+        rotated_at: now,
+        expires_at: expiry(&args.value, now)?,
+        revision: 1,
+    };
+    let stored = credentials.put(credential.clone(), material).await;
+    stored.map_err(|error| match error {
+        CredentialStoreError::Store(StoreError::Conflict(_)) => advised(
+            format!("there is a credential `{}` of this owner already", credential.name),
+            "`toolcrib credentials rotate` changes its value; to change anything else, remove it \
+             first",
+        ),
+        error => advised_by(error, "the credential was not stored", HINT),
+    })?;
+    match printer.wants_json() {
+        true => printer.json(&public(&credential, now))?,
+        false => printer.note(format_args!(
+            "stored {} as `{}` of {}; running servers use it at once",
+            credential.id,
+            credential.name,
+            whose(&credential.owner)
+        )),
+    }
+    Ok(Exit::Done)
+}
+
+async fn list(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<Exit> {
+    let (now, all) = (Utc::now(), credentials.list().await?);
+    if printer.wants_json() {
+        printer.json(&all.iter().map(|it| public(it, now)).collect::<Vec<_>>())?;
+        return Ok(Exit::Done);
+    }
+    if all.is_empty() {
+        printer.note("there are no credentials; `toolcrib credentials set` stores one");
+        return Ok(Exit::Done);
+    }
+    let rows = all.iter().map(|it| {
+        let audiences: Vec<_> = it.audiences.iter().map(ToString::to_string).collect();
+        [
+            it.name.to_string(),
+            it.owner.tenant.to_string(),
+            it.owner.principal.as_ref().map(ToString::to_string).unwrap_or_default(),
+            it.kind.word().to_owned(),
+            audiences.join(" "),
+            moment(it.rotated_at),
+            state(it, now),
+            it.id.to_string(),
+        ]
+    });
+    let head = ["name", "tenant", "principal", "kind", "audiences", "set", "state", "id"];
+    printer.table(head, rows)?;
+    Ok(Exit::Done)
+}
+
+async fn rotate(
+    args: CredentialRotateArgs,
+    credentials: &SqliteCredentials,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let owner = owner(&args.whose);
+    let opened = credentials.get(&owner, &args.whose.name).await;
+    let opened = opened.advise("the credential cannot be read", HINT)?;
+    let opened = opened.ok_or_else(|| unknown(&args.whose))?;
+    let mut credential = opened.credential;
+    let before = opened.material.client_secret;
+    let material = material(&args.value, &credential.kind, before)?;
+    let now = Utc::now();
+    let expires = expiry(&args.value, now)?;
+    let seen = credential.revision;
+    let rotated = credentials.rotate(&credential.id, seen, material, expires, now).await;
+    if !rotated.advise("the credential was not rotated", HINT)? {
+        return Err(advised(
+            "the credential was changed meanwhile",
+            "`toolcrib credentials list` shows it; try again",
+        ));
+    }
+    credential.revision += 1;
+    credential.rotated_at = now;
+    credential.expires_at = expires;
+    match printer.wants_json() {
+        true => printer.json(&public(&credential, now))?,
+        false => printer.note("rotated; running servers use the new value at once"),
+    }
+    Ok(Exit::Done)
+}
+
+async fn remove(
+    args: CredentialOwnerArgs,
+    credentials: &SqliteCredentials,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let owner = owner(&args);
+    let all = credentials.list().await?;
+    let found = all.into_iter().find(|it| it.owner == owner && it.name == args.name);
+    let found = found.ok_or_else(|| unknown(&args))?;
+    if !credentials.remove(&found.id).await? {
+        return Err(unknown(&args));
+    }
+    match printer.wants_json() {
+        true => printer.json(&json!({ "id": found.id, "name": found.name }))?,
+        false => printer.note("removed; calls that need it fail from now on"),
+    }
+    Ok(Exit::Done)
+}
+
+async fn reseal(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<Exit> {
+    let resealed = credentials.reseal().await.advise(
+        "not everything could be sealed anew",
+        "what was is; name the key that the rest was sealed with as `[store] old_seal_key`, or \
+         remove the credential and set it again",
+    )?;
+    match printer.wants_json() {
+        true => printer.json(&json!({ "resealed": resealed }))?,
+        false => printer.note(format_args!(
+            "{resealed} sealed anew; everything is sealed with `[store] seal_key`"
+        )),
+    }
+    Ok(Exit::Done)
+}
+
+fn new_key(out: Option<&std::path::Path>, printer: Printer) -> anyhow::Result<Exit> {
+    let key = SealKey::generate()?;
+    let Some(path) = out else {
+        match printer.wants_json() {
+            true => printer.json(&json!({ "key": key.expose() }))?,
+            false => printer.line(key.expose())?,
+        }
+        return Ok(Exit::Done);
+    };
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = made.advise(
+        format!("the file {} cannot be made", path.display()),
+        "a key is never written over: it may be the only one that opens a store",
+    )?;
+    writeln!(file, "{}", key.expose())?;
+    file.sync_all()?;
+    match printer.wants_json() {
+        true => printer.json(&json!({ "file": path }))?,
+        false => printer.note(format_args!(
+            "name it in the configuration, and keep a copy apart from the store's backups:\n\
+             [store]\nseal_key = {{ file = {:?} }}",
+            path.display().to_string()
+        )),
+    }
+    Ok(Exit::Done)
+}
+
+const HINT: &str = "`toolcrib credentials --help` says what is needed";
+
+fn no_key() -> anyhow::Error {
+    advised(
+        "no credential can be stored: there is no key to seal it with",
+        "`toolcrib credentials new-key --out FILE` makes one; name it as `[store] seal_key`",
+    )
+}
+
+fn unknown(args: &CredentialOwnerArgs) -> anyhow::Error {
+    let owner = whose(&owner(args));
+    advised(
+        format!("there is no credential `{}` of {owner}", args.name),
+        "`toolcrib credentials list` shows them; --tenant and --principal say whose",
+    )
+}
+
+fn check_owner(args: &CredentialOwnerArgs) -> anyhow::Result<()> {
+    match args.tenant.as_str() == TenantId::OPERATOR {
+        true => Err(usage("the tenant `-` is the record's own; choose another name")),
+        false => Ok(()),
+    }
+}
+
+fn owner(args: &CredentialOwnerArgs) -> Owner {
+    Owner { tenant: args.tenant.clone(), principal: args.principal.clone() }
+}
+
+fn whose(owner: &Owner) -> String {
+    match &owner.principal {
+        Some(principal) => format!("principal {principal} in tenant {}", owner.tenant),
+        None => format!("tenant {}", owner.tenant),
+    }
+}
+
+fn kind(args: &CredentialSetArgs) -> anyhow::Result<CredentialKind> {
+    let oauth2 = |url: &str| OAuth2 {
+        token_url: url.to_owned(),
+        client_id: args.client_id.clone().unwrap_or_default(),
+        client_auth: match args.client_auth {
+            ClientAuthArg::Basic => ClientAuth::Basic,
+            ClientAuthArg::Post => ClientAuth::Post,
+        },
+        scopes: args.scopes.clone(),
+    };
+    let kind = if let Some(name) = &args.header {
+        let prefix = args.prefix.clone().unwrap_or_default();
+        CredentialKind::Header { name: name.to_ascii_lowercase(), prefix }
+    } else if let Some(parameter) = &args.query {
+        CredentialKind::Query { parameter: parameter.clone() }
+    } else if let Some(username) = &args.basic {
+        CredentialKind::Basic { username: username.clone() }
+    } else if let Some(url) = &args.oauth2_client {
+        CredentialKind::ClientCredentials(oauth2(url))
+    } else if let Some(url) = &args.oauth2_refresh {
+        CredentialKind::RefreshToken(oauth2(url))
+    } else {
+        let prefix = "Bearer ".to_owned();
+        CredentialKind::Header { name: "authorization".to_owned(), prefix }
+    };
+    kind.check().map_err(|error| usage(error.to_string()))?;
+    if let Some(oauth2) = kind.oauth2() {
+        check_endpoint(&oauth2.token_url)?;
+    }
+    Ok(kind)
+}
+
+/// A client's secret goes there.
+fn check_endpoint(text: &str) -> anyhow::Result<()> {
+    let url = url::Url::parse(text).map_err(|_| usage("the token endpoint is not a URL"))?;
+    let local = match url.host() {
+        Some(url::Host::Ipv4(address)) => address.is_loopback(),
+        Some(url::Host::Ipv6(address)) => address.is_loopback(),
+        Some(url::Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        None => false,
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(usage("the token endpoint's URL carries a secret; leave it out"));
+    }
+    match url.scheme() {
+        "https" => Ok(()),
+        "http" if local => Ok(()),
+        _ => Err(usage("the token endpoint must be an https URL, or one of this machine")),
+    }
+}
+
+fn material(
+    args: &CredentialValueArgs,
+    kind: &CredentialKind,
+    before: Option<Secret>,
+) -> anyhow::Result<Material> {
+    let refreshes = matches!(kind, CredentialKind::RefreshToken(_));
+    let given = args.client_secret_file.is_some() || args.client_secret_env.is_some();
+    if given && !refreshes {
+        return Err(usage(
+            "a client secret beside the value is for refresh tokens; with --oauth2-client the \
+             value is the client's secret",
+        ));
+    }
+    let client_secret = match (&args.client_secret_file, &args.client_secret_env) {
+        (Some(path), _) => Some(env::read_secret(path).map_err(|problem| usage(problem))?),
+        (None, Some(name)) => Some(variable(name)?),
+        (None, None) => before,
+    };
+    let value = match (&args.value_file, &args.value_env) {
+        (Some(path), _) => env::read_secret(path).map_err(|problem| usage(problem))?,
+        (None, Some(name)) => variable(name)?,
+        (None, None) => typed()?,
+    };
+    let sendable = |b: u8| b == b'\t' || (b >= b' ' && b != 0x7f);
+    if !value.expose().bytes().all(sendable) {
+        return Err(usage("the value has a line break or another control character in it"));
+    }
+    Ok(Material { value, client_secret })
+}
+
+fn variable(name: &str) -> anyhow::Result<Secret> {
+    let value = env::variable(name).map(Secret::new);
+    value.ok_or_else(|| usage(format!("environment variable {name} is not set")))
+}
+
+/// The value on stdin, without trailing line breaks.
+fn typed() -> anyhow::Result<Secret> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Err(usage(
+            "the value is read from stdin: pipe it in, or say --value-file or --value-env",
+        ));
+    }
+    let mut text = String::new();
+    let read = stdin.lock().take(MAX_VALUE + 1).read_to_string(&mut text);
+    let read = read.context("the value on stdin is not text")?;
+    match text.trim_end_matches(['\r', '\n']) {
+        "" => Err(usage("there is no value on stdin; pipe it in, or say --value-file")),
+        _ if read as u64 > MAX_VALUE => Err(usage("the value is larger than 64 KiB")),
+        value => Ok(Secret::new(value.to_owned())),
+    }
+}
+
+fn expiry(
+    args: &CredentialValueArgs,
+    now: DateTime<Utc>,
+) -> anyhow::Result<Option<DateTime<Utc>>> {
+    args.expires.map(|lifetime| Ok(now + chrono::Duration::from_std(lifetime)?)).transpose()
+}
+
+fn public(credential: &Credential, now: DateTime<Utc>) -> Value {
+    json!({
+        "id": credential.id,
+        "name": credential.name,
+        "tenant": credential.owner.tenant,
+        "principal": credential.owner.principal,
+        "kind": credential.kind,
+        "audiences": credential.audiences,
+        "createdAt": moment(credential.created_at),
+        "rotatedAt": moment(credential.rotated_at),
+        "expiresAt": credential.expires_at.map(moment),
+        "revision": credential.revision,
+        "state": if credential.has_expired(now) { "expired" } else { "active" },
+    })
+}
+
+fn state(credential: &Credential, now: DateTime<Utc>) -> String {
+    match credential.expires_at {
+        Some(end) if end <= now => format!("expired {}", moment(end)),
+        Some(end) => format!("until {}", moment(end)),
+        None => "active".to_owned(),
+    }
+}
+
+fn moment(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
+}

@@ -1,0 +1,72 @@
+//! The keys that credentials are sealed with: read from where the configuration says, when they are
+//! needed.
+
+use std::{path::Path, sync::Arc};
+
+use toolcrib_core::credential::{CredentialStore, Secret};
+use toolcrib_gateway::config::{Config, KeyPlace, StoreConfig};
+use toolcrib_store::{SealKey, SealKeys, SqliteStore};
+
+use crate::{
+    env,
+    failure::{Advise as _, advised},
+};
+
+/// The keys of `config`; none when it names none.
+pub(crate) async fn keys(config: &StoreConfig) -> anyhow::Result<SealKeys> {
+    let Some(place) = &config.seal_key else { return Ok(SealKeys::none()) };
+    let current = key("seal_key", place).await?;
+    let old = match &config.old_seal_key {
+        Some(place) => Some(key("old_seal_key", place).await?),
+        None => None,
+    };
+    Ok(SealKeys::new(current, old))
+}
+
+/// Whether a source of `config` names a credential.
+pub(crate) fn is_needed(config: &Config) -> bool {
+    config.sources.iter().any(|source| source.spec.credential.is_some())
+}
+
+/// The credentials in `store`, if a source of `config` names one.
+pub(crate) async fn needed(
+    config: &Config,
+    store: &SqliteStore,
+) -> anyhow::Result<Option<Arc<dyn CredentialStore>>> {
+    match is_needed(config) {
+        true => Ok(Some(Arc::new(store.credentials(keys(&config.store).await?)))),
+        false => Ok(None),
+    }
+}
+
+async fn key(name: &str, place: &KeyPlace) -> anyhow::Result<SealKey> {
+    let read: Result<Secret, String> = match place {
+        KeyPlace::File(path) => {
+            warn_of_others(path);
+            env::read_secret(path)
+        }
+        KeyPlace::Env(variable) => env::variable(variable)
+            .map(Secret::new)
+            .ok_or_else(|| format!("environment variable {variable} is not set")),
+        KeyPlace::Command(command) => toolcrib_sources::printed_by(command).await,
+    };
+    let text = read.map_err(|problem| {
+        advised(
+            format!("`[store] {name}` cannot be read: {problem}"),
+            "`toolcrib credentials new-key --out FILE` makes a key",
+        )
+    })?;
+    SealKey::parse(&text)
+        .advise(format!("`[store] {name}` is not a key"), "look at what the file or program gives")
+}
+
+/// A key that others can read seals nothing from them.
+fn warn_of_others(path: &Path) {
+    use std::os::unix::fs::MetadataExt as _;
+    if std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0) {
+        tracing::warn!(
+            path = %path.display(),
+            "the seal key is open to other users of this machine, consider `chmod 600`"
+        );
+    }
+}

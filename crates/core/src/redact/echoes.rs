@@ -1,0 +1,312 @@
+//! Values of credentials in what an upstream sends back.
+//!
+//! Invariant: a value is found however its characters are escaped in JSON.
+//! Invariant: what holds no value stays the upstream's own text, byte for byte.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::{Map, Value, value::RawValue};
+
+use super::MIN_SECRET_CHARS;
+use crate::{
+    call::{Outcome, Progress, ProgressSink, UpstreamError, raw},
+    credential::Secret,
+    id::CredentialId,
+    source::{Discovered, DiscoveredTool},
+};
+
+/// Replaces each value of a credential by `[REDACTED:<its id>]`. Clones share the values.
+#[derive(Debug, Clone, Default)]
+pub struct Echoes {
+    /// Longest first, so that of two that overlap the longer is found whole.
+    values: Arc<[(Secret, String)]>,
+    /// Whether JSON escapes one of the values wherever it stands.
+    escaped: bool,
+}
+
+/// JSON that is nested too deeply to be looked through, so that nobody knows whether it is clean.
+struct Unreadable;
+
+/// Passes progress on without the values.
+struct CleanProgress {
+    echoes: Echoes,
+    sink: Arc<dyn ProgressSink>,
+}
+
+// === impl Echoes ===
+
+impl Echoes {
+    /// Looks for these values (those of 8 or more characters).
+    pub fn new(values: impl IntoIterator<Item = (Secret, CredentialId)>) -> Self {
+        let long = |value: &Secret| value.expose().chars().count() >= MIN_SECRET_CHARS;
+        let mut values: Vec<_> = values
+            .into_iter()
+            .filter(|(value, _)| long(value))
+            .map(|(value, id)| (value, format!("[REDACTED:{id}]")))
+            .collect();
+        values.sort_by(|(a, _), (b, _)| {
+            let (a, b) = (a.expose(), b.expose());
+            b.len().cmp(&a.len()).then_with(|| a.cmp(b))
+        });
+        values.dedup_by(|(a, _), (b, _)| a.expose() == b.expose());
+        let plain = |c: char| c != '"' && c != '\\' && !c.is_control();
+        let escaped = values.iter().any(|(value, _)| !value.expose().chars().all(plain));
+        Self { values: values.into(), escaped }
+    }
+
+    /// `text` without the values.
+    pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.values.iter().any(|(value, _)| text.contains(value.expose())) {
+            false => Cow::Borrowed(text),
+            true => {
+                let mut clean = String::with_capacity(text.len());
+                replace(text, &self.values, &mut clean);
+                Cow::Owned(clean)
+            }
+        }
+    }
+
+    /// An answer without the values.
+    pub fn outcome(&self, outcome: Outcome) -> Outcome {
+        let Outcome { content, structured, is_error } = outcome;
+        let clean = structured.map(|structured| self.raw(structured)).transpose();
+        match (self.raw(content), clean) {
+            (Ok(content), Ok(structured)) => Outcome { content, structured, is_error },
+            (Err(Unreadable), _) | (_, Err(Unreadable)) => {
+                Outcome::text("the tool answered something that cannot be read", true)
+            }
+        }
+    }
+
+    /// A failure without the values.
+    pub fn error(&self, error: UpstreamError) -> UpstreamError {
+        UpstreamError { kind: error.kind, detail: self.text(&error.detail).into_owned() }
+    }
+
+    /// A sink that passes progress on to `sink` without the values.
+    pub fn progress(&self, sink: Arc<dyn ProgressSink>) -> Arc<dyn ProgressSink> {
+        match self.values.is_empty() {
+            true => sink,
+            false => Arc::new(CleanProgress { echoes: self.clone(), sink }),
+        }
+    }
+
+    /// A list of tools without the values; a tool whose name holds one is left out.
+    pub fn discovered(&self, discovered: Discovered) -> Discovered {
+        if self.values.is_empty() {
+            return discovered;
+        }
+        let text = |text: String| self.text(&text).into_owned();
+        let value = |value: Value| self.value(value);
+        let Discovered { version, tools, problems } = discovered;
+        let mut problems: Vec<String> = problems.into_iter().map(text).collect();
+        let offered = tools.len();
+        let tools = tools.into_iter().filter(|tool| *self.text(&tool.name) == *tool.name);
+        let tools = tools.map(|tool| DiscoveredTool {
+            name: tool.name,
+            title: tool.title.map(text),
+            description: tool.description.map(text),
+            input_schema: tool.input_schema.map(value),
+            output_schema: tool.output_schema.map(value),
+            annotations: tool.annotations.map(value),
+            raw: value(tool.raw),
+        });
+        let tools: Vec<_> = tools.collect();
+        if tools.len() < offered {
+            problems.push("tools with a credential in their names are left out".to_owned());
+        }
+        Discovered { version: version.map(text), tools, problems }
+    }
+
+    /// JSON without the values; the same bytes when there are none in it.
+    fn raw(&self, json: Box<RawValue>) -> Result<Box<RawValue>, Unreadable> {
+        if self.values.is_empty() {
+            return Ok(json);
+        }
+        let text = json.get();
+        // Only what could hide a value is read: any character can be written as `\u….`, and a `/`
+        // as `\/`.
+        let hidden = self.escaped || text.contains("\\u") || text.contains("\\/");
+        let open = || self.values.iter().any(|(value, _)| text.contains(value.expose()));
+        if !hidden && !open() {
+            return Ok(json);
+        }
+        let value: Value = serde_json::from_str(text).map_err(|_| Unreadable)?;
+        let clean = self.value(value.clone());
+        Ok(if clean == value && !open() { json } else { raw(&clean) })
+    }
+
+    fn value(&self, value: Value) -> Value {
+        match value {
+            Value::Null | Value::Bool(_) => value,
+            Value::Number(number) => {
+                let digits = number.to_string();
+                match self.text(&digits) {
+                    Cow::Borrowed(_) => Value::Number(number),
+                    Cow::Owned(clean) => Value::String(clean),
+                }
+            }
+            Value::String(text) => match self.text(&text) {
+                Cow::Borrowed(_) => Value::String(text),
+                Cow::Owned(clean) => Value::String(clean),
+            },
+            Value::Array(items) => {
+                Value::Array(items.into_iter().map(|item| self.value(item)).collect())
+            }
+            Value::Object(members) => {
+                let mut clean = Map::with_capacity(members.len());
+                let mut copies = 1_usize;
+                for (key, value) in members {
+                    let name = self.text(&key).into_owned();
+                    let mut unique = name.clone();
+                    // Two keys can become one; the second must not swallow the first.
+                    while clean.contains_key(&unique) {
+                        copies += 1;
+                        unique = format!("{name}#{copies}");
+                    }
+                    clean.insert(unique, self.value(value));
+                }
+                Value::Object(clean)
+            }
+        }
+    }
+}
+
+impl ProgressSink for CleanProgress {
+    fn report(&self, progress: Progress) {
+        let message = progress.message.map(|message| self.echoes.text(&message).into_owned());
+        self.sink.report(Progress { message, ..progress });
+    }
+}
+
+fn replace(text: &str, values: &[(Secret, String)], out: &mut String) {
+    let Some(((value, label), shorter)) = values.split_first() else {
+        return out.push_str(text);
+    };
+    let mut pieces = text.split(value.expose());
+    if let Some(first) = pieces.next() {
+        replace(first, shorter, out);
+    }
+    for piece in pieces {
+        out.push_str(label);
+        replace(piece, shorter, out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+    use crate::call::UpstreamErrorKind;
+
+    fn echoes(values: &[&str]) -> Echoes {
+        let numbered = values.iter().enumerate().map(|(n, value)| {
+            (Secret::new((*value).to_owned()), CredentialId::parse(format!("c{n}")).unwrap())
+        });
+        Echoes::new(numbered)
+    }
+
+    fn outcome(text: &str) -> Outcome {
+        let raw = RawValue::from_string(text.to_owned()).unwrap();
+        Outcome { content: raw.clone(), structured: Some(raw), is_error: false }
+    }
+
+    #[test]
+    fn values_are_replaced_by_the_id_longest_first() {
+        let echoes = echoes(&["hunter22", "hunter22-and-more", "short"]);
+        assert_eq!(
+            echoes.text("xhunter22-and-more hunter22 short"),
+            "x[REDACTED:c1] [REDACTED:c0] short"
+        );
+        assert!(matches!(echoes.text("nothing"), Cow::Borrowed("nothing")));
+        assert_eq!(self::echoes(&["REDACTED:c0"]).text("REDACTED:c0"), "[REDACTED:c0]");
+    }
+
+    #[test]
+    fn a_value_is_found_however_it_is_written_in_json() {
+        let echoes = echoes(&["cana/ry-42", "with\"quote\\", "12345678"]);
+        for (text, expected) in [
+            (r#"["cana/ry-42"]"#, json!(["[REDACTED:c0]"])),
+            (r#"["x cana\/ry-42 y"]"#, json!(["x [REDACTED:c0] y"])),
+            (r#"["\u0063ana/ry-4\u0032"]"#, json!(["[REDACTED:c0]"])),
+            (r#"["with\"quote\\"]"#, json!(["[REDACTED:c1]"])),
+            (
+                r#"{"cana\/ry-42":{"cana/ry-42":1},"[REDACTED:c0]":2}"#,
+                json!({"[REDACTED:c0]": {"[REDACTED:c0]": 1}, "[REDACTED:c0]#2": 2}),
+            ),
+            ("[12345678, 1.0]", json!(["[REDACTED:c2]", 1.0])),
+        ] {
+            let clean = echoes.outcome(outcome(text));
+            for json in [clean.content, clean.structured.unwrap()] {
+                assert_eq!(serde_json::from_str::<Value>(json.get()).unwrap(), expected, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_holds_no_value_keeps_its_bytes() {
+        let text = r#"[ {"a" : 1.00, "b":"\u00e4 \/", "big":12345678901234567890123} ]"#;
+        for echoes in [Echoes::default(), echoes(&["canary-42"]), echoes(&["can\"ary-42"])] {
+            assert_eq!(echoes.outcome(outcome(text)).content.get(), text);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_looked_through_is_not_passed_on() {
+        let deep = format!("{}\"\\u0063anary-42\"{}", "[".repeat(500), "]".repeat(500));
+        let clean = echoes(&["canary-42"]).outcome(outcome(&deep));
+        assert!(clean.is_error && clean.structured.is_none());
+        assert!(clean.content.get().contains("cannot be read"), "{:?}", clean.content);
+    }
+
+    #[test]
+    fn failures_progress_and_lists_are_clean_too() {
+        let echoes = echoes(&["canary-42"]);
+        let error = UpstreamError::new(UpstreamErrorKind::Refused, "said canary-42");
+        assert_eq!(echoes.error(error).detail, "said [REDACTED:c0]");
+        let tool = |name: &str| DiscoveredTool {
+            name: name.to_owned(),
+            title: Some("canary-42".to_owned()),
+            description: Some("a canary-42".to_owned()),
+            input_schema: Some(json!({"description": "canary-42"})),
+            output_schema: Some(json!({"canary-42": 1})),
+            annotations: Some(json!({"title": "canary-42"})),
+            raw: json!({"name": name, "x": "canary-42"}),
+        };
+        let found = Discovered {
+            version: Some("canary-42".to_owned()),
+            tools: vec![tool("a"), tool("get-canary-42")],
+            problems: vec!["canary-42".to_owned()],
+        };
+        let clean = echoes.discovered(found);
+        assert_eq!(clean.tools.len(), 1);
+        assert!(!format!("{clean:?}").contains("canary"), "{clean:?}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_survives(value in "[a-d\"/\\\\é]{8,10}", around in "[a-d\"/\\\\é]{0,12}") {
+            let echoes = echoes(&[&value]);
+            let text = json!([format!("{around}{value}{around}"), {(value.clone()): value}]);
+            let clean = echoes.outcome(outcome(&text.to_string()));
+            let read: Value = serde_json::from_str(clean.content.get()).unwrap();
+            let mut texts = Vec::new();
+            collect(&read, &mut texts);
+            prop_assert!(texts.iter().all(|text| !text.contains(&value)), "{texts:?}");
+        }
+    }
+
+    fn collect(value: &Value, out: &mut Vec<String>) {
+        match value {
+            Value::String(text) => out.push(text.clone()),
+            Value::Array(items) => items.iter().for_each(|item| collect(item, out)),
+            Value::Object(members) => {
+                out.extend(members.keys().cloned());
+                members.values().for_each(|value| collect(value, out));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Credentials on their way out: which one a request needs, and how it goes along.
+//!
+//! `store` lookups and access tokens happen here; `egress` asks the [`Held`] credential at each
+//! destination, the redirected ones too, whether it may go there.
+//!
+//! Invariant (I-41): a credential goes to the hosts of its audiences alone, over TLS or within this
+//! machine, and a call that needs one is not sent without it.
+//! Invariant: the values of a credential are in no error, log, event or answer; what an upstream
+//! echoes is replaced.
+
+mod held;
+mod oauth;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use parking_lot::Mutex;
+use toolcrib_core::{
+    authorize::Permit,
+    call::{UpstreamError, UpstreamErrorKind},
+    clock::Clock,
+    credential::{
+        CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Opened, Owner,
+    },
+    egress::{EgressDecided, EgressReason, EgressTrail},
+    id::{CredentialId, PrincipalId, TenantId},
+    redact::Echoes,
+};
+
+pub(crate) use self::held::Held;
+use self::oauth::Tokens;
+use crate::egress::Network;
+
+/// Credentials that a source presented lately and whose values an upstream may still echo.
+const RECENT: usize = 4;
+
+/// Finds credentials, and gets access tokens where that is what they are for.
+pub(crate) struct Credentials {
+    store: Option<Arc<dyn CredentialStore>>,
+    clock: Arc<dyn Clock>,
+    tokens: Tokens,
+}
+
+/// The credential that a source names.
+pub(crate) struct SourceCredential {
+    credentials: Arc<Credentials>,
+    reference: CredentialRef,
+    recent: Mutex<VecDeque<Arc<Held>>>,
+}
+
+/// Why there is no credential to send.
+#[derive(Debug, Clone)]
+pub(crate) struct Refusal {
+    pub(crate) cause: Cause,
+    /// Which one it would have been.
+    pub(crate) id: Option<CredentialId>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Cause {
+    /// It may not be sent, or there is none.
+    Credential(CredentialProblem),
+    /// It may be there later: the store or the token endpoint does not answer.
+    Unavailable(String),
+}
+
+// === impl Credentials ===
+
+impl Credentials {
+    pub(crate) fn new(store: Option<Arc<dyn CredentialStore>>, clock: Arc<dyn Clock>) -> Self {
+        let tokens = Tokens::new(Arc::clone(&clock));
+        Self { store, clock, tokens }
+    }
+
+    /// What `reference` means when `tenant` and `principal` call, ready to be sent.
+    async fn resolve(
+        &self,
+        reference: &CredentialRef,
+        owners: &[Owner],
+        network: &Arc<Network>,
+    ) -> Result<Held, Refusal> {
+        let missing = Refusal::of(CredentialProblem::NotFound, None);
+        let store = self.store.as_ref().ok_or_else(|| missing.clone())?;
+        let mut found = None;
+        for owner in owners {
+            found = store.get(owner, &reference.name).await.map_err(Refusal::from)?;
+            if found.is_some() {
+                break;
+            }
+        }
+        let Opened { credential, material } = found.ok_or(missing)?;
+        let id = credential.id.clone();
+        if credential.has_expired(self.clock.now()) {
+            return Err(Refusal::of(CredentialProblem::Expired, Some(id)));
+        }
+        let token = match credential.kind.oauth2() {
+            None => None,
+            Some(_) => {
+                let opened = Opened { credential: credential.clone(), material: material.clone() };
+                Some(self.tokens.token(opened, store, network).await?)
+            }
+        };
+        Held::new(credential, &material, token)
+            .map_err(|problem| Refusal::of(problem, Some(id)))
+    }
+}
+
+// === impl SourceCredential ===
+
+impl SourceCredential {
+    pub(crate) fn new(credentials: Arc<Credentials>, reference: CredentialRef) -> Self {
+        Self { credentials, reference, recent: Mutex::default() }
+    }
+
+    /// The credential for a call, ready to be sent; a refusal is noted in `trail` as one of
+    /// `destination`.
+    pub(crate) async fn of_call(
+        &self,
+        permit: &Permit,
+        network: &Arc<Network>,
+        destination: &str,
+        trail: &EgressTrail,
+    ) -> Result<Arc<Held>, UpstreamError> {
+        let caller = permit.principal();
+        let owners = self.reference.owners(&caller.tenant, &caller.id);
+        self.get(&owners, network, destination, trail).await
+    }
+
+    /// The credential of a source whose callers share it.
+    pub(crate) async fn of_source(
+        &self,
+        network: &Arc<Network>,
+        destination: &str,
+        trail: &EgressTrail,
+    ) -> Result<Arc<Held>, UpstreamError> {
+        let owners = match &self.reference.scope {
+            CredentialScope::Tenant(tenant) => vec![Owner::tenant(tenant.clone())],
+            // A caller's own never belongs to a connection.
+            CredentialScope::Caller => Vec::new(),
+        };
+        self.get(&owners, network, destination, trail).await
+    }
+
+    /// Replaces the values of what was presented lately.
+    pub(crate) fn echoes(&self) -> Echoes {
+        let recent = self.recent.lock();
+        Echoes::new(recent.iter().flat_map(|held| held.values()))
+    }
+
+    async fn get(
+        &self,
+        owners: &[Owner],
+        network: &Arc<Network>,
+        destination: &str,
+        trail: &EgressTrail,
+    ) -> Result<Arc<Held>, UpstreamError> {
+        match self.credentials.resolve(&self.reference, owners, network).await {
+            Ok(held) => {
+                let held = Arc::new(held);
+                self.remember(&held);
+                Ok(held)
+            }
+            Err(refusal) => {
+                if let Cause::Credential(problem) = refusal.cause {
+                    trail.note(denied(destination, problem, refusal.id.as_ref()));
+                }
+                let name = &self.reference.name;
+                Err(match refusal.cause {
+                    Cause::Credential(problem) => UpstreamError::new(
+                        UpstreamErrorKind::Credential(problem),
+                        format!("credential `{name}`: {problem}"),
+                    ),
+                    Cause::Unavailable(why) => UpstreamError::new(
+                        UpstreamErrorKind::Unavailable,
+                        format!("credential `{name}`: {why}"),
+                    ),
+                })
+            }
+        }
+    }
+
+    fn remember(&self, held: &Arc<Held>) {
+        let mut recent = self.recent.lock();
+        recent.retain(|known| !known.is_same(held));
+        recent.push_front(Arc::clone(held));
+        recent.truncate(RECENT);
+    }
+}
+
+/// The decision not to send anything to `destination`, for want of a credential.
+pub(crate) fn denied(
+    destination: &str,
+    problem: CredentialProblem,
+    id: Option<&CredentialId>,
+) -> EgressDecided {
+    let reason = match problem {
+        CredentialProblem::OutOfAudience => EgressReason::OutOfAudience,
+        CredentialProblem::Expired | CredentialProblem::AuthExpired => EgressReason::Expired,
+        CredentialProblem::NotFound | CredentialProblem::Unreadable => {
+            EgressReason::ProvenanceUnevaluable
+        }
+    };
+    EgressDecided {
+        credential_id: id.map(ToString::to_string),
+        ..EgressDecided::denied(destination, reason)
+    }
+}
+
+// === impl Refusal ===
+
+impl Refusal {
+    fn of(problem: CredentialProblem, id: Option<CredentialId>) -> Self {
+        Self { cause: Cause::Credential(problem), id }
+    }
+}
+
+impl From<toolcrib_core::credential::CredentialStoreError> for Refusal {
+    fn from(error: toolcrib_core::credential::CredentialStoreError) -> Self {
+        use toolcrib_core::credential::CredentialStoreError::{NoKey, NotGenuine, OtherKey, Store};
+        tracing::error!(%error, "a credential could not be read");
+        match error {
+            Store(error) => Self { cause: Cause::Unavailable(error.to_string()), id: None },
+            NoKey => Self::of(CredentialProblem::Unreadable, None),
+            OtherKey(id) | NotGenuine(id) => Self::of(CredentialProblem::Unreadable, Some(id)),
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! A credential in hand: its value in the form in which it is sent, and where it may be sent.
+
+use std::sync::Arc;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use toolcrib_core::{
+    credential::{Credential, CredentialKind, CredentialProblem, Material, Secret},
+    id::CredentialId,
+    redact::Echoes,
+};
+use url::{Host, Url, form_urlencoded};
+
+use super::oauth::AccessToken;
+
+/// A credential that can be sent now.
+pub(crate) struct Held {
+    credential: Credential,
+    form: Form,
+    /// Everything that says what the credential is, in every form that leaves this process.
+    values: Vec<Secret>,
+    token: Option<Arc<AccessToken>>,
+}
+
+enum Form {
+    Header(HeaderName, HeaderValue),
+    Query { parameter: String, value: Secret },
+}
+
+// === impl Held ===
+
+impl Held {
+    /// `credential` in the form in which it is sent; `token` when it is one for tokens.
+    pub(super) fn new(
+        credential: Credential,
+        material: &Material,
+        token: Option<Arc<AccessToken>>,
+    ) -> Result<Self, CredentialProblem> {
+        let mut values = vec![material.value.clone()];
+        values.extend(material.client_secret.clone());
+        let plain = material.value.expose();
+        let form = match (&credential.kind, &token) {
+            (CredentialKind::Header { name, prefix }, _) => {
+                let name = HeaderName::from_bytes(name.as_bytes());
+                let name = name.map_err(|_| CredentialProblem::Unreadable)?;
+                Form::Header(name, sensitive(&format!("{prefix}{plain}"))?)
+            }
+            (CredentialKind::Query { parameter }, _) => {
+                Form::Query { parameter: parameter.clone(), value: material.value.clone() }
+            }
+            (CredentialKind::Basic { username }, _) => {
+                let pair = STANDARD.encode(format!("{username}:{plain}"));
+                let form = Form::Header(header::AUTHORIZATION, sensitive(&format!("Basic {pair}"))?);
+                values.push(Secret::new(pair));
+                form
+            }
+            (
+                CredentialKind::ClientCredentials(_) | CredentialKind::RefreshToken(_),
+                Some(token),
+            ) => {
+                values.push(token.value.clone());
+                let bearer = format!("Bearer {}", token.value.expose());
+                Form::Header(header::AUTHORIZATION, sensitive(&bearer)?)
+            }
+            (CredentialKind::ClientCredentials(_) | CredentialKind::RefreshToken(_), None) => {
+                return Err(CredentialProblem::Unreadable);
+            }
+        };
+        let encoded: Vec<_> = values.iter().flat_map(encodings).collect();
+        values.extend(encoded);
+        Ok(Self { credential, form, values, token })
+    }
+
+    /// Its id, which says nothing about it.
+    pub(crate) fn id(&self) -> &CredentialId {
+        &self.credential.id
+    }
+
+    /// Whether it may be sent to where `url` leads.
+    pub(crate) fn may_go_to(&self, url: &Url) -> bool {
+        let private = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url));
+        private && url.host_str().is_some_and(|host| self.credential.is_for(host))
+    }
+
+    /// Puts it into a request to `url`, in place of whatever stands there.
+    pub(crate) fn attach(
+        &self,
+        url: &mut Url,
+        headers: &mut HeaderMap,
+    ) -> Result<(), CredentialProblem> {
+        if !self.may_go_to(url) {
+            return Err(CredentialProblem::OutOfAudience);
+        }
+        match &self.form {
+            Form::Header(name, value) => {
+                headers.insert(name, value.clone());
+            }
+            Form::Query { parameter, value } => {
+                let mut query = without(url.query().unwrap_or_default(), parameter);
+                if !query.is_empty() {
+                    query.push('&');
+                }
+                query.extend(form_urlencoded::byte_serialize(parameter.as_bytes()));
+                query.push('=');
+                query.extend(form_urlencoded::byte_serialize(value.expose().as_bytes()));
+                url.set_query(Some(&query));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes it out of a request to `url`, where an upstream that was sent it has redirected to.
+    pub(crate) fn strip(
+        &self,
+        url: &mut Url,
+        headers: &mut HeaderMap,
+    ) -> Result<(), CredentialProblem> {
+        match &self.form {
+            Form::Header(name, _) => {
+                headers.remove(name);
+            }
+            Form::Query { parameter, .. } => {
+                if let Some(query) = url.query() {
+                    let query = without(query, parameter);
+                    url.set_query(Some(&query).filter(|query| !query.is_empty()).map(|q| &**q));
+                }
+            }
+        }
+        // The upstream may have written it anywhere else.
+        let shown = url.as_str();
+        match self.values.iter().any(|value| value.expose().len() >= 4 && shown.contains(value.expose())) {
+            true => Err(CredentialProblem::OutOfAudience),
+            false => Ok(()),
+        }
+    }
+
+    /// The upstream did not take it: a token is not sent again.
+    pub(crate) fn refused(&self) {
+        if let Some(token) = &self.token {
+            token.forget();
+        }
+    }
+
+    /// Everything to look for in what the upstream sends back.
+    pub(crate) fn values(&self) -> impl Iterator<Item = (Secret, CredentialId)> {
+        self.values.iter().map(|value| (value.clone(), self.credential.id.clone()))
+    }
+
+    /// Replaces its values in what the upstream sends back.
+    pub(crate) fn echoes(&self) -> Echoes {
+        Echoes::new(self.values())
+    }
+
+    /// Whether the two have the same values.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let token = |held: &Self| held.token.as_ref().map(|token| token.value.clone());
+        let same_token = match (token(self), token(other)) {
+            (None, None) => true,
+            (Some(a), Some(b)) => a.expose() == b.expose(),
+            _ => false,
+        };
+        self.credential.id == other.credential.id
+            && self.credential.revision == other.credential.revision
+            && same_token
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Held").field("id", self.id()).finish_non_exhaustive()
+    }
+}
+
+/// `query` without the parameter of that name; all else keeps its bytes.
+fn without(query: &str, parameter: &str) -> String {
+    let other = |pair: &&str| {
+        let name = form_urlencoded::parse(pair.as_bytes()).next();
+        name.is_none_or(|(name, _)| name != parameter)
+    };
+    query.split('&').filter(other).collect::<Vec<_>>().join("&")
+}
+
+/// A header's value that no log shows.
+fn sensitive(text: &str) -> Result<HeaderValue, CredentialProblem> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| CredentialProblem::Unreadable)?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// How a value may stand in a URL or a form that an upstream sends back.
+fn encodings(value: &Secret) -> Vec<Secret> {
+    let plain = value.expose();
+    let mut forms = vec![
+        form_urlencoded::byte_serialize(plain.as_bytes()).collect::<String>(),
+        utf8_percent_encode(plain, NON_ALPHANUMERIC).to_string(),
+    ];
+    forms.dedup();
+    forms.into_iter().filter(|form| form != plain).map(Secret::new).collect()
+}
+
+/// Whether `url` leads to this machine.
+pub(super) fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        None => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcrib_core::{credential::Owner, id::TenantId};
+
+    use super::*;
+
+    fn held(kind: CredentialKind, audiences: &[&str], value: &str) -> Held {
+        let at = chrono_free_moment();
+        let credential = Credential {
+            id: "cred-1".parse().unwrap(),
+            name: "n".parse().unwrap(),
+            owner: Owner::tenant(TenantId::parse("t").unwrap()),
+            kind,
+            audiences: audiences.iter().map(|it| it.parse().unwrap()).collect(),
+            created_at: at,
+            rotated_at: at,
+            expires_at: None,
+            revision: 1,
+        };
+        let material =
+            Material { value: Secret::new(value.to_owned()), client_secret: None };
+        Held::new(credential, &material, None).unwrap()
+    }
+
+    fn chrono_free_moment() -> toolcrib_core::clock::Timestamp {
+        std::time::SystemTime::UNIX_EPOCH.into()
+    }
+
+    fn bearer() -> CredentialKind {
+        CredentialKind::Header { name: "authorization".to_owned(), prefix: "Bearer ".to_owned() }
+    }
+
+    fn query() -> CredentialKind {
+        CredentialKind::Query { parameter: "key".to_owned() }
+    }
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    // I-41
+    #[test]
+    fn a_credential_goes_to_its_audiences_over_tls_or_within_this_machine() {
+        let held = held(
+            bearer(),
+            &["api.example", "*.below.example", "127.0.0.1", "[::1]", "localhost", "10.0.0.7"],
+            "value-canary",
+        );
+        for (to, expected) in [
+            ("https://api.example/x?y", true),
+            ("https://API.example:8443/", true),
+            ("https://a.below.example/", true),
+            ("http://127.0.0.1:9/", true),
+            ("http://127.1:9/", true),
+            ("http://[::1]:9/", true),
+            ("http://localhost:9/", true),
+            ("https://10.0.0.7/", true),
+            ("http://10.0.0.7/", false),
+            ("http://api.example/", false),
+            ("http://a.below.example/", false),
+            ("https://below.example/", false),
+            ("https://api.example.evil/", false),
+            ("https://evil.example/", false),
+            ("http://127.0.0.2/", false),
+            ("https://api.example./", false),
+        ] {
+            let (mut to_url, mut headers) = (url(to), HeaderMap::new());
+            let attached = held.attach(&mut to_url, &mut headers);
+            assert_eq!(attached.is_ok(), expected, "{to}");
+            assert_eq!(headers.contains_key(header::AUTHORIZATION), expected, "{to}");
+        }
+    }
+
+    #[test]
+    fn each_kind_has_its_place_and_takes_it() {
+        let (mut to, mut headers) = (url("https://a.example/?q=a%20b&KEY=2"), HeaderMap::new());
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_static("of the caller"));
+        held(bearer(), &["a.example"], "v").attach(&mut to, &mut headers).unwrap();
+        assert_eq!(headers[header::AUTHORIZATION], "Bearer v");
+        assert!(headers[header::AUTHORIZATION].is_sensitive());
+
+        let basic = CredentialKind::Basic { username: "ann".to_owned() };
+        held(basic, &["a.example"], "pä:ss").attach(&mut to, &mut headers).unwrap();
+        assert_eq!(headers[header::AUTHORIZATION], "Basic YW5uOnDDpDpzcw==");
+        assert_eq!(to.as_str(), "https://a.example/?q=a%20b&KEY=2");
+
+        let key = held(query(), &["a.example"], "a&b c");
+        for (before, after) in [
+            ("https://a.example/?q=a%20b&KEY=2", "https://a.example/?q=a%20b&KEY=2&key=a%26b+c"),
+            ("https://a.example/", "https://a.example/?key=a%26b+c"),
+            ("https://a.example/?k%65y=mine&x=1&key=2", "https://a.example/?x=1&key=a%26b+c"),
+        ] {
+            let mut to = url(before);
+            key.attach(&mut to, &mut headers).unwrap();
+            assert_eq!(to.as_str(), after);
+        }
+        let odd = CredentialKind::Header { name: "x-key".to_owned(), prefix: String::new() };
+        let material = Material { value: Secret::new("a\r\nb".to_owned()), client_secret: None };
+        let credential = Credential { kind: odd, ..held(query(), &["a.example"], "v").credential };
+        let refused = Held::new(credential, &material, None).unwrap_err();
+        assert_eq!(refused, CredentialProblem::Unreadable);
+    }
+
+    #[test]
+    fn a_redirect_to_elsewhere_takes_nothing_along() {
+        let key = held(query(), &["a.example"], "value/canary");
+        for (to, stripped) in [
+            ("https://b.example/?key=value%2Fcanary&x=1", Some("https://b.example/?x=1")),
+            ("https://b.example/?key=value%2Fcanary", Some("https://b.example/")),
+            ("https://b.example/?token=value%2Fcanary", None),
+            ("https://b.example/value/canary", None),
+            ("https://b.example/x", Some("https://b.example/x")),
+        ] {
+            let (mut to, mut headers) = (url(to), HeaderMap::new());
+            let result = key.strip(&mut to, &mut headers);
+            assert_eq!(result.ok().map(|()| to.to_string()).as_deref(), stripped, "{to}");
+        }
+        let header = held(bearer(), &["a.example"], "value-canary");
+        let (mut to, mut headers) = (url("https://b.example/"), HeaderMap::new());
+        headers.insert(header::AUTHORIZATION, HeaderValue::from_static("Bearer value-canary"));
+        header.strip(&mut to, &mut headers).unwrap();
+        assert!(headers.is_empty());
+    }
+
+    #[test]
+    fn what_is_echoed_is_found_in_every_form_that_was_sent() {
+        let basic = CredentialKind::Basic { username: "ann".to_owned() };
+        let held = held(basic, &["a.example"], "p/assword canary");
+        let echoes = held.echoes();
+        for text in [
+            "p/assword canary",
+            "p%2Fassword+canary",
+            "p%2Fassword%20canary",
+            "Basic YW5uOnAvYXNzd29yZCBjYW5hcnk=",
+        ] {
+            assert!(echoes.text(text).contains("[REDACTED:cred-1]"), "{text}");
+        }
+        assert!(!format!("{held:?}").contains("canary"));
+    }
+}

@@ -1,0 +1,303 @@
+//! Access tokens: had when they are needed, kept until shortly before they end.
+//!
+//! Invariants:
+//! - for one credential one request to its token endpoint is on its way at a time, and whoever needs
+//!   the token meanwhile waits for that one;
+//! - a request that was begun is brought to its end although whoever wanted it has gone: a refresh
+//!   token that was exchanged for the next is not lost;
+//! - what a token endpoint says is never repeated.
+
+mod exchange;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use http::Method;
+use parking_lot::Mutex;
+use toolcrib_core::{
+    clock::Clock,
+    credential::{
+        CredentialKind, CredentialProblem, CredentialStore, Material, OAuth2, Opened, Secret,
+    },
+    egress::EgressTrail,
+    id::CredentialId,
+};
+use url::Url;
+
+use self::exchange::{Denied, Granted};
+use super::{Cause, Refusal, held::is_loopback};
+use crate::egress::{Egress, Guard, Network, Outgoing};
+
+/// How long a token endpoint may take.
+const TIMEOUT: Duration = Duration::from_secs(20);
+/// Bytes of an answer that are read.
+const MAX_ANSWER: usize = 64 << 10;
+/// A token is not sent in this last part of its life, in which it may end on the way.
+const SKEW: Duration = Duration::from_secs(60);
+/// How long a token lives of which nothing is said.
+const UNSAID: Duration = Duration::from_secs(300);
+/// How long a token endpoint is not asked again after it said no, and after it did not answer.
+const PAUSE_DENIED: Duration = Duration::from_secs(5);
+const PAUSE_SILENT: Duration = Duration::from_secs(1);
+/// Credentials whose tokens are kept.
+const MAX_SLOTS: usize = 4_096;
+
+/// The access tokens of all credentials.
+pub(super) struct Tokens {
+    clock: Arc<dyn Clock>,
+    slots: Mutex<HashMap<CredentialId, Arc<Slot>>>,
+}
+
+/// A token that can be sent now.
+pub(super) struct AccessToken {
+    pub(super) value: Secret,
+    slot: Weak<Slot>,
+}
+
+/// The token of one credential.
+#[derive(Default)]
+struct Slot {
+    state: Mutex<State>,
+    turn: tokio::sync::Mutex<()>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Of which revision of the credential the rest is.
+    revision: u64,
+    token: Option<Arc<AccessToken>>,
+    /// In nanoseconds of the clock: until when the token is sent, or the failure stands.
+    until: u64,
+    failed: Option<Cause>,
+    /// The refresh token that follows the stored one, when it could not be stored.
+    unstored: Option<Material>,
+}
+
+/// What a task needs to get a token when nobody waits for it any more.
+struct Errand {
+    clock: Arc<dyn Clock>,
+    store: Arc<dyn CredentialStore>,
+    network: Arc<Network>,
+    slot: Arc<Slot>,
+    opened: Opened,
+}
+
+// === impl Tokens ===
+
+impl Tokens {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        Self { clock, slots: Mutex::default() }
+    }
+
+    /// The access token for a credential that is one for tokens.
+    pub(super) async fn token(
+        &self,
+        opened: Opened,
+        store: &Arc<dyn CredentialStore>,
+        network: &Arc<Network>,
+    ) -> Result<Arc<AccessToken>, Refusal> {
+        let id = opened.credential.id.clone();
+        let slot = self.slot(&id);
+        let now = self.clock.monotonic_nanos();
+        let known = slot.state.lock().known(opened.credential.revision, now);
+        let result = match known {
+            Some(known) => known,
+            None => {
+                let errand = Errand {
+                    clock: Arc::clone(&self.clock),
+                    store: Arc::clone(store),
+                    network: Arc::clone(network),
+                    slot,
+                    opened,
+                };
+                let ended = tokio::spawn(errand.run()).await;
+                ended.unwrap_or_else(|_| {
+                    Err(Cause::Unavailable("the token request was cut off".to_owned()))
+                })
+            }
+        };
+        result.map_err(|cause| Refusal { cause, id: Some(id) })
+    }
+
+    fn slot(&self, id: &CredentialId) -> Arc<Slot> {
+        let mut slots = self.slots.lock();
+        if slots.len() >= MAX_SLOTS && !slots.contains_key(id) {
+            // Whatever goes is had again; what somebody waits for stays.
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1);
+        }
+        Arc::clone(slots.entry(id.clone()).or_default())
+    }
+}
+
+// === impl AccessToken ===
+
+impl AccessToken {
+    /// Has the next one be asked for, if this is the one that would be sent.
+    pub(super) fn forget(&self) {
+        let Some(slot) = self.slot.upgrade() else { return };
+        let mut state = slot.state.lock();
+        if state.token.as_ref().is_some_and(|token| token.value.expose() == self.value.expose()) {
+            state.token = None;
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// What is known at `now` for a credential of this revision, if anything is.
+    fn known(&self, revision: u64, now: u64) -> Option<Result<Arc<AccessToken>, Cause>> {
+        // What the operator has rotated since is asked for anew; what was read before it was
+        // rotated by ourselves is older than what is here.
+        if revision > self.revision || now >= self.until {
+            return None;
+        }
+        match (&self.token, &self.failed) {
+            (Some(token), _) => Some(Ok(Arc::clone(token))),
+            (None, Some(cause)) => Some(Err(cause.clone())),
+            (None, None) => None,
+        }
+    }
+}
+
+// === impl Errand ===
+
+impl Errand {
+    async fn run(mut self) -> Result<Arc<AccessToken>, Cause> {
+        let slot = Arc::clone(&self.slot);
+        let _turn = slot.turn.lock().await;
+        let now = self.clock.monotonic_nanos();
+        if let Some(known) = slot.state.lock().known(self.opened.credential.revision, now) {
+            return known;
+        }
+        // Another process, or the one whose turn it was, may have exchanged the refresh token.
+        self.read_again().await?;
+        let mut granted = self.ask().await;
+        if matches!(granted, Err(Denied::Final(_))) {
+            let before = self.opened.credential.revision;
+            self.read_again().await?;
+            if self.opened.credential.revision != before {
+                granted = self.ask().await;
+            }
+        }
+        match granted {
+            Ok(granted) => Ok(self.keep(granted).await),
+            Err(denied) => Err(self.failed(&denied)),
+        }
+    }
+
+    async fn read_again(&mut self) -> Result<(), Cause> {
+        let credential = &self.opened.credential;
+        match self.store.get(&credential.owner, &credential.name).await {
+            Ok(Some(opened)) if opened.credential.id == credential.id => {
+                self.opened = opened;
+                Ok(())
+            }
+            Ok(_) => Err(Cause::Credential(CredentialProblem::NotFound)),
+            Err(error) => Err(Refusal::from(error).cause),
+        }
+    }
+
+    /// The values to send: the stored ones, or those that could not be stored after them.
+    fn material(&self) -> Material {
+        let state = self.slot.state.lock();
+        let unstored = state.unstored.as_ref();
+        let current = unstored.filter(|_| state.revision == self.opened.credential.revision);
+        current.unwrap_or(&self.opened.material).clone()
+    }
+
+    async fn ask(&self) -> Result<Granted, Denied> {
+        let kind = &self.opened.credential.kind;
+        let Some(oauth2) = kind.oauth2() else { return Err(Denied::Final("is not for tokens")) };
+        let url = endpoint(oauth2)?;
+        let request = exchange::request(kind, oauth2, &self.material())?;
+        let mut outgoing = Outgoing::new(Method::POST, url);
+        outgoing.headers = request.headers;
+        outgoing.body = Some(request.body.into());
+        let egress = self.egress(&outgoing.url).map_err(Denied::Silent)?;
+        let answered = async {
+            // Nobody's call: the endpoint is the operator's, and serves whoever asks next as well.
+            let answer = egress.send(outgoing, &EgressTrail::default()).await?;
+            let status = answer.status();
+            Ok::<_, crate::egress::EgressError>((status, answer.collect(MAX_ANSWER).await?))
+        };
+        match tokio::time::timeout(TIMEOUT, answered).await {
+            Ok(Ok((status, body))) => exchange::read(status, &body),
+            // The cause of a failed connection names addresses and not what was sent.
+            Ok(Err(error)) => Err(Denied::Silent(format!("the token endpoint: {error}"))),
+            Err(_) => Err(Denied::Silent("the token endpoint did not answer in time".to_owned())),
+        }
+    }
+
+    fn egress(&self, url: &Url) -> Result<Egress, String> {
+        self.network.egress(Guard::new(Default::default(), Some(url)))
+    }
+
+    /// Stores what comes in place of the refresh token, and keeps the access token.
+    async fn keep(&self, granted: Granted) -> Arc<AccessToken> {
+        let credential = &self.opened.credential;
+        let mut revision = credential.revision;
+        let mut unstored = None;
+        let refreshes = matches!(credential.kind, CredentialKind::RefreshToken(_));
+        let sent = self.material();
+        let next = granted.refresh_token.filter(|_| refreshes);
+        let next = next.unwrap_or_else(|| sent.value.clone());
+        if refreshes && next.expose() != self.opened.material.value.expose() {
+            let material = Material { value: next, client_secret: sent.client_secret };
+            let (expires, at) = (credential.expires_at, self.clock.now());
+            let stored = self.store.rotate(&credential.id, revision, material.clone(), expires, at);
+            match stored.await {
+                Ok(true) => revision += 1,
+                Ok(false) => {
+                    tracing::warn!(credential = %credential.id, "a refresh token was not stored: the credential was changed meanwhile");
+                }
+                Err(error) => {
+                    tracing::error!(credential = %credential.id, %error, "a refresh token could not be stored; it is lost when this process ends");
+                    unstored = Some(material);
+                }
+            }
+        }
+        let lifetime = granted.lifetime.unwrap_or(UNSAID);
+        let usable = lifetime.saturating_sub(SKEW.min(lifetime / 10));
+        let until = self.clock.monotonic_nanos().saturating_add(nanos(usable));
+        let token =
+            Arc::new(AccessToken { value: granted.access_token, slot: Arc::downgrade(&self.slot) });
+        let kept = Some(Arc::clone(&token));
+        *self.slot.state.lock() = State { revision, token: kept, until, failed: None, unstored };
+        tracing::debug!(credential = %credential.id, "an access token was issued");
+        token
+    }
+
+    fn failed(&self, denied: &Denied) -> Cause {
+        let id = &self.opened.credential.id;
+        tracing::warn!(credential = %id, %denied, "no access token was issued");
+        let (cause, pause) = match denied {
+            Denied::Final(_) => (Cause::Credential(CredentialProblem::AuthExpired), PAUSE_DENIED),
+            Denied::Silent(why) => (Cause::Unavailable(why.clone()), PAUSE_SILENT),
+        };
+        let mut state = self.slot.state.lock();
+        state.revision = self.opened.credential.revision;
+        state.token = None;
+        state.failed = Some(cause.clone());
+        state.until = self.clock.monotonic_nanos().saturating_add(nanos(pause));
+        cause
+    }
+}
+
+/// Where tokens are had. What is sent there is a secret, so it is TLS or this machine.
+fn endpoint(oauth2: &OAuth2) -> Result<Url, Denied> {
+    let unusable = Denied::Final("its token endpoint is not an https URL");
+    let Ok(url) = Url::parse(&oauth2.token_url) else { return Err(unusable) };
+    match url.scheme() {
+        "https" => Ok(url),
+        "http" if is_loopback(&url) => Ok(url),
+        _ => Err(unusable),
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,81 @@
+//! Programs of the operator that print a secret: a password manager, a cloud's key service.
+//!
+//! They are the operator's own commands at a start, not upstreams: they have our environment, and
+//! our terminal to ask for a passphrase.
+
+use std::{process::Stdio, time::Duration};
+
+use tokio::{io::AsyncReadExt as _, process::Command};
+use toolcrib_core::credential::Secret;
+
+/// How long such a program may take; somebody may have to type.
+const TIMEOUT: Duration = Duration::from_secs(120);
+/// Bytes that are read; keys are far shorter.
+const MAX_BYTES: u64 = 64 << 10;
+
+/// What the program prints, without trailing line breaks.
+///
+/// # Errors
+/// In words for the operator: it cannot be started, fails, takes too long or prints no text.
+#[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
+pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
+    let Some((program, arguments)) = command.split_first() else {
+        return Err("the command is empty".to_owned());
+    };
+    let mut command = Command::new(program);
+    command.args(arguments).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("the program {program} cannot be started ({})", error.kind()))?;
+    let Some(stdout) = child.stdout.take() else {
+        return Err("the program was started without its output".to_owned());
+    };
+    let ran = async {
+        let mut text = String::new();
+        let read = stdout.take(MAX_BYTES + 1).read_to_string(&mut text).await;
+        (read, child.wait().await, Secret::new(text))
+    };
+    let (read, status, text) = tokio::time::timeout(TIMEOUT, ran)
+        .await
+        .map_err(|_| format!("the program {program} did not end within {TIMEOUT:?}"))?;
+    match status {
+        Ok(status) if status.success() => {}
+        Ok(status) => return Err(format!("the program {program} failed ({status})")),
+        Err(error) => return Err(format!("the program {program} was lost ({})", error.kind())),
+    }
+    let value = text.expose().trim_end_matches(['\r', '\n']);
+    match (read, value) {
+        (Err(_), _) => Err(format!("the program {program} printed what is not text")),
+        (Ok(read), _) if read as u64 > MAX_BYTES => {
+            Err(format!("the program {program} printed more than 64 KiB"))
+        }
+        (Ok(_), "") => Err(format!("the program {program} printed nothing")),
+        (Ok(_), value) => Ok(Secret::new(value.to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn shell(script: &str) -> Result<String, String> {
+        let command = ["sh", "-c", script].map(str::to_owned);
+        printed_by(&command).await.map(|secret| secret.expose().to_owned())
+    }
+
+    #[tokio::test]
+    async fn what_a_program_prints_is_taken_and_its_failures_are_told() {
+        assert_eq!(shell("echo ' a b '").await.unwrap(), " a b ");
+        for (script, said) in [
+            ("echo canary; exit 3", "failed (exit status: 3)"),
+            ("true", "printed nothing"),
+            ("head -c 70000 /dev/zero | tr '\\0' a", "more than 64 KiB"),
+            ("printf '\\377'", "not text"),
+        ] {
+            let told = shell(script).await.unwrap_err();
+            assert!(told.contains(said) && !told.contains("canary"), "{told}");
+        }
+        let told = printed_by(&["/nowhere/program".to_owned()]).await.unwrap_err();
+        assert!(told.contains("cannot be started"), "{told}");
+    }
+}
