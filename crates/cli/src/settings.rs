@@ -85,9 +85,10 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
             source.spec.id
         )
     });
-    let sealed = config.sources.iter().filter(|source| {
-        source.spec.credential.is_some() && config.store.seal_key.is_none()
-    });
+    let sealed = config
+        .sources
+        .iter()
+        .filter(|source| source.spec.credential.is_some() && config.store.seal_key.is_none());
     let unreadable = sealed.map(|source| {
         format!(
             "source `{}` names a credential, and none can be stored without `[store] seal_key`; \

@@ -1,6 +1,6 @@
 //! Credentials on their way out: which one a request needs, and how it goes along.
 //!
-//! `store` lookups and access tokens happen here; `egress` asks the [`Held`] credential at each
+//! Credentials are found and access tokens are had here; `egress` asks the [`Held`] credential at each
 //! destination, the redirected ones too, whether it may go there.
 //!
 //! Invariant (I-41): a credential goes to the hosts of its audiences alone, over TLS or within this
@@ -22,13 +22,14 @@ use toolcrib_core::{
         CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Opened, Owner,
     },
     egress::{EgressDecided, EgressReason, EgressTrail},
-    id::{CredentialId, PrincipalId, TenantId},
+    id::CredentialId,
     redact::Echoes,
 };
+use url::Url;
 
 pub(crate) use self::held::Held;
 use self::oauth::Tokens;
-use crate::egress::Network;
+use crate::egress::{self, Network};
 
 /// Credentials that a source presented lately and whose values an upstream may still echo.
 const RECENT: usize = 4;
@@ -44,6 +45,8 @@ pub(crate) struct Credentials {
 pub(crate) struct SourceCredential {
     credentials: Arc<Credentials>,
     reference: CredentialRef,
+    /// For token endpoints.
+    network: Arc<Network>,
     recent: Mutex<VecDeque<Arc<Held>>>,
 }
 
@@ -99,37 +102,38 @@ impl Credentials {
                 Some(self.tokens.token(opened, store, network).await?)
             }
         };
-        Held::new(credential, &material, token)
-            .map_err(|problem| Refusal::of(problem, Some(id)))
+        Held::new(credential, &material, token).map_err(|problem| Refusal::of(problem, Some(id)))
     }
 }
 
 // === impl SourceCredential ===
 
 impl SourceCredential {
-    pub(crate) fn new(credentials: Arc<Credentials>, reference: CredentialRef) -> Self {
-        Self { credentials, reference, recent: Mutex::default() }
+    pub(crate) fn new(
+        credentials: Arc<Credentials>,
+        reference: CredentialRef,
+        network: Arc<Network>,
+    ) -> Self {
+        Self { credentials, reference, network, recent: Mutex::default() }
     }
 
-    /// The credential for a call, ready to be sent; a refusal is noted in `trail` as one of
-    /// `destination`.
+    /// The credential for a call that leads to `url`, ready to be sent. A refusal is noted in
+    /// `trail`.
     pub(crate) async fn of_call(
         &self,
         permit: &Permit,
-        network: &Arc<Network>,
-        destination: &str,
+        url: &Url,
         trail: &EgressTrail,
     ) -> Result<Arc<Held>, UpstreamError> {
         let caller = permit.principal();
         let owners = self.reference.owners(&caller.tenant, &caller.id);
-        self.get(&owners, network, destination, trail).await
+        self.get(&owners, url, trail).await
     }
 
     /// The credential of a source whose callers share it.
     pub(crate) async fn of_source(
         &self,
-        network: &Arc<Network>,
-        destination: &str,
+        url: &Url,
         trail: &EgressTrail,
     ) -> Result<Arc<Held>, UpstreamError> {
         let owners = match &self.reference.scope {
@@ -137,7 +141,7 @@ impl SourceCredential {
             // A caller's own never belongs to a connection.
             CredentialScope::Caller => Vec::new(),
         };
-        self.get(&owners, network, destination, trail).await
+        self.get(&owners, url, trail).await
     }
 
     /// Replaces the values of what was presented lately.
@@ -149,33 +153,30 @@ impl SourceCredential {
     async fn get(
         &self,
         owners: &[Owner],
-        network: &Arc<Network>,
-        destination: &str,
+        url: &Url,
         trail: &EgressTrail,
     ) -> Result<Arc<Held>, UpstreamError> {
-        match self.credentials.resolve(&self.reference, owners, network).await {
-            Ok(held) => {
+        let refusal = match self.credentials.resolve(&self.reference, owners, &self.network).await {
+            Ok(held) if held.may_go_to(url) => {
                 let held = Arc::new(held);
                 self.remember(&held);
-                Ok(held)
+                return Ok(held);
             }
-            Err(refusal) => {
-                if let Cause::Credential(problem) = refusal.cause {
-                    trail.note(denied(destination, problem, refusal.id.as_ref()));
-                }
-                let name = &self.reference.name;
-                Err(match refusal.cause {
-                    Cause::Credential(problem) => UpstreamError::new(
-                        UpstreamErrorKind::Credential(problem),
-                        format!("credential `{name}`: {problem}"),
-                    ),
-                    Cause::Unavailable(why) => UpstreamError::new(
-                        UpstreamErrorKind::Unavailable,
-                        format!("credential `{name}`: {why}"),
-                    ),
-                })
+            Ok(held) => Refusal::of(CredentialProblem::OutOfAudience, Some(held.id().clone())),
+            Err(refusal) => refusal,
+        };
+        let name = &self.reference.name;
+        Err(match refusal.cause {
+            Cause::Credential(problem) => {
+                trail.note(denied(egress::host(Some(url)), problem, refusal.id.as_ref()));
+                let detail = format!("credential `{name}`: {problem}");
+                UpstreamError::new(UpstreamErrorKind::Credential(problem), detail)
             }
-        }
+            Cause::Unavailable(why) => {
+                let detail = format!("credential `{name}`: {why}");
+                UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
+            }
+        })
     }
 
     fn remember(&self, held: &Arc<Held>) {
@@ -188,7 +189,7 @@ impl SourceCredential {
 
 /// The decision not to send anything to `destination`, for want of a credential.
 pub(crate) fn denied(
-    destination: &str,
+    destination: String,
     problem: CredentialProblem,
     id: Option<&CredentialId>,
 ) -> EgressDecided {

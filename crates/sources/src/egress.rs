@@ -17,13 +17,16 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
-    egress::{EgressDecided, EgressReason, EgressTrail},
+    credential::CredentialProblem,
+    egress::{EgressDecided, EgressDecision, EgressReason, EgressTrail},
     source::HttpSpec,
 };
 use url::Url;
 
 pub(crate) use guard::Guard;
 pub use resolve::{Resolver, SystemResolver};
+
+use crate::credential::{self, Held};
 
 use self::{
     guard::{Refused, Trust},
@@ -70,6 +73,8 @@ pub(crate) struct Outgoing {
     /// Headers that belong to the origin of `url`. One of `headers` wins over one of these.
     pub(crate) bound: HeaderMap,
     pub(crate) body: Option<Bytes>,
+    /// Put into the request wherever it may go; the first destination is not asked without it.
+    pub(crate) credential: Option<Arc<Held>>,
     /// Redirects to follow; at most [`redirect::MAX_HOPS`] are.
     pub(crate) hops: usize,
 }
@@ -90,6 +95,9 @@ pub(crate) enum EgressError {
     /// The guard refused the destination, after a redirect (`sent`) or at once.
     #[error("{}", refusal(*.sent))]
     Refused { sent: bool },
+    /// The credential may not go where the request was to go.
+    #[error("{0}")]
+    Credential(CredentialProblem),
     /// The request was not sent.
     #[error("cannot connect: {0}")]
     Connect(String),
@@ -193,17 +201,28 @@ impl Egress {
             Ok(Trust::Private) => &self.private,
             Err(Refused) => return Err(refused()),
         };
-        let mut outgoing = reqwest::Request::new(request.method.clone(), request.url.clone());
-        *outgoing.headers_mut() = request.bound.clone();
+        let mut url = request.url.clone();
+        let mut headers = request.bound.clone();
         for (name, value) in &request.headers {
-            outgoing.headers_mut().insert(name, value.clone());
+            headers.insert(name, value.clone());
         }
+        let decided = present(request, sent, &mut url, &mut headers).map_err(|denied| {
+            trail.note(denied);
+            EgressError::Credential(CredentialProblem::OutOfAudience)
+        })?;
+        let mut outgoing = reqwest::Request::new(request.method.clone(), url);
+        *outgoing.headers_mut() = headers;
         *outgoing.body_mut() = request.body.clone().map(reqwest::Body::from);
         match client.execute(outgoing).await {
             Err(error) if was_refused(&error) => Err(refused()),
             outcome => {
-                trail.note(EgressDecided::allowed(destination));
+                trail.note(decided);
                 let answer = outcome?;
+                if let (StatusCode::UNAUTHORIZED, Some(held)) =
+                    (answer.status(), &request.credential)
+                {
+                    held.refused();
+                }
                 if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
                     return Err(EgressError::Broken("it switched protocols".to_owned()));
                 }
@@ -218,7 +237,30 @@ impl Egress {
 impl Outgoing {
     pub(crate) fn new(method: Method, url: Url) -> Self {
         let (headers, bound) = (HeaderMap::new(), HeaderMap::new());
-        Self { method, url, headers, bound, body: None, hops: 0 }
+        Self { method, url, headers, bound, body: None, credential: None, hops: 0 }
+    }
+}
+
+/// Puts the credential of `request` into `url` and `headers`, and says what is decided about the
+/// request. At the first destination it is that or nothing; a redirect (`sent`) to where the
+/// credential may not go is followed without it.
+fn present(
+    request: &Outgoing,
+    sent: bool,
+    url: &mut Url,
+    headers: &mut HeaderMap,
+) -> Result<EgressDecided, EgressDecided> {
+    let destination = host(Some(url));
+    let Some(held) = &request.credential else { return Ok(EgressDecided::allowed(destination)) };
+    let problem = CredentialProblem::OutOfAudience;
+    let denied = credential::denied(destination.clone(), problem, Some(held.id()));
+    if held.attach(url, headers).is_ok() {
+        let credential_id = Some(held.id().to_string());
+        return Ok(EgressDecided { credential_id, ..EgressDecided::allowed(destination) });
+    }
+    match sent && held.strip(url, headers).is_ok() {
+        true => Ok(EgressDecided { decision: EgressDecision::Downgraded, ..denied }),
+        false => Err(denied),
     }
 }
 
@@ -345,6 +387,7 @@ impl From<EgressError> for UpstreamError {
         let kind = match &error {
             EgressError::Refused { sent: false } => UpstreamErrorKind::EgressRefused,
             EgressError::Refused { sent: true } => UpstreamErrorKind::RedirectRefused,
+            EgressError::Credential(problem) => UpstreamErrorKind::Credential(*problem),
             EgressError::Connect(_) => UpstreamErrorKind::Unavailable,
             EgressError::Broken(_) => UpstreamErrorKind::Died,
             EgressError::TooLarge(_) => UpstreamErrorKind::TooLarge,
@@ -354,7 +397,7 @@ impl From<EgressError> for UpstreamError {
 }
 
 /// The host of a URL and nothing else of it.
-fn host(url: Option<&Url>) -> String {
+pub(crate) fn host(url: Option<&Url>) -> String {
     url.and_then(Url::host_str).filter(|host| !host.is_empty()).unwrap_or("unknown").to_owned()
 }
 

@@ -13,6 +13,7 @@ use toolcrib_core::{
 };
 
 use crate::{
+    credential::{Credentials, SourceCredential},
     egress::{Endpoint, Guard, Network, Resolver, SystemResolver},
     exec::{CommandSource, Launcher},
     mcp::{McpSource, Target},
@@ -24,8 +25,9 @@ use crate::{
 /// its own.
 pub struct Factory {
     clock: Arc<dyn Clock>,
-    /// Where the credentials are that sources name; without it a source that names one fails.
-    credentials: Option<Arc<dyn CredentialStore>>,
+    /// What the credentials are that sources name. Tokens are shared by all sources, and outlive
+    /// them.
+    credentials: Arc<Credentials>,
     resolver: Arc<dyn Resolver>,
     /// Made for the first HTTP source, since reading the machine's certificates takes time that a
     /// start without HTTP sources need not spend.
@@ -45,13 +47,15 @@ impl Factory {
     /// A factory whose sources read the time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
-        Self { clock, resolver, credentials: None, network: Mutex::new(None), launcher: None }
+        let credentials = Arc::new(Credentials::new(None, Arc::clone(&clock)));
+        Self { clock, resolver, credentials, network: Mutex::new(None), launcher: None }
     }
 
-    /// Sources find the credentials that they name in `store`.
+    /// Sources find the credentials that they name in `store`. Without one, a source that names a
+    /// credential has none.
     #[must_use]
     pub fn with_credentials(mut self, store: Arc<dyn CredentialStore>) -> Self {
-        self.credentials = Some(store);
+        self.credentials = Arc::new(Credentials::new(Some(store), Arc::clone(&self.clock)));
         self
     }
 
@@ -80,8 +84,16 @@ impl Factory {
         }
     }
 
-    fn plan(&self, upstream: &UpstreamSpec) -> Result<Plan, String> {
-        match upstream {
+    /// The credential that `spec` names, if it names one.
+    fn credential(&self, spec: &SourceSpec) -> Result<Option<Arc<SourceCredential>>, String> {
+        let Some(reference) = spec.credential.clone() else { return Ok(None) };
+        let credentials = Arc::clone(&self.credentials);
+        let network = self.network()?;
+        Ok(Some(Arc::new(SourceCredential::new(credentials, reference, network))))
+    }
+
+    fn plan(&self, spec: &SourceSpec) -> Result<Plan, String> {
+        match &spec.upstream {
             UpstreamSpec::McpStdio(stdio) => match stdio.command.first() {
                 Some(program) if !program.is_empty() => Ok(Plan::Mcp(Target::Stdio(stdio.clone()))),
                 _ => Err("the command is empty; give a program and its arguments".to_owned()),
@@ -90,7 +102,8 @@ impl Factory {
                 let endpoint = Endpoint::new(http)?;
                 let guard = Guard::new(http.allow.clone(), Some(endpoint.url()));
                 let egress = self.network()?.egress(guard)?;
-                Ok(Plan::Mcp(Target::Http { egress, endpoint }))
+                let credential = self.credential(spec)?;
+                Ok(Plan::Mcp(Target::Http { egress, endpoint, credential }))
             }
             UpstreamSpec::Commands(commands) => match &self.launcher {
                 Some(launcher) => Ok(Plan::Commands(commands.clone(), launcher.clone())),
@@ -106,7 +119,7 @@ impl Factory {
 impl SourceFactory for Factory {
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
         let invalid = |problem| InvalidSource { source_id: spec.id.clone(), problem };
-        self.plan(&spec.upstream).map(drop).map_err(invalid)
+        self.plan(spec).map(drop).map_err(invalid)
     }
 
     fn build(
@@ -119,7 +132,7 @@ impl SourceFactory for Factory {
             .map_err(|_| invalid("a source can only be built inside a tokio runtime".to_owned()))?;
         let (id, clock) = (spec.id.clone(), Arc::clone(&self.clock));
         let limits = spec.limits.clone();
-        Ok(match self.plan(&spec.upstream).map_err(invalid)? {
+        Ok(match self.plan(spec).map_err(invalid)? {
             Plan::Mcp(target) => {
                 Arc::new(McpSource::start(id, target, limits, listener, clock, &runtime))
             }

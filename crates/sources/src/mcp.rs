@@ -27,14 +27,19 @@ mod watch;
 pub(crate) use source::McpSource;
 use toolcrib_core::source::StdioSpec;
 
-use crate::egress::{Egress, Endpoint};
+use std::sync::Arc;
+
+use crate::{
+    credential::SourceCredential,
+    egress::{Egress, Endpoint},
+};
 
 /// Where a source's upstream is.
 pub(crate) enum Target {
     /// A program to start.
     Stdio(StdioSpec),
     /// A URL to post to.
-    Http { endpoint: Endpoint, egress: Egress },
+    Http { endpoint: Endpoint, egress: Egress, credential: Option<Arc<SourceCredential>> },
 }
 
 /// Reads `frame` in every way in which an upstream's bytes are read.

@@ -22,8 +22,8 @@ use toolcrib_core::{
 };
 
 pub(crate) mod confined;
+pub(crate) mod helper;
 pub(crate) mod once;
-pub mod helper;
 mod stderr;
 
 /// What a child may have of our own environment.

@@ -375,10 +375,7 @@ fn typed() -> anyhow::Result<Secret> {
     }
 }
 
-fn expiry(
-    args: &CredentialValueArgs,
-    now: DateTime<Utc>,
-) -> anyhow::Result<Option<DateTime<Utc>>> {
+fn expiry(args: &CredentialValueArgs, now: DateTime<Utc>) -> anyhow::Result<Option<DateTime<Utc>>> {
     args.expires.map(|lifetime| Ok(now + chrono::Duration::from_std(lifetime)?)).transpose()
 }
 

@@ -51,7 +51,8 @@ impl Held {
             }
             (CredentialKind::Basic { username }, _) => {
                 let pair = STANDARD.encode(format!("{username}:{plain}"));
-                let form = Form::Header(header::AUTHORIZATION, sensitive(&format!("Basic {pair}"))?);
+                let form =
+                    Form::Header(header::AUTHORIZATION, sensitive(&format!("Basic {pair}"))?);
                 values.push(Secret::new(pair));
                 form
             }
@@ -129,7 +130,11 @@ impl Held {
         }
         // The upstream may have written it anywhere else.
         let shown = url.as_str();
-        match self.values.iter().any(|value| value.expose().len() >= 4 && shown.contains(value.expose())) {
+        match self
+            .values
+            .iter()
+            .any(|value| value.expose().len() >= 4 && shown.contains(value.expose()))
+        {
             true => Err(CredentialProblem::OutOfAudience),
             false => Ok(()),
         }
@@ -228,8 +233,7 @@ mod tests {
             expires_at: None,
             revision: 1,
         };
-        let material =
-            Material { value: Secret::new(value.to_owned()), client_secret: None };
+        let material = Material { value: Secret::new(value.to_owned()), client_secret: None };
         Held::new(credential, &material, None).unwrap()
     }
 

@@ -196,7 +196,10 @@ impl Failure {
     /// Whether another era would fail as well.
     pub(crate) fn is_final(&self) -> bool {
         match self {
-            Self::Upstream(error) => error.kind == UpstreamErrorKind::Unavailable,
+            Self::Upstream(error) => matches!(
+                error.kind,
+                UpstreamErrorKind::Unavailable | UpstreamErrorKind::Credential(_)
+            ),
             Self::Credentials(_) => true,
             Self::SessionExpired => false,
         }

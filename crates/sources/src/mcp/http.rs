@@ -28,7 +28,10 @@ use super::{
     peer::{OnCancel, Peer, Waiter},
     sse::SseParser,
 };
-use crate::egress::{Answer, Egress, EgressError, Endpoint};
+use crate::{
+    credential::SourceCredential,
+    egress::{Answer, Egress, EgressError, Endpoint, Outgoing},
+};
 
 /// How long a message that expects no answer (a notification, the end of a session) may take.
 const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,6 +44,8 @@ const MAX_REPLIES: usize = 8;
 pub(crate) struct Http {
     egress: Egress,
     endpoint: Endpoint,
+    /// What authorizes every request, whoever's call it is of.
+    credential: Option<Arc<SourceCredential>>,
     peer: Arc<Peer>,
     max_message_bytes: usize,
     session: Mutex<LegacySession>,
@@ -63,6 +68,7 @@ impl Http {
     pub(crate) fn new(
         egress: Egress,
         endpoint: Endpoint,
+        credential: Option<Arc<SourceCredential>>,
         peer: Arc<Peer>,
         max_message_bytes: usize,
         ending: Arc<Ending>,
@@ -73,6 +79,7 @@ impl Http {
         Arc::new(Self {
             egress,
             endpoint,
+            credential,
             peer,
             max_message_bytes,
             session,
@@ -153,11 +160,7 @@ impl Http {
         headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
         headers.remove(header::CONTENT_TYPE);
         let request = self.endpoint.request(Method::GET, headers, None);
-        let answer = self
-            .egress
-            .send(request, &EgressTrail::default())
-            .await
-            .map_err(|error| self.failed(error))?;
+        let answer = self.send(request, &EgressTrail::default()).await?;
         self.check_status(answer.status(), &session)?;
         if answer.status().is_success() && answer.media_type() == "text/event-stream" {
             return Ok(answer);
@@ -184,7 +187,7 @@ impl Http {
         let headers = self.headers(era, &session);
         let nobodys = EgressTrail::default();
         let request = self.endpoint.request(Method::DELETE, headers, None);
-        let delete = self.egress.send(request, &nobodys);
+        let delete = self.send(request, &nobodys);
         if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, delete).await, Ok(Ok(_))) {
             tracing::debug!("an upstream session could not be ended");
         }
@@ -197,6 +200,13 @@ impl Http {
         trail: &EgressTrail,
     ) -> Result<Answer, Failure> {
         let request = self.endpoint.request(Method::POST, headers, Some(body));
+        self.send(request, trail).await
+    }
+
+    async fn send(&self, mut request: Outgoing, trail: &EgressTrail) -> Result<Answer, Failure> {
+        if let Some(credential) = &self.credential {
+            request.credential = Some(credential.of_source(&request.url, trail).await?);
+        }
         self.egress.send(request, trail).await.map_err(|error| self.failed(error))
     }
 
@@ -319,7 +329,7 @@ impl Http {
         self.runtime.spawn(async move {
             let nobodys = EgressTrail::default();
             let request = http.endpoint.request(Method::POST, headers, Some(message));
-            let post = http.egress.send(request, &nobodys);
+            let post = http.send(request, &nobodys);
             if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, post).await, Ok(Ok(_))) {
                 tracing::debug!("a message to an upstream could not be posted");
             }

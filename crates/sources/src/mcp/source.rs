@@ -17,8 +17,11 @@ use toolcrib_core::{
     clock::Clock,
     descriptor::SourceKind,
     id::SourceId,
+    redact::Echoes,
     source::{Discovered, Source, SourceLimits, SourceListener, SourceStatus},
 };
+
+use url::Url;
 
 use super::{
     Target,
@@ -27,10 +30,13 @@ use super::{
     status::StatusBoard,
     supervise::{Shared, Supervisor},
 };
+use crate::credential::SourceCredential;
 
 /// A supervised MCP server.
 pub(crate) struct McpSource {
     shared: Arc<Shared>,
+    /// What authorizes its requests, and the address that they go to.
+    credential: Option<(Arc<SourceCredential>, Url)>,
 }
 
 // === impl McpSource ===
@@ -45,6 +51,12 @@ impl McpSource {
         clock: Arc<dyn Clock>,
         runtime: &Handle,
     ) -> Self {
+        let credential = match &target {
+            Target::Http { endpoint, credential: Some(credential), .. } => {
+                Some((Arc::clone(credential), endpoint.url().clone()))
+            }
+            Target::Http { .. } | Target::Stdio(_) => None,
+        };
         let slots = limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let shared = Arc::new(Shared {
             id,
@@ -59,7 +71,7 @@ impl McpSource {
         let supervisor =
             Supervisor { shared: Arc::clone(&shared), target, listener, runtime: runtime.clone() };
         runtime.spawn(supervisor.run());
-        Self { shared }
+        Self { shared, credential }
     }
 
     fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
@@ -70,7 +82,17 @@ impl McpSource {
         })
     }
 
-    async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
+    /// Replaces what the upstream echoes of the credential.
+    fn echoes(&self) -> Echoes {
+        self.credential.as_ref().map(|(credential, _)| credential.echoes()).unwrap_or_default()
+    }
+
+    async fn call(&self, permit: &Permit, mut call: Invocation) -> Result<Outcome, UpstreamError> {
+        if let Some((credential, url)) = &self.credential {
+            // Without it there may be no connection; this says why.
+            let held = credential.of_call(permit, url, &call.egress).await?;
+            call.progress = call.progress.map(|sink| held.echoes().progress(sink));
+        }
         self.connection()?;
         let slot = self.shared.slots.acquire().await.map_err(|_| {
             UpstreamError::new(UpstreamErrorKind::Unavailable, "no calls are taken any more")
@@ -79,7 +101,7 @@ impl McpSource {
         let connection = self.connection()?;
         let entry = permit.entry();
         let schema = entry.tool.input_schema.as_ref();
-        let reply = connection.call_tool(&entry.upstream_name, schema, call).await?;
+        let reply = connection.call_tool(&entry.upstream_name, schema, &call).await?;
         drop(slot);
         let modern = connection.session.era.is_modern();
         let input = call.input.as_ref().filter(|_| modern);
@@ -103,7 +125,8 @@ impl Source for McpSource {
         let limits = &self.shared.limits;
         let discovery = discover::discover(&connection, limits);
         match tokio::time::timeout(limits.connect_timeout, discovery).await {
-            Ok(discovered) => discovered,
+            Ok(Ok(discovered)) => Ok(self.echoes().discovered(discovered)),
+            Ok(Err(error)) => Err(self.echoes().error(error)),
             Err(_) => {
                 let detail = "the tool list was not complete in time";
                 Err(UpstreamError::new(UpstreamErrorKind::Timeout, detail))
@@ -118,7 +141,10 @@ impl Source for McpSource {
         }
         tokio::select! {
             biased;
-            outcome = self.call(permit, &call) => outcome,
+            outcome = self.call(permit, call) => match outcome {
+                Ok(outcome) => Ok(self.echoes().outcome(outcome)),
+                Err(error) => Err(self.echoes().error(error)),
+            },
             () = self.shared.stop.cancelled() => closed(UpstreamErrorKind::Died),
         }
     }

@@ -183,11 +183,12 @@ impl Supervisor {
                 let (stdio, driver) = stdio::start(spec, &shared.id, &shared.limits, peer)?;
                 Ok((Wire::Stdio(stdio), Driver::Stdio(Box::new(driver))))
             }
-            Target::Http { endpoint, egress } => {
+            Target::Http { endpoint, egress, credential } => {
                 let ending = Arc::new(Ending::default());
                 let http = Http::new(
                     egress.clone(),
                     endpoint.clone(),
+                    credential.clone(),
                     peer,
                     shared.limits.max_message_bytes,
                     Arc::clone(&ending),

@@ -178,7 +178,8 @@ mod tests {
         let post = oauth2(ClientAuth::Post, &[]);
         let kind = CredentialKind::RefreshToken(post.clone());
         let sent = request(&kind, &post, &material("r&1", Some("s"))).unwrap();
-        let said = "grant_type=refresh_token&refresh_token=r%261&client_id=client+id&client_secret=s";
+        let said =
+            "grant_type=refresh_token&refresh_token=r%261&client_id=client+id&client_secret=s";
         assert_eq!(sent.body, said);
         assert!(!sent.headers.contains_key(header::AUTHORIZATION));
 
@@ -191,7 +192,9 @@ mod tests {
     #[test]
     fn answers_are_understood_and_not_repeated() {
         let ok = |body: &str| read(StatusCode::OK, body.as_bytes());
-        let full = ok(r#"{"access_token":"a","token_type":"Bearer","expires_in":3600,"refresh_token":"r","x":1}"#);
+        let full = ok(
+            r#"{"access_token":"a","token_type":"Bearer","expires_in":3600,"refresh_token":"r","x":1}"#,
+        );
         let full = full.ok().unwrap();
         assert_eq!(full.access_token.expose(), "a");
         assert_eq!(full.lifetime, Some(Duration::from_secs(3600)));
