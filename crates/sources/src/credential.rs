@@ -1,10 +1,12 @@
 //! Credentials on their way out: which one a request needs, and how it goes along.
 //!
-//! Credentials are found and access tokens are had here; `egress` asks the [`Held`] credential at each
-//! destination, the redirected ones too, whether it may go there.
+//! A source that names a credential calls [`SourceCredential::authorize`] with each request that it
+//! is about to send for a call, and cleans what comes back with the [`Echoes`] that it is given.
+//! Credentials are found and access tokens are had here; `egress` asks the [`Held`] credential at
+//! each destination, the redirected ones too, whether it may go there.
 //!
-//! Invariant (I-41): a credential goes to the hosts of its audiences alone, over TLS or within this
-//! machine, and a call that needs one is not sent without it.
+//! Invariant (I-36): a credential goes to the hosts of its audiences alone, over TLS or within this
+//! machine, never on to another host, and a call that needs one is not sent without it.
 //! Invariant: the values of a credential are in no error, log, event or answer; what an upstream
 //! echoes is replaced.
 
@@ -29,7 +31,7 @@ use url::Url;
 
 pub(crate) use self::held::Held;
 use self::oauth::Tokens;
-use crate::egress::{self, Network};
+use crate::egress::{self, Network, Outgoing};
 
 /// Credentials that a source presented lately and whose values an upstream may still echo.
 const RECENT: usize = 4;
@@ -48,6 +50,15 @@ pub(crate) struct SourceCredential {
     /// For token endpoints.
     network: Arc<Network>,
     recent: Mutex<VecDeque<Arc<Held>>>,
+}
+
+/// Who asks for a request's credential.
+#[derive(Clone, Copy)]
+pub(crate) enum Asks<'a> {
+    /// The caller whose call the request is sent for.
+    Caller(&'a Permit),
+    /// The source itself, whose callers share a connection.
+    Connection,
 }
 
 /// Why there is no credential to send.
@@ -74,11 +85,12 @@ impl Credentials {
         Self { store, clock, tokens }
     }
 
-    /// What `reference` means when `tenant` and `principal` call, ready to be sent.
+    /// What `reference` means for the first of `owners` that has it, ready to be sent to `url`.
     async fn resolve(
         &self,
         reference: &CredentialRef,
         owners: &[Owner],
+        url: &Url,
         network: &Arc<Network>,
     ) -> Result<Held, Refusal> {
         let missing = Refusal::of(CredentialProblem::NotFound, None);
@@ -92,6 +104,10 @@ impl Credentials {
         }
         let Opened { credential, material } = found.ok_or(missing)?;
         let id = credential.id.clone();
+        // Before a token is had for nothing.
+        if !held::may_go(&credential, url) {
+            return Err(Refusal::of(CredentialProblem::OutOfAudience, Some(id)));
+        }
         if credential.has_expired(self.clock.now()) {
             return Err(Refusal::of(CredentialProblem::Expired, Some(id)));
         }
@@ -117,31 +133,29 @@ impl SourceCredential {
         Self { credentials, reference, network, recent: Mutex::default() }
     }
 
-    /// The credential for a call that leads to `url`, ready to be sent. A refusal is noted in
-    /// `trail`.
-    pub(crate) async fn of_call(
+    /// Has `request` carry the credential; what is returned takes its values out of what the upstream
+    /// sends back. A refusal is noted in `trail`, and the request must not be sent then.
+    pub(crate) async fn authorize(
+        &self,
+        asks: Asks<'_>,
+        request: &mut Outgoing,
+        trail: &EgressTrail,
+    ) -> Result<Echoes, UpstreamError> {
+        let held = self.held(asks, &request.url, trail).await?;
+        let echoes = held.echoes();
+        request.credential = Some(held);
+        Ok(echoes)
+    }
+
+    /// Whether there is a credential for a call of `permit` that leads to `url`, for sources whose
+    /// requests are not made one for each call.
+    pub(crate) async fn check(
         &self,
         permit: &Permit,
         url: &Url,
         trail: &EgressTrail,
-    ) -> Result<Arc<Held>, UpstreamError> {
-        let caller = permit.principal();
-        let owners = self.reference.owners(&caller.tenant, &caller.id);
-        self.get(&owners, url, trail).await
-    }
-
-    /// The credential of a source whose callers share it.
-    pub(crate) async fn of_source(
-        &self,
-        url: &Url,
-        trail: &EgressTrail,
-    ) -> Result<Arc<Held>, UpstreamError> {
-        let owners = match &self.reference.scope {
-            CredentialScope::Tenant(tenant) => vec![Owner::tenant(tenant.clone())],
-            // A caller's own never belongs to a connection.
-            CredentialScope::Caller => Vec::new(),
-        };
-        self.get(&owners, url, trail).await
+    ) -> Result<Echoes, UpstreamError> {
+        Ok(self.held(Asks::Caller(permit), url, trail).await?.echoes())
     }
 
     /// Replaces the values of what was presented lately.
@@ -150,19 +164,30 @@ impl SourceCredential {
         Echoes::new(recent.iter().flat_map(|held| held.values()))
     }
 
-    async fn get(
+    async fn held(
         &self,
-        owners: &[Owner],
+        asks: Asks<'_>,
         url: &Url,
         trail: &EgressTrail,
     ) -> Result<Arc<Held>, UpstreamError> {
-        let refusal = match self.credentials.resolve(&self.reference, owners, &self.network).await {
-            Ok(held) if held.may_go_to(url) => {
+        let owners = match (asks, &self.reference.scope) {
+            (Asks::Caller(permit), _) => {
+                let caller = permit.principal();
+                self.reference.owners(&caller.tenant, &caller.id)
+            }
+            (Asks::Connection, CredentialScope::Tenant(tenant)) => {
+                vec![Owner::tenant(tenant.clone())]
+            }
+            // A caller's own never belongs to a connection.
+            (Asks::Connection, CredentialScope::Caller) => Vec::new(),
+        };
+        let found = self.credentials.resolve(&self.reference, &owners, url, &self.network).await;
+        let refusal = match found {
+            Ok(held) => {
                 let held = Arc::new(held);
                 self.remember(&held);
                 return Ok(held);
             }
-            Ok(held) => Refusal::of(CredentialProblem::OutOfAudience, Some(held.id().clone())),
             Err(refusal) => refusal,
         };
         let name = &self.reference.name;

@@ -77,6 +77,8 @@ pub(crate) struct Outgoing {
     pub(crate) credential: Option<Arc<Held>>,
     /// Redirects to follow; at most [`redirect::MAX_HOPS`] are.
     pub(crate) hops: usize,
+    /// A redirect has led away from the origin that the request was for.
+    strayed: bool,
 }
 
 /// A configured URL with its configured headers.
@@ -237,13 +239,13 @@ impl Egress {
 impl Outgoing {
     pub(crate) fn new(method: Method, url: Url) -> Self {
         let (headers, bound) = (HeaderMap::new(), HeaderMap::new());
-        Self { method, url, headers, bound, body: None, credential: None, hops: 0 }
+        Self { method, url, headers, bound, body: None, credential: None, hops: 0, strayed: false }
     }
 }
 
 /// Puts the credential of `request` into `url` and `headers`, and says what is decided about the
-/// request. At the first destination it is that or nothing; a redirect (`sent`) to where the
-/// credential may not go is followed without it.
+/// request. At the first destination it is that or nothing; a redirect (`sent`) to another origin, or
+/// to where the credential may not go, is followed without it.
 fn present(
     request: &Outgoing,
     sent: bool,
@@ -254,13 +256,18 @@ fn present(
     let Some(held) = &request.credential else { return Ok(EgressDecided::allowed(destination)) };
     let problem = CredentialProblem::OutOfAudience;
     let denied = credential::denied(destination.clone(), problem, Some(held.id()));
-    if held.attach(url, headers).is_ok() {
+    if !request.strayed && held.attach(url, headers).is_ok() {
         let credential_id = Some(held.id().to_string());
         return Ok(EgressDecided { credential_id, ..EgressDecided::allowed(destination) });
     }
+    // Of its audience or not: nobody meant it for where an upstream sends us.
+    let reason = match held.may_go_to(url) {
+        true => Some(EgressReason::PolicyDenied),
+        false => denied.reason,
+    };
     match sent && held.strip(url, headers).is_ok() {
-        true => Ok(EgressDecided { decision: EgressDecision::Downgraded, ..denied }),
-        false => Err(denied),
+        true => Ok(EgressDecided { decision: EgressDecision::Downgraded, reason, ..denied }),
+        false => Err(EgressDecided { reason, ..denied }),
     }
 }
 

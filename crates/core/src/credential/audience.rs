@@ -137,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    // I-41
+    // I-36
     #[test]
     fn an_audience_is_exactly_what_it_names() {
         for (audience, host, expected) in [

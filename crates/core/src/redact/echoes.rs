@@ -9,7 +9,7 @@ use serde_json::{Map, Value, value::RawValue};
 
 use super::MIN_SECRET_CHARS;
 use crate::{
-    call::{Outcome, Progress, ProgressSink, UpstreamError, raw},
+    call::{Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind, input::Ask, raw},
     credential::Secret,
     id::CredentialId,
     source::{Discovered, DiscoveredTool},
@@ -78,9 +78,23 @@ impl Echoes {
         }
     }
 
-    /// A failure without the values.
+    /// A failure without the values. What an upstream asks is passed on as it is or not at all,
+    /// since the upstream has to know its state again.
     pub fn error(&self, error: UpstreamError) -> UpstreamError {
-        UpstreamError { kind: error.kind, detail: self.text(&error.detail).into_owned() }
+        if self.values.is_empty() {
+            return error;
+        }
+        let detail = self.text(&error.detail).into_owned();
+        let ask = match error.ask.map(|ask| *ask) {
+            None => None,
+            Some(Ask::Rejected(words)) => Some(Ask::Rejected(self.text(&words).into_owned())),
+            Some(ask) if self.is_in(&ask) => {
+                let kind = UpstreamErrorKind::Protocol;
+                return UpstreamError::new(kind, "what it asks has a credential in it");
+            }
+            Some(ask) => Some(ask),
+        };
+        UpstreamError { kind: error.kind, detail, ask: ask.map(Box::new) }
     }
 
     /// A sink that passes progress on to `sink` without the values.
@@ -116,6 +130,22 @@ impl Echoes {
             problems.push("tools with a credential in their names are left out".to_owned());
         }
         Discovered { version: version.map(text), tools, problems }
+    }
+
+    fn is_in(&self, ask: &Ask) -> bool {
+        let in_text = |json: &RawValue| {
+            self.raw(json.to_owned()).map_or(true, |clean| clean.get() != json.get())
+        };
+        match ask {
+            Ask::Input(input) => {
+                [input.requests(), input.state()].into_iter().flatten().any(in_text)
+            }
+            Ask::Capabilities(wanted) => {
+                let wanted = Value::Object(wanted.clone());
+                self.value(wanted.clone()) != wanted
+            }
+            Ask::Rejected(words) => *self.text(words) != **words,
+        }
     }
 
     /// JSON without the values; the same bytes when there are none in it.
@@ -199,7 +229,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::call::UpstreamErrorKind;
+    use crate::call::input::{CallerInput, InputRequired};
 
     fn echoes(values: &[&str]) -> Echoes {
         let numbered = values.iter().enumerate().map(|(n, value)| {
@@ -259,6 +289,25 @@ mod tests {
         let clean = echoes(&["canary-42"]).outcome(outcome(&deep));
         assert!(clean.is_error && clean.structured.is_none());
         assert!(clean.content.get().contains("cannot be read"), "{:?}", clean.content);
+    }
+
+    #[test]
+    fn what_is_asked_goes_as_it_is_or_not_at_all() {
+        let echoes = echoes(&["cana/ry-42"]);
+        let caller = CallerInput::default();
+        for (state, passes) in [(r#""a\u0062c""#, true), (r#""cana\/ry-42""#, false)] {
+            let state = RawValue::from_string(state.to_owned()).unwrap();
+            let asked = InputRequired::read(None, Some(&state), Some(&caller)).unwrap();
+            let error = echoes.error(UpstreamError::asking(Ask::Input(asked)));
+            assert_eq!(error.ask.is_some(), passes, "{state}");
+            let kind = error.kind == UpstreamErrorKind::Protocol;
+            assert_eq!(kind, !passes, "{state}");
+        }
+        let rejected = UpstreamError::asking(Ask::Rejected("no: cana/ry-42".to_owned()));
+        match echoes.error(rejected).ask.map(|ask| *ask) {
+            Some(Ask::Rejected(words)) => assert_eq!(words, "no: [REDACTED:c0]"),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

@@ -80,8 +80,7 @@ impl Held {
 
     /// Whether it may be sent to where `url` leads.
     pub(crate) fn may_go_to(&self, url: &Url) -> bool {
-        let private = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url));
-        private && url.host_str().is_some_and(|host| self.credential.is_for(host))
+        may_go(&self.credential, url)
     }
 
     /// Puts it into a request to `url`, in place of whatever stands there.
@@ -177,6 +176,12 @@ impl std::fmt::Debug for Held {
     }
 }
 
+/// Whether `credential` may be sent to where `url` leads.
+pub(super) fn may_go(credential: &Credential, url: &Url) -> bool {
+    let private = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url));
+    private && url.host_str().is_some_and(|host| credential.is_for(host))
+}
+
 /// `query` without the parameter of that name; all else keeps its bytes.
 fn without(query: &str, parameter: &str) -> String {
     let other = |pair: &&str| {
@@ -253,7 +258,7 @@ mod tests {
         Url::parse(text).unwrap()
     }
 
-    // I-41
+    // I-36
     #[test]
     fn a_credential_goes_to_its_audiences_over_tls_or_within_this_machine() {
         let held = held(

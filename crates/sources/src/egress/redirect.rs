@@ -49,6 +49,7 @@ pub(super) fn next(
     }
     if next.url.origin() != sent.url.origin() {
         next.bound = HeaderMap::new();
+        next.strayed = true;
     }
     Ok(Some(next))
 }
@@ -112,9 +113,12 @@ mod tests {
             let next = hop(&from, 307, other).unwrap().unwrap();
             assert!(next.bound.is_empty(), "{other}");
             assert!(next.headers.contains_key(header::CONTENT_TYPE), "{other}");
+            assert!(next.strayed, "{other}");
+            let back = hop(&next, 307, "http://a.example/").ok().flatten();
+            assert!(back.is_none_or(|back| back.strayed && back.bound.is_empty()), "{other}");
         }
         let same = hop(&from, 307, "http://A.EXAMPLE:80/z").unwrap().unwrap();
-        assert!(!same.bound.is_empty());
+        assert!(!same.bound.is_empty() && !same.strayed);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use super::{
     sse::SseParser,
 };
 use crate::{
-    credential::SourceCredential,
+    credential::{Asks, SourceCredential},
     egress::{Answer, Egress, EgressError, Endpoint, Outgoing},
 };
 
@@ -205,7 +205,7 @@ impl Http {
 
     async fn send(&self, mut request: Outgoing, trail: &EgressTrail) -> Result<Answer, Failure> {
         if let Some(credential) = &self.credential {
-            request.credential = Some(credential.of_source(&request.url, trail).await?);
+            credential.authorize(Asks::Connection, &mut request, trail).await?;
         }
         self.egress.send(request, trail).await.map_err(|error| self.failed(error))
     }

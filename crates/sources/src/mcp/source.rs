@@ -90,8 +90,8 @@ impl McpSource {
     async fn call(&self, permit: &Permit, mut call: Invocation) -> Result<Outcome, UpstreamError> {
         if let Some((credential, url)) = &self.credential {
             // Without it there may be no connection; this says why.
-            let held = credential.of_call(permit, url, &call.egress).await?;
-            call.progress = call.progress.map(|sink| held.echoes().progress(sink));
+            let echoes = credential.check(permit, url, &call.egress).await?;
+            call.progress = call.progress.map(|sink| echoes.progress(sink));
         }
         self.connection()?;
         let slot = self.shared.slots.acquire().await.map_err(|_| {
