@@ -1,6 +1,7 @@
 //! The seam to everything that can be called.
 
 pub mod command;
+pub mod workflow;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -17,6 +18,8 @@ use crate::{
     egress::AllowList,
     id::SourceId,
 };
+
+pub use self::workflow::WorkflowSpec;
 
 /// A running source of tools: an MCP server, an OpenAPI service, a pack, a workflow, a command.
 #[async_trait]
@@ -84,6 +87,7 @@ impl SourceSpec {
             }
             UpstreamSpec::McpHttp(http) => format!("http {:?}", http.url),
             UpstreamSpec::Commands(_) => "commands".to_owned(),
+            UpstreamSpec::Workflow(workflow) => format!("workflows {:?}", workflow.files),
             UpstreamSpec::Native => "native".to_owned(),
         }
     }
@@ -111,6 +115,8 @@ pub enum UpstreamSpec {
     McpHttp(HttpSpec),
     /// Commands of this machine.
     Commands(command::CommandsSpec),
+    /// Workflows; the gateway runs them itself.
+    Workflow(WorkflowSpec),
     /// Tools of the program that embeds the gateway; there is nothing to connect to.
     Native,
 }

@@ -1,10 +1,11 @@
 //! Seams to what must survive a restart, beside the event log.
 
 use async_trait::async_trait;
+use serde::Serialize;
 
 use crate::{
     clock::Timestamp,
-    id::{KeyId, PrincipalId, SourceId, TenantId},
+    id::{CallId, KeyId, PrincipalId, RunId, SourceId, TenantId, ToolId},
     scope::Grant,
 };
 
@@ -86,4 +87,142 @@ pub trait CatalogStore: Send + Sync + 'static {
 
     /// What was stored last for `source`, and when.
     async fn load(&self, source: &SourceId) -> Result<Option<(String, Timestamp)>, StoreError>;
+}
+
+/// One run of a workflow, without what went through it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRecord {
+    /// Whose it is.
+    #[serde(skip)]
+    pub tenant: TenantId,
+    /// The run that holds its events.
+    pub run_id: RunId,
+    /// The call of the workflow.
+    pub call_id: CallId,
+    /// The workflow.
+    pub tool_id: ToolId,
+    /// Hash of its definition.
+    #[serde(skip)]
+    pub digest: String,
+    /// Who called it.
+    pub principal: PrincipalId,
+    /// With which key; none when it was none.
+    #[serde(skip)]
+    pub key: Option<KeyId>,
+    /// The workflow's call that this is a step of.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<CallId>,
+    /// How it is doing.
+    pub state: RunState,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+    /// Whether it survives the process.
+    pub durable: bool,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// When it ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
+}
+
+/// How a run of a workflow is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunState {
+    /// Steps are to come.
+    Running,
+    /// It gave a result.
+    Completed,
+    /// It did not.
+    Failed,
+    /// Somebody ended it.
+    Cancelled,
+}
+
+impl RunState {
+    /// Every state.
+    pub const ALL: [Self; 4] = [Self::Running, Self::Completed, Self::Failed, Self::Cancelled];
+
+    /// The state as it stands on the wire.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// A run whose process died, with what it needs to go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KeptRun {
+    /// What it is.
+    pub record: RunRecord,
+    /// What was kept when it began.
+    pub inputs: String,
+    /// What was kept of its calls, by call id.
+    pub results: Vec<(CallId, String)>,
+    /// Whether somebody has asked for its end.
+    pub cancelled: bool,
+}
+
+/// Which runs to list; the newest come first.
+#[derive(Debug, Clone, Default)]
+pub struct RunQuery {
+    /// Only this tenant's.
+    pub tenant: Option<TenantId>,
+    /// Only this principal's.
+    pub principal: Option<PrincipalId>,
+    /// Only of this run.
+    pub run: Option<RunId>,
+    /// Only in this state.
+    pub state: Option<RunState>,
+    /// At most this many; 0 means the store's own cap (1 000).
+    pub limit: usize,
+}
+
+/// Runs of workflows. What is kept of a run beyond its [`RunRecord`] is gone when it ends.
+///
+/// An implementation passes `toolcrib_store::conformance`.
+#[async_trait]
+pub trait RunStore: Send + Sync + 'static {
+    /// Whether what is kept is unreadable for whoever reads the storage.
+    fn seals(&self) -> bool;
+
+    /// Stores the beginning of a run, with its inputs when it is to survive the process.
+    async fn begin(&self, run: RunRecord, inputs: Option<String>) -> Result<(), StoreError>;
+
+    /// Keeps what came of the call `step` of the run of call `call`, replacing what was kept of it.
+    async fn keep(
+        &self,
+        tenant: &TenantId,
+        call: &CallId,
+        step: &CallId,
+        result: String,
+    ) -> Result<(), StoreError>;
+
+    /// Stores the end of a run and forgets what was kept of it; `false` when it was over already.
+    async fn end(
+        &self,
+        tenant: &TenantId,
+        call: &CallId,
+        state: RunState,
+        code: Option<&str>,
+        at: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// The runs that `query` selects, the newest first.
+    async fn list(&self, query: RunQuery) -> Result<Vec<RunRecord>, StoreError>;
+
+    /// The runs that this process took over from dead ones; each is told once.
+    async fn adopted(&self) -> Result<Vec<KeptRun>, StoreError>;
+
+    /// Asks for the end of what runs in `run`; how many workflows that are.
+    async fn ask_end(&self, tenant: &TenantId, run: &RunId) -> Result<usize, StoreError>;
+
+    /// The calls of workflows of this process that run and whose end has been asked for.
+    async fn asked(&self) -> Result<Vec<CallId>, StoreError>;
 }

@@ -183,7 +183,7 @@ fn default_scope(source: &SourceConfig) -> Result<Scope, String> {
 
 fn transport(source: &SourceConfig) -> Transport {
     match (source.kind, &source.spec.upstream) {
-        (_, UpstreamSpec::Native)
+        (_, UpstreamSpec::Native | UpstreamSpec::Workflow(_))
         | (SourceKind::NodePack | SourceKind::Workflow | SourceKind::HostExtension, _) => {
             Transport::Native
         }

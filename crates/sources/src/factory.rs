@@ -109,6 +109,7 @@ impl Factory {
                 Some(launcher) => Ok(Plan::Commands(commands.clone(), launcher.clone())),
                 None => Err("commands need a launcher, and this program brings none".to_owned()),
             },
+            UpstreamSpec::Workflow(_) => Err("workflows are run by the gateway itself".to_owned()),
             UpstreamSpec::Native => {
                 Err("its tools are those of a program that embeds the gateway".to_owned())
             }

@@ -14,6 +14,7 @@ pub mod catalog_store;
 pub mod credential_store;
 pub mod event_log;
 pub mod key_store;
+pub mod run_store;
 
 use chrono::{DateTime, Utc};
 use toolcrib_core::clock::Timestamp;
@@ -120,6 +121,24 @@ macro_rules! credential_store_suite {
                 a_rotation_counts_only_over_what_was_seen,
                 what_is_removed_is_gone,
                 credentials_are_listed_by_owner_and_name,
+            ]
+        );
+    };
+}
+
+/// Runs everything a [`RunStore`](toolcrib_core::store::RunStore) promises within one process.
+#[macro_export]
+macro_rules! run_store_suite {
+    ($name:ident, $engine:expr) => {
+        $crate::conformance_tests!(
+            run_store,
+            $name,
+            $engine,
+            [
+                a_run_comes_back_as_it_began,
+                a_run_ends_once,
+                runs_are_selected_and_the_newest_come_first,
+                an_end_can_be_asked_for,
             ]
         );
     };

@@ -21,9 +21,9 @@ mod seal;
 mod sqlite;
 
 pub use self::{
-    memory::{MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog},
+    memory::{MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryRuns},
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
-    sqlite::{Durability, Options, SqliteCredentials, SqliteStore},
+    sqlite::{Durability, Options, SqliteCredentials, SqliteRuns, SqliteStore},
 };
 
 /// What [`queue`] locks with. The model-checked test compiles the same file against `shuttle`.

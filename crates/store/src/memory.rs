@@ -14,8 +14,11 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::{Credential, CredentialStore, CredentialStoreError, Material, Opened, Owner},
     event::{EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
-    id::{CredentialId, CredentialName, EventId, KeyId, RunId, SourceId, TenantId},
-    store::{CatalogStore, KeyRecord, KeyStore, StoreError},
+    id::{CallId, CredentialId, CredentialName, EventId, KeyId, RunId, SourceId, TenantId},
+    store::{
+        CatalogStore, KeptRun, KeyRecord, KeyStore, RunQuery, RunRecord, RunState, RunStore,
+        StoreError,
+    },
 };
 
 use crate::MAX_READ;
@@ -35,6 +38,16 @@ pub struct MemoryCredentials(Arc<Mutex<Vec<Opened>>>);
 /// Last good catalogs in memory.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryCatalogs(Arc<Mutex<HashMap<SourceId, (String, Timestamp)>>>);
+
+/// Runs of workflows in memory: none of them outlives the process.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryRuns(Arc<Mutex<Vec<MemoryRun>>>);
+
+#[derive(Debug)]
+struct MemoryRun {
+    record: RunRecord,
+    cancelled: bool,
+}
 
 #[derive(Debug, Default)]
 struct Events {
@@ -290,6 +303,104 @@ impl CatalogStore for MemoryCatalogs {
 
     async fn load(&self, source: &SourceId) -> Result<Option<(String, Timestamp)>, StoreError> {
         Ok(lock(&self.0).get(source).cloned())
+    }
+}
+
+// === impl MemoryRuns ===
+
+impl MemoryRuns {
+    /// No runs.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+#[async_trait]
+impl RunStore for MemoryRuns {
+    fn seals(&self) -> bool {
+        false
+    }
+
+    async fn begin(&self, mut run: RunRecord, _inputs: Option<String>) -> Result<(), StoreError> {
+        let mut runs = lock(&self.0);
+        let same = |held: &MemoryRun| {
+            held.record.tenant == run.tenant && held.record.call_id == run.call_id
+        };
+        if runs.iter().any(same) {
+            return Err(StoreError::Conflict("a run of this call".to_owned()));
+        }
+        run.started_at = run.started_at.trunc_subsecs(3);
+        runs.push(MemoryRun { record: run, cancelled: false });
+        Ok(())
+    }
+
+    async fn keep(
+        &self,
+        _tenant: &TenantId,
+        _call: &CallId,
+        _step: &CallId,
+        _result: String,
+    ) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn end(
+        &self,
+        tenant: &TenantId,
+        call: &CallId,
+        state: RunState,
+        code: Option<&str>,
+        at: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let mut runs = lock(&self.0);
+        let wanted = |it: &&mut MemoryRun| {
+            it.record.tenant == *tenant
+                && it.record.call_id == *call
+                && it.record.state == RunState::Running
+        };
+        let Some(run) = runs.iter_mut().find(wanted) else { return Ok(false) };
+        run.record.state = state;
+        run.record.code = code.map(str::to_owned);
+        run.record.ended_at = Some(at.trunc_subsecs(3));
+        Ok(true)
+    }
+
+    async fn list(&self, query: RunQuery) -> Result<Vec<RunRecord>, StoreError> {
+        let limit = match query.limit {
+            0 => MAX_READ,
+            limit => limit.min(MAX_READ),
+        };
+        let wanted = |run: &&RunRecord| {
+            query.tenant.as_ref().is_none_or(|it| run.tenant == *it)
+                && query.principal.as_ref().is_none_or(|it| run.principal == *it)
+                && query.run.as_ref().is_none_or(|it| run.run_id == *it)
+                && query.state.is_none_or(|it| run.state == it)
+        };
+        let runs = lock(&self.0);
+        let mut found: Vec<_> = runs.iter().map(|it| &it.record).filter(wanted).cloned().collect();
+        found.sort_by(|a, b| (b.started_at, &b.call_id).cmp(&(a.started_at, &a.call_id)));
+        found.truncate(limit);
+        Ok(found)
+    }
+
+    async fn adopted(&self) -> Result<Vec<KeptRun>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    async fn ask_end(&self, tenant: &TenantId, run: &RunId) -> Result<usize, StoreError> {
+        let mut runs = lock(&self.0);
+        let wanted = runs.iter_mut().filter(|it| {
+            it.record.tenant == *tenant
+                && it.record.run_id == *run
+                && it.record.state == RunState::Running
+        });
+        Ok(wanted.map(|it| it.cancelled = true).count())
+    }
+
+    async fn asked(&self) -> Result<Vec<CallId>, StoreError> {
+        let runs = lock(&self.0);
+        let asked = |it: &&MemoryRun| it.cancelled && it.record.state == RunState::Running;
+        Ok(runs.iter().filter(asked).map(|it| it.record.call_id.clone()).collect())
     }
 }
 

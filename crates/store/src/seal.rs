@@ -133,7 +133,9 @@ impl SealKeys {
         credential: &Credential,
         material: &Material,
     ) -> Result<Vec<u8>, CredentialStoreError> {
-        let key = self.keys.first().ok_or(CredentialStoreError::NoKey)?;
+        if !self.can_seal() {
+            return Err(CredentialStoreError::NoKey);
+        }
         let failed = || StoreError::Unavailable("a credential could not be sealed".to_owned());
         let parts = [Some(&material.value), material.client_secret.as_ref()];
         // Room for the tag as well, so that growing leaves no plain copy behind.
@@ -145,18 +147,47 @@ impl SealKeys {
         }
         let padded = buffer.len().next_multiple_of(BLOCK);
         buffer.resize(padded, 0);
-        let associated = associated(credential)?;
-        let nonce = key
-            .0
-            .cipher
-            .seal_in_place_append_tag(Aad::from(associated), &mut *buffer)
-            .map_err(|_| failed())?;
+        self.seal_bytes(associated(credential)?, buffer)?.ok_or_else(|| failed().into())
+    }
+
+    /// `text` as it is stored at the place that `associated` names; opens nowhere else.
+    pub(crate) fn seal_text(&self, associated: &[&str], text: &str) -> Result<Vec<u8>, StoreError> {
+        let failed = || StoreError::Unavailable("a text could not be sealed".to_owned());
+        let mut buffer = Zeroizing::new(Vec::with_capacity(text.len() + 4 * BLOCK));
+        push(&mut buffer, Some(text));
+        let padded = buffer.len().next_multiple_of(BLOCK);
+        buffer.resize(padded, 0);
+        let sealed = self.seal_bytes(together(associated.iter().copied().map(Some)), buffer);
+        sealed.ok().flatten().ok_or_else(failed)
+    }
+
+    /// What [`seal_text`](Self::seal_text) sealed at the same place with one of these keys.
+    pub(crate) fn open_text(&self, associated: &[&str], sealed: &[u8]) -> Option<String> {
+        let (&version, rest) = sealed.split_first()?;
+        let (key_id, rest) = rest.split_at_checked(KEY_ID)?;
+        let (nonce, ciphertext) = rest.split_first_chunk::<NONCE>()?;
+        let key = self.keys.iter().find(|key| key.0.id == key_id && version == VERSION)?;
+        let mut buffer = Zeroizing::new(ciphertext.to_vec());
+        let associated = Aad::from(together(associated.iter().copied().map(Some)));
+        let plain = key.0.cipher.open_in_place(Nonce::from(nonce), associated, &mut buffer).ok()?;
+        let (text, _padding) = pull(plain)?;
+        Some(text?.expose().to_owned())
+    }
+
+    fn seal_bytes(
+        &self,
+        associated: Vec<u8>,
+        mut buffer: Zeroizing<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, CredentialStoreError> {
+        let key = self.keys.first().ok_or(CredentialStoreError::NoKey)?;
+        let sealing = key.0.cipher.seal_in_place_append_tag(Aad::from(associated), &mut *buffer);
+        let Ok(nonce) = sealing else { return Ok(None) };
         let mut sealed = Vec::with_capacity(1 + KEY_ID + NONCE + buffer.len());
         sealed.push(VERSION);
         sealed.extend_from_slice(&key.0.id);
         sealed.extend_from_slice(nonce.as_ref());
         sealed.extend_from_slice(&buffer);
-        Ok(sealed)
+        Ok(Some(sealed))
     }
 
     /// What was sealed beside `credential`.
@@ -225,11 +256,16 @@ fn associated(credential: &Credential) -> Result<Vec<u8>, CredentialStoreError> 
         expires.as_deref(),
         Some(revision.as_str()),
     ];
+    Ok(together(parts))
+}
+
+/// `parts`, so that no others look the same.
+fn together<'a>(parts: impl IntoIterator<Item = Option<&'a str>>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in parts {
         push(&mut bytes, part);
     }
-    Ok(bytes)
+    bytes
 }
 
 /// An id for a credential that is stored for the first time.

@@ -16,6 +16,7 @@ mod log;
 mod open;
 mod readers;
 mod recover;
+mod runs;
 mod writer;
 
 #[cfg(test)]
@@ -54,7 +55,8 @@ pub enum Durability {
 /// [`KeyStore`](toolcrib_core::store::KeyStore) and
 /// [`CatalogStore`](toolcrib_core::store::CatalogStore); with keys to seal with,
 /// [`credentials`](Self::credentials) is a
-/// [`CredentialStore`](toolcrib_core::credential::CredentialStore). Times are kept with millisecond precision.
+/// [`CredentialStore`](toolcrib_core::credential::CredentialStore), and [`runs`](Self::runs) a
+/// [`RunStore`](toolcrib_core::store::RunStore). Times are kept with millisecond precision.
 /// Reading needs a Tokio runtime; writing does not.
 ///
 /// End with [`close`](Self::close). When the last handle is dropped instead, the drop blocks until
@@ -130,6 +132,11 @@ impl SqliteStore {
     /// The credentials in it, sealed with `keys`.
     pub fn credentials(&self, keys: SealKeys) -> SqliteCredentials {
         SqliteCredentials::new(self.clone(), keys)
+    }
+
+    /// The runs of workflows in it; what is kept of them is sealed with `keys`, if there are any.
+    pub fn runs(&self, keys: SealKeys) -> SqliteRuns {
+        SqliteRuns::new(self.clone(), keys)
     }
 
     /// Where the file is, without symbolic links.

@@ -50,3 +50,6 @@ fn every_engine_fits_behind_its_seam() {
         [Arc::new(MemoryCredentials::new()), Arc::new(sealed)];
     let _keys: [Arc<dyn KeyStore>; 2] = [Arc::new(MemoryKeys::new()), Arc::new(store)];
 }
+
+run_store_suite!(memory_runs, (MemoryRuns::new(), ()));
+run_store_suite!(sqlite_runs, sqlite(Durability::Strict));

@@ -131,6 +131,9 @@ pub(super) struct Source {
     pub(super) credential: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) allow: Vec<Spanned<String>>,
+    pub(super) files: Option<Spanned<Vec<String>>>,
+    #[serde(default)]
+    pub(super) durable: Option<bool>,
     #[serde(default)]
     pub(super) tenants: Option<Spanned<Vec<String>>>,
     #[serde(default)]
@@ -213,6 +216,8 @@ impl Source {
             "credential" => self.credential.is_some(),
             "allow" => !self.allow.is_empty(),
             "commands" => !self.commands.0.is_empty(),
+            "files" => self.files.is_some(),
+            "durable" => self.durable.is_some(),
             _ => false,
         }
     }

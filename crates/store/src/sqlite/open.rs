@@ -24,7 +24,11 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const APPLICATION_ID: i32 = 0x7463_7262;
 
 /// `MIGRATIONS[n]` leads from schema `n` to schema `n + 1`. Released files are never edited.
-const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql"), include_str!("schema/0002.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema/0001.sql"),
+    include_str!("schema/0002.sql"),
+    include_str!("schema/0003.sql"),
+];
 
 /// Statements kept prepared per connection; there are about fifteen in all.
 const STATEMENTS: usize = 32;

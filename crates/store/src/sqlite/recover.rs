@@ -17,6 +17,7 @@ use super::{
     failure::Failure,
     instance::{self, Dead},
     log::{Record, parse},
+    runs,
 };
 
 /// Calls or sessions closed in one transaction, so that living writers are not kept out for long.
@@ -25,13 +26,16 @@ const CHUNK: usize = 256;
 impl SqliteStore {
     /// Closes every call whose process is dead with an `agent.toolReturned` of status `error` and
     /// code `interrupted`, then every tool session with a `tool.session.closed` of outcome `failed`,
-    /// and returns how many of both there were. Those of living processes, this one included, are
+    /// and returns how many of both there were. A run of a workflow whose state was kept is taken over
+    /// instead, with the call of that workflow: [`RunStore::adopted`](toolcrib_core::store::RunStore)
+    /// tells it. Those of living processes, this one included, are
     /// not touched. Safe to run in any number of processes at once.
     ///
     /// # Errors
     /// [`StoreError`]; what was closed before the failure stays closed.
     pub async fn recover(&self, now: Timestamp) -> Result<usize, StoreError> {
         let own = self.inner.instance.clone();
+        let taker = own.clone();
         let place = self.path().to_owned();
         // Holding the locks of the dead until the end keeps other processes from burying them too.
         let dead = self
@@ -51,6 +55,9 @@ impl SqliteStore {
             .await?;
         let mut closed = 0;
         for dead in dead {
+            let (id, taker) = (dead.id.clone(), taker.clone());
+            let adopt = move |connection: &Connection| runs::adopt(connection, &id, &taker, now);
+            self.inner.writer.write(adopt).await?;
             for close in [close_calls, close_sessions] {
                 loop {
                     let id = dead.id.clone();
@@ -70,7 +77,8 @@ impl SqliteStore {
 
 fn with_something_open(connection: &Connection) -> Result<Vec<String>, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT instance FROM open_calls UNION SELECT instance FROM open_sessions",
+        "SELECT instance FROM open_calls UNION SELECT instance FROM open_sessions \
+         UNION SELECT instance FROM runs WHERE state = 'running'",
     )?;
     let instances = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(instances)

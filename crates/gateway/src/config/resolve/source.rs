@@ -4,8 +4,9 @@ mod command;
 mod credential;
 mod mcp;
 mod rule;
+mod workflow;
 
-use std::{collections::BTreeMap, str::FromStr};
+use std::{collections::BTreeMap, str::FromStr, time::Duration};
 
 use toml::Spanned;
 use toolcrib_core::{
@@ -35,6 +36,8 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("credential", &[SourceKind::Connector, SourceKind::Mcp]),
     ("allow", &[SourceKind::Mcp]),
     ("commands", &[SourceKind::HostExtension]),
+    ("files", &[SourceKind::Workflow]),
+    ("durable", &[SourceKind::Workflow]),
 ];
 
 impl Resolver<'_> {
@@ -57,7 +60,8 @@ impl Resolver<'_> {
         let upstream = match kind {
             SourceKind::Mcp => self.mcp_source(&id, &typed),
             SourceKind::HostExtension => self.command_source(&id, &mut typed),
-            SourceKind::Connector | SourceKind::NodePack | SourceKind::Workflow => None,
+            SourceKind::Workflow => self.workflow_source(&id, &typed),
+            SourceKind::Connector | SourceKind::NodePack => None,
         };
         let mut limits = SourceLimits::default();
         if let Some(timeout) =
@@ -78,9 +82,13 @@ impl Resolver<'_> {
                 _ => Err("expected \"prefixed\" or \"bare\""),
             })
             .unwrap_or_default();
-        let refresh = self
-            .read(&key("refresh"), typed.refresh.as_ref(), parse_duration)
-            .unwrap_or(std::time::Duration::from_secs(300));
+        let refresh = self.read(&key("refresh"), typed.refresh.as_ref(), parse_duration).unwrap_or(
+            match kind {
+                // Files of this machine: looking is cheap, and who edits one wants to see it.
+                SourceKind::Workflow => Duration::from_secs(10),
+                _ => Duration::from_secs(300),
+            },
+        );
         let tenants = match &typed.tenants {
             None => Tenants::All,
             Some(tenants) if tenants.get_ref().iter().any(|tenant| tenant == "*") => Tenants::All,

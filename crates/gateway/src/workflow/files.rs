@@ -1,0 +1,158 @@
+//! Finding and reading the files. Everything is bounded: one directory per pattern, so many files, so
+//! many bytes.
+
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+use serde_json::{Value, json};
+use toolcrib_core::source::{Discovered, DiscoveredTool};
+
+use super::definition::{self, MAX_FILE};
+
+/// Files of one source.
+const MAX_FILES: usize = 200;
+/// Entries of one directory that are looked at.
+const MAX_ENTRIES: usize = 10_000;
+
+/// The workflows in `patterns`, each as a tool whose `raw` is its definition. A file that cannot be
+/// used is a problem, not an error.
+pub(super) fn discover(patterns: &[PathBuf]) -> Discovered {
+    let mut discovered = Discovered::default();
+    let mut files: Vec<PathBuf> = Vec::new();
+    for pattern in patterns {
+        match find(pattern) {
+            Ok(found) => files.extend(found),
+            Err(problem) => discovered.problems.push(problem),
+        }
+    }
+    files.sort();
+    files.dedup();
+    if files.len() > MAX_FILES {
+        let problem = format!("there are {} files; the first {MAX_FILES} are read", files.len());
+        discovered.problems.push(problem);
+        files.truncate(MAX_FILES);
+    }
+    for file in &files {
+        let name = name_of(file);
+        match read(file).and_then(|text| definition::read(&name, &text)) {
+            Ok(definition) => {
+                let taken = discovered.tools.iter().any(|tool| tool.name == definition.id);
+                if taken {
+                    let problem = format!("{name}: another file has a workflow of the same id");
+                    discovered.problems.push(problem);
+                    continue;
+                }
+                let raw = serde_json::to_value(&definition).unwrap_or_default();
+                discovered.tools.push(DiscoveredTool {
+                    name: definition.id,
+                    title: definition.title,
+                    description: definition.description,
+                    input_schema: Some(
+                        definition.inputs.unwrap_or_else(|| json!({ "type": "object" })),
+                    ),
+                    output_schema: None,
+                    annotations: None,
+                    raw: json!({ "file": name, "definition": raw }),
+                });
+            }
+            Err(problem) => discovered.problems.push(format!("{name}: {problem}")),
+        }
+    }
+    discovered
+}
+
+/// The file that a discovered workflow was in.
+pub(super) fn file_of(raw: &Value) -> &str {
+    raw.get("file").and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Its definition.
+pub(super) fn definition_of(raw: &Value) -> Option<definition::Definition> {
+    serde_json::from_value(raw.get("definition")?.clone()).ok()
+}
+
+fn find(pattern: &Path) -> Result<Vec<PathBuf>, String> {
+    let name = name_of(pattern);
+    if !name.contains(['*', '?', '[', '{']) {
+        return Ok(vec![pattern.to_owned()]);
+    }
+    let glob = globset::Glob::new(&name).map_err(|_| format!("{name}: is not a glob"))?;
+    let glob = glob.compile_matcher();
+    let directory = pattern.parent().unwrap_or(Path::new("."));
+    let directory_name = name_of(directory);
+    let entries = std::fs::read_dir(directory)
+        .map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
+    let mut found = Vec::new();
+    for entry in entries.take(MAX_ENTRIES) {
+        let entry =
+            entry.map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
+        let file = entry.file_name();
+        if glob.is_match(Path::new(&file)) && !file.to_string_lossy().starts_with('.') {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+fn read(file: &Path) -> Result<String, String> {
+    let broken = |error: std::io::Error| format!("cannot be read ({})", error.kind());
+    let about = std::fs::metadata(file).map_err(broken)?;
+    // A pipe would be waited for.
+    if !about.is_file() {
+        return Err("is not a file".to_owned());
+    }
+    let mut text = String::new();
+    let limit = u64::try_from(MAX_FILE).unwrap_or(u64::MAX).saturating_add(1);
+    let opened = std::fs::File::open(file).map_err(broken)?;
+    match opened.take(limit).read_to_string(&mut text) {
+        Ok(_) => Ok(text),
+        // Cut in the middle of a character.
+        Err(_) if about.len() >= limit => Err(format!("is larger than {} KiB", MAX_FILE >> 10)),
+        Err(error) => Err(broken(error)),
+    }
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_found_by_name_and_read_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        };
+        let flow = |id: &str| format!("id: {id}\nsteps: [{{ id: a, tool: t }}]\noutputs: {{}}\n");
+        write("b.yaml", &flow("b"));
+        write("a.yaml", &flow("a"));
+        write("same.yaml", &flow("a"));
+        write("broken.yaml", "id: [");
+        write("binary.yaml", "\u{0}\u{1}");
+        write(".hidden.yaml", &flow("hidden"));
+        write("huge.yaml", &"ä".repeat(MAX_FILE));
+        std::fs::create_dir(directory.path().join("dir.yaml")).unwrap();
+        let at = |name: &str| directory.path().join(name);
+        let found = discover(&[at("*.yaml"), at("a.yaml"), at("none.yaml"), at("no/*.yaml")]);
+        let names: Vec<_> = found.tools.iter().map(|tool| &*tool.name).collect();
+        assert_eq!(names, ["a", "b"]);
+        let told = found.problems.join("\n");
+        for problem in [
+            "same.yaml: another file",
+            "broken.yaml: ",
+            "binary.yaml: ",
+            "huge.yaml: is larger",
+            "dir.yaml: is not a file",
+            "none.yaml: cannot be read",
+            "no/: cannot be read",
+        ] {
+            assert!(told.contains(problem), "{problem}: {told}");
+        }
+        assert_eq!(found.problems.len(), 7, "{told}");
+    }
+}

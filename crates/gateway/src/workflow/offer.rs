@@ -1,0 +1,328 @@
+//! Which workflows can be offered, decided anew for each snapshot, because tools come and go.
+//!
+//! Invariant (I-7): a workflow asks for every scope that its steps ask for, exists only for tenants
+//! for which all of their tools exist, and is in tier, egress, replay policy and approval no less
+//! than any of them.
+//! Invariant (I-14): a tool of tier `exec` is no step, since a workflow cannot be of that tier.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use serde_json::Value;
+use toolcrib_core::{
+    canonical::{self, Digest},
+    catalog::{Catalog, Entry, Tenants},
+    descriptor::{Approval, Auth, Egress, ReplayPolicy, SafetyTier},
+    id::{SourceId, ToolId},
+    names,
+    scope::Scope,
+    source::{Discovered, DiscoveredTool},
+};
+
+use super::{
+    compat::{self, Schemas},
+    files,
+    plan::{Plan, Step},
+};
+use crate::{
+    assemble,
+    config::{Classification, GateConfig, SourceConfig},
+};
+
+/// Workflows inside workflows.
+const MAX_NESTING: usize = 4;
+
+/// A workflow that makes sense in itself.
+pub(crate) struct Flow {
+    tool: DiscoveredTool,
+    file: String,
+    version: Option<String>,
+    id: ToolId,
+    plan: Arc<Plan>,
+}
+
+/// A workflow that can be run: every tool it needs was there.
+pub(crate) struct Runnable {
+    pub(super) plan: Arc<Plan>,
+    pub(super) digest: Option<Digest>,
+}
+
+/// What the workflows of all sources come to.
+#[derive(Default)]
+pub(crate) struct Offered {
+    pub(crate) entries: Vec<Arc<Entry>>,
+    pub(crate) runnable: HashMap<ToolId, Arc<Runnable>>,
+    /// By source, in words for the operator.
+    pub(crate) problems: HashMap<SourceId, Vec<String>>,
+}
+
+/// The workflows of one source and its rules.
+pub(crate) struct Flows<'a> {
+    pub(crate) config: &'a SourceConfig,
+    pub(crate) flows: &'a [Arc<Flow>],
+}
+
+/// The workflows in `discovered` that make sense in themselves, and what is wrong with the others.
+pub(crate) fn flows(
+    source: &SourceConfig,
+    discovered: &Discovered,
+) -> (Vec<Arc<Flow>>, Vec<String>) {
+    let (mut flows, mut problems) = (Vec::new(), Vec::new());
+    for tool in &discovered.tools {
+        match flow(source, tool) {
+            Ok(flow) => flows.push(Arc::new(flow)),
+            Err(found) => {
+                let file = files::file_of(&tool.raw);
+                problems.extend(found.into_iter().map(|problem| format!("{file}: {problem}")));
+            }
+        }
+    }
+    (flows, problems)
+}
+
+fn flow(source: &SourceConfig, tool: &DiscoveredTool) -> Result<Flow, Vec<String>> {
+    let definition = files::definition_of(&tool.raw)
+        .ok_or_else(|| vec!["was stored by another version; it is read again".to_owned()])?;
+    let plan = Plan::of(&definition)?;
+    let problems = compat::check_inputs(&plan);
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let id = names::tool_id(source.kind, &source.spec.id, &plan.id)
+        .map_err(|error| vec![error.to_string()])?;
+    let file = files::file_of(&tool.raw).to_owned();
+    // What the digest is of: a file that is renamed is still the same workflow.
+    let raw = tool.raw.get("definition").cloned().unwrap_or_default();
+    let tool = DiscoveredTool { raw, ..tool.clone() };
+    Ok(Flow { tool, file, version: definition.version, id, plan: Arc::new(plan) })
+}
+
+/// Everything of `sources` that can be offered beside `catalog`.
+pub(crate) fn offer(sources: &[Flows<'_>], gate: &GateConfig, catalog: &Catalog) -> Offered {
+    let all = sources.iter().flat_map(|source| {
+        source.flows.iter().map(|flow| (flow.id.as_str(), (source.config, &**flow)))
+    });
+    let mut offering = Offering { gate, catalog, flows: all.collect(), done: HashMap::new() };
+    let mut offered = Offered::default();
+    for source in sources {
+        for flow in source.flows {
+            let made = offering.resolve(flow.id.as_str(), &mut Vec::new());
+            match made {
+                Ok(made) => {
+                    let runnable =
+                        Runnable { plan: Arc::clone(&flow.plan), digest: made.entry.digest.clone() };
+                    offered.runnable.insert(flow.id.clone(), Arc::new(runnable));
+                    let notes = offered.problems.entry(source.config.spec.id.clone()).or_default();
+                    notes.extend(made.notes.iter().map(|note| format!("{}: {note}", flow.file)));
+                    offered.entries.push(made.entry);
+                }
+                Err(problems) => {
+                    let told = offered.problems.entry(source.config.spec.id.clone()).or_default();
+                    told.extend(problems.iter().map(|problem| {
+                        format!("{}: the workflow is left out: {problem}", flow.file)
+                    }));
+                }
+            }
+        }
+    }
+    offered
+}
+
+struct Offering<'a> {
+    gate: &'a GateConfig,
+    catalog: &'a Catalog,
+    /// By tool id.
+    flows: HashMap<&'a str, (&'a SourceConfig, &'a Flow)>,
+    done: HashMap<&'a str, Result<Made, Vec<String>>>,
+}
+
+#[derive(Clone)]
+struct Made {
+    entry: Arc<Entry>,
+    notes: Vec<String>,
+    /// Workflows inside it, one in the other.
+    nesting: usize,
+}
+
+impl<'a> Offering<'a> {
+    fn resolve(&mut self, id: &str, under_way: &mut Vec<&'a str>) -> Result<Made, Vec<String>> {
+        let Some((&id, &(source, flow))) = self.flows.get_key_value(id) else {
+            return Err(vec!["does not exist".to_owned()]);
+        };
+        if let Some(done) = self.done.get(id) {
+            return done.clone();
+        }
+        if under_way.contains(&id) {
+            return Err(vec!["runs itself, by way of its steps".to_owned()]);
+        }
+        under_way.push(id);
+        let made = self.make(source, flow, under_way);
+        under_way.pop();
+        self.done.insert(id, made.clone());
+        made
+    }
+
+    fn make(
+        &mut self,
+        source: &SourceConfig,
+        flow: &'a Flow,
+        under_way: &mut Vec<&'a str>,
+    ) -> Result<Made, Vec<String>> {
+        let mut problems = Vec::new();
+        let mut tools: Vec<Arc<Entry>> = Vec::new();
+        let mut nesting = 0;
+        for step in &flow.plan.steps {
+            match self.tool(step, under_way) {
+                Ok((tool, inside)) => {
+                    nesting = nesting.max(inside);
+                    tools.push(tool);
+                }
+                Err(problem) => problems.push(format!("step `{}`: {problem}", step.id)),
+            }
+        }
+        if nesting >= MAX_NESTING {
+            problems.push(format!("workflows call each other more than {MAX_NESTING} deep"));
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let schema = |schema: &Option<_>| schema.clone().map(Value::Object);
+        let outputs = flow.plan.steps.iter().zip(&tools).map(|(step, tool)| {
+            compat::output_of(step, schema(&tool.tool.output_schema).as_ref())
+        });
+        let schemas = Schemas { inputs: &flow.plan.inputs, outputs: outputs.collect() };
+        for (step, tool) in flow.plan.steps.iter().zip(&tools) {
+            let input = schema(&tool.tool.input_schema);
+            let found = compat::check_step(step, &tool.arguments, input.as_ref(), &schemas);
+            problems.extend(found.into_iter().map(|(place, problem)| {
+                format!("step `{}`: arguments{place}: {problem}", step.id)
+            }));
+            problems.extend(check_retry(step, tool));
+        }
+        let (set, tenants, notes) = match demands(source, flow, &tools) {
+            Ok(demands) => demands,
+            Err(problem) => {
+                problems.push(problem);
+                return Err(problems);
+            }
+        };
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let tool = DiscoveredTool {
+            output_schema: Some(compat::answer_schema(&flow.plan, &schemas)),
+            ..flow.tool.clone()
+        };
+        let version = flow.version.as_deref();
+        let mut entry = assemble::entry(source, self.gate, version, &tool, set)
+            .map_err(|problem| vec![problem])?;
+        entry.tenants = tenants;
+        entry.digest = canonical::digest(&flow.tool.raw).ok();
+        Ok(Made { entry: Arc::new(entry), notes, nesting: nesting + 1 })
+    }
+
+    fn tool(
+        &mut self,
+        step: &Step,
+        under_way: &mut Vec<&'a str>,
+    ) -> Result<(Arc<Entry>, usize), String> {
+        let id = &*step.tool;
+        let (entry, nesting) = match self.catalog.by_id(id) {
+            Some(entry) => (Arc::clone(entry), 0),
+            None if self.flows.contains_key(id) => {
+                let made = self.resolve(id, under_way).map_err(|problems| {
+                    let why = problems.first().map_or("", String::as_str);
+                    format!("`{id}` cannot be used: {why}")
+                })?;
+                (made.entry, made.nesting)
+            }
+            None => return Err(self.unknown(id)),
+        };
+        if entry.tool.safety_tier == SafetyTier::Exec {
+            return Err(format!(
+                "`{id}` is of tier \"exec\", which a workflow cannot be; call it by itself"
+            ));
+        }
+        Ok((entry, nesting))
+    }
+
+    fn unknown(&self, name: &str) -> String {
+        let found = self.catalog.by_wire(name).or_else(|| self.catalog.by_otc(name));
+        match found {
+            Some(entry) => format!("a step names its tool by id; that is `{}` here", entry.id),
+            None => format!(
+                "there is no tool `{}` now; `toolcrib tools list` shows the ids",
+                name.chars().take(256).collect::<String>()
+            ),
+        }
+    }
+}
+
+/// A call that counts is not tried twice.
+fn check_retry(step: &Step, tool: &Entry) -> Option<String> {
+    let repeatable = matches!(
+        tool.tool.replay_policy,
+        Some(ReplayPolicy::Deterministic | ReplayPolicy::Idempotent)
+    );
+    (step.retry.is_some() && !repeatable).then(|| {
+        format!(
+            "step `{}`: retry: `{}` is not known to be safe to repeat; if it is, say `replay_policy \
+             = \"idempotent\"` in the rules of its source",
+            step.id, tool.id
+        )
+    })
+}
+
+/// What calling the workflow takes, and for whom it exists.
+fn demands(
+    source: &SourceConfig,
+    flow: &Flow,
+    tools: &[Arc<Entry>],
+) -> Result<(Classification, Tenants, Vec<String>), String> {
+    let mut set = assemble::classify(source, &flow.plan.id);
+    let mut notes = Vec::new();
+    let mut scopes: Vec<Scope> = match set.scopes.take() {
+        Some(scopes) => scopes,
+        None => vec![assemble::default_scope(source)?],
+    };
+    let mut held: BTreeSet<String> = scopes.iter().map(ToString::to_string).collect();
+    let mut tenants = source.tenants.clone();
+    let (mut tier, mut egress) = (SafetyTier::Pure, Egress::None);
+    let (mut replay, mut approval) = (ReplayPolicy::Deterministic, Approval::Never);
+    for tool in tools {
+        let Some(Auth { scopes: Some(required), .. }) = &tool.tool.auth else {
+            return Err(format!("nobody may use `{}`", tool.id));
+        };
+        let fresh = required.iter().filter(|scope| held.insert(scope.to_string()));
+        scopes.extend(fresh.cloned());
+        tenants = common(&tenants, &tool.tenants);
+        tier = tier.max(tool.tool.safety_tier);
+        egress = egress.max(tool.tool.egress.unwrap_or(Egress::HostOwned));
+        replay = replay.max(tool.tool.replay_policy.unwrap_or(ReplayPolicy::NonDeterministic));
+        approval = approval.max(tool.tool.approval.unwrap_or(Approval::Never));
+    }
+    if tenants == Tenants::Only(Vec::new()) {
+        return Err("there is no tenant for which all of its tools exist".to_owned());
+    }
+    if let Some(said) = set.safety_tier.filter(|said| *said < tier) {
+        notes.push(format!("its safety_tier is \"{tier}\", that of its steps, not \"{said}\""));
+    }
+    set.scopes = Some(scopes);
+    set.safety_tier = Some(set.safety_tier.unwrap_or(tier).max(tier));
+    set.egress = Some(set.egress.unwrap_or(egress).max(egress));
+    set.replay_policy = Some(set.replay_policy.unwrap_or(replay).max(replay));
+    set.approval = Some(set.approval.unwrap_or(approval).max(approval));
+    set.timeout = set.timeout.or(flow.plan.timeout);
+    Ok((set, tenants, notes))
+}
+
+fn common(a: &Tenants, b: &Tenants) -> Tenants {
+    match (a, b) {
+        (Tenants::All, other) | (other, Tenants::All) => other.clone(),
+        (Tenants::Only(a), Tenants::Only(b)) => {
+            Tenants::Only(a.iter().filter(|tenant| b.contains(tenant)).cloned().collect())
+        }
+    }
+}

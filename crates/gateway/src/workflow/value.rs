@@ -1,0 +1,118 @@
+//! What a step came to, for those that refer to it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolcrib_core::call::Outcome;
+
+/// The end of a step, as later steps see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct StepValue {
+    pub(super) status: Status,
+    /// Structured output; without any, the text, read as JSON when it is an object or an array. Of a
+    /// step with `for_each`, an array of those. Absent when nothing came of it.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
+    pub(super) result: Option<Value>,
+    /// The text blocks, joined by line ends.
+    #[serde(default)]
+    pub(super) text: String,
+}
+
+/// How a step ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Status {
+    Ok,
+    Failed,
+    Skipped,
+}
+
+impl Status {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+impl StepValue {
+    /// Nothing, for this reason.
+    pub(super) fn nothing(status: Status) -> Self {
+        Self { status, result: None, text: String::new() }
+    }
+
+    /// What a tool answered.
+    pub(super) fn of(outcome: &Outcome) -> Self {
+        let text = text_of(outcome);
+        let structured = outcome.structured.as_ref();
+        let structured = structured.and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let result = structured.unwrap_or_else(|| match serde_json::from_str(&text) {
+            Ok(value @ (Value::Object(_) | Value::Array(_))) => value,
+            Ok(_) | Err(_) => Value::String(text.clone()),
+        });
+        Self { status: Status::Ok, result: Some(result), text }
+    }
+
+    /// Of the calls of a step with `for_each`, in the order of the items.
+    pub(super) fn of_items(items: Vec<Self>) -> Self {
+        let failed = items.iter().any(|item| item.status == Status::Failed);
+        let texts: Vec<&str> = items.iter().map(|item| &*item.text).collect();
+        Self {
+            status: if failed { Status::Failed } else { Status::Ok },
+            text: texts.join("\n"),
+            result: Some(items.into_iter().map(|item| item.result.unwrap_or_default()).collect()),
+        }
+    }
+
+    /// About how many bytes it takes.
+    pub(super) fn weight(&self) -> usize {
+        self.text.len() + self.result.as_ref().map_or(0, weight)
+    }
+}
+
+fn text_of(outcome: &Outcome) -> String {
+    let blocks: Vec<Value> = serde_json::from_str(outcome.content.get()).unwrap_or_default();
+    let texts: Vec<&str> =
+        blocks.iter().filter_map(|block| block.get("text").and_then(Value::as_str)).collect();
+    texts.join("\n")
+}
+
+fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 16,
+        Value::String(text) => 16 + text.len(),
+        Value::Array(items) => 16 + items.iter().map(weight).sum::<usize>(),
+        Value::Object(members) => {
+            16 + members.iter().map(|(name, value)| name.len() + weight(value)).sum::<usize>()
+        }
+    }
+}
+
+fn present<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use toolcrib_core::call;
+
+    use super::*;
+
+    #[test]
+    fn a_result_is_what_is_structured_or_else_what_the_text_says() {
+        let result = |text: &str| StepValue::of(&Outcome::text(text, false)).result.unwrap();
+        assert_eq!(result("{\"a\": 1}"), json!({ "a": 1 }));
+        assert_eq!(result("12"), json!("12"), "a text that happens to be a number stays one");
+        assert_eq!(result("plain"), json!("plain"));
+        let structured = Outcome {
+            structured: Some(call::raw(&Value::Null)),
+            ..Outcome::text("{\"a\": 1}", false)
+        };
+        assert_eq!(StepValue::of(&structured).result, Some(Value::Null));
+        let kept = serde_json::to_string(&StepValue::of(&structured)).unwrap();
+        let read: StepValue = serde_json::from_str(&kept).unwrap();
+        assert_eq!(read, StepValue::of(&structured), "null is a result, nothing is none");
+    }
+}
