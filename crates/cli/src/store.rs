@@ -7,7 +7,7 @@ use toolcrib_gateway::{
     Stores,
     config::{Config, Durability},
 };
-use toolcrib_store::{MemoryCatalogs, MemoryKeys, MemoryLog, Options, SqliteStore};
+use toolcrib_store::{MemoryCatalogs, MemoryKeys, MemoryLog, Options, SealKeys, SqliteStore};
 
 use crate::failure::{Advise as _, advised};
 
@@ -40,6 +40,7 @@ pub(crate) fn seams(store: &SqliteStore) -> Stores {
         log: Arc::new(store.clone()),
         keys: Arc::new(store.clone()),
         catalogs: Arc::new(store.clone()),
+        runs: Some(Arc::new(store.runs(SealKeys::none()))),
     }
 }
 
@@ -49,6 +50,7 @@ pub(crate) fn forgetful() -> Stores {
         log: Arc::new(MemoryLog::default()),
         keys: Arc::new(MemoryKeys::default()),
         catalogs: Arc::new(MemoryCatalogs::default()),
+        runs: None,
     }
 }
 

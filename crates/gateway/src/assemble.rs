@@ -17,7 +17,7 @@ use toolcrib_core::{
     source::{Discovered, DiscoveredTool, UpstreamSpec},
 };
 
-use crate::config::{Classification, GateConfig, SourceConfig};
+use crate::config::{Classification, GateConfig, SourceConfig, ToolRule};
 
 /// The entries of one source, and what is wrong with its tools and rules.
 #[derive(Debug, Default)]
@@ -47,16 +47,21 @@ pub fn assemble(source: &SourceConfig, gate: &GateConfig, discovered: &Discovere
             }
         }
     }
-    for rule in &source.rules {
-        if !discovered.tools.iter().any(|tool| rule.glob.is_match(&tool.name)) {
-            assembled.problems.push(format!("rule \"{}\" matches no tool", rule.pattern));
-        }
-    }
+    assembled.problems.extend(idle_rules(source, discovered));
     assembled
 }
 
+/// Rules that say something about nothing.
+pub(crate) fn idle_rules(source: &SourceConfig, discovered: &Discovered) -> Vec<String> {
+    let matches = |rule: &ToolRule| {
+        discovered.tools.iter().any(|tool| rule.glob.is_match(&tool.name))
+    };
+    let idle = source.rules.iter().filter(|rule| !matches(rule));
+    idle.map(|rule| format!("rule \"{}\" matches no tool", rule.pattern)).collect()
+}
+
 /// All rules that match `name`, later ones over earlier ones.
-fn classify(source: &SourceConfig, name: &str) -> Classification {
+pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
     let mut set = Classification::default();
     for rule in source.rules.iter().filter(|rule| rule.glob.is_match(name)) {
         let Classification {
@@ -85,7 +90,7 @@ fn classify(source: &SourceConfig, name: &str) -> Classification {
     set
 }
 
-fn entry(
+pub(crate) fn entry(
     source: &SourceConfig,
     gate: &GateConfig,
     version: Option<&str>,
@@ -159,7 +164,10 @@ impl Usual {
                 egress: Egress::HostOwned,
                 approval: Approval::Always,
             },
-            UpstreamSpec::McpStdio(_) | UpstreamSpec::McpHttp(_) | UpstreamSpec::Native => Self {
+            UpstreamSpec::McpStdio(_)
+            | UpstreamSpec::McpHttp(_)
+            | UpstreamSpec::Workflow(_)
+            | UpstreamSpec::Native => Self {
                 tier: SafetyTier::Write,
                 egress: Egress::HostMediated,
                 approval: Approval::Never,
@@ -177,7 +185,7 @@ fn is_protocol(kind: SourceKind) -> bool {
 }
 
 /// What an unclassified tool requires: `tools:<source>`.
-fn default_scope(source: &SourceConfig) -> Result<Scope, String> {
+pub(crate) fn default_scope(source: &SourceConfig) -> Result<Scope, String> {
     Scope::parse(&format!("tools:{}", source.spec.id)).map_err(|error| error.to_string())
 }
 

@@ -19,6 +19,7 @@ use toolcrib_core::{
     catalog::Entry,
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},
+    descriptor::SourceKind,
     limit::{LimitError, LimitKey},
     principal::Principal,
 };
@@ -31,6 +32,7 @@ use crate::{
     metrics::Surface,
     record::{self, CallIdentity},
     session::Bracket,
+    workflow::Part,
 };
 
 /// One call as a surface understood it.
@@ -74,26 +76,28 @@ pub struct Called {
 impl Gateway {
     /// Runs one call through the gate. Dropping the future cancels the call.
     pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> Called {
-        self.call_in(record::new_id(), None, principal, request).await
+        self.call_in(record::new_id(), None, principal, request, None).await
     }
 
-    /// Runs one call in run `run_id`, as part of an interaction or alone.
+    /// Runs one call in run `run_id`, as part of an interaction or alone, and as a step of a workflow
+    /// or by itself.
     pub(crate) async fn call_in(
         &self,
         run_id: RunId,
         bracket: Option<Bracket>,
         principal: &Principal,
         request: CallRequest<'_>,
+        part: Option<Part>,
     ) -> Called {
         let surface = request.surface;
         let mut called = Called {
             run_id,
-            call_id: record::new_id(),
+            call_id: part.as_ref().map_or_else(record::new_id, |part| part.call.clone()),
             entry: None,
             result: Err(CallError::Internal),
             duration: None,
         };
-        called.result = self.pass(bracket, principal, request, &mut called).await;
+        called.result = self.pass(bracket, principal, request, part, &mut called).await;
         let result = called.result.as_ref().map(|outcome| outcome.is_error);
         self.metrics().call(surface, result, called.duration);
         if let Err(CallError::Upstream(error)) = &called.result {
@@ -116,6 +120,7 @@ impl Gateway {
         bracket: Option<Bracket>,
         principal: &Principal,
         request: CallRequest<'_>,
+        part: Option<Part>,
         called: &mut Called,
     ) -> Result<Outcome, CallError> {
         let snapshot = self.snapshot();
@@ -134,6 +139,7 @@ impl Gateway {
             call: called.call_id.clone(),
             args_hash: arguments_hash.as_ref().ok().cloned(),
             entry: Arc::clone(&entry),
+            cause: part.as_ref().map(|part| part.cause.clone()),
         };
 
         // 2. authorize
@@ -184,6 +190,7 @@ impl Gateway {
         };
         let egress = invocation.egress.clone();
         let source = request.tool.source(&snapshot, &entry);
+        let calls_others = entry.tool.source == SourceKind::Workflow;
         let gateway = self.clone();
         let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
         let cancelled = hang_up.clone();
@@ -192,10 +199,22 @@ impl Gateway {
             let _part_of_it = bracket;
 
             // 6. record that it starts, or do not start
+            let id = call.call.clone();
             let started = gateway.record().started(call).await?;
 
-            // 7. run
+            // 7. run; what calls others in turn ends after them
+            let parent = part.as_ref().map(|part| part.parent.clone());
+            let steps = calls_others.then(|| {
+                gateway.runs().enter(&id, started.event().clone(), parent, cancelled.clone())
+            });
             let ran = dispatch::run(source, &permit, invocation, &cancelled, gateway.clock()).await;
+
+            if let Some(steps) = steps {
+                steps.recorded().await;
+            }
+            if let Some(keep) = part.and_then(|part| part.keep) {
+                keep.keep(&id, ran.result.as_ref()).await;
+            }
 
             // 8. record how it ended
             gateway

@@ -1,6 +1,10 @@
 //! The gateway: one snapshot of what is offered, and everything that the pipeline leans on.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -21,7 +25,7 @@ use toolcrib_core::{
         InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, SourceStatus,
         UpstreamSpec,
     },
-    store::{CatalogStore, KeyStore, StoreError},
+    store::{CatalogStore, KeyStore, RunQuery, RunRecord, RunStore, StoreError},
 };
 
 use crate::{
@@ -35,12 +39,22 @@ use crate::{
     record::Record,
     refresh::{Refresher, Slots},
     session::Interactions,
+    workflow::{self, Home, LiveRuns, SnapshotWorkflows},
 };
 
 /// Lists and calls tools. Cheap to clone; all clones are the same gateway.
 #[derive(Clone)]
 pub struct Gateway {
     inner: Arc<Inner>,
+}
+
+/// A gateway that does not stay because of this.
+pub(crate) struct WeakGateway(Weak<Inner>);
+
+impl WeakGateway {
+    pub(crate) fn upgrade(&self) -> Option<Gateway> {
+        self.0.upgrade().map(|inner| Gateway { inner })
+    }
 }
 
 struct Inner {
@@ -60,6 +74,8 @@ struct Inner {
     natives: Vec<SourceConfig>,
     running: TaskTracker,
     interactions: Interactions,
+    runs: Arc<LiveRuns>,
+    run_store: Option<Arc<dyn RunStore>>,
     ended: CancellationToken,
 }
 
@@ -71,6 +87,7 @@ pub struct Snapshot {
     pub sources: HashMap<SourceId, Arc<dyn Source>>,
     /// Defaults of the gate.
     pub gate: GateConfig,
+    pub(crate) workflows: SnapshotWorkflows,
 }
 
 /// What must survive a restart.
@@ -82,6 +99,8 @@ pub struct Stores {
     pub keys: Arc<dyn KeyStore>,
     /// Last good catalogs.
     pub catalogs: Arc<dyn CatalogStore>,
+    /// Runs of workflows; without it nothing is known of them once they are over.
+    pub runs: Option<Arc<dyn RunStore>>,
 }
 
 /// How one source is doing, for `sources list` and its like.
@@ -121,7 +140,7 @@ pub struct GatewayBuilder {
 struct NoFactory;
 
 /// Scopes that routes ask for, beside those of tools.
-pub const ROUTE_SCOPES: &[&str] = &["audit:read", "metrics:read", "sources:read"];
+pub const ROUTE_SCOPES: &[&str] = &["audit:read", "metrics:read", "runs:cancel", "sources:read"];
 
 /// How long calls in flight have to be recorded once their sources are closed: the store answers in
 /// milliseconds, and a store that does not is not waited for.
@@ -133,12 +152,25 @@ impl Stores {
     /// One store for everything.
     pub fn of<S: EventLog + KeyStore + CatalogStore>(store: S) -> Self {
         let store = Arc::new(store);
-        Self { log: Arc::<S>::clone(&store), keys: Arc::<S>::clone(&store), catalogs: store }
+        let (log, keys) = (Arc::<S>::clone(&store), Arc::<S>::clone(&store));
+        Self { log, keys, catalogs: store, runs: None }
     }
 
     /// A store for each.
     pub fn new(log: impl EventLog, keys: impl KeyStore, catalogs: impl CatalogStore) -> Self {
-        Self { log: Arc::new(log), keys: Arc::new(keys), catalogs: Arc::new(catalogs) }
+        Self {
+            log: Arc::new(log),
+            keys: Arc::new(keys),
+            catalogs: Arc::new(catalogs),
+            runs: None,
+        }
+    }
+
+    /// The same, with a store for runs of workflows.
+    #[must_use]
+    pub fn with_runs(mut self, runs: impl RunStore) -> Self {
+        self.runs = Some(Arc::new(runs));
+        self
     }
 }
 
@@ -239,11 +271,13 @@ impl GatewayBuilder {
         let limiter =
             self.limiter.unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&self.clock))));
         let natives = self.natives.iter().map(|tools| tools.config().clone()).collect();
+        let home = Home::default();
         let (refresher, requests) = Refresher::new(
             Arc::new(Natives {
                 tools: self.natives,
                 others: self.factory,
                 clock: Arc::clone(&self.clock),
+                home: home.clone(),
             }),
             Arc::clone(&self.stores.catalogs),
             Arc::clone(&self.clock),
@@ -255,6 +289,7 @@ impl GatewayBuilder {
                     catalog: Catalog::empty(),
                     sources: HashMap::new(),
                     gate: self.config.gate.clone(),
+                    workflows: SnapshotWorkflows::default(),
                 }),
                 authorizer: self.authorizer,
                 limiter,
@@ -269,14 +304,18 @@ impl GatewayBuilder {
                 natives,
                 running: TaskTracker::new(),
                 interactions: Interactions::default(),
+                runs: Arc::default(),
+                run_store: self.stores.runs,
                 ended: CancellationToken::new(),
             }),
         };
+        home.settle(&gateway);
         gateway.apply(self.config).await?;
         for native in &gateway.inner.natives {
             gateway.inner.refresher.discover(&gateway, &native.spec.id).await;
         }
         Refresher::run(gateway.clone(), requests);
+        workflow::follow(&gateway);
         Ok(gateway)
     }
 }
@@ -443,6 +482,43 @@ impl Gateway {
             tracing::warn!("some calls did not end; the next start closes them in the record");
         }
         self.inner.record.flush().await;
+    }
+
+    /// What is known of runs of workflows, the newest first.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn workflow_runs(&self, query: RunQuery) -> Result<Vec<RunRecord>, StoreError> {
+        match &self.inner.run_store {
+            Some(store) => store.list(query).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Asks for the end of the workflows that run in `run` of `tenant`, in whichever process; how many
+    /// there are.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn cancel_run(&self, tenant: &TenantId, run: &RunId) -> Result<usize, StoreError> {
+        let here = self.inner.runs.cancel(tenant, run);
+        match &self.inner.run_store {
+            Some(store) => Ok(store.ask_end(tenant, run).await?.max(here)),
+            None => Ok(here),
+        }
+    }
+
+    pub(crate) fn runs(&self) -> &Arc<LiveRuns> {
+        &self.inner.runs
+    }
+
+    pub(crate) fn run_store(&self) -> Option<&Arc<dyn RunStore>> {
+        self.inner.run_store.as_ref()
+    }
+
+    /// This gateway, for those that it holds itself.
+    pub(crate) fn downgrade(&self) -> WeakGateway {
+        WeakGateway(Arc::downgrade(&self.inner))
     }
 
     pub(crate) fn running(&self) -> &TaskTracker {

@@ -6,6 +6,7 @@
 //! * [`list`](mod@list) is what a caller sees: bytes made once per kind of caller.
 //! * [`config`] is the operator's file: what was typed, checked, and what it means.
 //! * [`authn`] tells who is calling.
+//! * `workflow` runs workflows, whose steps pass the gate as their caller.
 //! * [`provider`] is the seam to the tools of a program that embeds the gateway.
 //!
 //! The gateway holds its store and its sources behind the traits of `toolcrib_core`; it names
@@ -28,6 +29,7 @@ pub mod provider;
 mod record;
 mod refresh;
 pub mod session;
+mod workflow;
 
 pub use gateway::{Gateway, GatewayBuilder, ROUTE_SCOPES, Snapshot, SourceReport, Stores};
 pub use toolcrib_core as core;

@@ -26,6 +26,7 @@ pub enum Surface {
     Mcp,
     Cli,
     Ops,
+    Workflow,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]

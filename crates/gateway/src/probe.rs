@@ -148,7 +148,7 @@ impl Gateway {
         let call = async || {
             let request =
                 CallRequest::new(Surface::OpenWop, ToolRef::Probe(probe), arguments.clone());
-            self.call_in(probe_run(), None, &simulated, request).await
+            self.call_in(probe_run(), None, &simulated, request, None).await
         };
         let mut called = call().await;
         if probe.act == Act::Exhaust {

@@ -71,12 +71,21 @@ pub(crate) struct CallIdentity {
     pub(crate) call: CallId,
     pub(crate) args_hash: Option<String>,
     pub(crate) entry: Arc<Entry>,
+    /// The event of the call that this one is a step of.
+    pub(crate) cause: Option<EventId>,
 }
 
 /// Proof that the opening event is durable.
 pub(crate) struct Started {
     call: CallIdentity,
     event: EventId,
+}
+
+impl Started {
+    /// The opening event.
+    pub(crate) fn event(&self) -> &EventId {
+        &self.event
+    }
 }
 
 /// Denials of reads and of unauthenticated requests that wait to be written. They come at the rate
@@ -353,7 +362,7 @@ impl Record {
             principal: call.principal.clone(),
             transport: call.entry.transport,
         });
-        self.event(call.tenant.clone(), call.run.clone(), body, None)
+        self.event(call.tenant.clone(), call.run.clone(), body, call.cause.clone())
     }
 
     fn returned(

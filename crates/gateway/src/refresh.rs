@@ -18,10 +18,10 @@ use toolcrib_core::{
     store::CatalogStore,
 };
 
-use slots::Slot;
+use slots::{Made, Slot};
 pub(crate) use slots::Slots;
 
-use crate::{Gateway, SourceReport, assemble::assemble, config::Config, metrics::Metrics};
+use crate::{Gateway, SourceReport, config::Config, metrics::Metrics};
 
 /// Changes that come closer together than this are one change: servers announce while they start.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -276,7 +276,7 @@ impl Refresher {
                 None => return,
             }
         };
-        let assembled = assemble(&config, &gate, &discovered);
+        let made = Made::of(&config, &gate, &discovered);
         let mut slots = self.slots.lock();
         let reloaded = slots.gate != gate;
         let gate = slots.gate.clone();
@@ -286,7 +286,7 @@ impl Refresher {
             // The configuration changed meanwhile: its rules are the ones that count.
             slot.reassemble(&gate);
         } else {
-            slot.put(assembled);
+            slot.put(made);
         }
     }
 

@@ -16,7 +16,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -38,6 +41,7 @@ use crate::{
     call::{CallRequest, Called},
     gateway::CLOSING_TIME,
     record,
+    workflow::Part,
 };
 
 /// Interactions at once.
@@ -69,6 +73,8 @@ struct Shared {
     tenant: TenantId,
     principal: PrincipalId,
     run: RunId,
+    /// Its place among [`Interactions`]: several can be in one run.
+    place: u64,
     /// Cancels the calls in flight.
     hang_up: CancellationToken,
     state: Mutex<State>,
@@ -93,7 +99,10 @@ struct Opening {
 
 /// Every interaction that is not over.
 #[derive(Default)]
-pub(crate) struct Interactions(Mutex<HashMap<RunId, Weak<Shared>>>);
+pub(crate) struct Interactions {
+    all: Mutex<HashMap<u64, Weak<Shared>>>,
+    made: AtomicU64,
+}
 
 /// A call's part in its interaction: as long as there is one, the interaction is not closed.
 pub(crate) struct Bracket {
@@ -116,11 +125,13 @@ impl Gateway {
         run: RunId,
         principal: &Principal,
     ) -> Result<Interaction, TooManyInteractions> {
+        let place = self.interactions().made.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::new(Shared {
             gateway: self.clone(),
             tenant: principal.tenant.clone(),
             principal: principal.id.clone(),
-            run: run.clone(),
+            run,
+            place,
             hang_up: CancellationToken::new(),
             state: Mutex::new(State {
                 session: record::new_id(),
@@ -132,11 +143,11 @@ impl Gateway {
             }),
             quiet: Notify::new(),
         });
-        let mut all = self.interactions().0.lock();
+        let mut all = self.interactions().all.lock();
         if all.len() >= MAX_INTERACTIONS || self.ended().is_cancelled() {
             return Err(TooManyInteractions);
         }
-        all.insert(run, Arc::downgrade(&shared));
+        all.insert(place, Arc::downgrade(&shared));
         drop(all);
         Ok(Interaction { shared })
     }
@@ -163,6 +174,16 @@ impl Interaction {
     /// One call in this interaction, through the gate with what `principal` holds now. The call of
     /// anybody else is answered as one of an unknown tool, and one after the end as cancelled.
     pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> Called {
+        self.call_as(principal, request, None).await
+    }
+
+    /// One call in this interaction, as a step of a workflow or by itself.
+    pub(crate) async fn call_as(
+        &self,
+        principal: &Principal,
+        request: CallRequest<'_>,
+        part: Option<Part>,
+    ) -> Called {
         let gateway = &self.shared.gateway;
         let refused = |error| Called {
             run_id: self.shared.run.clone(),
@@ -177,7 +198,8 @@ impl Interaction {
         }
         match Shared::begin(&self.shared) {
             Some(bracket) => {
-                gateway.call_in(self.shared.run.clone(), Some(bracket), principal, request).await
+                let run = self.shared.run.clone();
+                gateway.call_in(run, Some(bracket), principal, request, part).await
             }
             None => refused(CallError::Cancelled),
         }
@@ -258,7 +280,7 @@ impl Shared {
         if unused {
             state.over = true;
             drop(state);
-            self.gateway.interactions().0.lock().remove(&self.run);
+            self.gateway.interactions().all.lock().remove(&self.place);
         }
         unused
     }
@@ -273,7 +295,7 @@ impl Shared {
         }
         let opened = self.take_tools();
         self.record_closed(opened, outcome).await;
-        self.gateway.interactions().0.lock().remove(&self.run);
+        self.gateway.interactions().all.lock().remove(&self.place);
     }
 
     async fn wait_until_quiet(&self) {
@@ -386,7 +408,7 @@ impl Drop for Bracket {
 impl Interactions {
     /// Closes every one as failed.
     pub(crate) async fn close_all(&self) {
-        let all: Vec<Weak<Shared>> = self.0.lock().values().cloned().collect();
+        let all: Vec<Weak<Shared>> = self.all.lock().values().cloned().collect();
         let closing = all.iter().filter_map(Weak::upgrade).map(|shared| async move {
             shared.close(SessionOutcome::Failed).await;
         });

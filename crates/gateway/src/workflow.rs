@@ -13,6 +13,8 @@
 
 mod compat;
 mod definition;
+mod drive;
+mod failure;
 mod files;
 mod live;
 mod offer;
@@ -25,7 +27,7 @@ mod value;
 
 pub(crate) use self::{
     live::{LiveRuns, Part},
-    offer::{Offered, offer},
-    resume::resume_all,
+    offer::{Flow, Flows, flows, offer},
+    resume::follow,
     source::{Home, SnapshotWorkflows, WorkflowSource},
 };

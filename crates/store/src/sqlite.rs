@@ -28,7 +28,7 @@ use toolcrib_core::store::StoreError;
 
 use crate::seal::SealKeys;
 
-pub use self::credentials::SqliteCredentials;
+pub use self::{credentials::SqliteCredentials, runs::SqliteRuns};
 use self::{failure::Failure, instance::Instance, readers::Readers, writer::Writer};
 
 /// How to open a store.

@@ -10,9 +10,9 @@ use toolcrib_core::{
     store::KeyStore,
 };
 use toolcrib_store::{
-    Durability, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, Options, SealKey,
-    SealKeys, SqliteCredentials, SqliteStore, catalog_store_suite, credential_store_suite,
-    event_log_suite, key_store_suite,
+    Durability, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryRuns, Options, SealKey,
+    SealKeys, SqliteCredentials, SqliteRuns, SqliteStore, catalog_store_suite, credential_store_suite,
+    event_log_suite, key_store_suite, run_store_suite,
 };
 
 fn sqlite(durability: Durability) -> (SqliteStore, TempDir) {
@@ -23,8 +23,16 @@ fn sqlite(durability: Durability) -> (SqliteStore, TempDir) {
 
 fn credentials() -> (SqliteCredentials, TempDir) {
     let (store, directory) = sqlite(Durability::Strict);
-    let key = SealKey::parse(&Secret::new("0f".repeat(32))).unwrap();
-    (store.credentials(SealKeys::new(key, [])), directory)
+    (store.credentials(SealKeys::new(key(), [])), directory)
+}
+
+fn key() -> SealKey {
+    SealKey::parse(&Secret::new("0f".repeat(32))).unwrap()
+}
+
+fn runs(keys: SealKeys) -> (SqliteRuns, TempDir) {
+    let (store, directory) = sqlite(Durability::Strict);
+    (store.runs(keys), directory)
 }
 
 // I-20: what is read back is exactly the closed envelope that was written.
@@ -38,6 +46,10 @@ key_store_suite!(sqlite_keys, sqlite(Durability::Strict));
 credential_store_suite!(memory_credentials, (MemoryCredentials::new(), ()));
 credential_store_suite!(sqlite_credentials, credentials());
 
+run_store_suite!(memory_runs, (MemoryRuns::new(), ()));
+run_store_suite!(sqlite_runs, runs(SealKeys::none()));
+run_store_suite!(sealed_sqlite_runs, runs(SealKeys::new(key(), [])));
+
 catalog_store_suite!(memory_catalogs, (MemoryCatalogs::new(), ()));
 catalog_store_suite!(sqlite_catalogs, sqlite(Durability::Strict));
 
@@ -50,6 +62,3 @@ fn every_engine_fits_behind_its_seam() {
         [Arc::new(MemoryCredentials::new()), Arc::new(sealed)];
     let _keys: [Arc<dyn KeyStore>; 2] = [Arc::new(MemoryKeys::new()), Arc::new(store)];
 }
-
-run_store_suite!(memory_runs, (MemoryRuns::new(), ()));
-run_store_suite!(sqlite_runs, sqlite(Durability::Strict));

@@ -50,7 +50,7 @@ use toolcrib_gateway::{
     authn::{self, KeyRequest},
     config::{self, Config, SecretReader},
 };
-use toolcrib_store::{Durability, Options, SqliteStore};
+use toolcrib_store::{Durability, Options, SealKeys, SqliteStore};
 
 pub use self::{
     actor::{Actor, Reply},
@@ -161,6 +161,7 @@ impl TestGatewayBuilder {
             log: Arc::new(store.clone()),
             keys: Arc::new(store.clone()),
             catalogs: Arc::new(store.clone()),
+            runs: Some(Arc::new(store.runs(SealKeys::none()))),
         };
         let sources = Sources::new(self.sources);
         let mut builder = GatewayBuilder::new(config.clone(), stores, Arc::new(sources.clone()));

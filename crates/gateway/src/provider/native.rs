@@ -23,7 +23,10 @@ use toolcrib_core::{
 };
 
 use super::{Identity, Offer, Tool, ToolCall, ToolCallHandler, ToolsProvider, shared};
-use crate::config::{Classification, SourceConfig, ToolRule};
+use crate::{
+    config::{Classification, SourceConfig, ToolRule},
+    workflow::{Home, WorkflowSource},
+};
 
 /// Tools of the embedding program, as a source.
 ///
@@ -35,11 +38,12 @@ pub struct NativeTools {
     handler: Arc<dyn ToolCallHandler>,
 }
 
-/// The factory of a gateway with native tools: those first, everything else by `others`.
+/// The factory of a gateway: native tools and workflows are its own, everything else is by `others`.
 pub(crate) struct Natives {
     pub(crate) tools: Vec<NativeTools>,
     pub(crate) others: Arc<dyn SourceFactory>,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) home: Home,
 }
 
 struct NativeSource {
@@ -157,6 +161,11 @@ impl SourceFactory for Natives {
         spec: &SourceSpec,
         listener: Arc<dyn SourceListener>,
     ) -> Result<Arc<dyn Source>, InvalidSource> {
+        if let UpstreamSpec::Workflow(workflows) = &spec.upstream {
+            let (home, since) = (self.home.clone(), self.clock.now());
+            let source = WorkflowSource::new(spec.id.clone(), workflows.clone(), home, since);
+            return Ok(Arc::new(source));
+        }
         let Some(tools) = self.find(spec) else { return self.others.build(spec, listener) };
         Ok(Arc::new(NativeSource {
             id: spec.id.clone(),
@@ -168,6 +177,7 @@ impl SourceFactory for Natives {
 
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
         match self.find(spec) {
+            _ if matches!(spec.upstream, UpstreamSpec::Workflow(_)) => Ok(()),
             Some(_) => Ok(()),
             None => self.others.check(spec),
         }

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Duration};
 use toolcrib_core::{
     catalog::{Catalog, Entry, Generation},
     clock::Timestamp,
+    descriptor::SourceKind,
     id::SourceId,
     source::{Discovered, Source, SourceState},
 };
@@ -13,6 +14,7 @@ use crate::{
     Snapshot, SourceReport,
     assemble::{Assembled, assemble},
     config::{GateConfig, SourceConfig},
+    workflow::{Flow, Flows, SnapshotWorkflows, flows, offer},
 };
 
 /// The pause after a discovery that failed, doubled with each further one up to the maximum.
@@ -40,6 +42,17 @@ pub(super) struct Slot {
     failure: Option<Failure>,
     entries: Vec<Arc<Entry>>,
     problems: Vec<String>,
+    /// Of a source of workflows: those that make sense in themselves.
+    flows: Vec<Arc<Flow>>,
+    /// Those of them that the last snapshot has, and what is wrong with the others.
+    offered: usize,
+    left_out: Vec<String>,
+}
+
+/// What a source comes to under the rules of its configuration.
+pub(super) struct Made {
+    assembled: Assembled,
+    flows: Vec<Arc<Flow>>,
 }
 
 /// Discoveries that failed since the last good one.
@@ -59,8 +72,16 @@ impl Slots {
     /// A snapshot of what is known, one generation later.
     pub(crate) fn build(&mut self) -> Snapshot {
         self.generation = Generation(self.generation.0 + 1);
-        let entries =
+        let mut entries: Vec<Arc<Entry>> =
             self.slots.iter().flat_map(|slot| slot.entries.iter().map(Arc::clone)).collect();
+        let mut workflows = SnapshotWorkflows::default();
+        if self.slots.iter().any(|slot| !slot.flows.is_empty()) {
+            // What there is beside them decides which of them there are.
+            let (catalog, _) = Catalog::build(self.generation, entries.clone());
+            let (more, runnable) = self.offer(&catalog);
+            entries.extend(more);
+            workflows = runnable;
+        }
         let (catalog, collisions) = Catalog::build(self.generation, entries);
         for collision in &collisions {
             tracing::error!(%collision, "tools are left out");
@@ -71,7 +92,26 @@ impl Slots {
             .iter()
             .map(|slot| (slot.config.spec.id.clone(), Arc::clone(&slot.source)))
             .collect();
-        Snapshot { catalog, sources, gate: self.gate.clone() }
+        Snapshot { catalog, sources, gate: self.gate.clone(), workflows }
+    }
+
+    fn offer(&mut self, catalog: &Catalog) -> (Vec<Arc<Entry>>, SnapshotWorkflows) {
+        let flows = self.slots.iter().filter(|slot| !slot.flows.is_empty());
+        let flows: Vec<_> =
+            flows.map(|slot| Flows { config: &slot.config, flows: &slot.flows }).collect();
+        let mut offered = offer(&flows, &self.gate, catalog);
+        // While sources start, tools are missing that will be there in a moment.
+        let settled = self.are_settled();
+        for slot in &mut self.slots {
+            let id = &slot.config.spec.id;
+            let problems = offered.problems.remove(id).unwrap_or_default();
+            for problem in problems.iter().filter(|it| settled && !slot.left_out.contains(it)) {
+                tracing::warn!(source = %id, problem, "a source has a problem");
+            }
+            slot.left_out = problems;
+            slot.offered = offered.entries.iter().filter(|entry| entry.source == *id).count();
+        }
+        (offered.entries, SnapshotWorkflows(offered.runnable))
     }
 
     pub(super) fn find(&mut self, id: &SourceId) -> Option<&mut Slot> {
@@ -110,6 +150,18 @@ impl Slots {
     }
 }
 
+// === impl Made ===
+
+impl Made {
+    pub(super) fn of(source: &SourceConfig, gate: &GateConfig, discovered: &Discovered) -> Self {
+        if source.kind != SourceKind::Workflow {
+            return Self { assembled: assemble(source, gate, discovered), flows: Vec::new() };
+        }
+        let (flows, problems) = flows(source, discovered);
+        Self { assembled: Assembled { entries: Vec::new(), problems }, flows }
+    }
+}
+
 // === impl Slot ===
 
 impl Slot {
@@ -129,22 +181,27 @@ impl Slot {
             failure: None,
             entries: Vec::new(),
             problems: Vec::new(),
+            flows: Vec::new(),
+            offered: 0,
+            left_out: Vec::new(),
         }
     }
 
     pub(super) fn reassemble(&mut self, gate: &GateConfig) {
         if let Some(discovered) = &self.discovered {
-            let assembled = assemble(&self.config, gate, discovered);
-            self.put(assembled);
+            let made = Made::of(&self.config, gate, discovered);
+            self.put(made);
         }
     }
 
-    pub(super) fn put(&mut self, Assembled { entries, problems }: Assembled) {
+    pub(super) fn put(&mut self, Made { assembled, flows }: Made) {
+        let Assembled { entries, problems } = assembled;
         for problem in &problems {
             tracing::warn!(source = %self.config.spec.id, problem, "a source has a problem");
         }
         self.entries = entries;
         self.problems = problems;
+        self.flows = flows;
     }
 
     pub(super) fn succeeded(&mut self, at: Timestamp) {
@@ -186,9 +243,13 @@ impl Slot {
             kind: self.config.kind,
             tenants: self.config.tenants.clone(),
             status: self.source.status(),
-            tools: self.entries.len(),
+            tools: self.entries.len() + self.offered,
             discovered_at: self.discovered_at,
-            problems: failure.chain(self.problems.iter().cloned()).chain(collisions).collect(),
+            problems: failure
+                .chain(self.problems.iter().cloned())
+                .chain(self.left_out.iter().cloned())
+                .chain(collisions)
+                .collect(),
         }
     }
 }

@@ -26,6 +26,10 @@ pub(crate) struct LiveRuns {
 pub(super) struct Called {
     /// The opening event of the call.
     pub(super) cause: EventId,
+    /// The workflow's call that it is a step of.
+    pub(super) parent: Option<CallId>,
+    /// Cancelled when somebody wants the call to end.
+    pub(super) end: CancellationToken,
     /// Dropped when everything of the steps has been recorded.
     pub(super) recorded: oneshot::Sender<()>,
 }
@@ -53,7 +57,9 @@ pub(super) struct Listed {
 pub(crate) struct Part {
     /// The id of the call.
     pub(crate) call: CallId,
-    /// The opening event of the workflow's call.
+    /// The workflow's call.
+    pub(crate) parent: CallId,
+    /// The opening event of that.
     pub(crate) cause: EventId,
     /// Keeps what comes of it, when the run is to survive the process.
     pub(crate) keep: Option<Arc<dyn Keep>>,
@@ -70,13 +76,20 @@ pub(crate) trait Keep: Send + Sync {
 
 impl LiveRuns {
     /// A workflow is about to run, because of `cause`.
-    pub(crate) fn enter(self: &Arc<Self>, call: &CallId, cause: EventId) -> Steps {
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+        call: &CallId,
+        cause: EventId,
+        parent: Option<CallId>,
+        end: CancellationToken,
+    ) -> Steps {
         let (sender, recorded) = oneshot::channel();
-        let called = Called { cause, recorded: sender };
+        let called = Called { cause, parent, end, recorded: sender };
         self.called.lock().insert(call.clone(), called);
         Steps { runs: Arc::clone(self), call: call.clone(), recorded }
     }
 
+    /// What [`enter`](Self::enter) told of `call`.
     pub(super) fn begin(&self, call: &CallId) -> Option<Called> {
         self.called.lock().remove(call)
     }
@@ -101,13 +114,13 @@ impl LiveRuns {
     }
 
     /// Ends one workflow.
-    pub(super) fn cancel_call(&self, call: &CallId) {
+    pub(crate) fn cancel_call(&self, call: &CallId) {
         if let Some(running) = self.running.lock().get(call) {
             running.end.cancel();
         }
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.running.lock().is_empty()
     }
 }

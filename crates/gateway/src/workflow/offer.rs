@@ -69,8 +69,11 @@ pub(crate) fn flows(
     source: &SourceConfig,
     discovered: &Discovered,
 ) -> (Vec<Arc<Flow>>, Vec<String>) {
-    let (mut flows, mut problems) = (Vec::new(), Vec::new());
+    let (mut flows, mut problems) = (Vec::new(), discovered.problems.clone());
     for tool in &discovered.tools {
+        if assemble::classify(source, &tool.name).hide == Some(true) {
+            continue;
+        }
         match flow(source, tool) {
             Ok(flow) => flows.push(Arc::new(flow)),
             Err(found) => {
@@ -79,6 +82,7 @@ pub(crate) fn flows(
             }
         }
     }
+    problems.extend(assemble::idle_rules(source, discovered));
     (flows, problems)
 }
 

@@ -161,6 +161,7 @@ async fn the_latest_read_counts() {
         log: Arc::new(MemoryLog::new()),
         keys: Arc::clone(&keys) as Arc<dyn KeyStore>,
         catalogs: Arc::new(MemoryCatalogs::new()),
+        runs: None,
     };
     let builder = GatewayBuilder::new(parse(""), stores, Arc::new(Factory::default()));
     let gateway = builder.start().await.unwrap();

@@ -9,3 +9,4 @@ mod probe;
 mod refresh;
 mod session;
 mod support;
+mod workflow;

@@ -38,7 +38,7 @@ use toolcrib_gateway::{
     list::ToolRef,
     metrics::Surface,
 };
-use toolcrib_store::memory::{MemoryCatalogs, MemoryKeys, MemoryLog};
+use toolcrib_store::memory::{MemoryCatalogs, MemoryKeys, MemoryLog, MemoryRuns};
 
 /// A log that can be told to fail, and when.
 #[derive(Clone, Default)]
@@ -250,6 +250,13 @@ impl Source for Scripted {
                 Err(UpstreamError::new(UpstreamErrorKind::EgressRefused, "10.0.0.1"))
             }
             "sent_on" => Err(UpstreamError::new(UpstreamErrorKind::RedirectRefused, "10.0.0.1")),
+            "slow" => {
+                tokio::time::sleep(Duration::from_millis(30)).await;
+                Ok(Outcome::text(&Value::Object(call.arguments).to_string(), false))
+            }
+            "flaky" if self.invoked.load(Ordering::SeqCst) % 3 != 0 => {
+                Err(UpstreamError::new(UpstreamErrorKind::Died, "gone"))
+            }
             "big" => Ok(Outcome::text(&"x".repeat(5 << 20), false)),
             _ => Ok(Outcome::text(&Value::Object(call.arguments).to_string(), false)),
         }
@@ -322,6 +329,7 @@ pub(crate) async fn rig_at(
         log: Arc::new(log.clone()),
         keys: Arc::new(keys.clone()),
         catalogs: Arc::new(catalogs.clone()),
+        runs: Some(Arc::new(MemoryRuns::default())),
     };
     let builder =
         GatewayBuilder::new(parse(text), stores, Arc::clone(&factory) as Arc<dyn SourceFactory>);

@@ -243,7 +243,7 @@ pub(super) fn adopt(
         "UPDATE open_sessions SET instance = ?2 WHERE instance = ?1 AND EXISTS \
          (SELECT 1 FROM runs r WHERE r.tenant = open_sessions.tenant \
           AND r.run_id = open_sessions.run_id AND r.tool_id = open_sessions.tool_id \
-          AND r.call_id = open_sessions.session_id AND r.adopted = 1 AND r.state = 'running')",
+          AND r.adopted = 1 AND r.state = 'running')",
         [dead, own],
     )?;
     connection.execute(

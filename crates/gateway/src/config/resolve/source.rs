@@ -24,7 +24,8 @@ use super::{Resolver, file, parse_duration};
 use crate::config::SourceConfig;
 
 /// Kinds that a `[[source]]` can be of.
-const SERVED: &[SourceKind] = &[SourceKind::Mcp, SourceKind::HostExtension];
+const SERVED: &[SourceKind] =
+    &[SourceKind::Mcp, SourceKind::Workflow, SourceKind::HostExtension];
 
 /// Keys that only some kinds have.
 const KEYS: &[(&str, &[SourceKind])] = &[

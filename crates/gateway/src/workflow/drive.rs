@@ -1,0 +1,235 @@
+//! The steps of a run, each as soon as those that it needs have ended.
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use futures_util::{
+    StreamExt as _,
+    stream::{self, FuturesUnordered},
+};
+use serde_json::{Map, Value};
+use toolcrib_core::{
+    call::Progress,
+    canonical,
+    descriptor::ReplayPolicy,
+    id::CallId,
+};
+
+use super::{
+    failure::{self, Ended, Failure},
+    live::Part,
+    plan::{Each, OnError, Step, Test, When},
+    resume::{self, Seen},
+    run::Run,
+    template::Scope,
+    value::{Status, StepValue},
+};
+use crate::{call::CallRequest, list::ToolRef, metrics::Surface, record};
+
+/// Branches at once; further ones wait.
+const MAX_BRANCHES: usize = 16;
+/// About how many bytes the results of one run may take.
+const MAX_WEIGHT: usize = 32 << 20;
+/// Calls of one step that a crashed process did not finish before the run is given up.
+const MAX_CALLS: usize = 100;
+
+type Values = Vec<Option<Arc<StepValue>>>;
+
+impl Run {
+    /// Runs every step and gives the outputs.
+    pub(super) async fn drive(&self) -> Result<Value, Failure> {
+        let steps = &self.plan.steps;
+        let mut values: Values = vec![None; steps.len()];
+        let mut waiting: BTreeSet<usize> = (0..steps.len()).collect();
+        let mut weight = 0_usize;
+        let ended_steps = AtomicUsize::new(0);
+        let mut running = FuturesUnordered::new();
+        loop {
+            let has_ended = |at: &usize| values.get(*at).is_some_and(Option::is_some);
+            let ready = steps.iter().enumerate().filter(|(at, step)| {
+                waiting.contains(at) && step.needs.iter().all(has_ended)
+            });
+            let room = MAX_BRANCHES.saturating_sub(running.len());
+            let ready: Vec<_> = ready.take(room).collect();
+            for (at, step) in ready {
+                waiting.remove(&at);
+                let seen = values.clone();
+                running.push(async move { (at, step, self.step(step, &seen).await) });
+            }
+            let Some((at, step, ended)) = running.next().await else { break };
+            let value = match (ended, step.on_error) {
+                (Ok(value), _) => value,
+                (Err(failure), OnError::Fail) => return Err(failure.of_step(&step.id)),
+                (Err(_), OnError::Continue | OnError::Use(_)) => {
+                    StepValue::nothing(Status::Failed)
+                }
+            };
+            weight = weight.saturating_add(value.weight());
+            if weight > MAX_WEIGHT {
+                return Err(Failure::new("results_too_large", "the steps' results are too large"));
+            }
+            self.report(step, value.status, ended_steps.fetch_add(1, Ordering::Relaxed) + 1);
+            put(&mut values, at, step, value);
+        }
+        let scope = Scope { inputs: &self.inputs, steps: &values, item: None };
+        Ok(self.plan.outputs.fill(scope)?.unwrap_or_default())
+    }
+
+    fn report(&self, step: &Step, status: Status, ended: usize) {
+        if let Some(progress) = &self.progress {
+            progress.report(Progress {
+                progress: ended.into(),
+                total: Some(self.plan.steps.len().into()),
+                message: Some(format!("{}: {}", step.id, status.as_str())),
+            });
+        }
+    }
+
+    async fn step(&self, step: &Step, values: &Values) -> Ended {
+        let failed = |at: usize| {
+            let value = values.get(at).and_then(Option::as_ref);
+            value.is_some_and(|value| value.status == Status::Failed)
+        };
+        let scope = Scope { inputs: &self.inputs, steps: values, item: None };
+        let unneeded = step.stands_in_for.is_some_and(|other| !failed(other));
+        if unneeded || step.when.as_ref().is_some_and(|when| !holds(when, scope)) {
+            return Ok(StepValue::nothing(Status::Skipped));
+        }
+        match &step.each {
+            None => self.one(step, scope).await,
+            Some(each) => self.each(step, each, scope).await,
+        }
+    }
+
+    async fn each(&self, step: &Step, each: &Each, scope: Scope<'_>) -> Ended {
+        let nothing = || Failure::new("unresolved_reference", "there is nothing to go through");
+        let items = match each.over.find(scope).ok_or_else(nothing)? {
+            Value::Array(items) => items,
+            _ => return Err(Failure::new("type_mismatch", "what `for_each` names is no array")),
+        };
+        if items.len() > each.max {
+            let message = format!("there are more than {} items", each.max);
+            return Err(Failure::new("too_many_items", message));
+        }
+        let mut calls = Vec::new();
+        for (index, item) in items.iter().enumerate() {
+            calls.push(self.one(step, Scope { item: Some((index, item)), ..scope }));
+        }
+        let mut calls = stream::iter(calls).buffered(each.parallel);
+        let (mut values, mut weight) = (Vec::new(), 0_usize);
+        while let Some(ended) = calls.next().await {
+            let value = match (ended, step.on_error) {
+                (Ok(value), _) => value,
+                (Err(_), OnError::Continue) => StepValue::nothing(Status::Failed),
+                (Err(failure), OnError::Fail | OnError::Use(_)) => return Err(failure),
+            };
+            weight = weight.saturating_add(value.weight());
+            if weight > MAX_WEIGHT {
+                return Err(Failure::new("results_too_large", "the items' results are too large"));
+            }
+            values.push(value);
+        }
+        Ok(StepValue::of_items(values))
+    }
+
+    /// One call of a step, with further attempts where there may be some.
+    async fn one(&self, step: &Step, scope: Scope<'_>) -> Ended {
+        let arguments = step.arguments.fill(scope)?.unwrap_or_else(|| Value::Object(Map::new()));
+        let item = scope.item.map(|(index, _)| index);
+        let attempts = step.retry.map_or(1, |retry| retry.attempts);
+        let mut tried = 0;
+        for call in 1..=MAX_CALLS {
+            let id = self.call_id(step, item, call);
+            let ended = match self.past.of(&id) {
+                Some(Seen::Kept(kept)) => kept,
+                Some(Seen::Child(child)) => {
+                    let keep = self.keep.clone();
+                    Box::pin(resume::go_on(&self.gateway, *child, &self.past.history, keep)).await
+                }
+                // It was turned away before it began.
+                Some(Seen::Refused) => continue,
+                Some(Seen::Interrupted) if self.may_repeat(step) => continue,
+                Some(Seen::Interrupted) => return Err(Failure::interrupted()),
+                None => self.call(step, id, arguments.clone()).await,
+            };
+            tried += 1;
+            match (ended, step.retry) {
+                (Ok(value), _) => return Ok(value),
+                (Err(failure), Some(retry))
+                    if failure.again && tried < attempts && self.may_repeat(step) =>
+                {
+                    tokio::time::sleep(retry.pause).await;
+                }
+                (Err(failure), _) => return Err(failure),
+            }
+        }
+        Err(Failure::interrupted())
+    }
+
+    async fn call(&self, step: &Step, id: CallId, arguments: Value) -> Ended {
+        let renewed = self.gateway.authenticator().renew(&self.principal);
+        let principal = renewed.map_err(|error| Failure::new("unauthenticated", error.to_string()))?;
+        let part = Part {
+            call: id,
+            parent: self.call.clone(),
+            cause: self.cause.clone(),
+            keep: self.keep.clone(),
+        };
+        let request = CallRequest {
+            meta: self.meta.clone(),
+            ..CallRequest::new(Surface::Workflow, ToolRef::Id(&step.tool), arguments)
+        };
+        let called = self.interaction.call_as(&principal, request, Some(part)).await;
+        failure::ended(called.result.as_ref())
+    }
+
+    /// Whether calling the step's tool twice is as good as once, as the catalog has it now.
+    fn may_repeat(&self, step: &Step) -> bool {
+        let snapshot = self.gateway.snapshot();
+        snapshot.catalog.by_id(&step.tool).is_some_and(|entry| {
+            let policy = entry.tool.replay_policy;
+            matches!(policy, Some(ReplayPolicy::Deterministic | ReplayPolicy::Idempotent))
+        })
+    }
+
+    /// The id of the `call`th call of a step: the same one in every process that goes on with the run.
+    fn call_id(&self, step: &Step, item: Option<usize>, call: usize) -> CallId {
+        let mut text = format!("{}.{}", self.call, step.id);
+        if let Some(item) = item {
+            text += &format!(".{item}");
+        }
+        if call > 1 {
+            text += &format!("~{call}");
+        }
+        // Deep inside other workflows it would become too long.
+        let short = || CallId::parse(canonical::Digest::of(text.as_bytes()).to_string());
+        CallId::parse(&text).or_else(|_| short()).unwrap_or_else(|_| record::new_id())
+    }
+}
+
+/// A step that another one stands in for has what that one came to.
+fn put(values: &mut Values, at: usize, step: &Step, value: StepValue) {
+    if let Some(other) = step.stands_in_for
+        && value.status == Status::Ok
+        && let Some(place) = values.get_mut(other)
+    {
+        *place = Some(Arc::new(StepValue { status: Status::Failed, ..value.clone() }));
+    }
+    if let Some(place) = values.get_mut(at) {
+        *place = Some(Arc::new(value));
+    }
+}
+
+fn holds(when: &When, scope: Scope<'_>) -> bool {
+    let found = when.reference.find(scope);
+    match &when.test {
+        Test::Exists(expected) => found.is_some() == *expected,
+        Test::Equals(value) => found.as_ref() == Some(value),
+        Test::Not(value) => found.as_ref() != Some(value),
+    }
+}

@@ -1,0 +1,114 @@
+//! Why a step, or a whole run, came to nothing.
+
+use serde::{Deserialize, Serialize};
+use toolcrib_core::call::{CallError, Outcome, UpstreamErrorKind};
+
+use super::{template::Unresolved, value::StepValue};
+
+/// What a step's call came to.
+pub(super) type Ended = Result<StepValue, Failure>;
+
+/// Why there is no result. The words are for the caller.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Failure {
+    pub(super) code: String,
+    pub(super) message: String,
+    /// Whether another attempt could end otherwise.
+    #[serde(default)]
+    pub(super) again: bool,
+}
+
+/// [`Ended`] as it is kept until the run ends.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kept {
+    Ok(StepValue),
+    Failed(Failure),
+}
+
+/// Characters of what a tool says about its failure that are passed on.
+const MAX_WORDS: usize = 2_000;
+
+impl Failure {
+    pub(super) fn new(code: &str, message: impl Into<String>) -> Self {
+        Self { code: code.to_owned(), message: message.into(), again: false }
+    }
+
+    /// The process that ran it ended.
+    pub(super) fn interrupted() -> Self {
+        Self::new(
+            "interrupted",
+            "the process ended while the call ran; whether it took effect is unknown",
+        )
+    }
+
+    /// The same, of the step `id`.
+    pub(super) fn of_step(self, id: &str) -> Self {
+        Self { message: format!("step `{id}` failed: {}", self.message), ..self }
+    }
+
+    fn of_error(error: &CallError) -> Self {
+        let again = match error {
+            CallError::RateLimited { .. } => true,
+            CallError::Upstream(error) => matches!(
+                error.kind,
+                UpstreamErrorKind::Unavailable
+                    | UpstreamErrorKind::Died
+                    | UpstreamErrorKind::Timeout
+                    | UpstreamErrorKind::Protocol
+                    | UpstreamErrorKind::Refused
+            ),
+            CallError::NoSuchTool
+            | CallError::Forbidden { .. }
+            | CallError::InvalidArguments(_)
+            | CallError::ApprovalRequired { .. }
+            | CallError::NotAccountable(_)
+            | CallError::Cancelled
+            | CallError::Internal => false,
+        };
+        let mut message = error.to_string();
+        if let CallError::InvalidArguments(violations) = error
+            && let Some(first) = violations.first()
+        {
+            message = format!("{message}: {} {}", first.pointer, first.message);
+        }
+        Self { code: error.code().to_owned(), message, again }
+    }
+}
+
+impl From<Unresolved> for Failure {
+    fn from(Unresolved(reference): Unresolved) -> Self {
+        Self::new("unresolved_reference", format!("there is nothing at {reference}"))
+    }
+}
+
+/// What a call came to, for the steps that follow.
+pub(super) fn ended(result: Result<&Outcome, &CallError>) -> Ended {
+    match result {
+        Ok(outcome) if outcome.is_error => {
+            let words = StepValue::of(outcome).text;
+            let words = words.chars().take(MAX_WORDS).collect::<String>();
+            Err(Failure { again: true, ..Failure::new("tool_execution_failed", words) })
+        }
+        Ok(outcome) => Ok(StepValue::of(outcome)),
+        Err(error) => Err(Failure::of_error(error)),
+    }
+}
+
+impl From<Ended> for Kept {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ok(value) => Self::Ok(value),
+            Err(failure) => Self::Failed(failure),
+        }
+    }
+}
+
+impl From<Kept> for Ended {
+    fn from(kept: Kept) -> Self {
+        match kept {
+            Kept::Ok(value) => Ok(value),
+            Kept::Failed(failure) => Err(failure),
+        }
+    }
+}
