@@ -53,9 +53,8 @@ pub fn assemble(source: &SourceConfig, gate: &GateConfig, discovered: &Discovere
 
 /// Rules that say something about nothing.
 pub(crate) fn idle_rules(source: &SourceConfig, discovered: &Discovered) -> Vec<String> {
-    let matches = |rule: &ToolRule| {
-        discovered.tools.iter().any(|tool| rule.glob.is_match(&tool.name))
-    };
+    let matches =
+        |rule: &ToolRule| discovered.tools.iter().any(|tool| rule.glob.is_match(&tool.name));
     let idle = source.rules.iter().filter(|rule| !matches(rule));
     idle.map(|rule| format!("rule \"{}\" matches no tool", rule.pattern)).collect()
 }

@@ -17,9 +17,9 @@ use toolcrib_core::{
     call::{CallError, CallerInput, Invocation, Outcome, ProgressSink},
     canonical::CanonicalError,
     catalog::Entry,
+    descriptor::SourceKind,
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},
-    descriptor::SourceKind,
     limit::{LimitError, LimitKey},
     principal::Principal,
 };

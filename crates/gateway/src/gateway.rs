@@ -158,12 +158,7 @@ impl Stores {
 
     /// A store for each.
     pub fn new(log: impl EventLog, keys: impl KeyStore, catalogs: impl CatalogStore) -> Self {
-        Self {
-            log: Arc::new(log),
-            keys: Arc::new(keys),
-            catalogs: Arc::new(catalogs),
-            runs: None,
-        }
+        Self { log: Arc::new(log), keys: Arc::new(keys), catalogs: Arc::new(catalogs), runs: None }
     }
 
     /// The same, with a store for runs of workflows.

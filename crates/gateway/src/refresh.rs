@@ -18,8 +18,8 @@ use toolcrib_core::{
     store::CatalogStore,
 };
 
-use slots::{Made, Slot};
 pub(crate) use slots::Slots;
+use slots::{Made, Slot};
 
 use crate::{Gateway, SourceReport, config::Config, metrics::Metrics};
 

@@ -10,9 +10,9 @@ use toolcrib_core::{
     store::KeyStore,
 };
 use toolcrib_store::{
-    Durability, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryRuns, Options, SealKey,
-    SealKeys, SqliteCredentials, SqliteRuns, SqliteStore, catalog_store_suite, credential_store_suite,
-    event_log_suite, key_store_suite, run_store_suite,
+    Durability, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryRuns, Options,
+    SealKey, SealKeys, SqliteCredentials, SqliteRuns, SqliteStore, catalog_store_suite,
+    credential_store_suite, event_log_suite, key_store_suite, run_store_suite,
 };
 
 fn sqlite(durability: Durability) -> (SqliteStore, TempDir) {

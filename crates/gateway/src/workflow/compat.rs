@@ -161,7 +161,8 @@ fn check_template(
     }
     match template {
         Template::Array(items) => {
-            if let Some(schema) = schema.get("items").filter(|_| schema.get("prefixItems").is_none())
+            if let Some(schema) =
+                schema.get("items").filter(|_| schema.get("prefixItems").is_none())
             {
                 for (index, template) in items.iter().enumerate() {
                     let place = format!("{place}/{index}");

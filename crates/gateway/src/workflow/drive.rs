@@ -13,12 +13,7 @@ use futures_util::{
     stream::{self, FuturesUnordered},
 };
 use serde_json::{Map, Value};
-use toolcrib_core::{
-    call::Progress,
-    canonical,
-    descriptor::ReplayPolicy,
-    id::CallId,
-};
+use toolcrib_core::{call::Progress, canonical, descriptor::ReplayPolicy, id::CallId};
 
 use super::{
     failure::{self, Ended, Failure},
@@ -51,9 +46,10 @@ impl Run {
         let mut running = FuturesUnordered::new();
         loop {
             let has_ended = |at: &usize| values.get(*at).is_some_and(Option::is_some);
-            let ready = steps.iter().enumerate().filter(|(at, step)| {
-                waiting.contains(at) && step.needs.iter().all(has_ended)
-            });
+            let ready = steps
+                .iter()
+                .enumerate()
+                .filter(|(at, step)| waiting.contains(at) && step.needs.iter().all(has_ended));
             let room = MAX_BRANCHES.saturating_sub(running.len());
             let ready: Vec<_> = ready.take(room).collect();
             for (at, step) in ready {
@@ -65,9 +61,7 @@ impl Run {
             let value = match (ended, step.on_error) {
                 (Ok(value), _) => value,
                 (Err(failure), OnError::Fail) => return Err(failure.of_step(&step.id)),
-                (Err(_), OnError::Continue | OnError::Use(_)) => {
-                    StepValue::nothing(Status::Failed)
-                }
+                (Err(_), OnError::Continue | OnError::Use(_)) => StepValue::nothing(Status::Failed),
             };
             weight = weight.saturating_add(value.weight());
             if weight > MAX_WEIGHT {
@@ -173,7 +167,8 @@ impl Run {
 
     async fn call(&self, step: &Step, id: CallId, arguments: Value) -> Ended {
         let renewed = self.gateway.authenticator().renew(&self.principal);
-        let principal = renewed.map_err(|error| Failure::new("unauthenticated", error.to_string()))?;
+        let principal =
+            renewed.map_err(|error| Failure::new("unauthenticated", error.to_string()))?;
         let part = Part {
             call: id,
             parent: self.call.clone(),

@@ -86,8 +86,8 @@ fn find(pattern: &Path) -> Result<Vec<PathBuf>, String> {
         .map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
     let mut found = Vec::new();
     for entry in entries.take(MAX_ENTRIES) {
-        let entry =
-            entry.map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
+        let entry = entry
+            .map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
         let file = entry.file_name();
         if glob.is_match(Path::new(&file)) && !file.to_string_lossy().starts_with('.') {
             found.push(entry.path());

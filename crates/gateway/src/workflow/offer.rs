@@ -116,7 +116,7 @@ pub(crate) fn offer(sources: &[Flows<'_>], gate: &GateConfig, catalog: &Catalog)
             match made {
                 Ok(made) => {
                     let runnable =
-                        Runnable { plan: Arc::clone(&flow.plan), digest: made.entry.digest.clone() };
+                        Runnable { plan: Arc::clone(&flow.plan), digest: made.entry.digest };
                     offered.runnable.insert(flow.id.clone(), Arc::new(runnable));
                     let notes = offered.problems.entry(source.config.spec.id.clone()).or_default();
                     notes.extend(made.notes.iter().map(|note| format!("{}: {note}", flow.file)));
@@ -193,9 +193,10 @@ impl<'a> Offering<'a> {
             return Err(problems);
         }
         let schema = |schema: &Option<_>| schema.clone().map(Value::Object);
-        let outputs = flow.plan.steps.iter().zip(&tools).map(|(step, tool)| {
-            compat::output_of(step, schema(&tool.tool.output_schema).as_ref())
-        });
+        let outputs =
+            flow.plan.steps.iter().zip(&tools).map(|(step, tool)| {
+                compat::output_of(step, schema(&tool.tool.output_schema).as_ref())
+            });
         let schemas = Schemas { inputs: &flow.plan.inputs, outputs: outputs.collect() };
         for (step, tool) in flow.plan.steps.iter().zip(&tools) {
             let input = schema(&tool.tool.input_schema);

@@ -126,7 +126,8 @@ impl Reader {
             self.complain("version", "expected three numbers such as \"1.0.0\"");
         }
         let timeout = self.duration("timeout", typed.timeout.as_deref());
-        let inputs = typed.inputs.clone().unwrap_or_else(|| serde_json::json!({ "type": "object" }));
+        let inputs =
+            typed.inputs.clone().unwrap_or_else(|| serde_json::json!({ "type": "object" }));
         self.inputs(&inputs);
         if typed.steps.is_empty() || typed.steps.len() > MAX_STEPS {
             self.complain("steps", format!("expected 1 to {MAX_STEPS} steps"));
@@ -166,7 +167,8 @@ impl Reader {
         let place = format!("step `{}`", typed.id.chars().take(MAX_STEP_ID).collect::<String>());
         let here = |member: &str| format!("{place}: {member}");
         let before = Names { steps: ids, before: at, item: false };
-        let each = typed.for_each.as_ref().and_then(|each| self.each(&here("for_each"), each, before));
+        let each =
+            typed.for_each.as_ref().and_then(|each| self.each(&here("for_each"), each, before));
         let when = typed.when.as_ref().and_then(|when| self.when(&here("when"), when, before));
         let names = Names { item: typed.for_each.is_some(), ..before };
         let arguments = Value::Object(typed.arguments.clone());
@@ -215,12 +217,7 @@ impl Reader {
         }
     }
 
-    fn each(
-        &mut self,
-        place: &str,
-        typed: &ForEachDefinition,
-        names: Names<'_>,
-    ) -> Option<Each> {
+    fn each(&mut self, place: &str, typed: &ForEachDefinition, names: Names<'_>) -> Option<Each> {
         if !(1..=MAX_ITEMS).contains(&typed.max) {
             self.complain(&format!("{place}.max"), format!("expected 1 to {MAX_ITEMS}"));
         }
@@ -257,13 +254,7 @@ impl Reader {
         }
     }
 
-    fn on_error(
-        &mut self,
-        place: &str,
-        ids: &[&str],
-        at: usize,
-        typed: Option<&Value>,
-    ) -> OnError {
+    fn on_error(&mut self, place: &str, ids: &[&str], at: usize, typed: Option<&Value>) -> OnError {
         match typed {
             None => return OnError::Fail,
             Some(Value::String(word)) if word == "fail" => return OnError::Fail,
@@ -333,7 +324,7 @@ impl Reader {
         match parse_duration(typed?) {
             Ok(duration) => Some(duration),
             Err(problem) => {
-                self.complain(place, problem.to_string());
+                self.complain(place, &problem);
                 None
             }
         }
@@ -350,8 +341,11 @@ impl Plan {
             references.extend(step.when.as_ref().map(|when| &when.reference));
             references.into_iter().map(move |reference| (place.clone(), reference))
         });
-        let of_outputs =
-            self.outputs.references().into_iter().map(|reference| ("outputs".to_owned(), reference));
+        let of_outputs = self
+            .outputs
+            .references()
+            .into_iter()
+            .map(|reference| ("outputs".to_owned(), reference));
         of_steps.chain(of_outputs).filter(|(_, reference)| reference.root == Root::Inputs)
     }
 }
@@ -400,7 +394,7 @@ mod tests {
         )
         .unwrap();
         let needs = |at: usize| plan.steps[at].needs.iter().copied().collect::<Vec<_>>();
-        assert_eq!(needs(0), []);
+        assert!(needs(0).is_empty());
         assert_eq!(needs(1), [0], "a stand-in waits for the step to fail");
         assert_eq!(needs(2), [0, 1], "whoever needs a step needs its stand-in");
         assert_eq!(needs(3), [1, 2]);
@@ -415,23 +409,55 @@ mod tests {
             ("  - { id: A, tool: t }", "steps[0].id", "a-z"),
             (&*format!("  - {{ id: {long}, tool: t }}"), "steps[0].id", "1 to 24"),
             ("  - { id: a, tool: t }\n  - { id: a, tool: t }", "steps[1].id", "its own"),
-            ("  - { id: a, tool: t, arguments: { x: { $ref: /steps/a/text } } }", "step `a`: arguments/x", "earlier"),
+            (
+                "  - { id: a, tool: t, arguments: { x: { $ref: /steps/a/text } } }",
+                "step `a`: arguments/x",
+                "earlier",
+            ),
             (
                 "  - { id: a, tool: t, arguments: { x: { $ref: /steps/b/text } } }\n  - { id: b, tool: t }",
                 "step `a`: arguments/x",
                 "does not come earlier",
             ),
-            ("  - { id: a, tool: t, arguments: { x: { $ref: /item } } }", "step `a`: arguments/x", "for_each"),
+            (
+                "  - { id: a, tool: t, arguments: { x: { $ref: /item } } }",
+                "step `a`: arguments/x",
+                "for_each",
+            ),
             ("  - { id: a, tool: t, after: [a] }", "step `a`: after", "earlier"),
             ("  - { id: a, tool: t, after: [z] }", "step `a`: after", "exist"),
             ("  - { id: a, tool: t, when: { ref: /inputs/x } }", "step `a`: when", "one of"),
-            ("  - { id: a, tool: t, when: { ref: /inputs/x, exists: true, not: 1 } }", "step `a`: when", "one of"),
-            ("  - { id: a, tool: t, for_each: { ref: /inputs/x, max: 0 } }", "step `a`: for_each.max", "1 to"),
-            ("  - { id: a, tool: t, for_each: { ref: /inputs/x, max: 2000 } }", "step `a`: for_each.max", "1 to"),
-            ("  - { id: a, tool: t, for_each: { ref: /inputs/x, max: 2, parallel: 99 } }", "for_each.parallel", "1 to"),
+            (
+                "  - { id: a, tool: t, when: { ref: /inputs/x, exists: true, not: 1 } }",
+                "step `a`: when",
+                "one of",
+            ),
+            (
+                "  - { id: a, tool: t, for_each: { ref: /inputs/x, max: 0 } }",
+                "step `a`: for_each.max",
+                "1 to",
+            ),
+            (
+                "  - { id: a, tool: t, for_each: { ref: /inputs/x, max: 2000 } }",
+                "step `a`: for_each.max",
+                "1 to",
+            ),
+            (
+                "  - { id: a, tool: t, for_each: { ref: /inputs/x, max: 2, parallel: 99 } }",
+                "for_each.parallel",
+                "1 to",
+            ),
             ("  - { id: a, tool: t, retry: { attempts: 1 } }", "step `a`: retry.attempts", "2 to"),
-            ("  - { id: a, tool: t, retry: { attempts: 2, pause: 2m } }", "step `a`: retry.pause", "minute"),
-            ("  - { id: a, tool: t, retry: { attempts: 2, pause: soon } }", "step `a`: retry.pause", ""),
+            (
+                "  - { id: a, tool: t, retry: { attempts: 2, pause: 2m } }",
+                "step `a`: retry.pause",
+                "minute",
+            ),
+            (
+                "  - { id: a, tool: t, retry: { attempts: 2, pause: soon } }",
+                "step `a`: retry.pause",
+                "",
+            ),
             ("  - { id: a, tool: t, on_error: stop }", "step `a`: on_error", "expected"),
             ("  - { id: a, tool: t, on_error: { use: a } }", "step `a`: on_error", "later"),
             ("  - { id: a, tool: t, on_error: { use: z } }", "step `a`: on_error", "exist"),
@@ -465,7 +491,10 @@ mod tests {
         assert!(read("id: w\noutputs: {}\nversion: '1'").starts_with("version: "));
         assert!(read("id: w\noutputs: {}\ntimeout: x").starts_with("timeout: "));
         assert!(read("id: w\noutputs: {}\ninputs: { type: string }").starts_with("inputs: "));
-        assert!(read("id: w\noutputs: {}\ninputs: { type: object, minProperties: x }").starts_with("inputs: "));
+        assert!(
+            read("id: w\noutputs: {}\ninputs: { type: object, minProperties: x }")
+                .starts_with("inputs: ")
+        );
         assert!(read("id: w\noutputs: { x: { $ref: /item } }").starts_with("outputs/x: "));
     }
 }

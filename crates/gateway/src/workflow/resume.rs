@@ -195,11 +195,7 @@ pub(super) async fn go_on(
 }
 
 /// The run as it was, or how it ends at once.
-fn prepare(
-    gateway: &Gateway,
-    kept: KeptRun,
-    history: &Arc<History>,
-) -> Result<(Run, Ends), End> {
+fn prepare(gateway: &Gateway, kept: KeptRun, history: &Arc<History>) -> Result<(Run, Ends), End> {
     let KeptRun { record, inputs, results, cancelled } = kept;
     let failed = |code: &str, message: &str| End::Failed(Failure::new(code, message));
     if cancelled {
@@ -323,8 +319,7 @@ async fn close_sessions(
     }
     let closing = open.into_iter().map(|((session_id, tool_id), cause)| {
         let outcome = SessionOutcome::Failed;
-        let body =
-            EventBody::ToolSessionClosed(ToolSessionClosed { session_id, tool_id, outcome });
+        let body = EventBody::ToolSessionClosed(ToolSessionClosed { session_id, tool_id, outcome });
         gateway.record().event(tenant.clone(), run.clone(), body, Some(cause))
     });
     let closing: Vec<_> = closing.collect();

@@ -11,9 +11,7 @@ use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     authorize::Permit,
-    call::{
-        self, CallError, Invocation, Outcome, ProgressSink, UpstreamError, UpstreamErrorKind,
-    },
+    call::{self, CallError, Invocation, Outcome, ProgressSink, UpstreamError, UpstreamErrorKind},
     event::SessionOutcome,
     id::{CallId, EventId, TenantId},
     principal::{AuthMethod, Principal},
@@ -214,8 +212,10 @@ impl Run {
         match ended {
             Ok(outputs) => {
                 let text = outputs.to_string();
-                let outcome =
-                    Outcome { structured: Some(call::raw(&outputs)), ..Outcome::text(&text, false) };
+                let outcome = Outcome {
+                    structured: Some(call::raw(&outputs)),
+                    ..Outcome::text(&text, false)
+                };
                 match outcome.len() > max_bytes {
                     true => End::Failed(Failure::new(
                         UpstreamErrorKind::TooLarge.code(),

@@ -158,7 +158,8 @@ impl Template {
             let parts = parts.iter().enumerate().map(|(index, part)| {
                 let place = format!("{place}/$text/{index}");
                 let template = Self::read_at(part, names, &place, complain, depth + 1);
-                if let Self::Literal(Value::Array(_) | Value::Object(_)) | Self::Array(_)
+                if let Self::Literal(Value::Array(_) | Value::Object(_))
+                | Self::Array(_)
                 | Self::Object(_) = template
                 {
                     complain(place, "is not a text, a number or a reference".to_owned());
@@ -279,7 +280,9 @@ impl Reference {
                 .to_owned());
         };
         if matches!(root, Root::Item | Root::Index) && !names.item {
-            return Err("there is an /item only in the arguments of a step with `for_each`".to_owned());
+            return Err(
+                "there is an /item only in the arguments of a step with `for_each`".to_owned()
+            );
         }
         let escapes = pointer.split('~').skip(1).all(|rest| rest.starts_with(['0', '1']));
         if !escapes {

@@ -254,7 +254,7 @@ impl Source for Scripted {
                 tokio::time::sleep(Duration::from_millis(30)).await;
                 Ok(Outcome::text(&Value::Object(call.arguments).to_string(), false))
             }
-            "flaky" if self.invoked.load(Ordering::SeqCst) % 3 != 0 => {
+            "flaky" if !self.invoked.load(Ordering::SeqCst).is_multiple_of(3) => {
                 Err(UpstreamError::new(UpstreamErrorKind::Died, "gone"))
             }
             "big" => Ok(Outcome::text(&"x".repeat(5 << 20), false)),

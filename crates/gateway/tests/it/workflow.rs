@@ -165,14 +165,17 @@ outputs: { n: { $ref: /steps/two/result/n } }
     assert_eq!(tool.safety_tier, SafetyTier::Write, "what is said cannot lower it");
     assert_eq!(tool.egress, Some(Egress::HostMediated));
     assert_eq!(tool.replay_policy, Some(ReplayPolicy::Idempotent));
-    assert!(bench.problems().iter().any(|it| it.contains("not \"pure\"")), "{:?}", bench.problems());
+    assert!(
+        bench.problems().iter().any(|it| it.contains("not \"pure\"")),
+        "{:?}",
+        bench.problems()
+    );
 }
 
 #[tokio::test]
 async fn what_cannot_run_is_left_out_with_a_reason() {
-    let one = |id: &str, step: &str| {
-        format!("id: {id}\nsteps: [{{ id: a, {step} }}]\noutputs: {{}}\n")
-    };
+    let one =
+        |id: &str, step: &str| format!("id: {id}\nsteps: [{{ id: a, {step} }}]\noutputs: {{}}\n");
     let flows = [
         one("unknown", "tool: 'mcp:s.nobody'"),
         one("wire", "tool: s__echo"),
@@ -271,7 +274,9 @@ outputs:
 #[tokio::test]
 async fn a_step_that_fails_ends_the_run_in_words() {
     let flow = |id: &str, tool: &str| {
-        format!("id: {id}\nsteps: [{{ id: a, tool: 'mcp:s.{tool}' }}, {{ id: b, tool: 'mcp:s.echo', after: [a] }}]\noutputs: {{}}\n")
+        format!(
+            "id: {id}\nsteps: [{{ id: a, tool: 'mcp:s.{tool}' }}, {{ id: b, tool: 'mcp:s.echo', after: [a] }}]\noutputs: {{}}\n"
+        )
     };
     let (broken, down) = (flow("broken", "fail"), flow("down", "down"));
     let bench = bench("[source.tools.fail]\nrate = \"1/h\"", "", &[&broken, &down]).await;
@@ -280,9 +285,8 @@ async fn a_step_that_fails_ends_the_run_in_words() {
     let said = outputs(&called.result.unwrap()).unwrap_err();
     assert_eq!(said, "step `a` failed: it went wrong");
     assert_eq!(
-        bench.told(&called.run_id).await[5..],
-        ["closed mcp:s.fail Failed", "returned Error tool_execution_failed ran"]
-            .map(str::to_owned)
+        bench.told(&called.run_id).await[4..],
+        ["closed mcp:s.fail Failed", "returned Error tool_execution_failed ran"].map(str::to_owned)
     );
     let limited = bench.run("broken", json!({})).await.unwrap_err();
     assert!(limited.contains("too many calls of this tool"), "{limited}");
@@ -455,7 +459,13 @@ async fn the_caller_hears_of_each_step() {
         .0
         .lock()
         .iter()
-        .map(|it| (it.progress.to_string(), it.total.clone().unwrap().to_string(), it.message.clone().unwrap()))
+        .map(|it| {
+            (
+                it.progress.to_string(),
+                it.total.clone().unwrap().to_string(),
+                it.message.clone().unwrap(),
+            )
+        })
         .collect();
     let expected = [("1", "2", "one: ok"), ("2", "2", "two: ok")];
     assert_eq!(heard, expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));

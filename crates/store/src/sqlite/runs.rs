@@ -50,18 +50,15 @@ impl SqliteRuns {
         self.keys.seal_text(&place(tenant, call, step), text)
     }
 
-    fn unpack(
-        &self,
-        run: &RunRecord,
-        step: &str,
-        stored: &[u8],
-    ) -> Result<String, StoreError> {
+    fn unpack(&self, run: &RunRecord, step: &str, stored: &[u8]) -> Result<String, StoreError> {
         let text = match stored.split_first() {
             Some((&PLAIN, plain)) => String::from_utf8(plain.to_vec()).ok(),
             _ => self.keys.open_text(&place(&run.tenant, &run.call_id, step), stored),
         };
         text.ok_or_else(|| {
-            StoreError::Corrupt("what was kept of a run does not open with this seal key".to_owned())
+            StoreError::Corrupt(
+                "what was kept of a run does not open with this seal key".to_owned(),
+            )
         })
     }
 }
@@ -300,12 +297,10 @@ fn take_adopted(connection: &Connection, instance: &str) -> Result<Vec<Stored>, 
     Ok(runs)
 }
 
-fn results(
-    connection: &Connection,
-    run: &RunRecord,
-) -> Result<Vec<(CallId, Vec<u8>)>, Failure> {
-    let mut statement = connection
-        .prepare_cached("SELECT step, result FROM run_results WHERE tenant = ?1 AND call_id = ?2")?;
+fn results(connection: &Connection, run: &RunRecord) -> Result<Vec<(CallId, Vec<u8>)>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT step, result FROM run_results WHERE tenant = ?1 AND call_id = ?2",
+    )?;
     let mut rows = statement.query([run.tenant.as_str(), run.call_id.as_str()])?;
     let mut results = Vec::new();
     while let Some(row) = rows.next()? {

@@ -24,8 +24,7 @@ use super::{Resolver, file, parse_duration};
 use crate::config::SourceConfig;
 
 /// Kinds that a `[[source]]` can be of.
-const SERVED: &[SourceKind] =
-    &[SourceKind::Mcp, SourceKind::Workflow, SourceKind::HostExtension];
+const SERVED: &[SourceKind] = &[SourceKind::Mcp, SourceKind::Workflow, SourceKind::HostExtension];
 
 /// Keys that only some kinds have.
 const KEYS: &[(&str, &[SourceKind])] = &[
@@ -126,7 +125,7 @@ impl Resolver<'_> {
         let before = self.problems.len();
         let entries: AllowList = typed
             .iter()
-            .filter_map(|entry| self.read(&key, Some(entry), |text| Allow::from_str(text)))
+            .filter_map(|entry| self.read(&key, Some(entry), Allow::from_str))
             .collect();
         (self.problems.len() == before).then_some(entries)
     }
