@@ -1,10 +1,11 @@
 //! `serve --demo`: something to try without a configuration, a network or another program.
 //!
 //! It is the ordinary server: a configuration text that goes through the ordinary parser, keys in
-//! the ordinary store, and sources that are this program run as a child: an MCP server
-//! (`upstream`) and two commands.
+//! the ordinary store, and sources that need nothing beside this program: an MCP server (`upstream`)
+//! and two commands that are this program run as a child, and a small HTTP service (`library`).
 
 mod facts;
+mod library;
 pub(crate) mod upstream;
 
 use std::{
@@ -36,6 +37,7 @@ use crate::{
 };
 
 use facts::Facts;
+use library::Library;
 
 /// Where the demo says what it is, in the data directory.
 pub(crate) const FILE: &str = "demo.json";
@@ -47,7 +49,7 @@ const KEY_DAYS: i64 = 30;
 const CALLERS: [(&str, &str, &str); 3] =
     [("admin", "demo", "*"), ("reader", "demo", "demo:read"), ("other-tenant", "other", "*")];
 
-/// The demo's configuration, but for the path of this program.
+/// The demo's configuration, but for the path of this program and the library's address.
 const CONFIG: &str = r#"
 [[source]]
 id = "demo"
@@ -71,6 +73,20 @@ safety_tier = "write"
 
 [source.tools.wipe]
 approval = "always"
+
+[[source]]
+id = "library"
+kind = "connector"
+document = LIBRARY
+tenants = ["demo"]
+
+[source.tools."*"]
+scopes = ["demo:read"]
+safety_tier = "read"
+
+[source.tools.borrow_book]
+scopes = ["demo:write"]
+safety_tier = "write"
 
 [[source]]
 id = "host"
@@ -106,6 +122,7 @@ replay_policy = "idempotent"
 #[derive(Debug)]
 pub(crate) struct Demo {
     data_dir: PathBuf,
+    library: Library,
 }
 
 /// Whether a demo left keys in the store of `data_dir`.
@@ -114,7 +131,7 @@ pub(crate) fn left_keys_in(data_dir: &Path) -> bool {
 }
 
 impl Demo {
-    pub(crate) fn new(global: &Global, printer: Printer) -> anyhow::Result<Self> {
+    pub(crate) async fn new(global: &Global, printer: Printer) -> anyhow::Result<Self> {
         if let Some(file) = &global.config {
             printer.note(format_args!(
                 "--demo brings its own configuration; {} is not read",
@@ -129,14 +146,17 @@ impl Demo {
                 data_dir.join(STORE_FILE).display()
             ));
         }
-        Ok(Self { data_dir })
+        let library = Library::open().await.context("the demo's HTTP service cannot listen")?;
+        Ok(Self { data_dir, library })
     }
 
     /// The configuration of the demo.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
         let program = std::env::current_exe().context("this program cannot find itself")?;
         let program = program.to_str().context("the path of this program is not UTF-8")?;
-        let text = CONFIG.replace("PROGRAM", &toml::Value::from(program).to_string());
+        let typed = |text: &str| toml::Value::from(text).to_string();
+        let text = CONFIG.replace("LIBRARY", &typed(&self.library.document()));
+        let text = text.replace("PROGRAM", &typed(program));
         let mut config = config::parse("demo", &text, &self.data_dir, &Secrets)?;
         config.store.path = self.data_dir.join(STORE_FILE);
         Ok(Settings { config, text: None, data_dir: self.data_dir.clone() })

@@ -1,6 +1,7 @@
 //! The seam to everything that can be called.
 
 pub mod command;
+pub mod connector;
 pub mod workflow;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
@@ -86,6 +87,9 @@ impl SourceSpec {
                 format!("stdio {:?} in {:?} with {variables:?}", stdio.command, stdio.cwd)
             }
             UpstreamSpec::McpHttp(http) => format!("http {:?}", http.url),
+            UpstreamSpec::Connector(connector) => {
+                format!("openapi {:?} at {:?}", connector.document, connector.base_url)
+            }
             UpstreamSpec::Commands(_) => "commands".to_owned(),
             UpstreamSpec::Workflow(workflow) => format!("workflows {:?}", workflow.files),
             UpstreamSpec::Native => "native".to_owned(),
@@ -113,6 +117,8 @@ pub enum UpstreamSpec {
     McpStdio(StdioSpec),
     /// An MCP server over streamable HTTP.
     McpHttp(HttpSpec),
+    /// A service that an OpenAPI document describes.
+    Connector(connector::ConnectorSpec),
     /// Commands of this machine.
     Commands(command::CommandsSpec),
     /// Workflows; the gateway runs them itself.

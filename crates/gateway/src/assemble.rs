@@ -163,6 +163,12 @@ impl Usual {
                 egress: Egress::HostOwned,
                 approval: Approval::Always,
             },
+            // Requests are ours, and guarded.
+            UpstreamSpec::Connector(_) => Self {
+                tier: SafetyTier::Write,
+                egress: Egress::SafeFetch,
+                approval: Approval::Never,
+            },
             UpstreamSpec::McpStdio(_)
             | UpstreamSpec::McpHttp(_)
             | UpstreamSpec::Workflow(_)

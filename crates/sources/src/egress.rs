@@ -11,7 +11,7 @@ mod guard;
 mod redirect;
 mod resolve;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
@@ -19,11 +19,12 @@ use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
     credential::CredentialProblem,
     egress::{EgressDecided, EgressDecision, EgressReason, EgressTrail},
-    source::HttpSpec,
+    source::{HttpSpec, SecretValue},
 };
 use url::Url;
 
 pub(crate) use guard::Guard;
+pub(crate) use redirect::MAX_HOPS;
 pub use resolve::{Resolver, SystemResolver};
 
 use crate::credential::{self, Held};
@@ -297,30 +298,15 @@ fn tls() -> Result<rustls::ClientConfig, String> {
 
 impl Endpoint {
     pub(crate) fn new(spec: &HttpSpec) -> Result<Self, String> {
-        let url =
-            Url::parse(&spec.url).map_err(|error| format!("the url is not a URL: {error}"))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err("the url must start with http:// or https://".to_owned());
+        let url = parse_url("the url", &spec.url)?;
+        if let Some(name) = spec
+            .headers
+            .keys()
+            .find(|name| name.get(..4).is_some_and(|start| start.eq_ignore_ascii_case("mcp-")))
+        {
+            return Err(format!("the header `{name}` is set by the protocol; remove it"));
         }
-        if url.host_str().is_none_or(str::is_empty) {
-            return Err("the url names no host".to_owned());
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err("the url carries credentials; use `headers` instead".to_owned());
-        }
-        let mut headers = HeaderMap::new();
-        for (name, value) in &spec.headers {
-            let name = HeaderName::from_bytes(name.as_bytes())
-                .map_err(|_| "a header's name has characters that no header name has".to_owned())?;
-            if RESERVED.contains(&name) || name.as_str().starts_with("mcp-") {
-                return Err(format!("the header `{name}` is set by the protocol; remove it"));
-            }
-            let mut value = HeaderValue::from_str(value.0.expose()).map_err(|_| {
-                format!("the value of the header `{name}` has characters that no header has")
-            })?;
-            value.set_sensitive(true);
-            headers.insert(name, value);
-        }
+        let headers = parse_headers(&spec.headers)?;
         Ok(Self { url, headers })
     }
 
@@ -342,6 +328,39 @@ impl Endpoint {
             ..Outgoing::new(method, self.url.clone())
         }
     }
+}
+
+/// A configured address.
+pub(crate) fn parse_url(what: &str, text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("{what} is not a URL: {error}"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("{what} must start with http:// or https://"));
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err(format!("{what} names no host"));
+    }
+    if redirect::has_userinfo(&url) {
+        return Err(format!("{what} carries credentials; use `headers` instead"));
+    }
+    Ok(url)
+}
+
+/// Configured headers.
+pub(crate) fn parse_headers(typed: &BTreeMap<String, SecretValue>) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in typed {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| "a header's name has characters that no header name has".to_owned())?;
+        if RESERVED.contains(&name) {
+            return Err(format!("the header `{name}` is set by the protocol; remove it"));
+        }
+        let mut value = HeaderValue::from_str(value.0.expose()).map_err(|_| {
+            format!("the value of the header `{name}` has characters that no header has")
+        })?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
 }
 
 // === impl Answer ===
@@ -436,9 +455,7 @@ fn causes(error: &dyn std::error::Error) -> String {
 mod tests {
     mod sockets;
 
-    use std::collections::BTreeMap;
-
-    use toolcrib_core::{credential::Secret, egress::AllowList, source::SecretValue};
+    use toolcrib_core::{credential::Secret, egress::AllowList};
 
     use super::*;
 

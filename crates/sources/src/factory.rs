@@ -17,9 +17,10 @@ use crate::{
     egress::{Endpoint, Guard, Network, Resolver, SystemResolver},
     exec::{CommandSource, Launcher},
     mcp::{McpSource, Target},
+    openapi::{self, ConnectorSource},
 };
 
-/// Builds MCP sources over stdio and streamable HTTP, and sources of commands.
+/// Builds MCP sources over stdio and streamable HTTP, connectors, and sources of commands.
 ///
 /// [`SourceFactory::build`] must be called inside a tokio runtime: a source connects in a task of
 /// its own.
@@ -38,6 +39,7 @@ pub struct Factory {
 /// What a description comes to, before anything is started.
 enum Plan {
     Mcp(Target),
+    Connector(Arc<openapi::Plan>),
     Commands(CommandsSpec, Launcher),
 }
 
@@ -105,6 +107,11 @@ impl Factory {
                 let credential = self.credential(spec)?;
                 Ok(Plan::Mcp(Target::Http { egress, endpoint, credential }))
             }
+            UpstreamSpec::Connector(connector) => {
+                let plan =
+                    openapi::Plan::new(connector, &*self.network()?, self.credential(spec)?)?;
+                Ok(Plan::Connector(Arc::new(plan)))
+            }
             UpstreamSpec::Commands(commands) => match &self.launcher {
                 Some(launcher) => Ok(Plan::Commands(commands.clone(), launcher.clone())),
                 None => Err("commands need a launcher, and this program brings none".to_owned()),
@@ -136,6 +143,9 @@ impl SourceFactory for Factory {
         Ok(match self.plan(spec).map_err(invalid)? {
             Plan::Mcp(target) => {
                 Arc::new(McpSource::start(id, target, limits, listener, clock, &runtime))
+            }
+            Plan::Connector(plan) => {
+                Arc::new(ConnectorSource::start(id, plan, limits, listener, clock, &runtime))
             }
             Plan::Commands(commands, launcher) => {
                 Arc::new(CommandSource::start(id, commands, launcher, &limits, &listener, clock))

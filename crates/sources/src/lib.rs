@@ -1,9 +1,10 @@
 //! The only crate of toolcrib that reaches outward: MCP servers over stdio and streamable HTTP,
-//! and commands of this machine.
+//! services that an OpenAPI document describes, and commands of this machine.
 //!
 //! [`Factory`] turns descriptions into running sources. Inside, `egress` is the only module that
 //! names an HTTP client and `process` the only one that starts a program; `mcp` speaks the protocol
-//! over both, in both of its eras (the handshake versions up to 2025-11-25, and 2026-07-28).
+//! over both, in both of its eras (the handshake versions up to 2025-11-25, and 2026-07-28), and
+//! `openapi` calls the operations of a document.
 //!
 //! Invariant: nothing an upstream sends is trusted to be small, ordered, prompt or well formed.
 //! Invariant: JSON stays raw until it has been checked, so that nothing an upstream sends is lost.
@@ -16,6 +17,7 @@ mod factory;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod mcp;
+mod openapi;
 mod process;
 mod text;
 

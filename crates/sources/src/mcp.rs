@@ -25,6 +25,7 @@ mod supervise;
 mod watch;
 
 pub(crate) use source::McpSource;
+pub(crate) use status::StatusBoard;
 use toolcrib_core::source::StdioSpec;
 
 use std::sync::Arc;

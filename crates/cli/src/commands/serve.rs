@@ -46,7 +46,7 @@ pub(crate) async fn run(
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let demo = match args.demo {
-        true => Some(Demo::new(global, printer)?),
+        true => Some(Demo::new(global, printer).await?),
         false => None,
     };
     let mut settings = match &demo {

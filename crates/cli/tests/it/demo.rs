@@ -6,6 +6,8 @@ use crate::support::{Caller, Server, demo_key, dir, facts, run};
 
 /// Tool id, wire name, and whether the reader may use it.
 const TOOLS: &[(&str, &str, bool)] = &[
+    ("connector:library.borrow_book", "library__borrow_book", false),
+    ("connector:library.find_books", "library__find_books", true),
     ("mcp:demo.add", "demo__add", true),
     ("mcp:demo.echo", "demo__echo", true),
     ("mcp:demo.fail", "demo__fail", false),
@@ -41,7 +43,8 @@ async fn lists(caller: &Caller) -> [Vec<String>; 4] {
 fn expected(wanted: impl Fn(bool) -> bool) -> [Vec<String>; 4] {
     let tools: Vec<_> = TOOLS.iter().filter(|(.., reader)| wanted(*reader)).collect();
     let ids: Vec<String> = tools.iter().map(|(id, ..)| (*id).to_owned()).collect();
-    let names: Vec<String> = tools.iter().map(|(_, name, _)| (*name).to_owned()).collect();
+    let mut names: Vec<String> = tools.iter().map(|(_, name, _)| (*name).to_owned()).collect();
+    names.sort();
     [ids, names.clone(), names.clone(), names]
 }
 
@@ -114,6 +117,13 @@ async fn every_calling_surface_calls() {
     let document = json!({ "document": "{\"b\":1,\"a\":2}" });
     let (status, body) = admin.otc("host__digest", document).await;
     assert_eq!((status, &body["result"]["success"]), (200, &json!(true)), "{body}");
+
+    let (status, body) = admin.otc("library__find_books", json!({ "author": "austen" })).await;
+    assert_eq!((status, &body["result"]["success"]), (200, &json!(true)), "{body}");
+    assert_eq!(body["result"]["value"]["books"][1]["title"], "Emma", "{body}");
+    let loan = json!({ "isbn": "9780141439587", "body": { "days": 14 } });
+    let (status, body) = admin.post("/explorer/tools/library__borrow_book/call", &loan).await;
+    assert_eq!((status, &body["structuredContent"]["days"]), (200, &json!(14)), "{body}");
 
     // I-15
     let (status, body) = admin.otc("demo__wipe", json!({})).await;

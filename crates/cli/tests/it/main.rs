@@ -6,6 +6,7 @@ mod support;
 mod completions;
 mod config;
 mod conformance;
+mod connector;
 mod demo;
 mod generate;
 mod hash;

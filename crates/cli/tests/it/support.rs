@@ -1,6 +1,7 @@
 //! One way to run the program, to serve with it and to talk to what it serves.
 
 mod http;
+pub(crate) mod recorder;
 mod server;
 
 use std::{
@@ -9,6 +10,7 @@ use std::{
 };
 
 pub(crate) use http::Caller;
+pub(crate) use recorder::Recorder;
 pub(crate) use server::{Process, Server, demo_key, eventually, facts, is_running, signal_pid};
 
 /// The program under test.

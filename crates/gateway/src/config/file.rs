@@ -135,6 +135,14 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) durable: Option<bool>,
     #[serde(default)]
+    pub(super) document: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) base_url: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) operations: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) variables: BTreeMap<String, String>,
+    #[serde(default)]
     pub(super) tenants: Option<Spanned<Vec<String>>>,
     #[serde(default)]
     pub(super) names: Option<Spanned<String>>,
@@ -215,6 +223,10 @@ impl Source {
             "headers" => !self.headers.is_empty(),
             "credential" => self.credential.is_some(),
             "allow" => !self.allow.is_empty(),
+            "document" => self.document.is_some(),
+            "base_url" => self.base_url.is_some(),
+            "operations" => !self.operations.is_empty(),
+            "variables" => !self.variables.is_empty(),
             "commands" => !self.commands.0.is_empty(),
             "files" => self.files.is_some(),
             "durable" => self.durable.is_some(),

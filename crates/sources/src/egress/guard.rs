@@ -29,8 +29,8 @@ const PRIVATE_ENDS: &[&str] = &[
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     allow: AllowList,
-    /// Host and port of the configured address.
-    named: Option<(Host<String>, u16)>,
+    /// Hosts and ports of the configured addresses.
+    named: Vec<(Host<String>, u16)>,
 }
 
 /// How much is believed of a destination before its addresses are known.
@@ -51,10 +51,10 @@ pub(crate) enum Trust {
 pub(crate) struct Refused;
 
 impl Guard {
-    /// A guard for a source that is configured with `url`, if any, and `allow`.
-    pub(crate) fn new(allow: AllowList, url: Option<&Url>) -> Self {
-        let named =
-            url.and_then(|url| Some((url.host()?.to_owned(), url.port_or_known_default()?)));
+    /// A guard for a source that is configured with `urls` and `allow`.
+    pub(crate) fn new<'u>(allow: AllowList, urls: impl IntoIterator<Item = &'u Url>) -> Self {
+        let place = |url: &Url| Some((url.host()?.to_owned(), url.port_or_known_default()?));
+        let named = urls.into_iter().filter_map(place).collect();
         Self { allow, named }
     }
 
@@ -63,7 +63,7 @@ impl Guard {
     pub(crate) fn judge(&self, url: &Url) -> Result<Trust, Refused> {
         let host = url.host().ok_or(Refused)?;
         let port = url.port_or_known_default().ok_or(Refused)?;
-        let named = self.named.as_ref().is_some_and(|(named, at)| *named == host && *at == port);
+        let named = self.named.iter().any(|(named, at)| *named == host && *at == port);
         let (trust, address) = match host {
             Host::Domain(name) => {
                 let name = bare(name);
@@ -118,10 +118,10 @@ fn is_local(name: &str) -> bool {
 
 /// Whether nobody outside the operator's own network can own `name`.
 fn is_private_name(name: &str) -> bool {
-    let ends = |end: &&str| {
-        name.strip_suffix(*end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    let ends = |end: &str| {
+        name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
     };
-    !name.contains('.') || PRIVATE_ENDS.iter().any(|end| ends(&end))
+    !name.contains('.') || PRIVATE_ENDS.iter().any(|end| ends(end))
 }
 
 #[cfg(test)]

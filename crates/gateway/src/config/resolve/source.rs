@@ -1,6 +1,7 @@
 //! `[[source]]`: what every kind has, and which keys are whose.
 
 mod command;
+mod connector;
 mod credential;
 mod mcp;
 mod rule;
@@ -24,7 +25,12 @@ use super::{Resolver, file, parse_duration};
 use crate::config::SourceConfig;
 
 /// Kinds that a `[[source]]` can be of.
-const SERVED: &[SourceKind] = &[SourceKind::Mcp, SourceKind::Workflow, SourceKind::HostExtension];
+const SERVED: &[SourceKind] = &[
+    SourceKind::Workflow,
+    SourceKind::Mcp,
+    SourceKind::Connector,
+    SourceKind::HostExtension,
+];
 
 /// Keys that only some kinds have.
 const KEYS: &[(&str, &[SourceKind])] = &[
@@ -32,9 +38,13 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("env", &[SourceKind::Mcp]),
     ("cwd", &[SourceKind::Mcp]),
     ("url", &[SourceKind::Mcp]),
-    ("headers", &[SourceKind::Mcp]),
+    ("headers", &[SourceKind::Connector, SourceKind::Mcp]),
     ("credential", &[SourceKind::Connector, SourceKind::Mcp]),
-    ("allow", &[SourceKind::Mcp]),
+    ("allow", &[SourceKind::Connector, SourceKind::Mcp]),
+    ("document", &[SourceKind::Connector]),
+    ("base_url", &[SourceKind::Connector]),
+    ("operations", &[SourceKind::Connector]),
+    ("variables", &[SourceKind::Connector]),
     ("commands", &[SourceKind::HostExtension]),
     ("files", &[SourceKind::Workflow]),
     ("durable", &[SourceKind::Workflow]),
@@ -60,8 +70,9 @@ impl Resolver<'_> {
         let upstream = match kind {
             SourceKind::Mcp => self.mcp_source(&id, &typed),
             SourceKind::HostExtension => self.command_source(&id, &mut typed),
+            SourceKind::Connector => self.connector_source(&id, &typed),
             SourceKind::Workflow => self.workflow_source(&id, &typed),
-            SourceKind::Connector | SourceKind::NodePack => None,
+            SourceKind::NodePack => None,
         };
         let mut limits = SourceLimits::default();
         if let Some(timeout) =

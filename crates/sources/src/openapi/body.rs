@@ -1,0 +1,178 @@
+//! What an operation takes as its body.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    document::Document,
+    operation::{Style, Unusable, is_json},
+};
+
+/// A body in the one media type that is used.
+#[derive(Debug, Clone)]
+pub(super) struct Body {
+    pub(super) kind: BodyKind,
+    /// As the document has it, parameters included.
+    pub(super) media_type: String,
+    pub(super) required: bool,
+    pub(super) description: Option<String>,
+    /// The schema of the argument.
+    pub(super) schema: Value,
+    /// How single fields of a form are written.
+    pub(super) fields: Vec<Field>,
+}
+
+/// How the argument becomes bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BodyKind {
+    Json,
+    /// `application/x-www-form-urlencoded`.
+    Form,
+    Multipart,
+    /// The text itself.
+    Text,
+    /// Base64 of the bytes.
+    Binary,
+}
+
+/// A field of a form of which the document says more than its schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Field {
+    pub(super) name: String,
+    /// How it is written in a form; `None` when the document does not say.
+    pub(super) style: Option<(Style, bool)>,
+    /// The media type of its part.
+    pub(super) media_type: Option<String>,
+    /// Whether the argument is base64 of the bytes.
+    pub(super) binary: bool,
+}
+
+impl Body {
+    /// `None` when nothing can be sent.
+    pub(super) fn read(document: &Document, body: &Value) -> Result<Option<Self>, Unusable> {
+        let Some(content) = body.get("content").and_then(Value::as_object) else { return Ok(None) };
+        let chosen = content.iter().min_by_key(|(media_type, _)| rank(media_type));
+        let Some((media_type, media)) = chosen else { return Ok(None) };
+        let kind = kind(media_type);
+        let media_type = match media_type.as_str() {
+            // A range says what would be accepted; one of its kind is sent.
+            range if range.contains('*') && kind == BodyKind::Text => "text/plain",
+            range if range.contains('*') => "application/octet-stream",
+            one => one,
+        };
+        if http::HeaderValue::from_str(media_type).is_err() {
+            return Err(Unusable::Other("its body has no usable media type".to_owned()));
+        }
+        let described = media.get("schema");
+        let mut fields = Vec::new();
+        let schema = match kind {
+            BodyKind::Json => described.cloned().unwrap_or(Value::Bool(true)),
+            BodyKind::Text => json!({ "type": "string" }),
+            BodyKind::Binary => {
+                json!({ "type": "string", "contentEncoding": "base64", "description": "base64" })
+            }
+            BodyKind::Form | BodyKind::Multipart => {
+                let mut schema = described.cloned().unwrap_or_else(|| json!({ "type": "object" }));
+                // The fields have to be known here, so the outermost reference is followed.
+                if schema.get("$ref").is_some() {
+                    schema = document.follow(&schema)?.clone();
+                }
+                let encoding = media.get("encoding").and_then(Value::as_object);
+                fields = read_fields(document, kind, &mut schema, encoding)?;
+                schema
+            }
+        };
+        Ok(Some(Self {
+            kind,
+            media_type: media_type.to_owned(),
+            required: body.get("required").and_then(Value::as_bool).unwrap_or(false),
+            description: body.get("description").and_then(Value::as_str).map(str::to_owned),
+            schema,
+            fields,
+        }))
+    }
+}
+
+fn read_fields(
+    document: &Document,
+    kind: BodyKind,
+    schema: &mut Value,
+    encoding: Option<&Map<String, Value>>,
+) -> Result<Vec<Field>, Unusable> {
+    let mut fields = Vec::new();
+    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
+        return Ok(fields);
+    };
+    for (name, property) in properties {
+        let said = encoding.and_then(|encoding| encoding.get(name));
+        let text = |key: &str| said.and_then(|said| said.get(key)).and_then(Value::as_str);
+        let explode = said.and_then(|said| said.get("explode")).and_then(Value::as_bool);
+        let style = match (text("style"), explode) {
+            (None, None) => None,
+            (None | Some("form"), _) => Some((Style::Form, explode.unwrap_or(true))),
+            (Some("spaceDelimited"), _) => Some((Style::Spaces, explode.unwrap_or(false))),
+            (Some("pipeDelimited"), _) => Some((Style::Pipes, explode.unwrap_or(false))),
+            (Some("deepObject"), _) => Some((Style::Deep, true)),
+            (Some(_), _) => {
+                return Err(Unusable::Other("a field of its form has an unknown style".to_owned()));
+            }
+        };
+        let media_type = text("contentType").and_then(|types| types.split(',').next());
+        let media_type = media_type.map(str::trim).filter(|kind| !kind.contains('*'));
+        let followed = document.follow(property)?;
+        let each = followed.get("items").filter(|_| followed.get("type") == Some(&json!("array")));
+        let each = each.map_or(Ok(followed), |items| document.follow(items))?;
+        let binary = kind == BodyKind::Multipart && is_binary(each);
+        if binary && let Some(members) = property.as_object_mut() {
+            describe_base64(members);
+        }
+        if style.is_some() || media_type.is_some() || binary {
+            let media_type = media_type.map(str::to_owned);
+            fields.push(Field { name: name.clone(), style, media_type, binary });
+        }
+    }
+    Ok(fields)
+}
+
+/// Tells callers how to give bytes.
+fn describe_base64(property: &mut Map<String, Value>) {
+    let note = "base64 of the file's bytes";
+    let text = match property.get("description").and_then(Value::as_str) {
+        Some(text) => format!("{text} ({note})"),
+        None => note.to_owned(),
+    };
+    property.insert("description".to_owned(), Value::String(text));
+}
+
+/// Bytes: `format: binary` in 3.0, a content media type without text in 3.1.
+fn is_binary(schema: &Value) -> bool {
+    let is = |key: &str, value: &str| schema.get(key).and_then(Value::as_str) == Some(value);
+    is("format", "binary")
+        || is("contentMediaType", "application/octet-stream")
+        || is("contentEncoding", "base64")
+}
+
+fn kind(media_type: &str) -> BodyKind {
+    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match essence.as_str() {
+        _ if is_json(&essence) => BodyKind::Json,
+        "application/x-www-form-urlencoded" => BodyKind::Form,
+        "multipart/form-data" => BodyKind::Multipart,
+        "*/*" => BodyKind::Binary,
+        text if text.starts_with("text/") || text.ends_with("/xml") || text.ends_with("+xml") => {
+            BodyKind::Text
+        }
+        _ => BodyKind::Binary,
+    }
+}
+
+/// Of several media types the one that says most is used.
+fn rank(media_type: &str) -> u8 {
+    match kind(media_type) {
+        BodyKind::Json if media_type.trim().eq_ignore_ascii_case("application/json") => 0,
+        BodyKind::Json => 1,
+        BodyKind::Form => 2,
+        BodyKind::Multipart => 3,
+        BodyKind::Text => 4,
+        BodyKind::Binary => 5,
+    }
+}

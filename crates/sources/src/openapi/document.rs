@@ -1,0 +1,188 @@
+//! An OpenAPI document, 3.0 or 3.1, out of JSON or YAML.
+//!
+//! Invariant: bytes, nesting and nodes are bounded before anything is made of them; a key that
+//! stands twice is an error in either language.
+
+use percent_encoding::percent_decode_str;
+use serde_json::Value;
+use toolcrib_core::json::parse_strict;
+
+/// Largest document. The largest published ones (Microsoft Graph, Cloudflare) have some 30 MB,
+/// GitHub's has 12.
+pub(crate) const MAX_DOCUMENT: usize = 48 << 20;
+/// Nesting of a document.
+const MAX_DEPTH: usize = 100;
+/// References that lead to references.
+const MAX_REFERENCES: usize = 16;
+
+/// A document of which the version is known.
+#[derive(Debug)]
+pub(crate) struct Document {
+    pub(super) root: Value,
+    /// Whether schemas are those of 3.0, which are not quite JSON Schema.
+    pub(super) old: bool,
+}
+
+/// Why there is no document.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DocumentError {
+    #[error("the OpenAPI document is larger than {} MiB", MAX_DOCUMENT >> 20)]
+    TooLarge,
+    #[error("the OpenAPI document is not {0}")]
+    Malformed(String),
+    #[error("the OpenAPI document has no `openapi: 3.0.x` or `3.1.x`; other versions are not read")]
+    Version,
+}
+
+/// A reference that leads nowhere, in a circle, or out of the document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ReferenceError {
+    #[error("a $ref leads out of the document")]
+    Outside,
+    #[error("a $ref leads to nothing")]
+    Dangling,
+    #[error("a $ref leads in a circle")]
+    Circle,
+}
+
+impl Document {
+    /// Reads a document: JSON when it begins like an object, YAML otherwise.
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, DocumentError> {
+        if bytes.len() > MAX_DOCUMENT {
+            return Err(DocumentError::TooLarge);
+        }
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+        let root = match bytes.trim_ascii_start().first() {
+            Some(b'{') => parse_strict(bytes)
+                .map_err(|error| DocumentError::Malformed(format!("JSON: {}", error.problem)))?,
+            _ => yaml(bytes)?,
+        };
+        if !is_within(&root, MAX_DEPTH) {
+            let problem = format!("usable: it is nested deeper than {MAX_DEPTH} levels");
+            return Err(DocumentError::Malformed(problem));
+        }
+        let version = root.get("openapi").and_then(Value::as_str).unwrap_or_default();
+        let old = match version.split('.').collect::<Vec<_>>().as_slice() {
+            ["3", "0", ..] => true,
+            ["3", "1" | "2", ..] => false,
+            _ => return Err(DocumentError::Version),
+        };
+        Ok(Self { root, old })
+    }
+
+    /// What `reference`, as a `$ref` says it, points to.
+    pub(super) fn at(&self, reference: &str) -> Result<&Value, ReferenceError> {
+        let pointer = reference.strip_prefix('#').ok_or(ReferenceError::Outside)?;
+        if !pointer.is_empty() && !pointer.starts_with('/') {
+            // An anchor, which only a schema can have.
+            return Err(ReferenceError::Dangling);
+        }
+        let pointer = percent_decode_str(pointer).decode_utf8_lossy();
+        self.root.pointer(&pointer).ok_or(ReferenceError::Dangling)
+    }
+
+    /// `value`, or what its `$ref` leads to in the end.
+    pub(super) fn follow<'d>(&'d self, value: &'d Value) -> Result<&'d Value, ReferenceError> {
+        let mut value = value;
+        for _ in 0..MAX_REFERENCES {
+            match value.get("$ref").and_then(Value::as_str) {
+                Some(reference) => value = self.at(reference)?,
+                None => return Ok(value),
+            }
+        }
+        Err(ReferenceError::Circle)
+    }
+
+    /// What the document says its own version is.
+    pub(super) fn version(&self) -> Option<String> {
+        self.root.pointer("/info/version").and_then(Value::as_str).map(str::to_owned)
+    }
+}
+
+/// YAML as OpenAPI means it: the JSON schema of YAML 1.2, so that `no` is a string.
+fn yaml(bytes: &[u8]) -> Result<Value, DocumentError> {
+    let options = serde_saphyr::options! {
+        strict_booleans: true,
+        with_snippet: false,
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::Error,
+        budget: serde_saphyr::budget! {
+            max_depth: MAX_DEPTH,
+            max_events: 4_000_000,
+            max_nodes: 4_000_000,
+            max_total_scalar_bytes: MAX_DOCUMENT,
+            max_documents: 1,
+        },
+    };
+    serde_saphyr::from_slice_with_options(bytes, options).map_err(|error| {
+        let at = error.location().map(|at| format!(" at line {}", at.line())).unwrap_or_default();
+        DocumentError::Malformed(format!("YAML or breaks its limits{at}"))
+    })
+}
+
+fn is_within(value: &Value, depth: usize) -> bool {
+    let Some(left) = depth.checked_sub(1) else { return false };
+    match value {
+        Value::Array(items) => items.iter().all(|item| is_within(item, left)),
+        Value::Object(members) => members.values().all(|member| is_within(member, left)),
+        _ => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_and_yaml_are_read_to_the_same() {
+        let json = br#"{"openapi":"3.1.0","info":{"version":"no"},"paths":{"/a":{"get":{"responses":{"200":{}}}}}}"#;
+        let yaml = b"openapi: 3.1.0\ninfo: {version: no}\npaths:\n  /a:\n    get:\n      responses:\n        200: {}\n";
+        let (json, yaml) = (Document::read(json).unwrap(), Document::read(yaml).unwrap());
+        assert_eq!(json.root, yaml.root);
+        assert_eq!(json.version().as_deref(), Some("no"), "and not `false`");
+    }
+
+    #[test]
+    fn what_is_not_a_document_is_refused() {
+        let deep =
+            format!("{{\"openapi\":\"3.1.0\",\"x\":{}{}}}", "[".repeat(120), "]".repeat(120));
+        let bomb: String = (1..40).fold("a0: &a0 [x, x]\n".to_owned(), |bomb, n| {
+            format!("{bomb}a{n}: &a{n} [*a{m}, *a{m}, *a{m}]\n", m = n - 1)
+        });
+        let bomb = format!("openapi: 3.1.0\n{bomb}");
+        for text in [
+            "",
+            "{",
+            "[]",
+            "null",
+            "swagger: '2.0'",
+            "{\"openapi\":\"4.0.0\"}",
+            "{\"openapi\":3.1}",
+            "{\"openapi\":\"3.1.0\",\"openapi\":\"3.1.0\"}",
+            "openapi: 3.1.0\nopenapi: 3.1.0\n",
+            "openapi: '3.1.0\n",
+            "\u{0}",
+            &deep,
+            &bomb,
+        ] {
+            assert!(Document::read(text.as_bytes()).is_err(), "{}", &text[..text.len().min(80)]);
+        }
+        assert!(matches!(
+            Document::read(&vec![b' '; MAX_DOCUMENT + 1]),
+            Err(DocumentError::TooLarge)
+        ));
+    }
+
+    #[test]
+    fn references_end_or_are_refused() {
+        let text = br##"{"openapi":"3.0.3","a":{"$ref":"#/b~1c"},"b/c":{"$ref":"#/d%20e"},
+            "d e":{"ok":true},"x":{"$ref":"#/y"},"y":{"$ref":"#/x"},"out":{"$ref":"other.json#/x"},
+            "gone":{"$ref":"#/nope"},"anchor":{"$ref":"#here"}}"##;
+        let document = Document::read(text).unwrap();
+        let follow = |name: &str| document.follow(&document.root[name]);
+        assert_eq!(follow("a").unwrap()["ok"], true);
+        assert_eq!(follow("x"), Err(ReferenceError::Circle));
+        assert_eq!(follow("out"), Err(ReferenceError::Outside));
+        assert_eq!(follow("gone"), Err(ReferenceError::Dangling));
+        assert_eq!(follow("anchor"), Err(ReferenceError::Dangling));
+    }
+}

@@ -1,0 +1,279 @@
+//! Values as text, in the styles of OpenAPI.
+//!
+//! Invariant: a value cannot become more than its parameter: what separates parameters, segments or
+//! the parts of a URL is always escaped.
+
+use std::borrow::Cow;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+
+use super::operation::Style;
+
+/// Everything but what RFC 3986 calls unreserved.
+const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The same without reserved characters that mean nothing inside a query's value.
+const RESERVED: &AsciiSet = &STRICT
+    .remove(b':')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b',')
+    .remove(b';');
+
+/// How characters are escaped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Escape {
+    /// For a URL.
+    Url { reserved: bool },
+    /// Not at all: a header.
+    None,
+}
+
+impl Escape {
+    pub(super) fn apply(self, text: &str) -> Cow<'_, str> {
+        match self {
+            Self::Url { reserved: false } => utf8_percent_encode(text, STRICT).into(),
+            Self::Url { reserved: true } => utf8_percent_encode(text, RESERVED).into(),
+            Self::None => Cow::Borrowed(text),
+        }
+    }
+}
+
+/// A value as plain text: a string as it is, a structure as JSON.
+pub(super) fn plain(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// A value that stands alone, in a path or a header.
+pub(super) fn single(
+    name: &str,
+    value: &Value,
+    style: Style,
+    explode: bool,
+    escape: Escape,
+) -> String {
+    let text = |value: &Value| escape.apply(&plain(value)).into_owned();
+    let pairs = |members: &Map<String, Value>, between: &str, joint: &str| {
+        let pair = |(key, value): (&String, &Value)| {
+            format!("{}{joint}{}", escape.apply(key), text(value))
+        };
+        members.iter().map(pair).collect::<Vec<_>>().join(between)
+    };
+    let list =
+        |items: &[Value], between: &str| items.iter().map(text).collect::<Vec<_>>().join(between);
+    let name = escape.apply(name);
+    match (style, value) {
+        (Style::Json, value) => escape.apply(&value.to_string()).into_owned(),
+        (Style::Label, Value::Array(items)) if explode => format!(".{}", list(items, ".")),
+        (Style::Label, Value::Array(items)) => format!(".{}", list(items, ",")),
+        (Style::Label, Value::Object(members)) if explode => {
+            format!(".{}", pairs(members, ".", "="))
+        }
+        (Style::Label, Value::Object(members)) => format!(".{}", pairs(members, ",", ",")),
+        (Style::Label, value) => format!(".{}", text(value)),
+        (Style::Matrix, Value::Array(items)) if explode => {
+            items.iter().map(|item| format!(";{name}={}", text(item))).collect()
+        }
+        (Style::Matrix, Value::Array(items)) => format!(";{name}={}", list(items, ",")),
+        (Style::Matrix, Value::Object(members)) if explode => {
+            format!(";{}", pairs(members, ";", "="))
+        }
+        (Style::Matrix, Value::Object(members)) => format!(";{name}={}", pairs(members, ",", ",")),
+        (Style::Matrix, value) => format!(";{name}={}", text(value)),
+        (_, Value::Array(items)) => list(items, ","),
+        (_, Value::Object(members)) if explode => pairs(members, ",", "="),
+        (_, Value::Object(members)) => pairs(members, ",", ","),
+        (_, value) => text(value),
+    }
+}
+
+/// The `name=value` pairs of a query, a form or a cookie, not escaped but in what a separator joins.
+pub(super) fn pairs(
+    name: &str,
+    value: &Value,
+    style: Style,
+    explode: bool,
+) -> Vec<(String, Joined)> {
+    let one = |value: &Value| vec![(name.to_owned(), Joined::one(plain(value)))];
+    match (style, value) {
+        (Style::Json, value) => vec![(name.to_owned(), Joined::one(value.to_string()))],
+        (Style::Deep, value) => {
+            let mut pairs = Vec::new();
+            deep(name.to_owned(), value, &mut pairs);
+            pairs
+        }
+        (_, Value::Array(items)) if items.is_empty() => Vec::new(),
+        (_, Value::Array(items)) if explode => {
+            items.iter().map(|item| (name.to_owned(), Joined::one(plain(item)))).collect()
+        }
+        (_, Value::Array(items)) => {
+            let separator = match style {
+                Style::Spaces => "%20",
+                Style::Pipes => "%7C",
+                _ => ",",
+            };
+            let pieces = items.iter().map(plain).collect();
+            vec![(name.to_owned(), Joined { pieces, separator })]
+        }
+        (_, Value::Object(members)) if explode => {
+            members.iter().map(|(key, value)| (key.clone(), Joined::one(plain(value)))).collect()
+        }
+        (_, Value::Object(members)) => {
+            let pieces =
+                members.iter().flat_map(|(key, value)| [key.clone(), plain(value)]).collect();
+            let separator = match style {
+                Style::Spaces => "%20",
+                Style::Pipes => "%7C",
+                _ => ",",
+            };
+            vec![(name.to_owned(), Joined { pieces, separator })]
+        }
+        (_, value) => one(value),
+    }
+}
+
+/// `a[b][0]=c`, however deep.
+fn deep(name: String, value: &Value, pairs: &mut Vec<(String, Joined)>) {
+    match value {
+        Value::Object(members) => {
+            for (key, value) in members {
+                deep(format!("{name}[{key}]"), value, pairs);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                deep(format!("{name}[{index}]"), value, pairs);
+            }
+        }
+        value => pairs.push((name, Joined::one(plain(value)))),
+    }
+}
+
+/// A value of which the separators are not escaped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Joined {
+    pieces: Vec<String>,
+    separator: &'static str,
+}
+
+impl Joined {
+    fn one(text: String) -> Self {
+        Self { pieces: vec![text], separator: "" }
+    }
+
+    pub(super) fn escaped(&self, escape: Escape) -> String {
+        let pieces: Vec<_> = self.pieces.iter().map(|piece| escape.apply(piece)).collect();
+        pieces.join(self.separator)
+    }
+
+    /// For a part of its own, where nothing is escaped.
+    pub(super) fn into_text(self) -> String {
+        self.pieces.join(",")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const URL: Escape = Escape::Url { reserved: false };
+
+    fn query(value: Value, style: Style, explode: bool) -> String {
+        let pairs = pairs("color", &value, style, explode);
+        let pair = |(name, value): &(String, Joined)| {
+            format!("{}={}", URL.apply(name), value.escaped(URL))
+        };
+        pairs.iter().map(pair).collect::<Vec<_>>().join("&")
+    }
+
+    /// The table of the specification (OpenAPI 3.1, "Style Examples").
+    #[test]
+    fn styles_are_written_as_the_specification_shows() {
+        let (list, object) =
+            (json!(["blue", "black", "brown"]), json!({ "R": 100, "G": 200, "B": 150 }));
+        for (style, explode, of_one, of_list, of_object) in [
+            (
+                Style::Matrix,
+                false,
+                ";color=blue",
+                ";color=blue,black,brown",
+                ";color=R,100,G,200,B,150",
+            ),
+            (
+                Style::Matrix,
+                true,
+                ";color=blue",
+                ";color=blue;color=black;color=brown",
+                ";R=100;G=200;B=150",
+            ),
+            (Style::Label, false, ".blue", ".blue,black,brown", ".R,100,G,200,B,150"),
+            (Style::Label, true, ".blue", ".blue.black.brown", ".R=100.G=200.B=150"),
+            (Style::Simple, false, "blue", "blue,black,brown", "R,100,G,200,B,150"),
+            (Style::Simple, true, "blue", "blue,black,brown", "R=100,G=200,B=150"),
+        ] {
+            for (value, expected) in
+                [(&json!("blue"), of_one), (&list, of_list), (&object, of_object)]
+            {
+                assert_eq!(single("color", value, style, explode, URL), expected);
+            }
+        }
+        for (style, explode, of_list, of_object) in [
+            (Style::Form, false, "color=blue,black,brown", "color=R,100,G,200,B,150"),
+            (Style::Form, true, "color=blue&color=black&color=brown", "R=100&G=200&B=150"),
+            (
+                Style::Spaces,
+                false,
+                "color=blue%20black%20brown",
+                "color=R%20100%20G%20200%20B%20150",
+            ),
+            (
+                Style::Pipes,
+                false,
+                "color=blue%7Cblack%7Cbrown",
+                "color=R%7C100%7CG%7C200%7CB%7C150",
+            ),
+            (
+                Style::Deep,
+                true,
+                "color%5B0%5D=blue&color%5B1%5D=black&color%5B2%5D=brown",
+                "color%5BR%5D=100&color%5BG%5D=200&color%5BB%5D=150",
+            ),
+        ] {
+            assert_eq!(query(list.clone(), style, explode), of_list);
+            assert_eq!(query(object.clone(), style, explode), of_object);
+        }
+        assert_eq!(query(json!(""), Style::Form, true), "color=");
+        assert_eq!(query(json!([]), Style::Form, false), "");
+        assert_eq!(
+            query(json!({ "a": [1, true] }), Style::Json, false),
+            "color=%7B%22a%22%3A%5B1%2Ctrue%5D%7D"
+        );
+    }
+
+    #[test]
+    fn a_value_cannot_become_more_than_its_parameter() {
+        let hostile = "a&b=c#d?e/f;g,h+i%20\r\n\u{e9} \0";
+        for escape in [URL, Escape::Url { reserved: true }] {
+            let escaped = escape.apply(hostile);
+            assert!(!escaped.contains(['&', '=', '#', '+', ' ', '\r', '\n', '\0']), "{escaped}");
+            assert!(escaped.contains("%2520"), "an escape is no escape: {escaped}");
+        }
+        assert_eq!(
+            single("x", &json!(hostile), Style::Simple, false, URL),
+            "a%26b%3Dc%23d%3Fe%2Ff%3Bg%2Ch%2Bi%2520%0D%0A%C3%A9%20%00"
+        );
+    }
+}

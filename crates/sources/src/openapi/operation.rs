@@ -1,0 +1,423 @@
+//! One operation as a tool: its name, its arguments and what its answers look like.
+//!
+//! Arguments are one flat object: each parameter by its name, and `body`. A name that is taken
+//! (two places may have a parameter of one name, and one may be called `body`) gets the place
+//! behind it: `id_query`.
+//!
+//! Invariant: which arguments an operation has, and what they are called, follows from the document
+//! and the configured headers alone.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    body::Body,
+    document::{Document, ReferenceError},
+    resolve::{Bundle, size},
+};
+
+/// The methods of a path, in the order of the specification.
+pub(super) const METHODS: &[&str] =
+    &["get", "put", "post", "delete", "options", "head", "patch", "trace"];
+
+/// Parameters of one operation.
+const MAX_PARAMETERS: usize = 200;
+/// Characters of a name that is derived from method and path.
+const MAX_NAME: usize = 160;
+
+/// Headers that are the connection's or ours; the specification says of the first three that a
+/// document cannot describe them.
+const OURS: &[&str] = &[
+    "accept",
+    "content-type",
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "expect",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// An operation that can be called.
+#[derive(Debug, Clone)]
+pub(super) struct Operation {
+    pub(super) name: String,
+    /// Upper case.
+    pub(super) method: String,
+    /// With `{name}` where a parameter goes.
+    pub(super) path: String,
+    /// Where the document says the service is, before its variables are put in.
+    pub(super) servers: Option<Value>,
+    pub(super) parameters: Vec<Parameter>,
+    pub(super) body: Option<Body>,
+    pub(super) title: Option<String>,
+    pub(super) description: Option<String>,
+    pub(super) input: Value,
+    pub(super) output: Option<Value>,
+}
+
+/// A parameter and how it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Parameter {
+    /// What the argument is called.
+    pub(super) argument: String,
+    /// What the service calls it.
+    pub(super) name: String,
+    pub(super) place: Place,
+    pub(super) style: Style,
+    pub(super) explode: bool,
+    /// Whether characters with a meaning in URLs stay as they are.
+    pub(super) reserved: bool,
+}
+
+/// Where a parameter goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    Path,
+    Query,
+    Header,
+    Cookie,
+}
+
+/// How a value becomes text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    Simple,
+    Label,
+    Matrix,
+    Form,
+    Spaces,
+    Pipes,
+    Deep,
+    /// The value as JSON (`content`).
+    Json,
+}
+
+/// Why an operation is no tool.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Unusable {
+    #[error("{0}")]
+    Reference(#[from] ReferenceError),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// What all operations of a source share.
+pub(super) struct Reading<'d> {
+    pub(super) document: &'d Document,
+    /// Bytes that the schemas of one tool may take; those of its arguments come first.
+    pub(super) share: usize,
+    /// Names of headers, lower case, that the configuration sets: no argument can.
+    pub(super) configured: &'d HashSet<String>,
+}
+
+/// What an operation is called that has no `operationId`: `GET /pets/{petId}` is `get_pets_petId`.
+pub(super) fn derived_name(method: &str, path: &str) -> String {
+    let mut name = method.to_ascii_lowercase();
+    for part in path.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.') {
+        if !part.is_empty() {
+            name.push('_');
+            name.push_str(part);
+        }
+    }
+    name.chars().take(MAX_NAME).collect()
+}
+
+impl Operation {
+    /// Reads the operation `described` under `path`, of which `item` is the rest.
+    pub(super) fn read(
+        reading: &Reading<'_>,
+        name: String,
+        method: &str,
+        path: &str,
+        item: &Value,
+        described: &Value,
+    ) -> Result<Self, Unusable> {
+        check_path(path)?;
+        let document = reading.document;
+        let body = match described.get("requestBody") {
+            Some(body) => Body::read(document, document.follow(body)?)?,
+            None => None,
+        };
+        let found = parameters(reading, item, described)?;
+        let mut bundle = Bundle::new(document, reading.share);
+        let mut taken = HashSet::new();
+        if body.is_some() {
+            taken.insert("body".to_owned());
+        }
+        let (mut properties, mut required) = (Map::new(), Vec::new());
+        let mut parameters = Vec::with_capacity(found.len());
+        for mut found in found {
+            let argument = free_name(&found.parameter, &taken);
+            taken.insert(argument.clone());
+            if found.required {
+                required.push(Value::String(argument.clone()));
+            }
+            let schema = described_schema(&mut bundle, found.schema, found.description)?;
+            properties.insert(argument.clone(), schema);
+            found.parameter.argument = argument;
+            parameters.push(found.parameter);
+        }
+        for placeholder in placeholders(path) {
+            let fills = |p: &Parameter| p.place == Place::Path && p.name == placeholder;
+            if !parameters.iter().any(fills) {
+                let problem = "its path has a placeholder that no parameter fills".to_owned();
+                return Err(Unusable::Other(problem));
+            }
+        }
+        if let Some(body) = &body {
+            if body.required {
+                required.push(json!("body"));
+            }
+            let schema = described_schema(&mut bundle, &body.schema, body.description.as_deref())?;
+            properties.insert("body".to_owned(), schema);
+        }
+        let mut input = Map::new();
+        input.insert("type".to_owned(), json!("object"));
+        input.insert("properties".to_owned(), Value::Object(properties));
+        if !required.is_empty() {
+            input.insert("required".to_owned(), Value::Array(required));
+        }
+        input.insert("additionalProperties".to_owned(), Value::Bool(false));
+        let definitions = bundle.finish()?;
+        if !definitions.is_empty() {
+            input.insert("$defs".to_owned(), Value::Object(definitions));
+        }
+        let text = |key: &str| {
+            let text = described.get(key).and_then(Value::as_str).map(str::trim);
+            text.filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let title = text("summary");
+        let servers = described.get("servers").or_else(|| item.get("servers"));
+        let input = Value::Object(input);
+        let left = reading.share.saturating_sub(size(&input));
+        Ok(Self {
+            name,
+            method: method.to_ascii_uppercase(),
+            path: path.to_owned(),
+            servers: servers.filter(|servers| has_items(servers)).cloned(),
+            parameters,
+            body,
+            description: text("description").or_else(|| title.clone()),
+            title,
+            input,
+            // What an answer looks like is told where it can be; a call needs it not.
+            output: output(reading.document, left, described).unwrap_or_default(),
+        })
+    }
+}
+
+struct Found<'d> {
+    parameter: Parameter,
+    required: bool,
+    schema: &'d Value,
+    description: Option<&'d str>,
+}
+
+/// The parameters that arguments fill: those of the operation, then those of its path that it does
+/// not replace; by place, in the order of the document.
+fn parameters<'d>(
+    reading: &Reading<'d>,
+    item: &'d Value,
+    described: &'d Value,
+) -> Result<Vec<Found<'d>>, Unusable> {
+    let mut found: Vec<Found<'d>> = Vec::new();
+    for holder in [described, item] {
+        let Some(list) = holder.get("parameters").and_then(Value::as_array) else { continue };
+        for parameter in list {
+            let Some(read) = parameter_of(reading, parameter)? else { continue };
+            let same = |other: &Found<'_>| {
+                other.parameter.name == read.parameter.name
+                    && other.parameter.place == read.parameter.place
+            };
+            if found.iter().any(same) {
+                continue;
+            }
+            if found.len() == MAX_PARAMETERS {
+                return Err(Unusable::Other(format!(
+                    "it has more than {MAX_PARAMETERS} parameters"
+                )));
+            }
+            found.push(read);
+        }
+    }
+    found.sort_by_key(|found| found.parameter.place);
+    Ok(found)
+}
+
+/// `None` for one that no argument fills.
+fn parameter_of<'d>(
+    reading: &Reading<'d>,
+    parameter: &'d Value,
+) -> Result<Option<Found<'d>>, Unusable> {
+    const ANY: &Value = &Value::Bool(true);
+    let described = reading.document.follow(parameter)?;
+    let text = |key: &str| described.get(key).and_then(Value::as_str);
+    let flag = |key: &str| described.get(key).and_then(Value::as_bool);
+    let unusable = |problem: &str| Unusable::Other(problem.to_owned());
+    let name = text("name").filter(|name| !name.is_empty());
+    let name = name.ok_or_else(|| unusable("a parameter has no name"))?;
+    let place = match text("in") {
+        Some("path") => Place::Path,
+        Some("query") => Place::Query,
+        Some("header") => Place::Header,
+        Some("cookie") => Place::Cookie,
+        _ => return Err(unusable("a parameter is in no known place")),
+    };
+    if place == Place::Header {
+        let lower = name.to_ascii_lowercase();
+        if OURS.contains(&lower.as_str()) || reading.configured.contains(&lower) {
+            return Ok(None);
+        }
+        if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
+            return Err(unusable("a parameter is no header that can be sent"));
+        }
+    }
+    let content = described.get("content").and_then(Value::as_object);
+    let (schema, style) = match content.and_then(|content| content.iter().next()) {
+        Some((_, media)) => (media.get("schema").unwrap_or(ANY), Style::Json),
+        None => {
+            let style = style(place, text("style"))
+                .ok_or_else(|| unusable("a parameter has a style that its place does not have"))?;
+            (described.get("schema").unwrap_or(ANY), style)
+        }
+    };
+    let explode = flag("explode").unwrap_or(style == Style::Form);
+    let parameter = Parameter {
+        argument: String::new(),
+        name: name.to_owned(),
+        place,
+        style,
+        explode,
+        reserved: flag("allowReserved").unwrap_or(false),
+    };
+    let required = place == Place::Path || flag("required").unwrap_or(false);
+    Ok(Some(Found { parameter, required, schema, description: text("description") }))
+}
+
+fn style(place: Place, name: Option<&str>) -> Option<Style> {
+    Some(match (place, name) {
+        (Place::Path | Place::Header, None | Some("simple")) => Style::Simple,
+        (Place::Path, Some("label")) => Style::Label,
+        (Place::Path, Some("matrix")) => Style::Matrix,
+        (Place::Query, None | Some("form")) => Style::Form,
+        (Place::Query, Some("spaceDelimited")) => Style::Spaces,
+        (Place::Query, Some("pipeDelimited")) => Style::Pipes,
+        (Place::Query, Some("deepObject")) => Style::Deep,
+        (Place::Cookie, None | Some("form" | "cookie")) => Style::Form,
+        _ => return None,
+    })
+}
+
+fn free_name(parameter: &Parameter, taken: &HashSet<String>) -> String {
+    if !taken.contains(&parameter.name) {
+        return parameter.name.clone();
+    }
+    let place = match parameter.place {
+        Place::Path => "path",
+        Place::Query => "query",
+        Place::Header => "header",
+        Place::Cookie => "cookie",
+    };
+    let mut name = format!("{}_{place}", parameter.name);
+    while taken.contains(&name) {
+        name.push('_');
+    }
+    name
+}
+
+/// A schema with the description of what it describes, when it has none of its own.
+fn described_schema(
+    bundle: &mut Bundle<'_>,
+    schema: &Value,
+    description: Option<&str>,
+) -> Result<Value, ReferenceError> {
+    let mut schema = bundle.schema(schema)?;
+    let Some(text) = description.map(str::trim).filter(|text| !text.is_empty()) else {
+        return Ok(schema);
+    };
+    if schema == Value::Bool(true) {
+        schema = Value::Object(Map::new());
+    }
+    if let Some(members) = schema.as_object_mut()
+        && !members.contains_key("description")
+    {
+        members.insert("description".to_owned(), Value::String(text.to_owned()));
+    }
+    Ok(schema)
+}
+
+/// The schema of the answers, when all that succeed have one and the same.
+fn output(
+    document: &Document,
+    share: usize,
+    described: &Value,
+) -> Result<Option<Value>, ReferenceError> {
+    let Some(responses) = described.get("responses").and_then(Value::as_object) else {
+        return Ok(None);
+    };
+    let mut only = None;
+    for (status, response) in responses {
+        if !status.starts_with('2') {
+            continue;
+        }
+        let response = document.follow(response)?;
+        let content = response.get("content").and_then(Value::as_object);
+        let schema =
+            content.and_then(|content| match content.iter().collect::<Vec<_>>().as_slice() {
+                [(kind, media)] if is_json(kind) => media.get("schema"),
+                _ => None,
+            });
+        match (schema, only) {
+            (None, _) => return Ok(None),
+            (Some(schema), None) => only = Some(schema),
+            (Some(schema), Some(other)) if schema == other => {}
+            (Some(_), Some(_)) => return Ok(None),
+        }
+    }
+    let Some(schema) = only else { return Ok(None) };
+    let mut bundle = Bundle::new(document, share);
+    let Value::Object(mut root) = bundle.schema(schema)? else { return Ok(None) };
+    let definitions = bundle.finish()?;
+    if !definitions.is_empty() {
+        root.insert("$defs".to_owned(), Value::Object(definitions));
+    }
+    Ok(Some(Value::Object(root)))
+}
+
+/// Whether a media type is JSON.
+pub(super) fn is_json(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
+}
+
+/// The placeholders of a path.
+pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
+    path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
+}
+
+fn has_items(servers: &Value) -> bool {
+    servers.as_array().is_some_and(|servers| !servers.is_empty())
+}
+
+fn check_path(path: &str) -> Result<(), Unusable> {
+    let dots = |segment: &str| matches!(segment, "." | "..");
+    let problem = if !path.starts_with('/') {
+        "its path does not begin with `/`"
+    } else if path.contains(['#', '\\']) || path.chars().any(char::is_control) {
+        "its path has characters that no path has"
+    } else if path.split('/').any(dots) || path.to_ascii_lowercase().contains("%2e") {
+        "its path leads upwards"
+    } else {
+        return Ok(());
+    };
+    Err(Unusable::Other(problem.to_owned()))
+}

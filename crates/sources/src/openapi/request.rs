@@ -1,0 +1,299 @@
+//! From arguments to a request.
+//!
+//! Invariant (I-45): arguments fill the places that the document gives them and nothing else: a
+//! request never leaves the origin and the path of its operation.
+
+use std::fmt::Write as _;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::{
+    body::{Body, BodyKind, Field},
+    encode::{self, Escape},
+    operation::{Operation, Parameter, Place, Style},
+};
+use crate::egress::{MAX_HOPS, Outgoing};
+
+/// Arguments of which no request can be made; says which and why, and repeats no value.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Unfit(String);
+
+fn unfit(argument: &str, problem: &str) -> Unfit {
+    Unfit(format!("the argument `{argument}` {problem}"))
+}
+
+/// The request that `arguments` make of `operation` of the service at `base`.
+pub(super) fn build(
+    operation: &Operation,
+    base: &Url,
+    arguments: &Map<String, Value>,
+) -> Result<Outgoing, Unfit> {
+    let method = Method::from_bytes(operation.method.as_bytes())
+        .map_err(|_| Unfit("the operation has no usable method".to_owned()))?;
+    let mut request = Outgoing::new(method, url(operation, base, arguments)?);
+    request.hops = MAX_HOPS;
+    let accept = HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.8");
+    request.headers.insert(header::ACCEPT, accept);
+    headers(operation, arguments, &mut request.bound)?;
+    if let Some(body) = &operation.body
+        && let Some(value) = arguments.get("body")
+    {
+        let (media_type, bytes) = write_body(body, value)?;
+        request.headers.insert(header::CONTENT_TYPE, media_type);
+        request.body = Some(bytes);
+    }
+    Ok(request)
+}
+
+fn url(operation: &Operation, base: &Url, arguments: &Map<String, Value>) -> Result<Url, Unfit> {
+    let (path, fixed) = match operation.path.split_once('?') {
+        Some((path, query)) => (path, Some(query)),
+        None => (operation.path.as_str(), None),
+    };
+    let mut url = base.clone();
+    let whole =
+        format!("{}{}", base.path().trim_end_matches('/'), fill(operation, path, arguments)?);
+    url.set_path(&whole);
+    let query = query(operation, fixed, arguments);
+    url.set_query((!query.is_empty()).then_some(query.as_str()));
+    Ok(url)
+}
+
+/// The path with its placeholders filled.
+fn fill(
+    operation: &Operation,
+    path: &str,
+    arguments: &Map<String, Value>,
+) -> Result<String, Unfit> {
+    let mut filled = String::with_capacity(path.len());
+    for segment in path.split_inclusive('/') {
+        let (segment, slash) = match segment.strip_suffix('/') {
+            Some(segment) => (segment, "/"),
+            None => (segment, ""),
+        };
+        let mut written = String::new();
+        let mut filler = None;
+        let mut rest = segment;
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((name, after)) = after.split_once('}') else { break };
+            written.push_str(before);
+            rest = after;
+            let fills = |p: &&Parameter| p.place == Place::Path && p.name == name;
+            let Some(parameter) = operation.parameters.iter().find(fills) else { continue };
+            let argument = parameter.argument.as_str();
+            let value = arguments.get(argument).filter(|value| !value.is_null());
+            let value = value.ok_or_else(|| unfit(argument, "is missing"))?;
+            let escape = Escape::Url { reserved: false };
+            let text =
+                encode::single(&parameter.name, value, parameter.style, parameter.explode, escape);
+            if text.is_empty() {
+                return Err(unfit(argument, "must not be empty: it is part of a path"));
+            }
+            filler = Some(argument);
+            written.push_str(&text);
+        }
+        written.push_str(rest);
+        // A URL drops such segments, and the ones before them.
+        if let Some(argument) = filler.filter(|_| matches!(written.as_str(), "." | "..")) {
+            return Err(unfit(argument, "must not be `.` or `..`: it is part of a path"));
+        }
+        filled.push_str(&written);
+        filled.push_str(slash);
+    }
+    Ok(filled)
+}
+
+fn query(operation: &Operation, fixed: Option<&str>, arguments: &Map<String, Value>) -> String {
+    let mut query = fixed.unwrap_or_default().to_owned();
+    for (parameter, value) in given(operation, Place::Query, arguments) {
+        let escape = Escape::Url { reserved: parameter.reserved };
+        for (name, value) in
+            encode::pairs(&parameter.name, value, parameter.style, parameter.explode)
+        {
+            if !query.is_empty() {
+                query.push('&');
+            }
+            let name = Escape::Url { reserved: false }.apply(&name).into_owned();
+            write!(query, "{name}={}", value.escaped(escape)).ok();
+        }
+    }
+    query
+}
+
+fn headers(
+    operation: &Operation,
+    arguments: &Map<String, Value>,
+    headers: &mut HeaderMap,
+) -> Result<(), Unfit> {
+    for (parameter, value) in given(operation, Place::Header, arguments) {
+        let text = encode::single(
+            &parameter.name,
+            value,
+            parameter.style,
+            parameter.explode,
+            Escape::None,
+        );
+        let bad = || unfit(&parameter.argument, "has characters that no header has");
+        let name = HeaderName::from_bytes(parameter.name.as_bytes()).map_err(|_| bad())?;
+        headers.insert(name, HeaderValue::from_str(&text).map_err(|_| bad())?);
+    }
+    let mut cookies = Vec::new();
+    for (parameter, value) in given(operation, Place::Cookie, arguments) {
+        let escape = Escape::Url { reserved: false };
+        for (name, value) in
+            encode::pairs(&parameter.name, value, parameter.style, parameter.explode)
+        {
+            cookies.push(format!("{}={}", escape.apply(&name), value.escaped(escape)));
+        }
+    }
+    if !cookies.is_empty()
+        && let Ok(value) = HeaderValue::from_str(&cookies.join("; "))
+    {
+        headers.insert(header::COOKIE, value);
+    }
+    Ok(())
+}
+
+/// The parameters of a place that have a value.
+fn given<'a>(
+    operation: &'a Operation,
+    place: Place,
+    arguments: &'a Map<String, Value>,
+) -> impl Iterator<Item = (&'a Parameter, &'a Value)> {
+    operation.parameters.iter().filter(move |parameter| parameter.place == place).filter_map(
+        |parameter| {
+            let value = arguments.get(&parameter.argument).filter(|value| !value.is_null())?;
+            Some((parameter, value))
+        },
+    )
+}
+
+fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), Unfit> {
+    let mut media_type = body.media_type.clone();
+    let bytes = match body.kind {
+        BodyKind::Json => value.to_string().into_bytes(),
+        BodyKind::Form => form(body, value)?.into_bytes(),
+        BodyKind::Text => match value {
+            Value::String(text) => text.clone().into_bytes(),
+            _ => return Err(unfit("body", "must be a string")),
+        },
+        BodyKind::Binary => decode("body", value)?,
+        BodyKind::Multipart => {
+            let boundary = boundary()?;
+            media_type = format!("multipart/form-data; boundary={boundary}");
+            multipart(body, value, &boundary)?
+        }
+    };
+    let media_type = HeaderValue::from_str(&media_type)
+        .map_err(|_| Unfit("the operation's body has no usable media type".to_owned()))?;
+    Ok((media_type, Bytes::from(bytes)))
+}
+
+fn members(value: &Value) -> Result<&Map<String, Value>, Unfit> {
+    value.as_object().ok_or_else(|| unfit("body", "must be an object: it is a form"))
+}
+
+fn field<'b>(body: &'b Body, name: &str) -> Option<&'b Field> {
+    body.fields.iter().find(|field| field.name == name)
+}
+
+/// `application/x-www-form-urlencoded`. A field without a style is itself, a list of plain values is
+/// repeated, and anything deeper is JSON.
+fn form(body: &Body, value: &Value) -> Result<String, Unfit> {
+    let mut form = String::new();
+    for (name, value) in members(value)? {
+        let style = field(body, name).and_then(|field| field.style);
+        let pairs = match (style, value) {
+            (_, Value::Null) => continue,
+            (Some((style, explode)), value) => encode::pairs(name, value, style, explode),
+            (None, Value::Array(items)) if items.iter().all(is_plain) => {
+                encode::pairs(name, value, Style::Form, true)
+            }
+            (None, value) if is_plain(value) => encode::pairs(name, value, Style::Form, true),
+            (None, value) => encode::pairs(name, value, Style::Json, false),
+        };
+        for (name, value) in pairs {
+            if !form.is_empty() {
+                form.push('&');
+            }
+            let escape = Escape::Url { reserved: false };
+            // What separates the pieces of a list is part of the value here.
+            write!(form, "{}={}", escape.apply(&name), value.escaped(escape)).ok();
+        }
+    }
+    Ok(form.replace("%20", "+"))
+}
+
+fn is_plain(value: &Value) -> bool {
+    !matches!(value, Value::Array(_) | Value::Object(_))
+}
+
+/// `multipart/form-data`: a part for each field, and for each item of a list.
+fn multipart(body: &Body, value: &Value, boundary: &str) -> Result<Vec<u8>, Unfit> {
+    let mut parts = Vec::new();
+    for (name, value) in members(value)? {
+        let field = field(body, name);
+        let items = match value {
+            Value::Null => continue,
+            Value::Array(items) if field.is_none_or(|field| field.style.is_none()) => {
+                items.as_slice()
+            }
+            one => std::slice::from_ref(one),
+        };
+        for item in items {
+            let binary = field.is_some_and(|field| field.binary);
+            let (kind, bytes) = match item {
+                item if binary => ("application/octet-stream", decode(name, item)?),
+                item if is_plain(item) => ("", encode::plain(item).into_bytes()),
+                item => match field.and_then(|field| field.style) {
+                    Some((style, _)) => {
+                        let pairs = encode::pairs(name, item, style, false);
+                        let text = pairs.into_iter().map(|(_, value)| value.into_text());
+                        ("", text.collect::<Vec<_>>().join(",").into_bytes())
+                    }
+                    None => ("application/json", item.to_string().into_bytes()),
+                },
+            };
+            let said = field.and_then(|field| field.media_type.as_deref());
+            let kind = said.filter(|kind| HeaderValue::from_str(kind).is_ok()).unwrap_or(kind);
+            let name = quoted(name);
+            let mut head =
+                format!("--{boundary}\r\nContent-Disposition: form-data; name=\"{name}\"");
+            if binary {
+                head.push_str(&format!("; filename=\"{name}\""));
+            }
+            if !kind.is_empty() {
+                head.push_str(&format!("\r\nContent-Type: {kind}"));
+            }
+            parts.extend_from_slice(head.as_bytes());
+            parts.extend_from_slice(b"\r\n\r\n");
+            parts.extend_from_slice(&bytes);
+            parts.extend_from_slice(b"\r\n");
+        }
+    }
+    parts.extend_from_slice(format!("--{boundary}--\r\n").as_bytes());
+    Ok(parts)
+}
+
+/// A field's name as browsers write it.
+fn quoted(name: &str) -> String {
+    name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+fn decode(argument: &str, value: &Value) -> Result<Vec<u8>, Unfit> {
+    let bytes = value.as_str().and_then(|text| STANDARD.decode(text.trim()).ok());
+    bytes.ok_or_else(|| unfit(argument, "must be base64"))
+}
+
+/// 128 random bits, which no part contains.
+fn boundary() -> Result<String, Unfit> {
+    let mut random = [0_u8; 16];
+    getrandom::fill(&mut random)
+        .map_err(|_| Unfit("no random number could be drawn; try again".to_owned()))?;
+    Ok(random.iter().fold("----toolcrib".to_owned(), |text, byte| format!("{text}{byte:02x}")))
+}

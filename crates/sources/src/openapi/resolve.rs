@@ -1,0 +1,339 @@
+//! The schemas of one tool: those of the document, made to stand on their own.
+//!
+//! Every `$ref` becomes one to `$defs`, into which what it points to is copied, once, so that a
+//! schema that refers to itself stays as small as it was. Schemas of 3.0 become JSON Schema 2020-12;
+//! those of 3.1 are it already. Nothing else of a schema is changed.
+//!
+//! Invariant: what a tool's schemas take together is bounded; beyond its share a definition is left
+//! open (it says what kind of value it is, and no more), which refuses nothing that was allowed.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use serde_json::{Map, Value, json};
+
+use super::document::{Document, ReferenceError};
+
+/// Longest text that an open definition keeps.
+const MAX_KEPT_TEXT: usize = 400;
+
+/// Keywords whose value is a schema.
+const ONE: &[&str] = &[
+    "items",
+    "additionalProperties",
+    "not",
+    "if",
+    "then",
+    "else",
+    "contains",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "contentSchema",
+    "additionalItems",
+];
+/// Keywords whose value is a list of schemas.
+const LIST: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
+/// Keywords whose value is a map of schemas.
+const MAP: &[&str] =
+    &["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
+
+/// Schemas that share their definitions.
+pub(super) struct Bundle<'d> {
+    document: &'d Document,
+    /// Bytes that definitions may still take.
+    left: usize,
+    /// Names in `$defs` by reference.
+    names: HashMap<String, String>,
+    taken: HashSet<String>,
+    waiting: VecDeque<(String, &'d Value)>,
+}
+
+impl<'d> Bundle<'d> {
+    /// A bundle that may take about `share` bytes.
+    pub(super) fn new(document: &'d Document, share: usize) -> Self {
+        Self {
+            document,
+            left: share,
+            names: HashMap::new(),
+            taken: HashSet::new(),
+            waiting: VecDeque::new(),
+        }
+    }
+
+    /// `schema` as it stands in a tool's schema.
+    pub(super) fn schema(&mut self, schema: &Value) -> Result<Value, ReferenceError> {
+        let size = size(schema);
+        if size > self.left {
+            return Ok(open(schema));
+        }
+        self.left -= size;
+        self.rewritten(schema)
+    }
+
+    /// The definitions that the schemas so far refer to.
+    pub(super) fn finish(mut self) -> Result<Map<String, Value>, ReferenceError> {
+        let mut definitions = Map::new();
+        while let Some((name, schema)) = self.waiting.pop_front() {
+            let schema = self.schema(schema)?;
+            definitions.insert(name, schema);
+        }
+        Ok(definitions)
+    }
+
+    fn rewritten(&mut self, schema: &Value) -> Result<Value, ReferenceError> {
+        let Value::Object(members) = schema else { return Ok(schema.clone()) };
+        if let Some(Value::String(reference)) = members.get("$ref") {
+            let reference = self.reference(reference)?;
+            if self.document.old {
+                // There, what stands beside a reference does not count.
+                return Ok(json!({ "$ref": reference }));
+            }
+            let mut kept = self.members(members)?;
+            kept.insert("$ref".to_owned(), Value::String(reference));
+            return Ok(Value::Object(kept));
+        }
+        let mut kept = self.members(members)?;
+        if self.document.old {
+            modernise(&mut kept);
+        }
+        Ok(Value::Object(kept))
+    }
+
+    fn members(
+        &mut self,
+        members: &Map<String, Value>,
+    ) -> Result<Map<String, Value>, ReferenceError> {
+        let mut kept = Map::with_capacity(members.len());
+        for (keyword, value) in members {
+            let value = match value {
+                // They would change where references are looked up.
+                _ if keyword == "$id" || keyword == "$schema" => continue,
+                Value::Object(_) if ONE.contains(&keyword.as_str()) => self.rewritten(value)?,
+                Value::Array(schemas) if LIST.contains(&keyword.as_str()) => Value::Array(
+                    schemas
+                        .iter()
+                        .map(|schema| self.rewritten(schema))
+                        .collect::<Result<_, _>>()?,
+                ),
+                Value::Object(schemas) if MAP.contains(&keyword.as_str()) => {
+                    let mut map = Map::with_capacity(schemas.len());
+                    for (name, schema) in schemas {
+                        map.insert(name.clone(), self.rewritten(schema)?);
+                    }
+                    Value::Object(map)
+                }
+                _ => value.clone(),
+            };
+            kept.insert(keyword.clone(), value);
+        }
+        Ok(kept)
+    }
+
+    fn reference(&mut self, reference: &str) -> Result<String, ReferenceError> {
+        if let Some(name) = self.names.get(reference) {
+            return Ok(format!("#/$defs/{name}"));
+        }
+        let target = self.document.at(reference)?;
+        let last = reference.rsplit('/').next().unwrap_or_default();
+        let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+        let plain: String = last.chars().take(120).map(legal).collect();
+        let plain = if plain.is_empty() { "schema".to_owned() } else { plain };
+        let mut name = plain.clone();
+        let mut count = 1_usize;
+        while !self.taken.insert(name.clone()) {
+            count += 1;
+            name = format!("{plain}_{count}");
+        }
+        self.names.insert(reference.to_owned(), name.clone());
+        self.waiting.push_back((name.clone(), target));
+        Ok(format!("#/$defs/{name}"))
+    }
+}
+
+/// From the schemas of OpenAPI 3.0 to JSON Schema 2020-12.
+fn modernise(schema: &mut Map<String, Value>) {
+    for (bound, limit) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
+        match schema.get(bound) {
+            Some(Value::Bool(true)) => match schema.shift_remove(limit) {
+                Some(value) => {
+                    schema.insert(bound.to_owned(), value);
+                }
+                None => {
+                    schema.shift_remove(bound);
+                }
+            },
+            Some(Value::Bool(false)) => {
+                schema.shift_remove(bound);
+            }
+            _ => {}
+        }
+    }
+    if schema.shift_remove("nullable") != Some(Value::Bool(true)) {
+        return;
+    }
+    match schema.get_mut("type") {
+        Some(kind @ Value::String(_)) => {
+            let one = kind.take();
+            *kind = json!([one, "null"]);
+            if let Some(Value::Array(values)) = schema.get_mut("enum")
+                && !values.contains(&Value::Null)
+            {
+                values.push(Value::Null);
+            }
+            // What a combination refuses is refused, whatever `type` says.
+            if ["allOf", "anyOf", "oneOf"].iter().any(|word| schema.contains_key(*word)) {
+                or_null(schema);
+            }
+        }
+        _ => or_null(schema),
+    }
+}
+
+/// Makes `schema` accept `null`, too; what it says of itself stays where readers look for it.
+fn or_null(schema: &mut Map<String, Value>) {
+    let mut outer = Map::new();
+    for word in ["title", "description"] {
+        if let Some(text) = schema.shift_remove(word) {
+            outer.insert(word.to_owned(), text);
+        }
+    }
+    let inner = Value::Object(std::mem::take(schema));
+    outer.insert("anyOf".to_owned(), json!([inner, { "type": "null" }]));
+    *schema = outer;
+}
+
+/// A schema of which only the outermost is kept.
+fn open(schema: &Value) -> Value {
+    let mut kept = Map::new();
+    for word in ["title", "description"] {
+        if let Some(text) = schema.get(word).and_then(Value::as_str) {
+            kept.insert(
+                word.to_owned(),
+                Value::String(crate::text::tidy_lines(text, MAX_KEPT_TEXT)),
+            );
+        }
+    }
+    let nullable = schema.get("nullable") == Some(&Value::Bool(true));
+    if let Some(kind) = schema.get("type").filter(|_| !nullable) {
+        kept.insert("type".to_owned(), kind.clone());
+    }
+    Value::Object(kept)
+}
+
+/// Bytes of JSON, near enough.
+pub(super) fn size(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) => 4,
+        Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| size(item) + 1).sum::<usize>() + 2,
+        Value::Object(members) => {
+            members.iter().map(|(key, value)| key.len() + 4 + size(value)).sum::<usize>() + 2
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(version: &str, schemas: Value) -> Document {
+        let text = json!({ "openapi": version, "components": { "schemas": schemas } }).to_string();
+        Document::read(text.as_bytes()).unwrap()
+    }
+
+    fn rewritten(version: &str, schema: Value) -> Value {
+        let document = document(version, json!({ "S": {} }));
+        Bundle::new(&document, 1 << 20).schema(&schema).unwrap()
+    }
+
+    #[test]
+    fn schemas_of_3_0_become_json_schema() {
+        for (old, new) in [
+            (json!({ "type": "string", "nullable": true }), json!({ "type": ["string", "null"] })),
+            (json!({ "type": "string", "nullable": false }), json!({ "type": "string" })),
+            (
+                json!({ "type": "string", "enum": ["a"], "nullable": true }),
+                json!({ "type": ["string", "null"], "enum": ["a", null] }),
+            ),
+            (
+                json!({ "nullable": true, "description": "d", "allOf": [{ "type": "object" }] }),
+                json!({ "description": "d", "anyOf": [
+                    { "allOf": [{ "type": "object" }] }, { "type": "null" },
+                ] }),
+            ),
+            (json!({ "minimum": 1, "exclusiveMinimum": true }), json!({ "exclusiveMinimum": 1 })),
+            (
+                json!({ "maximum": 9, "exclusiveMaximum": false, "minimum": 0 }),
+                json!({ "maximum": 9, "minimum": 0 }),
+            ),
+            (
+                json!({ "$ref": "#/components/schemas/S", "description": "does not count" }),
+                json!({ "$ref": "#/$defs/S" }),
+            ),
+            (
+                json!({ "properties": { "nullable": { "type": "string", "nullable": true } } }),
+                json!({ "properties": { "nullable": { "type": ["string", "null"] } } }),
+            ),
+        ] {
+            assert_eq!(rewritten("3.0.3", old.clone()), new, "{old}");
+        }
+    }
+
+    #[test]
+    fn schemas_of_3_1_stay_as_they_are() {
+        let schema = json!({
+            "type": ["object", "null"], "exclusiveMinimum": 1, "x-own": { "$ref": "kept" },
+            "properties": { "$ref": { "const": { "nullable": true } }, "b": false },
+            "example": { "$ref": "#/components/schemas/S" }, "default": { "z": 1, "a": 2 },
+            "prefixItems": [true, { "enum": [{ "$ref": "no reference" }] }],
+        });
+        let text = schema.to_string();
+        assert_eq!(rewritten("3.1.0", schema).to_string(), text, "byte for byte");
+        let beside = json!({ "description": "counts", "$ref": "#/components/schemas/S" });
+        assert_eq!(
+            rewritten("3.1.0", beside),
+            json!({ "description": "counts", "$ref": "#/$defs/S" })
+        );
+    }
+
+    #[test]
+    fn definitions_are_copied_once_and_may_refer_to_themselves() {
+        let node = json!({
+            "type": "object",
+            "properties": {
+                "next": { "$ref": "#/components/schemas/Node" },
+                "other": { "$ref": "#/components/schemas/a~1b" },
+                "inner": { "$ref": "#/components/schemas/a~1b/items" },
+            },
+        });
+        let document =
+            document("3.1.0", json!({ "Node": node, "a/b": { "items": { "type": "string" } } }));
+        let mut bundle = Bundle::new(&document, 1 << 20);
+        let root = bundle.schema(&json!({ "$ref": "#/components/schemas/Node" })).unwrap();
+        assert_eq!(root, json!({ "$ref": "#/$defs/Node" }));
+        let definitions = bundle.finish().unwrap();
+        assert_eq!(definitions.keys().collect::<Vec<_>>(), ["Node", "a_1b", "items"]);
+        assert_eq!(definitions["Node"]["properties"]["next"]["$ref"], "#/$defs/Node");
+        assert_eq!(definitions["items"], json!({ "type": "string" }));
+    }
+
+    #[test]
+    fn what_is_too_large_is_left_open_and_says_what_it_is() {
+        let wide = json!({
+            "type": "object", "description": "d".repeat(9_000),
+            "properties": { "a": { "enum": ["x".repeat(4_000)] } },
+        });
+        let document = document("3.1.0", json!({ "Wide": wide, "Small": { "type": "integer" } }));
+        let mut bundle = Bundle::new(&document, 2_000);
+        let schema = json!({ "prefixItems": [
+            { "$ref": "#/components/schemas/Wide" }, { "$ref": "#/components/schemas/Small" },
+        ] });
+        bundle.schema(&schema).unwrap();
+        let definitions = bundle.finish().unwrap();
+        assert_eq!(definitions["Small"], json!({ "type": "integer" }));
+        assert_eq!(definitions["Wide"]["type"], "object");
+        assert!(definitions["Wide"].get("properties").is_none());
+        assert!(definitions["Wide"].to_string().len() < 1_000);
+    }
+}

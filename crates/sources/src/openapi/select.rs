@@ -1,0 +1,97 @@
+//! Which operations of a document are tools.
+
+use globset::{GlobBuilder, GlobMatcher};
+
+/// The patterns of a source: an operation is a tool when one of them takes it and none that begins
+/// with `!` does.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Selection {
+    taken: Vec<Pattern>,
+    refused: Vec<Pattern>,
+}
+
+#[derive(Debug, Clone)]
+enum Pattern {
+    /// Over the tool's name.
+    Name(GlobMatcher),
+    /// Over `METHOD /path`, where `*` is within one segment and `**` is not.
+    Path(GlobMatcher),
+}
+
+impl Selection {
+    /// Reads `patterns`; none at all take everything.
+    pub(super) fn new(patterns: &[String]) -> Result<Self, String> {
+        let mut selection = Self::default();
+        for pattern in patterns {
+            match pattern.strip_prefix('!') {
+                Some(pattern) => selection.refused.push(Pattern::read(pattern)?),
+                None => selection.taken.push(Pattern::read(pattern)?),
+            }
+        }
+        Ok(selection)
+    }
+
+    pub(super) fn takes(&self, name: &str, method: &str, path: &str) -> bool {
+        let line = format!("{} {path}", method.to_ascii_uppercase());
+        let matches = |patterns: &[Pattern]| {
+            patterns.iter().any(|pattern| match pattern {
+                Pattern::Name(glob) => glob.is_match(name),
+                Pattern::Path(glob) => glob.is_match(&line),
+            })
+        };
+        (self.taken.is_empty() || matches(&self.taken)) && !matches(&self.refused)
+    }
+}
+
+impl Pattern {
+    fn read(pattern: &str) -> Result<Self, String> {
+        let build = |text: &str, path: bool| {
+            GlobBuilder::new(text)
+                .literal_separator(path)
+                .build()
+                .map(|glob| glob.compile_matcher())
+                .map_err(|error| format!("an operation's pattern is not a glob: {}", error.kind()))
+        };
+        match pattern.split_once(' ') {
+            None => Ok(Self::Name(build(pattern, false)?)),
+            Some((method, path)) => {
+                // `{id}` stands for itself here.
+                let path = path.trim_start().replace('{', "\u{0}").replace('}', "[}]");
+                let path = path.replace('\u{0}', "[{]");
+                Ok(Self::Path(build(&format!("{} {path}", method.to_ascii_uppercase()), true)?))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations_are_taken_by_name_or_by_method_and_path() {
+        let takes = |patterns: &[&str], (name, method, path): (&str, &str, &str)| {
+            let patterns: Vec<_> = patterns.iter().map(|it| (*it).to_owned()).collect();
+            Selection::new(&patterns).unwrap().takes(name, method, path)
+        };
+        let get = ("pets_get", "get", "/pets/{id}");
+        let delete = ("pets_remove", "delete", "/pets/{id}");
+        let admin = ("users_list", "get", "/admin/users/all");
+        for (patterns, of_get, of_delete, of_admin) in [
+            (&[] as &[&str], true, true, true),
+            (&["pets_*"], true, true, false),
+            (&["{pets_get,users_list}"], true, false, true),
+            (&["GET /pets/{id}"], true, false, false),
+            (&["get /pets/*"], true, false, false),
+            (&["* /pets/**"], true, true, false),
+            (&["GET /*"], false, false, false),
+            (&["GET /**"], true, false, true),
+            (&["!DELETE /**", "!* /admin/**"], true, false, false),
+            (&["*", "!pets_remove"], true, false, true),
+        ] {
+            let all = [get, delete, admin].map(|operation| takes(patterns, operation));
+            assert_eq!(all, [of_get, of_delete, of_admin], "{patterns:?}");
+        }
+        assert!(Selection::new(&["a[".to_owned()]).is_err());
+    }
+}

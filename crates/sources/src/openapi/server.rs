@@ -1,0 +1,138 @@
+//! Where a service is: the configured address, or what its document says.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use url::Url;
+
+/// What decides where operations are sent.
+pub(super) struct Servers<'a> {
+    /// Configured; then nothing else counts.
+    pub(super) base: Option<&'a Url>,
+    /// Where the document is, for addresses that are relative to it.
+    pub(super) document: Option<&'a Url>,
+    /// Values of the servers' variables.
+    pub(super) variables: &'a BTreeMap<String, String>,
+}
+
+impl Servers<'_> {
+    /// The address of an operation of which the document says `servers`.
+    pub(super) fn find(&self, servers: Option<&Value>) -> Result<Url, String> {
+        if let Some(base) = self.base {
+            return Ok(base.clone());
+        }
+        // Without one it is the document's own root.
+        let described = servers.and_then(Value::as_array).and_then(|servers| servers.first());
+        let text = match described {
+            Some(server) => self.filled(server)?,
+            None => "/".to_owned(),
+        };
+        let url = match (Url::parse(&text), self.document) {
+            (Ok(url), _) => Ok(url),
+            (Err(url::ParseError::RelativeUrlWithoutBase), Some(document)) => document.join(&text),
+            (Err(url::ParseError::RelativeUrlWithoutBase), None) => {
+                let problem = "the document does not say where the service is; give `base_url`";
+                return Err(problem.to_owned());
+            }
+            (Err(error), _) => Err(error),
+        };
+        let mut url = url.map_err(|_| "the document's server is not a URL".to_owned())?;
+        if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
+            return Err("the document's server is not an http or https address".to_owned());
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("the document's server carries credentials; give `base_url`".to_owned());
+        }
+        url.set_query(None);
+        url.set_fragment(None);
+        Ok(url)
+    }
+
+    /// The server's URL with its variables put in.
+    fn filled(&self, server: &Value) -> Result<String, String> {
+        let text = server.get("url").and_then(Value::as_str).unwrap_or("/");
+        let mut filled = String::with_capacity(text.len());
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            let Some((name, after)) = after.split_once('}') else { break };
+            let described = server.get("variables").and_then(|variables| variables.get(name));
+            let value = match self.variables.get(name) {
+                Some(value) => value.as_str(),
+                None => described.and_then(|it| it.get("default")).and_then(Value::as_str).ok_or(
+                    "the document's server has a variable without a default; give it in `variables`",
+                )?,
+            };
+            let legal = described.and_then(|it| it.get("enum")).and_then(Value::as_array);
+            if legal.is_some_and(|legal| !legal.iter().any(|one| one.as_str() == Some(value))) {
+                return Err(
+                    "a value in `variables` is none of those that the document lists".to_owned()
+                );
+            }
+            filled.push_str(before);
+            filled.push_str(value);
+            rest = after;
+        }
+        filled.push_str(rest);
+        Ok(filled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(servers: Option<Value>, document: Option<&str>) -> Result<String, String> {
+        let document = document.map(|url| Url::parse(url).unwrap());
+        let variables = BTreeMap::from([("region".to_owned(), "eu".to_owned())]);
+        let servers_of = Servers { base: None, document: document.as_ref(), variables: &variables };
+        servers_of.find(servers.as_ref()).map(String::from)
+    }
+
+    #[test]
+    fn a_server_is_where_the_document_says() {
+        let at = Some("https://docs.example/api/openapi.json");
+        for (servers, document, expected) in [
+            (json!([{ "url": "https://a.example/v1?x#y" }]), None, "https://a.example/v1"),
+            (json!([{ "url": "/v2" }, { "url": "/v3" }]), at, "https://docs.example/v2"),
+            (json!([{ "url": "v2/" }]), at, "https://docs.example/api/v2/"),
+            (json!([]), at, "https://docs.example/"),
+            (
+                json!([{ "url": "https://{region}.example:{port}/", "variables": {
+                    "region": { "default": "us", "enum": ["us", "eu"] },
+                    "port": { "default": "8443" },
+                } }]),
+                None,
+                "https://eu.example:8443/",
+            ),
+        ] {
+            assert_eq!(
+                found(Some(servers.clone()), document).as_deref(),
+                Ok(expected),
+                "{servers}"
+            );
+        }
+        for servers in [
+            json!([{ "url": "/v2" }]),
+            json!([{ "url": "ftp://a.example/" }]),
+            json!([{ "url": "https://u:p@a.example/" }]),
+            json!([{ "url": "https://{who}.example/" }]),
+            json!([{ "url": "https://{region}.example/", "variables": {
+                "region": { "default": "us", "enum": ["us"] } } }]),
+            json!([{ "url": "https://" }]),
+        ] {
+            assert!(found(Some(servers.clone()), None).is_err(), "{servers}");
+        }
+        assert!(found(None, None).is_err());
+    }
+
+    #[test]
+    fn the_configured_address_wins() {
+        let base = Url::parse("http://127.0.0.1:9/x").unwrap();
+        let none = BTreeMap::new();
+        let servers = Servers { base: Some(&base), document: None, variables: &none };
+        let described = json!([{ "url": "https://evil.example" }]);
+        assert_eq!(servers.find(Some(&described)).unwrap(), base);
+    }
+}

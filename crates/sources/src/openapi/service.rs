@@ -1,0 +1,253 @@
+//! A whole document: which of its operations are tools, what they are called and where they go.
+//!
+//! Invariant: a tool's name follows from the document alone; an operation whose name is somebody
+//! else's too is called by its method and path, and so is the other.
+
+use std::collections::{HashMap, HashSet};
+
+use serde_json::{Value, json};
+use toolcrib_core::source::{Discovered, DiscoveredTool, SourceLimits};
+use url::Url;
+
+use super::{
+    document::{Document, DocumentError},
+    operation::{METHODS, Operation, Reading, Unusable, derived_name},
+    select::Selection,
+    server::Servers,
+};
+
+/// Operations of a document that are looked at.
+const MAX_OPERATIONS: usize = 20_000;
+/// Problems that are told one by one.
+const MAX_PROBLEMS: usize = 50;
+/// Most that the schemas of one tool may take, in bytes.
+const MAX_SHARE: usize = 256 << 10;
+
+/// What a document came to.
+pub(super) struct Service {
+    pub(super) discovered: Discovered,
+    pub(super) operations: HashMap<String, Callable>,
+}
+
+/// An operation and where it is.
+pub(super) struct Callable {
+    pub(super) operation: Operation,
+    pub(super) base: Url,
+}
+
+/// How a document is read.
+pub(super) struct Wanted<'a> {
+    pub(super) selection: &'a Selection,
+    pub(super) servers: Servers<'a>,
+    pub(super) configured: &'a HashSet<String>,
+    pub(super) limits: &'a SourceLimits,
+}
+
+/// An operation of the document that has not been read.
+struct Candidate<'d> {
+    name: String,
+    method: &'static str,
+    path: &'d str,
+    item: &'d Value,
+    described: &'d Value,
+}
+
+impl Service {
+    pub(super) fn read(bytes: &[u8], wanted: &Wanted<'_>) -> Result<Self, DocumentError> {
+        let document = Document::read(bytes)?;
+        let mut problems = Problems::default();
+        let mut chosen = candidates(&document, &mut problems);
+        chosen.retain(|it| wanted.selection.takes(&it.name, it.method, it.path));
+        if chosen.len() > wanted.limits.max_tools {
+            let (all, most) = (chosen.len(), wanted.limits.max_tools);
+            problems.add(format!(
+                "the document has {all} operations, of which the first {most} are read; choose with `operations`"
+            ));
+            chosen.truncate(most);
+        }
+        let share = wanted.limits.max_list_bytes.checked_div(chosen.len()).unwrap_or(MAX_SHARE);
+        let reading = Reading {
+            document: &document,
+            share: share.min(MAX_SHARE),
+            configured: wanted.configured,
+        };
+        let mut service = Self {
+            discovered: Discovered { version: document.version(), ..Discovered::default() },
+            operations: HashMap::with_capacity(chosen.len()),
+        };
+        let everywhere = document
+            .root
+            .get("servers")
+            .filter(|servers| servers.as_array().is_some_and(|servers| !servers.is_empty()));
+        for candidate in chosen {
+            let Candidate { name, method, path, item, described } = candidate;
+            let left_out = format!("{} {} is left out", method.to_ascii_uppercase(), quoted(path));
+            let read = Operation::read(&reading, name, method, path, item, described);
+            let placed = read.map_err(|error: Unusable| error.to_string()).and_then(|operation| {
+                let base = wanted.servers.find(operation.servers.as_ref().or(everywhere))?;
+                Ok(Callable { operation, base })
+            });
+            match placed {
+                Ok(callable) => service.add(callable),
+                Err(problem) => problems.add(format!("{left_out}: {problem}")),
+            }
+        }
+        service.discovered.problems = problems.told();
+        Ok(service)
+    }
+
+    fn add(&mut self, mut callable: Callable) {
+        let operation = &mut callable.operation;
+        let input = operation.input.take();
+        let output = operation.output.take();
+        let raw = json!({
+            "name": operation.name,
+            "method": operation.method,
+            "path": operation.path,
+            "title": operation.title,
+            "description": operation.description,
+            "inputSchema": input,
+            "outputSchema": output,
+        });
+        self.discovered.tools.push(DiscoveredTool {
+            name: operation.name.clone(),
+            title: operation.title.take(),
+            description: operation.description.take(),
+            input_schema: Some(input),
+            output_schema: output,
+            annotations: None,
+            raw,
+        });
+        self.operations.insert(operation.name.clone(), callable);
+    }
+}
+
+/// All operations with their names, in the order of the document.
+fn candidates<'d>(document: &'d Document, problems: &mut Problems) -> Vec<Candidate<'d>> {
+    let nothing = || "the document has no operations".to_owned();
+    let Some(paths) = document.root.get("paths").and_then(Value::as_object) else {
+        problems.add(nothing());
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for (path, item) in paths {
+        if path.starts_with("x-") {
+            continue;
+        }
+        let item = match document.follow(item) {
+            Ok(item) => item,
+            Err(problem) => {
+                problems.add(format!("path {} is left out: {problem}", quoted(path)));
+                continue;
+            }
+        };
+        for method in METHODS {
+            let Some(described) = item.get(*method).filter(|it| it.is_object()) else { continue };
+            if found.len() == MAX_OPERATIONS {
+                problems.add(format!("only the first {MAX_OPERATIONS} operations are looked at"));
+                return named(found);
+            }
+            found.push(Candidate { name: String::new(), method, path, item, described });
+        }
+    }
+    if found.is_empty() {
+        problems.add(nothing());
+    }
+    named(found)
+}
+
+/// Gives every candidate its name.
+fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
+    let own = |it: &Candidate<'_>| {
+        let id = it.described.get("operationId").and_then(Value::as_str).map(str::trim);
+        id.filter(|id| !id.is_empty()).map(plain)
+    };
+    let mut counts: HashMap<String, usize> = HashMap::new();
+    for it in &found {
+        let name = own(it).unwrap_or_else(|| derived_name(it.method, it.path));
+        *counts.entry(name).or_default() += 1;
+    }
+    let mut taken = HashSet::new();
+    for it in &mut found {
+        let name = own(it).filter(|name| counts.get(name) == Some(&1));
+        let name = name.unwrap_or_else(|| derived_name(it.method, it.path));
+        // Two paths may differ in nothing but punctuation; then what they are is the name, which
+        // gets a hash where it has characters that no name has.
+        it.name = match taken.contains(&name) {
+            false => name,
+            true => format!("{} {}", it.method.to_ascii_uppercase(), it.path),
+        };
+        taken.insert(it.name.clone());
+    }
+    found
+}
+
+/// An `operationId` with characters that every name may have.
+fn plain(id: &str) -> String {
+    let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    id.chars().map(legal).collect()
+}
+
+/// Text of a document, for an operator's eyes.
+fn quoted(text: &str) -> String {
+    crate::text::tidy(text, 120)
+}
+
+/// What is told to the operator, bounded.
+#[derive(Default)]
+struct Problems {
+    told: Vec<String>,
+    more: usize,
+}
+
+impl Problems {
+    fn add(&mut self, problem: String) {
+        if self.told.len() < MAX_PROBLEMS {
+            self.told.push(problem);
+        } else {
+            self.more += 1;
+        }
+    }
+
+    fn told(mut self) -> Vec<String> {
+        if self.more > 0 {
+            self.told.push(format!("{} more operations are left out", self.more));
+        }
+        self.told
+    }
+}
+
+/// See [`super::fuzz`].
+#[cfg(fuzzing)]
+pub(super) fn fuzz(bytes: &[u8]) {
+    use std::collections::BTreeMap;
+
+    use serde_json::Map;
+
+    let (configured, limits) = (HashSet::new(), SourceLimits::default());
+    let (selection, variables) = (Selection::default(), BTreeMap::new());
+    let base = Url::parse("http://service.example/api").expect("it is a URL");
+    let servers = Servers { base: Some(&base), document: None, variables: &variables };
+    let wanted =
+        Wanted { selection: &selection, servers, configured: &configured, limits: &limits };
+    let Ok(service) = Service::read(bytes, &wanted) else { return };
+    assert_eq!(service.discovered.tools.len(), service.operations.len());
+    let hostile = json!("../../\u{0}?#&=\r\n%2e");
+    for tool in &service.discovered.tools {
+        let schema = tool.input_schema.as_ref().expect("every tool has one");
+        let callable = &service.operations[&tool.name];
+        let properties = schema["properties"].as_object().expect("it is an object");
+        for value in [&hostile, &json!({ "a": [hostile.clone(), 1, null] }), &json!([])] {
+            let arguments: Map<String, Value> =
+                properties.keys().map(|name| (name.clone(), value.clone())).collect();
+            let built = super::request::build(&callable.operation, &callable.base, &arguments);
+            if let Ok(request) = built {
+                assert_eq!(request.url.origin(), base.origin());
+                assert!(request.url.path().starts_with("/api/"), "{}", request.url);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
