@@ -6,6 +6,7 @@
 
 mod conformance;
 mod rig;
+mod suites;
 mod surfaces;
 mod third_party;
 mod tool_calling;

@@ -1,0 +1,167 @@
+//! The MCP conformance suites, as published: `toolcrib serve` over the scripted upstream, and
+//! `toolcrib mcp` as their client. What they count stands in `docs/protocols.md`.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use toolcrib_testkit::upstream::faulty_program;
+
+use crate::{
+    rig::{Server, tool},
+    third_party::program,
+};
+
+const PAGE: &str = include_str!("../../../../docs/protocols.md");
+const RUNS: usize = 10;
+
+/// One version of the suite.
+struct Suite {
+    version: &'static str,
+    node: PathBuf,
+    entry: PathBuf,
+    drivers: PathBuf,
+}
+
+/// What a run came to.
+struct Run {
+    ended_well: bool,
+    said: String,
+    /// The checks' statuses, by scenario.
+    scenarios: BTreeMap<String, Vec<Value>>,
+}
+
+impl Suite {
+    /// 0.1.16 and 0.2.0-alpha.12.
+    fn both() -> Option<[Self; 2]> {
+        let one = |version, folder| {
+            let folder = tool(folder)?.join("node_modules/@modelcontextprotocol/conformance");
+            let manifest = fs::read_to_string(folder.join("package.json")).unwrap();
+            let manifest: Value = serde_json::from_str(&manifest).unwrap();
+            assert_eq!(manifest["version"], version);
+            let entry = folder.join(manifest["bin"]["conformance"].as_str().unwrap());
+            let (node, drivers) = (tool("TOOLCRIB_NODE24")?, tool("TOOLCRIB_CLIENT_DRIVERS")?);
+            Some(Self { version, node, entry, drivers })
+        };
+        Some([
+            one("0.1.16", "TOOLCRIB_MCP_SUITE_STABLE")?,
+            one("0.2.0-alpha.12", "TOOLCRIB_MCP_SUITE_NEXT")?,
+        ])
+    }
+
+    /// The scenarios that `args` name, against `server`.
+    fn serve(&self, server: &Server, args: &[&str]) -> Run {
+        let url = format!("{}/mcp", server.url);
+        self.run(&[&["server", "--url", &url], args].concat())
+    }
+
+    /// The same; what fails must be in `tests/clients/conformance/expected-failures-<baseline>.yml`,
+    /// and what is there must fail. The row of the page.
+    fn count(&self, server: &Server, args: &str, baseline: &str) -> String {
+        let file = format!("conformance/expected-failures-{baseline}.yml");
+        let file = self.drivers.join(file).display().to_string();
+        let words: Vec<&str> = args.split(' ').collect();
+        let run = self.serve(server, &[&words[..], &["--expected-failures", &file]].concat());
+        assert!(run.ended_well, "{}", run.said);
+        let (passed, failed, warned) =
+            (run.count("SUCCESS"), run.count("FAILURE"), run.count("WARNING"));
+        let total = format!("Total: {passed} passed, {failed} failed");
+        assert!(run.said.contains(&total), "{total} is not what it says itself:\n{}", run.said);
+        let scenarios = run.scenarios.len();
+        let version = self.version;
+        format!("| {version} | `server {args}` | {scenarios} | {passed} | {failed} | {warned} |")
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        let results = TempDir::new().unwrap();
+        let mut command = program(&self.node);
+        command.arg(&self.entry).args(args).arg("-o").arg(results.path());
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        Run {
+            ended_well: output.status.success(),
+            said: format!("{stdout}{stderr}"),
+            scenarios: read(results.path()),
+        }
+    }
+}
+
+impl Run {
+    fn count(&self, status: &str) -> usize {
+        self.scenarios.values().flatten().filter(|check| check["status"] == status).count()
+    }
+}
+
+/// `<scenario>-<time>/checks.json` for each.
+fn read(results: &Path) -> BTreeMap<String, Vec<Value>> {
+    let folders = fs::read_dir(results).unwrap().map(|entry| entry.unwrap().path());
+    let scenario = |folder: PathBuf| {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let checks = fs::read_to_string(folder.join("checks.json")).unwrap();
+        (name, serde_json::from_str(&checks).unwrap())
+    };
+    folders.map(scenario).collect()
+}
+
+/// The gateway over the scripted upstream, for callers without a key: the suites have none.
+async fn fixture() -> Server {
+    let config = format!(
+        r#"
+        [mcp]
+        auth = "optional"
+        [anonymous]
+        tenant = "default"
+        scopes = ["tools:fixture"]
+        [[role]]
+        name = "reader"
+        scopes = ["tools:fixture"]
+        [[source]]
+        id = "fixture"
+        kind = "mcp"
+        command = [{:?}, "list=conformance"]
+        names = "bare"
+        "#,
+        faulty_program(),
+    );
+    Server::over(TempDir::new().unwrap(), &config, &["fixture"]).await
+}
+
+/// The page's rows are what is counted here.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_suites_count_what_the_page_says() {
+    let Some([stable, next]) = Suite::both() else { return };
+    let server = fixture().await;
+    let rows = [
+        stable.count(&server, "--suite all", "0.1.16"),
+        next.count(&server, "--suite all --spec-version 2025-06-18", "2025-11-25"),
+        next.count(&server, "--requirements 2025-11-25", "2025-11-25"),
+        next.count(&server, "--requirements 2026-07-28", "2026-07-28"),
+    ];
+    let missing: Vec<&str> =
+        rows.iter().map(String::as_str).filter(|row| !PAGE.contains(row)).collect();
+    assert!(missing.is_empty(), "docs/protocols.md lacks\n{}", missing.join("\n"));
+}
+
+/// I-28: the suites' own check of the order, which a gateway that reorders fails now and then.
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_is_in_order_ten_times_of_ten() {
+    let Some([stable, next]) = Suite::both() else { return };
+    let server = fixture().await;
+    let scenario = ["--scenario", "tools-call-with-progress"];
+    for _ in 0..RUNS {
+        for (suite, more) in [
+            (&stable, &[][..]),
+            (&next, &["--spec-version", "2025-11-25"]),
+            (&next, &["--spec-version", "2026-07-28"]),
+        ] {
+            let run = suite.serve(&server, &[&scenario[..], more].concat());
+            assert!(run.ended_well && run.count("SUCCESS") > 0, "{}", run.said);
+        }
+    }
+}
