@@ -80,13 +80,30 @@ async function call(params) {
   console.log(params.name, JSON.stringify(result ?? error));
 }
 
+// What a scenario wants to have called: the calls that it names, or each tool once.
+function calls(tools) {
+  const { toolCalls } = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
+  // A value of null is no value where the schema has no place for it, and would be refused.
+  const known = ({ name, arguments: args }) => ({
+    name,
+    arguments: Object.fromEntries(Object.entries(args).filter(([, value]) => value !== null)),
+  });
+  if (toolCalls) return toolCalls.map(known);
+  const schemas = Object.fromEntries(tools.map(({ name, inputSchema }) => [name, inputSchema]));
+  return tools.map(({ name, inputSchema }) => ({
+    name,
+    // This one wants to see what became of another's schema.
+    arguments:
+      name === "json_schema_echo"
+        ? { schema: schemas.json_schema_2020_12_tool }
+        : sample(inputSchema),
+  }));
+}
+
 const listed = await request("tools/list", {});
-const tools = listed.result.tools;
-console.log("tools", tools.map((tool) => tool.name).join(" "));
-const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}");
-const calls =
-  context.toolCalls ?? tools.map(({ name, inputSchema }) => ({ name, arguments: sample(inputSchema) }));
-for (const { name, arguments: args } of calls) await call({ name, arguments: args });
+const { tools } = listed.result;
+console.log("tools", tools.map(({ name }) => name).join(" "));
+for (const params of calls(tools)) await call(params);
 
 host.stdin.end();
 await new Promise((resolve) => host.on("exit", resolve));

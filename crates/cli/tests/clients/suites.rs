@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use toolcrib_testkit::upstream::faulty_program;
 
 use crate::{
-    rig::{Server, tool},
+    rig::{Server, tool, toolcrib},
     third_party::program,
 };
 
@@ -80,10 +80,30 @@ impl Suite {
         format!("| {version} | `server {args}` | {scenarios} | {passed} | {failed} | {warned} |")
     }
 
+    /// `toolcrib mcp` as the client of the servers that the suite starts for `scenarios`: all of it
+    /// must pass. The row of the page.
+    fn clients(&self, args: &[&str], scenarios: &[&str]) -> String {
+        // The suite cuts this at spaces.
+        let driver = self.drivers.join("suite-client.mjs");
+        let command = format!("{} {}", self.node.display(), driver.display());
+        let mut passed = 0;
+        for scenario in scenarios {
+            let common = ["client", "--command", &command, "--scenario", scenario];
+            let run = self.run(&[&common, args].concat());
+            let bad = BAD.iter().map(|bad| run.count(bad)).sum::<usize>();
+            assert!(run.ended_well && run.count("SUCCESS") > 0 && bad == 0, "{}", run.said);
+            passed += run.count("SUCCESS");
+        }
+        let (version, scenarios) = (self.version, scenarios.len());
+        let args = [&["client"], args].concat().join(" ");
+        format!("| {version} | `{args}` | {scenarios} | {passed} | 0 | 0 |")
+    }
+
     fn run(&self, args: &[&str]) -> Run {
         let results = TempDir::new().unwrap();
         let mut command = program(&self.node);
         command.arg(&self.entry).args(args).arg("-o").arg(results.path());
+        command.env("TOOLCRIB", toolcrib().get_program());
         let output = command.stdin(Stdio::null()).output().unwrap();
         let (stdout, stderr) =
             (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -120,12 +140,12 @@ impl Run {
     }
 }
 
-/// `server-<scenario>-<time>/checks.json` for each.
+/// `<scenario>-<time>/checks.json` for each; those of servers begin with `server-`.
 fn read(results: &Path) -> BTreeMap<String, Vec<Value>> {
     let folders = fs::read_dir(results).unwrap().map(|entry| entry.unwrap().path());
     let scenario = |folder: PathBuf| {
         let name = folder.file_name().unwrap().to_string_lossy().into_owned();
-        let name = name.strip_prefix("server-").unwrap();
+        let name = name.strip_prefix("server-").unwrap_or(&name);
         let name = name[..name.len() - "-2026-07-28T00-00-00-000Z".len()].to_owned();
         let checks = fs::read_to_string(folder.join("checks.json")).unwrap();
         (name, serde_json::from_str(&checks).unwrap())
@@ -167,6 +187,32 @@ async fn the_suites_count_what_the_page_says() {
         next.count(&server, "--requirements 2025-11-25", "2025-11-25"),
         next.count(&server, "--requirements 2026-07-28", "2026-07-28"),
     ];
+    on_the_page(&rows);
+}
+
+/// The page says which scenarios for clients are left out, and why.
+#[test]
+fn as_a_client_it_passes_what_the_page_says() {
+    let Some([stable, next]) = Suite::both() else { return };
+    let handshake = ["initialize", "tools_call", "json-schema-2020-12-preservation"];
+    let modern = [
+        "tools_call",
+        "request-metadata",
+        "sep-2322-client-request-state",
+        "http-standard-headers",
+        "http-custom-headers",
+        "http-invalid-tool-headers",
+        "json-schema-ref-no-deref",
+        "json-schema-2020-12-preservation",
+    ];
+    on_the_page(&[
+        stable.clients(&[], &["initialize", "tools_call"]),
+        next.clients(&["--spec-version", "2025-11-25"], &handshake),
+        next.clients(&["--spec-version", "2026-07-28"], &modern),
+    ]);
+}
+
+fn on_the_page(rows: &[String]) {
     let missing: Vec<&str> =
         rows.iter().map(String::as_str).filter(|row| !PAGE.contains(row)).collect();
     assert!(missing.is_empty(), "docs/protocols.md lacks\n{}", missing.join("\n"));
