@@ -250,8 +250,7 @@ impl Host {
         if self.has(F::JunkRefused) && asked.bearer().is_some_and(|token| token != KEY) {
             return self.unauthorized();
         }
-        let mut tools: Vec<Value> =
-            tools().into_iter().map(|tool| self.summary(tool)).collect();
+        let mut tools: Vec<Value> = tools().into_iter().map(|tool| self.summary(tool)).collect();
         if self.has(F::DuplicateName) {
             tools.push(tools[0].clone());
         }
@@ -430,9 +429,7 @@ impl Host {
 /// The tools, as their details have them.
 fn tools() -> Vec<Value> {
     let text = json!({ "type": "string" });
-    let tool = |name: &str, schema: Value| {
-        json!({ "name": name, "description": "A tool", "inputSchema": schema })
-    };
+    let tool = |name: &str, schema: Value| json!({ "name": name, "description": "A tool", "inputSchema": schema });
     let mut echo = tool(
         "echo",
         json!({

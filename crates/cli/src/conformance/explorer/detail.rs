@@ -134,4 +134,3 @@ async fn at(site: &Site, encoded: &str) -> Verdict<Got> {
 fn encode(name: &str) -> String {
     name.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
-

@@ -2,9 +2,7 @@
 
 use serde_json::json;
 
-use super::{
-    ABSENT, disabled, is_guarded, is_refused, not_found, path, running, unknown_call,
-};
+use super::{ABSENT, disabled, is_guarded, is_refused, not_found, path, running, unknown_call};
 use crate::conformance::{Check, Site, Verdict, check, skip};
 
 pub(super) const CHECKS: &[Check] = &[

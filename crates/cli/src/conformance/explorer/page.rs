@@ -154,9 +154,7 @@ async fn flag_agrees(site: &Site) -> Verdict {
     let refused = call.status() == 403;
     match (says, refused) {
         (true, true) => fail("tools that run", "403", &[&call, &page]),
-        (false, false) => {
-            fail("status 403", format!("status {}", call.status()), &[&call, &page])
-        }
+        (false, false) => fail("status 403", format!("status {}", call.status()), &[&call, &page]),
         _ => runs(site).await.map(drop),
     }
 }
@@ -258,7 +256,8 @@ mod tests {
 
     #[test]
     fn tags_and_attributes_are_found() {
-        let page = "<a data-href=x HREF='java\tscript:1' rel=noopener>n</a><title class=a>T</title>";
+        let page =
+            "<a data-href=x HREF='java\tscript:1' rel=noopener>n</a><title class=a>T</title>";
         let (tag, attributes) = tags(page).next().unwrap();
         assert_eq!(tag, "a");
         assert_eq!(attribute(attributes, "href"), Some("java\tscript:1"));

@@ -55,9 +55,8 @@ pub(super) async fn described(site: &Site) -> Verdict<Vec<Tool>> {
     let (_, listed) = summaries(site).await?;
     let named = site.options().tool.as_ref();
     let harmless = site.harmless().await;
-    let (mut first, then): (Vec<Value>, Vec<Value>) = listed
-        .into_iter()
-        .partition(|tool| is(tool, named) || harmless.contains(name_of(tool)));
+    let (mut first, then): (Vec<Value>, Vec<Value>) =
+        listed.into_iter().partition(|tool| is(tool, named) || harmless.contains(name_of(tool)));
     first.sort_by_key(|tool| !is(tool, named));
     let callable = first.len();
     let mut tools = Vec::new();

@@ -28,9 +28,7 @@ impl Host {
     }
 
     fn violations(&self, schema: &Value, arguments: &Value) -> Vec<Value> {
-        let error = |path: &str, keyword: &str, message: &str| {
-            json!({ "path": path, "message": message, "keyword": keyword })
-        };
+        let error = |path: &str, keyword: &str, message: &str| json!({ "path": path, "message": message, "keyword": keyword });
         match schema["type"].as_str() {
             None if self.has(F::NoSchemaRefuses) => return vec![error("", "type", "no schema")],
             None => return Vec::new(),

@@ -28,7 +28,6 @@ pub(super) async fn bad(site: &Site) -> Verdict {
 
 /// Whether no validator accepts `schema`.
 fn is_hopeless(schema: &Value) -> bool {
-    const TYPES: [&str; 7] =
-        ["null", "boolean", "object", "array", "number", "integer", "string"];
+    const TYPES: [&str; 7] = ["null", "boolean", "object", "array", "number", "integer", "string"];
     schema.get("type").and_then(Value::as_str).is_some_and(|kind| !TYPES.contains(&kind))
 }
