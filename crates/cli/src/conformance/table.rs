@@ -25,7 +25,6 @@ const NOTHING_TO_SEE: &[(&str, &str)] = &[
     ("explorer.validate.when-disabled", "the demo runs tools"),
     ("explorer.order.disabled-before-unknown", "the demo runs tools"),
     ("explorer.order.disabled-before-auth", "the demo runs tools"),
-    ("explorer.validate.pointers", "no property of the demo has such a name"),
     ("explorer.validate.no-schema", "every tool of the demo has a schema"),
     ("explorer.validate.bad-schema", "a gateway leaves such tools out"),
     ("explorer.auth.junk-ignored", "the demo's list wants a key"),

@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod conformance;
+mod embedded_ui;
 mod rig;
 mod suites;
 mod surfaces;

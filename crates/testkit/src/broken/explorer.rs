@@ -352,7 +352,7 @@ impl Host {
         if let Some(first) = first {
             return first;
         }
-        if !self.runs() && !(self.has(F::DisabledInPageOnly) && tool.is_ok()) {
+        if !(self.runs() || self.has(F::DisabledInPageOnly) && tool.is_ok()) {
             return disabled();
         }
         let tool = match tool {

@@ -97,7 +97,8 @@ async fn no_nulls(site: &Site) -> Verdict {
     for tool in &tools {
         let members = tool.as_object().into_iter().flatten();
         let hints = tool.get("annotations").and_then(Value::as_object).into_iter().flatten();
-        for (name, _) in members.chain(hints).filter(|(_, value)| value.is_null()) {
+        let null = members.chain(hints).find(|(_, value)| value.is_null());
+        if let Some((name, _)) = null {
             return fail("no `null`", format!("`{name}` of `{}`", name_of(tool)), &[&got]);
         }
     }
