@@ -9,6 +9,7 @@
 )]
 
 mod calling;
+mod explorer;
 mod mcp;
 mod openwop;
 
@@ -21,6 +22,7 @@ use serde_json::Value;
 use tokio::{net::TcpListener, task::JoinHandle};
 
 pub use calling::CallingFault;
+pub use explorer::{ExplorerFault, ExplorerSetup};
 pub use mcp::{McpEras, McpFault};
 pub use openwop::OpenwopFault;
 
@@ -97,6 +99,16 @@ impl BrokenHost {
     /// An MCP server of `eras` with one fault, or without.
     pub async fn mcp(eras: McpEras, fault: Option<McpFault>) -> Self {
         let host = mcp::Host::new(eras, fault);
+        Self::start(move |asked| {
+            let reply = host.answer(&asked);
+            async move { reply }
+        })
+        .await
+    }
+
+    /// An explorer at `/explorer` with one fault, or without.
+    pub async fn explorer(setup: ExplorerSetup, fault: Option<ExplorerFault>) -> Self {
+        let host = explorer::Host::new(setup, fault);
         Self::start(move |asked| {
             let reply = host.answer(&asked);
             async move { reply }

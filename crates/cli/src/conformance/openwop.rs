@@ -12,7 +12,7 @@ mod sessions;
 
 use serde_json::Value;
 
-use super::{Got, Protocol, Site, Suite, Verdict, fail, shape, skip};
+use super::{Got, Protocol, Site, Suite, Verdict, fail, shape, site::segment, skip};
 
 pub(super) const SUITE: Suite = Suite {
     protocol: Protocol::Openwop,
@@ -35,17 +35,6 @@ const TOOLS: &str = "/v1/tools";
 /// An id that no host has.
 const ABSENT: &str = "/v1/tools/conformance.absent-5f1d0c93";
 const ALSO_ABSENT: &str = "/v1/tools/__conformance_nonexistent_tool__";
-
-/// What is not a letter, a digit or one of `-._~`, as a segment of a path.
-fn segment(id: &str) -> String {
-    let encoded = id.bytes().map(|byte| match byte {
-        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-            char::from(byte).to_string()
-        }
-        byte => format!("%{byte:02X}"),
-    });
-    encoded.collect()
-}
 
 /// The discovery document.
 async fn discovery(site: &Site) -> Verdict<Got> {

@@ -59,6 +59,11 @@ impl Site {
         self.protocol
     }
 
+    /// Where the protocol starts on the host; empty at the root.
+    pub(crate) fn base(&self) -> &str {
+        &self.path
+    }
+
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }
@@ -106,4 +111,15 @@ impl Site {
         let names = tools.iter().filter(is_harmless);
         names.filter_map(|tool| Some(tool.get("name")?.as_str()?.to_owned())).collect()
     }
+}
+
+/// What is not a letter, a digit or one of `-._~`, as a segment of a path.
+pub(super) fn segment(id: &str) -> String {
+    let encoded = id.bytes().map(|byte| match byte {
+        b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
+        byte => format!("%{byte:02X}"),
+    });
+    encoded.collect()
 }

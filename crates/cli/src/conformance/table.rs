@@ -20,6 +20,15 @@ const NOTHING_TO_SEE: &[(&str, &str)] = &[
     ("oxp.auth.ignored-when-off", "the demo wants keys"),
     ("mcp.http.post-only", "the demo speaks revisions with a handshake too"),
     ("mcp.auth.metadata", "the demo has no authorization server"),
+    ("explorer.list.when-disabled", "the demo runs tools"),
+    ("explorer.call.disabled", "the demo runs tools"),
+    ("explorer.validate.when-disabled", "the demo runs tools"),
+    ("explorer.order.disabled-before-unknown", "the demo runs tools"),
+    ("explorer.order.disabled-before-auth", "the demo runs tools"),
+    ("explorer.validate.no-schema", "every tool of the demo has a schema"),
+    ("explorer.validate.bad-schema", "a gateway leaves such tools out"),
+    ("explorer.auth.junk-ignored", "the demo's list wants a key"),
+    ("explorer.order.unknown-before-auth", "the demo's list wants a key"),
 ];
 
 /// Groups of checks that do not pass yet. The test leaves them alone.

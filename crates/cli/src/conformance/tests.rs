@@ -2,6 +2,7 @@
 //! wrong.
 
 mod calling;
+mod explorer;
 mod mcp;
 mod openwop;
 
@@ -54,8 +55,12 @@ async fn report(host: &BrokenHost, protocol: Protocol, only: &[&str]) -> Report 
     };
     let plan = Plan {
         protocols: vec![protocol],
-        // Each broken host speaks one protocol, at its root.
-        paths: vec![(protocol, String::new())],
+        paths: match protocol {
+            // Without a prefix it has one page only.
+            Protocol::Explorer => Vec::new(),
+            // Each broken host speaks one protocol, at its root.
+            _ => vec![(protocol, String::new())],
+        },
         only: only.iter().map(|only| (*only).to_owned()).collect(),
         options,
     };

@@ -40,7 +40,7 @@ impl Drop for Foreign {
 }
 
 /// What the runner reports on `url`.
-fn report(url: &str, args: &[&str]) -> Value {
+pub(crate) fn report(url: &str, args: &[&str]) -> Value {
     let mut command = toolcrib();
     let output = command.args(["conformance", "--json", "--url", url]).args(args).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -48,7 +48,7 @@ fn report(url: &str, args: &[&str]) -> Value {
 }
 
 /// The ids of the checks that ended in `outcome`, in order.
-fn ids<'a>(report: &'a Value, outcome: &str) -> Vec<&'a str> {
+pub(crate) fn ids<'a>(report: &'a Value, outcome: &str) -> Vec<&'a str> {
     let checks = report["checks"].as_array().unwrap().iter();
     let those = checks.filter(|check| check["outcome"] == outcome);
     those.map(|check| check["id"].as_str().unwrap()).collect()

@@ -5,7 +5,9 @@
 #![cfg(test)]
 
 mod conformance;
+mod embedded_ui;
 mod rig;
+mod suites;
 mod surfaces;
 mod third_party;
 mod tool_calling;

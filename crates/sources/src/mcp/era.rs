@@ -12,7 +12,7 @@ use toolcrib_core::call::CallerInput;
 
 use super::{
     connection::{Call, ConnectError, Wire},
-    message::{Reply, UNSUPPORTED_VERSION, encode},
+    message::{Reply, RpcError, UNSUPPORTED_VERSION, encode},
 };
 
 /// The version without a handshake.
@@ -185,13 +185,17 @@ async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
     let params = json!({ "_meta": era.meta(&Map::new(), None) });
     let encode = |id| encode(Some(id), "server/discover", &params);
     let call = Call::plain("server/discover", &era, &encode);
-    match wire.request(&call).await {
+    let mut reply = wire.request(&call).await;
+    // Whoever refuses the version that it says it speaks is asked once more.
+    if matches!(&reply, Ok(Reply::Error(error)) if refused_versions(error).contains(&MODERN)) {
+        reply = wire.request(&call).await;
+    }
+    match reply {
         Ok(Reply::Result(result)) => {
             judge_discovered(&serde_json::from_str(result.get()).unwrap_or_default())
         }
         Ok(Reply::Error(error)) if error.code == UNSUPPORTED_VERSION => {
-            let data = error.data.unwrap_or_default();
-            judge_versions(&strings(data.get("supported"))).map(|_| Verdict::Legacy)
+            judge_versions(&refused_versions(&error)).map(|_| Verdict::Legacy)
         }
         Ok(Reply::Error(error)) if error.is_modern() => {
             Ok(Verdict::Modern(session(Era::Modern, &Value::Null, None)))
@@ -200,6 +204,13 @@ async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
         Err(failure) if failure.is_final() => Err(failure.into()),
         Err(_) => Ok(Verdict::Legacy),
     }
+}
+
+/// What an upstream speaks that refused the version it was asked in.
+fn refused_versions(error: &RpcError) -> Vec<&str> {
+    let refused = error.code == UNSUPPORTED_VERSION;
+    let data = error.data.as_ref().filter(|_| refused);
+    strings(data.and_then(|data| data.get("supported")))
 }
 
 fn judge_discovered(result: &Value) -> Result<Verdict, ConnectError> {

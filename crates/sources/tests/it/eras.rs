@@ -46,6 +46,8 @@ async fn every_kind_of_stdio_server_is_understood() {
     for (era, version) in [
         ("both", "2026-07-28"),
         ("modern", "2026-07-28"),
+        // Refuses the version of the first request, which it speaks.
+        ("shy", "2026-07-28"),
         ("legacy", "2025-11-25"),
         // Answers unknown methods with an empty result.
         ("sloppy", "2025-11-25"),
@@ -64,7 +66,7 @@ async fn every_kind_of_stdio_server_is_understood() {
 
 #[tokio::test]
 async fn every_kind_of_http_server_is_understood() {
-    for era in ["both", "modern", "legacy", "sloppy"] {
+    for era in ["both", "modern", "shy", "legacy", "sloppy"] {
         for answers in [Answers::Json, Answers::Events, Answers::Splinters] {
             let server = FaultyHttp::start(answers, &[&format!("era={era}")]);
             let rig = Rig::http(&server.url());

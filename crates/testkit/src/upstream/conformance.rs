@@ -43,6 +43,9 @@ pub(super) fn tools(grown: bool) -> Vec<Value> {
         "test_input_required_result_multi_round",
         "test_input_required_result_tampered_state",
         "test_input_required_result_capabilities",
+        "greet",
+        "slow_compute",
+        "failing_job",
     ]
     .into_iter()
     .map(tool)
@@ -111,7 +114,12 @@ pub(super) fn call(request: &Value, modern: bool) -> Vec<Step> {
         "test_multiple_content_types" => {
             vec![done(json!([text("several"), image(), resource("application/json", "{}")]))]
         }
-        "test_error_handling" => {
+        "greet" => {
+            let whom = params["arguments"]["name"].as_str().unwrap_or_default();
+            vec![done(json!([text(&format!("Hello, {whom}!"))]))]
+        }
+        // What may be a task elsewhere is done at once here.
+        "test_error_handling" | "failing_job" => {
             let content = json!([text("failed as asked")]);
             vec![result(request, modern, json!({ "content": content, "isError": true }))]
         }

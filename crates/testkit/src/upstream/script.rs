@@ -1,9 +1,10 @@
 //! What the faulty upstream does, whatever carries it.
 //!
 //! Words (arguments of the program, or of [`Behaviour::parse`]):
-//! - `era=both|modern|legacy|sloppy|strict|deaf`: which protocol it speaks. `sloppy` is legacy and
-//!   answers unknown methods with an empty result, `strict` is legacy and ends when the first
-//!   message is not `initialize`, `deaf` is legacy and never answers unknown methods.
+//! - `era=both|modern|shy|legacy|sloppy|strict|deaf`: which protocol it speaks. `shy` is modern and
+//!   refuses the version of the first request, `sloppy` is legacy and answers unknown methods with an
+//!   empty result, `strict` is legacy and ends when the first message is not `initialize`, `deaf` is
+//!   legacy and never answers unknown methods.
 //! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list, or
 //!   `list=conformance`: that of the MCP conformance suites, whose calls then do what those ask for.
 //! - `start=now|late|exit|noise|hang`: how it starts.
@@ -58,6 +59,7 @@ pub enum Step {
 pub struct Script {
     pub behaviour: Behaviour,
     grown: AtomicBool,
+    met: AtomicBool,
 }
 
 impl Behaviour {
@@ -77,17 +79,17 @@ impl Behaviour {
     }
 
     fn speaks_modern(&self) -> bool {
-        matches!(self.era.as_str(), "both" | "modern")
+        matches!(self.era.as_str(), "both" | "modern" | "shy")
     }
 
     fn speaks_legacy(&self) -> bool {
-        self.era != "modern"
+        !matches!(self.era.as_str(), "modern" | "shy")
     }
 }
 
 impl Script {
     pub fn new(behaviour: Behaviour) -> Self {
-        Self { behaviour, grown: AtomicBool::new(false) }
+        Self { behaviour, grown: AtomicBool::new(false), met: AtomicBool::new(false) }
     }
 
     /// Adds the tool `late`, as the tool `grow` does.
@@ -107,7 +109,8 @@ impl Script {
         if modern && !meta["io.modelcontextprotocol/clientCapabilities"].is_object() {
             return vec![error(request, -32602, "clientCapabilities is missing")];
         }
-        if !modern && self.behaviour.era == "modern" {
+        let met = self.met.swap(true, Ordering::SeqCst);
+        if (!modern && !self.behaviour.speaks_legacy()) || (self.behaviour.era == "shy" && !met) {
             return vec![unsupported(request)];
         }
         match method {

@@ -79,7 +79,10 @@ pub(super) fn list() -> Value {
             "description": "Answers a made-up weather report as structured content.",
             "inputSchema": {
                 "type": "object",
-                "properties": { "city": { "type": "string", "description": "Where." } },
+                "properties": {
+                    "city": { "type": "string", "description": "Where." },
+                    "km/h": { "type": "boolean", "description": "Whether to add the wind in km/h." }
+                },
                 "required": ["city"],
                 "additionalProperties": false
             },
@@ -88,6 +91,7 @@ pub(super) fn list() -> Value {
                 "properties": {
                     "city": { "type": "string" },
                     "celsius": { "type": "number" },
+                    "km/h": { "type": "number" },
                     "conditions": { "type": "string", "enum": ["sunny", "cloudy", "rainy"] }
                 },
                 "required": ["city", "celsius", "conditions"]
@@ -129,7 +133,10 @@ pub(super) async fn call(params: &Value, send: &mpsc::Sender<Value>) -> Result<V
             error_result(string("message").unwrap_or("it did not work, as it never does"))
         }
         Some("structured") => match string("city") {
-            Some(city) => structured(city),
+            Some(city) => {
+                let windy = arguments.get("km/h").and_then(Value::as_bool);
+                structured(city, windy.unwrap_or_default())
+            }
             None => error_result("city is missing"),
         },
         Some("wipe") => text_result("nothing was deleted"),
@@ -163,7 +170,7 @@ async fn slow(
     text_result(&format!("counted to {steps}"))
 }
 
-fn structured(city: &str) -> Value {
+fn structured(city: &str, wind: bool) -> Value {
     // The same city always has the same weather.
     let sum: u32 = city.bytes().map(u32::from).sum();
     let conditions = match sum % 3 {
@@ -171,7 +178,10 @@ fn structured(city: &str) -> Value {
         1 => "cloudy",
         _ => "rainy",
     };
-    let report = json!({ "city": city, "celsius": sum % 35, "conditions": conditions });
+    let mut report = json!({ "city": city, "celsius": sum % 35, "conditions": conditions });
+    if wind && let Some(report) = report.as_object_mut() {
+        report.insert("km/h".to_owned(), json!(sum % 60));
+    }
     let mut result = text_result(&report.to_string());
     if let Some(result) = result.as_object_mut() {
         result.insert("structuredContent".to_owned(), report);

@@ -1,0 +1,237 @@
+//! The MCP conformance suites, as published: `toolcrib serve` over the scripted upstream, and
+//! `toolcrib mcp` as their client. What they count stands in `docs/protocols.md`.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+use toolcrib_testkit::upstream::faulty_program;
+
+use crate::{
+    rig::{Server, tool, toolcrib},
+    third_party::program,
+};
+
+const PAGE: &str = include_str!("../../../../docs/protocols.md");
+const RUNS: usize = 10;
+/// What a check can say that has to be expected.
+const BAD: [&str; 2] = ["FAILURE", "WARNING"];
+
+/// One version of the suite.
+struct Suite {
+    version: &'static str,
+    node: PathBuf,
+    entry: PathBuf,
+    drivers: PathBuf,
+}
+
+/// What a run came to.
+struct Run {
+    ended_well: bool,
+    said: String,
+    /// The checks' statuses, by scenario.
+    scenarios: BTreeMap<String, Vec<Value>>,
+}
+
+impl Suite {
+    /// 0.1.16 and 0.2.0-alpha.12.
+    fn both() -> Option<[Self; 2]> {
+        let one = |version, folder| {
+            let folder = tool(folder)?.join("node_modules/@modelcontextprotocol/conformance");
+            let manifest = fs::read_to_string(folder.join("package.json")).unwrap();
+            let manifest: Value = serde_json::from_str(&manifest).unwrap();
+            assert_eq!(manifest["version"], version);
+            let entry = folder.join(manifest["bin"]["conformance"].as_str().unwrap());
+            let (node, drivers) = (tool("TOOLCRIB_NODE24")?, tool("TOOLCRIB_CLIENT_DRIVERS")?);
+            Some(Self { version, node, entry, drivers })
+        };
+        Some([
+            one("0.1.16", "TOOLCRIB_MCP_SUITE_STABLE")?,
+            one("0.2.0-alpha.12", "TOOLCRIB_MCP_SUITE_NEXT")?,
+        ])
+    }
+
+    /// The scenarios that `args` name, against `server`.
+    fn serve(&self, server: &Server, args: &[&str]) -> Run {
+        let url = format!("{}/mcp", server.url);
+        self.run(&[&["server", "--url", &url], args].concat())
+    }
+
+    /// The same; what fails must be in `tests/clients/conformance/expected-failures-<baseline>.yml`,
+    /// and what is there must fail (of what runs). The row of the page.
+    fn count(&self, server: &Server, args: &str, baseline: &str) -> String {
+        let file = format!("conformance/expected-failures-{baseline}.yml");
+        let file = self.drivers.join(file).display().to_string();
+        let words: Vec<&str> = args.split(' ').collect();
+        let run = self.serve(server, &[&words[..], &["--expected-failures", &file]].concat());
+        assert!(run.ended_well, "{}", run.said);
+        run.compare(&fs::read_to_string(&file).unwrap());
+        let (passed, failed, warned) =
+            (run.count("SUCCESS"), run.count("FAILURE"), run.count("WARNING"));
+        let total = format!("Total: {passed} passed, {failed} failed");
+        assert!(run.said.contains(&total), "{total} is not what it says itself:\n{}", run.said);
+        let scenarios = run.scenarios.len();
+        let version = self.version;
+        format!("| {version} | `server {args}` | {scenarios} | {passed} | {failed} | {warned} |")
+    }
+
+    /// `toolcrib mcp` as the client of the servers that the suite starts for `scenarios`: all of it
+    /// must pass. The row of the page.
+    fn clients(&self, args: &[&str], scenarios: &[&str]) -> String {
+        // The suite cuts this at spaces.
+        let driver = self.drivers.join("suite-client.mjs");
+        let command = format!("{} {}", self.node.display(), driver.display());
+        let mut passed = 0;
+        for scenario in scenarios {
+            let common = ["client", "--command", &command, "--scenario", scenario];
+            let run = self.run(&[&common, args].concat());
+            let bad = BAD.iter().map(|bad| run.count(bad)).sum::<usize>();
+            assert!(run.ended_well && run.count("SUCCESS") > 0 && bad == 0, "{}", run.said);
+            passed += run.count("SUCCESS");
+        }
+        let (version, scenarios) = (self.version, scenarios.len());
+        let args = [&["client"], args].concat().join(" ");
+        format!("| {version} | `{args}` | {scenarios} | {passed} | 0 | 0 |")
+    }
+
+    fn run(&self, args: &[&str]) -> Run {
+        let results = TempDir::new().unwrap();
+        let mut command = program(&self.node);
+        command.arg(&self.entry).args(args).arg("-o").arg(results.path());
+        command.env("TOOLCRIB", toolcrib().get_program());
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let (stdout, stderr) =
+            (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        Run {
+            ended_well: output.status.success(),
+            said: format!("{stdout}{stderr}"),
+            scenarios: read(results.path()),
+        }
+    }
+}
+
+impl Run {
+    fn count(&self, status: &str) -> usize {
+        self.scenarios.values().flatten().filter(|check| check["status"] == status).count()
+    }
+
+    /// The suite does not do this for the scenarios that it runs without scoring them.
+    fn compare(&self, expected: &str) {
+        let expected: Vec<&str> =
+            expected.lines().filter_map(|line| line.trim().strip_prefix("- ")).collect();
+        let mut met = BTreeSet::new();
+        for (scenario, checks) in &self.scenarios {
+            for check in checks.iter().filter(|check| BAD.iter().any(|bad| check["status"] == *bad))
+            {
+                let id = format!("{scenario}:{}", check["id"].as_str().unwrap());
+                let entry = expected.iter().find(|entry| *entry == scenario || **entry == id);
+                met.insert(*entry.unwrap_or_else(|| panic!("{id} is not expected: {check}")));
+            }
+        }
+        let ran = |entry: &str| self.scenarios.contains_key(entry.split(':').next().unwrap());
+        let stale: Vec<_> =
+            expected.into_iter().filter(|entry| ran(entry) && !met.contains(entry)).collect();
+        assert!(stale.is_empty(), "expected to fail and did not: {stale:?}");
+    }
+}
+
+/// `<scenario>-<time>/checks.json` for each; those of servers begin with `server-`.
+fn read(results: &Path) -> BTreeMap<String, Vec<Value>> {
+    let folders = fs::read_dir(results).unwrap().map(|entry| entry.unwrap().path());
+    let scenario = |folder: PathBuf| {
+        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+        let name = name.strip_prefix("server-").unwrap_or(&name);
+        let name = name[..name.len() - "-2026-07-28T00-00-00-000Z".len()].to_owned();
+        let checks = fs::read_to_string(folder.join("checks.json")).unwrap();
+        (name, serde_json::from_str(&checks).unwrap())
+    };
+    folders.map(scenario).collect()
+}
+
+/// The gateway over the scripted upstream, for callers without a key: the suites have none.
+async fn fixture() -> Server {
+    let config = format!(
+        r#"
+        [mcp]
+        auth = "optional"
+        [anonymous]
+        tenant = "default"
+        scopes = ["tools:fixture"]
+        [[role]]
+        name = "reader"
+        scopes = ["tools:fixture"]
+        [[source]]
+        id = "fixture"
+        kind = "mcp"
+        command = [{:?}, "list=conformance"]
+        names = "bare"
+        "#,
+        faulty_program(),
+    );
+    Server::over(TempDir::new().unwrap(), &config, &["fixture"]).await
+}
+
+/// The page's rows are what is counted here.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_suites_count_what_the_page_says() {
+    let Some([stable, next]) = Suite::both() else { return };
+    let server = fixture().await;
+    let rows = [
+        stable.count(&server, "--suite all", "0.1.16"),
+        next.count(&server, "--suite all --spec-version 2025-06-18", "2025-11-25"),
+        next.count(&server, "--requirements 2025-11-25", "2025-11-25"),
+        next.count(&server, "--requirements 2026-07-28", "2026-07-28"),
+    ];
+    on_the_page(&rows);
+}
+
+/// The page says which scenarios for clients are left out, and why.
+#[test]
+fn as_a_client_it_passes_what_the_page_says() {
+    let Some([stable, next]) = Suite::both() else { return };
+    let handshake = ["initialize", "tools_call", "json-schema-2020-12-preservation"];
+    let modern = [
+        "tools_call",
+        "request-metadata",
+        "sep-2322-client-request-state",
+        "http-standard-headers",
+        "http-custom-headers",
+        "http-invalid-tool-headers",
+        "json-schema-ref-no-deref",
+        "json-schema-2020-12-preservation",
+    ];
+    on_the_page(&[
+        stable.clients(&[], &["initialize", "tools_call"]),
+        next.clients(&["--spec-version", "2025-11-25"], &handshake),
+        next.clients(&["--spec-version", "2026-07-28"], &modern),
+    ]);
+}
+
+fn on_the_page(rows: &[String]) {
+    let missing: Vec<&str> =
+        rows.iter().map(String::as_str).filter(|row| !PAGE.contains(row)).collect();
+    assert!(missing.is_empty(), "docs/protocols.md lacks\n{}", missing.join("\n"));
+}
+
+/// I-28: the suites' own check of the order, which a gateway that reorders fails now and then.
+#[tokio::test(flavor = "multi_thread")]
+async fn progress_is_in_order_ten_times_of_ten() {
+    let Some([stable, next]) = Suite::both() else { return };
+    let server = fixture().await;
+    let scenario = ["--scenario", "tools-call-with-progress"];
+    for _ in 0..RUNS {
+        for (suite, more) in [
+            (&stable, &[][..]),
+            (&next, &["--spec-version", "2025-11-25"]),
+            (&next, &["--spec-version", "2026-07-28"]),
+        ] {
+            let run = suite.serve(&server, &[&scenario[..], more].concat());
+            assert!(run.ended_well && run.count("SUCCESS") > 0, "{}", run.said);
+        }
+    }
+}
