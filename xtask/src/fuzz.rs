@@ -22,7 +22,7 @@ pub(crate) struct FuzzOptions {
     seconds: u32,
 }
 
-const TARGETS: [&str; 5] = ["ids", "canonical_json", "otc_body", "mcp_frame", "compact"];
+const TARGETS: [&str; 6] = ["ids", "canonical_json", "otc_body", "mcp_frame", "compact", "openapi"];
 /// An input that takes longer is a finding.
 const INPUT_LIMIT: &str = "-timeout=10";
 const MEMORY_LIMIT: &str = "-rss_limit_mb=2048";

@@ -9,6 +9,7 @@
 //! | `TOOLCRIB_CLIENT_DRIVERS` | folder of the driver scripts (`tests/clients`) |
 //! | `TOOLCRIB_CLIENTS_DIR` | folder with the `node_modules` of `tests/clients/npm` |
 //! | `TOOLCRIB_MCP_SUITE_STABLE`, `TOOLCRIB_MCP_SUITE_NEXT` | folders with the MCP conformance suites |
+//! | `TOOLCRIB_OPENAPI_DOCUMENT` | the OpenAPI document of GitHub's API |
 //! | `TOOLCRIB_NODE`, `TOOLCRIB_NODE24` | Node.js from 20.11 on, and Node.js 24 |
 //! | `TOOLCRIB_PYTHON`, `TOOLCRIB_PYTHON_LEGACY` | Python with `mcp` 2.x, and with `mcp` 1.x |
 //! | `TOOLCRIB_PYTHON_OTC` | Python with `oxp` and `universal-tool-client` |
@@ -74,6 +75,8 @@ impl Tools {
                 tools.keep("tests with MCP clients and servers from npm", installed);
                 let installed = node::suites(npm, &mut tools);
                 tools.keep("the MCP conformance suites", installed);
+                let installed = node::documents(npm, &mut tools);
+                tools.keep("tests with a large published OpenAPI document", installed);
             }
             let installed = python::current(&mut tools);
             tools.keep("tests with the Python MCP SDK 2.x and mcp-server-time", installed);

@@ -4,3 +4,8 @@
 pub fn mcp_frame(frame: &[u8]) {
     crate::mcp::fuzz(frame);
 }
+
+/// Reads an OpenAPI document and makes requests of its operations.
+pub fn openapi(document: &[u8]) {
+    crate::openapi::fuzz(document);
+}

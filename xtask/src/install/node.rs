@@ -49,6 +49,22 @@ pub(crate) fn suites(npm: &Path, tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// A large published OpenAPI document: that of GitHub's API.
+pub(crate) fn documents(npm: &Path, tools: &mut Tools) -> Result<()> {
+    let folder = packages(npm, "openapi", &paths::root().join("tests/clients/openapi"))?;
+    let generated = folder.join("node_modules/@octokit/openapi/generated");
+    let document = generated.join("api.github.com.json");
+    // The package brings hundreds of megabytes of variants that nothing here reads.
+    for entry in fs::read_dir(&generated)? {
+        let path = entry?.path();
+        if path != document {
+            fs::remove_file(path)?;
+        }
+    }
+    tools.set("TOOLCRIB_OPENAPI_DOCUMENT", document);
+    Ok(())
+}
+
 /// What drives the browser.
 pub(crate) fn browser(npm: &Path, tools: &mut Tools) -> Result<()> {
     let source = paths::root().join("tests/browser");

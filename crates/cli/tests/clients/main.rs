@@ -6,6 +6,9 @@
 
 mod conformance;
 mod embedded_ui;
+mod published_api;
+#[path = "../it/support/recorder.rs"]
+mod recorder;
 mod rig;
 mod suites;
 mod surfaces;

@@ -124,7 +124,7 @@ fn operations_are_tools_with_schemas_of_their_own() {
 fn arguments_reach_the_service_byte_for_byte() {
     // I-45
     let dir = dir();
-    let service = Recorder::answering(r#"{"items":[],"next":null}"#);
+    let service = Recorder::start(|_, _| recorder::json(200, r#"{"items":[],"next":null}"#));
     configure(dir.path(), &service.url, "headers = { X-Shop-Key = { file = \"key\" } }");
     std::fs::write(dir.path().join("key"), "of-the-shop").unwrap();
     let ran = call(
@@ -200,7 +200,7 @@ fn arguments_reach_the_service_byte_for_byte() {
 #[test]
 fn what_does_not_fit_is_not_sent() {
     let dir = dir();
-    let service = Recorder::answering("{}");
+    let service = Recorder::start(|_, _| recorder::json(200, "{}"));
     configure(dir.path(), &service.url, "");
     for (tool, arguments, why) in [
         ("items_list", json!({ "shop": "..", "kind": ["a"] }), "must not be `.` or `..`"),

@@ -213,6 +213,11 @@ impl Operation {
             output: output(reading.document, left, described).unwrap_or_default(),
         })
     }
+
+    /// Bytes of its schemas.
+    pub(super) fn schema_bytes(&self) -> usize {
+        size(&self.input) + self.output.as_ref().map_or(0, size)
+    }
 }
 
 struct Found<'d> {

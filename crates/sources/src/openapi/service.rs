@@ -65,12 +65,6 @@ impl Service {
             ));
             chosen.truncate(most);
         }
-        let share = wanted.limits.max_list_bytes.checked_div(chosen.len()).unwrap_or(MAX_SHARE);
-        let reading = Reading {
-            document: &document,
-            share: share.min(MAX_SHARE),
-            configured: wanted.configured,
-        };
         let mut service = Self {
             discovered: Discovered { version: document.version(), ..Discovered::default() },
             operations: HashMap::with_capacity(chosen.len()),
@@ -79,17 +73,20 @@ impl Service {
             .root
             .get("servers")
             .filter(|servers| servers.as_array().is_some_and(|servers| !servers.is_empty()));
-        for candidate in chosen {
-            let Candidate { name, method, path, item, described } = candidate;
-            let left_out = format!("{} {} is left out", method.to_ascii_uppercase(), quoted(path));
-            let read = Operation::read(&reading, name, method, path, item, described);
+        let limit = wanted.limits.max_list_bytes;
+        let reading = |share| Reading { document: &document, share, configured: wanted.configured };
+        for (candidate, read) in chosen.iter().zip(read_all(&chosen, limit, reading)) {
             let placed = read.map_err(|error: Unusable| error.to_string()).and_then(|operation| {
                 let base = wanted.servers.find(operation.servers.as_ref().or(everywhere))?;
                 Ok(Callable { operation, base })
             });
             match placed {
                 Ok(callable) => service.add(callable),
-                Err(problem) => problems.add(format!("{left_out}: {problem}")),
+                Err(problem) => problems.add(format!(
+                    "{} {} is left out: {problem}",
+                    candidate.method.to_ascii_uppercase(),
+                    quoted(candidate.path)
+                )),
             }
         }
         service.discovered.problems = problems.told();
@@ -119,6 +116,55 @@ impl Service {
             raw,
         });
         self.operations.insert(operation.name.clone(), callable);
+    }
+}
+
+/// Reads all of `chosen` whole, or, when their schemas would take more than `limit` bytes together,
+/// so that none takes more than its fair share.
+fn read_all<'d>(
+    chosen: &[Candidate<'d>],
+    limit: usize,
+    reading: impl Fn(usize) -> Reading<'d>,
+) -> Vec<Result<Operation, Unusable>> {
+    let (whole, mut sizes, mut total) = (reading(MAX_SHARE), Vec::new(), 0_usize);
+    let mut all = Vec::new();
+    for candidate in chosen {
+        let read = candidate.read(&whole);
+        let taken = read.as_ref().map_or(0, Operation::schema_bytes);
+        total = total.saturating_add(taken);
+        sizes.push(taken);
+        match total <= limit {
+            true => all.push(read),
+            false => all.clear(),
+        }
+    }
+    if total <= limit {
+        return all;
+    }
+    let narrow = reading(fair_share(sizes, limit));
+    chosen.iter().map(|candidate| candidate.read(&narrow)).collect()
+}
+
+/// The most that each may have, so that those of `sizes` who want less leave theirs to the others and
+/// all have `limit` together.
+fn fair_share(mut sizes: Vec<usize>, limit: usize) -> usize {
+    sizes.sort_unstable();
+    let (mut left, mut waiting) = (limit, sizes.len());
+    for size in sizes {
+        let even = left / waiting.max(1);
+        if size > even {
+            return even;
+        }
+        left -= size;
+        waiting -= 1;
+    }
+    MAX_SHARE
+}
+
+impl Candidate<'_> {
+    fn read(&self, reading: &Reading<'_>) -> Result<Operation, Unusable> {
+        let name = self.name.clone();
+        Operation::read(reading, name, self.method, self.path, self.item, self.described)
     }
 }
 

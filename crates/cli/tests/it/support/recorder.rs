@@ -30,12 +30,6 @@ impl Recorder {
         Self { url, heard }
     }
 
-    /// Answers everything with this JSON.
-    pub(crate) fn answering(body: &str) -> Self {
-        let body = body.to_owned();
-        Self::start(move |_, _| json(200, &body))
-    }
-
     /// What was asked since the last time, without the headers of every request.
     pub(crate) fn heard(&self) -> Vec<String> {
         let heard = std::mem::take(&mut *self.heard.lock().unwrap());

@@ -25,12 +25,8 @@ use super::{Resolver, file, parse_duration};
 use crate::config::SourceConfig;
 
 /// Kinds that a `[[source]]` can be of.
-const SERVED: &[SourceKind] = &[
-    SourceKind::Workflow,
-    SourceKind::Mcp,
-    SourceKind::Connector,
-    SourceKind::HostExtension,
-];
+const SERVED: &[SourceKind] =
+    &[SourceKind::Workflow, SourceKind::Mcp, SourceKind::Connector, SourceKind::HostExtension];
 
 /// Keys that only some kinds have.
 const KEYS: &[(&str, &[SourceKind])] = &[
