@@ -6,6 +6,7 @@
 use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     id::{PrincipalId, TenantId, ToolId},
@@ -13,12 +14,25 @@ use crate::{
 };
 
 /// So many calls per period; the whole amount may come at once (burst).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rate {
     /// Calls per period, and the burst.
     pub calls: NonZeroU32,
     /// The period; never zero.
     pub period: Duration,
+}
+
+impl Rate {
+    /// The one of the two that lets fewer calls through.
+    #[must_use]
+    pub fn slower(self, other: Self) -> Self {
+        let per = |calls: NonZeroU32, period: Duration| u128::from(calls.get()) * period.as_nanos();
+        // Calls over period, compared crosswise.
+        match per(self.calls, other.period) <= per(other.calls, self.period) {
+            true => self,
+            false => other,
+        }
+    }
 }
 
 /// A text that is not a rate. The text itself is not repeated.
@@ -130,6 +144,20 @@ mod tests {
 
     fn rate(calls: u32, period: Duration) -> Rate {
         Rate { calls: NonZeroU32::new(calls).unwrap(), period }
+    }
+
+    #[test]
+    fn the_slower_of_two_rates_lets_fewer_calls_through() {
+        let rate = |text: &str| text.parse::<Rate>().unwrap();
+        for (one, other, slower) in [
+            ("10/s", "30/m", "30/m"),
+            ("1/m", "59/h", "59/h"),
+            ("60/m", "2/s", "60/m"),
+            ("1/d", "24/d", "1/d"),
+        ] {
+            assert_eq!(rate(one).slower(rate(other)), rate(slower));
+            assert_eq!(rate(other).slower(rate(one)), rate(slower));
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ use crate::{
     descriptor::SourceKind,
     egress::AllowList,
     id::SourceId,
+    limit::Rate,
 };
 
 pub use self::workflow::WorkflowSpec;
@@ -201,6 +202,9 @@ pub struct Discovered {
     /// What was left out and why.
     #[serde(default)]
     pub problems: Vec<String>,
+    /// How often tools want to be called at most, by their names. The operator's rule comes first.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub rates: BTreeMap<String, Rate>,
 }
 
 /// One tool as its upstream describes it. Everything in it is untrusted text.

@@ -36,9 +36,12 @@ const MAX_DESCRIPTION: usize = 8_192;
 pub fn assemble(source: &SourceConfig, gate: &GateConfig, discovered: &Discovered) -> Assembled {
     let mut assembled = Assembled { entries: Vec::new(), problems: discovered.problems.clone() };
     for tool in &discovered.tools {
-        let set = classify(source, &tool.name);
+        let mut set = classify(source, &tool.name);
         if set.hide == Some(true) {
             continue;
+        }
+        if let (None, Some(wish)) = (set.rate, discovered.rates.get(&tool.name)) {
+            set.rate = Some(Some(gate.rate.map_or(*wish, |usual| usual.slower(*wish))));
         }
         match entry(source, gate, discovered.version.as_deref(), tool, set) {
             Ok(entry) => assembled.entries.push(Arc::new(entry)),
@@ -261,7 +264,7 @@ mod tests {
         let (source, gate) = source(rules);
         let hints = json!({"readOnlyHint": true, "destructiveHint": false});
         let tools = names.iter().map(|name| tool(name, hints.clone())).collect();
-        assemble(&source, &gate, &Discovered { version: None, tools, problems: Vec::new() })
+        assemble(&source, &gate, &Discovered { tools, ..Discovered::default() })
     }
 
     /// I-13: an upstream that calls itself read-only is still unclassified.
@@ -304,12 +307,26 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_is_called_no_more_often_than_it_wants_unless_the_operator_says_so() {
+        let (source, gate) = source("[source.tools.ruled]\nrate = \"100/s\"\n");
+        let tools = ["ruled", "slow", "fast", "plain"].map(|name| tool(name, json!({}))).to_vec();
+        let rates = [("ruled", "1/h"), ("slow", "1/h"), ("fast", "1000/s")]
+            .map(|(name, rate)| (name.to_owned(), rate.parse().unwrap()));
+        let found = Discovered { tools, rates: rates.into(), ..Discovered::default() };
+        let made = assemble(&source, &gate, &found);
+        let rate = |at: usize| made.entries[at].rate.unwrap();
+        assert_eq!(rate(0), "100/s".parse().unwrap());
+        assert_eq!(rate(1), "1/h".parse().unwrap());
+        assert_eq!([Some(rate(2)), Some(rate(3))], [gate.rate; 2]);
+    }
+
+    #[test]
     fn a_tool_with_an_unusable_schema_is_left_out_and_reported() {
         let (source, gate) = source("");
         let mut bad = tool("bad", json!({}));
         bad.input_schema = Some(json!({"type": "no-such-type"}));
         let tools = vec![bad, tool("good", json!({}))];
-        let made = assemble(&source, &gate, &Discovered { version: None, tools, problems: vec![] });
+        let made = assemble(&source, &gate, &Discovered { tools, ..Discovered::default() });
         assert_eq!(made.entries.len(), 1);
         assert!(made.problems[0].starts_with("tool \"bad\" is left out"), "{:?}", made.problems);
     }

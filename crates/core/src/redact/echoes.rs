@@ -112,7 +112,7 @@ impl Echoes {
         }
         let text = |text: String| self.text(&text).into_owned();
         let value = |value: Value| self.value(value);
-        let Discovered { version, tools, problems } = discovered;
+        let Discovered { version, tools, problems, mut rates } = discovered;
         let mut problems: Vec<String> = problems.into_iter().map(text).collect();
         let offered = tools.len();
         let tools = tools.into_iter().filter(|tool| *self.text(&tool.name) == *tool.name);
@@ -126,10 +126,11 @@ impl Echoes {
             raw: value(tool.raw),
         });
         let tools: Vec<_> = tools.collect();
+        rates.retain(|name, _| tools.iter().any(|tool| tool.name == *name));
         if tools.len() < offered {
             problems.push("tools with a credential in their names are left out".to_owned());
         }
-        Discovered { version: version.map(text), tools, problems }
+        Discovered { version: version.map(text), tools, problems, rates }
     }
 
     fn is_in(&self, ask: &Ask) -> bool {
@@ -328,6 +329,7 @@ mod tests {
             version: Some("canary-42".to_owned()),
             tools: vec![tool("a"), tool("get-canary-42")],
             problems: vec!["canary-42".to_owned()],
+            ..Discovered::default()
         };
         let clean = echoes.discovered(found);
         assert_eq!(clean.tools.len(), 1);

@@ -202,9 +202,8 @@ impl Source for NativeSource {
         match asked {
             Err(_panic) => protocol("the provider of the tools panicked"),
             Ok(Offer::Tools(tools)) => Ok(Discovered {
-                version: None,
                 tools: tools.iter().map(|tool| discovered(tool.as_ref())).collect(),
-                problems: Vec::new(),
+                ..Discovered::default()
             }),
             Ok(Offer::View(_)) => protocol("the tools of another gateway cannot be native tools"),
         }

@@ -204,7 +204,7 @@ pub(crate) fn offer(names: &[&str]) -> Discovered {
         annotations: None,
         raw: json!({ "name": name }),
     });
-    Discovered { version: None, tools: tools.collect(), problems: Vec::new() }
+    Discovered { tools: tools.collect(), ..Discovered::default() }
 }
 
 struct CountDrop(Arc<AtomicUsize>);

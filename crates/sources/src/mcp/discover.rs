@@ -225,7 +225,7 @@ impl<'a> List<'a> {
         if self.more_problems > 0 {
             self.problems.push(format!("and {} more", self.more_problems));
         }
-        Discovered { version, tools: self.tools, problems: self.problems }
+        Discovered { version, tools: self.tools, problems: self.problems, ..Discovered::default() }
     }
 }
 

@@ -163,7 +163,7 @@ impl Source for Running {
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         let tools = self.tools.lock().iter().map(TestTool::discovered).collect();
-        Ok(Discovered { version: self.version.clone(), tools, problems: Vec::new() })
+        Ok(Discovered { version: self.version.clone(), tools, ..Discovered::default() })
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
