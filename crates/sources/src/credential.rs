@@ -30,6 +30,8 @@ use toolcrib_core::{
 use url::Url;
 
 pub(crate) use self::held::Held;
+#[cfg(test)]
+pub(crate) use self::held::tests::held;
 use self::oauth::Tokens;
 use crate::egress::{self, Network, Outgoing};
 
@@ -156,6 +158,12 @@ impl SourceCredential {
         trail: &EgressTrail,
     ) -> Result<Echoes, UpstreamError> {
         Ok(self.held(Asks::Caller(permit), url, trail).await?.echoes())
+    }
+
+    /// Waits until no token request is on its way. A source does so when it is closed: what a token
+    /// endpoint gives in place of a refresh token is lost with the process otherwise.
+    pub(crate) async fn settled(&self) {
+        self.credentials.tokens.settled().await;
     }
 
     /// Replaces the values of what was presented lately.

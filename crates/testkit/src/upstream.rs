@@ -11,11 +11,13 @@
 )]
 
 mod conformance;
+mod echoing;
 pub mod good;
 mod http;
 mod program;
 pub mod script;
 pub mod stdio;
 
+pub use echoing::{Arrived, Echoing};
 pub use http::{Answers, FaultyHttp, Received};
 pub use program::faulty_program;

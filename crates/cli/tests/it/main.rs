@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod conformance;
 mod connector;
+mod credentials;
 mod demo;
 mod generate;
 mod hash;

@@ -220,12 +220,12 @@ pub(super) fn is_loopback(url: &Url) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use toolcrib_core::{credential::Owner, id::TenantId};
 
     use super::*;
 
-    fn held(kind: CredentialKind, audiences: &[&str], value: &str) -> Held {
+    pub(crate) fn held(kind: CredentialKind, audiences: &[&str], value: &str) -> Held {
         let at = chrono_free_moment();
         let credential = Credential {
             id: "cred-1".parse().unwrap(),

@@ -17,6 +17,7 @@ use std::{
 
 use http::Method;
 use parking_lot::Mutex;
+use tokio_util::task::TaskTracker;
 use toolcrib_core::{
     clock::Clock,
     credential::{
@@ -42,6 +43,9 @@ const UNSAID: Duration = Duration::from_secs(300);
 /// How long a token endpoint is not asked again after it said no, and after it did not answer.
 const PAUSE_DENIED: Duration = Duration::from_secs(5);
 const PAUSE_SILENT: Duration = Duration::from_secs(1);
+/// How often, and after which time, the store is looked into for what another process got.
+const LOOKS: usize = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 /// Credentials whose tokens are kept.
 const MAX_SLOTS: usize = 4_096;
 
@@ -49,6 +53,8 @@ const MAX_SLOTS: usize = 4_096;
 pub(super) struct Tokens {
     clock: Arc<dyn Clock>,
     slots: Mutex<HashMap<CredentialId, Arc<Slot>>>,
+    /// Token requests on their way. It is closed, which only means that one can wait for its end.
+    running: TaskTracker,
 }
 
 /// A token that can be sent now.
@@ -89,7 +95,14 @@ struct Errand {
 
 impl Tokens {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { clock, slots: Mutex::default() }
+        let running = TaskTracker::new();
+        running.close();
+        Self { clock, slots: Mutex::default(), running }
+    }
+
+    /// Waits until no token request is on its way; none takes longer than a few [`TIMEOUT`]s.
+    pub(super) async fn settled(&self) {
+        self.running.wait().await;
     }
 
     /// The access token for a credential that is one for tokens.
@@ -113,7 +126,7 @@ impl Tokens {
                     slot,
                     opened,
                 };
-                let ended = tokio::spawn(errand.run()).await;
+                let ended = self.running.spawn(errand.run()).await;
                 ended.unwrap_or_else(|_| {
                     Err(Cause::Unavailable("the token request was cut off".to_owned()))
                 })
@@ -176,17 +189,28 @@ impl Errand {
         // Another process, or the one whose turn it was, may have exchanged the refresh token.
         self.read_again().await?;
         let mut granted = self.ask().await;
-        if matches!(granted, Err(Denied::Final(_))) {
-            let before = self.opened.credential.revision;
-            self.read_again().await?;
-            if self.opened.credential.revision != before {
-                granted = self.ask().await;
-            }
+        if matches!(granted, Err(Denied::Final(_))) && self.was_followed().await? {
+            granted = self.ask().await;
         }
         match granted {
             Ok(granted) => Ok(self.keep(granted).await),
             Err(denied) => Err(self.failed(&denied)),
         }
+    }
+
+    /// Whether the values that were refused have others in their place by now. Another process may
+    /// have exchanged the refresh token and be about to store what it got.
+    async fn was_followed(&mut self) -> Result<bool, Cause> {
+        let before = self.opened.credential.revision;
+        let refreshes = matches!(self.opened.credential.kind, CredentialKind::RefreshToken(_));
+        for _ in 0..if refreshes { LOOKS } else { 1 } {
+            self.read_again().await?;
+            if self.opened.credential.revision != before {
+                return Ok(true);
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
+        }
+        Ok(false)
     }
 
     async fn read_again(&mut self) -> Result<(), Cause> {

@@ -156,6 +156,9 @@ impl Source for McpSource {
     async fn close(&self) {
         self.shared.stop.cancel();
         self.shared.stopped.ended().await;
+        if let Some((credential, _)) = &self.credential {
+            credential.settled().await;
+        }
     }
 }
 

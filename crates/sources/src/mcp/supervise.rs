@@ -15,6 +15,7 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use toolcrib_core::{
     id::SourceId,
+    redact::Echoes,
     source::{SourceLimits, SourceListener, SourceState},
 };
 
@@ -140,6 +141,12 @@ impl Supervisor {
     }
 
     fn degrade(&self, reason: &str) {
+        // Whoever refuses a credential may say which.
+        let echoes = match &self.target {
+            Target::Http { credential: Some(credential), .. } => credential.echoes(),
+            Target::Http { .. } | Target::Stdio(_) => Echoes::default(),
+        };
+        let reason = &*echoes.text(reason);
         tracing::warn!(source = %self.shared.id, reason, "source is not connected");
         self.shared.status.set(SourceState::Degraded, reason);
     }

@@ -5,6 +5,7 @@
 mod bounds;
 mod cancel;
 mod changes;
+mod credentials;
 mod discover;
 mod eras;
 mod http;

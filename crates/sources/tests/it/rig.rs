@@ -10,7 +10,7 @@ use toolcrib_core::{
     call::{Invocation, Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind},
     catalog::{Entry, Generation, Tenants, WireCache},
     clock::{Clock, Timestamp},
-    credential::Secret,
+    credential::{CredentialRef, CredentialStore, Secret},
     descriptor::{Auth, SafetyTier, SourceKind, ToolDescriptor},
     egress::{AllowList, EgressTrail},
     event::Transport,
@@ -101,11 +101,28 @@ impl Rig {
     }
 
     fn build(upstream: UpstreamSpec, limits: SourceLimits) -> Self {
+        let id = SourceId::parse("crib").unwrap();
+        let spec = SourceSpec { id, upstream, limits, credential: None };
+        Self::of(&spec, &Factory::new(Arc::new(StoppedClock)))
+    }
+
+    /// A source at `url` whose requests present the credential of that name that belongs to the
+    /// tenant of the caller, found in `store`.
+    pub(crate) fn presenting(url: &str, name: &str, store: Arc<dyn CredentialStore>) -> Self {
+        let (headers, allow) = (BTreeMap::new(), AllowList::default());
+        let tenant = TenantId::parse("tenant").unwrap();
+        let spec = SourceSpec {
+            id: SourceId::parse("crib").unwrap(),
+            upstream: UpstreamSpec::McpHttp(HttpSpec { url: url.to_owned(), headers, allow }),
+            limits: SourceLimits::default(),
+            credential: Some(CredentialRef::of_tenant(name.parse().unwrap(), tenant)),
+        };
+        Self::of(&spec, &Factory::new(Arc::new(StoppedClock)).with_credentials(store))
+    }
+
+    fn of(spec: &SourceSpec, factory: &Factory) -> Self {
         let (count, changes) = watch::channel(0);
-        let spec =
-            SourceSpec { id: SourceId::parse("crib").unwrap(), upstream, limits, credential: None };
-        let factory = Factory::new(Arc::new(StoppedClock));
-        let source = factory.build(&spec, Arc::new(CountChanges(count))).unwrap();
+        let source = factory.build(spec, Arc::new(CountChanges(count))).unwrap();
         Self { source, changes }
     }
 

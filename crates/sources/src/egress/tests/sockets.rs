@@ -16,10 +16,16 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
 };
-use toolcrib_core::egress::{EgressDecided, EgressReason, EgressTrail};
+use toolcrib_core::{
+    credential::CredentialKind,
+    egress::{EgressDecided, EgressDecision, EgressReason, EgressTrail},
+};
 use url::Url;
 
-use crate::egress::{Answer, Egress, EgressError, Guard, Network, Outgoing, Resolver};
+use crate::{
+    credential::held,
+    egress::{Answer, Egress, EgressError, Guard, Network, Outgoing, Resolver},
+};
 
 /// Answers `answers[n]` to the question number `n`, and the last one to all that follow.
 struct Scripted {
@@ -196,6 +202,48 @@ async fn secrets_stay_with_the_origin_they_are_for() {
     assert!(server.heard.lock().iter().all(|heard| heard.contains("s3cret")));
     let heard = other.heard.lock().join("");
     assert!(heard.contains("accept: text/plain") && !heard.contains("s3cret"), "{heard}");
+}
+
+// I-36
+#[tokio::test]
+async fn a_credential_is_not_taken_along_to_another_origin() {
+    let other = Server::start(|_| ok()).await;
+    let elsewhere = [
+        (format!("http://127.0.0.1:{}/b?x=1", other.port), EgressReason::PolicyDenied),
+        (format!("http://files.example:{}/b?x=1", other.port), EgressReason::OutOfAudience),
+    ];
+    let header = CredentialKind::Header { name: "x-key".to_owned(), prefix: String::new() };
+    let query = CredentialKind::Query { parameter: "key".to_owned() };
+    for (to, reason) in elsewhere {
+        for kind in [header.clone(), query.clone()] {
+            // As a server does that keeps the query.
+            let there = match kind {
+                CredentialKind::Query { .. } => format!("{to}&key=canary-of-8"),
+                _ => to.clone(),
+            };
+            let server = Server::start(move |path| match path.starts_with("/a") {
+                false => redirect(307, "/a"),
+                true => redirect(307, &there),
+            })
+            .await;
+            let client = egress(&[&["127.0.0.1"]], &["127.0.0.1"], None);
+            let mut request = get(&format!("http://127.0.0.1:{}/", server.port));
+            request.credential = Some(Arc::new(held(kind, &["127.0.0.1"], "canary-of-8")));
+            let trail = EgressTrail::default();
+            client.send(request, &trail).await.unwrap();
+            let heard = server.heard.lock();
+            assert!(heard.len() == 2 && heard.iter().all(|heard| heard.contains("canary")));
+            let heard = std::mem::take(&mut *other.heard.lock()).join("");
+            assert!(heard.contains("/b?x=1 ") && !heard.contains("canary"), "{heard}");
+            let [sent, dropped] = trail.take().try_into().unwrap();
+            assert_eq!(sent.decision, EgressDecision::Allowed);
+            assert_eq!(dropped.decision, EgressDecision::Downgraded);
+            assert_eq!(dropped.reason, Some(reason));
+            for decided in [sent, dropped] {
+                assert_eq!(decided.credential_id.as_deref(), Some("cred-1"));
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -1,0 +1,241 @@
+//! Credentials on their way to a server that wants them: what it is sent, what it repeats, and
+//! access tokens.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use toolcrib_core::{
+    call::UpstreamErrorKind,
+    clock::Timestamp,
+    credential::{
+        ClientAuth, Credential, CredentialKind, CredentialProblem, CredentialStore, Material,
+        OAuth2, Owner, Secret,
+    },
+    egress::{EgressDecided, EgressReason},
+    id::TenantId,
+};
+use toolcrib_store::MemoryCredentials;
+use toolcrib_testkit::upstream::Echoing;
+
+use crate::rig::{Reports, Rig, invocation, text};
+
+const CANARY: &str = "value/canary 42";
+
+fn secret(value: &str) -> Secret {
+    Secret::new(value.to_owned())
+}
+
+fn credential(kind: CredentialKind) -> Credential {
+    Credential {
+        id: "cred-1".parse().unwrap(),
+        name: "it".parse().unwrap(),
+        owner: Owner::tenant(TenantId::parse("tenant").unwrap()),
+        kind,
+        audiences: vec!["127.0.0.1".parse().unwrap()],
+        created_at: Timestamp::UNIX_EPOCH,
+        rotated_at: Timestamp::UNIX_EPOCH,
+        expires_at: None,
+        revision: 1,
+    }
+}
+
+async fn holding(credential: Credential, value: &str) -> Arc<MemoryCredentials> {
+    let store = Arc::new(MemoryCredentials::new());
+    let material = Material { value: secret(value), client_secret: None };
+    store.put(credential, material).await.unwrap();
+    store
+}
+
+async fn value(store: &MemoryCredentials) -> String {
+    let owner = Owner::tenant(TenantId::parse("tenant").unwrap());
+    let opened = store.get(&owner, &"it".parse().unwrap()).await.unwrap().unwrap();
+    opened.material.value.expose().to_owned()
+}
+
+fn bearer() -> CredentialKind {
+    CredentialKind::Header { name: "authorization".to_owned(), prefix: "Bearer ".to_owned() }
+}
+
+fn oauth2(server: &Echoing) -> OAuth2 {
+    OAuth2 {
+        token_url: server.url("/token"),
+        client_id: "toolcrib".to_owned(),
+        client_auth: ClientAuth::Basic,
+        scopes: Vec::new(),
+    }
+}
+
+/// I-36: each kind is sent in its place, and whatever the server says back has none of it.
+#[tokio::test]
+async fn what_a_server_repeats_of_a_credential_is_replaced() {
+    for kind in [
+        bearer(),
+        CredentialKind::Header { name: "x-key".to_owned(), prefix: String::new() },
+        CredentialKind::Query { parameter: "key".to_owned() },
+        CredentialKind::Basic { username: "ann".to_owned() },
+    ] {
+        let server = Echoing::start(&[CANARY]);
+        let store = holding(credential(kind.clone()), CANARY).await;
+        let rig = Rig::presenting(&server.url("/mcp?v=1"), "it", store);
+        let mut shown = format!("{:?} {:?}", rig.ready().await, rig.discover().await);
+        let reports = Arc::new(Reports::default());
+        for tool in ["echo", "fail", "refuse", "progress", "ask", "break"] {
+            let mut call = invocation(json!({}));
+            call.progress = Some(reports.clone());
+            call.input = Some(toolcrib_core::call::CallerInput::declaring(
+                json!({ "elicitation": {} }).as_object().unwrap(),
+            ));
+            match rig.invoke(tool, None, call).await {
+                Ok(outcome) => {
+                    let all = format!("{}{:?}", outcome.content.get(), outcome.structured);
+                    assert!(all.contains("[REDACTED:cred-1]"), "{tool}: {all}");
+                    shown += &all;
+                    shown += &text(&outcome);
+                }
+                Err(error) => shown += &format!("{error:?} {error}"),
+            }
+        }
+        shown += &format!("{:?}", reports.all());
+        assert_eq!(reports.all().len(), 1);
+        assert!(!shown.contains("canary"), "{kind:?}: {shown}");
+        assert_eq!(server.calls().len(), 6, "{kind:?}");
+        assert!(server.calls().iter().all(|call| call.target.starts_with("/mcp?v=1")));
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_needs_a_credential_is_not_sent_without_it() {
+    let expired = Credential { expires_at: Some(Timestamp::UNIX_EPOCH), ..credential(bearer()) };
+    let elsewhere = Credential {
+        audiences: vec!["api.example".parse().unwrap(), "localhost".parse().unwrap()],
+        ..credential(bearer())
+    };
+    let other = Credential { name: "other".parse().unwrap(), ..credential(bearer()) };
+    for (stored, problem, reason, id) in [
+        (expired, CredentialProblem::Expired, EgressReason::Expired, Some("cred-1")),
+        (elsewhere, CredentialProblem::OutOfAudience, EgressReason::OutOfAudience, Some("cred-1")),
+        (other, CredentialProblem::NotFound, EgressReason::ProvenanceUnevaluable, None),
+    ] {
+        let server = Echoing::start(&[CANARY]);
+        let rig = Rig::presenting(&server.url("/mcp"), "it", holding(stored, CANARY).await);
+        let status = rig.degraded().await;
+        assert!(status.detail.unwrap().contains("credential `it`"));
+        let call = invocation(json!({}));
+        let trail = call.egress.clone();
+        let failed = rig.invoke("echo", None, call).await.unwrap_err();
+        assert_eq!(failed.kind, UpstreamErrorKind::Credential(problem));
+        let credential_id = id.map(str::to_owned);
+        let denied = EgressDecided { credential_id, ..EgressDecided::denied("127.0.0.1", reason) };
+        assert_eq!(trail.take(), [denied]);
+        assert!(server.arrived("/mcp").is_empty(), "nothing is sent, not even to connect");
+    }
+}
+
+/// What is stored anew is sent by the next call, without a start.
+#[tokio::test]
+async fn a_rotated_credential_is_used_at_once() {
+    let server = Echoing::start(&["first-canary"]);
+    let store = holding(credential(bearer()), "first-canary").await;
+    let rig = Rig::presenting(&server.url("/mcp"), "it", store.clone());
+    rig.call("echo", json!({})).await;
+    server.accept_only(&["second-canary"]);
+    let material = Material { value: secret("second-canary"), client_secret: None };
+    let id = "cred-1".parse().unwrap();
+    store.rotate(&id, 1, material, None, Timestamp::UNIX_EPOCH).await.unwrap();
+    rig.call("echo", json!({})).await;
+    assert!(store.remove(&id).await.unwrap());
+    let failed = rig.fails("echo", json!({})).await;
+    assert_eq!(failed, UpstreamErrorKind::Credential(CredentialProblem::NotFound));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_access_token_serves_all_calls_until_it_is_refused() {
+    let server = Echoing::start(&[]);
+    server.exchange("", "client-canary");
+    let kind = CredentialKind::ClientCredentials(oauth2(&server));
+    let rig = Rig::presenting(
+        &server.url("/mcp"),
+        "it",
+        holding(credential(kind), "client-canary").await,
+    );
+    rig.ready().await;
+    let calls = (0..20).map(|_| rig.call("echo", json!({})));
+    for outcome in futures_util::future::join_all(calls).await {
+        assert!(!outcome.content.get().contains("canary"), "{:?}", outcome.content);
+    }
+    let asked = server.arrived("/token");
+    assert_eq!(asked.len(), 1, "one for all");
+    assert_eq!(asked[0].body, "grant_type=client_credentials");
+    assert!(!asked[0].headers.contains_key("cookie"));
+    let sent: Vec<_> =
+        server.calls().iter().map(|it| it.headers["authorization"].clone()).collect();
+    assert!(sent.iter().all(|it| it == "Bearer access-canary-1"), "{sent:?}");
+    // Revoked at the server: the next one is asked for, once for everybody who needs it.
+    server.accept_only(&[]);
+    rig.try_call("echo", json!({})).await.unwrap_err();
+    let calls = (0..20).map(|_| rig.call("echo", json!({})));
+    futures_util::future::join_all(calls).await;
+    assert_eq!(server.arrived("/token").len(), 2);
+}
+
+/// Asked for at the same time, before there is one: one request goes out.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_needs_a_token_meanwhile_waits_for_the_same() {
+    let server = Echoing::start(&[]);
+    server.exchange("refresh-canary-0", "");
+    let kind = CredentialKind::RefreshToken(oauth2(&server));
+    let store = holding(credential(kind), "refresh-canary-0").await;
+    // Two sources with one credential.
+    let rigs =
+        ["/mcp?a", "/mcp?b"].map(|path| Rig::presenting(&server.url(path), "it", store.clone()));
+    for rig in &rigs {
+        let calls = (0..10).map(|_| rig.call("echo", json!({})));
+        futures_util::future::join_all(calls).await;
+    }
+    // Each of these factories has tokens of its own, so the second had to exchange the token that
+    // the first one was given, which was good once.
+    assert_eq!(server.arrived("/token").len(), 2);
+    assert_eq!(value(&store).await, "refresh-canary-2", "what came in its place is stored");
+    assert!(server.arrived("/token")[1].body.contains("refresh_token=refresh-canary-1"));
+}
+
+#[tokio::test]
+async fn a_token_endpoint_that_says_no_ends_the_call_and_tells_nothing() {
+    let server = Echoing::start(&[]);
+    server.exchange("other", "");
+    server.deny_tokens(400);
+    let kind = CredentialKind::RefreshToken(oauth2(&server));
+    let store = holding(credential(kind), "refresh-canary-0").await;
+    let rig = Rig::presenting(&server.url("/mcp"), "it", store.clone());
+    let status = rig.degraded().await;
+    let failed = rig.try_call("echo", json!({})).await.unwrap_err();
+    assert_eq!(failed.kind, UpstreamErrorKind::Credential(CredentialProblem::AuthExpired));
+    assert!(!format!("{failed:?} {failed} {status:?}").contains("canary"), "{failed:?}");
+    assert!(server.arrived("/mcp").is_empty());
+    let asked = server.arrived("/token").len();
+    rig.try_call("echo", json!({})).await.unwrap_err();
+    assert_eq!(server.arrived("/token").len(), asked, "it is not asked with every call");
+    // Given again by the operator.
+    server.deny_tokens(0);
+    server.exchange("refresh-canary-9", "");
+    let material = Material { value: secret("refresh-canary-9"), client_secret: None };
+    let id = "cred-1".parse().unwrap();
+    assert!(store.rotate(&id, 1, material, None, Timestamp::UNIX_EPOCH).await.unwrap());
+    rig.call("echo", json!({})).await;
+}
+
+/// A token is had for a destination that may have it, and for no other.
+#[tokio::test]
+async fn no_token_is_asked_for_in_vain() {
+    let server = Echoing::start(&[]);
+    server.exchange("", "client-canary");
+    let elsewhere = Credential {
+        audiences: vec!["api.example".parse().unwrap()],
+        ..credential(CredentialKind::ClientCredentials(oauth2(&server)))
+    };
+    let rig = Rig::presenting(&server.url("/mcp"), "it", holding(elsewhere, "client-canary").await);
+    rig.degraded().await;
+    let failed = rig.fails("echo", json!({})).await;
+    assert_eq!(failed, UpstreamErrorKind::Credential(CredentialProblem::OutOfAudience));
+    assert!(server.arrived("/token").is_empty());
+}
