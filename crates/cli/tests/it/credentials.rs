@@ -171,12 +171,7 @@ async fn no_surface_shows_a_credential() {
     });
     // The lists follow the connections.
     for (source, _) in &sources {
-        let mut left = 1_200;
-        while caller.get(&format!("/explorer/tools/{source}__echo")).await.0 != 200 {
-            assert!(left > 0, "{source} offers nothing");
-            left -= 1;
-            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-        }
+        eventually_listed(&caller, &format!("{source}__echo")).await;
     }
     for (source, _) in &sources {
         call_everything(&caller, source, &mut seen).await;
@@ -242,6 +237,81 @@ async fn no_surface_shows_a_credential() {
     assert!(sent.contains("canary") && sent.contains("key=v4lue") && sent.contains("Basic "));
     assert!(issuer.arrived("/token").iter().any(|it| it.body.contains("refresh-canary-0")));
     assert!(issuer.calls().iter().any(|it| it.headers["authorization"].contains("access-canary")));
+}
+
+/// A credential of the caller's principal comes before that of its tenant, and no other tenant has
+/// either. I-36: none goes to where an upstream redirects.
+#[tokio::test(flavor = "multi_thread")]
+async fn each_caller_presents_its_own_where_it_is_for() {
+    let server = Echoing::start(&["of-the-tenant-canary", "of-ana-canary"]);
+    let elsewhere = Echoing::start(&[]);
+    let dir = dir();
+    let dir = dir.path();
+    configure(dir, &[]);
+    let document = json!({ "openapi": "3.1.0", "info": { "title": "who", "version": "1" },
+        "paths": {
+            "/api/who": { "get": { "operationId": "who", "responses": {} } },
+            "/api/away": { "get": { "operationId": "away", "responses": {}, "parameters": [
+                { "name": "to", "in": "query", "schema": { "type": "string" } }] } } } });
+    std::fs::write(dir.join("who.json"), document.to_string()).unwrap();
+    let config = std::fs::read_to_string(dir.join("toolcrib.toml")).unwrap();
+    let base = server.url("");
+    write_config(
+        dir,
+        &format!(
+            "{config}[[source]]\nid = \"who\"\nkind = \"connector\"\ndocument = \"who.json\"\n\
+             base_url = \"{base}\"\ncredential = \"hub\"\nallow = [\"127.0.0.1\"]\n\
+             [source.tools.\"*\"]\nscopes = [\"read\"]\n"
+        ),
+    );
+    let of_tenant = set(dir, "hub", &["--bearer"], "of-the-tenant-canary");
+    let of_ana = set(dir, "hub", &["--header", "x-key", "--principal", "ana"], "of-ana-canary");
+    let caller = |principal: &str, tenant: &str| {
+        key(dir, &["--scope", "read", "--principal", principal, "--tenant", tenant]).1
+    };
+    let [ana, bob, eve] =
+        [("ana", "default"), ("bob", "default"), ("ana", "other")].map(|(p, t)| caller(p, t));
+    let program = Server::start(dir);
+    let who = async |key: &str| program.caller(Some(key)).otc("who.who", json!({})).await.1;
+    eventually_listed(&program.caller(Some(&ana)), "who__who").await;
+    for (key, header, value, id) in [
+        (&ana, "x-key", "of-ana-canary", &of_ana),
+        (&bob, "authorization", "Bearer of-the-tenant-canary", &of_tenant),
+    ] {
+        let told = who(key).await;
+        assert!(told.to_string().contains(&format!("[REDACTED:{id}]")), "{told}");
+        let arrived = server.arrived("/api/who").pop().unwrap();
+        assert_eq!(arrived.headers[header], value);
+    }
+    let before = server.arrived("/api/who").len();
+    let told = who(&eve).await;
+    assert!(told.to_string().contains("credential that is not stored"), "{told}");
+    assert_eq!(server.arrived("/api/who").len(), before, "nothing is sent without it");
+
+    let listed = program.caller(Some(&ana)).get("/tools").await.1.to_string();
+    assert!(listed.contains(r#""requirements":{"scopes":["read"],"credential":true}"#), "{listed}");
+    let listed = program.caller(Some(&ana)).get("/v1/tools").await.1.to_string();
+    assert!(listed.contains(r#""credentialRef":true"#), "{listed}");
+
+    let to = json!({ "to": elsewhere.url("/api/who") });
+    let told = program.caller(Some(&ana)).otc("who.away", to).await.1;
+    let arrived = elsewhere.arrived("/api/who").pop().unwrap_or_else(|| panic!("{told}"));
+    assert!(!format!("{arrived:?}").contains(CANARY), "{arrived:?}");
+    drop(program);
+    let events = run(dir, &["audit", "export"]).ok().stdout;
+    let denied =
+        r#""decision":"denied","destination":"127.0.0.1","reason":"provenance-unevaluable""#;
+    let dropped = r#""decision":"downgraded","destination":"127.0.0.1","reason":"policy-denied""#;
+    assert!(events.contains(denied) && events.contains(dropped), "{events}");
+}
+
+async fn eventually_listed(caller: &Caller, name: &str) {
+    let mut left = 1_200;
+    while caller.get(&format!("/explorer/tools/{name}")).await.0 != 200 {
+        assert!(left > 0, "{name} is not offered");
+        left -= 1;
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
 }
 
 #[test]

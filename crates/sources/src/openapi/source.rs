@@ -366,5 +366,8 @@ impl Source for ConnectorSource {
     async fn close(&self) {
         self.0.closed.cancel();
         self.0.status.set(SourceState::Stopped, "");
+        if let Some(credential) = &self.0.plan.credential {
+            credential.settled().await;
+        }
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! Tools: `echo` (text and structured content), `fail` (isError), `refuse` (a JSON-RPC error),
 //! `progress` (one report, then the result), `ask` (an elicitation), `break` (HTTP status 500).
+//!
+//! `/api/…` is plain HTTP: it says what it was presented, or redirects to where `to` says.
 
 use std::{
     collections::HashMap,
@@ -68,6 +70,7 @@ impl Echoing {
         let router = Router::new()
             .route("/mcp", any(serve))
             .route("/token", post(token))
+            .route("/api/{*rest}", any(api))
             .with_state(Arc::clone(&shared));
         let runtime = super::good::runtime();
         runtime.spawn(async move {
@@ -214,6 +217,28 @@ async fn serve(
         _ => error(-32601),
     };
     answered("application/json", answer.to_string())
+}
+
+async fn api(
+    State(shared): State<Arc<Shared>>,
+    OriginalUri(uri): OriginalUri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let arrived = note(&shared, &uri.to_string(), &headers, &body);
+    let said = presented(&arrived);
+    let query = arrived.target.split_once('?').map(|(_, query)| query).unwrap_or_default();
+    if let Some(to) = query.split('&').find_map(|pair| pair.strip_prefix("to=")) {
+        let to = percent_encoding::percent_decode_str(to).decode_utf8_lossy().into_owned();
+        let mut redirect = plain(StatusCode::TEMPORARY_REDIRECT, String::new());
+        redirect.headers_mut().insert(header::LOCATION, to.parse().unwrap());
+        return redirect;
+    }
+    let status = match shared.accepted.lock().iter().any(|it| said.contains(it.as_str())) {
+        true => StatusCode::OK,
+        false => StatusCode::UNAUTHORIZED,
+    };
+    json_body(status, &json!({ "said": said }))
 }
 
 fn tools(said: &str) -> Vec<Value> {
