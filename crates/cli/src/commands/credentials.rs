@@ -336,12 +336,12 @@ fn material(
         ));
     }
     let client_secret = match (&args.client_secret_file, &args.client_secret_env) {
-        (Some(path), _) => Some(env::read_secret(path).map_err(|problem| usage(problem))?),
+        (Some(path), _) => Some(env::read_secret(path).map_err(usage)?),
         (None, Some(name)) => Some(variable(name)?),
         (None, None) => before,
     };
     let value = match (&args.value_file, &args.value_env) {
-        (Some(path), _) => env::read_secret(path).map_err(|problem| usage(problem))?,
+        (Some(path), _) => env::read_secret(path).map_err(usage)?,
         (None, Some(name)) => variable(name)?,
         (None, None) => typed()?,
     };
