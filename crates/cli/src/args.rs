@@ -16,8 +16,8 @@ pub(crate) use credentials::{
 };
 pub(crate) use nouns::{
     AuditCommand, CallArgs, ConfigCommand, ExportArgs, GenArgs, HashArgs, ImportArgs,
-    KeyCreateArgs, KeysCommand, McpArgs, ServeArgs, SourcesCommand, TailArgs, ToolLintArgs,
-    ToolListArgs, ToolsCommand,
+    KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs, SourcesCommand,
+    TailArgs, ToolLintArgs, ToolListArgs, ToolsCommand,
 };
 
 use crate::env;
@@ -158,6 +158,10 @@ is 1 when the tool failed or was not run.")]
     /// Store what sources present to their upstreams: tokens, passwords, OAuth clients
     #[command(subcommand)]
     Credentials(CredentialsCommand),
+
+    /// See and end runs of workflows
+    #[command(subcommand)]
+    Runs(RunsCommand),
 
     /// Read the record of what happened
     #[command(subcommand)]

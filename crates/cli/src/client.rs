@@ -121,6 +121,16 @@ impl Client {
         }
     }
 
+    /// The answer to an empty `POST` there; anything but success is an error.
+    pub(crate) async fn post(&self, segments: &[&str]) -> anyhow::Result<Value> {
+        let request = self.request(Method::POST, self.path(segments)?)?.timeout(READ_LIMIT);
+        let Answer { status, body } = self.answer(request).await?;
+        match status.is_success() {
+            true => Ok(body),
+            false => Err(refused(status, &body)),
+        }
+    }
+
     fn path(&self, segments: &[&str]) -> anyhow::Result<Url> {
         let mut url = self.base.clone();
         url.path_segments_mut()

@@ -2,7 +2,8 @@
 //!
 //! It is the ordinary server: a configuration text that goes through the ordinary parser, keys in
 //! the ordinary store, and sources that need nothing beside this program: an MCP server (`upstream`)
-//! and two commands that are this program run as a child, and a small HTTP service (`library`).
+//! and two commands that are this program run as a child, a small HTTP service (`library`), and two
+//! workflows.
 
 mod facts;
 mod library;
@@ -116,7 +117,23 @@ scopes = ["demo:read"]
 approval = "never"
 approval_reason = "it computes, and reaches nothing"
 replay_policy = "idempotent"
+
+[[source]]
+id = "flows"
+kind = "workflow"
+tenants = ["demo"]
+files = ["workflows/*.yaml"]
+durable = true
+
+[source.tools."*"]
+scopes = ["demo:read"]
 "#;
+
+/// The demo's workflows: files in the data directory, where they can be looked at and changed.
+const WORKFLOWS: [(&str, &str); 2] = [
+    ("forecast.yaml", include_str!("demo/workflows/forecast.yaml")),
+    ("welcome.yaml", include_str!("demo/workflows/welcome.yaml")),
+];
 
 /// A demo that is about to be served.
 #[derive(Debug)]
@@ -160,6 +177,21 @@ impl Demo {
         let mut config = config::parse("demo", &text, &self.data_dir, &Secrets)?;
         config.store.path = self.data_dir.join(STORE_FILE);
         Ok(Settings { config, text: None, data_dir: self.data_dir.clone() })
+    }
+
+    /// Writes the workflows that are not there yet.
+    pub(crate) fn write_workflows(&self) -> anyhow::Result<()> {
+        let directory = self.data_dir.join("workflows");
+        std::fs::create_dir_all(&directory)
+            .with_context(|| format!("{} cannot be made", directory.display()))?;
+        for (name, text) in WORKFLOWS {
+            let file = directory.join(name);
+            if !file.exists() {
+                std::fs::write(&file, text)
+                    .with_context(|| format!("{} cannot be written", file.display()))?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits for the tools, makes the keys and says what there is to try.

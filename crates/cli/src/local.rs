@@ -14,7 +14,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{Gateway, GatewayBuilder, Stores, clock::SystemClock, config::Config};
 use toolcrib_sources::Factory;
-use toolcrib_store::SqliteStore;
+use toolcrib_store::{SealKeys, SqliteStore};
 
 use crate::{confined, failure::advised, seal, settings::Settings, store};
 
@@ -36,7 +36,8 @@ impl Local {
     pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
         let store = store::open(&settings.config)?;
         let credentials = seal::needed(&settings.config, &store).await?;
-        let gateway = start(settings.config, store::seams(&store), credentials).await?;
+        let gateway =
+            start(settings.config, store::seams(&store, SealKeys::none()), credentials).await?;
         Ok(Self { gateway, store: Some(store) })
     }
 

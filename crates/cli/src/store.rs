@@ -34,13 +34,13 @@ pub(crate) fn open_existing(config: &Config) -> anyhow::Result<SqliteStore> {
     }
 }
 
-/// The seams of `store`, as the gateway wants them.
-pub(crate) fn seams(store: &SqliteStore) -> Stores {
+/// The seams of `store`, as the gateway wants them; what is kept of runs is sealed with `keys`.
+pub(crate) fn seams(store: &SqliteStore, keys: SealKeys) -> Stores {
     Stores {
         log: Arc::new(store.clone()),
         keys: Arc::new(store.clone()),
         catalogs: Arc::new(store.clone()),
-        runs: Some(Arc::new(store.runs(SealKeys::none()))),
+        runs: Some(Arc::new(store.runs(keys))),
     }
 }
 

@@ -90,6 +90,8 @@ pub struct TestGatewayBuilder {
     toml: String,
     test_seams: bool,
     sources: Vec<TestSource>,
+    /// Files by name.
+    workflows: Vec<(String, String)>,
     clock: Option<Arc<ManualClock>>,
 }
 
@@ -125,6 +127,13 @@ impl TestGatewayBuilder {
         self
     }
 
+    /// Adds the workflow `id` to the source `flows`; `rest` is its file without the id, in YAML.
+    #[must_use]
+    pub fn workflow(mut self, id: &str, rest: &str) -> Self {
+        self.workflows.push((format!("{id}.yaml"), format!("id: {id}\n{rest}\n")));
+        self
+    }
+
     /// Adds configuration that stands before the sources, for example `[otc]` with its settings.
     #[must_use]
     pub fn config(mut self, toml: &str) -> Self {
@@ -150,7 +159,13 @@ impl TestGatewayBuilder {
     /// Starts it and waits until every tool is offered.
     pub async fn start(self) -> TestGateway {
         let directory = TempDir::new().unwrap();
-        let of_sources: String = self.sources.iter().map(TestSource::toml).collect();
+        let mut of_sources: String = self.sources.iter().map(TestSource::toml).collect();
+        if !self.workflows.is_empty() {
+            of_sources += "[[source]]\nid = \"flows\"\nkind = \"workflow\"\nfiles = [\"*.yaml\"]\n";
+        }
+        for (name, text) in &self.workflows {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
         let toml = self.toml + &of_sources;
         let mut config = config::parse("test.toml", &toml, directory.path(), &NoSecrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));

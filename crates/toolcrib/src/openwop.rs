@@ -8,6 +8,7 @@ pub(crate) mod schemas;
 mod seams;
 mod sources;
 mod tools;
+mod workflows;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -45,6 +46,8 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
         .layer(axum::Extension(document))
         .routes(routes!(tools::list))
         .routes(routes!(tools::by_id))
+        .routes(routes!(workflows::list))
+        .routes(routes!(workflows::cancel))
         .routes(routes!(runs::events))
         .routes(routes!(events::list))
         .routes(routes!(sources::list))

@@ -5,8 +5,9 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Subcommand};
 use toolcrib_core::{
     descriptor::SourceKind,
-    id::{KeyId, PrincipalId, TenantId},
+    id::{KeyId, PrincipalId, RunId, TenantId},
     scope::Grant,
+    store::RunState,
 };
 
 #[derive(Debug, Args)]
@@ -163,6 +164,48 @@ pub(crate) struct KeyCreateArgs {
     /// When the key stops working, from now: 12h, 30d [default: never]
     #[arg(long, value_name = "DURATION", value_parser = lifetime)]
     pub(crate) expires: Option<std::time::Duration>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum RunsCommand {
+    /// List the runs, the newest first
+    #[command(after_help = "\
+Examples:
+  toolcrib runs list --state running
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt runs list")]
+    List(RunListArgs),
+
+    /// Show the workflows of a run and what is recorded of them
+    Show {
+        /// The run, as `runs list` shows it
+        run: RunId,
+    },
+
+    /// End the workflows of a run; the process that runs them does it within a second
+    Cancel {
+        /// The run, as `runs list` shows it
+        run: RunId,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RunListArgs {
+    /// Only in this state: running, completed, failed or cancelled
+    #[arg(long, value_parser = run_state)]
+    pub(crate) state: Option<RunState>,
+
+    /// How many at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) lines: u32,
+
+    /// Only this tenant's runs
+    #[arg(long)]
+    pub(crate) tenant: Option<TenantId>,
+}
+
+fn run_state(text: &str) -> Result<RunState, String> {
+    let found = RunState::ALL.into_iter().find(|state| state.as_str() == text);
+    found.ok_or_else(|| "expected running, completed, failed or cancelled".to_owned())
 }
 
 #[derive(Debug, Subcommand)]

@@ -177,6 +177,15 @@ fn show(logged: &Logged, printer: Printer) -> anyhow::Result<()> {
 }
 
 fn for_people(Logged { tenant, event, .. }: &Logged) -> String {
+    in_a_line(event, tenant.as_ref())
+}
+
+/// An event in a line.
+pub(super) fn told(event: &RunEvent) -> String {
+    in_a_line(event, None)
+}
+
+fn in_a_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
     let at = event.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true);
     let what = match &event.body {
         EventBody::ToolCalled(called) => {
@@ -238,6 +247,6 @@ fn for_people(Logged { tenant, event, .. }: &Logged) -> String {
             format!("{} {outcome} (session {})", closed.tool_id, closed.session_id)
         }
     };
-    let tenant = tenant.as_ref().map(|tenant| format!("{tenant:<12}  ")).unwrap_or_default();
+    let tenant = tenant.map(|tenant| format!("{tenant:<12}  ")).unwrap_or_default();
     format!("{at}  {tenant}{:<21}  {what}", event.body.kind())
 }

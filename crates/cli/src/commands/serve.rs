@@ -75,6 +75,9 @@ pub(crate) async fn run(
         Some(lock) => Some(lock),
         None => Lock::take(&settings)?,
     };
+    if let Some(demo) = &demo {
+        demo.write_workflows()?;
+    }
     let closed = store.recover(Utc::now()).await?;
     if closed > 0 {
         printer.note(format_args!(
@@ -83,9 +86,10 @@ pub(crate) async fn run(
         ));
     }
     // A configuration that is read later may name a credential that this one does not.
-    let credentials = store.credentials(seal::keys(&config.store).await?);
+    let keys = seal::keys(&config.store).await?;
+    let credentials = store.credentials(keys.clone());
     let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
-    let gateway = local::start(config.clone(), store::seams(&store), credentials).await?;
+    let gateway = local::start(config.clone(), store::seams(&store, keys), credentials).await?;
 
     let (stop, stopped) = watch::channel(false);
     let router = toolcrib::router(gateway.clone(), &config);

@@ -14,6 +14,8 @@ const TOOLS: &[(&str, &str, bool)] = &[
     ("mcp:demo.slow", "demo__slow", true),
     ("mcp:demo.structured", "demo__structured", true),
     ("mcp:demo.wipe", "demo__wipe", false),
+    ("openwop:workflow.forecast", "flows__forecast", true),
+    ("openwop:workflow.welcome", "flows__welcome", true),
     ("x-host-host-digest", "host__digest", true),
     ("x-host-host-version", "host__version", false),
 ];
@@ -124,6 +126,20 @@ async fn every_calling_surface_calls() {
     let loan = json!({ "isbn": "9780141439587", "body": { "days": 14 } });
     let (status, body) = admin.post("/explorer/tools/library__borrow_book/call", &loan).await;
     assert_eq!((status, &body["structuredContent"]["days"]), (200, &json!(14)), "{body}");
+    let cities = json!({ "cities": ["Bonn", "Riga"] });
+    let (status, body) = admin.otc("flows__forecast", cities).await;
+    assert_eq!((status, &body["result"]["success"]), (200, &json!(true)), "{body}");
+    assert_eq!(body["result"]["value"]["reports"][1]["city"], "Riga", "{body}");
+    let (status, body) =
+        admin.post("/explorer/tools/flows__welcome/call", &json!({ "name": "Ann" })).await;
+    assert_eq!((status, &body["isError"]), (200, &json!(false)), "{body}");
+    assert_eq!(body["structuredContent"]["text"], "Hello, Ann! It is a fine day.", "{body}");
+    let call = json!({ "name": "flows__welcome", "arguments": { "name": "Ann", "city": "Bonn" },
+        "_meta": { "progressToken": "p" } });
+    let messages = admin.mcp_messages("tools/call", call).await;
+    let progress = messages.iter().filter(|it| it["method"] == "notifications/progress").count();
+    assert_eq!(progress, 4, "one for each step: {messages:#?}");
+    assert_eq!(messages.last().unwrap()["result"]["structuredContent"]["weather"], "ok");
 
     // I-15
     let (status, body) = admin.otc("demo__wipe", json!({})).await;

@@ -41,6 +41,8 @@ fn the_help_names_what_there_is() {
       call         Call a tool
       sources      See how the sources are doing
       keys         Make, list and revoke API keys
+      credentials  Store what sources present to their upstreams: tokens, passwords, OAuth clients
+      runs         See and end runs of workflows
       audit        Read the record of what happened
       config       Check a configuration file
       conformance  Check from outside whether a host does what the protocols require

@@ -26,3 +26,4 @@ mod seams;
 mod stdio;
 mod upstream;
 mod watch;
+mod workflow;

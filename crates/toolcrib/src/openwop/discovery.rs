@@ -19,7 +19,7 @@ const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept
 
 /// Kinds of sources that this version has tools of.
 const PROJECTED: &[SourceKind] =
-    &[SourceKind::Mcp, SourceKind::Connector, SourceKind::HostExtension];
+    &[SourceKind::Mcp, SourceKind::Connector, SourceKind::Workflow, SourceKind::HostExtension];
 
 /// The document, made once.
 pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {

@@ -13,7 +13,8 @@ struct Row {
     method: &'static str,
     /// As in openapi.json.
     route: &'static str,
-    /// As requested; `RUN` is a run of the right key.
+    /// As requested; `RUN` is a run of the right key, `FLOW` one
+    /// with a workflow in it.
     path: &'static str,
     body: Option<Value>,
     answers: [&'static str; 4],
@@ -35,6 +36,13 @@ fn rows() -> Vec<Row> {
         get("/v1/tools", "/v1/tools", list),
         get("/v1/tools/{toolId}", "/v1/tools/mcp%3Acrib.read", own),
         get("/v1/runs/{runId}/events", "/v1/runs/RUN/events", own),
+        get("/v1/runs", "/v1/runs", list),
+        post(
+            "/v1/runs/{runId}/cancel",
+            "/v1/runs/FLOW/cancel",
+            json!({}),
+            ["401", "404", "404", "202"],
+        ),
         get("/v1/events", "/v1/events?after=0", ["401", "403", "200 blind", "200 sees"]),
         get("/v1/sources", "/v1/sources", ["401", "403", "200 blind", "200 sees"]),
         get("/health", "/health", OPEN),
@@ -90,37 +98,47 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// The gateway of both tables, its four callers, and a run of the last.
-async fn callers() -> (TestGateway, [Actor; 4], String) {
+/// Runs of the right key.
+struct Runs {
+    plain: String,
+    flow: String,
+}
+
+/// The gateway of both tables, its four callers, and two runs of the last.
+async fn callers() -> (TestGateway, [Actor; 4], Runs) {
     let gw = TestGateway::builder()
         .source(
             TestSource::new("crib")
                 .tenants(["acme"])
                 .tool(TestTool::new("read").scopes(["files:read"])),
         )
+        .workflow("crib-flow", "steps: [{ id: a, tool: 'mcp:crib.read' }]\noutputs: {}")
         .start()
         .await;
-    let everything = ["files:read", "audit:read", "metrics:read", "sources:read"];
+    let everything = ["files:read", "audit:read", "metrics:read", "sources:read", "tools:flows"];
     let right = gw.principal("right", everything).await;
     let call = right.post("/tools/call", json!({ "request": { "tool_id": "crib.read" } })).await;
-    let run = call.header("toolcrib-run-id").to_owned();
+    let plain = call.header("toolcrib-run-id").to_owned();
+    let call =
+        right.post("/tools/call", json!({ "request": { "tool_id": "flows__crib-flow" } })).await;
+    let runs = Runs { plain, flow: call.header("toolcrib-run-id").to_owned() };
     let callers = [
         gw.anonymous(),
         gw.principal("none", []).await,
         gw.principal_of("other", "right", &everything).await,
         right,
     ];
-    (gw, callers, run)
+    (gw, callers, runs)
 }
 
 /// I-11, I-8, I-9.
 #[tokio::test]
 async fn every_route_answers_each_caller_as_the_table_says() {
-    let (_gw, callers, run) = callers().await;
+    let (_gw, callers, runs) = callers().await;
     let mut wrong = Vec::new();
     for row in rows() {
         for (caller, expected) in callers.iter().zip(row.answers) {
-            let reply = ask(caller, &row, &run).await;
+            let reply = ask(caller, &row, &runs).await;
             let blind = !reply.text().contains("crib");
             let answer = match expected.split_once(' ') {
                 Some(_) => format!("{} {}", reply.status, if blind { "blind" } else { "sees" }),
@@ -134,8 +152,8 @@ async fn every_route_answers_each_caller_as_the_table_says() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-async fn ask(caller: &Actor, row: &Row, run: &str) -> Reply {
-    let path = row.path.replace("RUN", run);
+async fn ask(caller: &Actor, row: &Row, runs: &Runs) -> Reply {
+    let path = row.path.replace("RUN", &runs.plain).replace("FLOW", &runs.flow);
     let method = Method::try_from(row.method.to_uppercase().as_str()).unwrap();
     let caller = caller
         .with("content-type", "application/json")

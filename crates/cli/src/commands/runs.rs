@@ -1,0 +1,193 @@
+//! `runs list|show|cancel`: runs of workflows, in the store or on a running server.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use toolcrib_core::{
+    event::{EventLog as _, EventQuery, RunEvent},
+    id::{RunId, TenantId},
+    store::{RunQuery, RunStore as _, StoreError},
+};
+use toolcrib_store::{SealKeys, SqliteStore};
+
+use super::audit;
+use crate::{
+    args::{Global, RunListArgs, RunsCommand},
+    client::Client,
+    failure::{Exit, advised, usage},
+    printer::Printer,
+    settings::Settings,
+    store,
+};
+
+/// What is shown of a workflow's run: the members of `GET /v1/runs`.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    run_id: String,
+    call_id: String,
+    tool_id: String,
+    principal: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<String>,
+    state: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    code: Option<String>,
+    durable: bool,
+    started_at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended_at: Option<String>,
+}
+
+/// Where runs are looked up.
+enum Place {
+    Here(SqliteStore),
+    Remote(Client),
+}
+
+pub(crate) async fn run(
+    command: RunsCommand,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let place = match Client::connect(global, printer)? {
+        Some(client) => Place::Remote(client),
+        None => Place::Here(store::open_existing(&Settings::load(global)?.config)?),
+    };
+    let result = match &command {
+        RunsCommand::List(args) => list(args, &place, printer).await,
+        RunsCommand::Show { run } => show(run, &place, printer).await,
+        RunsCommand::Cancel { run } => cancel(run, &place, printer).await,
+    };
+    if let Place::Here(store) = place {
+        store.close().await;
+    }
+    result.map(|()| Exit::Done)
+}
+
+async fn list(args: &RunListArgs, place: &Place, printer: Printer) -> anyhow::Result<()> {
+    let runs = match place {
+        Place::Here(store) => {
+            let query = RunQuery {
+                tenant: args.tenant.clone(),
+                state: args.state,
+                limit: usize::try_from(args.lines)?,
+                ..RunQuery::default()
+            };
+            here(store, query).await?
+        }
+        Place::Remote(_) if args.tenant.is_some() => {
+            return Err(usage(
+                "a server shows the runs of the key's own tenant; leave out --tenant",
+            ));
+        }
+        Place::Remote(client) => {
+            let lines = args.lines.to_string();
+            let mut query = vec![("limit", lines.as_str())];
+            query.extend(args.state.map(|state| ("state", state.as_str())));
+            there(client, &query).await?
+        }
+    };
+    if printer.wants_json() {
+        return printer.json(&runs);
+    }
+    if runs.is_empty() {
+        printer.note("there are no runs");
+        return Ok(());
+    }
+    table(&runs, printer)
+}
+
+async fn show(run: &RunId, place: &Place, printer: Printer) -> anyhow::Result<()> {
+    let (runs, events) = match place {
+        Place::Here(store) => {
+            let query = RunQuery { run: Some(run.clone()), ..RunQuery::default() };
+            let query_events = EventQuery { run: Some(run.clone()), ..EventQuery::default() };
+            let events = store.read(query_events).await?;
+            let events = events.into_iter().map(|logged| logged.event).collect();
+            (here(store, query).await?, events)
+        }
+        Place::Remote(client) => {
+            let runs = there(client, &[("runId", run.as_str())]).await?;
+            let mut told = client.get(&["v1", "runs", run.as_str(), "events"], &[]).await?;
+            let events = told.get_mut("events").map(Value::take).unwrap_or_default();
+            let events: Vec<RunEvent> = serde_json::from_value(events)?;
+            (runs, events)
+        }
+    };
+    if runs.is_empty() {
+        return Err(unknown());
+    }
+    if printer.wants_json() {
+        return printer.json(&json!({ "runs": runs, "events": events }));
+    }
+    table(&runs, printer)?;
+    printer.line("")?;
+    events.iter().try_for_each(|event| printer.line(audit::told(event)))
+}
+
+async fn cancel(run: &RunId, place: &Place, printer: Printer) -> anyhow::Result<()> {
+    let cancelled = match place {
+        Place::Here(store) => {
+            let runs = store.runs(SealKeys::none());
+            let query = RunQuery { run: Some(run.clone()), ..RunQuery::default() };
+            let found = runs.list(query).await?;
+            let mut tenants: Vec<&TenantId> = found.iter().map(|run| &run.tenant).collect();
+            tenants.dedup();
+            if tenants.is_empty() {
+                return Err(unknown());
+            }
+            let mut cancelled = 0;
+            for tenant in tenants {
+                cancelled += runs.ask_end(tenant, run).await?;
+            }
+            cancelled
+        }
+        Place::Remote(client) => {
+            let told = client.post(&["v1", "runs", run.as_str(), "cancel"]).await?;
+            let count = told.get("cancelled").and_then(Value::as_u64);
+            usize::try_from(count.unwrap_or_default())?
+        }
+    };
+    if printer.wants_json() {
+        return printer.json(&json!({ "runId": run, "cancelled": cancelled }));
+    }
+    match cancelled {
+        0 => printer.note("nothing of that run runs any more"),
+        1 => printer.note("one workflow is being ended"),
+        count => printer.note(format_args!("{count} workflows are being ended")),
+    }
+    Ok(())
+}
+
+async fn here(store: &SqliteStore, query: RunQuery) -> anyhow::Result<Vec<Shown>> {
+    let found: Result<_, StoreError> = store.runs(SealKeys::none()).list(query).await;
+    Ok(serde_json::from_value(serde_json::to_value(found?)?)?)
+}
+
+async fn there(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<Vec<Shown>> {
+    let mut told = client.get(&["v1", "runs"], query).await?;
+    let runs = told.get_mut("runs").map(Value::take).unwrap_or_default();
+    Ok(serde_json::from_value(runs)?)
+}
+
+fn unknown() -> anyhow::Error {
+    advised("no workflow ran in such a run", "`toolcrib runs list` shows the runs")
+}
+
+fn table(runs: &[Shown], printer: Printer) -> anyhow::Result<()> {
+    let rows = runs.iter().map(|run| {
+        let state = match &run.code {
+            Some(code) => format!("{} ({code})", run.state),
+            None => run.state.clone(),
+        };
+        [
+            run.run_id.clone(),
+            run.tool_id.clone(),
+            run.principal.clone(),
+            state,
+            run.started_at.clone(),
+            run.ended_at.clone().unwrap_or_default(),
+        ]
+    });
+    printer.table(["run", "workflow", "principal", "state", "started", "ended"], rows)
+}

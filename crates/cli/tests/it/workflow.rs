@@ -1,0 +1,271 @@
+//! Workflows of a running server: what a crash leaves of them, and the commands about their runs.
+
+use std::{collections::BTreeMap, path::Path};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use toolcrib_testkit::upstream::{Answers, FaultyHttp};
+
+use crate::support::{Caller, Server, dir, eventually, finish, key, run, toolcrib, write_config};
+
+/// Steps before, at and after the one that takes long.
+const FLOW: &str = "
+id: report
+inputs:
+  type: object
+  properties: { names: { type: array, items: { type: string } } }
+  required: [names]
+steps:
+  - { id: first, tool: 'mcp:up.echo', arguments: { step: first } }
+  - id: each
+    tool: 'mcp:up.echo'
+    after: [first]
+    for_each: { ref: /inputs/names, max: 5 }
+    arguments: { step: { $text: ['each-', { $ref: /item }] } }
+  - { id: long, tool: 'mcp:up.slow', after: [each], arguments: { ms: 1500 } }
+  - id: last
+    tool: 'mcp:up.echo'
+    after: [long]
+    arguments: { step: last, seen: { $ref: /steps/each/result/1/step } }
+outputs:
+  last: { $ref: /steps/last/result }
+";
+
+/// A server over `upstream` and [`FLOW`], whose `slow` is repeatable or not.
+fn configure(dir: &Path, upstream: &FaultyHttp, slow: &str, more: &str) -> String {
+    std::fs::create_dir_all(dir.join("flows")).unwrap();
+    std::fs::write(dir.join("flows/report.yaml"), FLOW).unwrap();
+    let url = upstream.url();
+    write_config(
+        dir,
+        &format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\n{more}\n\
+             [[source]]\nid = \"up\"\nkind = \"mcp\"\nurl = \"{url}\"\n\
+             [source.tools.slow]\nreplay_policy = \"{slow}\"\n\
+             [[source]]\nid = \"flows\"\nkind = \"workflow\"\nfiles = [\"flows/*.yaml\"]\n\
+             durable = true\n"
+        ),
+    );
+    key(dir, &["--scope", "*"]).1
+}
+
+/// How often the upstream was called, by what the call says of itself.
+fn calls(upstream: &FaultyHttp) -> BTreeMap<String, usize> {
+    let mut calls = BTreeMap::new();
+    for received in upstream.received() {
+        if received.verb == "POST" && received.body["method"] == "tools/call" {
+            let params = &received.body["params"];
+            let step = params["arguments"]["step"].as_str().unwrap_or_default();
+            let name = format!("{} {step}", params["name"].as_str().unwrap());
+            *calls.entry(name.trim().to_owned()).or_insert(0) += 1;
+        }
+    }
+    calls
+}
+
+fn runs(dir: &Path) -> Value {
+    run(dir, &["runs", "list", "--json"]).ok().json()
+}
+
+fn state(dir: &Path) -> String {
+    runs(dir)[0]["state"].as_str().unwrap_or_default().to_owned()
+}
+
+/// What the log says of the run, in short.
+fn told(dir: &Path, id: &str) -> Vec<(String, String)> {
+    let shown = run(dir, &["runs", "show", id, "--json"]).ok().json();
+    let events = shown["events"].as_array().unwrap().iter();
+    events
+        .map(|event| {
+            let payload = &event["payload"];
+            let outcome = payload["status"].as_str().or(payload["outcome"].as_str());
+            let name = payload["toolName"].as_str().or(payload["toolId"].as_str());
+            let what = [event["type"].as_str(), outcome].map(Option::unwrap_or_default).join(" ");
+            (what.trim().to_owned(), name.unwrap_or_default().to_owned())
+        })
+        .collect()
+}
+
+/// Waits until the tool is there: a server listens before its sources have told their tools.
+fn offered(runtime: &tokio::runtime::Runtime, caller: &Caller, tool: &str) {
+    let path = format!("/v1/tools/{tool}");
+    eventually("it is offered", || runtime.block_on(caller.get(&path)).0 == 200);
+}
+
+/// Begins the workflow and kills the server while the long step runs.
+fn killed(dir: &Path, upstream: &FaultyHttp, key: &str) {
+    let mut server = Server::start(dir);
+    let caller = server.caller(Some(key));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    offered(&runtime, &caller, "openwop:workflow.report");
+    runtime.spawn(async move {
+        caller.recorded("flows__report", json!({ "names": ["a", "b", "c"] })).await
+    });
+    eventually("the long step runs", || calls(upstream).contains_key("slow"));
+    server.process.kill();
+    runtime.shutdown_background();
+}
+
+/// I-18, I-21, I-43: each completed step was called exactly once.
+#[test]
+fn a_run_that_was_killed_goes_on_where_it_was() {
+    let dir = dir();
+    let upstream = FaultyHttp::start(Answers::Json, &[]);
+    let key = configure(dir.path(), &upstream, "idempotent", "");
+    killed(dir.path(), &upstream, &key);
+    assert_eq!(state(dir.path()), "running");
+    let server = Server::start(dir.path());
+    eventually("the run ends", || state(dir.path()) != "running");
+    let run = runs(dir.path())[0].clone();
+    assert_eq!((&run["state"], &run["durable"]), (&json!("completed"), &json!(true)), "{run}");
+    let expected: BTreeMap<String, usize> = [
+        ("echo each-a", 1),
+        ("echo each-b", 1),
+        ("echo each-c", 1),
+        ("echo first", 1),
+        ("echo last", 1),
+        ("slow", 2),
+    ]
+    .map(|(name, count)| (name.to_owned(), count))
+    .into();
+    assert_eq!(calls(&upstream), expected, "only what was not completed is called again");
+    let told = told(dir.path(), run["runId"].as_str().unwrap());
+    let count = |what: &str| told.iter().filter(|(it, _)| it == what).count();
+    assert_eq!(count("agent.toolCalled"), 8, "{told:#?}");
+    assert_eq!(count("agent.toolReturned ok"), 7, "{told:#?}");
+    assert_eq!(count("agent.toolReturned error"), 1, "the one that was interrupted");
+    assert_eq!(count("tool.session.opened"), 4, "{told:#?}");
+    assert_eq!(count("tool.session.closed failed"), 2, "those of the dead process");
+    assert_eq!(count("tool.session.closed completed"), 2);
+    let end = ("agent.toolReturned ok".to_owned(), "openwop:workflow.report".to_owned());
+    assert_eq!(told.last(), Some(&end));
+    server.stop();
+    // Nothing of it begins again.
+    let server = Server::start(dir.path());
+    assert_eq!(state(dir.path()), "completed");
+    assert_eq!(calls(&upstream), expected);
+    server.stop();
+}
+
+/// What must not be repeated ends the run instead.
+#[test]
+fn a_run_whose_interrupted_step_may_not_be_repeated_fails() {
+    let dir = dir();
+    let upstream = FaultyHttp::start(Answers::Json, &[]);
+    let key = configure(dir.path(), &upstream, "non-deterministic", "");
+    killed(dir.path(), &upstream, &key);
+    let before = calls(&upstream);
+    let server = Server::start(dir.path());
+    eventually("the run ends", || state(dir.path()) != "running");
+    let run = runs(dir.path())[0].clone();
+    assert_eq!((&run["state"], &run["code"]), (&json!("failed"), &json!("interrupted")), "{run}");
+    assert_eq!(calls(&upstream), before);
+    let told = told(dir.path(), run["runId"].as_str().unwrap());
+    let end = ("agent.toolReturned error".to_owned(), "openwop:workflow.report".to_owned());
+    assert_eq!(told.last(), Some(&end));
+    server.stop();
+}
+
+/// A run that is not kept is closed as failed, and so is one whose caller has lost its key.
+#[test]
+fn a_run_that_cannot_go_on_is_closed() {
+    for lost in ["state", "key"] {
+        let dir = dir();
+        let upstream = FaultyHttp::start(Answers::Json, &[]);
+        let text = configure(dir.path(), &upstream, "idempotent", "");
+        let config = dir.path().join("toolcrib.toml");
+        if lost == "state" {
+            let said = std::fs::read_to_string(&config).unwrap().replace("durable = true", "");
+            std::fs::write(&config, said).unwrap();
+        }
+        killed(dir.path(), &upstream, &text);
+        let before = calls(&upstream);
+        if lost == "key" {
+            let keys = run(dir.path(), &["keys", "list", "--json"]).ok().json();
+            run(dir.path(), &["keys", "revoke", keys[0]["id"].as_str().unwrap()]).ok();
+        }
+        let server = Server::start(dir.path());
+        eventually("the run is closed", || state(dir.path()) == "failed");
+        let code = runs(dir.path())[0]["code"].clone();
+        assert_eq!(code, if lost == "key" { "unauthenticated" } else { "interrupted" });
+        assert_eq!(calls(&upstream), before, "{lost}");
+        server.stop();
+    }
+}
+
+/// What went through a run is on the disk only sealed, and not at all once it is over.
+#[test]
+fn what_is_kept_is_sealed() {
+    let dir = dir();
+    let upstream = FaultyHttp::start(Answers::Json, &[]);
+    let store = "[store]\nseal_key = { file = \"seal.key\" }\n";
+    run(dir.path(), &["credentials", "new-key", "--out", "seal.key"]).ok();
+    let key = configure(dir.path(), &upstream, "idempotent", store);
+    let config = dir.path().join("toolcrib.toml");
+    let said = std::fs::read_to_string(&config).unwrap().replace("durable = true", "");
+    std::fs::write(&config, said).unwrap();
+    killed(dir.path(), &upstream, &key);
+    assert_eq!(runs(dir.path())[0]["durable"], true, "where it can be sealed it is kept");
+    let canary = b"each-b";
+    let seen = |dir: &Path| {
+        let files = std::fs::read_dir(dir.join(".toolcrib")).unwrap().flatten();
+        let mut files = files.filter(|file| file.file_type().unwrap().is_file());
+        files.any(|file| {
+            let bytes = std::fs::read(file.path()).unwrap();
+            bytes.windows(canary.len()).any(|window| window == canary)
+        })
+    };
+    assert!(!seen(dir.path()));
+    let server = Server::start(dir.path());
+    eventually("the run ends", || state(dir.path()) == "completed");
+    assert!(!seen(dir.path()));
+    server.stop();
+}
+
+#[test]
+fn runs_are_listed_shown_and_cancelled_here_and_there() {
+    let dir = dir();
+    let upstream = FaultyHttp::start(Answers::Json, &[]);
+    let text = configure(dir.path(), &upstream, "idempotent", "");
+    let flow = "id: waits\nsteps: [{ id: a, tool: 'mcp:up.hang' }]\noutputs: {}\n";
+    std::fs::write(dir.path().join("flows/waits.yaml"), flow).unwrap();
+    std::fs::write(dir.path().join("key"), &text).unwrap();
+    let server = Server::start(dir.path());
+    let there = |args: &[&str]| {
+        let to = ["--url", &server.url, "--key-file", "key"];
+        finish(toolcrib(dir.path()).args(to).args(args))
+    };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    offered(&runtime, &server.caller(Some(&text)), "openwop:workflow.waits");
+    for (at, remote) in [true, false].into_iter().enumerate() {
+        let caller = server.caller(Some(&text));
+        let waiting = runtime.spawn(async move { caller.otc("flows__waits", json!({})).await });
+        let hanging = || calls(&upstream).get("hang").copied();
+        eventually("the step hangs", || hanging() == Some(at + 1));
+        let listed = there(&["runs", "list", "--state", "running", "--json"]).ok().json();
+        assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+        assert_eq!(
+            listed,
+            run(dir.path(), &["runs", "list", "--state", "running", "--json"]).ok().json()
+        );
+        let id = listed[0]["runId"].as_str().unwrap().to_owned();
+        let command = ["runs", "cancel", &id];
+        let cancelled = if remote { there(&command) } else { run(dir.path(), &command) };
+        assert!(cancelled.ok().stderr.contains("one workflow is being ended"));
+        let (status, body) = runtime.block_on(waiting).unwrap();
+        assert_eq!((status, &body["result"]["success"]), (200, &json!(false)), "{body}");
+        let shown = there(&["runs", "show", &id]).ok();
+        let here = run(dir.path(), &["runs", "show", &id]).ok();
+        assert_eq!(shown.stdout, here.stdout);
+        assert!(
+            shown.stdout.contains("cancelled") && shown.stdout.contains("agent.toolReturned"),
+            "{shown:?}"
+        );
+        let again = if remote { there(&command) } else { run(dir.path(), &command) };
+        assert!(again.ok().stderr.contains("nothing of that run runs any more"));
+    }
+    for args in [["runs", "show", "nothing"], ["runs", "cancel", "nothing"]] {
+        assert_eq!((run(dir.path(), &args).code, there(&args).code), (1, 1));
+    }
+    server.process.signal(Signal::TERM);
+}

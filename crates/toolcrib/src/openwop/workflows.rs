@@ -1,0 +1,139 @@
+//! `/v1/runs`: which workflows run or ran, and ending them.
+
+use axum::{
+    extract::{RawQuery, State},
+    response::Response,
+};
+use http::StatusCode;
+use serde::Serialize;
+use toolcrib_core::{
+    id::{PrincipalId, RunId},
+    principal::Principal,
+    store::{RunQuery, RunRecord, RunState},
+};
+use utoipa::ToSchema;
+
+use super::error::{self, ErrorEnvelope};
+use crate::{
+    middleware::{Caller, Refusal, Segment, holds},
+    respond,
+    state::AppState,
+};
+
+/// Runs in one answer when the request does not say, and at most.
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1_000;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Runs {
+    /// The newest first.
+    #[schema(value_type = Vec<Object>)]
+    runs: Vec<RunRecord>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Cancelled {
+    #[schema(value_type = String)]
+    run_id: RunId,
+    /// How many workflows of that run are being ended.
+    cancelled: usize,
+}
+
+/// Runs of workflows: those that the caller began, or all of its tenant with the scope `audit:read`.
+#[utoipa::path(
+    get,
+    path = "/v1/runs",
+    tag = "OpenWOP",
+    params(
+        ("state" = Option<String>, Query, description = "Only in this state: running, completed, failed or cancelled"),
+        ("runId" = Option<String>, Query, description = "Only of this run"),
+        ("limit" = Option<u64>, Query, description = "At most this many, 1 to 1000; 100 when absent"),
+    ),
+    responses(
+        (status = 200, description = "The runs", body = Runs),
+        (status = 400, description = "A parameter has none of its values", body = ErrorEnvelope),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 503, description = "The runs cannot be read right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let text = |name: &str| respond::query(query.as_deref(), name);
+    let wanted = match text("state") {
+        None => None,
+        Some(typed) => match RunState::ALL.iter().find(|state| state.as_str() == &*typed) {
+            Some(state) => Some(*state),
+            None => {
+                let legal = RunState::ALL.map(RunState::as_str);
+                return Ok(error::bad_parameter("state", &legal));
+            }
+        },
+    };
+    let limit = match text("limit").map(|limit| limit.parse::<usize>()) {
+        None => DEFAULT_LIMIT,
+        Some(Ok(limit)) if (1..=MAX_LIMIT).contains(&limit) => limit,
+        Some(_) => return Ok(error::bad_number("limit", 1, 1_000)),
+    };
+    let run = match text("runId").map(|run| RunId::parse(&*run)) {
+        None => None,
+        Some(Ok(run)) => Some(run),
+        // No run has such an id.
+        Some(Err(_)) => return Ok(respond::json(StatusCode::OK, &Runs { runs: Vec::new() })),
+    };
+    let principal = whose(&caller, "audit:read");
+    let runs =
+        find(&state, RunQuery { run, state: wanted, limit, ..of(&caller, principal) }).await?;
+    Ok(respond::json(StatusCode::OK, &Runs { runs }))
+}
+
+/// Ends the workflows of a run that the caller began, or of any run of its tenant with the scope
+/// `runs:cancel`. Answers before they have ended.
+#[utoipa::path(
+    post,
+    path = "/v1/runs/{runId}/cancel",
+    tag = "OpenWOP",
+    params(("runId" = String, Path, description = "The run, as in the `toolcrib-run-id` header of a call")),
+    responses(
+        (status = 202, description = "They are being ended", body = Cancelled),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 404, description = "Unknown to this caller, for whatever reason", body = ErrorEnvelope),
+        (status = 503, description = "The runs cannot be read right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn cancel(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    run: Segment,
+) -> Result<Response, Refusal> {
+    let Ok(run) = RunId::parse(run.as_str()) else { return Ok(error::not_found()) };
+    let principal = whose(&caller, "runs:cancel");
+    let query = RunQuery { run: Some(run.clone()), limit: 1, ..of(&caller, principal) };
+    if find(&state, query).await?.is_empty() {
+        return Ok(error::not_found());
+    }
+    let ended = state.gateway.cancel_run(&caller.tenant, &run).await;
+    let cancelled = ended.map_err(|error| unavailable(&error))?;
+    Ok(respond::json(StatusCode::ACCEPTED, &Cancelled { run_id: run, cancelled }))
+}
+
+/// Everybody's with `scope`, and without it those of the caller.
+fn whose(caller: &Principal, scope: &str) -> Option<PrincipalId> {
+    (!holds(caller, scope)).then(|| caller.id.clone())
+}
+
+fn of(caller: &Principal, principal: Option<PrincipalId>) -> RunQuery {
+    RunQuery { tenant: Some(caller.tenant.clone()), principal, ..RunQuery::default() }
+}
+
+async fn find(state: &AppState, query: RunQuery) -> Result<Vec<RunRecord>, Refusal> {
+    state.gateway.workflow_runs(query).await.map_err(|error| unavailable(&error))
+}
+
+fn unavailable(error: &toolcrib_core::store::StoreError) -> Refusal {
+    tracing::error!(%error, "runs could not be read");
+    Refusal::Unavailable
+}
