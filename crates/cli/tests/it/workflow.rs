@@ -106,7 +106,7 @@ fn killed(dir: &Path, upstream: &FaultyHttp, key: &str) {
     runtime.shutdown_background();
 }
 
-/// I-18, I-21, I-43: each completed step was called exactly once.
+/// I-18, I-21, I-49: each completed step was called exactly once.
 #[test]
 fn a_run_that_was_killed_goes_on_where_it_was() {
     let dir = dir();

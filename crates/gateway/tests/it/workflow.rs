@@ -93,7 +93,7 @@ steps:
 outputs: { said: { $ref: /steps/two/result/text }, n: { $ref: /steps/one/result/n } }
 ";
 
-/// I-7, I-32: each step is a call of the caller with a pair of its own, in one run, in brackets.
+/// I-7, I-32, I-49: each step is a call of the caller with a pair of its own, in one run, in brackets.
 #[tokio::test]
 async fn the_steps_of_a_run_are_recorded_in_it() {
     let bench = bench("", "", &[CHAIN]).await;
