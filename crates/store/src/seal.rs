@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn nothing_that_stands_beside_the_values_can_be_changed() {
-        // I-42
+        // I-36
         let keys = SealKeys::new(key(&"01".repeat(32)), []);
         let right = credential("a", "n", Some("ann"));
         let sealed = keys.seal(&right, &material("value-canary", Some("client"))).unwrap();
