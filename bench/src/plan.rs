@@ -10,6 +10,7 @@ pub(crate) enum Who {
     Proxy,
     Strict,
     Relaxed,
+    Pack,
 }
 
 impl Who {
@@ -20,6 +21,7 @@ impl Who {
             Self::Proxy => "bare reverse proxy",
             Self::Strict => "toolcrib",
             Self::Relaxed => "toolcrib, relaxed log",
+            Self::Pack => "toolcrib, relaxed log, pack",
         }
     }
 }

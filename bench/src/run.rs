@@ -68,12 +68,13 @@ impl Bench {
         let upstream = own("upstream", &["upstream".into()], folder).await?;
         let strict = Subject::start(program, "strict", upstream.address, folder).await?;
         let relaxed = Subject::start(program, "relaxed", upstream.address, folder).await?;
+        let pack = Subject::with_pack(program, folder).await?;
         let lists = strict.lists().await?;
         let fixed = fixed(&[&lists.openwop, &lists.otc, &lists.explorer], folder).await?;
         let proxy = proxy(&upstream, folder).await?;
-        let pairs = pairs(&strict, &relaxed, &lists, &fixed, &upstream, &proxy).await?;
+        let pairs = pairs(&strict, &relaxed, &pack, &lists, &fixed, &upstream, &proxy).await?;
         let servers = [(Who::Upstream, upstream), (Who::Static, fixed), (Who::Proxy, proxy)];
-        let subjects = [(Who::Strict, strict), (Who::Relaxed, relaxed)];
+        let subjects = [(Who::Strict, strict), (Who::Relaxed, relaxed), (Who::Pack, pack)];
         Ok((Self { servers: servers.into(), subjects: subjects.into() }, pairs))
     }
 
@@ -167,6 +168,7 @@ impl Measured {
 async fn pairs(
     strict: &Subject,
     relaxed: &Subject,
+    pack: &Subject,
     lists: &Lists,
     fixed: &Server,
     upstream: &Server,
@@ -204,6 +206,13 @@ async fn pairs(
         call("MCP tools/call, relaxed log", Who::Relaxed, relaxed.mcp_call(), 0.75),
         call("OTC call", Who::Strict, strict.otc_call(&lists.otc)?, 0.50),
         call("OTC call, relaxed log", Who::Relaxed, relaxed.otc_call(&lists.otc)?, 0.75),
+        // What an instance of WebAssembly costs, against what a request to a server costs.
+        Pair {
+            name: "MCP tools/call of a pack",
+            ours: (Who::Pack, pack.pack_call()),
+            limit: (Who::Relaxed, relaxed.mcp_call()),
+            goal: 1.0,
+        },
     ])
 }
 

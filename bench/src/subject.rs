@@ -19,6 +19,10 @@ const SAID: &str = "the quick brown fox";
 /// How long the tools of an upstream on loopback may take to appear.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(30);
 const SOURCE: &str = "up";
+/// The pack that toolcrib brings.
+const PACK: &str = "vendor.toolcrib.everyday";
+const PACK_TOOLS: usize = 2;
+const PACK_TOOL: &str = "pack__json-diff";
 
 /// A toolcrib of our own with its key.
 #[derive(Debug)]
@@ -43,17 +47,35 @@ impl Subject {
         upstream: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let data = folder.join(durability);
+        let source = format!("id = \"{SOURCE}\"\nkind = \"mcp\"\nurl = \"http://{upstream}/mcp\"");
+        Self::start_with(program, durability, durability, &source, TOOLS, folder).await
+    }
+
+    /// Starts `program` with the pack that it brings as its only source.
+    pub(crate) async fn with_pack(program: &Path, folder: &Path) -> Result<Self> {
+        let source = format!("id = \"pack\"\nkind = \"node-pack\"\npack = \"{PACK}\"");
+        Self::start_with(program, "pack", "relaxed", &source, PACK_TOOLS, folder).await
+    }
+
+    async fn start_with(
+        program: &Path,
+        name: &str,
+        durability: &str,
+        source: &str,
+        tools: usize,
+        folder: &Path,
+    ) -> Result<Self> {
+        let data = folder.join(name);
         std::fs::create_dir_all(&data)?;
-        let config = folder.join(format!("{durability}.toml"));
-        std::fs::write(&config, configuration(durability, upstream, &data))?;
+        let config = folder.join(format!("{name}.toml"));
+        std::fs::write(&config, configuration(durability, source, &data))?;
         let key = key(program, &config, &data)?;
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&config);
         command.arg("--data-dir").arg(&data).current_dir(folder);
-        let server = Server::start(durability, &mut command, folder).await?;
+        let server = Server::start(name, &mut command, folder).await?;
         let subject = Self { server, key };
-        subject.wait_for_tools().await?;
+        subject.wait_for_tools(tools).await?;
         Ok(subject)
     }
 
@@ -91,6 +113,18 @@ impl Subject {
         self.shot(request, 200, Expect::Text(SAID.into()))
     }
 
+    /// A call whose work is a few microseconds of WebAssembly.
+    pub(crate) fn pack_call(&self) -> Shot {
+        let arguments = json!({ "from": { "text": SAID }, "to": { "text": SAID } });
+        let request = mcp_with(
+            self.server.address,
+            "tools/call",
+            Some((PACK_TOOL, arguments)),
+            Some(&self.key),
+        );
+        self.shot(request, 200, Expect::Text("\"equal\":true".into()))
+    }
+
     /// A call in Open Tool Calling; the id is looked up in the list.
     pub(crate) fn otc_call(&self, list: &[u8]) -> Result<Shot> {
         let list: Value = serde_json::from_slice(list)?;
@@ -126,17 +160,17 @@ impl Subject {
         Ok(answer.body.to_vec())
     }
 
-    async fn wait_for_tools(&self) -> Result<()> {
+    async fn wait_for_tools(&self, tools: usize) -> Result<()> {
         let deadline = Instant::now() + DISCOVERY_LIMIT;
         loop {
             let list = self.get("/v1/tools").await?;
             let found = serde_json::from_slice::<Value>(&list)?;
             let count = found.as_array().map_or(0, Vec::len);
-            if count == TOOLS {
+            if count == tools {
                 return Ok(());
             }
             if Instant::now() > deadline {
-                bail!("{count} of {TOOLS} tools after {} s", DISCOVERY_LIMIT.as_secs());
+                bail!("{count} of {tools} tools after {} s", DISCOVERY_LIMIT.as_secs());
             }
             sleep(Duration::from_millis(50)).await;
         }
@@ -155,6 +189,15 @@ pub(crate) fn direct(address: SocketAddr, method: &str) -> Shot {
 
 /// One request of the stateless revision of MCP.
 fn mcp(address: SocketAddr, method: &str, tool: Option<&str>, key: Option<&str>) -> Vec<u8> {
+    mcp_with(address, method, tool.map(|tool| (tool, json!({ "text": SAID }))), key)
+}
+
+fn mcp_with(
+    address: SocketAddr,
+    method: &str,
+    tool: Option<(&str, Value)>,
+    key: Option<&str>,
+) -> Vec<u8> {
     let mut params = json!({
         "_meta": {
             "io.modelcontextprotocol/protocolVersion": VERSION,
@@ -169,9 +212,9 @@ fn mcp(address: SocketAddr, method: &str, tool: Option<&str>, key: Option<&str>)
         ("mcp-protocol-version", VERSION),
         ("mcp-method", method),
     ];
-    if let (Some(tool), Some(params)) = (tool, params.as_object_mut()) {
+    if let (Some((tool, arguments)), Some(params)) = (tool, params.as_object_mut()) {
         params.insert("name".into(), tool.into());
-        params.insert("arguments".into(), json!({ "text": SAID }));
+        params.insert("arguments".into(), arguments);
         headers.push(("mcp-name", tool));
     }
     headers.extend(bearer.as_deref().map(|bearer| ("authorization", bearer)));
@@ -179,7 +222,7 @@ fn mcp(address: SocketAddr, method: &str, tool: Option<&str>, key: Option<&str>)
     request("POST", address, "/mcp", &headers, &body.to_string())
 }
 
-fn configuration(durability: &str, upstream: SocketAddr, data: &Path) -> String {
+fn configuration(durability: &str, source: &str, data: &Path) -> String {
     let store = data.join("toolcrib.db");
     format!(
         r#"[store]
@@ -192,9 +235,7 @@ durability = "{durability}"
 rate = "off"
 
 [[source]]
-id = "{SOURCE}"
-kind = "mcp"
-url = "http://{upstream}/mcp"
+{source}
 tenants = ["*"]
 [source.tools."*"]
 scopes = ["bench:use"]

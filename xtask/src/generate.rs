@@ -1,7 +1,7 @@
 //! `cargo xtask gen [--check]`: files of the tree that the program itself writes (I-6).
 //!
 //! `toolcrib gen --out FOLDER` writes them with their paths in the tree. Nothing here knows their
-//! names: a new generated file needs no change of this task.
+//! names: a new generated file needs no change of this task. The code of packs comes first (`packs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,15 +11,20 @@ use anyhow::{Result, bail};
 
 use crate::cargo::built_program;
 use crate::shell::say;
-use crate::{paths, shell};
+use crate::{packs, paths, shell};
 
 pub(crate) fn run(check: bool) -> Result<()> {
+    // The program brings them.
+    if !check {
+        packs::build()?;
+    }
     let program = built_program()?;
     if check { check_with(&program) } else { write_with(&program) }
 }
 
 /// Names every generated file that is not what the program writes.
 pub(crate) fn check_with(program: &Path) -> Result<()> {
+    packs::check()?;
     let folder = generated(program)?;
     let stale = stale(folder.path(), &paths::root())?;
     for file in &stale {

@@ -11,6 +11,7 @@ mod fuzz;
 mod gate;
 mod generate;
 mod install;
+mod packs;
 mod paths;
 mod server;
 mod shell;
@@ -49,6 +50,9 @@ enum Task {
         /// Compare only
         #[arg(long)]
         check: bool,
+        /// Only the code of packs
+        #[arg(long)]
+        packs: bool,
     },
     /// Rules that no compiler checks: structure, invariants, licences, sizes
     Tidy,
@@ -63,7 +67,9 @@ fn main() -> ExitCode {
         Task::Test(options) => test::run(&options),
         Task::Setup => test::setup(),
         Task::Ci { without_tests } => ci::run(without_tests),
-        Task::Gen { check } => generate::run(check),
+        Task::Gen { check: true, packs: true } => packs::check(),
+        Task::Gen { packs: true, .. } => packs::build(),
+        Task::Gen { check, .. } => generate::run(check),
         Task::Tidy => tidy::run(),
         Task::Bench(options) => bench::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),

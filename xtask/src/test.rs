@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use crate::cargo::{built_program, cargo, has};
 use crate::gate::{Report, Skip, in_ci};
 use crate::install::{Needs, Tools};
-use crate::{browser, generate, shell};
+use crate::{browser, generate, packs, shell};
 
 /// Tests against real clients live in modules, or test programs, of this name.
 const CLIENT_TESTS: &str = "test(/(^|::)clients::/) + binary(/^clients$/)";
@@ -78,6 +78,7 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
         rust(report, options, &tools)?;
     }
     if options.filter.is_none() && wanted(Part::Rust) {
+        report.part("packs", packs::test);
         report.part("generated files", || generate::check_with(&program));
     }
     if wanted(Part::Doc) {

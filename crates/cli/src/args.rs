@@ -3,6 +3,7 @@
 mod conformance;
 mod credentials;
 mod nouns;
+mod packs;
 
 use std::path::PathBuf;
 
@@ -19,6 +20,7 @@ pub(crate) use nouns::{
     KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs, SourcesCommand,
     TailArgs, ToolLintArgs, ToolListArgs, ToolsCommand,
 };
+pub(crate) use packs::{PackTrust, PackWord, PacksCommand};
 
 use crate::env;
 
@@ -158,6 +160,10 @@ is 1 when the tool failed or was not run.")]
     /// Store what sources present to their upstreams: tokens, passwords, OAuth clients
     #[command(subcommand)]
     Credentials(CredentialsCommand),
+
+    /// Install and check packs of tools
+    #[command(subcommand)]
+    Packs(PacksCommand),
 
     /// See and end runs of workflows
     #[command(subcommand)]

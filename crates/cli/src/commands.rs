@@ -12,6 +12,7 @@ mod import;
 mod input;
 mod keys;
 mod mcp;
+mod packs;
 mod runs;
 mod serve;
 mod sources;
@@ -42,6 +43,7 @@ pub(crate) async fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Sources(command) => sources::run(&command, &global, printer).await,
         Command::Keys(command) => keys::run(command, &global, printer).await,
         Command::Credentials(command) => credentials::run(command, &global, printer).await,
+        Command::Packs(command) => packs::run(command, &global, printer).await,
         Command::Runs(command) => runs::run(command, &global, printer).await,
         Command::Audit(command) => audit::run(command, &global, printer).await,
         Command::Config(command) => config::run(command, &global, printer).await,

@@ -2,8 +2,8 @@
 //!
 //! It is the ordinary server: a configuration text that goes through the ordinary parser, keys in
 //! the ordinary store, and sources that need nothing beside this program: an MCP server (`upstream`)
-//! and two commands that are this program run as a child, a small HTTP service (`library`), and two
-//! workflows.
+//! and two commands that are this program run as a child, a small HTTP service (`library`), two
+//! workflows, and a pack that this program brings.
 
 mod facts;
 mod library;
@@ -88,6 +88,18 @@ safety_tier = "read"
 [source.tools.borrow_book]
 scopes = ["demo:write"]
 safety_tier = "write"
+
+[[source]]
+id = "everyday"
+kind = "node-pack"
+pack = "vendor.toolcrib.everyday"
+tenants = ["demo"]
+
+[source.tools."*"]
+scopes = ["demo:read"]
+safety_tier = "pure"
+replay_policy = "deterministic"
+rate = "off"
 
 [[source]]
 id = "host"

@@ -2,7 +2,7 @@
 //!
 //! Invariant (I-26): however the command ends, Ctrl-C included, the sources are closed first.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use toolcrib_core::{
     catalog::Entry,
@@ -13,10 +13,16 @@ use toolcrib_core::{
     source::SourceState,
 };
 use toolcrib_gateway::{Gateway, GatewayBuilder, Stores, clock::SystemClock, config::Config};
-use toolcrib_sources::Factory;
+use toolcrib_sources::{Factory, Library};
 use toolcrib_store::{SealKeys, SqliteStore};
 
-use crate::{confined, failure::advised, seal, settings::Settings, store};
+use crate::{
+    confined,
+    failure::advised,
+    seal,
+    settings::{self, Settings},
+    store,
+};
 
 /// How long a command waits for sources to connect and to tell their tools.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
@@ -36,14 +42,15 @@ impl Local {
     pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
         let store = store::open(&settings.config)?;
         let credentials = seal::needed(&settings.config, &store).await?;
-        let gateway =
-            start(settings.config, store::seams(&store, SealKeys::none()), credentials).await?;
+        let library = settings::library(&settings.data_dir);
+        let stores = store::seams(&store, SealKeys::none());
+        let gateway = start(settings.config, library, stores, credentials).await?;
         Ok(Self { gateway, store: Some(store) })
     }
 
     /// Over nothing: for commands that only look at what the sources offer now. Only credentials
     /// are read, when there are some, since without them a source may not tell.
-    pub(crate) async fn start_forgetful(config: Config) -> anyhow::Result<Self> {
+    pub(crate) async fn start_forgetful(config: Config, data_dir: &Path) -> anyhow::Result<Self> {
         let store = match seal::is_needed(&config) && config.store.path.is_file() {
             true => Some(store::open(&config)?),
             false => None,
@@ -52,7 +59,8 @@ impl Local {
             Some(store) => seal::needed(&config, store).await?,
             None => None,
         };
-        let gateway = start(config, store::forgetful(), credentials).await?;
+        let library = settings::library(data_dir);
+        let gateway = start(config, library, store::forgetful(), credentials).await?;
         Ok(Self { gateway, store })
     }
 
@@ -81,11 +89,13 @@ impl Local {
 /// A gateway over `stores` whose sources are real and find their credentials in `credentials`.
 pub(crate) async fn start(
     config: Config,
+    library: Library,
     stores: Stores,
     credentials: Option<Arc<dyn CredentialStore>>,
 ) -> anyhow::Result<Gateway> {
-    let mut factory =
-        Factory::new(Arc::new(SystemClock::default())).with_launcher(confined::launcher());
+    let mut factory = Factory::new(Arc::new(SystemClock::default()))
+        .with_launcher(confined::launcher())
+        .with_packs(library);
     if let Some(credentials) = credentials {
         factory = factory.with_credentials(credentials);
     }

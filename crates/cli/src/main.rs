@@ -5,6 +5,7 @@
 //! Invariant: the exit code is 0 when it worked, 1 when it did not, 2 when it was asked wrongly.
 
 mod args;
+mod bundled;
 mod client;
 mod commands;
 mod confined;

@@ -5,9 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use toolcrib_core::{catalog::Tenants, credential::Secret};
 use toolcrib_gateway::config::{self, Config};
+use toolcrib_sources::Library;
 
 use crate::{
     args::Global,
+    bundled,
     env::{self, Secrets},
     failure::{Advise as _, advised, usage},
 };
@@ -18,6 +20,8 @@ pub(crate) const DEFAULT_FILE: &str = "toolcrib.toml";
 pub(crate) const DATA_DIR: &str = ".toolcrib";
 /// The store in the directory of state.
 pub(crate) const STORE_FILE: &str = "toolcrib.db";
+/// The installed packs in the directory of state.
+const PACKS_DIR: &str = "packs";
 
 /// A configuration and where it came from.
 #[derive(Debug, Clone)]
@@ -42,7 +46,7 @@ impl Settings {
             }
             _ => Config::empty(&base),
         };
-        let data_dir = global.data_dir.clone().unwrap_or_else(|| base.join(DATA_DIR));
+        let data_dir = data_dir(global, &base);
         if !own_store {
             config.store.path = data_dir.join(STORE_FILE);
         }
@@ -72,6 +76,16 @@ pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
             "TOML files are UTF-8; save it in that encoding",
         )
     })
+}
+
+/// Where state lives, for a configuration whose relative paths start from `base`.
+pub(crate) fn data_dir(global: &Global, base: &Path) -> PathBuf {
+    global.data_dir.clone().unwrap_or_else(|| base.join(DATA_DIR))
+}
+
+/// The packs that are installed in `data_dir`, and those that this program brings.
+pub(crate) fn library(data_dir: &Path) -> Library {
+    Library::new(data_dir.join(PACKS_DIR)).with_bundled(bundled::PACKS)
 }
 
 /// What deserves a word although `config` is sound.

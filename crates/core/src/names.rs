@@ -60,7 +60,8 @@ pub fn tool_id(kind: SourceKind, source: &SourceId, name: &str) -> Result<ToolId
     ToolId::parse(match kind {
         SourceKind::Mcp => format!("mcp:{source}.{local}"),
         SourceKind::Connector => format!("connector:{source}.{local}"),
-        SourceKind::NodePack => format!("openwop:{source}.{local}"),
+        // The type id says whose it is; two sources of one pack would share it, and lose it.
+        SourceKind::NodePack => format!("openwop:{local}"),
         SourceKind::Workflow => format!("openwop:workflow.{local}"),
         SourceKind::HostExtension => format!("x-host-{source}-{local}"),
     })
@@ -158,7 +159,7 @@ mod tests {
         for (kind, id) in [
             (SourceKind::Mcp, "mcp:my-files.fs.read-file"),
             (SourceKind::Connector, "connector:my-files.fs.read-file"),
-            (SourceKind::NodePack, "openwop:my-files.fs.read-file"),
+            (SourceKind::NodePack, "openwop:fs.read-file"),
             (SourceKind::Workflow, "openwop:workflow.fs.read-file"),
             (SourceKind::HostExtension, "x-host-my-files-fs.read-file"),
         ] {

@@ -2,6 +2,7 @@
 
 pub mod command;
 pub mod connector;
+pub mod pack;
 pub mod workflow;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
@@ -93,6 +94,7 @@ impl SourceSpec {
             }
             UpstreamSpec::Commands(_) => "commands".to_owned(),
             UpstreamSpec::Workflow(workflow) => format!("workflows {:?}", workflow.files),
+            UpstreamSpec::Pack(pack) => pack.location.identity(),
             UpstreamSpec::Native => "native".to_owned(),
         }
     }
@@ -124,6 +126,8 @@ pub enum UpstreamSpec {
     Commands(command::CommandsSpec),
     /// Workflows; the gateway runs them itself.
     Workflow(WorkflowSpec),
+    /// A node pack.
+    Pack(pack::PackSpec),
     /// Tools of the program that embeds the gateway; there is nothing to connect to.
     Native,
 }

@@ -133,8 +133,9 @@ pub(crate) fn entry(
     descriptor.cost_hint = set.cost_hint;
     descriptor.latency_hint = set.latency_hint;
     descriptor.check().map_err(|error| error.to_string())?;
+    let local = local_name(source.kind, tool);
     Ok(Entry {
-        names: names::names(&source.spec.id, &tool.name, version).styled(source.names, &tool.name),
+        names: names::names(&source.spec.id, local, version).styled(source.names, local),
         id,
         source: source.spec.id.clone(),
         upstream_name: tool.name.clone(),
@@ -175,6 +176,7 @@ impl Usual {
             UpstreamSpec::McpStdio(_)
             | UpstreamSpec::McpHttp(_)
             | UpstreamSpec::Workflow(_)
+            | UpstreamSpec::Pack(_)
             | UpstreamSpec::Native => Self {
                 tier: SafetyTier::Write,
                 egress: Egress::HostMediated,
@@ -190,6 +192,15 @@ fn is_protocol(kind: SourceKind) -> bool {
         SourceKind::NodePack | SourceKind::Workflow => true,
         SourceKind::Mcp | SourceKind::Connector | SourceKind::HostExtension => false,
     }
+}
+
+/// What a tool is called within its source. A node's type id repeats the name of its pack, which
+/// its source stands for.
+fn local_name(kind: SourceKind, tool: &DiscoveredTool) -> &str {
+    let pack =
+        tool.raw.get("pack").and_then(Value::as_str).filter(|_| kind == SourceKind::NodePack);
+    let rest = pack.and_then(|pack| tool.name.strip_prefix(pack)?.strip_prefix('.'));
+    rest.filter(|rest| !rest.is_empty()).unwrap_or(&tool.name)
 }
 
 /// What an unclassified tool requires: `tools:<source>`.

@@ -23,7 +23,8 @@ use toolcrib_core::{
     source::SourceSpec,
 };
 
-pub use resolve::parse;
+pub use resolve::{pack_location, parse, public_key};
+pub use toolcrib_core::source::pack::PackLocation;
 pub use units::parse_duration;
 
 /// Everything the operator decided, checked.

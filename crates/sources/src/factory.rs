@@ -9,18 +9,21 @@ use toolcrib_core::{
     source::{
         InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, UpstreamSpec,
         command::CommandsSpec,
+        pack::{PackGrant, PackSpec},
     },
 };
 
 use crate::{
     credential::{Credentials, SourceCredential},
-    egress::{Endpoint, Guard, Network, Resolver, SystemResolver},
+    egress::{Egress, Endpoint, Guard, Network, Resolver, SystemResolver},
     exec::{CommandSource, Launcher},
     mcp::{McpSource, Target},
     openapi::{self, ConnectorSource},
+    pack::{self, Library, PackSource, Surroundings},
 };
 
-/// Builds MCP sources over stdio and streamable HTTP, connectors, and sources of commands.
+/// Builds MCP sources over stdio and streamable HTTP, connectors, node packs, and sources of
+/// commands.
 ///
 /// [`SourceFactory::build`] must be called inside a tokio runtime: a source connects in a task of
 /// its own.
@@ -34,6 +37,8 @@ pub struct Factory {
     /// start without HTTP sources need not spend.
     network: Mutex<Option<Arc<Network>>>,
     launcher: Option<Launcher>,
+    /// Where installed packs are.
+    packs: Option<Library>,
 }
 
 /// What a description comes to, before anything is started.
@@ -41,6 +46,7 @@ enum Plan {
     Mcp(Target),
     Connector(Arc<openapi::Plan>),
     Commands(CommandsSpec, Launcher),
+    Pack(PackSpec, Option<Egress>, Option<Arc<SourceCredential>>),
 }
 
 // === impl Factory ===
@@ -50,7 +56,14 @@ impl Factory {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
         let credentials = Arc::new(Credentials::new(None, Arc::clone(&clock)));
-        Self { clock, resolver, credentials, network: Mutex::new(None), launcher: None }
+        Self {
+            clock,
+            resolver,
+            credentials,
+            network: Mutex::new(None),
+            launcher: None,
+            packs: None,
+        }
     }
 
     /// Sources find the credentials that they name in `store`. Without one, a source that names a
@@ -72,6 +85,13 @@ impl Factory {
     #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
         self.launcher = Some(launcher);
+        self
+    }
+
+    /// The same factory, knowing packs that are installed.
+    #[must_use]
+    pub fn with_packs(mut self, library: Library) -> Self {
+        self.packs = Some(library);
         self
     }
 
@@ -117,6 +137,13 @@ impl Factory {
                 None => Err("commands need a launcher, and this program brings none".to_owned()),
             },
             UpstreamSpec::Workflow(_) => Err("workflows are run by the gateway itself".to_owned()),
+            UpstreamSpec::Pack(pack) => {
+                pack::check(pack, self.packs.as_ref())?;
+                let guard = Guard::new(pack.allow.clone(), None);
+                let http = pack.grants.contains(&PackGrant::Http);
+                let egress = http.then(|| self.network()?.egress(guard)).transpose()?;
+                Ok(Plan::Pack(pack.clone(), egress, self.credential(spec)?))
+            }
             UpstreamSpec::Native => {
                 Err("its tools are those of a program that embeds the gateway".to_owned())
             }
@@ -149,6 +176,11 @@ impl SourceFactory for Factory {
             }
             Plan::Commands(commands, launcher) => {
                 Arc::new(CommandSource::start(id, commands, launcher, &limits, &listener, clock))
+            }
+            Plan::Pack(pack, egress, credential) => {
+                let library = self.packs.clone();
+                let around = Surroundings { clock, listener, library, runtime, egress, credential };
+                Arc::new(PackSource::start(id, pack, limits, around))
             }
         })
     }

@@ -1,5 +1,5 @@
 //! The only crate of toolcrib that reaches outward: MCP servers over stdio and streamable HTTP,
-//! services that an OpenAPI document describes, and commands of this machine.
+//! services that an OpenAPI document describes, node packs, and commands of this machine.
 //!
 //! [`Factory`] turns descriptions into running sources. Inside, `egress` is the only module that
 //! names an HTTP client and `process` the only one that starts a program; `mcp` speaks the protocol
@@ -18,11 +18,14 @@ mod factory;
 pub mod fuzzing;
 mod mcp;
 mod openapi;
+mod pack;
 mod process;
+mod status;
 mod text;
 
 pub use egress::{Resolver, SystemResolver};
 pub use exec::Launcher;
 pub use factory::Factory;
+pub use pack::{BundledPack, InstalledPack, Library, PackCode, PackError, PackReport, inspect};
 pub use process::confined::run as run_confined;
 pub use process::helper::printed_by;

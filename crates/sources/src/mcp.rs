@@ -19,13 +19,11 @@ mod result;
 mod scan;
 mod source;
 mod sse;
-mod status;
 mod stdio;
 mod supervise;
 mod watch;
 
 pub(crate) use source::McpSource;
-pub(crate) use status::StatusBoard;
 use toolcrib_core::source::StdioSpec;
 
 use std::sync::Arc;

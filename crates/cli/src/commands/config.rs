@@ -35,7 +35,9 @@ pub(crate) async fn run(
     let base = settings::base_of(&file);
     match config::parse(&name, &text, &base, &Secrets) {
         Err(error) => refused(&error, printer),
-        Ok(config) if connect => connected(&file, config, printer).await,
+        Ok(config) if connect => {
+            connected(&file, config, &settings::data_dir(global, &base), printer).await
+        }
         Ok(config) => accepted(&file, &config, &[], printer),
     }
 }
@@ -56,9 +58,14 @@ fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
     Ok(Exit::Failed)
 }
 
-async fn connected(file: &Path, config: Config, printer: Printer) -> anyhow::Result<Exit> {
+async fn connected(
+    file: &Path,
+    config: Config,
+    data_dir: &Path,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
     let checked = config.clone();
-    let problems = Local::start_forgetful(config)
+    let problems = Local::start_forgetful(config, data_dir)
         .await?
         .run(async |gateway: &Gateway| {
             local::settle(gateway).await;

@@ -89,7 +89,9 @@ pub(crate) async fn run(
     let keys = seal::keys(&config.store).await?;
     let credentials = store.credentials(keys.clone());
     let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
-    let gateway = local::start(config.clone(), store::seams(&store, keys), credentials).await?;
+    let library = settings::library(&settings.data_dir);
+    let stores = store::seams(&store, keys);
+    let gateway = local::start(config.clone(), library, stores, credentials).await?;
 
     let (stop, stopped) = watch::channel(false);
     let router = toolcrib::router(gateway.clone(), &config);

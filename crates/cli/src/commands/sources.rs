@@ -54,8 +54,8 @@ pub(crate) async fn run(
 
 /// Over nothing stored: what matters is what the sources say now, not what they said last.
 async fn here(global: &Global) -> anyhow::Result<Value> {
-    let config = Settings::load(global)?.config;
-    Local::start_forgetful(config)
+    let Settings { config, data_dir, .. } = Settings::load(global)?;
+    Local::start_forgetful(config, &data_dir)
         .await?
         .run(async |gateway: &Gateway| {
             local::settle(gateway).await;

@@ -14,6 +14,8 @@ const TOOLS: &[(&str, &str, bool)] = &[
     ("mcp:demo.slow", "demo__slow", true),
     ("mcp:demo.structured", "demo__structured", true),
     ("mcp:demo.wipe", "demo__wipe", false),
+    ("openwop:vendor.toolcrib.everyday.cron-next", "everyday__cron-next", true),
+    ("openwop:vendor.toolcrib.everyday.json-diff", "everyday__json-diff", true),
     ("openwop:workflow.forecast", "flows__forecast", true),
     ("openwop:workflow.welcome", "flows__welcome", true),
     ("x-host-host-digest", "host__digest", true),

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 19] = [
+const COMMANDS: [&[&str]; 24] = [
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -15,6 +15,11 @@ const COMMANDS: [&[&str]; 19] = [
     &["keys", "create"],
     &["keys", "list"],
     &["keys", "revoke"],
+    &["packs", "add"],
+    &["packs", "list"],
+    &["packs", "remove"],
+    &["packs", "verify"],
+    &["packs"],
     &["audit", "tail"],
     &["audit", "export"],
     &["config", "check"],
@@ -42,6 +47,7 @@ fn the_help_names_what_there_is() {
       sources      See how the sources are doing
       keys         Make, list and revoke API keys
       credentials  Store what sources present to their upstreams: tokens, passwords, OAuth clients
+      packs        Install and check packs of tools
       runs         See and end runs of workflows
       audit        Read the record of what happened
       config       Check a configuration file

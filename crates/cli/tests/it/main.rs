@@ -19,6 +19,7 @@ mod keys;
 mod lifecycle;
 mod local;
 mod lock;
+mod packs;
 mod record;
 mod reload;
 mod remote;

@@ -143,6 +143,18 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) variables: BTreeMap<String, String>,
     #[serde(default)]
+    pub(super) pack: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) nodes: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) grants: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub(super) memory: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) integrity: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) trusted_keys: Vec<Spanned<Value>>,
+    #[serde(default)]
     pub(super) tenants: Option<Spanned<Vec<String>>>,
     #[serde(default)]
     pub(super) names: Option<Spanned<String>>,
@@ -230,6 +242,12 @@ impl Source {
             "commands" => !self.commands.0.is_empty(),
             "files" => self.files.is_some(),
             "durable" => self.durable.is_some(),
+            "pack" => self.pack.is_some(),
+            "nodes" => !self.nodes.is_empty(),
+            "grants" => !self.grants.is_empty(),
+            "memory" => self.memory.is_some(),
+            "integrity" => self.integrity.is_some(),
+            "trusted_keys" => !self.trusted_keys.is_empty(),
             _ => false,
         }
     }

@@ -4,6 +4,8 @@ mod mcp;
 mod source;
 mod store;
 
+pub use source::{pack_location, public_key};
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,

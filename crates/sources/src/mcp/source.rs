@@ -27,10 +27,9 @@ use super::{
     Target,
     connection::Connection,
     discover, result,
-    status::StatusBoard,
     supervise::{Shared, Supervisor},
 };
-use crate::credential::SourceCredential;
+use crate::{credential::SourceCredential, status::StatusBoard};
 
 /// A supervised MCP server.
 pub(crate) struct McpSource {
@@ -87,7 +86,13 @@ impl McpSource {
         self.credential.as_ref().map(|(credential, _)| credential.echoes()).unwrap_or_default()
     }
 
-    async fn call(&self, permit: &Permit, mut call: Invocation) -> Result<Outcome, UpstreamError> {
+    /// Calls the upstream's tool `name` for a tool that may have another name here.
+    pub(crate) async fn call_as(
+        &self,
+        name: &str,
+        permit: &Permit,
+        mut call: Invocation,
+    ) -> Result<Outcome, UpstreamError> {
         if let Some((credential, url)) = &self.credential {
             // Without it there may be no connection; this says why.
             let echoes = credential.check(permit, url, &call.egress).await?;
@@ -99,9 +104,8 @@ impl McpSource {
         })?;
         // Asked again: waiting for a slot may have outlived the connection.
         let connection = self.connection()?;
-        let entry = permit.entry();
-        let schema = entry.tool.input_schema.as_ref();
-        let reply = connection.call_tool(&entry.upstream_name, schema, &call).await?;
+        let schema = permit.entry().tool.input_schema.as_ref();
+        let reply = connection.call_tool(name, schema, &call).await?;
         drop(slot);
         let modern = connection.session.era.is_modern();
         let input = call.input.as_ref().filter(|_| modern);
@@ -141,7 +145,7 @@ impl Source for McpSource {
         }
         tokio::select! {
             biased;
-            outcome = self.call(permit, call) => match outcome {
+            outcome = self.call_as(&permit.entry().upstream_name, permit, call) => match outcome {
                 Ok(outcome) => Ok(self.echoes().outcome(outcome)),
                 Err(error) => Err(self.echoes().error(error)),
             },

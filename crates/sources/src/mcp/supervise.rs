@@ -26,10 +26,10 @@ use super::{
     era::{self, Approach, Era, Session},
     http::Http,
     peer::Peer,
-    status::StatusBoard,
     stdio::{self, StdioDriver},
     watch,
 };
+use crate::status::StatusBoard;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// A program that ends all the time costs a start every time.

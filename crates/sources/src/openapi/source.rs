@@ -40,7 +40,7 @@ use super::{
 use crate::{
     credential::{Asks, SourceCredential},
     egress::{Egress, Guard, MAX_HOPS, Network, Outgoing, parse_headers, parse_url},
-    mcp::StatusBoard,
+    status::StatusBoard,
 };
 
 /// The pause before a document that could not be read is asked for again; doubled each time.

@@ -1,5 +1,5 @@
 //! MCP sources against real children, real sockets, and two kinds of peers: the hand-written faulty
-//! one and one made with the official SDK. Everything goes through the public factory.
+//! one and one made with the official SDK; and node packs. Everything goes through the public factory.
 #![cfg(test)]
 
 mod bounds;
@@ -11,6 +11,7 @@ mod eras;
 mod http;
 mod input;
 mod logs;
+mod packs;
 mod process;
 mod progress;
 mod results;

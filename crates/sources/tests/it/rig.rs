@@ -21,9 +21,10 @@ use toolcrib_core::{
     source::{
         Discovered, HttpSpec, SecretValue, Source, SourceFactory as _, SourceLimits,
         SourceListener, SourceSpec, SourceState, SourceStatus, StdioSpec, UpstreamSpec,
+        pack::PackSpec,
     },
 };
-use toolcrib_sources::Factory;
+use toolcrib_sources::{Factory, Library};
 use toolcrib_testkit::upstream::faulty_program;
 
 /// Nothing here takes this long unless it never happens; machines that run tests can be very slow.
@@ -98,6 +99,16 @@ impl Rig {
             allow: AllowList::default(),
         };
         Self::build(UpstreamSpec::McpHttp(spec), limits)
+    }
+
+    pub(crate) fn pack(spec: PackSpec, limits: SourceLimits) -> Self {
+        Self::build(UpstreamSpec::Pack(spec), limits)
+    }
+
+    pub(crate) fn installed(spec: PackSpec, library: Library, limits: SourceLimits) -> Self {
+        let id = SourceId::parse("crib").unwrap();
+        let spec = SourceSpec { id, upstream: UpstreamSpec::Pack(spec), limits, credential: None };
+        Self::of(&spec, &Factory::new(Arc::new(StoppedClock)).with_packs(library))
     }
 
     fn build(upstream: UpstreamSpec, limits: SourceLimits) -> Self {

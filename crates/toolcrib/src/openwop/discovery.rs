@@ -18,8 +18,13 @@ use crate::{
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
 
 /// Kinds of sources that this version has tools of.
-const PROJECTED: &[SourceKind] =
-    &[SourceKind::Mcp, SourceKind::Connector, SourceKind::Workflow, SourceKind::HostExtension];
+const PROJECTED: &[SourceKind] = &[
+    SourceKind::NodePack,
+    SourceKind::Workflow,
+    SourceKind::Mcp,
+    SourceKind::Connector,
+    SourceKind::HostExtension,
+];
 
 /// The document, made once.
 pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {

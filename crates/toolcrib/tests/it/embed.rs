@@ -108,7 +108,8 @@ async fn native_tools_are_in_every_dialect_behind_the_same_gate() {
     assert_eq!(column(&right.get("/tools").await.json()["tools"], "name"), ["app__t"]);
     assert_eq!(poor.get("/v1/tools").await.text(), "[]");
     let discovery = right.get("/.well-known/openwop").await.json();
-    assert_eq!(discovery["toolCatalog"]["sources"], json!(["mcp", "connector", "host-extension"]));
+    let kinds = json!(["node-pack", "workflow", "mcp", "connector", "host-extension"]);
+    assert_eq!(discovery["toolCatalog"]["sources"], kinds);
 
     for (status, text) in everywhere(&right, json!({})).await {
         assert_eq!(status, 200, "{text}");

@@ -4,6 +4,7 @@ mod command;
 mod connector;
 mod credential;
 mod mcp;
+mod pack;
 mod rule;
 mod workflow;
 
@@ -21,12 +22,19 @@ use toolcrib_core::{
     source::{SecretValue, SourceLimits, SourceSpec},
 };
 
+pub use pack::{pack_location, public_key};
+
 use super::{Resolver, file, parse_duration};
 use crate::config::SourceConfig;
 
 /// Kinds that a `[[source]]` can be of.
-const SERVED: &[SourceKind] =
-    &[SourceKind::Workflow, SourceKind::Mcp, SourceKind::Connector, SourceKind::HostExtension];
+const SERVED: &[SourceKind] = &[
+    SourceKind::NodePack,
+    SourceKind::Workflow,
+    SourceKind::Mcp,
+    SourceKind::Connector,
+    SourceKind::HostExtension,
+];
 
 /// Keys that only some kinds have.
 const KEYS: &[(&str, &[SourceKind])] = &[
@@ -35,8 +43,8 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("cwd", &[SourceKind::Mcp]),
     ("url", &[SourceKind::Mcp]),
     ("headers", &[SourceKind::Connector, SourceKind::Mcp]),
-    ("credential", &[SourceKind::Connector, SourceKind::Mcp]),
-    ("allow", &[SourceKind::Connector, SourceKind::Mcp]),
+    ("credential", &[SourceKind::Connector, SourceKind::Mcp, SourceKind::NodePack]),
+    ("allow", &[SourceKind::Connector, SourceKind::Mcp, SourceKind::NodePack]),
     ("document", &[SourceKind::Connector]),
     ("base_url", &[SourceKind::Connector]),
     ("operations", &[SourceKind::Connector]),
@@ -44,6 +52,12 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("commands", &[SourceKind::HostExtension]),
     ("files", &[SourceKind::Workflow]),
     ("durable", &[SourceKind::Workflow]),
+    ("pack", &[SourceKind::NodePack]),
+    ("nodes", &[SourceKind::NodePack]),
+    ("grants", &[SourceKind::NodePack]),
+    ("memory", &[SourceKind::NodePack]),
+    ("integrity", &[SourceKind::NodePack]),
+    ("trusted_keys", &[SourceKind::NodePack]),
 ];
 
 impl Resolver<'_> {
@@ -68,7 +82,7 @@ impl Resolver<'_> {
             SourceKind::HostExtension => self.command_source(&id, &mut typed),
             SourceKind::Connector => self.connector_source(&id, &typed),
             SourceKind::Workflow => self.workflow_source(&id, &typed),
-            SourceKind::NodePack => None,
+            SourceKind::NodePack => self.pack_source(&id, &typed),
         };
         let mut limits = SourceLimits::default();
         if let Some(timeout) =

@@ -1,0 +1,118 @@
+//! The arguments of `packs`.
+
+use std::{path::PathBuf, str::FromStr};
+
+use clap::{Args, Subcommand};
+use toolcrib_gateway::config;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PacksCommand {
+    /// Check a pack and install it
+    #[command(after_help = "\
+Examples:
+  toolcrib packs add ./acme-text.tgz
+  toolcrib packs add ./acme-text.tgz --trusted-key acme.pem
+  toolcrib packs add ./my-pack --json | jq -r .integrity
+
+A pack is a directory or a .tgz with a pack.json (kind \"node\"). It is checked, then its archive is
+kept in the data directory and its hash in pack-lock.json there; nothing of it runs. A source takes
+it by its name: pack = \"vendor.acme.text\". With --trusted-key it must be signed: in ARCHIVE.sig
+beside the archive, or in the file that `signing.signatureRef` names.")]
+    Add {
+        /// A directory, or a .tgz
+        pack: PathBuf,
+
+        /// What the archive must hash to: sha256- and base64
+        #[arg(long, value_name = "SRI")]
+        integrity: Option<String>,
+
+        #[command(flatten)]
+        trust: PackTrust,
+    },
+
+    /// List the installed packs, and those that this program brings
+    List,
+
+    /// Remove an installed pack
+    Remove {
+        /// NAME, or NAME@VERSION for one version of it
+        pack: PackWord,
+    },
+
+    /// Check installed packs, or one that is not installed
+    #[command(after_help = "\
+Examples:
+  toolcrib packs verify
+  toolcrib packs verify vendor.acme.text@1.2.0 --trusted-key acme.pem
+  toolcrib packs verify ./acme-text.tgz --json
+
+An installed pack must have the hash that it was installed with. The manifest, the schemas and the
+code are checked as `packs add` does.")]
+    Verify {
+        /// NAME, NAME@VERSION, a directory or a .tgz [default: all that are installed]
+        pack: Option<PackWord>,
+
+        #[command(flatten)]
+        trust: PackTrust,
+    },
+}
+
+/// Whose signature counts.
+#[derive(Debug, Args)]
+pub(crate) struct PackTrust {
+    /// An Ed25519 public key, as base64 or as a PEM file; one of those given must have signed
+    #[arg(long = "trusted-key", value_name = "KEY", value_parser = key)]
+    pub(crate) keys: Vec<[u8; 32]>,
+}
+
+/// How a pack is named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PackWord {
+    /// Where it lies.
+    Path(PathBuf),
+    /// What it is called, among the installed ones.
+    Name {
+        /// Its name.
+        name: String,
+        /// Its version, when one is meant.
+        version: Option<String>,
+    },
+}
+
+impl FromStr for PackWord {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        config::pack_location(text).map(|location| match location {
+            config::PackLocation::Path(path) => Self::Path(path),
+            config::PackLocation::Installed { name, version } => Self::Name { name, version },
+        })
+    }
+}
+
+fn key(text: &str) -> Result<[u8; 32], String> {
+    config::public_key(text).or_else(|problem| {
+        let file = std::fs::read_to_string(text).map_err(|_| problem.to_owned())?;
+        config::public_key(&file).map_err(str::to_owned)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packs_are_named_or_located() {
+        let name = |version: Option<&str>| PackWord::Name {
+            name: "vendor.acme.text".to_owned(),
+            version: version.map(str::to_owned),
+        };
+        assert_eq!("vendor.acme.text".parse(), Ok(name(None)));
+        assert_eq!("vendor.acme.text@1.2.0".parse(), Ok(name(Some("1.2.0"))));
+        for path in ["./text", "text/", "acme.tgz", ".", "/srv/text"] {
+            assert_eq!(path.parse(), Ok(PackWord::Path(path.into())));
+        }
+        assert!("a b".parse::<PackWord>().is_err());
+        assert!("@1".parse::<PackWord>().is_err());
+    }
+}

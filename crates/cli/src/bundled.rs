@@ -1,0 +1,25 @@
+//! The packs that this program brings.
+
+use toolcrib_sources::BundledPack;
+
+macro_rules! pack {
+    ($folder:literal: $($file:literal),+ $(,)?) => {
+        BundledPack {
+            files: &[$((
+                $file,
+                include_bytes!(concat!("../../../packs/", $folder, "/pack/", $file)),
+            )),+],
+        }
+    };
+}
+
+/// Found by their names when no pack of the same name is installed.
+pub(crate) const PACKS: &[BundledPack] = &[pack!(
+    "everyday":
+    "pack.json",
+    "everyday.wasm",
+    "schemas/json-diff.input.json",
+    "schemas/json-diff.output.json",
+    "schemas/cron-next.input.json",
+    "schemas/cron-next.output.json",
+)];

@@ -1,0 +1,168 @@
+//! `packs add|list|remove|verify`: on the data directory; a server takes over what changed when its
+//! sources look again.
+
+use std::path::Path;
+
+use serde_json::json;
+use toolcrib_core::source::pack::PackVerification;
+use toolcrib_sources::{InstalledPack, Library, PackError, PackReport, inspect};
+
+use crate::{
+    args::{Global, PackTrust, PackWord, PacksCommand},
+    failure::{Exit, advised},
+    printer::Printer,
+    settings::{self, Settings},
+};
+
+pub(crate) async fn run(
+    command: PacksCommand,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    settings::no_url(global, "packs are managed")?;
+    let library = settings::library(&Settings::load(global)?.data_dir);
+    // Reading, hashing and compiling takes time that belongs to no event loop.
+    tokio::task::spawn_blocking(move || match command {
+        PacksCommand::Add { pack, integrity, trust } => {
+            add(&library, &pack, integrity, trust, printer)
+        }
+        PacksCommand::List => list(&library, printer),
+        PacksCommand::Remove { pack } => remove(&library, pack, printer),
+        PacksCommand::Verify { pack, trust } => verify(&library, pack, &trust, printer),
+    })
+    .await?
+}
+
+fn add(
+    library: &Library,
+    path: &Path,
+    integrity: Option<String>,
+    trust: PackTrust,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let verification = PackVerification { integrity, keys: trust.keys };
+    let report = library.add(path, &verification)?;
+    show(&report, printer)?;
+    printer.note(format_args!(
+        "installed; a source has it with kind = \"node-pack\" and pack = \"{}\"",
+        report.name
+    ));
+    Ok(Exit::Done)
+}
+
+fn list(library: &Library, printer: Printer) -> anyhow::Result<Exit> {
+    const BUNDLED: &str = "part of this program";
+    let installed = library.list()?;
+    let bundled = library.list_bundled()?;
+    if printer.wants_json() {
+        let all: Vec<_> = installed
+            .iter()
+            .map(|pack| {
+                json!({ "name": pack.name, "version": pack.version, "resolved": pack.resolved,
+                        "integrity": pack.integrity })
+            })
+            .chain(bundled.iter().map(
+                |(name, version)| json!({ "name": name, "version": version, "bundled": true }),
+            ))
+            .collect();
+        printer.json(&all)?;
+        return Ok(Exit::Done);
+    }
+    let rows = installed
+        .into_iter()
+        .map(|pack| [pack.name, pack.version, pack.resolved, pack.integrity])
+        .chain(
+            bundled
+                .into_iter()
+                .map(|(name, version)| [name, version, BUNDLED.to_owned(), String::new()]),
+        );
+    printer.table(["name", "version", "from", "integrity"], rows)?;
+    Ok(Exit::Done)
+}
+
+fn remove(library: &Library, pack: PackWord, printer: Printer) -> anyhow::Result<Exit> {
+    let PackWord::Name { name, version } = pack else {
+        return Err(advised(
+            "expected the name of an installed pack",
+            "`toolcrib packs list` shows the names",
+        ));
+    };
+    let removed = library.remove(&name, version.as_deref())?;
+    match printer.wants_json() {
+        true => printer.json(&removed)?,
+        false => {
+            for InstalledPack { name, version, .. } in &removed {
+                printer.note(format_args!("removed {name}@{version}"));
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn verify(
+    library: &Library,
+    pack: Option<PackWord>,
+    trust: &PackTrust,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let packs = match pack {
+        Some(PackWord::Path(path)) => {
+            let verification = PackVerification { integrity: None, keys: trust.keys.clone() };
+            show(&inspect(&path, &verification)?, printer)?;
+            return Ok(Exit::Done);
+        }
+        Some(PackWord::Name { name, version }) => {
+            let pack = library.find(&name, version.as_deref())?;
+            show(&library.verify(&pack, &trust.keys)?, printer)?;
+            return Ok(Exit::Done);
+        }
+        None => library.list()?,
+    };
+    if packs.is_empty() {
+        printer.note("no packs are installed; `toolcrib packs add` installs one");
+    }
+    let results: Vec<_> =
+        packs.iter().map(|pack| (pack, library.verify(pack, &trust.keys))).collect();
+    let all_good = results.iter().all(|(_, result)| result.is_ok());
+    if printer.wants_json() {
+        let shown: Vec<_> = results
+            .iter()
+            .map(|(pack, result)| match result {
+                Ok(report) => json!({ "name": pack.name, "version": pack.version, "ok": true,
+                                      "problems": report.problems }),
+                Err(error) => json!({ "name": pack.name, "version": pack.version, "ok": false,
+                                      "code": error.code.as_str(), "message": error.problem }),
+            })
+            .collect();
+        printer.json(&shown)?;
+    } else {
+        for (pack, result) in &results {
+            printer.foreign(&format!("{}@{}: {}", pack.name, pack.version, verdict(result)))?;
+        }
+    }
+    Ok(if all_good { Exit::Done } else { Exit::Failed })
+}
+
+fn verdict(result: &Result<PackReport, PackError>) -> String {
+    match result {
+        Ok(report) if report.problems.is_empty() => "good".to_owned(),
+        Ok(report) => format!("good, but {}", report.problems.join("; ")),
+        Err(error) => error.to_string(),
+    }
+}
+
+fn show(report: &PackReport, printer: Printer) -> anyhow::Result<()> {
+    if printer.wants_json() {
+        printer.json(report)?;
+        return Ok(());
+    }
+    let PackReport { name, version, language, integrity, nodes, problems, .. } = report;
+    printer.foreign(&format!("{name}@{version} ({language})\n{integrity}"))?;
+    for node in nodes {
+        printer.foreign(&format!("  {node}"))?;
+    }
+    for problem in problems {
+        printer.warning(problem);
+    }
+    Ok(())
+}

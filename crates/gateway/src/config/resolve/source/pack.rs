@@ -1,0 +1,143 @@
+//! A node pack: where it is, what must be proven of it, and what its code may do.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use globset::Glob;
+use toolcrib_core::{
+    id::SourceId,
+    source::{
+        UpstreamSpec,
+        pack::{PackGrant, PackLocation, PackSpec, PackVerification},
+    },
+};
+
+use crate::config::{
+    resolve::{Resolver, file},
+    units::parse_size,
+};
+
+/// Memory of a call when nothing is said.
+const DEFAULT_MEMORY: usize = 64 << 20;
+/// Least memory of a call: a page of WebAssembly.
+const MIN_MEMORY: usize = 64 << 10;
+/// Most memory of a call.
+const MAX_MEMORY: usize = 1 << 30;
+/// What comes before the 32 bytes of an Ed25519 key in its usual form (RFC 8410).
+const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
+
+impl Resolver<'_> {
+    pub(super) fn pack_source(
+        &mut self,
+        id: &SourceId,
+        typed: &file::Source,
+    ) -> Option<UpstreamSpec> {
+        let key = |member: &str| format!("source.{id}.{member}");
+        let location = match &typed.pack {
+            Some(pack) => self.read(&key("pack"), Some(pack), pack_location),
+            None => {
+                let message = "expected a directory, a .tgz or the name of an installed pack";
+                self.complain(typed.id.span().start, &key("pack"), message);
+                None
+            }
+        };
+        let mut nodes = Vec::new();
+        for glob in &typed.nodes {
+            let checked = self.read(&key("nodes"), Some(glob), |text| {
+                Glob::new(text).map(|_| text.to_owned()).map_err(|error| error.kind().to_string())
+            });
+            nodes.extend(checked);
+        }
+        let mut grants = std::collections::BTreeSet::new();
+        for grant in &typed.grants {
+            grants.extend(self.read(&key("grants"), Some(grant), str::parse::<PackGrant>));
+        }
+        let memory = self.read(&key("memory"), typed.memory.as_ref(), |text| {
+            let bytes = parse_size(text)?;
+            match (MIN_MEMORY..=MAX_MEMORY).contains(&bytes) {
+                true => Ok(bytes),
+                false => Err("expected between 64KiB and 1GiB".to_owned()),
+            }
+        });
+        let integrity = self.read(&key("integrity"), typed.integrity.as_ref(), |text| {
+            let hash = text.strip_prefix("sha256-").and_then(|hash| STANDARD.decode(hash).ok());
+            match hash.is_some_and(|hash| hash.len() == 32) {
+                true => Ok(text.to_owned()),
+                false => Err("expected \"sha256-\" and the base64 of 32 bytes"),
+            }
+        });
+        let allow = self.allow_list(id, &typed.allow);
+        if !typed.allow.is_empty() && !grants.contains(&PackGrant::Http) {
+            let message = "only a pack that is granted \"http\" has `allow`";
+            self.complain(typed.id.span().start, &key("allow"), message);
+        }
+        let keys = self.trusted_keys(&key("trusted_keys"), typed);
+        Some(UpstreamSpec::Pack(PackSpec {
+            location: self.based(location?),
+            nodes,
+            grants,
+            allow: allow?,
+            memory: memory.unwrap_or(DEFAULT_MEMORY),
+            verify: PackVerification { integrity, keys: keys? },
+        }))
+    }
+
+    fn based(&self, location: PackLocation) -> PackLocation {
+        match location {
+            PackLocation::Path(path) => PackLocation::Path(self.base.join(path)),
+            installed @ PackLocation::Installed { .. } => installed,
+        }
+    }
+
+    /// Keys as they stand in a lock file, or as PEM in a file. A key that cannot be read is a
+    /// complaint, so that it never counts as none.
+    fn trusted_keys(&mut self, key: &str, typed: &file::Source) -> Option<Vec<[u8; 32]>> {
+        let mut keys = Vec::new();
+        for value in &typed.trusted_keys {
+            let text = match value.get_ref() {
+                file::Value::Plain(text) => Ok(text.clone()),
+                file::Value::File(path) => {
+                    self.secrets.file(&self.base.join(path)).map(|text| text.expose().to_owned())
+                }
+                file::Value::Env(variable) => self
+                    .secrets
+                    .env(variable)
+                    .map(|text| text.expose().to_owned())
+                    .ok_or_else(|| format!("environment variable {variable} is not set")),
+            };
+            match text.and_then(|text| public_key(&text).map_err(str::to_owned)) {
+                Ok(public) => keys.push(public),
+                Err(problem) => self.complain(value.span().start, key, problem),
+            }
+        }
+        (keys.len() == typed.trusted_keys.len()).then_some(keys)
+    }
+}
+
+/// How a pack is named: `./dir`, `dir/`, `a/b`, `pack.tgz` are paths; `vendor.acme.text` and `vendor.acme.text@1.0.0` are
+/// installed packs.
+pub fn pack_location(text: &str) -> Result<PackLocation, &'static str> {
+    let archive = text.ends_with(".tgz") || text.ends_with(".tar.gz");
+    if text.contains('/') || archive || text.starts_with('.') {
+        return Ok(PackLocation::Path(text.into()));
+    }
+    let (name, version) = match text.split_once('@') {
+        Some((name, version)) => (name, Some(version.to_owned())),
+        None => (text, None),
+    };
+    let legal = |part: &str| {
+        !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-+".contains(&b))
+    };
+    match legal(name) && version.as_deref().is_none_or(legal) {
+        true => Ok(PackLocation::Installed { name: name.to_owned(), version }),
+        false => Err("expected a directory such as \"./pack\", a .tgz, or an installed pack such \
+                      as \"vendor.acme.text@1.0.0\""),
+    }
+}
+
+/// An Ed25519 public key: the base64 of its 32 bytes, or PEM.
+pub fn public_key(text: &str) -> Result<[u8; 32], &'static str> {
+    let body: String =
+        text.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();
+    let bytes = STANDARD.decode(body.trim()).unwrap_or_default();
+    let key = bytes.strip_prefix(&SPKI[..]).unwrap_or(&bytes);
+    key.try_into().map_err(|_| "expected an Ed25519 public key: base64 of its 32 bytes, or PEM")
+}

@@ -1,0 +1,293 @@
+//! From a description to a pack whose nodes can be offered.
+
+use std::{collections::BTreeSet, path::Path};
+
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use toolcrib_core::{
+    names,
+    source::{
+        DiscoveredTool,
+        pack::{PackGrant, PackLocation, PackSpec, PackVerification},
+    },
+};
+
+use super::{
+    error::{PackCode, PackError},
+    files::{self, Files, Opened},
+    library::Library,
+    manifest::{MANIFEST, Manifest, Node},
+    request::Request,
+    requirements, verify,
+};
+
+/// Bytes of one schema.
+const MAX_SCHEMA: usize = 1 << 20;
+/// Bytes of the code of a pack.
+const MAX_ARTIFACT: usize = 32 << 20;
+/// Bytes of a signature file, with room for base64 and a line break.
+const MAX_SIGNATURE: usize = 4096;
+/// Characters of an address that a pack names.
+const MAX_ENTRY: usize = 2048;
+
+/// A pack in memory, checked; nothing of it has run.
+#[derive(Debug)]
+pub(crate) struct Pack {
+    pub(crate) manifest: Manifest,
+    pub(crate) nodes: Vec<PackNode>,
+    /// Nodes that were left out, and why.
+    pub(crate) problems: Vec<String>,
+    /// The code; empty for a remote pack.
+    pub(crate) artifact: Vec<u8>,
+}
+
+/// A node with its schemas.
+#[derive(Debug)]
+pub(crate) struct PackNode {
+    pub(crate) tool: DiscoveredTool,
+    /// The request that the node is, if it is one.
+    pub(crate) request: Option<Request>,
+    /// The tool that the node is at the MCP server of a remote pack.
+    pub(crate) remote_name: String,
+}
+
+/// Which files a pack was made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fingerprint([u8; 32]);
+
+/// A pack's files, verified or about to be.
+pub(crate) struct Found {
+    opened: Opened,
+    signature: Option<Vec<u8>>,
+    pub(crate) fingerprint: Fingerprint,
+}
+
+/// What can be said of a description without looking at the pack.
+pub(crate) fn check(spec: &PackSpec, library: Option<&Library>) -> Result<(), String> {
+    patterns(&spec.nodes).map_err(|error| error.problem)?;
+    if matches!(spec.location, PackLocation::Installed { .. }) && library.is_none() {
+        return Err("there is no directory of installed packs; name a directory or a .tgz".into());
+    }
+    Ok(())
+}
+
+/// Reads the files of the pack.
+pub(crate) fn find(spec: &PackSpec, library: Option<&Library>) -> Result<Found, PackError> {
+    match (&spec.location, library) {
+        (PackLocation::Path(path), _) => at(path),
+        (PackLocation::Installed { name, version }, Some(library)) => {
+            let version = version.as_deref();
+            let installed = match (library.find(name, version), library.bundled(name, version)?) {
+                (Ok(installed), _) => installed,
+                (Err(_), Some(files)) => {
+                    return Ok(Found::new(Opened { files, archive: None }, None));
+                }
+                (Err(error), None) => return Err(error),
+            };
+            let found = at(&library.archive(&installed))?;
+            // The same bytes as were installed, whether or not anybody asks for more.
+            let pinned =
+                PackVerification { integrity: Some(installed.integrity), keys: Vec::new() };
+            let manifest = found.manifest()?;
+            verify::verify(&pinned, &found.opened.files, &manifest, found.archive(), None)?;
+            Ok(found)
+        }
+        (PackLocation::Installed { .. }, None) => {
+            PackCode::LockfileIncomplete.refuse("there is no directory of installed packs")
+        }
+    }
+}
+
+/// Reads the pack at `path`, and the signature beside it.
+pub(super) fn at(path: &Path) -> Result<Found, PackError> {
+    let opened = files::open(path)?;
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".sig");
+    let signature = match opened.archive.is_some() {
+        true if Path::new(&beside).exists() => {
+            Some(files::read(Path::new(&beside), MAX_SIGNATURE)?)
+        }
+        _ => None,
+    };
+    Ok(Found::new(opened, signature))
+}
+
+// === impl Found ===
+
+impl Found {
+    fn new(opened: Opened, signature: Option<Vec<u8>>) -> Self {
+        let mut hash = Sha256::new();
+        for (path, bytes) in opened.files.iter() {
+            hash.update((path.len() as u64).to_le_bytes());
+            hash.update(path);
+            hash.update((bytes.len() as u64).to_le_bytes());
+            hash.update(bytes);
+        }
+        hash.update(signature.as_deref().unwrap_or_default());
+        Self { opened, signature, fingerprint: Fingerprint(hash.finalize().into()) }
+    }
+
+    pub(super) fn manifest(&self) -> Result<Manifest, PackError> {
+        match self.opened.files.get(MANIFEST) {
+            Some(bytes) => Manifest::parse(bytes),
+            None => PackCode::InvalidManifest.refuse("there is no pack.json at the root"),
+        }
+    }
+
+    pub(super) fn archive(&self) -> Option<&[u8]> {
+        self.opened.archive.as_deref()
+    }
+
+    pub(super) fn signature(&self) -> Option<&[u8]> {
+        self.signature.as_deref()
+    }
+
+    /// The archive of the pack, made now for a directory.
+    pub(super) fn into_archive(self) -> Result<Vec<u8>, PackError> {
+        match self.opened.archive {
+            Some(archive) => Ok(archive),
+            None => super::archive::write(&self.opened.files),
+        }
+    }
+
+    /// Checks the pack and puts it together.
+    pub(crate) fn load(self, spec: &PackSpec) -> Result<Pack, PackError> {
+        self.assemble(&spec.verify, &spec.nodes, &spec.grants)
+    }
+
+    /// The same, of its parts.
+    pub(super) fn assemble(
+        &self,
+        verification: &PackVerification,
+        nodes: &[String],
+        grants: &BTreeSet<PackGrant>,
+    ) -> Result<Pack, PackError> {
+        let files = &self.opened.files;
+        let manifest = self.manifest()?;
+        // Before anything else is believed.
+        verify::verify(verification, files, &manifest, self.archive(), self.signature())?;
+        requirements::check(&manifest, grants)?;
+        let artifact = artifact(&manifest, files)?;
+        let chosen = patterns(nodes)?;
+        let mut pack = Pack { manifest, nodes: Vec::new(), problems: Vec::new(), artifact };
+        for node in &pack.manifest.nodes {
+            if !nodes.is_empty() && !chosen.is_match(&node.type_id) {
+                continue;
+            }
+            match pack_node(&pack.manifest, node, files, grants, &pack.artifact) {
+                Ok(made) => pack.nodes.push(made),
+                Err(error) => pack.problems.push(format!("node `{}`: {error}", node.type_id)),
+            }
+        }
+        Ok(pack)
+    }
+}
+
+/// The code of the pack. A remote pack has none, but an address.
+fn artifact(manifest: &Manifest, files: &Files) -> Result<Vec<u8>, PackError> {
+    let entry = &manifest.runtime.entry;
+    if manifest.runtime.language == "remote" {
+        let address = url::Url::parse(entry).ok().filter(|url| {
+            let plain = url.username().is_empty() && url.password().is_none();
+            entry.len() <= MAX_ENTRY && plain && matches!(url.scheme(), "http" | "https")
+        });
+        return match address {
+            Some(_) => Ok(Vec::new()),
+            None => PackCode::InvalidManifest
+                .refuse("`runtime.entry` of a remote pack must be an http or https address"),
+        };
+    }
+    match files.get(entry) {
+        Some(code) if code.len() <= MAX_ARTIFACT => Ok(code.to_vec()),
+        Some(_) => PackCode::InvalidManifest.refuse("the code is larger than 32 MiB"),
+        None => PackCode::InvalidManifest
+            .refuse("the file that `runtime.entry` names is not in the pack"),
+    }
+}
+
+fn pack_node(
+    manifest: &Manifest,
+    node: &Node,
+    files: &Files,
+    grants: &BTreeSet<PackGrant>,
+    artifact: &[u8],
+) -> Result<PackNode, PackError> {
+    let id = node.type_id.as_str();
+    if id.starts_with("workflow.") {
+        return PackCode::InvalidManifest.refuse("its `typeId` begins like the id of a workflow");
+    }
+    if names::promises_exec(id) {
+        return PackCode::InvalidManifest.refuse(
+            "its name promises to run commands, which only a host extension may do (RFC 0069)",
+        );
+    }
+    if id.split('.').next() == Some("workflow") {
+        return PackCode::InvalidManifest.refuse("names under `workflow.` are those of workflows");
+    }
+    if !node.requires_secrets.is_empty() || !node.required_credentials.is_empty() {
+        return PackCode::RequirementUnmet
+            .refuse("credential_unavailable: code of packs is given no secrets here");
+    }
+    requirements::needs(&node.requires, grants)?;
+    let input = schema(files, node.input_schema_ref.as_deref(), "inputSchemaRef")?;
+    let output = schema(files, node.output_schema_ref.as_deref(), "outputSchemaRef")?;
+    let request = match &node.request {
+        Some(_) if manifest.runtime.language != "remote" => {
+            return PackCode::InvalidManifest
+                .refuse("`x-toolcrib-request` is only for packs with `runtime.language` remote");
+        }
+        Some(declared) => Some(Request::parse(&manifest.runtime.entry, declared)?),
+        None => None,
+    };
+    let raw = json!({
+        "pack": manifest.name,
+        "version": manifest.version.to_string(),
+        "typeId": id,
+        "nodeVersion": node.version,
+        "description": node.description,
+        "role": node.role,
+        "capabilities": node.capabilities,
+        "inputSchema": input,
+        "outputSchema": output,
+        "request": node.request,
+        "remoteName": node.mcp.as_ref().and_then(|mcp| mcp.tool_name.clone()),
+        "entry": match artifact {
+            [] => manifest.runtime.entry.clone(),
+            code => verify::integrity(code),
+        },
+    });
+    let tool = DiscoveredTool {
+        name: id.to_owned(),
+        title: node.label.clone(),
+        description: node.description.clone(),
+        input_schema: input,
+        output_schema: output,
+        annotations: None,
+        raw,
+    };
+    let named = node.mcp.as_ref().and_then(|mcp| mcp.tool_name.clone());
+    Ok(PackNode { tool, request, remote_name: named.unwrap_or_else(|| id.to_owned()) })
+}
+
+fn schema(files: &Files, path: Option<&str>, member: &str) -> Result<Option<Value>, PackError> {
+    let Some(path) = path else { return Ok(None) };
+    let invalid = |problem: &str| PackCode::InvalidManifest.refuse(format!("`{member}` {problem}"));
+    match files.get(path) {
+        None => invalid("names a file that is not in the pack"),
+        Some(bytes) if bytes.len() > MAX_SCHEMA => invalid("names a file larger than 1 MiB"),
+        Some(bytes) => match serde_json::from_slice(bytes) {
+            Ok(schema @ Value::Object(_)) => Ok(Some(schema)),
+            Ok(_) | Err(_) => invalid("names a file that is not a JSON object"),
+        },
+    }
+}
+
+fn patterns(globs: &[String]) -> Result<GlobSet, PackError> {
+    let mut set = GlobSetBuilder::new();
+    let invalid = |_| PackCode::InvalidManifest.error("one of `nodes` is not a glob");
+    for glob in globs {
+        set.add(Glob::new(glob).map_err(invalid)?);
+    }
+    set.build().map_err(invalid)
+}

@@ -1,0 +1,244 @@
+//! Nodes without code: the manifest says which request they are (`x-toolcrib-request`).
+//!
+//! Invariant: an argument fills one segment of the path, one value of the query or one value of the
+//! body, and can become nothing else; the origin is that of `runtime.entry`, always.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use url::Url;
+
+use super::error::{PackCode, PackError};
+
+/// A request with places for arguments.
+#[derive(Debug, Clone)]
+pub(crate) struct Request {
+    method: Method,
+    base: Url,
+    path: Vec<Piece>,
+    query: Vec<(String, Piece)>,
+    body: Option<Value>,
+    /// Where in the answer the result is (RFC 6901).
+    result: String,
+}
+
+/// A fixed text, or the argument that stands there.
+#[derive(Debug, Clone, PartialEq)]
+enum Piece {
+    Fixed(String),
+    Argument(String),
+}
+
+/// A request with its arguments.
+#[derive(Debug, PartialEq)]
+pub(super) struct Filled {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) body: Option<Vec<u8>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Declared {
+    #[serde(default)]
+    method: Option<String>,
+    path: String,
+    #[serde(default)]
+    query: BTreeMap<String, String>,
+    #[serde(default)]
+    body: Option<Value>,
+    #[serde(default)]
+    result: String,
+}
+
+// === impl Request ===
+
+impl Request {
+    /// Reads a declaration; `entry` is the address that paths begin at.
+    pub(super) fn parse(entry: &str, declared: &Value) -> Result<Self, PackError> {
+        let invalid = |problem: &str| {
+            PackCode::InvalidManifest.error(format!("`x-toolcrib-request`: {problem}"))
+        };
+        let declared: Declared = serde_json::from_value(declared.clone()).map_err(|_| {
+            invalid("expected `path`, and if need be `method`, `query`, `body` and `result`")
+        })?;
+        let base = Url::parse(entry).map_err(|_| invalid("`runtime.entry` is not an address"))?;
+        let method = match declared.method.as_deref().unwrap_or("GET") {
+            "GET" => Method::GET,
+            "POST" => Method::POST,
+            "PUT" => Method::PUT,
+            "PATCH" => Method::PATCH,
+            "DELETE" => Method::DELETE,
+            _ => return Err(invalid("`method` must be GET, POST, PUT, PATCH or DELETE")),
+        };
+        let Some(path) = declared.path.strip_prefix('/') else {
+            return Err(invalid("`path` must begin with /"));
+        };
+        if !declared.result.is_empty() && !declared.result.starts_with('/') {
+            return Err(invalid("`result` must be a JSON pointer"));
+        }
+        if declared.body.is_some() && method == Method::GET {
+            return Err(invalid("a GET has no `body`"));
+        }
+        Ok(Self {
+            method,
+            base,
+            path: path.split('/').map(Piece::parse).collect(),
+            query: declared.query.iter().map(|(k, v)| (k.clone(), Piece::parse(v))).collect(),
+            body: declared.body,
+            result: declared.result,
+        })
+    }
+
+    /// The request with `arguments` in their places. The error names the argument that does not fit.
+    pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Result<Filled, String> {
+        let mut url = self.base.clone();
+        {
+            let Ok(mut segments) = url.path_segments_mut() else {
+                return Err("the request has an address without a path".to_owned());
+            };
+            segments.pop_if_empty();
+            for piece in &self.path {
+                match piece {
+                    Piece::Fixed(text) => {
+                        segments.push(text);
+                    }
+                    Piece::Argument(name) => {
+                        let text = text(arguments, name)?
+                            .ok_or_else(|| format!("the argument `{name}` is missing"))?;
+                        // Dot segments would be resolved away, and an empty one is no segment.
+                        if matches!(text.as_str(), "" | "." | "..") {
+                            return Err(format!("the argument `{name}` cannot stand in a path"));
+                        }
+                        segments.push(&text);
+                    }
+                }
+            }
+        }
+        for (key, piece) in &self.query {
+            let value = match piece {
+                Piece::Fixed(value) => Some(value.clone()),
+                Piece::Argument(name) => text(arguments, name)?,
+            };
+            if let Some(value) = value {
+                url.query_pairs_mut().append_pair(key, &value);
+            }
+        }
+        let body = self.body.as_ref().and_then(|body| filled(body, arguments));
+        let body = body.map(|body| body.to_string().into_bytes());
+        Ok(Filled { method: self.method.clone(), url, body })
+    }
+
+    /// Whether the whole answer is the result.
+    pub(super) fn takes_all(&self) -> bool {
+        self.result.is_empty()
+    }
+
+    /// The result in an answer.
+    pub(super) fn result<'a>(&self, answer: &'a Value) -> Option<&'a Value> {
+        answer.pointer(&self.result)
+    }
+}
+
+// === impl Piece ===
+
+impl Piece {
+    /// `{name}` is an argument, anything else is as it stands there.
+    fn parse(text: &str) -> Self {
+        match placeholder(text) {
+            Some(name) => Self::Argument(name.to_owned()),
+            None => Self::Fixed(text.to_owned()),
+        }
+    }
+}
+
+fn placeholder(text: &str) -> Option<&str> {
+    let name = text.strip_prefix('{')?.strip_suffix('}')?;
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
+    (!name.is_empty() && name.bytes().all(legal)).then_some(name)
+}
+
+/// The argument as text; none when it is absent or null.
+fn text(arguments: &Map<String, Value>, name: &str) -> Result<Option<String>, String> {
+    match arguments.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(value @ (Value::Number(_) | Value::Bool(_))) => Ok(Some(value.to_string())),
+        Some(_) => Err(format!("the argument `{name}` is not a plain value")),
+    }
+}
+
+/// The template with arguments for its placeholders; members whose argument is absent are left out.
+fn filled(template: &Value, arguments: &Map<String, Value>) -> Option<Value> {
+    match template {
+        Value::String(text) => match placeholder(text) {
+            Some(name) => arguments.get(name).cloned(),
+            None => Some(template.clone()),
+        },
+        Value::Array(items) => {
+            Some(items.iter().filter_map(|item| filled(item, arguments)).collect())
+        }
+        Value::Object(members) => Some(Value::Object(
+            members
+                .iter()
+                .filter_map(|(key, value)| Some((key.clone(), filled(value, arguments)?)))
+                .collect(),
+        )),
+        _ => Some(template.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fill(arguments: Value) -> Result<Filled, String> {
+        let declared = json!({
+            "method": "POST", "path": "/users/{id}/notes", "query": { "q": "{q}", "v": "1" },
+            "body": { "text": "{text}", "tags": ["{tag}", "fixed"], "n": { "deep": "{n}" } },
+        });
+        let request = Request::parse("https://api.example.com/v2/", &declared).unwrap();
+        request.fill(arguments.as_object().unwrap())
+    }
+
+    #[test]
+    fn an_argument_stays_in_its_place() {
+        let filled = fill(json!({
+            "id": "../a/b?c#d%2f", "q": "x&y=z#", "text": "\"}, \"admin\": true", "n": [1, 2],
+        }))
+        .unwrap();
+        assert_eq!(
+            filled.url.as_str(),
+            "https://api.example.com/v2/users/..%2Fa%2Fb%3Fc%23d%252f/notes?q=x%26y%3Dz%23&v=1"
+        );
+        let body: Value = serde_json::from_slice(&filled.body.unwrap()).unwrap();
+        let expected = json!({
+            "text": "\"}, \"admin\": true", "tags": ["fixed"], "n": { "deep": [1, 2] },
+        });
+        assert_eq!(body, expected);
+        let url = fill(json!({ "id": 7, "text": "a" })).unwrap().url;
+        assert_eq!(url.as_str(), "https://api.example.com/v2/users/7/notes?v=1");
+        for bad in [json!({}), json!({ "id": ".." }), json!({ "id": "" }), json!({ "id": [] })] {
+            assert!(fill(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_declaration_is_checked() {
+        for bad in [
+            json!({}),
+            json!({ "path": "x" }),
+            json!({ "path": "/x", "method": "TRACE" }),
+            json!({ "path": "/x", "body": {} }),
+            json!({ "path": "/x", "result": "a" }),
+            json!({ "path": "/x", "headers": {} }),
+            json!("GET /x"),
+        ] {
+            assert!(Request::parse("https://host/", &bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A pack as a [`Source`].
+//!
+//! Invariant: a pack that was loaded stays as it is until another has been checked and compiled in
+//! its place; a call never waits for that.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use parking_lot::RwLock;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    authorize::Permit,
+    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    clock::Clock,
+    descriptor::SourceKind,
+    id::SourceId,
+    source::{
+        Discovered, Source, SourceLimits, SourceListener, SourceState, SourceStatus, pack::PackSpec,
+    },
+};
+
+use super::{
+    error::{PackCode, PackError},
+    library::Library,
+    load::{self, Fingerprint, Pack},
+    remote::{Around, Remote},
+};
+use crate::{credential::SourceCredential, egress::Egress, status::StatusBoard};
+
+/// What a pack finds around it.
+pub(crate) struct Surroundings {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) listener: Arc<dyn SourceListener>,
+    pub(crate) library: Option<Library>,
+    pub(crate) runtime: tokio::runtime::Handle,
+    /// The way out, when `http` is granted.
+    pub(crate) egress: Option<Egress>,
+    /// What requests that the manifest declares carry.
+    pub(crate) credential: Option<Arc<SourceCredential>>,
+}
+
+/// A node pack.
+pub(crate) struct PackSource {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    id: SourceId,
+    spec: PackSpec,
+    library: Option<Library>,
+    clock: Arc<dyn Clock>,
+    status: StatusBoard,
+    loaded: RwLock<Option<Arc<Loaded>>>,
+    /// Held while a pack is loaded, so that this happens once at a time.
+    loading: tokio::sync::Mutex<()>,
+    slots: Semaphore,
+    stop: CancellationToken,
+    limits: SourceLimits,
+    runtime: tokio::runtime::Handle,
+    egress: Option<Egress>,
+    credential: Option<Arc<SourceCredential>>,
+}
+
+/// A pack that can be called.
+struct Loaded {
+    fingerprint: Fingerprint,
+    pack: Pack,
+    runner: Runner,
+}
+
+/// What runs the nodes.
+enum Runner {
+    #[cfg(feature = "wasm")]
+    Code(super::wasm::Program),
+    Remote(Remote),
+    Nothing,
+}
+
+// === impl PackSource ===
+
+impl PackSource {
+    /// A source that loads its pack in a task of its own.
+    pub(crate) fn start(
+        id: SourceId,
+        spec: PackSpec,
+        limits: SourceLimits,
+        around: Surroundings,
+    ) -> Self {
+        let Surroundings { clock, listener, library, runtime, egress, credential } = around;
+        let shared = Arc::new(Shared {
+            id,
+            spec,
+            library,
+            status: StatusBoard::new(Arc::clone(&clock)),
+            clock,
+            loaded: RwLock::new(None),
+            loading: tokio::sync::Mutex::new(()),
+            slots: Semaphore::new(limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS)),
+            stop: CancellationToken::new(),
+            limits,
+            runtime: runtime.clone(),
+            egress,
+            credential,
+        });
+        let loading = Arc::clone(&shared);
+        runtime.spawn(async move {
+            if loading.load().await.is_ok() {
+                listener.changed(&loading.id);
+            }
+        });
+        Self { shared }
+    }
+}
+
+#[async_trait]
+impl Source for PackSource {
+    fn id(&self) -> &SourceId {
+        &self.shared.id
+    }
+
+    fn kind(&self) -> SourceKind {
+        SourceKind::NodePack
+    }
+
+    /// Looks whether the files of the pack are others than before, and if so loads them.
+    async fn discover(&self) -> Result<Discovered, UpstreamError> {
+        if self.shared.stop.is_cancelled() {
+            return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "it is closed"));
+        }
+        let loaded = self.shared.load().await.map_err(|error| {
+            UpstreamError::new(UpstreamErrorKind::Unavailable, error.to_string())
+        })?;
+        let Pack { manifest, nodes, problems, .. } = &loaded.pack;
+        Ok(Discovered {
+            version: Some(manifest.version.to_string()),
+            tools: nodes.iter().map(|node| node.tool.clone()).collect(),
+            problems: problems.clone(),
+            ..Discovered::default()
+        })
+    }
+
+    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+        let closed = |kind| Err(UpstreamError::new(kind, "the source is closed"));
+        if self.shared.stop.is_cancelled() {
+            return closed(UpstreamErrorKind::Unavailable);
+        }
+        tokio::select! {
+            biased;
+            outcome = self.shared.call(permit, &call) => outcome,
+            () = self.shared.stop.cancelled() => closed(UpstreamErrorKind::Died),
+        }
+    }
+
+    fn status(&self) -> SourceStatus {
+        let own = self.shared.status.get();
+        let loaded = self.shared.loaded.read().clone();
+        match loaded.as_deref() {
+            Some(Loaded { runner: Runner::Remote(remote), .. })
+                if own.state == SourceState::Ready =>
+            {
+                remote.trouble().unwrap_or(own)
+            }
+            _ => own,
+        }
+    }
+
+    async fn close(&self) {
+        self.shared.stop.cancel();
+        let loaded = self.shared.loaded.read().clone();
+        if let Some(Loaded { runner: Runner::Remote(remote), .. }) = loaded.as_deref() {
+            remote.close().await;
+        }
+        self.shared.status.set(SourceState::Stopped, "");
+    }
+}
+
+impl Drop for PackSource {
+    fn drop(&mut self) {
+        self.shared.stop.cancel();
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// The pack as its files are now. What goes wrong is told in the status; a pack that was loaded
+    /// before goes on to be served then.
+    async fn load(&self) -> Result<Arc<Loaded>, PackError> {
+        let _alone = self.loading.lock().await;
+        let before = self.loaded.read().clone();
+        match self.load_if_changed(before.as_ref()).await {
+            Ok(loaded) => {
+                *self.loaded.write() = Some(Arc::clone(&loaded));
+                if !self.stop.is_cancelled() {
+                    self.status.set(SourceState::Ready, "");
+                }
+                Ok(loaded)
+            }
+            Err(error) => {
+                tracing::warn!(source = %self.id, %error, "the pack cannot be used");
+                if !self.stop.is_cancelled() {
+                    self.status.set(SourceState::Degraded, &error.to_string());
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn load_if_changed(
+        &self,
+        before: Option<&Arc<Loaded>>,
+    ) -> Result<Arc<Loaded>, PackError> {
+        let (spec, library) = (self.spec.clone(), self.library.clone());
+        let known = before.map(|loaded| loaded.fingerprint);
+        let found = blocking(move || {
+            let found = load::find(&spec, library.as_ref())?;
+            let fingerprint = found.fingerprint;
+            match known == Some(fingerprint) {
+                true => Ok(None),
+                false => found.load(&spec).map(|pack| Some((fingerprint, pack))),
+            }
+        })
+        .await?;
+        match (found, before) {
+            (None, Some(before)) => Ok(Arc::clone(before)),
+            (None, None) => PackCode::Unreadable.refuse("the pack was not read"),
+            (Some((fingerprint, pack)), _) => {
+                let (pack, runner) = self.runner(pack).await?;
+                Ok(Arc::new(Loaded { fingerprint, pack, runner }))
+            }
+        }
+    }
+
+    async fn runner(&self, pack: Pack) -> Result<(Pack, Runner), PackError> {
+        if self.credential.is_some() && pack.nodes.iter().all(|node| node.request.is_none()) {
+            return PackCode::RequirementUnmet
+                .refuse("`credential` is for nodes that are requests, and this pack has none");
+        }
+        match (pack.manifest.runtime.language.as_str(), &self.egress) {
+            ("remote", Some(egress)) => {
+                let around = Around {
+                    id: &self.id,
+                    spec: &self.spec,
+                    egress,
+                    limits: &self.limits,
+                    clock: &self.clock,
+                    runtime: &self.runtime,
+                    credential: self.credential.as_ref(),
+                };
+                let remote = Remote::start(&pack, &around)?;
+                Ok((pack, Runner::Remote(remote)))
+            }
+            ("remote", None) => Ok((pack, Runner::Nothing)),
+            _ => self.code(pack).await,
+        }
+    }
+
+    #[cfg(feature = "wasm")]
+    async fn code(&self, pack: Pack) -> Result<(Pack, Runner), PackError> {
+        let host = super::wasm::Host {
+            source: self.id.clone(),
+            clock: Arc::clone(&self.clock),
+            grants: self.spec.grants.clone(),
+            memory: self.spec.memory,
+            web: self
+                .egress
+                .clone()
+                .map(|egress| super::wasm::Web { egress, runtime: self.runtime.clone() }),
+        };
+        let patience = self.limits.connect_timeout;
+        let (pack, program) = super::wasm::Program::load(pack, host, patience).await?;
+        Ok((pack, Runner::Code(program)))
+    }
+
+    #[cfg(not(feature = "wasm"))]
+    async fn code(&self, pack: Pack) -> Result<(Pack, Runner), PackError> {
+        Ok((pack, Runner::Nothing))
+    }
+
+    async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
+        let unavailable = |why| UpstreamError::new(UpstreamErrorKind::Unavailable, why);
+        let slot = self.slots.acquire().await.map_err(|_| unavailable("no calls are taken"))?;
+        let loaded = self.loaded.read().clone();
+        let loaded = loaded.ok_or_else(|| unavailable("the pack is not loaded"))?;
+        let node = permit.entry().upstream_name.as_str();
+        let Some(known) = loaded.pack.nodes.iter().find(|known| known.tool.name == node) else {
+            return Err(unavailable("the pack does not have this node any more"));
+        };
+        let outcome = match &loaded.runner {
+            #[cfg(feature = "wasm")]
+            Runner::Code(program) => program.call(node, permit, call).await,
+            Runner::Remote(remote) => remote.call(known, permit, call).await,
+            Runner::Nothing => Err(unavailable("nothing runs this node")),
+        };
+        drop(slot);
+        outcome
+    }
+}
+
+/// Runs `work` where it may block.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, PackError> + Send + 'static,
+) -> Result<T, PackError> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(result) => result,
+        Err(_) => PackCode::Unreadable.refuse("reading the pack was broken off"),
+    }
+}

@@ -1,0 +1,128 @@
+//! Components that export the world of `pack.wit`.
+
+use std::collections::BTreeSet;
+
+use toolcrib_core::source::pack::PackGrant;
+use wasmtime::{
+    Engine, StoreContextMut,
+    component::{ComponentExportIndex, InstancePre, Linker},
+};
+
+use super::{
+    super::{
+        error::{PackCode, PackError},
+        requirements,
+    },
+    Stopped,
+    host::{self, MAX_RANDOM, State},
+    machine::Machine,
+};
+
+/// Where a component's nodes are.
+const NODES: &str = "toolcrib:pack/nodes@1.0.0";
+const LOG: &str = "toolcrib:pack/log@1.0.0";
+const CLOCK: &str = "toolcrib:pack/clock@1.0.0";
+const RANDOM: &str = "toolcrib:pack/random@1.0.0";
+const HTTP: &str = "toolcrib:pack/http@1.0.0";
+
+/// A component that is ready to be instantiated.
+pub(super) struct Component {
+    ready: InstancePre<State>,
+    invoke: ComponentExportIndex,
+}
+
+// === impl Component ===
+
+impl Component {
+    /// Links `component` to what is granted; asking for more is an error.
+    pub(super) fn new(
+        engine: &Engine,
+        component: &wasmtime::component::Component,
+        grants: &BTreeSet<PackGrant>,
+    ) -> Result<Self, PackError> {
+        for (name, _) in component.component_type().imports(engine) {
+            let grant = match name {
+                LOG => PackGrant::Log,
+                CLOCK => PackGrant::Clock,
+                RANDOM => PackGrant::Random,
+                HTTP => PackGrant::Http,
+                _ => {
+                    return PackCode::RequirementUnmet.refuse(
+                        "the component imports something outside `toolcrib:pack`, such as WASI, \
+                         which no pack gets here",
+                    );
+                }
+            };
+            if !grants.contains(&grant) {
+                return requirements::unmet(grant, "the component imports it");
+            }
+        }
+        let invoke = component
+            .get_export_index(None, NODES)
+            .and_then(|nodes| component.get_export_index(Some(&nodes), "invoke"));
+        let Some(invoke) = invoke else {
+            return PackCode::InvalidManifest
+                .refuse(format!("the component does not export `invoke` of `{NODES}`"));
+        };
+        let unlinked = |error: wasmtime::Error| {
+            tracing::debug!(%error, "a component cannot be linked");
+            PackCode::InvalidManifest.error("an import of the component has another type than here")
+        };
+        let linker = linker(engine).map_err(unlinked)?;
+        let ready = linker.instantiate_pre(component).map_err(unlinked)?;
+        Ok(Self { ready, invoke })
+    }
+
+    /// Hands `request` to a node of a fresh instance, and gives its answer back.
+    pub(super) async fn call(
+        &self,
+        machine: &Machine,
+        state: State,
+        node: &str,
+        request: &str,
+    ) -> Result<Vec<u8>, Stopped> {
+        let mut store = machine.store(state);
+        let called = async {
+            let instance = self.ready.instantiate_async(&mut store).await?;
+            let invoke =
+                instance.get_typed_func::<(&str, &str), (String,)>(&mut store, &self.invoke)?;
+            invoke.call_async(&mut store, (node, request)).await
+        }
+        .await;
+        match called {
+            Ok((answer,)) => Ok(answer.into_bytes()),
+            Err(error) => Err(store.data().stopped(error)),
+        }
+    }
+}
+
+/// Everything that can be granted; what may be used was decided before.
+fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    linker.instance(LOG)?.func_wrap(
+        "write",
+        |mut store: StoreContextMut<'_, State>, (text,): (String,)| {
+            store.data_mut().log(text.as_bytes());
+            Ok(())
+        },
+    )?;
+    linker.instance(CLOCK)?.func_wrap("now-ms", |store: StoreContextMut<'_, State>, (): ()| {
+        Ok((store.data().now(),))
+    })?;
+    linker.instance(RANDOM)?.func_wrap(
+        "bytes",
+        |_: StoreContextMut<'_, State>, (len,): (u32,)| {
+            let mut bytes = vec![0; (len as usize).min(MAX_RANDOM)];
+            host::random(&mut bytes)?;
+            Ok((bytes,))
+        },
+    )?;
+    linker.instance(HTTP)?.func_wrap_async(
+        "fetch",
+        |mut store: StoreContextMut<'_, State>, (request,): (String,)| {
+            let answer = store.data_mut().fetch(request.into_bytes());
+            Box::new(async move { Ok((answer.await,)) })
+        },
+    )?;
+    Ok(linker)
+}

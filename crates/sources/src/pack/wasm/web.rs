@@ -1,0 +1,220 @@
+//! The grant `http`: requests of code, as JSON in and JSON out, through the guard of its source.
+//!
+//! ```json
+//! { "method": "GET", "url": "https://…", "headers": { "accept": "text/plain" }, "body": "…" }
+//! { "status": 200, "headers": { "content-type": "text/plain" }, "body": "…" }
+//! { "error": { "code": "ssrf_blocked", "message": "…" } }
+//! ```
+//!
+//! Bytes that are no text travel as `bodyBase64`.
+
+use std::collections::BTreeMap;
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio_util::task::AbortOnDropHandle;
+use toolcrib_core::egress::EgressTrail;
+use url::Url;
+
+use crate::egress::{Answer, Egress, EgressError, Outgoing};
+
+/// Requests of one call.
+pub(super) const MAX_REQUESTS: usize = 32;
+/// Bytes of one request.
+pub(super) const MAX_REQUEST: usize = 4 << 20;
+/// Bytes of the body of an answer.
+const MAX_ANSWER: usize = 4 << 20;
+/// Redirects that are followed.
+const HOPS: usize = 5;
+/// Headers that are the connection's, or that would make a request somebody's.
+const WITHHELD: [HeaderName; 10] = [
+    header::AUTHORIZATION,
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::COOKIE,
+    header::EXPECT,
+    header::HOST,
+    header::PROXY_AUTHORIZATION,
+    header::TE,
+    header::TRANSFER_ENCODING,
+    header::UPGRADE,
+];
+
+/// The way out of one source.
+#[derive(Clone)]
+pub(in super::super) struct Web {
+    pub(in super::super) egress: Egress,
+    /// Where connections live; code runs on threads that have none.
+    pub(in super::super) runtime: tokio::runtime::Handle,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Wanted {
+    #[serde(default)]
+    method: Option<String>,
+    url: String,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    #[serde(default)]
+    body: Option<String>,
+    #[serde(default)]
+    body_base64: Option<String>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answered {
+    status: u16,
+    headers: BTreeMap<String, String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body_base64: Option<String>,
+}
+
+/// Why there is no answer: code and message.
+type Refusal = (&'static str, String);
+
+impl Web {
+    /// Sends what `request` says. Dropping this ends the request.
+    pub(super) async fn fetch(self, request: Vec<u8>, trail: EgressTrail) -> String {
+        let Self { egress, runtime } = self;
+        let sent = async move {
+            match exchange(&egress, &request, &trail).await {
+                Ok(answered) => serde_json::to_string(&answered).unwrap_or_default(),
+                Err((code, message)) => error(code, &message),
+            }
+        };
+        let sent = AbortOnDropHandle::new(runtime.spawn(sent)).await;
+        sent.unwrap_or_else(|_| error("fetch_failed", "the request was broken off"))
+    }
+}
+
+pub(super) fn error(code: &str, message: &str) -> String {
+    json!({ "error": { "code": code, "message": message } }).to_string()
+}
+
+async fn exchange(
+    egress: &Egress,
+    request: &[u8],
+    trail: &EgressTrail,
+) -> Result<Answered, Refusal> {
+    let answer = egress.send(outgoing(request)?, trail).await.map_err(refused)?;
+    let (status, headers) = (answer.status().as_u16(), headers(&answer));
+    let body = answer.collect(MAX_ANSWER).await.map_err(refused)?;
+    Ok(match String::from_utf8(body) {
+        Ok(text) => Answered { status, headers, body: Some(text), body_base64: None },
+        Err(bytes) => {
+            let encoded = STANDARD.encode(bytes.as_bytes());
+            Answered { status, headers, body: None, body_base64: Some(encoded) }
+        }
+    })
+}
+
+fn refused(error: EgressError) -> Refusal {
+    let code = match error {
+        EgressError::Refused { .. } => "ssrf_blocked",
+        EgressError::Connect(_)
+        | EgressError::Broken(_)
+        | EgressError::TooLarge(_)
+        | EgressError::Credential(_) => "fetch_failed",
+    };
+    (code, error.to_string())
+}
+
+fn outgoing(request: &[u8]) -> Result<Outgoing, Refusal> {
+    let invalid = |problem: &str| ("invalid_request", problem.to_owned());
+    let wanted: Wanted = serde_json::from_slice(request).map_err(|_| {
+        invalid("expected `url`, and if need be `method`, `headers`, `body` or `bodyBase64`")
+    })?;
+    let url = Url::parse(&wanted.url).map_err(|_| invalid("`url` is not an address"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(invalid("`url` must be an http or https address"));
+    }
+    let method = match wanted.method.as_deref().unwrap_or("GET") {
+        "GET" => Method::GET,
+        "HEAD" => Method::HEAD,
+        "POST" => Method::POST,
+        "PUT" => Method::PUT,
+        "PATCH" => Method::PATCH,
+        "DELETE" => Method::DELETE,
+        _ => return Err(invalid("`method` must be GET, HEAD, POST, PUT, PATCH or DELETE")),
+    };
+    let mut sent = HeaderMap::new();
+    for (name, value) in &wanted.headers {
+        let name = HeaderName::from_bytes(name.as_bytes())
+            .map_err(|_| invalid("a header has a name that no header has"))?;
+        if WITHHELD.contains(&name) {
+            return Err(invalid("a header is not the code's to set"));
+        }
+        let value = HeaderValue::from_str(value)
+            .map_err(|_| invalid("a header has a value that no header has"))?;
+        sent.insert(name, value);
+    }
+    let body = match (wanted.body, wanted.body_base64) {
+        (Some(_), Some(_)) => return Err(invalid("expected `body` or `bodyBase64`, not both")),
+        (Some(text), None) => Some(text.into_bytes()),
+        (None, Some(text)) => {
+            Some(STANDARD.decode(text).map_err(|_| invalid("`bodyBase64` is not base64"))?)
+        }
+        (None, None) => None,
+    };
+    let mut outgoing = Outgoing::new(method, url);
+    // Set by the code of the pack, so they stay with the origin that it named.
+    outgoing.bound = sent;
+    outgoing.body = body.map(Into::into);
+    outgoing.hops = HOPS;
+    Ok(outgoing)
+}
+
+fn headers(answer: &Answer) -> BTreeMap<String, String> {
+    let mut told = BTreeMap::new();
+    for (name, value) in answer.headers() {
+        if *name == header::SET_COOKIE {
+            continue;
+        }
+        if let Ok(value) = value.to_str() {
+            told.entry(name.as_str().to_owned())
+                .and_modify(|known: &mut String| {
+                    known.push_str(", ");
+                    known.push_str(value);
+                })
+                .or_insert_with(|| value.to_owned());
+        }
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_of_code_are_checked_before_anything_is_sent() {
+        let sound = r#"{"url":"https://host/a","headers":{"accept":"text/plain"}}"#;
+        let sound = outgoing(sound.as_bytes()).unwrap();
+        assert_eq!((sound.method, sound.url.as_str()), (Method::GET, "https://host/a"));
+        for bad in [
+            "",
+            "{}",
+            r#"{"url":"host"}"#,
+            r#"{"url":"file:///etc/passwd"}"#,
+            r#"{"url":"https://host/","method":"CONNECT"}"#,
+            r#"{"url":"https://host/","headers":{"Host":"other"}}"#,
+            r#"{"url":"https://host/","headers":{"Authorization":"Bearer x"}}"#,
+            r#"{"url":"https://host/","headers":{"x":"a\r\nb"}}"#,
+            r#"{"url":"https://host/","body":"a","bodyBase64":"YQ=="}"#,
+            r#"{"url":"https://host/","bodyBase64":"?"}"#,
+            r#"{"url":"https://host/","proxy":"x"}"#,
+        ] {
+            assert_eq!(
+                outgoing(bad.as_bytes()).err().map(|e| e.0),
+                Some("invalid_request"),
+                "{bad}"
+            );
+        }
+    }
+}

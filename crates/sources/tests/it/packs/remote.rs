@@ -1,0 +1,198 @@
+//! Nodes that are requests, tools of an MCP server, and code that sends requests itself.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use toolcrib_core::{
+    call::UpstreamErrorKind,
+    egress::EgressDecision,
+    source::{
+        SourceLimits,
+        pack::{PackGrant, PackSpec},
+    },
+};
+use toolcrib_testkit::upstream::{Answers, FaultyHttp};
+
+use super::{granted, make, refused, spec, structured};
+use crate::rig::{Rig, invocation, text};
+
+/// An HTTP server that keeps what it was asked and always answers the same.
+struct Server {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<(String, String)>>>,
+}
+
+impl Server {
+    fn start(status: &'static str, body: &'static str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+        let kept = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = BufReader::new(stream.unwrap());
+                let mut head = String::new();
+                while !head.ends_with("\r\n\r\n") && stream.read_line(&mut head).unwrap() > 0 {}
+                let length = head.lines().find_map(|line| {
+                    line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok()
+                });
+                let mut sent = vec![0; length.unwrap_or(0)];
+                stream.read_exact(&mut sent).unwrap();
+                kept.lock().push((head, String::from_utf8(sent).unwrap()));
+                let length = body.len();
+                write!(
+                    stream.get_mut(),
+                    "HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+                )
+                .unwrap();
+            }
+        });
+        Self { address, asked }
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let asked = self.asked.lock();
+        asked.iter().map(|(head, _)| head.lines().next().unwrap_or_default().to_owned()).collect()
+    }
+}
+
+fn remote(dir: &std::path::Path, entry: &str, node: Value) {
+    let mut nodes = json!([{ "typeId": make::NODE }]);
+    nodes[0].as_object_mut().unwrap().extend(node.as_object().unwrap().clone());
+    let runtime = json!({ "language": "remote", "entry": entry });
+    make::write_manifest(dir, &make::described(&runtime, &nodes));
+}
+
+fn reaching(dir: &std::path::Path, allow: &[&str]) -> PackSpec {
+    let allow = allow.iter().map(|entry| entry.parse().unwrap()).collect();
+    PackSpec { allow, ..granted(dir, &[PackGrant::Http]) }
+}
+
+#[tokio::test]
+async fn a_declared_request_is_sent_and_its_result_taken() {
+    let server = Server::start("200 OK", r#"{"data": {"items": [1, 2.50]}}"#);
+    let dir = tempfile::tempdir().unwrap();
+    let request = json!({
+        "method": "POST", "path": "/users/{id}/notes", "query": { "q": "{q}" },
+        "body": { "text": "{text}" }, "result": "/data/items",
+    });
+    remote(dir.path(), &server.url(), json!({ "x-toolcrib-request": request }));
+    let rig = Rig::pack(reaching(dir.path(), &["127.0.0.1"]), SourceLimits::default());
+    rig.ready().await;
+    let call = invocation(json!({ "id": "a/../b", "q": "x&y", "text": "\"hi\"" }));
+    let trail = call.egress.clone();
+    let outcome = rig.invoke(make::NODE, None, call).await.unwrap();
+    assert_eq!(structured(&outcome), json!([1, 2.5]));
+    assert_eq!(server.lines(), ["POST /users/a%2F..%2Fb/notes?q=x%26y HTTP/1.1"]);
+    assert_eq!(server.asked.lock()[0].1, r#"{"text":"\"hi\""}"#);
+    let noted = trail.take();
+    assert_eq!((noted.len(), noted[0].decision), (1, EgressDecision::Allowed));
+
+    let outcome = rig.call(make::NODE, json!({ "id": ".." })).await;
+    assert!(outcome.is_error && text(&outcome).contains("nothing was sent"));
+    assert_eq!(server.lines().len(), 1);
+}
+
+#[tokio::test]
+async fn refusals_of_the_server_and_of_the_guard_are_told_apart() {
+    let server = Server::start("404 Not Found", "no such thing at http://10.0.0.1/x");
+    let dir = tempfile::tempdir().unwrap();
+    remote(dir.path(), &server.url(), json!({ "x-toolcrib-request": { "path": "/x" } }));
+    let allowed = Rig::pack(reaching(dir.path(), &["127.0.0.0/8"]), SourceLimits::default());
+    let outcome = allowed.call(make::NODE, json!({})).await;
+    assert!(outcome.is_error);
+    assert_eq!(text(&outcome), "the server answered 404: no such thing at [address]");
+
+    // The address is the pack's word, so it opens nothing by itself.
+    let guarded = Rig::pack(reaching(dir.path(), &[]), SourceLimits::default());
+    guarded.ready().await;
+    let call = invocation(json!({}));
+    let trail = call.egress.clone();
+    let error = guarded.invoke(make::NODE, None, call).await.unwrap_err();
+    assert_eq!(error.kind, UpstreamErrorKind::EgressRefused);
+    assert_eq!(trail.take()[0].decision, EgressDecision::Denied);
+    assert_eq!(server.lines().len(), 1);
+
+    assert!(refused(spec(dir.path())).await.starts_with("pack_runtime_requirement_unmet"));
+}
+
+#[tokio::test]
+async fn a_node_can_be_a_tool_of_an_mcp_server() {
+    let server = FaultyHttp::start(Answers::Json, &[]);
+    let dir = tempfile::tempdir().unwrap();
+    remote(dir.path(), &server.url(), json!({ "mcp": { "toolName": "echo" } }));
+    let rig = Rig::pack(reaching(dir.path(), &["127.0.0.1"]), SourceLimits::default());
+    assert_eq!(rig.names().await, [make::NODE]);
+    let outcome = rig.call(make::NODE, json!({ "n": 7 })).await;
+    assert_eq!(text(&outcome), r#"{"n":7}"#);
+    server.refuse_with(401);
+    rig.fails(make::NODE, json!({})).await;
+    let detail = rig.degraded().await.detail.unwrap();
+    assert!(detail.contains("refused our credentials"), "{detail}");
+    rig.source.close().await;
+}
+
+/// Code that sends what it is given and answers what it got.
+fn sender() -> String {
+    let imports = format!(
+        r#"(import "toolcrib" "http" (func $http (param i32 i32) (result i64))) {}"#,
+        make::BEGINNING
+    );
+    // Where `inputs` begins in the request is not for a test in this language to find: the request
+    // stands in the data, put there by the caller of this function.
+    let body = format!(
+        r#"(local $answer i64)
+           (local.set $answer (call $http (i32.const 4096) (i32.const SIZE)))
+           (local.set $at (i32.wrap_i64 (local.get $answer)))
+           (local.set $len (i32.wrap_i64 (i64.shr_u (local.get $answer) (i64.const 32)))) {}"#,
+        make::COMPLETED
+    );
+    make::module(&format!(r#"{imports} (data (i32.const 4096) "DATA")"#), &body)
+}
+
+async fn sent(request: &Value, allow: &[&str]) -> (Value, Vec<EgressDecision>) {
+    let request = request.to_string();
+    let escaped: String = request.bytes().map(|byte| format!("\\{byte:02x}")).collect();
+    let code = sender().replace("DATA", &escaped).replace("SIZE", &request.len().to_string());
+    let dir = tempfile::tempdir().unwrap();
+    make::coded(dir.path(), "wasm", &code);
+    let rig = Rig::pack(reaching(dir.path(), allow), SourceLimits::default());
+    rig.ready().await;
+    let call = invocation(json!({}));
+    let trail = call.egress.clone();
+    let outcome = rig.invoke(make::NODE, None, call).await.unwrap();
+    (structured(&outcome), trail.take().into_iter().map(|noted| noted.decision).collect())
+}
+
+/// I-43
+#[tokio::test]
+async fn requests_of_code_go_through_the_guard() {
+    let server = Server::start("200 OK", "hello");
+    let request = json!({
+        "method": "PUT", "url": server.url() + "x?y=1", "headers": { "x-own": "a" }, "body": "b",
+    });
+    let (answer, decided) = sent(&request, &["127.0.0.1"]).await;
+    assert_eq!((&answer["status"], &answer["body"]), (&json!(200), &json!("hello")), "{answer}");
+    assert_eq!(decided, [EgressDecision::Allowed]);
+    assert_eq!(server.lines(), ["PUT /x?y=1 HTTP/1.1"]);
+    let (head, body) = server.asked.lock()[0].clone();
+    assert!(head.contains("x-own: a") && body == "b", "{head}");
+
+    let (answer, decided) = sent(&request, &[]).await;
+    assert_eq!(answer["error"]["code"], "ssrf_blocked", "{answer}");
+    assert_eq!(decided, [EgressDecision::Denied]);
+    let metadata = json!({ "url": "http://169.254.169.254/latest" });
+    assert_eq!(sent(&metadata, &[]).await.0["error"]["code"], "ssrf_blocked");
+    let strange = json!({ "url": "file:///etc/passwd" });
+    assert_eq!(sent(&strange, &["127.0.0.1"]).await.0["error"]["code"], "invalid_request");
+    assert_eq!(server.lines().len(), 1);
+}
