@@ -122,7 +122,7 @@ fn operations_are_tools_with_schemas_of_their_own() {
 
 #[test]
 fn arguments_reach_the_service_byte_for_byte() {
-    // I-45
+    // I-46
     let dir = dir();
     let service = Recorder::start(|_, _| recorder::json(200, r#"{"items":[],"next":null}"#));
     configure(dir.path(), &service.url, "headers = { X-Shop-Key = { file = \"key\" } }");

@@ -1,6 +1,6 @@
 //! From arguments to a request.
 //!
-//! Invariant (I-45): arguments fill the places that the document gives them and nothing else: a
+//! Invariant (I-46): arguments fill the places that the document gives them and nothing else: a
 //! request never leaves the origin and the path of its operation.
 
 use std::fmt::Write as _;

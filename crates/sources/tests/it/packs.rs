@@ -85,7 +85,7 @@ async fn only_chosen_nodes_are_offered() {
     assert!(rig.try_call(DIFF, json!({ "from": 1, "to": 1 })).await.is_err());
 }
 
-/// Must-show: a thousand at once, each with its own answer (I-44).
+/// A thousand at once, each with its own answer (I-44).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_calls_at_once_do_not_mix() {
     let limits = SourceLimits { max_concurrency: 1_000, ..SourceLimits::default() };

@@ -43,7 +43,7 @@ async fn code_is_told_who_calls_and_what_with() {
     assert_eq!(request["nodeContext"]["tenantId"], "tenant");
 }
 
-/// Must-show: stopped at its deadline, while others go on. I-45
+/// It is stopped at its deadline, while others go on. I-45
 #[tokio::test]
 async fn an_endless_loop_is_stopped_and_takes_nobody_along() {
     let (_dir, endless) = rig("wasm", &make::module("", "(loop $on (br $on)) unreachable"), &[]);
@@ -70,7 +70,7 @@ async fn an_endless_loop_is_stopped_and_takes_nobody_along() {
     assert_eq!(structured(&good.call(make::NODE, json!({})).await), 1);
 }
 
-/// Must-show: a memory bomb is refused its memory. I-45
+/// A memory bomb is refused its memory. I-45
 #[tokio::test]
 async fn code_holds_no_more_memory_than_it_may() {
     let grow = "(loop $on (if (i32.eq (memory.grow (i32.const 8)) (i32.const -1)) \
