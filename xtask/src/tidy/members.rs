@@ -124,11 +124,12 @@ pub(crate) fn dependencies(_: &Tree) -> Result<Vec<String>> {
     Ok(findings)
 }
 
-/// Every member takes its lints from the workspace and names its licence. `fuzz` is a workspace of
-/// its own and has neither to take.
+/// Every member takes its lints from the workspace and names its licence. `fuzz` and the packs are
+/// workspaces of their own and have neither to take.
 pub(crate) fn manifests(tree: &Tree) -> Result<Vec<String>> {
     let mut findings = Vec::new();
-    let member = |path: &str| path.ends_with("/Cargo.toml") && path != "fuzz/Cargo.toml";
+    let own = |path: &str| path.starts_with("fuzz/") || path.starts_with("packs/");
+    let member = |path: &str| path.ends_with("/Cargo.toml") && !own(path);
     for file in tree.files().filter(|file| member(&file.path)) {
         if !file.text.contains("[lints]\nworkspace = true") {
             findings.push(format!("{}: `[lints] workspace = true` is missing", file.path));
