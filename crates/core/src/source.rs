@@ -94,7 +94,10 @@ impl SourceSpec {
             }
             UpstreamSpec::Commands(_) => "commands".to_owned(),
             UpstreamSpec::Workflow(workflow) => format!("workflows {:?}", workflow.files),
-            UpstreamSpec::Pack(pack) => pack.location.identity(),
+            UpstreamSpec::Pack(pack) => match pack.offers {
+                pack::PackOffer::Nodes => pack.location.identity(),
+                pack::PackOffer::Actions => format!("actions of {}", pack.location.identity()),
+            },
             UpstreamSpec::Native => "native".to_owned(),
         }
     }

@@ -5,12 +5,13 @@
 //! MCP server that the pack names or a request that the manifest declares (`remote`, `request`).
 //! `source` is the running source, `library` what `toolcrib packs` works on.
 //!
-//! The manifest's `connector` block (RFC 0045) is read and checked in `manifest`; what offers its
-//! actions takes them from there.
+//! The manifest's `connector` block (RFC 0045) is read and checked in `manifest`; `actions` offers
+//! what it lists in the place of the nodes.
 //!
 //! Invariant (I-43): code of a pack reaches nothing but its arguments and what `grants` names; a
 //! module that asks for more is refused when it is loaded.
 
+mod actions;
 mod answer;
 mod archive;
 mod error;

@@ -448,3 +448,57 @@ async fn toolcrib_is_connected_to_its_own_document() {
     let checked = run(dir.path(), &["sources", "check"]).ok();
     assert!(!checked.stdout.contains("left out"), "{}", checked.stdout);
 }
+
+/// A pack with a `connector` block (RFC 0045).
+#[test]
+fn a_pack_may_be_the_connector() {
+    let dir = dir();
+    let pack = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packs/everyday/pack");
+    let own = dir.path().join("acme");
+    std::fs::create_dir(&own).unwrap();
+    for entry in std::fs::read_dir(pack).unwrap() {
+        let entry = entry.unwrap();
+        if entry.path().is_dir() {
+            std::fs::create_dir(own.join(entry.file_name())).unwrap();
+            for file in std::fs::read_dir(entry.path()).unwrap() {
+                let file = file.unwrap();
+                let to = own.join(entry.file_name()).join(file.file_name());
+                std::fs::copy(file.path(), to).unwrap();
+            }
+        } else {
+            std::fs::copy(entry.path(), own.join(entry.file_name())).unwrap();
+        }
+    }
+    let manifest = own.join("pack.json");
+    let mut text: Value = serde_json::from_slice(&std::fs::read(&manifest).unwrap()).unwrap();
+    text["connector"] = json!({ "id": "acme", "displayName": "Acme", "actions": [
+        { "typeId": "vendor.toolcrib.everyday.json-diff", "displayName": "Compare",
+          "rateLimit": { "requests": 5, "perSeconds": 60 } },
+    ] });
+    std::fs::write(&manifest, text.to_string()).unwrap();
+    let config = |more: &str| {
+        let text = format!(
+            "[[source]]\nid = \"acme\"\nkind = \"connector\"\npack = \"./acme\"\n{more}\n\
+             [source.tools.\"*\"]\nscopes = []\n"
+        );
+        write_config(dir.path(), &text);
+    };
+    config("");
+    let listed = run(dir.path(), &["--json", "tools", "list"]).ok().json();
+    let told = |key: &str| listed[0][key].clone();
+    assert_eq!(listed.as_array().unwrap().len(), 1, "{listed}");
+    assert_eq!(
+        (told("toolId"), told("title")),
+        (json!("connector:acme.json-diff"), json!("Compare"))
+    );
+    let ran = call(dir.path(), "acme__json-diff", &json!({ "from": 1, "to": 1 })).ok();
+    assert_eq!(ran.stdout.trim(), r#"{"equal":true,"patch":[]}"#);
+
+    config("base_url = \"http://a.example\"");
+    let checked = run(dir.path(), &["config", "check"]);
+    let told = checked.stdout + &checked.stderr;
+    assert!(
+        told.contains("`source.acme.base_url`: is only for a connector with `document`"),
+        "{told}"
+    );
+}

@@ -9,6 +9,8 @@ use crate::egress::AllowList;
 pub struct PackSpec {
     /// Where the pack is.
     pub location: PackLocation,
+    /// What of it becomes tools.
+    pub offers: PackOffer,
     /// Globs over the type ids of nodes that become tools; all of them when there is none.
     pub nodes: Vec<String>,
     /// What its code may ask this host for.
@@ -19,6 +21,16 @@ pub struct PackSpec {
     pub memory: usize,
     /// What must be proven before anything of the pack is used.
     pub verify: PackVerification,
+}
+
+/// What of a pack becomes tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PackOffer {
+    /// Its nodes.
+    #[default]
+    Nodes,
+    /// The actions of the connector that it is (RFC 0045).
+    Actions,
 }
 
 /// Where a pack is.

@@ -87,7 +87,7 @@ pub fn inspect(path: &Path, verification: &PackVerification) -> Result<PackRepor
 
 fn report(found: Found, verification: &PackVerification) -> Result<PackReport, PackError> {
     let grants = PackGrant::ALL.into_iter().collect();
-    let Pack { manifest, nodes, problems, artifact } =
+    let Pack { manifest, nodes, problems, artifact, .. } =
         found.assemble(verification, &[], &grants)?;
     compiles(&manifest, &artifact)?;
     Ok(PackReport {

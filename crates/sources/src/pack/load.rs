@@ -1,11 +1,15 @@
 //! From a description to a pack whose nodes can be offered.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use toolcrib_core::{
+    limit::Rate,
     names,
     source::{
         DiscoveredTool,
@@ -40,11 +44,15 @@ pub(crate) struct Pack {
     pub(crate) problems: Vec<String>,
     /// The code; empty for a remote pack.
     pub(crate) artifact: Vec<u8>,
+    /// How often tools want to be called at most.
+    pub(crate) rates: BTreeMap<String, Rate>,
 }
 
 /// A node with its schemas.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct PackNode {
+    pub(crate) type_id: String,
+    /// Called like the node, or like the action that it is.
     pub(crate) tool: DiscoveredTool,
     /// The request that the node is, if it is one.
     pub(crate) request: Option<Request>,
@@ -170,7 +178,13 @@ impl Found {
         requirements::check(&manifest, grants)?;
         let artifact = artifact(&manifest, files)?;
         let chosen = patterns(nodes)?;
-        let mut pack = Pack { manifest, nodes: Vec::new(), problems: Vec::new(), artifact };
+        let mut pack = Pack {
+            manifest,
+            nodes: Vec::new(),
+            problems: Vec::new(),
+            artifact,
+            rates: BTreeMap::new(),
+        };
         for node in &pack.manifest.nodes {
             if !nodes.is_empty() && !chosen.is_match(&node.type_id) {
                 continue;
@@ -267,7 +281,12 @@ fn pack_node(
         raw,
     };
     let named = node.mcp.as_ref().and_then(|mcp| mcp.tool_name.clone());
-    Ok(PackNode { tool, request, remote_name: named.unwrap_or_else(|| id.to_owned()) })
+    Ok(PackNode {
+        type_id: id.to_owned(),
+        tool,
+        request,
+        remote_name: named.unwrap_or_else(|| id.to_owned()),
+    })
 }
 
 fn schema(files: &Files, path: Option<&str>, member: &str) -> Result<Option<Value>, PackError> {

@@ -94,9 +94,8 @@ pub(super) struct McpName {
 }
 
 /// The connector block (RFC 0045).
-#[expect(dead_code, reason = "for what offers the actions of a connector")]
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Connector {
     pub(crate) id: String,
     pub(crate) display_name: String,
@@ -106,9 +105,8 @@ pub(crate) struct Connector {
 }
 
 /// One action of a connector: a node under another name.
-#[expect(dead_code, reason = "for what offers the actions of a connector")]
 #[derive(Debug, Clone, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Action {
     pub(crate) type_id: String,
     pub(crate) display_name: String,

@@ -16,11 +16,13 @@ use toolcrib_core::{
     descriptor::SourceKind,
     id::SourceId,
     source::{
-        Discovered, Source, SourceLimits, SourceListener, SourceState, SourceStatus, pack::PackSpec,
+        Discovered, Source, SourceLimits, SourceListener, SourceState, SourceStatus,
+        pack::{PackOffer, PackSpec},
     },
 };
 
 use super::{
+    actions,
     error::{PackCode, PackError},
     library::Library,
     load::{self, Fingerprint, Pack},
@@ -120,7 +122,10 @@ impl Source for PackSource {
     }
 
     fn kind(&self) -> SourceKind {
-        SourceKind::NodePack
+        match self.shared.spec.offers {
+            PackOffer::Nodes => SourceKind::NodePack,
+            PackOffer::Actions => SourceKind::Connector,
+        }
     }
 
     /// Looks whether the files of the pack are others than before, and if so loads them.
@@ -131,12 +136,12 @@ impl Source for PackSource {
         let loaded = self.shared.load().await.map_err(|error| {
             UpstreamError::new(UpstreamErrorKind::Unavailable, error.to_string())
         })?;
-        let Pack { manifest, nodes, problems, .. } = &loaded.pack;
+        let Pack { manifest, nodes, problems, rates, .. } = &loaded.pack;
         Ok(Discovered {
             version: Some(manifest.version.to_string()),
             tools: nodes.iter().map(|node| node.tool.clone()).collect(),
             problems: problems.clone(),
-            ..Discovered::default()
+            rates: rates.clone(),
         })
     }
 
@@ -226,7 +231,10 @@ impl Shared {
             (None, Some(before)) => Ok(Arc::clone(before)),
             (None, None) => PackCode::Unreadable.refuse("the pack was not read"),
             (Some((fingerprint, pack)), _) => {
-                let (pack, runner) = self.runner(pack).await?;
+                let (mut pack, runner) = self.runner(pack).await?;
+                if self.spec.offers == PackOffer::Actions {
+                    actions::offer(&mut pack, self.credential.is_some())?;
+                }
                 Ok(Arc::new(Loaded { fingerprint, pack, runner }))
             }
         }
@@ -289,7 +297,7 @@ impl Shared {
         };
         let outcome = match &loaded.runner {
             #[cfg(feature = "wasm")]
-            Runner::Code(program) => program.call(node, permit, call).await,
+            Runner::Code(program) => program.call(&known.type_id, permit, call).await,
             Runner::Remote(remote) => remote.call(known, permit, call).await,
             Runner::Nothing => Err(unavailable("nothing runs this node")),
         };

@@ -1,5 +1,6 @@
 //! Node packs: what is loaded, what is refused, and what code can and cannot do.
 
+mod actions;
 mod code;
 mod install;
 mod make;
@@ -12,7 +13,7 @@ use toolcrib_core::{
     call::Outcome,
     source::{
         SourceLimits,
-        pack::{PackGrant, PackLocation, PackSpec, PackVerification},
+        pack::{PackGrant, PackLocation, PackOffer, PackSpec, PackVerification},
     },
 };
 
@@ -29,6 +30,7 @@ const CRON: &str = "vendor.toolcrib.everyday.cron-next";
 fn spec(path: &Path) -> PackSpec {
     PackSpec {
         location: PackLocation::Path(path.to_owned()),
+        offers: PackOffer::Nodes,
         nodes: Vec::new(),
         grants: BTreeSet::new(),
         allow: Default::default(),

@@ -19,7 +19,7 @@ use toolcrib_core::{
     id::{SourceId, TenantId},
     names::NameStyle,
     redact,
-    source::{SecretValue, SourceLimits, SourceSpec},
+    source::{SecretValue, SourceLimits, SourceSpec, pack::PackOffer},
 };
 
 pub use pack::{pack_location, public_key};
@@ -52,12 +52,12 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("commands", &[SourceKind::HostExtension]),
     ("files", &[SourceKind::Workflow]),
     ("durable", &[SourceKind::Workflow]),
-    ("pack", &[SourceKind::NodePack]),
-    ("nodes", &[SourceKind::NodePack]),
-    ("grants", &[SourceKind::NodePack]),
-    ("memory", &[SourceKind::NodePack]),
-    ("integrity", &[SourceKind::NodePack]),
-    ("trusted_keys", &[SourceKind::NodePack]),
+    ("pack", &[SourceKind::NodePack, SourceKind::Connector]),
+    ("nodes", &[SourceKind::NodePack, SourceKind::Connector]),
+    ("grants", &[SourceKind::NodePack, SourceKind::Connector]),
+    ("memory", &[SourceKind::NodePack, SourceKind::Connector]),
+    ("integrity", &[SourceKind::NodePack, SourceKind::Connector]),
+    ("trusted_keys", &[SourceKind::NodePack, SourceKind::Connector]),
 ];
 
 impl Resolver<'_> {
@@ -82,7 +82,7 @@ impl Resolver<'_> {
             SourceKind::HostExtension => self.command_source(&id, &mut typed),
             SourceKind::Connector => self.connector_source(&id, &typed),
             SourceKind::Workflow => self.workflow_source(&id, &typed),
-            SourceKind::NodePack => self.pack_source(&id, &typed),
+            SourceKind::NodePack => self.pack_source(&id, PackOffer::Nodes, &typed),
         };
         let mut limits = SourceLimits::default();
         if let Some(timeout) =

@@ -1,4 +1,4 @@
-//! A connector: an OpenAPI document and where its service is.
+//! A connector: an OpenAPI document and where its service is, or a pack that is one.
 
 use std::collections::BTreeMap;
 
@@ -8,11 +8,17 @@ use toolcrib_core::{
     source::{
         UpstreamSpec,
         connector::{ConnectorSpec, DocumentAt},
+        pack::PackOffer,
     },
 };
 
 use super::mcp::{check_header, check_url};
 use crate::config::resolve::{Resolver, file};
+
+/// Keys of a connector with a document.
+const OF_DOCUMENTS: &[&str] = &["document", "base_url", "operations", "variables", "headers"];
+/// Keys of a connector with a pack.
+const OF_PACKS: &[&str] = &["nodes", "grants", "memory", "integrity", "trusted_keys"];
 
 impl Resolver<'_> {
     pub(super) fn connector_source(
@@ -21,11 +27,24 @@ impl Resolver<'_> {
         typed: &file::Source,
     ) -> Option<UpstreamSpec> {
         let key = |member: &str| format!("source.{id}.{member}");
+        let at = typed.id.span().start;
+        // What belongs to the one kind of description means nothing beside the other.
+        let (other, foreign) = match typed.pack.is_some() {
+            true => ("document", OF_DOCUMENTS),
+            false => ("pack", OF_PACKS),
+        };
+        for member in foreign.iter().filter(|member| typed.has(member)) {
+            let message = format!("is only for a connector with `{other}`");
+            self.complain(at, &key(member), message);
+        }
+        if typed.pack.is_some() {
+            return self.pack_source(id, PackOffer::Actions, typed);
+        }
         let before = self.problems.len();
         let document = match &typed.document {
             None => {
                 let message = "expected the OpenAPI document: `document = \"service.yaml\"`, or an \
-                               http or https address";
+                               http or https address; or `pack = \"…\"`";
                 self.complain(typed.id.span().start, &key("document"), message);
                 None
             }

@@ -6,7 +6,7 @@ use toolcrib_core::{
     id::SourceId,
     source::{
         UpstreamSpec,
-        pack::{PackGrant, PackLocation, PackSpec, PackVerification},
+        pack::{PackGrant, PackLocation, PackOffer, PackSpec, PackVerification},
     },
 };
 
@@ -28,6 +28,7 @@ impl Resolver<'_> {
     pub(super) fn pack_source(
         &mut self,
         id: &SourceId,
+        offers: PackOffer,
         typed: &file::Source,
     ) -> Option<UpstreamSpec> {
         let key = |member: &str| format!("source.{id}.{member}");
@@ -72,6 +73,7 @@ impl Resolver<'_> {
         let keys = self.trusted_keys(&key("trusted_keys"), typed);
         Some(UpstreamSpec::Pack(PackSpec {
             location: self.based(location?),
+            offers,
             nodes,
             grants,
             allow: allow?,

@@ -1,0 +1,81 @@
+//! A pack that is a connector (RFC 0045): its actions in the place of its nodes.
+//!
+//! An action is a node under another title, which may say how often it wants to be called. Nothing
+//! here calls anything a second time, so `idempotent` stays a hint that is shown.
+
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
+
+use serde_json::json;
+use toolcrib_core::limit::Rate;
+
+use super::{
+    error::{PackCode, PackError},
+    load::{Pack, PackNode},
+    manifest::{Action, Connector, RateLimit},
+};
+
+/// Offers the actions of `pack` and nothing else. An action whose node cannot be offered is told
+/// beside it.
+pub(super) fn offer(pack: &mut Pack, has_credential: bool) -> Result<(), PackError> {
+    let Some(connector) = &pack.manifest.connector else {
+        return PackCode::KindInvalid
+            .refuse("it is no connector: its manifest has no `connector` block");
+    };
+    if connector.auth.get("type").is_some() && !has_credential {
+        let wish = "its `auth` wants a credential: name the stored one with `credential`";
+        pack.problems.push(wish.to_owned());
+    }
+    let nodes = std::mem::take(&mut pack.nodes);
+    let (mut offered, mut rates) = (Vec::<PackNode>::new(), BTreeMap::new());
+    for action in &connector.actions {
+        let name = name(&pack.manifest.name, &action.type_id);
+        // Nodes that were left out, or not chosen, have been told of.
+        let Some(node) = nodes.iter().find(|node| node.type_id == action.type_id) else { continue };
+        if offered.iter().any(|known| known.tool.name == name) {
+            pack.problems.push(format!("action `{name}` stands there twice; the first counts"));
+            continue;
+        }
+        if let Some(rate) = action.rate_limit.and_then(RateLimit::rate) {
+            rates.insert(name.to_owned(), rate);
+        }
+        offered.push(node.clone().into_action(name, connector, action));
+    }
+    pack.nodes = offered;
+    pack.rates = rates;
+    Ok(())
+}
+
+/// What the node `type_id` of `pack` is called among the tools of its source.
+fn name<'t>(pack: &str, type_id: &'t str) -> &'t str {
+    let rest = type_id.strip_prefix(pack).and_then(|rest| rest.strip_prefix('.'));
+    rest.filter(|rest| !rest.is_empty()).unwrap_or(type_id)
+}
+
+impl RateLimit {
+    fn rate(self) -> Option<Rate> {
+        let calls = NonZeroU32::new(self.requests)?;
+        let period = Duration::from_secs(self.per_seconds.into());
+        (!period.is_zero()).then_some(Rate { calls, period })
+    }
+}
+
+impl PackNode {
+    fn into_action(mut self, name: &str, connector: &Connector, action: &Action) -> Self {
+        name.clone_into(&mut self.tool.name);
+        self.tool.title = Some(action.display_name.clone());
+        self.tool.annotations = action.idempotent.then(|| json!({ "idempotentHint": true }));
+        if let Some(raw) = self.tool.raw.as_object_mut() {
+            raw.insert("connector".to_owned(), json!([connector.id, connector.display_name]));
+            raw.insert(
+                "action".to_owned(),
+                json!({
+                    "displayName": action.display_name,
+                    "idempotent": action.idempotent,
+                    "paginated": action.paginated,
+                    "rateLimit": action.rate_limit.map(|it| json!([it.requests, it.per_seconds])),
+                }),
+            );
+        }
+        self
+    }
+}
