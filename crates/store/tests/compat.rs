@@ -7,7 +7,7 @@ use std::{fs, path::Path};
 use toolcrib_core::{
     credential::{Credential, CredentialStore, Material, Secret},
     event::{EventBody, EventLog, EventQuery},
-    store::{CatalogStore, KeyRecord, KeyStore},
+    store::{CatalogStore, KeptRun, KeyRecord, KeyStore, RunQuery, RunState, RunStore},
 };
 use toolcrib_store::{
     Options, SealKey, SealKeys, SqliteStore,
@@ -16,11 +16,13 @@ use toolcrib_store::{
         event_log::{called, closed, decided, opened, returned},
         key_store::key,
         moment,
+        run_store::run,
     },
 };
 
 const FIRST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/0001.sqlite");
 const SECOND: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/0002.sqlite");
+const THIRD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/0003.sqlite");
 
 fn seal_keys() -> SealKeys {
     SealKeys::new(SealKey::parse(&Secret::new("0f".repeat(32))).unwrap(), [])
@@ -53,6 +55,36 @@ async fn a_file_of_schema_2_is_read_and_continued() {
     let Material { value, client_secret } = opened.material;
     assert_eq!(value.expose(), "sealed-canary");
     assert_eq!(client_secret.unwrap().expose(), "client of sealed-canary");
+}
+
+#[tokio::test]
+async fn a_file_of_schema_3_is_read_and_continued() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = copy_of(THIRD, directory.path());
+    let runs = store.runs(seal_keys());
+    assert!(runs.adopted().await.unwrap().is_empty(), "nobody has found its process dead yet");
+    read_and_continue(&store).await;
+    // I-49: what it needs to go on is there, sealed or not; the one without is closed.
+    let adopted = runs.adopted().await.unwrap();
+    let kept = |name: &str| KeptRun {
+        record: run("t", name, 1),
+        inputs: "{}".to_owned(),
+        results: vec![(format!("{name}.step").parse().unwrap(), "\"canary\"".to_owned())],
+        cancelled: false,
+    };
+    assert_eq!(adopted, [kept("plain"), kept("sealed")]);
+    assert!(runs.adopted().await.unwrap().is_empty(), "told once");
+    let failed = RunQuery { state: Some(RunState::Failed), ..RunQuery::default() };
+    let failed = runs.list(failed).await.unwrap();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(
+        (failed[0].call_id.as_str(), failed[0].code.as_deref()),
+        ("lost", Some("interrupted"))
+    );
+    for run in adopted {
+        let (tenant, call) = (&run.record.tenant, &run.record.call_id);
+        assert!(runs.end(tenant, call, RunState::Completed, None, moment(60)).await.unwrap());
+    }
 }
 
 fn copy_of(file: &str, directory: &Path) -> SqliteStore {
@@ -110,7 +142,7 @@ async fn read_and_continue(store: &SqliteStore) {
 #[tokio::test]
 #[ignore = "writes into the source tree"]
 async fn write_the_file_of_the_current_schema() {
-    assert!(!Path::new(SECOND).exists(), "a released file is never regenerated");
+    assert!(!Path::new(THIRD).exists(), "a released file is never regenerated");
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let store = SqliteStore::open(&path, Options::default()).unwrap();
@@ -125,6 +157,15 @@ async fn write_the_file_of_the_current_schema() {
     store.revoke(&"k2".parse().unwrap(), moment(9)).await.unwrap();
     store.save(&"files".parse().unwrap(), "[]".to_owned(), moment(4)).await.unwrap();
     store.credentials(seal_keys()).put(stored(), material("sealed-canary")).await.unwrap();
+    for (name, keys) in [("plain", SealKeys::none()), ("sealed", seal_keys())] {
+        let runs = store.runs(keys);
+        let began = run("t", name, 1);
+        runs.begin(began.clone(), Some("{}".to_owned())).await.unwrap();
+        let step = format!("{name}.step").parse().unwrap();
+        let result = "\"canary\"".to_owned();
+        runs.keep(&began.tenant, &began.call_id, &step, result).await.unwrap();
+    }
+    store.runs(SealKeys::none()).begin(run("t", "lost", 1), None).await.unwrap();
     store.close().await;
-    fs::copy(&path, SECOND).unwrap();
+    fs::copy(&path, THIRD).unwrap();
 }

@@ -94,13 +94,16 @@ fn offered(runtime: &tokio::runtime::Runtime, caller: &Caller, tool: &str) {
 
 /// Begins the workflow and kills the server while the long step runs.
 fn killed(dir: &Path, upstream: &FaultyHttp, key: &str) {
+    killed_in("report", dir, upstream, key);
+}
+
+fn killed_in(workflow: &str, dir: &Path, upstream: &FaultyHttp, key: &str) {
+    let tool = format!("flows__{workflow}");
     let mut server = Server::start(dir);
     let caller = server.caller(Some(key));
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    offered(&runtime, &caller, "openwop:workflow.report");
-    runtime.spawn(async move {
-        caller.recorded("flows__report", json!({ "names": ["a", "b", "c"] })).await
-    });
+    offered(&runtime, &caller, &format!("openwop:workflow.{workflow}"));
+    runtime.spawn(async move { caller.recorded(&tool, json!({ "names": ["a", "b", "c"] })).await });
     eventually("the long step runs", || calls(upstream).contains_key("slow"));
     server.process.kill();
     runtime.shutdown_background();
@@ -144,6 +147,42 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     let server = Server::start(dir.path());
     assert_eq!(state(dir.path()), "completed");
     assert_eq!(calls(&upstream), expected);
+    server.stop();
+}
+
+/// A run inside another one goes on, too, and both give what they would have given.
+#[test]
+fn a_run_inside_another_goes_on_with_it() {
+    let dir = dir();
+    let upstream = FaultyHttp::start(Answers::Json, &[]);
+    let key = configure(dir.path(), &upstream, "idempotent", "");
+    let outer = "
+id: outer
+inputs: { type: object, properties: { names: { type: array } }, required: [names] }
+steps:
+  - { id: begin, tool: 'mcp:up.echo', arguments: { step: begin } }
+  - { id: inner, tool: 'openwop:workflow.report', after: [begin], arguments: { names: { $ref: /inputs/names } } }
+  - { id: end, tool: 'mcp:up.echo', arguments: { step: { $ref: /steps/inner/result/last/seen } } }
+outputs: { end: { $ref: /steps/end/result } }
+";
+    std::fs::write(dir.path().join("flows/outer.yaml"), outer).unwrap();
+    killed_in("outer", dir.path(), &upstream, &key);
+    let server = Server::start(dir.path());
+    let over = || {
+        let runs = runs(dir.path());
+        let runs = runs.as_array().unwrap();
+        runs.len() == 2 && runs.iter().all(|run| run["state"] == "completed")
+    };
+    eventually("both are over", over);
+    let calls = calls(&upstream);
+    assert_eq!((calls.get("slow"), calls.get("echo begin")), (Some(&2), Some(&1)), "{calls:?}");
+    assert_eq!(calls.get("echo each-b"), Some(&2), "once as an item, once as what `end` says");
+    assert_eq!(calls.values().sum::<usize>(), 9, "{calls:?}");
+    let id = runs(dir.path())[0]["runId"].as_str().unwrap().to_owned();
+    let told = told(dir.path(), &id);
+    let count = |what: &str| told.iter().filter(|(it, _)| it.starts_with(what)).count();
+    assert_eq!(count("agent.toolCalled"), count("agent.toolReturned"), "{told:#?}");
+    assert_eq!(count("tool.session.opened"), count("tool.session.closed"), "{told:#?}");
     server.stop();
 }
 

@@ -72,7 +72,8 @@ pub async fn an_end_can_be_asked_for(runs: &impl RunStore) {
     assert_eq!(runs.ask_end(&acme, &of_a).await.unwrap(), 0);
 }
 
-fn run(whose: &str, name: &str, at: i64) -> RunRecord {
+/// A run of `whose`, called `name`, that began then and goes on.
+pub fn run(whose: &str, name: &str, at: i64) -> RunRecord {
     RunRecord {
         tenant: tenant(whose),
         run_id: RunId::parse(format!("run-{name}")).unwrap(),
