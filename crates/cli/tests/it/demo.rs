@@ -149,6 +149,75 @@ async fn every_calling_surface_calls() {
     assert!(!body.to_string().contains("nothing was deleted"));
 }
 
+/// Arguments that fit, and what comes of a call.
+fn fitting(tool: &str) -> (Value, &'static str) {
+    match tool {
+        "library__borrow_book" => (json!({ "isbn": "9780141439587", "body": { "days": 7 } }), "ok"),
+        "demo__add" => (json!({ "a": 1, "b": 2 }), "ok"),
+        "demo__echo" => (json!({ "text": "hi" }), "ok"),
+        "demo__fail" => (json!({}), "failed"),
+        "demo__slow" => (json!({ "steps": 1, "step_ms": 0 }), "ok"),
+        "demo__structured" => (json!({ "city": "Bonn", "km/h": true }), "ok"),
+        "demo__wipe" | "host__version" => (json!({}), "approval required"),
+        "everyday__cron-next" => (json!({ "expression": "0 0 * * *" }), "ok"),
+        "everyday__json-diff" => (json!({ "from": 1, "to": 2 }), "ok"),
+        "flows__forecast" => (json!({ "cities": ["Bonn"] }), "ok"),
+        "flows__welcome" => (json!({ "name": "Ann" }), "ok"),
+        "host__digest" => (json!({ "document": "{}" }), "ok"),
+        _ => (json!({}), "ok"),
+    }
+}
+
+#[tokio::test]
+async fn every_kind_of_source_is_listed_and_every_tool_called_on_every_surface() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let server = Server::demo(&data);
+    let admin = server.caller(Some(&demo_key(&data, "admin")));
+
+    let (_, discovery) = admin.get("/.well-known/openwop").await;
+    let kinds = discovery["capabilities"]["toolCatalog"]["sources"].as_array();
+    let kinds = kinds.or_else(|| discovery["toolCatalog"]["sources"].as_array()).unwrap();
+    let mut told: Vec<&str> = kinds.iter().map(|kind| kind.as_str().unwrap()).collect();
+    told.sort_unstable();
+    assert_eq!(told, ["connector", "host-extension", "mcp", "node-pack", "workflow"]);
+    let mut listed = 0;
+    for kind in told {
+        let (status, tools) = admin.get(&format!("/v1/tools?source={kind}")).await;
+        let tools = tools.as_array().unwrap();
+        assert!(status == 200 && tools.len() >= 2, "{kind}: {tools:?}");
+        assert!(tools.iter().all(|tool| tool["source"] == kind), "{kind}: {tools:?}");
+        listed += tools.len();
+    }
+    assert_eq!(listed, TOOLS.len());
+
+    for (_, tool, _) in TOOLS {
+        let (input, expected) = fitting(tool);
+        let (_, otc) = admin.otc(tool, input.clone()).await;
+        let call = json!({ "request": { "tool_id": tool, "input": input } });
+        let (_, oxp) = admin.post("/oxp/tools/call", &call).await;
+        let (_, explorer) = admin.post(&format!("/explorer/tools/{tool}/call"), &input).await;
+        let (_, mcp) = admin.mcp("tools/call", json!({ "name": tool, "arguments": input })).await;
+        let succeeded = [
+            &otc["result"]["success"],
+            &oxp["result"]["success"],
+            &json!(explorer["isError"] == false),
+            &json!(mcp["result"]["isError"] == false),
+        ];
+        for (answer, succeeded) in [&otc, &oxp, &explorer, &mcp].into_iter().zip(succeeded) {
+            let says = answer.to_string().to_lowercase();
+            match expected {
+                "ok" => assert_eq!(succeeded, &json!(true), "{tool}: {answer}"),
+                "failed" => assert_eq!(succeeded, &json!(false), "{tool}: {answer}"),
+                refusal => {
+                    assert!(says.contains(refusal), "{tool}: {answer}");
+                    assert_ne!(succeeded, &json!(true), "{tool}: {answer}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn who_may_not_is_told_so_or_nothing() {
     let dir = dir();
