@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn the_example_is_a_configuration() {
         let config = config::parse("example", EXAMPLE, Path::new(""), &AnySecret).unwrap();
-        assert_eq!(config.sources.len(), 2);
+        assert_eq!(config.sources.len(), 6);
         assert!(config.roles.contains_key("reader"));
     }
 

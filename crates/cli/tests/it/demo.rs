@@ -159,7 +159,9 @@ fn fitting(tool: &str) -> (Value, &'static str) {
         "demo__slow" => (json!({ "steps": 1, "step_ms": 0 }), "ok"),
         "demo__structured" => (json!({ "city": "Bonn", "km/h": true }), "ok"),
         "demo__wipe" | "host__version" => (json!({}), "approval required"),
-        "everyday__cron-next" => (json!({ "expression": "0 0 * * *" }), "ok"),
+        "everyday__cron-next" => {
+            (json!({ "expression": "0 0 * * *", "after": "2026-01-01T00:00:00Z" }), "ok")
+        }
         "everyday__json-diff" => (json!({ "from": 1, "to": 2 }), "ok"),
         "flows__forecast" => (json!({ "cities": ["Bonn"] }), "ok"),
         "flows__welcome" => (json!({ "name": "Ann" }), "ok"),

@@ -75,5 +75,5 @@ fn the_example_passes_the_check() {
     let checked = crate::support::finish(
         crate::support::toolcrib(dir.path()).args(["config", "check"]).env("FILES_TOKEN", "x"),
     );
-    assert_eq!(checked.ok().stdout, "toolcrib.toml: ok (4 sources, 1 role)\n");
+    assert_eq!(checked.ok().stdout, "toolcrib.toml: ok (6 sources, 1 role)\n");
 }

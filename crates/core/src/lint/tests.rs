@@ -71,7 +71,7 @@ fn contradictions_are_told_apart() {
     shell(&mut exec);
     assert_eq!(rules(&exec), []);
     exec.approval = None;
-    assert_eq!(rules(&exec), one("contradiction/exec-without-approval", "/approval", Error));
+    assert_eq!(rules(&exec), one("contradiction/exec-without-approval", "/approval", Warning));
     exec.approval = Some(Approval::Conditional);
     exec.egress = Some(Egress::SafeFetch);
     assert_eq!(rules(&exec), one("contradiction/exec-egress", "/egress", Warning));

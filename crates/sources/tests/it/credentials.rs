@@ -185,10 +185,9 @@ async fn whoever_needs_a_token_meanwhile_waits_for_the_same() {
     server.exchange("refresh-canary-0", "");
     let kind = CredentialKind::RefreshToken(oauth2(&server));
     let store = holding(credential(kind), "refresh-canary-0").await;
-    // Two sources with one credential.
-    let rigs =
-        ["/mcp?a", "/mcp?b"].map(|path| Rig::presenting(&server.url(path), "it", store.clone()));
-    for rig in &rigs {
+    // Two sources with one credential, the second once the first has its token.
+    for path in ["/mcp?a", "/mcp?b"] {
+        let rig = Rig::presenting(&server.url(path), "it", store.clone());
         let calls = (0..10).map(|_| rig.call("echo", json!({})));
         futures_util::future::join_all(calls).await;
     }
