@@ -26,7 +26,7 @@ impl Audience {
     pub fn parse(text: &str) -> Result<Self, InvalidAudience> {
         let lower = text.to_ascii_lowercase();
         if let Some(address) = lower.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            return match address.parse::<std::net::Ipv6Addr>() {
+            return match address.parse::<core::net::Ipv6Addr>() {
                 Ok(address) => Ok(Self(format!("[{address}]").into())),
                 Err(_) => Err(InvalidAudience("has brackets without an IPv6 address in them")),
             };
@@ -43,7 +43,7 @@ impl Audience {
                 Err(InvalidAudience("with `*.` needs a domain of two labels, as `*.example.com`"))
             }
             // In any other spelling a URL's host would never be equal to it.
-            (false, true) if host.parse::<std::net::Ipv4Addr>().is_err() => {
+            (false, true) if host.parse::<core::net::Ipv4Addr>().is_err() => {
                 Err(InvalidAudience("ends in a number but is not an IPv4 address"))
             }
             _ => Ok(Self(lower.into())),
