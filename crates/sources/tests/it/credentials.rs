@@ -17,7 +17,7 @@ use toolcrib_core::{
 use toolcrib_store::MemoryCredentials;
 use toolcrib_testkit::upstream::Echoing;
 
-use crate::rig::{Reports, Rig, invocation, text};
+use crate::rig::{Reports, Rig, invocation, presenting, text};
 
 const CANARY: &str = "value/canary 42";
 
@@ -178,24 +178,38 @@ async fn one_access_token_serves_all_calls_until_it_is_refused() {
     assert_eq!(server.arrived("/token").len(), 2);
 }
 
-/// Asked for at the same time, before there is one: one request goes out.
+/// Needed at the same time, before there is one: one request goes out, whichever source asks.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_needs_a_token_meanwhile_waits_for_the_same() {
     let server = Echoing::start(&[]);
     server.exchange("refresh-canary-0", "");
     let kind = CredentialKind::RefreshToken(oauth2(&server));
     let store = holding(credential(kind), "refresh-canary-0").await;
-    // Two sources with one credential, the second once the first has its token.
-    for path in ["/mcp?a", "/mcp?b"] {
-        let rig = Rig::presenting(&server.url(path), "it", store.clone());
-        let calls = (0..10).map(|_| rig.call("echo", json!({})));
-        futures_util::future::join_all(calls).await;
-    }
-    // Each of these factories has tokens of its own, so the second had to exchange the token that
-    // the first one was given, which was good once.
-    assert_eq!(server.arrived("/token").len(), 2);
-    assert_eq!(value(&store).await, "refresh-canary-2", "what came in its place is stored");
-    assert!(server.arrived("/token")[1].body.contains("refresh_token=refresh-canary-1"));
+    let factory = presenting(store.clone());
+    let rigs =
+        ["/mcp?a", "/mcp?b"].map(|path| Rig::presenting_by(&factory, &server.url(path), "it"));
+    let calls = rigs.iter().flat_map(|rig| (0..10).map(|_| rig.call("echo", json!({}))));
+    futures_util::future::join_all(calls).await;
+    assert_eq!(server.arrived("/token").len(), 1);
+    assert_eq!(value(&store).await, "refresh-canary-1", "what came in its place is stored");
+}
+
+/// Two processes with one store: the refresh token is good once, and whoever comes too late takes
+/// what the other was given.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_that_exchange_one_refresh_token_both_get_on() {
+    let server = Echoing::start(&[]);
+    server.exchange("refresh-canary-0", "");
+    let kind = CredentialKind::RefreshToken(oauth2(&server));
+    let store = holding(credential(kind), "refresh-canary-0").await;
+    let rigs =
+        ["/mcp?a", "/mcp?b"].map(|path| Rig::presenting(&server.url(path), "it", store.clone()));
+    let calls = rigs.iter().map(|rig| rig.call("echo", json!({})));
+    futures_util::future::join_all(calls).await;
+    let posted = server.arrived("/token");
+    assert!(posted.iter().any(|it| it.body.contains("refresh_token=refresh-canary-1")));
+    let last = value(&store).await;
+    assert!(last.starts_with("refresh-canary-") && last != "refresh-canary-1", "{last}");
 }
 
 #[tokio::test]

@@ -120,6 +120,11 @@ impl Rig {
     /// A source at `url` whose requests present the credential of that name that belongs to the
     /// tenant of the caller, found in `store`.
     pub(crate) fn presenting(url: &str, name: &str, store: Arc<dyn CredentialStore>) -> Self {
+        Self::presenting_by(&presenting(store), url, name)
+    }
+
+    /// The same, made by `factory`.
+    pub(crate) fn presenting_by(factory: &Factory, url: &str, name: &str) -> Self {
         let (headers, allow) = (BTreeMap::new(), AllowList::default());
         let tenant = TenantId::parse("tenant").unwrap();
         let spec = SourceSpec {
@@ -128,7 +133,7 @@ impl Rig {
             limits: SourceLimits::default(),
             credential: Some(CredentialRef::of_tenant(name.parse().unwrap(), tenant)),
         };
-        Self::of(&spec, &Factory::new(Arc::new(StoppedClock)).with_credentials(store))
+        Self::of(&spec, factory)
     }
 
     fn of(spec: &SourceSpec, factory: &Factory) -> Self {
@@ -207,6 +212,11 @@ impl Rig {
         let call = self.source.invoke(&permit, invocation);
         tokio::time::timeout(PATIENCE, call).await.expect("a call never hangs")
     }
+}
+
+/// A factory whose sources find credentials in `store`.
+pub(crate) fn presenting(store: Arc<dyn CredentialStore>) -> Factory {
+    Factory::new(Arc::new(StoppedClock)).with_credentials(store)
 }
 
 /// A description of the faulty program.
