@@ -78,6 +78,7 @@ fn answer(document: Document, headers: &HeaderMap) -> Result<Response, Refusal> 
 #[utoipa::path(
     get,
     path = "/.well-known/oauth-protected-resource",
+    operation_id = "protectedResource",
     tag = "Operations",
     security(()),
     responses(
@@ -97,6 +98,7 @@ async fn root(
 #[utoipa::path(
     get,
     path = "/.well-known/oauth-protected-resource/mcp",
+    operation_id = "protectedResourceMcp",
     tag = "Operations",
     security(()),
     responses(

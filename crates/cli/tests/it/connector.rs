@@ -447,6 +447,14 @@ async fn toolcrib_is_connected_to_its_own_document() {
     assert_eq!(names.len(), operations, "{names:?}");
     let checked = run(dir.path(), &["sources", "check"]).ok();
     assert!(!checked.stdout.contains("left out"), "{}", checked.stdout);
+    let called = |tool: &str, arguments: &Value| {
+        let ran = call(dir.path(), &format!("crib__{tool}"), arguments).ok();
+        serde_json::from_str::<Value>(&ran.stdout).unwrap()
+    };
+    let listed = called("listTools", &json!({ "source": "mcp" }));
+    assert_eq!(listed.as_array().unwrap().len(), 6, "{listed}");
+    let echo = called("getTool", &json!({ "toolId": "mcp:demo.echo" }));
+    assert_eq!(echo["toolId"], "mcp:demo.echo");
 }
 
 /// A pack with a `connector` block (RFC 0045).

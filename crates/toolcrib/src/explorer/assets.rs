@@ -30,6 +30,7 @@ pub(super) fn text(name: &str) -> String {
 #[utoipa::path(
     get,
     path = "/assets/{file}",
+    operation_id = "explorerAsset",
     tag = "Explorer",
     security(()),
     params(("file" = String, Path, description = "Its name")),

@@ -63,6 +63,7 @@ pub(super) struct TraceMeta {
 #[utoipa::path(
     post,
     path = "/tools/{name}/call",
+    operation_id = "explorerCall",
     tag = "Explorer",
     params(("name" = String, Path, description = "The tool's name, percent-encoded")),
     request_body(content = Object, content_type = "application/json"),

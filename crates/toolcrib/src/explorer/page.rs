@@ -42,6 +42,7 @@ struct Rendered {
 #[utoipa::path(
     get,
     path = "",
+    operation_id = "explorerPage",
     tag = "Explorer",
     security(()),
     responses((status = 200, description = "The page", body = String, content_type = "text/html"))

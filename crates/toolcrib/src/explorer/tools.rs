@@ -138,6 +138,7 @@ fn write(entry: &Entry, json: &impl Serialize, out: &mut Vec<u8>) {
 #[utoipa::path(
     get,
     path = "/tools",
+    operation_id = "explorerTools",
     tag = "Explorer",
     responses(
         (status = 200, description = "Summaries", body = Vec<Summary<'static>>),
@@ -160,6 +161,7 @@ pub(super) async fn list(
 #[utoipa::path(
     get,
     path = "/tools/{name}",
+    operation_id = "explorerTool",
     tag = "Explorer",
     params(("name" = String, Path, description = "The tool's name, percent-encoded")),
     responses(

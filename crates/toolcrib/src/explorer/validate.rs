@@ -69,6 +69,7 @@ impl From<Violation> for ValidationFailure {
 #[utoipa::path(
     post,
     path = "/tools/{name}/validate",
+    operation_id = "explorerValidate",
     tag = "Explorer",
     params(("name" = String, Path, description = "The tool's name, percent-encoded")),
     request_body(content = Object, content_type = "application/json"),

@@ -65,6 +65,7 @@ pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {
 #[utoipa::path(
     get,
     path = "/.well-known/openwop",
+    operation_id = "discover",
     tag = "OpenWOP",
     security(()),
     responses(

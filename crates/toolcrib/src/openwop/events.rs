@@ -58,6 +58,7 @@ pub(super) struct Positioned {
 #[utoipa::path(
     get,
     path = "/v1/events",
+    operation_id = "listEvents",
     tag = "OpenWOP",
     params(
         ("after" = Option<u64>, Query, description = "Only events at greater positions. Without it: the newest `limit` events"),

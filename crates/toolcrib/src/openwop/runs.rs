@@ -35,6 +35,7 @@ pub(super) struct RunEvents {
 #[utoipa::path(
     get,
     path = "/v1/runs/{runId}/events",
+    operation_id = "listRunEvents",
     tag = "OpenWOP",
     params(("runId" = String, Path, description = "The run, as in the `toolcrib-run-id` header of a call")),
     responses(

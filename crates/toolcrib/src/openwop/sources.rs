@@ -24,6 +24,7 @@ pub(super) struct Sources {
 #[utoipa::path(
     get,
     path = "/v1/sources",
+    operation_id = "listSources",
     tag = "OpenWOP",
     responses(
         (status = 200, description = "The sources", body = Sources),

@@ -89,6 +89,7 @@ impl ToSchema for Compact {
 #[utoipa::path(
     get,
     path = "/v1/tools",
+    operation_id = "listTools",
     tag = "OpenWOP",
     params(
         ("source" = Option<String>, Query,
@@ -156,6 +157,7 @@ pub(crate) struct CompactTools {
 #[utoipa::path(
     get,
     path = "/v1/tools/{toolId}",
+    operation_id = "getTool",
     tag = "OpenWOP",
     params(
         ("toolId" = String, Path, description = "The tool's id, percent-encoded"),

@@ -44,6 +44,7 @@ pub(super) struct Cancelled {
 #[utoipa::path(
     get,
     path = "/v1/runs",
+    operation_id = "listRuns",
     tag = "OpenWOP",
     params(
         ("state" = Option<String>, Query, description = "Only in this state: running, completed, failed or cancelled"),
@@ -95,6 +96,7 @@ pub(super) async fn list(
 #[utoipa::path(
     post,
     path = "/v1/runs/{runId}/cancel",
+    operation_id = "cancelRun",
     tag = "OpenWOP",
     params(("runId" = String, Path, description = "The run, as in the `toolcrib-run-id` header of a call")),
     responses(

@@ -71,6 +71,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 #[utoipa::path(
     post,
     path = "/tools/call",
+    operation_id = "otcCall",
     tag = "Open Tool Calling",
     request_body(content = CallBody, content_type = "application/json"),
     responses(

@@ -37,6 +37,7 @@ pub(super) struct ToolList {
 #[utoipa::path(
     get,
     path = "/tools",
+    operation_id = "otcTools",
     tag = "Open Tool Calling",
     responses(
         (status = 200, description = "The visible tools", body = ToolList),

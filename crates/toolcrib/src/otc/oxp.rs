@@ -50,6 +50,7 @@ pub(super) fn refuse(refusal: &Refusal) -> Response {
 #[utoipa::path(
     get,
     path = "/oxp/health",
+    operation_id = "oxpHealth",
     tag = "OXP",
     security(()),
     responses(
@@ -68,6 +69,7 @@ async fn oxp_health(headers: HeaderMap) -> Response {
 #[utoipa::path(
     get,
     path = "/oxp/tools",
+    operation_id = "oxpTools",
     tag = "OXP",
     responses(
         (status = 200, description = "The visible tools", body = OxpToolList),
@@ -94,6 +96,7 @@ async fn oxp_list(
 #[utoipa::path(
     post,
     path = "/oxp/tools/call",
+    operation_id = "oxpCall",
     tag = "OXP",
     request_body(content = CallBody, content_type = "application/json"),
     responses(

@@ -177,6 +177,12 @@ async fn every_route_has_a_row() {
     let listed: BTreeSet<(String, String)> =
         rows().iter().map(|row| (row.method.to_owned(), row.route.to_owned())).collect();
     assert_eq!(served, listed, "left: served, right: in the table");
+
+    // OpenAPI asks for it, and clients name their functions by them.
+    let operations = document["paths"].as_object().unwrap().values();
+    let ids = operations.flat_map(|item| item.as_object().unwrap().values());
+    let ids: BTreeSet<&str> = ids.map(|it| it["operationId"].as_str().unwrap()).collect();
+    assert_eq!(ids.len(), served.len(), "every operation has an id of its own");
 }
 
 /// The MCP methods. `ok` is a result without a trace of the tenant's tools, `sees` one with; a
