@@ -18,8 +18,13 @@ pub(crate) fn run(without_tests: bool) -> Result<()> {
         shell::run(&mut cargo(&arguments))
     });
     report.part("documentation", || {
-        let arguments = ["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"];
-        shell::run(cargo(&arguments).env("RUSTDOCFLAGS", "--deny warnings"))
+        // The library and the program have one name, so their pages have one place: one after the
+        // other, since two at a time remove each other's files.
+        for part in [&["--workspace", "--exclude", "toolcrib-cli"][..], &["-p", "toolcrib-cli"]] {
+            let arguments = [&["doc", "--no-deps", "--document-private-items", "--quiet"], part];
+            shell::run(cargo(&arguments.concat()).env("RUSTDOCFLAGS", "--deny warnings"))?;
+        }
+        Ok(())
     });
     report.part("fuzz targets", fuzz::check);
     if has("deny") {
