@@ -17,6 +17,11 @@ pub(crate) fn run(without_tests: bool) -> Result<()> {
         let arguments = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
         shell::run(&mut cargo(&arguments))
     });
+    // Without what can be left out of the program.
+    report.part("lints, no features", || {
+        let arguments = ["clippy", "--package", "toolcrib-cli", "--no-default-features", "--"];
+        shell::run(cargo(&arguments).args(["--deny", "warnings"]))
+    });
     report.part("documentation", || {
         // The library and the program have one name, so their pages have one place: one after the
         // other, since two at a time remove each other's files.

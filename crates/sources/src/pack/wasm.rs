@@ -6,6 +6,7 @@
 //! breaks is its own call.
 
 mod component;
+mod envelope;
 mod host;
 mod machine;
 mod module;
@@ -174,7 +175,7 @@ impl Program {
             }
         };
         match self.machine.run(call.timeout, run).await {
-            Some(Ok(bytes)) => answer::read(&bytes, call.max_result_bytes),
+            Some(Ok(bytes)) => envelope::read(&bytes, call.max_result_bytes),
             Some(Err(stopped)) => self.stopped(stopped),
             None => {
                 let detail = "the node was interrupted at its deadline";
