@@ -124,6 +124,38 @@ async fn call_everything(caller: &Caller, source: &str, seen: &mut Seen) {
     }
 }
 
+/// The same through `toolcrib mcp`, by lines.
+fn call_everything_by_lines(dir: &Path, source: &str, seen: &mut Seen) {
+    let mut lines = String::new();
+    let mut request = |id: usize, method: &str, params: Value| {
+        let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        lines += &format!("{message}\n");
+    };
+    let client = json!({ "name": "test", "version": "0" });
+    let hello =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client });
+    request(0, "initialize", hello);
+    request(1, "tools/list", json!({}));
+    for (at, tool) in TOOLS.iter().enumerate() {
+        let name = format!("{source}__{tool}");
+        let params = json!({ "name": name, "_meta": { "progressToken": at } });
+        request(2 + at, "tools/call", params);
+    }
+    let said = fed(dir, &["-vv", "mcp"], &lines).ok();
+    let answers: Vec<Value> =
+        said.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let answered = |id: usize| {
+        let answer = answers.iter().find(|it| it["id"] == id);
+        answer.unwrap_or_else(|| panic!("no answer to {id}: {}", said.stdout)).to_string()
+    };
+    let echo = 2 + TOOLS.iter().position(|tool| *tool == "echo").unwrap();
+    for id in [1, echo] {
+        assert!(answered(id).contains("[REDACTED:cred-"), "{}", answered(id));
+    }
+    seen.note("mcp by lines", said.stdout);
+    seen.note("mcp by lines, log", said.stderr);
+}
+
 /// I-36: the values of credentials, access tokens and refresh tokens among them, are in no answer,
 /// list, record, number, log or file, although the server repeats what it is sent everywhere.
 #[tokio::test(flavor = "multi_thread")]
@@ -220,6 +252,8 @@ async fn no_surface_shows_a_credential() {
     seen.note("log", server.stop());
 
     plain.accept_only(&[VALUE]);
+    call_everything_by_lines(dir, "header", &mut seen);
+    call_everything_by_lines(dir, "refresh", &mut seen);
     seen.ran(dir, &["call", "query__echo"]).ok();
     seen.ran(dir, &["call", "refresh__echo", "--json"]).ok();
     seen.ran(dir, &["-vv", "tools", "list"]).ok();

@@ -132,6 +132,10 @@ impl Http {
         let body = (call.encode)(waiter.id());
         self.peer.sending(waiter.id());
         let answer = self.post(headers, body, &call.egress).await?;
+        if answer.status() == StatusCode::FORBIDDEN && call.method == "tools/call" {
+            // It is this tool that we may not use; the calls of others go on.
+            return Err(Failure::Credentials(StatusCode::FORBIDDEN));
+        }
         self.check_status(answer.status(), &session)?;
         if handshake && answer.status().is_success() {
             self.session.lock().id = answer.headers().get(headers::SESSION_ID).cloned();

@@ -56,6 +56,8 @@ pub(crate) struct PackNode {
     pub(crate) tool: DiscoveredTool,
     /// The request that the node is, if it is one.
     pub(crate) request: Option<Request>,
+    /// Whether that must carry a credential.
+    pub(crate) wants_credential: bool,
     /// The tool that the node is at the MCP server of a remote pack.
     pub(crate) remote_name: String,
 }
@@ -198,6 +200,26 @@ impl Found {
     }
 }
 
+// === impl Pack ===
+
+impl Pack {
+    /// Leaves out the nodes that want a credential, where there is none for them.
+    pub(super) fn drop_unauthorized(&mut self) {
+        let problems = &mut self.problems;
+        self.nodes.retain(|node| {
+            if node.wants_credential {
+                let code = PackCode::RequirementUnmet;
+                problems.push(format!(
+                    "node `{}`: {code}: credential_unavailable: it wants a credential; name the \
+                     stored one with `credential`",
+                    node.type_id
+                ));
+            }
+            !node.wants_credential
+        });
+    }
+}
+
 /// The code of the pack. A remote pack has none, but an address.
 fn artifact(manifest: &Manifest, files: &Files) -> Result<Vec<u8>, PackError> {
     let entry = &manifest.runtime.entry;
@@ -239,9 +261,14 @@ fn pack_node(
     if id.split('.').next() == Some("workflow") {
         return PackCode::InvalidManifest.refuse("names under `workflow.` are those of workflows");
     }
-    if !node.requires_secrets.is_empty() || !node.required_credentials.is_empty() {
+    let secrets = node.requires_secrets.len() + node.required_credentials.len();
+    if secrets > 0 && node.request.is_none() {
         return PackCode::RequirementUnmet
             .refuse("credential_unavailable: code of packs is given no secrets here");
+    }
+    if secrets > 1 {
+        return PackCode::RequirementUnmet
+            .refuse("credential_unavailable: a request carries one credential, and it wants more");
     }
     requirements::needs(&node.requires, grants)?;
     let input = schema(files, node.input_schema_ref.as_deref(), "inputSchemaRef")?;
@@ -285,6 +312,7 @@ fn pack_node(
         type_id: id.to_owned(),
         tool,
         request,
+        wants_credential: secrets > 0,
         remote_name: named.unwrap_or_else(|| id.to_owned()),
     })
 }

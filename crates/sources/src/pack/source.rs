@@ -240,10 +240,13 @@ impl Shared {
         }
     }
 
-    async fn runner(&self, pack: Pack) -> Result<(Pack, Runner), PackError> {
-        if self.credential.is_some() && pack.nodes.iter().all(|node| node.request.is_none()) {
+    async fn runner(&self, mut pack: Pack) -> Result<(Pack, Runner), PackError> {
+        if self.credential.is_some() && pack.manifest.nodes.iter().all(|node| node.request.is_none()) {
             return PackCode::RequirementUnmet
                 .refuse("`credential` is for nodes that are requests, and this pack has none");
+        }
+        if self.credential.is_none() {
+            pack.drop_unauthorized();
         }
         match (pack.manifest.runtime.language.as_str(), &self.egress) {
             ("remote", Some(egress)) => {

@@ -1,12 +1,15 @@
 //! Credentials on their way to a server that wants them: what it is sent, what it repeats, and
 //! access tokens.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use serde_json::json;
 use toolcrib_core::{
     call::UpstreamErrorKind,
-    clock::Timestamp,
+    clock::{Clock, Timestamp},
     credential::{
         ClientAuth, Credential, CredentialKind, CredentialProblem, CredentialStore, Material,
         OAuth2, Owner, Secret,
@@ -14,6 +17,7 @@ use toolcrib_core::{
     egress::{EgressDecided, EgressReason},
     id::TenantId,
 };
+use toolcrib_sources::Factory;
 use toolcrib_store::MemoryCredentials;
 use toolcrib_testkit::upstream::Echoing;
 
@@ -25,7 +29,7 @@ fn secret(value: &str) -> Secret {
     Secret::new(value.to_owned())
 }
 
-fn credential(kind: CredentialKind) -> Credential {
+pub(crate) fn credential(kind: CredentialKind) -> Credential {
     Credential {
         id: "cred-1".parse().unwrap(),
         name: "it".parse().unwrap(),
@@ -39,7 +43,7 @@ fn credential(kind: CredentialKind) -> Credential {
     }
 }
 
-async fn holding(credential: Credential, value: &str) -> Arc<MemoryCredentials> {
+pub(crate) async fn holding(credential: Credential, value: &str) -> Arc<MemoryCredentials> {
     let store = Arc::new(MemoryCredentials::new());
     let material = Material { value: secret(value), client_secret: None };
     store.put(credential, material).await.unwrap();
@@ -52,7 +56,7 @@ async fn value(store: &MemoryCredentials) -> String {
     opened.material.value.expose().to_owned()
 }
 
-fn bearer() -> CredentialKind {
+pub(crate) fn bearer() -> CredentialKind {
     CredentialKind::Header { name: "authorization".to_owned(), prefix: "Bearer ".to_owned() }
 }
 
@@ -173,9 +177,42 @@ async fn one_access_token_serves_all_calls_until_it_is_refused() {
     // Revoked at the server: the next one is asked for, once for everybody who needs it.
     server.accept_only(&[]);
     rig.try_call("echo", json!({})).await.unwrap_err();
+    rig.degraded().await;
     let calls = (0..20).map(|_| rig.call("echo", json!({})));
     futures_util::future::join_all(calls).await;
     assert_eq!(server.arrived("/token").len(), 2);
+}
+
+/// Seconds that a test counts.
+#[derive(Default)]
+struct Seconds(AtomicU64);
+
+impl Clock for Seconds {
+    fn now(&self) -> Timestamp {
+        Timestamp::UNIX_EPOCH
+    }
+
+    fn monotonic_nanos(&self) -> u64 {
+        self.0.load(Ordering::SeqCst) * 1_000_000_000
+    }
+}
+
+/// The server's tokens are good for an hour, of which the last minute is not used.
+#[tokio::test]
+async fn a_token_is_followed_by_the_next_before_it_ends() {
+    let server = Echoing::start(&[]);
+    server.exchange("refresh-canary-0", "");
+    let kind = CredentialKind::RefreshToken(oauth2(&server));
+    let store = holding(credential(kind), "refresh-canary-0").await;
+    let clock = Arc::new(Seconds::default());
+    let factory = Factory::new(clock.clone()).with_credentials(store.clone());
+    let rig = Rig::presenting_by(&factory, &server.url("/mcp"), "it");
+    for (second, asked) in [(0, 1), (3_539, 1), (3_541, 2), (7_000, 2), (90_000, 3)] {
+        clock.0.store(second, Ordering::SeqCst);
+        rig.call("echo", json!({})).await;
+        assert_eq!(server.arrived("/token").len(), asked, "at {second} s");
+        assert_eq!(value(&store).await, format!("refresh-canary-{asked}"), "at {second} s");
+    }
 }
 
 /// Needed at the same time, before there is one: one request goes out, whichever source asks.

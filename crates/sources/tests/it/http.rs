@@ -37,7 +37,7 @@ async fn refused_credentials_degrade_the_source_and_say_so() {
             );
             rig.ready().await;
             server.refuse_with(code);
-            assert_eq!(rig.fails("echo", json!({})).await, UpstreamErrorKind::Refused);
+            rig.source.discover().await.unwrap_err();
             let status = rig.degraded().await;
             let expected = format!("upstream refused our credentials ({code})");
             assert_eq!(status.detail.as_deref(), Some(expected.as_str()));
@@ -46,6 +46,26 @@ async fn refused_credentials_degrade_the_source_and_say_so() {
             let status = rig.ready().await;
             assert!(status.restarts > 0);
             assert_eq!(text(&rig.call("echo", json!({})).await), "{}");
+        }
+    }
+}
+
+/// A 401 is about us all, a 403 about the tool that was called.
+#[tokio::test]
+async fn a_call_that_is_forbidden_takes_the_source_from_nobody() {
+    for (code, restarted) in [(403, false), (401, true)] {
+        for era in ["era=modern", "era=legacy"] {
+            let server = FaultyHttp::start(Answers::Json, &[era, "listen=no"]);
+            let rig = Rig::http(&server.url());
+            rig.ready().await;
+            server.refuse_with(code);
+            assert_eq!(rig.fails("echo", json!({})).await, UpstreamErrorKind::Refused);
+            if restarted {
+                rig.degraded().await;
+            }
+            server.refuse_with(0);
+            assert_eq!(text(&rig.call("echo", json!({})).await), "{}");
+            assert_eq!(rig.source.status().restarts > 0, restarted, "{code} {era}");
         }
     }
 }

@@ -126,10 +126,16 @@ impl Rig {
     /// The same, made by `factory`.
     pub(crate) fn presenting_by(factory: &Factory, url: &str, name: &str) -> Self {
         let (headers, allow) = (BTreeMap::new(), AllowList::default());
+        let upstream = UpstreamSpec::McpHttp(HttpSpec { url: url.to_owned(), headers, allow });
+        Self::with_credential(factory, upstream, name)
+    }
+
+    /// The same of any kind.
+    pub(crate) fn with_credential(factory: &Factory, upstream: UpstreamSpec, name: &str) -> Self {
         let tenant = TenantId::parse("tenant").unwrap();
         let spec = SourceSpec {
             id: SourceId::parse("crib").unwrap(),
-            upstream: UpstreamSpec::McpHttp(HttpSpec { url: url.to_owned(), headers, allow }),
+            upstream,
             limits: SourceLimits::default(),
             credential: Some(CredentialRef::of_tenant(name.parse().unwrap(), tenant)),
         };

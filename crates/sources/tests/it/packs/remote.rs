@@ -12,14 +12,17 @@ use toolcrib_core::{
     call::UpstreamErrorKind,
     egress::EgressDecision,
     source::{
-        SourceLimits,
+        SourceLimits, UpstreamSpec,
         pack::{PackGrant, PackSpec},
     },
 };
-use toolcrib_testkit::upstream::{Answers, FaultyHttp};
+use toolcrib_testkit::upstream::{Answers, Echoing, FaultyHttp};
 
 use super::{granted, make, refused, spec, structured};
-use crate::rig::{Rig, invocation, text};
+use crate::{
+    credentials::{bearer, credential, holding},
+    rig::{Rig, invocation, presenting, text},
+};
 
 /// An HTTP server that keeps what it was asked and always answers the same.
 struct Server {
@@ -100,6 +103,37 @@ async fn a_declared_request_is_sent_and_its_result_taken() {
     let outcome = rig.call(make::NODE, json!({ "id": ".." })).await;
     assert!(outcome.is_error && text(&outcome).contains("nothing was sent"));
     assert_eq!(server.lines().len(), 1);
+}
+
+#[tokio::test]
+async fn a_request_that_wants_a_credential_is_offered_where_there_is_one() {
+    let server = Echoing::start(&["value-canary"]);
+    let dir = tempfile::tempdir().unwrap();
+    let described = |secrets: Value| {
+        let request = json!({ "path": "/api/whoami" });
+        let node = json!({ "x-toolcrib-request": request, "requiresSecrets": secrets });
+        remote(dir.path(), &server.url("/"), node);
+    };
+    let with_credential = async || {
+        let factory = presenting(holding(credential(bearer()), "value-canary").await);
+        let spec = UpstreamSpec::Pack(reaching(dir.path(), &["127.0.0.1"]));
+        Rig::with_credential(&factory, spec, "it")
+    };
+    described(json!([{ "id": "key" }]));
+    let rig = with_credential().await;
+    let outcome = rig.call(make::NODE, json!({})).await;
+    assert!(!outcome.is_error, "the server takes it: {}", text(&outcome));
+    assert!(text(&outcome).contains("[REDACTED:cred-1]"), "{}", text(&outcome));
+
+    let rig = Rig::pack(reaching(dir.path(), &["127.0.0.1"]), SourceLimits::default());
+    let found = rig.discover().await;
+    assert!(found.tools.is_empty());
+    assert!(found.problems[0].contains("credential_unavailable"), "{:?}", found.problems);
+
+    described(json!([{ "id": "key" }, { "id": "other" }]));
+    let found = with_credential().await.discover().await;
+    assert!(found.tools.is_empty());
+    assert!(found.problems[0].contains("wants more"), "{:?}", found.problems);
 }
 
 #[tokio::test]
