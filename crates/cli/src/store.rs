@@ -7,7 +7,9 @@ use toolcrib_gateway::{
     Stores,
     config::{Config, Durability},
 };
-use toolcrib_store::{MemoryCatalogs, MemoryKeys, MemoryLog, Options, SealKeys, SqliteStore};
+use toolcrib_store::{
+    MemoryCatalogs, MemoryKeys, MemoryLog, MemoryPins, Options, SealKeys, SqliteStore,
+};
 
 use crate::failure::{Advise as _, advised};
 
@@ -41,6 +43,7 @@ pub(crate) fn seams(store: &SqliteStore, keys: SealKeys) -> Stores {
         keys: Arc::new(store.clone()),
         catalogs: Arc::new(store.clone()),
         runs: Some(Arc::new(store.runs(keys))),
+        pins: Some(Arc::new(store.clone())),
     }
 }
 
@@ -51,6 +54,7 @@ pub(crate) fn forgetful() -> Stores {
         keys: Arc::new(MemoryKeys::default()),
         catalogs: Arc::new(MemoryCatalogs::default()),
         runs: None,
+        pins: Some(Arc::new(MemoryPins::default())),
     }
 }
 

@@ -26,6 +26,7 @@ pub mod json;
 pub mod limit;
 pub mod lint;
 pub mod names;
+pub mod pin;
 mod pointer;
 pub mod principal;
 pub mod redact;

@@ -19,6 +19,7 @@ use toolcrib_core::{
     event::EventLog,
     id::{AgentId, RunId, SourceId, TenantId},
     limit::RateLimiter,
+    pin::PinStore,
     principal::Principal,
     scope::{Grant, Scope},
     source::{
@@ -101,6 +102,8 @@ pub struct Stores {
     pub catalogs: Arc<dyn CatalogStore>,
     /// Runs of workflows; without it nothing is known of them once they are over.
     pub runs: Option<Arc<dyn RunStore>>,
+    /// Pins of tools; without it no tool is offered of a source whose tools are to be pinned.
+    pub pins: Option<Arc<dyn PinStore>>,
 }
 
 /// How one source is doing, for `sources list` and its like.
@@ -150,15 +153,23 @@ pub(crate) const CLOSING_TIME: Duration = Duration::from_secs(5);
 
 impl Stores {
     /// One store for everything.
-    pub fn of<S: EventLog + KeyStore + CatalogStore>(store: S) -> Self {
+    pub fn of<S: EventLog + KeyStore + CatalogStore + PinStore>(store: S) -> Self {
         let store = Arc::new(store);
         let (log, keys) = (Arc::<S>::clone(&store), Arc::<S>::clone(&store));
-        Self { log, keys, catalogs: store, runs: None }
+        Self { log, keys, pins: Some(Arc::<S>::clone(&store) as _), catalogs: store, runs: None }
     }
 
     /// A store for each.
     pub fn new(log: impl EventLog, keys: impl KeyStore, catalogs: impl CatalogStore) -> Self {
-        Self { log: Arc::new(log), keys: Arc::new(keys), catalogs: Arc::new(catalogs), runs: None }
+        let catalogs = Arc::new(catalogs);
+        Self { log: Arc::new(log), keys: Arc::new(keys), catalogs, runs: None, pins: None }
+    }
+
+    /// The same, with a store for pins of tools.
+    #[must_use]
+    pub fn with_pins(mut self, pins: impl PinStore) -> Self {
+        self.pins = Some(Arc::new(pins));
+        self
     }
 
     /// The same, with a store for runs of workflows.

@@ -14,6 +14,7 @@ pub mod catalog_store;
 pub mod credential_store;
 pub mod event_log;
 pub mod key_store;
+pub mod pin_store;
 pub mod run_store;
 
 use chrono::{DateTime, Utc};
@@ -101,6 +102,25 @@ macro_rules! catalog_store_suite {
                 an_unknown_source_has_no_catalog,
                 the_last_catalog_is_the_one_that_counts,
                 sources_do_not_share_a_catalog,
+            ]
+        );
+    };
+}
+
+/// Runs everything a [`PinStore`](toolcrib_core::pin::PinStore) promises.
+#[macro_export]
+macro_rules! pin_store_suite {
+    ($name:ident, $engine:expr) => {
+        $crate::conformance_tests!(
+            pin_store,
+            $name,
+            $engine,
+            [
+                only_the_first_form_is_trusted,
+                the_newest_form_that_differs_is_noted_once,
+                an_approval_is_of_the_form_that_waits,
+                pins_are_of_one_source_and_sorted,
+                the_pins_epoch_rises_with_every_change,
             ]
         );
     };

@@ -1,5 +1,6 @@
 //! Durable storage: the event log, API keys, sealed credentials and last good catalogs behind the
-//! seams of `toolcrib-core` ([`EventLog`], [`KeyStore`], [`CredentialStore`], [`CatalogStore`]).
+//! seams of `toolcrib-core` ([`EventLog`], [`KeyStore`], [`CredentialStore`], [`CatalogStore`],
+//! [`PinStore`]).
 //!
 //! [`SqliteStore`] keeps them all in one SQLite file that several processes share. The types in
 //! [`memory`] keep them in memory, for tests and for embedders that need no durability. Every
@@ -11,6 +12,7 @@
 //! [`KeyStore`]: toolcrib_core::store::KeyStore
 //! [`CredentialStore`]: toolcrib_core::credential::CredentialStore
 //! [`CatalogStore`]: toolcrib_core::store::CatalogStore
+//! [`PinStore`]: toolcrib_core::pin::PinStore
 #![warn(missing_docs)]
 
 #[doc(hidden)]
@@ -21,7 +23,7 @@ mod seal;
 mod sqlite;
 
 pub use self::{
-    memory::{MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryRuns},
+    memory::{MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns},
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
     sqlite::{Durability, Options, SqliteCredentials, SqliteRuns, SqliteStore},
 };

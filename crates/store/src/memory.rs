@@ -3,6 +3,8 @@
 //! Nothing here is bounded or survives the process. Every type is a handle; a clone shares what it
 //! holds. Times have millisecond precision, as in the durable engines.
 
+mod pins;
+
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -22,6 +24,8 @@ use toolcrib_core::{
 };
 
 use crate::MAX_READ;
+
+pub use self::pins::MemoryPins;
 
 /// An event log in memory.
 #[derive(Debug, Clone, Default)]

@@ -14,6 +14,7 @@ mod instance;
 mod keys;
 mod log;
 mod open;
+mod pins;
 mod readers;
 mod recover;
 mod runs;
@@ -52,8 +53,9 @@ pub enum Durability {
 /// An open store. Cloning it gives another handle to the same one.
 ///
 /// It implements [`EventLog`](toolcrib_core::event::EventLog),
-/// [`KeyStore`](toolcrib_core::store::KeyStore) and
-/// [`CatalogStore`](toolcrib_core::store::CatalogStore); with keys to seal with,
+/// [`KeyStore`](toolcrib_core::store::KeyStore),
+/// [`CatalogStore`](toolcrib_core::store::CatalogStore) and
+/// [`PinStore`](toolcrib_core::pin::PinStore); with keys to seal with,
 /// [`credentials`](Self::credentials) is a
 /// [`CredentialStore`](toolcrib_core::credential::CredentialStore), and [`runs`](Self::runs) a
 /// [`RunStore`](toolcrib_core::store::RunStore). Times are kept with millisecond precision.

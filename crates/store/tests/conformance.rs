@@ -10,9 +10,9 @@ use toolcrib_core::{
     store::KeyStore,
 };
 use toolcrib_store::{
-    Durability, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryRuns, Options,
-    SealKey, SealKeys, SqliteCredentials, SqliteRuns, SqliteStore, catalog_store_suite,
-    credential_store_suite, event_log_suite, key_store_suite, run_store_suite,
+    Durability, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns,
+    Options, SealKey, SealKeys, SqliteCredentials, SqliteRuns, SqliteStore, catalog_store_suite,
+    credential_store_suite, event_log_suite, key_store_suite, pin_store_suite, run_store_suite,
 };
 
 fn sqlite(durability: Durability) -> (SqliteStore, TempDir) {
@@ -49,6 +49,9 @@ credential_store_suite!(sqlite_credentials, credentials());
 run_store_suite!(memory_runs, (MemoryRuns::new(), ()));
 run_store_suite!(sqlite_runs, runs(SealKeys::none()));
 run_store_suite!(sealed_sqlite_runs, runs(SealKeys::new(key(), [])));
+
+pin_store_suite!(memory_pins, (MemoryPins::new(), ()));
+pin_store_suite!(sqlite_pins, sqlite(Durability::Strict));
 
 catalog_store_suite!(memory_catalogs, (MemoryCatalogs::new(), ()));
 catalog_store_suite!(sqlite_catalogs, sqlite(Durability::Strict));

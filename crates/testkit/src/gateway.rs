@@ -177,6 +177,7 @@ impl TestGatewayBuilder {
             keys: Arc::new(store.clone()),
             catalogs: Arc::new(store.clone()),
             runs: Some(Arc::new(store.runs(SealKeys::none()))),
+            pins: Some(Arc::new(store.clone())),
         };
         let sources = Sources::new(self.sources);
         let mut builder = GatewayBuilder::new(config.clone(), stores, Arc::new(sources.clone()));

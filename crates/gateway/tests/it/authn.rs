@@ -162,6 +162,7 @@ async fn the_latest_read_counts() {
         keys: Arc::clone(&keys) as Arc<dyn KeyStore>,
         catalogs: Arc::new(MemoryCatalogs::new()),
         runs: None,
+        pins: None,
     };
     let builder = GatewayBuilder::new(parse(""), stores, Arc::new(Factory::default()));
     let gateway = builder.start().await.unwrap();

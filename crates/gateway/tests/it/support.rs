@@ -38,7 +38,7 @@ use toolcrib_gateway::{
     list::ToolRef,
     metrics::Surface,
 };
-use toolcrib_store::memory::{MemoryCatalogs, MemoryKeys, MemoryLog, MemoryRuns};
+use toolcrib_store::memory::{MemoryCatalogs, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns};
 
 /// A log that can be told to fail, and when.
 #[derive(Clone, Default)]
@@ -330,6 +330,7 @@ pub(crate) async fn rig_at(
         keys: Arc::new(keys.clone()),
         catalogs: Arc::new(catalogs.clone()),
         runs: Some(Arc::new(MemoryRuns::default())),
+        pins: Some(Arc::new(MemoryPins::default())),
     };
     let builder =
         GatewayBuilder::new(parse(text), stores, Arc::clone(&factory) as Arc<dyn SourceFactory>);

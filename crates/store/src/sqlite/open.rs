@@ -28,6 +28,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0001.sql"),
     include_str!("schema/0002.sql"),
     include_str!("schema/0003.sql"),
+    include_str!("schema/0004.sql"),
 ];
 
 /// Statements kept prepared per connection; there are about fifteen in all.

@@ -1,0 +1,253 @@
+//! Pins on SQLite.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use toolcrib_core::{
+    canonical::Digest,
+    clock::Timestamp,
+    id::{PrincipalId, SourceId},
+    pin::{ApprovedForm, Pin, PinAnswer, PinBook, PinChoice, PinForm, PinStore, Pinned, SeenForm},
+    store::StoreError,
+};
+
+use super::{
+    SqliteStore,
+    failure::Failure,
+    log::{parse, time, time_text},
+};
+
+const COLUMNS: &str = "tool, approved_digest, approved, approved_at, approved_by, seen_digest, \
+                       seen, seen_at";
+
+#[async_trait]
+impl PinStore for SqliteStore {
+    async fn book(&self, source: &SourceId) -> Result<PinBook, StoreError> {
+        let source = source.clone();
+        self.inner.readers.read(move |connection| book(connection, &source)).await
+    }
+
+    async fn pins(&self, source: &SourceId) -> Result<Vec<Pin>, StoreError> {
+        let source = source.clone();
+        self.inner
+            .readers
+            .read(move |connection| {
+                let mut statement = connection.prepare_cached(&format!(
+                    "SELECT {COLUMNS} FROM pins WHERE source = ?1 ORDER BY tool"
+                ))?;
+                let mut rows = statement.query([source.as_str()])?;
+                let mut pins = Vec::new();
+                while let Some(row) = rows.next()? {
+                    pins.push(pin(&source, row)?);
+                }
+                Ok(pins)
+            })
+            .await
+    }
+
+    async fn pin(&self, source: &SourceId, tool: &str) -> Result<Option<Pin>, StoreError> {
+        let (source, tool) = (source.clone(), tool.to_owned());
+        self.inner
+            .readers
+            .read(move |connection| {
+                let mut statement = connection.prepare_cached(&format!(
+                    "SELECT {COLUMNS} FROM pins WHERE source = ?1 AND tool = ?2"
+                ))?;
+                let mut rows = statement.query([source.as_str(), &tool])?;
+                match rows.next()? {
+                    Some(row) => pin(&source, row).map(Some),
+                    None => Ok(None),
+                }
+            })
+            .await
+    }
+
+    async fn trust(
+        &self,
+        source: &SourceId,
+        forms: Vec<(String, PinForm)>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let source = source.clone();
+        self.inner
+            .writer
+            .write(move |connection| {
+                let mut added = 0;
+                for (tool, PinForm { digest, document }) in &forms {
+                    added += connection
+                        .prepare_cached(
+                            "INSERT INTO pins (source, tool, approved_digest, approved, \
+                             approved_at) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING",
+                        )?
+                        .execute(params![
+                            source.as_str(),
+                            tool,
+                            digest.0,
+                            document,
+                            time_text(at)
+                        ])?;
+                }
+                changed(connection, added)
+            })
+            .await
+    }
+
+    async fn note(
+        &self,
+        source: &SourceId,
+        forms: Vec<(String, PinForm)>,
+        at: Timestamp,
+    ) -> Result<Vec<String>, StoreError> {
+        let source = source.clone();
+        self.inner
+            .writer
+            .write(move |connection| {
+                let mut news = Vec::new();
+                for (tool, PinForm { digest, document }) in &forms {
+                    let noted = connection
+                        .prepare_cached(
+                            "INSERT INTO pins (source, tool, seen_digest, seen, seen_at) \
+                             VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (source, tool) DO UPDATE SET \
+                             seen_digest = ?3, seen = ?4, seen_at = ?5 \
+                             WHERE seen_digest IS NOT ?3 AND approved_digest IS NOT ?3",
+                        )?
+                        .execute(params![
+                            source.as_str(),
+                            tool,
+                            digest.0,
+                            document,
+                            time_text(at)
+                        ])?;
+                    if noted > 0 {
+                        news.push(tool.clone());
+                    }
+                }
+                changed(connection, news.len())?;
+                Ok(news)
+            })
+            .await
+    }
+
+    async fn forget(&self, source: &SourceId, tools: Vec<String>) -> Result<(), StoreError> {
+        let source = source.clone();
+        self.inner
+            .writer
+            .write(move |connection| {
+                let mut forgotten = 0;
+                for tool in &tools {
+                    forgotten += connection
+                        .prepare_cached(
+                            "UPDATE pins SET seen_digest = NULL, seen = NULL, seen_at = NULL \
+                             WHERE source = ?1 AND tool = ?2 AND seen_digest IS NOT NULL \
+                             AND approved_digest IS NOT NULL",
+                        )?
+                        .execute(params![source.as_str(), tool])?;
+                }
+                changed(connection, forgotten)
+            })
+            .await
+    }
+
+    async fn approve(
+        &self,
+        choices: Vec<PinChoice>,
+        at: Timestamp,
+        by: Option<PrincipalId>,
+    ) -> Result<PinAnswer, StoreError> {
+        self.inner
+            .writer
+            .write(move |connection| {
+                let mut before = Vec::new();
+                // All are looked at before the first is changed.
+                for (index, PinChoice { source, tool, digest }) in choices.iter().enumerate() {
+                    let held: Option<Option<[u8; 32]>> = connection
+                        .prepare_cached(
+                            "SELECT approved_digest FROM pins \
+                             WHERE source = ?1 AND tool = ?2 AND seen_digest = ?3",
+                        )?
+                        .query_row(params![source.as_str(), tool, digest.0], |row| row.get(0))
+                        .optional()?;
+                    match held {
+                        Some(approved) => before.push(approved.map(Digest)),
+                        None => return Ok(PinAnswer::Stale(index)),
+                    }
+                }
+                for PinChoice { source, tool, .. } in &choices {
+                    connection
+                        .prepare_cached(
+                            "UPDATE pins SET approved_digest = seen_digest, approved = seen, \
+                             approved_at = ?3, approved_by = ?4, seen_digest = NULL, seen = NULL, \
+                             seen_at = NULL \
+                             WHERE source = ?1 AND tool = ?2 AND seen_digest IS NOT NULL",
+                        )?
+                        .execute(params![
+                            source.as_str(),
+                            tool,
+                            time_text(at),
+                            by.as_ref().map(PrincipalId::as_str)
+                        ])?;
+                }
+                changed(connection, choices.len())?;
+                Ok(PinAnswer::Approved(before))
+            })
+            .await
+    }
+
+    async fn epoch(&self) -> Result<u64, StoreError> {
+        self.inner.readers.read(epoch).await
+    }
+}
+
+/// Counts a change.
+fn changed(connection: &Connection, rows: usize) -> Result<(), Failure> {
+    if rows > 0 {
+        connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'pins_epoch'", [])?;
+    }
+    Ok(())
+}
+
+fn epoch(connection: &Connection) -> Result<u64, Failure> {
+    let epoch: i64 = connection
+        .prepare_cached("SELECT value FROM meta WHERE name = 'pins_epoch'")?
+        .query_row([], |row| row.get(0))?;
+    u64::try_from(epoch).map_err(|_| Failure::corrupt("the epoch of the pins"))
+}
+
+/// One statement, so that the epoch is that of the moment at which the digests were read.
+fn book(connection: &Connection, source: &SourceId) -> Result<PinBook, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT meta.value, tool, approved_digest, seen_digest FROM meta \
+         LEFT JOIN pins ON source = ?1 WHERE meta.name = 'pins_epoch'",
+    )?;
+    let mut rows = statement.query([source.as_str()])?;
+    let mut book = PinBook::default();
+    while let Some(row) = rows.next()? {
+        let epoch: i64 = row.get(0)?;
+        book.epoch = u64::try_from(epoch).map_err(|_| Failure::corrupt("the epoch of the pins"))?;
+        if let Some(tool) = row.get::<_, Option<String>>(1)? {
+            let digest = |column: usize| row.get::<_, Option<[u8; 32]>>(column);
+            let pinned = Pinned { approved: digest(2)?.map(Digest), seen: digest(3)?.map(Digest) };
+            book.tools.insert(tool, pinned);
+        }
+    }
+    Ok(book)
+}
+
+fn pin(source: &SourceId, row: &Row<'_>) -> Result<Pin, Failure> {
+    let unreadable = || Failure::corrupt(format!("a pin of source {source}"));
+    let form = |digest: usize| -> Result<Option<(PinForm, Timestamp)>, Failure> {
+        let Some(bytes) = row.get::<_, Option<[u8; 32]>>(digest)? else { return Ok(None) };
+        let document: String = row.get(digest + 1)?;
+        if Digest::of(document.as_bytes()).0 != bytes {
+            return Err(unreadable());
+        }
+        let at = time(&row.get::<_, String>(digest + 2)?).ok_or_else(unreadable)?;
+        Ok(Some((PinForm { digest: Digest(bytes), document }, at)))
+    };
+    let by = row.get::<_, Option<String>>(4)?.map(|by| parse(by, unreadable)).transpose()?;
+    Ok(Pin {
+        source: source.clone(),
+        tool: row.get(0)?,
+        approved: form(1)?.map(|(form, at)| ApprovedForm { form, at, by }),
+        seen: form(5)?.map(|(form, at)| SeenForm { form, at }),
+    })
+}
