@@ -17,6 +17,24 @@ impl Digest {
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
+
+    /// Reads what `Display` writes; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
+        let mut bytes = [0; 32];
+        if pairs.len() != bytes.len() {
+            return None;
+        }
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            let digit = |text: u8| match text {
+                b'0'..=b'9' => Some(text - b'0'),
+                b'a'..=b'f' => Some(text - b'a' + 10),
+                _ => None,
+            };
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Self(bytes))
+    }
 }
 
 impl fmt::Display for Digest {

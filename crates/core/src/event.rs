@@ -10,6 +10,7 @@ use crate::{
     clock::Timestamp,
     egress::EgressDecided,
     id::{AgentId, CallId, EventId, PrincipalId, RunId, SessionId, TenantId, ToolId},
+    record::Link,
     store::StoreError,
 };
 
@@ -227,6 +228,21 @@ impl EventBody {
             Self::ToolSessionClosed(_) => "tool.session.closed",
         }
     }
+
+    /// The payload alone, as it stands in the event's `payload` member and is kept and hashed.
+    ///
+    /// # Errors
+    /// None in practice: every payload has a JSON form.
+    pub fn payload_text(&self) -> Result<String, serde_json::Error> {
+        match self {
+            Self::ToolCalled(payload) => serde_json::to_string(payload),
+            Self::ToolReturned(payload) => serde_json::to_string(payload),
+            Self::AuthorizationDecided(payload) => serde_json::to_string(payload),
+            Self::EgressDecided(payload) => serde_json::to_string(payload),
+            Self::ToolSessionOpened(payload) => serde_json::to_string(payload),
+            Self::ToolSessionClosed(payload) => serde_json::to_string(payload),
+        }
+    }
 }
 
 /// An event together with where it stands in the log that was read.
@@ -238,6 +254,8 @@ pub struct LoggedEvent {
     pub position: u64,
     /// Whose it is.
     pub tenant: TenantId,
+    /// What ties it to the event before it in its tenant's log.
+    pub link: Link,
     /// The event.
     pub event: RunEvent,
 }

@@ -29,6 +29,7 @@ pub mod names;
 pub mod pin;
 mod pointer;
 pub mod principal;
+pub mod record;
 pub mod redact;
 pub mod scope;
 pub mod source;

@@ -15,6 +15,7 @@ pub mod credential_store;
 pub mod event_log;
 pub mod key_store;
 pub mod pin_store;
+pub mod record_store;
 pub mod run_store;
 
 use chrono::{DateTime, Utc};
@@ -159,6 +160,28 @@ macro_rules! run_store_suite {
                 a_run_ends_once,
                 runs_are_selected_and_the_newest_come_first,
                 an_end_can_be_asked_for,
+            ]
+        );
+    };
+}
+
+/// Runs everything a [`RecordStore`](toolcrib_core::record::RecordStore) that is an
+/// [`EventLog`](toolcrib_core::event::EventLog) too promises.
+#[macro_export]
+macro_rules! record_store_suite {
+    ($name:ident, $engine:expr) => {
+        $crate::conformance_tests!(
+            record_store,
+            $name,
+            $engine,
+            [
+                every_event_continues_its_tenants_chain,
+                readers_are_told_the_links_that_are_stored,
+                a_checkpoint_is_added_only_when_it_is_true_and_the_next_one,
+                news_are_told_with_what_is_signed,
+                what_is_pruned_leaves_a_log_that_proves_itself,
+                nothing_is_pruned_that_somebody_still_needs,
+                a_cursor_comes_back_as_it_was_set,
             ]
         );
     };

@@ -20,11 +20,14 @@ pub mod conformance;
 pub mod memory;
 mod queue;
 mod seal;
+mod sign;
 mod sqlite;
+pub mod verify;
 
 pub use self::{
     memory::{MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns},
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
+    sign::{InvalidSigningKey, SigningKey, is_signed, public_key},
     sqlite::{Durability, Options, SqliteCredentials, SqliteRuns, SqliteStore},
 };
 

@@ -4,19 +4,22 @@
 //! holds. Times have millisecond precision, as in the durable engines.
 
 mod pins;
+mod record;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use async_trait::async_trait;
-use chrono::SubsecRound;
+use chrono::{SecondsFormat, SubsecRound};
 use toolcrib_core::{
+    canonical::Digest,
     clock::Timestamp,
     credential::{Credential, CredentialStore, CredentialStoreError, Material, Opened, Owner},
     event::{EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
     id::{CallId, CredentialId, CredentialName, EventId, KeyId, RunId, SourceId, TenantId},
+    record::{Checkpoint, Cursor, Link, StoredEvent, genesis},
     store::{
         CatalogStore, KeptRun, KeyRecord, KeyStore, RunQuery, RunRecord, RunState, RunStore,
         StoreError,
@@ -55,19 +58,24 @@ struct MemoryRun {
 
 #[derive(Debug, Default)]
 struct Events {
-    /// The event at index `n` has position `n + 1` in the whole log.
+    /// In ascending position.
     log: Vec<Kept>,
+    /// Position given out last.
+    last: u64,
     ids: HashSet<EventId>,
     next_sequence: HashMap<(TenantId, RunId), u64>,
-    last_position: HashMap<TenantId, u64>,
+    /// Position and hash of each tenant's last event.
+    heads: HashMap<TenantId, (u64, Digest)>,
+    checkpoints: BTreeMap<TenantId, Vec<Checkpoint>>,
+    cursors: BTreeMap<String, Cursor>,
 }
 
 #[derive(Debug)]
 struct Kept {
     /// With its position in the whole log.
     logged: LoggedEvent,
-    /// Its position in its tenant's log.
-    tenant_position: u64,
+    /// The payload as it was hashed.
+    payload: String,
 }
 
 #[derive(Debug, Default)]
@@ -111,22 +119,27 @@ impl Events {
                 return Err(StoreError::Conflict("an event with this id".to_owned()));
             }
         }
+        let unwritable =
+            |_| StoreError::Unavailable("an event's payload has no JSON form".to_owned());
+        let payloads = events.iter().map(|event| event.body.payload_text());
+        let payloads = payloads.collect::<Result<Vec<_>, _>>().map_err(unwritable)?;
         self.ids.extend(fresh);
-        Ok(events.into_iter().map(|event| self.push(event)).collect())
+        let events = events.into_iter().zip(payloads);
+        Ok(events.map(|(event, payload)| self.push(event, payload)).collect())
     }
 
-    fn push(&mut self, event: NewEvent) -> u64 {
+    fn push(&mut self, event: NewEvent, payload: String) -> u64 {
         let run = (event.tenant.clone(), event.run_id.clone());
         let next = self.next_sequence.entry(run).or_default();
         let sequence = *next;
         *next += 1;
-        let last = self.last_position.entry(event.tenant.clone()).or_default();
-        *last += 1;
-        let tenant_position = *last;
-        let position = u64::try_from(self.log.len()).map_or(u64::MAX, |length| length + 1);
+        self.last += 1;
+        let head = self.heads.entry(event.tenant.clone()).or_insert_with(|| (0, genesis()));
+        let link = Link { position: head.0 + 1, prev: head.1, hash: genesis() };
         let logged = LoggedEvent {
-            position,
+            position: self.last,
             tenant: event.tenant,
+            link,
             event: RunEvent {
                 event_id: event.event_id,
                 run_id: event.run_id,
@@ -136,8 +149,12 @@ impl Events {
                 causation_id: event.causation_id,
             },
         };
-        self.log.push(Kept { logged, tenant_position });
-        position
+        let mut kept = Kept { logged, payload };
+        let hash = kept.stored().hash_after(&link.prev);
+        kept.logged.link.hash = hash;
+        *head = (link.position, hash);
+        self.log.push(kept);
+        self.last
     }
 
     fn read(&self, query: &EventQuery) -> Vec<LoggedEvent> {
@@ -146,7 +163,7 @@ impl Events {
             limit => limit.min(MAX_READ),
         };
         let position = |kept: &Kept| match query.tenant {
-            Some(_) => kept.tenant_position,
+            Some(_) => kept.logged.link.position,
             None => kept.logged.position,
         };
         let wanted = self.log.iter().filter(|kept| {
@@ -161,6 +178,29 @@ impl Events {
             newest
         } else {
             wanted.take(limit).map(read).collect()
+        }
+    }
+}
+
+// === impl Kept ===
+
+impl Kept {
+    /// As a durable engine keeps it.
+    fn stored(&self) -> StoredEvent {
+        let LoggedEvent { position, tenant, link, event } = &self.logged;
+        StoredEvent {
+            position: *position,
+            tenant: tenant.to_string(),
+            tenant_position: link.position,
+            event_id: event.event_id.to_string(),
+            run_id: event.run_id.to_string(),
+            sequence: event.sequence,
+            kind: event.body.kind().to_owned(),
+            timestamp: event.timestamp.to_rfc3339_opts(SecondsFormat::Millis, true),
+            causation_id: event.causation_id.as_ref().map(ToString::to_string),
+            payload: self.payload.clone(),
+            prev: None,
+            hash: Some(link.hash),
         }
     }
 }

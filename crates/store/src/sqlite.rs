@@ -8,6 +8,7 @@
 //!   and one that a living process runs is never touched (`sqlite/instance.rs`).
 
 mod catalogs;
+mod chain;
 mod credentials;
 mod failure;
 mod instance;
@@ -16,6 +17,7 @@ mod log;
 mod open;
 mod pins;
 mod readers;
+mod record;
 mod recover;
 mod runs;
 mod writer;

@@ -10,7 +10,7 @@ use toolcrib_core::{
     store::{CatalogStore, KeptRun, KeyRecord, KeyStore, RunQuery, RunState, RunStore},
 };
 use toolcrib_store::{
-    Options, SealKey, SealKeys, SqliteStore,
+    Options, SealKey, SealKeys, SqliteStore, verify,
     conformance::{
         credential_store::{credential, material},
         event_log::{called, closed, decided, opened, returned},
@@ -130,6 +130,11 @@ async fn read_and_continue(store: &SqliteStore) {
 
     // I-21: the call and the session that were open in it are closed.
     assert_eq!(store.recover(moment(50)).await.unwrap(), 2);
+    // I-51: what was written before there was a chain has been chained, and is continued.
+    let whole = verify::Scope::default();
+    let report = verify::record(store, &whole, Vec::new(), &[], |_, _| ()).await.unwrap();
+    assert_eq!((report.events, report.tenants.len()), (9, 2));
+    assert_eq!(report.findings, []);
     let last = EventQuery { after: Some(7), ..EventQuery::default() };
     let last = store.read(last).await.unwrap();
     let of: Vec<_> = last.iter().map(|logged| (logged.position, logged.event.sequence)).collect();

@@ -12,7 +12,7 @@ use toolcrib_core::{
 use toolcrib_store::{
     Durability, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns,
     Options, SealKey, SealKeys, SqliteCredentials, SqliteRuns, SqliteStore, catalog_store_suite,
-    credential_store_suite, event_log_suite, key_store_suite, pin_store_suite, run_store_suite,
+    credential_store_suite, event_log_suite, key_store_suite, pin_store_suite, record_store_suite, run_store_suite,
 };
 
 fn sqlite(durability: Durability) -> (SqliteStore, TempDir) {
@@ -39,6 +39,9 @@ fn runs(keys: SealKeys) -> (SqliteRuns, TempDir) {
 event_log_suite!(memory_log, (MemoryLog::new(), ()));
 event_log_suite!(sqlite_log, sqlite(Durability::Strict));
 event_log_suite!(relaxed_sqlite_log, sqlite(Durability::Relaxed));
+
+record_store_suite!(memory_record, (MemoryLog::new(), ()));
+record_store_suite!(sqlite_record, sqlite(Durability::Relaxed));
 
 key_store_suite!(memory_keys, (MemoryKeys::new(), ()));
 key_store_suite!(sqlite_keys, sqlite(Durability::Strict));

@@ -16,7 +16,7 @@ use toolcrib_core::{
     id::EventId,
 };
 use toolcrib_store::{
-    Options, SqliteStore,
+    Options, SqliteStore, verify,
     conformance::{
         event_log::{called, closed, opened, returned},
         moment,
@@ -159,6 +159,10 @@ async fn every_acknowledged_event_survives_a_kill_and_what_was_lost_is_closed() 
     assert!(after[before.len()..].iter().all(|logged| ends_as_failed(&logged.event.body)));
     assert_eq!(store.recover(moment(6)).await.unwrap(), 0);
     sequences_have_no_gap(&after);
+    // I-51
+    let whole = verify::Scope::default();
+    let report = verify::record(&store, &whole, Vec::new(), &[], |_, _| ()).await.unwrap();
+    assert_eq!((report.events, report.findings), (after.len() as u64, Vec::new()));
     let files = std::fs::read_dir(directory.path().join("store.db.instances")).unwrap();
     assert_eq!(files.count(), 1, "only this process counts as alive");
 }

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use chrono::{DateTime, SecondsFormat, Utc};
 use rusqlite::{Connection, Row, params};
-use serde_json::Error as JsonError;
 use toolcrib_core::{
     clock::Timestamp,
     event::{EventBody, EventLog, EventQuery, LoggedEvent, NewEvent, RunEvent},
     id::{CallId, SessionId, TenantId, ToolId},
+    record::{Link, StoredEvent, genesis},
     store::StoreError,
 };
 
-use super::{SqliteStore, failure::Failure};
+use super::{SqliteStore, chain, failure::Failure};
 use crate::MAX_READ;
 
 /// An event as its row, ready before the writer thread sees it.
@@ -66,7 +66,7 @@ impl EventLog for SqliteStore {
 
 impl Record {
     pub(super) fn new(event: NewEvent) -> Result<Self, StoreError> {
-        let payload = payload(&event.body).map_err(|_| {
+        let payload = event.body.payload_text().map_err(|_| {
             StoreError::Unavailable("an event's payload has no JSON form".to_owned())
         })?;
         let kind = event.body.kind();
@@ -100,24 +100,45 @@ impl Record {
     /// Adds the event at the end of its run and of its tenant's log, keeps the tables of what is open
     /// true, and returns the position in the whole log.
     pub(super) fn insert(&self, connection: &Connection, instance: &str) -> Result<u64, Failure> {
+        let (last, prev) = chain::last(connection, &self.tenant)?;
+        let sequence: i64 = connection
+            .prepare_cached(
+                "SELECT coalesce(max(sequence) + 1, 0) \
+                 FROM events INDEXED BY events_by_run WHERE run_id = ?1 AND tenant = ?2",
+            )?
+            .query_row([&self.run_id, &self.tenant], |row| row.get(0))?;
+        let event = StoredEvent {
+            position: 0,
+            tenant: self.tenant.clone(),
+            tenant_position: last + 1,
+            event_id: self.event_id.clone(),
+            run_id: self.run_id.clone(),
+            sequence: u64::try_from(sequence).map_err(|_| Failure::corrupt("a sequence"))?,
+            kind: self.kind.to_owned(),
+            timestamp: self.timestamp.clone(),
+            causation_id: self.causation_id.clone(),
+            payload: self.payload.clone(),
+            prev: None,
+            hash: None,
+        };
+        let hash = event.hash_after(&prev);
         connection
             .prepare_cached(
                 "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, \
-                 timestamp, causation_id, payload) VALUES (?1, ?2, \
-                 (SELECT coalesce(max(tenant_position) + 1, 1) \
-                  FROM events INDEXED BY events_by_tenant WHERE tenant = ?2), \
-                 ?3, (SELECT coalesce(max(sequence) + 1, 0) \
-                 FROM events INDEXED BY events_by_run WHERE run_id = ?3 AND tenant = ?2), \
-                 ?4, ?5, ?6, ?7)",
+                 timestamp, causation_id, payload, hash) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
             )?
             .execute(params![
                 self.event_id,
                 self.tenant,
+                i64::try_from(last + 1).unwrap_or(i64::MAX),
                 self.run_id,
+                sequence,
                 self.kind,
                 self.timestamp,
                 self.causation_id,
                 self.payload,
+                hash.0,
             ])
             .map_err(|error| Failure::from(error).conflict_over("an event with this id"))?;
         let position = u64::try_from(connection.last_insert_rowid())
@@ -196,18 +217,6 @@ impl Record {
     }
 }
 
-/// The payload alone, as it stands in the event's `payload` member.
-fn payload(body: &EventBody) -> Result<String, JsonError> {
-    match body {
-        EventBody::ToolCalled(payload) => serde_json::to_string(payload),
-        EventBody::ToolReturned(payload) => serde_json::to_string(payload),
-        EventBody::AuthorizationDecided(payload) => serde_json::to_string(payload),
-        EventBody::EgressDecided(payload) => serde_json::to_string(payload),
-        EventBody::ToolSessionOpened(payload) => serde_json::to_string(payload),
-        EventBody::ToolSessionClosed(payload) => serde_json::to_string(payload),
-    }
-}
-
 fn body(kind: &str, payload: &str) -> Option<EventBody> {
     let body = match kind {
         "agent.toolCalled" => serde_json::from_str(payload).map(EventBody::ToolCalled),
@@ -263,8 +272,9 @@ pub(super) fn select_sql(query: &EventQuery) -> String {
     let direction = if query.newest { "DESC" } else { "ASC" };
     format!(
         "SELECT {position}, tenant, event_id, run_id, type, payload, timestamp, sequence, \
-         causation_id FROM events {index} WHERE {filter} AND {position} > ?3 \
-         ORDER BY {order} {direction} LIMIT ?4"
+         causation_id, tenant_position, hash, {prev} FROM events {index} \
+         WHERE {filter} AND {position} > ?3 ORDER BY {order} {direction} LIMIT ?4",
+        prev = chain::PREV
     )
 }
 
@@ -276,6 +286,12 @@ fn logged(row: &Row<'_>) -> Result<LoggedEvent, Failure> {
     Ok(LoggedEvent {
         position: u64::try_from(position).map_err(|_| unreadable())?,
         tenant: parse(text(1)?, unreadable)?,
+        link: Link {
+            position: u64::try_from(row.get::<_, i64>(9)?).map_err(|_| unreadable())?,
+            // One that a process of an older version wrote has no hash until it is continued.
+            hash: chain::digest(row, 10).unwrap_or_else(genesis),
+            prev: chain::digest(row, 11).unwrap_or_else(genesis),
+        },
         event: RunEvent {
             event_id: parse(text(2)?, unreadable)?,
             run_id: parse(text(3)?, unreadable)?,

@@ -14,7 +14,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 use toolcrib_core::store::StoreError;
 
-use super::{Durability, failure::Failure};
+use super::{Durability, chain, failure::Failure};
 
 /// How long a connection waits for a lock that another process holds. A commit takes milliseconds
 /// and a checkpoint well under a second, so whoever holds it longer is stuck.
@@ -29,10 +29,11 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema/0002.sql"),
     include_str!("schema/0003.sql"),
     include_str!("schema/0004.sql"),
+    include_str!("schema/0005.sql"),
 ];
 
-/// Statements kept prepared per connection; there are about fifteen in all.
-const STATEMENTS: usize = 32;
+/// Statements kept prepared per connection; there are about thirty in all.
+const STATEMENTS: usize = 64;
 
 /// Makes the directory and the file when they are missing.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
@@ -92,6 +93,7 @@ pub(super) fn writer(
          PRAGMA temp_store = MEMORY",
     )?;
     migrate(&mut connection)?;
+    chain::catch_up(&connection)?;
     Ok(connection)
 }
 

@@ -1,0 +1,141 @@
+//! The hash chain of a tenant's events.
+//!
+//! `hash(n) = SHA-256(parts)`, where `parts` are, each with its length before it as eight bytes, big
+//! end first: the text `toolcrib event 1`, the tenant, the position in the tenant's log (eight
+//! bytes), the hash of the event before it (32 bytes; 32 zero bytes before the first one), event id,
+//! run id, sequence (eight bytes), type, timestamp, causation id and payload, all as they are stored.
+//! An absent causation id has the length 2^64 - 1 and no bytes.
+
+use sha2::{Digest as _, Sha256};
+
+use crate::canonical::Digest;
+
+const DOMAIN: &str = "toolcrib event 1";
+
+/// What ties an event to the one before it in its tenant's log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Position in the tenant's log.
+    pub position: u64,
+    /// Hash of the event before; [`genesis`] for the first.
+    pub prev: Digest,
+    /// Hash of this one.
+    pub hash: Digest,
+}
+
+/// An event as it is stored: texts, so that one that was tampered with can be told of too.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredEvent {
+    /// Position in the whole log. Not hashed: it tells of other tenants, and no export has it.
+    pub position: u64,
+    /// Whose it is.
+    pub tenant: String,
+    /// Position in the tenant's log.
+    pub tenant_position: u64,
+    /// Its id.
+    pub event_id: String,
+    /// The run.
+    pub run_id: String,
+    /// Per run.
+    pub sequence: u64,
+    /// Type.
+    pub kind: String,
+    /// RFC 3339, UTC, milliseconds.
+    pub timestamp: String,
+    /// The event that caused it.
+    pub causation_id: Option<String>,
+    /// JSON text.
+    pub payload: String,
+    /// Hash of the event before; read only when it is asked for.
+    pub prev: Option<Digest>,
+    /// The hash that is stored with it, when that is one.
+    pub hash: Option<Digest>,
+}
+
+/// What stands for the hash of the event before the first one.
+pub fn genesis() -> Digest {
+    Digest([0; 32])
+}
+
+impl StoredEvent {
+    /// The hash that it has to have after an event with the hash `prev`.
+    pub fn hash_after(&self, prev: &Digest) -> Digest {
+        let mut hasher = Sha256::new();
+        let mut part = |bytes: Option<&[u8]>| {
+            let length = bytes.map_or(u64::MAX, |bytes| bytes.len() as u64);
+            hasher.update(length.to_be_bytes());
+            hasher.update(bytes.unwrap_or_default());
+        };
+        part(Some(DOMAIN.as_bytes()));
+        part(Some(self.tenant.as_bytes()));
+        part(Some(&self.tenant_position.to_be_bytes()));
+        part(Some(&prev.0));
+        part(Some(self.event_id.as_bytes()));
+        part(Some(self.run_id.as_bytes()));
+        part(Some(&self.sequence.to_be_bytes()));
+        part(Some(self.kind.as_bytes()));
+        part(Some(self.timestamp.as_bytes()));
+        part(self.causation_id.as_deref().map(str::as_bytes));
+        part(Some(self.payload.as_bytes()));
+        Digest(hasher.finalize().into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event() -> StoredEvent {
+        StoredEvent {
+            position: 7,
+            tenant: "t".to_owned(),
+            tenant_position: 1,
+            event_id: "e1".to_owned(),
+            run_id: "r".to_owned(),
+            sequence: 0,
+            kind: "agent.toolCalled".to_owned(),
+            timestamp: "2026-11-20T10:00:00.000Z".to_owned(),
+            causation_id: None,
+            payload: "{}".to_owned(),
+            prev: None,
+            hash: None,
+        }
+    }
+
+    // I-51: the recipe is published, so it must not change by accident. The expected value was
+    // computed by another program (see docs/security.md).
+    #[test]
+    fn the_recipe_is_what_is_published() {
+        let hash = event().hash_after(&genesis());
+        assert_eq!(
+            hash.to_string(),
+            "556c75af0af36f204b2d600f34bf66e9fb757fa52db9800db83ca354ed83cde4"
+        );
+    }
+
+    // I-51
+    #[test]
+    fn every_column_counts_and_no_two_columns_can_be_mistaken() {
+        let plain = event().hash_after(&genesis());
+        let changes: [&dyn Fn(&mut StoredEvent); 10] = [
+            &|e| e.tenant.push('u'),
+            &|e| e.tenant_position += 1,
+            &|e| e.event_id.push('2'),
+            &|e| e.run_id.push('s'),
+            &|e| e.sequence += 1,
+            &|e| e.kind.push('x'),
+            &|e| e.timestamp.push('0'),
+            &|e| e.causation_id = Some(String::new()),
+            &|e| e.payload.push(' '),
+            &|e| (e.event_id, e.run_id) = ("e1r".to_owned(), String::new()),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut changed = event();
+            change(&mut changed);
+            assert_ne!(changed.hash_after(&genesis()), plain, "{number}");
+        }
+        assert_ne!(event().hash_after(&Digest([1; 32])), plain);
+        let elsewhere = StoredEvent { position: 9, ..event() };
+        assert_eq!(elsewhere.hash_after(&genesis()), plain, "other tenants do not show");
+    }
+}

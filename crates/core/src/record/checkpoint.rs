@@ -1,0 +1,236 @@
+//! Signed statements of where a tenant's chain stood, themselves a chain.
+//!
+//! What is signed (Ed25519) is, each part with its length before it as eight bytes, big end first:
+//! the text `toolcrib checkpoint 1`, the kind, the tenant, the number (eight bytes), the position
+//! (eight bytes), the hash (32 bytes), the moment as RFC 3339 text, the key's id, and the digest of
+//! the checkpoint before it (32 bytes; zero bytes before the first one). The digest of a checkpoint
+//! is SHA-256 over what is signed and the signature.
+
+use chrono::SecondsFormat;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+
+use crate::{canonical::Digest, clock::Timestamp, id::TenantId};
+
+const DOMAIN: &str = "toolcrib checkpoint 1";
+
+/// What stands for the digest of the checkpoint before the first one.
+pub const NO_CHECKPOINT: Digest = Digest([0; 32]);
+
+/// An Ed25519 signature.
+pub type Signature = [u8; 64];
+
+/// What a checkpoint says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CheckpointKind {
+    /// The event at this position has this hash.
+    Head,
+    /// That, and: the events up to it may be gone, whoever signs has removed them.
+    Pruned,
+}
+
+impl CheckpointKind {
+    /// The kind as it is stored and signed.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Head => "head",
+            Self::Pruned => "pruned",
+        }
+    }
+
+    /// Reads what [`as_str`](Self::as_str) writes.
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Head, Self::Pruned].into_iter().find(|kind| kind.as_str() == text)
+    }
+}
+
+/// A signed statement of where a tenant's chain stood.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, try_from = "Wire", into = "Wire")]
+pub struct Checkpoint {
+    /// What it says.
+    pub kind: CheckpointKind,
+    /// Whose chain.
+    pub tenant: TenantId,
+    /// From 1, per tenant.
+    pub number: u64,
+    /// Position in the tenant's log.
+    pub position: u64,
+    /// Hash of the event there.
+    pub hash: Digest,
+    /// When it was signed.
+    pub at: Timestamp,
+    /// Ed25519 key that belongs to the signature.
+    pub public_key: [u8; 32],
+    /// Digest of the checkpoint before it.
+    pub prev: Digest,
+    /// Over [`signed`](Self::signed).
+    pub signature: Signature,
+}
+
+/// What is not a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("this is not a checkpoint of a record")]
+pub struct InvalidCheckpoint;
+
+/// A short name of a public key: the first 16 hexadecimal digits of its SHA-256.
+pub fn key_id(public_key: &[u8; 32]) -> String {
+    let mut text = Digest::of(public_key).to_string();
+    text.truncate(16);
+    text
+}
+
+// === impl Checkpoint ===
+
+impl Checkpoint {
+    /// The bytes that are signed.
+    pub fn signed(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(320);
+        let mut part = |part: &[u8]| {
+            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(part);
+        };
+        part(DOMAIN.as_bytes());
+        part(self.kind.as_str().as_bytes());
+        part(self.tenant.as_str().as_bytes());
+        part(&self.number.to_be_bytes());
+        part(&self.position.to_be_bytes());
+        part(&self.hash.0);
+        part(time_text(self.at).as_bytes());
+        part(key_id(&self.public_key).as_bytes());
+        part(&self.prev.0);
+        bytes
+    }
+
+    /// What the next one refers to.
+    pub fn digest(&self) -> Digest {
+        let hasher = Sha256::new().chain_update(self.signed()).chain_update(self.signature);
+        Digest(hasher.finalize().into())
+    }
+}
+
+fn time_text(at: Timestamp) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// As it stands in anchors and answers: bytes as hexadecimal digits.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wire {
+    kind: String,
+    tenant: TenantId,
+    number: u64,
+    position: u64,
+    hash: String,
+    time: String,
+    key_id: String,
+    public_key: String,
+    prev: String,
+    signature: String,
+}
+
+impl From<Checkpoint> for Wire {
+    fn from(it: Checkpoint) -> Self {
+        let (first, second) = it.signature.split_at(32);
+        let half = |bytes: &[u8]| bytes.try_into().map(Digest).map_or_else(|_| String::new(), |d| d.to_string());
+        Self {
+            kind: it.kind.as_str().to_owned(),
+            tenant: it.tenant.clone(),
+            number: it.number,
+            position: it.position,
+            hash: it.hash.to_string(),
+            time: time_text(it.at),
+            key_id: key_id(&it.public_key),
+            public_key: Digest(it.public_key).to_string(),
+            prev: it.prev.to_string(),
+            signature: half(first) + &half(second),
+        }
+    }
+}
+
+impl TryFrom<Wire> for Checkpoint {
+    type Error = InvalidCheckpoint;
+
+    fn try_from(wire: Wire) -> Result<Self, InvalidCheckpoint> {
+        let digest = |text: &str| Digest::parse(text).ok_or(InvalidCheckpoint);
+        let (first, second) = wire.signature.split_at_checked(64).ok_or(InvalidCheckpoint)?;
+        let mut signature = [0; 64];
+        for (to, from) in signature.iter_mut().zip([digest(first)?.0, digest(second)?.0].concat()) {
+            *to = from;
+        }
+        let at = chrono::DateTime::parse_from_rfc3339(&wire.time).map_err(|_| InvalidCheckpoint)?;
+        let checkpoint = Self {
+            kind: CheckpointKind::parse(&wire.kind).ok_or(InvalidCheckpoint)?,
+            tenant: wire.tenant,
+            number: wire.number,
+            position: wire.position,
+            hash: digest(&wire.hash)?,
+            at: at.to_utc(),
+            public_key: digest(&wire.public_key)?.0,
+            prev: digest(&wire.prev)?,
+            signature,
+        };
+        match key_id(&checkpoint.public_key) == wire.key_id {
+            true => Ok(checkpoint),
+            false => Err(InvalidCheckpoint),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_is_read_as_it_was_written_and_nothing_else_is() {
+        let checkpoint = Checkpoint {
+            kind: CheckpointKind::Pruned,
+            tenant: "t".parse().unwrap(),
+            number: 3,
+            position: 4,
+            hash: Digest([0xab; 32]),
+            at: "2026-11-20T10:00:00.120Z".parse().unwrap(),
+            public_key: [7; 32],
+            prev: Digest([1; 32]),
+            signature: [9; 64],
+        };
+        let text = serde_json::to_string(&checkpoint).unwrap();
+        assert_eq!(serde_json::from_str::<Checkpoint>(&text).unwrap(), checkpoint);
+        for (from, to) in [("pruned", "cut"), ("abab", "ABAB"), ("0909", "09"), (".120Z", "")] {
+            let other = text.replacen(from, to, 1);
+            assert!(serde_json::from_str::<Checkpoint>(&other).is_err(), "{from}");
+        }
+    }
+
+    #[test]
+    fn everything_that_a_checkpoint_says_is_signed() {
+        let plain = Checkpoint {
+            kind: CheckpointKind::Head,
+            tenant: "t".parse().unwrap(),
+            number: 1,
+            position: 1,
+            hash: Digest([2; 32]),
+            at: "2026-11-20T10:00:00Z".parse().unwrap(),
+            public_key: [7; 32],
+            prev: NO_CHECKPOINT,
+            signature: [0; 64],
+        };
+        let changes: [&dyn Fn(&mut Checkpoint); 8] = [
+            &|c| c.kind = CheckpointKind::Pruned,
+            &|c| c.tenant = "u".parse().unwrap(),
+            &|c| c.number = 2,
+            &|c| c.position = 2,
+            &|c| c.hash = Digest([3; 32]),
+            &|c| c.at += chrono::TimeDelta::milliseconds(1),
+            &|c| c.public_key = [8; 32],
+            &|c| c.prev = Digest([1; 32]),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut changed = plain.clone();
+            change(&mut changed);
+            assert_ne!(changed.signed(), plain.signed(), "{number}");
+        }
+        let other = Checkpoint { signature: [1; 64], ..plain.clone() };
+        assert_ne!(other.digest(), plain.digest());
+    }
+}

@@ -1,0 +1,105 @@
+//! A line of an export: the event as it stands on the wire, and what checks it without the store.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use super::StoredEvent;
+use crate::canonical::Digest;
+
+/// A line of an export.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ExportedEvent<'a> {
+    event_id: Cow<'a, str>,
+    run_id: Cow<'a, str>,
+    #[serde(rename = "type")]
+    kind: Cow<'a, str>,
+    payload: Cow<'a, RawValue>,
+    timestamp: Cow<'a, str>,
+    sequence: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    causation_id: Option<Cow<'a, str>>,
+    chain: ExportedLink<'a>,
+}
+
+/// Where the event stands in its tenant's chain.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ExportedLink<'a> {
+    tenant: Cow<'a, str>,
+    position: u64,
+    prev_hash: String,
+    hash: String,
+}
+
+impl<'a> ExportedEvent<'a> {
+    /// The line of `event`, which was read with [`StoredEvent::prev`]; `None` when what is stored is
+    /// no event.
+    pub fn new(event: &'a StoredEvent) -> Option<Self> {
+        // `RawValue` borrows; the payload is one already, unless somebody tampered with it.
+        let payload: &'a RawValue = serde_json::from_str(&event.payload).ok()?;
+        Some(Self {
+            event_id: Cow::Borrowed(&event.event_id),
+            run_id: Cow::Borrowed(&event.run_id),
+            kind: Cow::Borrowed(&event.kind),
+            payload: Cow::Borrowed(payload),
+            timestamp: Cow::Borrowed(&event.timestamp),
+            sequence: event.sequence,
+            causation_id: event.causation_id.as_deref().map(Cow::Borrowed),
+            chain: ExportedLink {
+                tenant: Cow::Borrowed(&event.tenant),
+                position: event.tenant_position,
+                prev_hash: event.prev?.to_string(),
+                hash: event.hash?.to_string(),
+            },
+        })
+    }
+
+    /// The event as it was stored; `None` when its hashes are none.
+    pub fn stored(self) -> Option<StoredEvent> {
+        Some(StoredEvent {
+            position: 0,
+            tenant: self.chain.tenant.into_owned(),
+            tenant_position: self.chain.position,
+            event_id: self.event_id.into_owned(),
+            run_id: self.run_id.into_owned(),
+            sequence: self.sequence,
+            kind: self.kind.into_owned(),
+            timestamp: self.timestamp.into_owned(),
+            causation_id: self.causation_id.map(Cow::into_owned),
+            payload: self.payload.get().to_owned(),
+            prev: Some(Digest::parse(&self.chain.prev_hash)?),
+            hash: Some(Digest::parse(&self.chain.hash)?),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exported_line_is_read_as_what_was_stored_to_the_byte() {
+        let stored = StoredEvent {
+            position: 0,
+            tenant: "t".to_owned(),
+            tenant_position: 4,
+            event_id: "e".to_owned(),
+            run_id: "r".to_owned(),
+            sequence: 3,
+            kind: "agent.toolCalled".to_owned(),
+            timestamp: "2026-11-20T10:00:00.000Z".to_owned(),
+            causation_id: Some("c".to_owned()),
+            payload: r#"{"b":1.0,"a":"\u00e9 é","n":12345678901234567890}"#.to_owned(),
+            prev: Some(Digest([1; 32])),
+            hash: Some(Digest([2; 32])),
+        };
+        let line = serde_json::to_string(&ExportedEvent::new(&stored).unwrap()).unwrap();
+        let read: ExportedEvent<'_> = serde_json::from_str(&line).unwrap();
+        assert_eq!(read.stored().unwrap(), stored);
+        let tampered = StoredEvent { payload: "{".to_owned(), ..stored };
+        assert!(ExportedEvent::new(&tampered).is_none());
+    }
+}

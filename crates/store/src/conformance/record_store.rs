@@ -1,0 +1,244 @@
+//! The promises of [`RecordStore`].
+
+use toolcrib_core::{
+    canonical::Digest,
+    credential::Secret,
+    event::{EventLog, EventQuery},
+    record::{Checkpoint, CheckpointKind, Cursor, News, RecordStore, StoredQuery, genesis},
+};
+
+use super::{
+    event_log::{called, decided, returned},
+    moment,
+};
+use crate::{
+    SigningKey,
+    verify::{self, Scope},
+};
+
+/// A signing key.
+pub fn signing_key() -> SigningKey {
+    SigningKey::parse(&Secret::new("0a".repeat(32))).unwrap()
+}
+
+/// Signs where the log of `tenant` ends, and stores it.
+pub async fn sign(
+    engine: &impl RecordStore,
+    key: &SigningKey,
+    tenant: &str,
+    at: i64,
+) -> Checkpoint {
+    let tenant = tenant.parse().unwrap();
+    let head = engine.head(&tenant).await.unwrap().unwrap();
+    let last = engine.last_checkpoint(&tenant).await.unwrap();
+    let (head, kind) = ((head.position, head.hash), CheckpointKind::Head);
+    let checkpoint = key.checkpoint(kind, tenant, head, last.as_ref(), moment(at)).unwrap();
+    assert!(engine.add_checkpoint(checkpoint.clone()).await.unwrap());
+    checkpoint
+}
+
+/// Marks as pruned what `checkpoint` covers, and removes it, `step` events at a time.
+pub async fn prune(
+    engine: &impl RecordStore,
+    key: &SigningKey,
+    checkpoint: &Checkpoint,
+    step: usize,
+) -> usize {
+    let tenant = checkpoint.tenant.clone();
+    let last = engine.last_checkpoint(&tenant).await.unwrap();
+    let place = (checkpoint.position, checkpoint.hash);
+    let kind = CheckpointKind::Pruned;
+    let mark = key.checkpoint(kind, tenant.clone(), place, last.as_ref(), moment(90)).unwrap();
+    assert!(engine.add_checkpoint(mark).await.unwrap());
+    let mut removed = 0;
+    loop {
+        let count = engine.prune(&tenant, step).await.unwrap();
+        removed += count;
+        if count < step {
+            return removed;
+        }
+    }
+}
+
+async fn fill(engine: &impl EventLog) {
+    for number in 0..3 {
+        let call = called("t", "r", &format!("e{number}"), &format!("c{number}"));
+        let end = returned(&call, &format!("e{number}-end"));
+        engine.append(vec![call, decided("u", "r", &format!("d{number}")), end]).await.unwrap();
+    }
+}
+
+async fn findings(engine: &impl RecordStore) -> Vec<verify::Finding> {
+    let trusted = vec![signing_key().public()];
+    let whole = Scope::default();
+    verify::record(engine, &whole, trusted, &[], |_, _| ()).await.unwrap().findings
+}
+
+pub async fn every_event_continues_its_tenants_chain(engine: &(impl EventLog + RecordStore)) {
+    fill(engine).await;
+    for (tenant, count) in [("t", 6), ("u", 3)] {
+        let tenant = tenant.parse().unwrap();
+        let query = StoredQuery {
+            tenant: Some(toolcrib_core::id::TenantId::clone(&tenant)),
+            with_prev: true,
+            ..StoredQuery::default()
+        };
+        let mut prev = genesis();
+        let stored = engine.stored(query).await.unwrap();
+        assert_eq!(stored.len(), count);
+        for (event, position) in stored.iter().zip(1..) {
+            assert_eq!((event.tenant_position, event.prev), (position, Some(prev)));
+            prev = event.hash_after(&prev);
+            assert_eq!(event.hash, Some(prev));
+        }
+        let head = engine.head(&tenant).await.unwrap().unwrap();
+        assert_eq!((head.position, head.hash), (count as u64, prev));
+    }
+    assert!(engine.head(&"nobody".parse().unwrap()).await.unwrap().is_none());
+    assert_eq!(engine.last_position().await.unwrap(), 9);
+    let after = StoredQuery { after: 7, ..StoredQuery::default() };
+    let positions: Vec<u64> =
+        engine.stored(after).await.unwrap().iter().map(|event| event.position).collect();
+    assert_eq!(positions, [8, 9]);
+    assert_eq!(findings(engine).await, []);
+}
+
+pub async fn readers_are_told_the_links_that_are_stored(engine: &(impl EventLog + RecordStore)) {
+    fill(engine).await;
+    let query = StoredQuery { with_prev: true, ..StoredQuery::default() };
+    let stored = engine.stored(query).await.unwrap();
+    let read = engine.read(EventQuery::default()).await.unwrap();
+    assert_eq!(stored.len(), read.len());
+    for (stored, read) in stored.iter().zip(&read) {
+        let link = (read.link.position, Some(read.link.prev), Some(read.link.hash));
+        assert_eq!((stored.tenant_position, stored.prev, stored.hash), link);
+        assert_eq!(read.event.body.payload_text().unwrap(), stored.payload);
+    }
+}
+
+pub async fn a_checkpoint_is_added_only_when_it_is_true_and_the_next_one(
+    engine: &(impl EventLog + RecordStore),
+) {
+    fill(engine).await;
+    let key = signing_key();
+    let first = sign(engine, &key, "t", 1).await;
+    let tenant = &first.tenant;
+    let made = |kind, place, last: Option<&Checkpoint>| {
+        key.checkpoint(kind, tenant.clone(), place, last, moment(2)).unwrap()
+    };
+    let place = (first.position, first.hash);
+    let head = CheckpointKind::Head;
+    let other_hash = (first.position, Digest([7; 32]));
+    let refused = [
+        ("the same number", made(head, place, None)),
+        ("another hash", made(head, other_hash, Some(&first))),
+        ("a position that is not there", made(head, (99, first.hash), Some(&first))),
+        ("after another one", Checkpoint { prev: Digest([1; 32]), ..made(head, place, Some(&first)) }),
+    ];
+    for (what, checkpoint) in refused {
+        assert!(!engine.add_checkpoint(checkpoint).await.unwrap(), "{what}");
+    }
+    engine.append(vec![decided("t", "r", "more")]).await.unwrap();
+    let second = sign(engine, &key, "t", 3).await;
+    assert_eq!((second.number, second.prev), (2, first.digest()));
+    let stored = engine.checkpoints(tenant, 0).await.unwrap();
+    assert_eq!(stored, [first.clone(), second.clone()]);
+    assert_eq!(engine.checkpoints(tenant, 1).await.unwrap(), [second.clone()]);
+    assert_eq!(engine.last_checkpoint(tenant).await.unwrap(), Some(second));
+    assert_eq!(findings(engine).await, []);
+}
+
+pub async fn news_are_told_with_what_is_signed(engine: &(impl EventLog + RecordStore)) {
+    fill(engine).await;
+    sign(engine, &signing_key(), "u", 1).await;
+    let news = |tenant: &str, position, checkpointed| News {
+        tenant: tenant.parse().unwrap(),
+        position,
+        checkpointed,
+    };
+    let mut all = engine.news(0, 9).await.unwrap();
+    all.sort_by(|a, b| a.tenant.cmp(&b.tenant));
+    assert_eq!(all, [news("t", 6, 0), news("u", 3, 3)]);
+    assert_eq!(engine.news(8, 9).await.unwrap(), [news("t", 6, 0)]);
+    assert_eq!(engine.news(9, 9).await.unwrap(), []);
+    let tenants = |names: &[&str]| names.iter().map(|it| it.parse().unwrap()).collect::<Vec<_>>();
+    assert_eq!(engine.tenants(None).await.unwrap(), tenants(&["t", "u"]));
+    assert_eq!(engine.tenants(Some(&"t".parse().unwrap())).await.unwrap(), tenants(&["u"]));
+}
+
+pub async fn what_is_pruned_leaves_a_log_that_proves_itself(
+    engine: &(impl EventLog + RecordStore),
+) {
+    let key = signing_key();
+    fill(engine).await;
+    let old = sign(engine, &key, "t", 1).await;
+    engine.append((0..4).map(|n| decided("t", "r", &format!("f{n}"))).collect()).await.unwrap();
+    sign(engine, &key, "t", 100).await;
+    let wanted = engine.prunable(&old.tenant, moment(50), u64::MAX).await.unwrap();
+    assert_eq!(wanted.as_ref(), Some(&old));
+    // Begun and broken off: the log is sound in between as well.
+    let last = engine.last_checkpoint(&old.tenant).await.unwrap();
+    let place = (old.position, old.hash);
+    let kind = CheckpointKind::Pruned;
+    let mark = key.checkpoint(kind, old.tenant.clone(), place, last.as_ref(), moment(90));
+    assert!(engine.add_checkpoint(mark.unwrap()).await.unwrap());
+    assert_eq!(engine.prune(&old.tenant, 2).await.unwrap(), 2);
+    assert_eq!(findings(engine).await, []);
+    assert_eq!(engine.prune(&old.tenant, 10).await.unwrap(), 4);
+    assert_eq!(engine.prune(&old.tenant, 10).await.unwrap(), 0);
+    assert_eq!(findings(engine).await, []);
+    let query = EventQuery { tenant: Some(old.tenant.clone()), ..EventQuery::default() };
+    let left = engine.read(query).await.unwrap();
+    assert_eq!((left[0].position, left[0].link.prev, left.len()), (7, old.hash, 4));
+    // And goes on.
+    engine.append(vec![decided("t", "r2", "g")]).await.unwrap();
+    assert_eq!(engine.head(&old.tenant).await.unwrap().unwrap().position, 11);
+    assert_eq!(findings(engine).await, []);
+    assert!(engine.prunable(&old.tenant, moment(50), u64::MAX).await.unwrap().is_none());
+}
+
+pub async fn nothing_is_pruned_that_somebody_still_needs(engine: &(impl EventLog + RecordStore)) {
+    let key = signing_key();
+    let tenant = "t".parse().unwrap();
+    engine.append(vec![decided("t", "r", "a")]).await.unwrap();
+    let first = sign(engine, &key, "t", 1).await;
+    let prunable = async |before, delivered| {
+        let found = engine.prunable(&tenant, moment(before), delivered).await.unwrap();
+        found.map(|it| it.number)
+    };
+    assert_eq!(prunable(50, u64::MAX).await, None, "the end of a log stays");
+    let call = called("t", "r", "b", "c");
+    engine.append(vec![call.clone()]).await.unwrap();
+    assert_eq!(prunable(50, u64::MAX).await, Some(first.number));
+    assert_eq!(prunable(1, u64::MAX).await, None, "too young");
+    assert_eq!(prunable(50, 0).await, None, "not delivered");
+    sign(engine, &key, "t", 2).await;
+    engine.append(vec![decided("t", "r", "d")]).await.unwrap();
+    assert_eq!(prunable(50, u64::MAX).await, Some(1), "a call that is open stays");
+    engine.append(vec![returned(&call, "e")]).await.unwrap();
+    assert_eq!(prunable(50, u64::MAX).await, Some(2));
+    assert_eq!(prunable(50, 1).await, Some(1), "what was delivered");
+}
+
+pub async fn a_cursor_comes_back_as_it_was_set(engine: &impl RecordStore) {
+    let plain = Cursor {
+        name: "a".to_owned(),
+        position: 3,
+        moved_at: None,
+        failing_since: None,
+        failures: 0,
+        problem: None,
+    };
+    let failing = Cursor {
+        name: "b".to_owned(),
+        position: 0,
+        moved_at: Some(moment(1)),
+        failing_since: Some(moment(2)),
+        failures: 4,
+        problem: Some("no answer".to_owned()),
+    };
+    engine.set_cursor(failing.clone()).await.unwrap();
+    engine.set_cursor(Cursor { position: 1, ..plain.clone() }).await.unwrap();
+    engine.set_cursor(plain.clone()).await.unwrap();
+    assert_eq!(engine.cursors().await.unwrap(), [plain, failing]);
+}

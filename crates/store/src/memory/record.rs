@@ -1,0 +1,170 @@
+//! Checkpoints and cursors of a log in memory.
+
+use async_trait::async_trait;
+use toolcrib_core::{
+    clock::Timestamp,
+    event::EventBody,
+    id::{EventId, TenantId},
+    record::{
+        Checkpoint, CheckpointKind, Cursor, Head, NO_CHECKPOINT, News, RecordStore, StoredEvent,
+        StoredQuery,
+    },
+    store::StoreError,
+};
+
+use super::{Events, Kept, MemoryLog, lock};
+use crate::MAX_READ;
+
+#[async_trait]
+impl RecordStore for MemoryLog {
+    async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError> {
+        let limit = match query.limit {
+            0 => MAX_READ,
+            limit => limit.min(MAX_READ),
+        };
+        let events = lock(&self.0);
+        let wanted = events.log.iter().filter(|kept| match &query.tenant {
+            Some(tenant) => {
+                kept.logged.tenant == *tenant && kept.logged.link.position > query.after
+            }
+            None => kept.logged.position > query.after,
+        });
+        let prev = |kept: &Kept| query.with_prev.then_some(kept.logged.link.prev);
+        let stored = |kept: &Kept| StoredEvent { prev: prev(kept), ..kept.stored() };
+        Ok(wanted.take(limit).map(stored).collect())
+    }
+
+    async fn last_position(&self) -> Result<u64, StoreError> {
+        Ok(lock(&self.0).last)
+    }
+
+    async fn head(&self, tenant: &TenantId) -> Result<Option<Head>, StoreError> {
+        let head = lock(&self.0).heads.get(tenant).copied();
+        Ok(head.map(|(position, hash)| Head { tenant: tenant.clone(), position, hash }))
+    }
+
+    async fn tenants(&self, after: Option<&TenantId>) -> Result<Vec<TenantId>, StoreError> {
+        let events = lock(&self.0);
+        let mut tenants: Vec<_> =
+            events.heads.keys().filter(|it| after.is_none_or(|after| *it > after)).collect();
+        tenants.sort_unstable();
+        Ok(tenants.into_iter().take(MAX_READ).cloned().collect())
+    }
+
+    async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError> {
+        let events = lock(&self.0);
+        let mut last = std::collections::BTreeMap::new();
+        for kept in &events.log {
+            if kept.logged.position > after && kept.logged.position <= to {
+                last.insert(kept.logged.tenant.clone(), kept.logged.link.position);
+            }
+        }
+        let news = last.into_iter().map(|(tenant, position)| {
+            let checkpointed = events.of(&tenant).map(|it| it.position).max().unwrap_or(0);
+            News { tenant, position, checkpointed }
+        });
+        Ok(news.collect())
+    }
+
+    async fn add_checkpoint(&self, new: Checkpoint) -> Result<bool, StoreError> {
+        let mut events = lock(&self.0);
+        let (number, prev, position) = match events.of(&new.tenant).last() {
+            Some(last) => (last.number + 1, last.digest(), last.position),
+            None => (1, NO_CHECKPOINT, 0),
+        };
+        let true_of_log = events.log.iter().any(|kept| {
+            let link = &kept.logged.link;
+            kept.logged.tenant == new.tenant
+                && (link.position, link.hash) == (new.position, new.hash)
+        });
+        let in_order = new.position >= position || new.kind == CheckpointKind::Pruned;
+        if new.number != number || new.prev != prev || !true_of_log || !in_order {
+            return Ok(false);
+        }
+        events.checkpoints.entry(new.tenant.clone()).or_default().push(new);
+        Ok(true)
+    }
+
+    async fn checkpoints(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+    ) -> Result<Vec<Checkpoint>, StoreError> {
+        let events = lock(&self.0);
+        let wanted = events.of(tenant).filter(|it| it.number > after);
+        Ok(wanted.take(MAX_READ).cloned().collect())
+    }
+
+    async fn last_checkpoint(&self, tenant: &TenantId) -> Result<Option<Checkpoint>, StoreError> {
+        Ok(lock(&self.0).of(tenant).last().cloned())
+    }
+
+    async fn prunable(
+        &self,
+        tenant: &TenantId,
+        before: Timestamp,
+        delivered: u64,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        let events = lock(&self.0);
+        let pruned = events.pruned(tenant);
+        let mine = || events.log.iter().filter(|kept| kept.logged.tenant == *tenant);
+        let ended: std::collections::HashSet<&EventId> =
+            mine().filter_map(|kept| kept.logged.event.causation_id.as_ref()).collect();
+        let kept = mine().filter(|kept| {
+            let open = matches!(
+                kept.logged.event.body,
+                EventBody::ToolCalled(_) | EventBody::ToolSessionOpened(_)
+            ) && !ended.contains(&kept.logged.event.event_id);
+            open || kept.logged.position > delivered
+        });
+        let end = events.heads.get(tenant).map_or(0, |head| head.0);
+        let bound = kept.map(|kept| kept.logged.link.position).min().unwrap_or(end).min(end);
+        let wanted = events.of(tenant).filter(|it| {
+            it.kind == CheckpointKind::Head
+                && it.at < before
+                && it.position > pruned
+                && it.position < bound
+        });
+        Ok(wanted.max_by_key(|it| it.position).cloned())
+    }
+
+    async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError> {
+        let mut events = lock(&self.0);
+        let mark = events.pruned(tenant);
+        let mut removed = 0;
+        events.log.retain(|kept| {
+            let gone = kept.logged.tenant == *tenant
+                && kept.logged.link.position <= mark
+                && removed < limit;
+            removed += usize::from(gone);
+            !gone
+        });
+        if removed < limit
+            && let Some(checkpoints) = events.checkpoints.get_mut(tenant)
+        {
+            checkpoints.retain(|it| it.position >= mark);
+        }
+        Ok(removed)
+    }
+
+    async fn cursors(&self) -> Result<Vec<Cursor>, StoreError> {
+        Ok(lock(&self.0).cursors.values().cloned().collect())
+    }
+
+    async fn set_cursor(&self, cursor: Cursor) -> Result<(), StoreError> {
+        lock(&self.0).cursors.insert(cursor.name.clone(), cursor);
+        Ok(())
+    }
+}
+
+impl Events {
+    fn of(&self, tenant: &TenantId) -> impl Iterator<Item = &Checkpoint> {
+        self.checkpoints.get(tenant).into_iter().flatten()
+    }
+
+    /// Up to where everything of `tenant` may be gone.
+    fn pruned(&self, tenant: &TenantId) -> u64 {
+        let marks = self.of(tenant).filter(|it| it.kind == CheckpointKind::Pruned);
+        marks.map(|it| it.position).max().unwrap_or(0)
+    }
+}

@@ -1,0 +1,176 @@
+//! The key that checkpoints of the record are signed with (Ed25519).
+
+use std::{fmt, sync::Arc};
+
+use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
+use base64::{Engine as _, engine::general_purpose};
+use toolcrib_core::{
+    canonical::Digest,
+    clock::Timestamp,
+    credential::Secret,
+    record::{Checkpoint, CheckpointKind, NO_CHECKPOINT, key_id},
+    store::StoreError,
+};
+use zeroize::Zeroizing;
+
+/// A key that signs. Cloning it gives another handle to the same one.
+#[derive(Clone)]
+pub struct SigningKey {
+    pair: Arc<Ed25519KeyPair>,
+    public: [u8; 32],
+}
+
+/// Why a text is not a key. The text itself is never repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a signing key is 32 bytes, and so is a public key, as base64 or as 64 hexadecimal digits; \
+     `openssl rand -base64 32` makes a signing key, `toolcrib audit key` prints its public key"
+)]
+pub struct InvalidSigningKey;
+
+// === impl SigningKey ===
+
+impl SigningKey {
+    /// The text of a new key, in base64.
+    ///
+    /// # Errors
+    /// The system gives no randomness.
+    pub fn generate() -> Result<Secret, StoreError> {
+        let mut bytes = Zeroizing::new([0; 32]);
+        aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| {
+            StoreError::Unavailable("the system gives no randomness for a key".to_owned())
+        })?;
+        Ok(Secret::new(general_purpose::STANDARD.encode(*bytes)))
+    }
+
+    /// Reads a key: the 32 bytes of a seed in base64 (either alphabet, padded or not) or 64
+    /// hexadecimal digits.
+    pub fn parse(text: &Secret) -> Result<Self, InvalidSigningKey> {
+        let seed = Zeroizing::new(bytes(text.expose()).ok_or(InvalidSigningKey)?);
+        let pair = Ed25519KeyPair::from_seed_unchecked(&*seed).map_err(|_| InvalidSigningKey)?;
+        let public = pair.public_key().as_ref().try_into().map_err(|_| InvalidSigningKey)?;
+        Ok(Self { pair: Arc::new(pair), public })
+    }
+
+    /// What checks its signatures.
+    pub fn public(&self) -> [u8; 32] {
+        self.public
+    }
+
+    /// Its short name.
+    pub fn id(&self) -> String {
+        key_id(&self.public)
+    }
+
+    /// The checkpoint of `head`'s position that follows `last`.
+    ///
+    /// # Errors
+    /// The library could not sign.
+    pub fn checkpoint(
+        &self,
+        kind: CheckpointKind,
+        tenant: toolcrib_core::id::TenantId,
+        (position, hash): (u64, Digest),
+        last: Option<&Checkpoint>,
+        at: Timestamp,
+    ) -> Result<Checkpoint, StoreError> {
+        let mut checkpoint = Checkpoint {
+            kind,
+            tenant,
+            number: last.map_or(1, |last| last.number + 1),
+            position,
+            hash,
+            at,
+            public_key: self.public,
+            prev: last.map_or(NO_CHECKPOINT, Checkpoint::digest),
+            signature: [0; 64],
+        };
+        let failed = || StoreError::Unavailable("a checkpoint could not be signed".to_owned());
+        let signature = self.pair.try_sign(&checkpoint.signed()).map_err(|_| failed())?;
+        checkpoint.signature = signature.as_ref().try_into().map_err(|_| failed())?;
+        Ok(checkpoint)
+    }
+}
+
+impl fmt::Debug for SigningKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SigningKey({})", self.id())
+    }
+}
+
+/// Reads a public key, in the spellings of [`SigningKey::parse`].
+///
+/// # Errors
+/// It is none.
+pub fn public_key(text: &str) -> Result<[u8; 32], InvalidSigningKey> {
+    bytes(text).ok_or(InvalidSigningKey)
+}
+
+/// Whether `checkpoint` was signed with the key that it names.
+pub fn is_signed(checkpoint: &Checkpoint) -> bool {
+    let key = UnparsedPublicKey::new(&ED25519, checkpoint.public_key);
+    key.verify(&checkpoint.signed(), &checkpoint.signature).is_ok()
+}
+
+fn bytes(text: &str) -> Option<[u8; 32]> {
+    let text = text.trim();
+    if text.len() == 64 {
+        return Digest::parse(&text.to_ascii_lowercase()).map(|digest| digest.0);
+    }
+    let text = text.trim_end_matches('=');
+    let standard = general_purpose::STANDARD_NO_PAD.decode(text);
+    let bytes = Zeroizing::new(
+        standard.or_else(|_| general_purpose::URL_SAFE_NO_PAD.decode(text)).ok()?,
+    );
+    bytes.as_slice().try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> SigningKey {
+        SigningKey::parse(&Secret::new(text.to_owned())).unwrap()
+    }
+
+    // The first vector of RFC 8032 §7.1.
+    #[test]
+    fn a_seed_has_the_public_key_that_everybody_else_computes() {
+        let key = key("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60");
+        let public = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+        assert_eq!(Digest(key.public()).to_string(), public);
+        assert_eq!(public_key(public).unwrap(), key.public());
+        assert_eq!(public_key(&general_purpose::STANDARD.encode(key.public())), Ok(key.public()));
+        for bad in ["", "canary", &public[2..]] {
+            assert!(!public_key(bad).unwrap_err().to_string().contains("canary"));
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_is_signed_and_any_change_shows() {
+        let key = key(&"01".repeat(32));
+        let at = "2026-11-20T10:00:00Z".parse().unwrap();
+        let head = (5, Digest([3; 32]));
+        let tenant = || "t".parse().unwrap();
+        let first = key.checkpoint(CheckpointKind::Head, tenant(), head, None, at).unwrap();
+        assert!(is_signed(&first));
+        let next = key.checkpoint(CheckpointKind::Head, tenant(), head, Some(&first), at).unwrap();
+        assert_eq!((next.number, next.prev), (2, first.digest()));
+        for change in [
+            |c: &mut Checkpoint| c.position += 1,
+            |c: &mut Checkpoint| c.signature[0] ^= 1,
+            |c: &mut Checkpoint| c.public_key[0] ^= 1,
+            |c: &mut Checkpoint| c.hash.0[31] ^= 1,
+        ] {
+            let mut changed = first.clone();
+            change(&mut changed);
+            assert!(!is_signed(&changed));
+        }
+    }
+
+    #[test]
+    fn a_new_key_is_a_key_and_another_each_time() {
+        let (one, two) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
+        assert_ne!(SigningKey::parse(&one).unwrap().id(), SigningKey::parse(&two).unwrap().id());
+    }
+}

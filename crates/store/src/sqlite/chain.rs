@@ -1,0 +1,184 @@
+//! The chain of each tenant's events (I-51): every insert continues it inside its own transaction,
+//! and rows of older schemas are given theirs when the file is opened.
+
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params, types::ValueRef};
+use toolcrib_core::{
+    canonical::Digest,
+    record::{StoredEvent, StoredQuery, genesis},
+};
+
+use super::failure::Failure;
+use crate::MAX_READ;
+
+/// Rows that are chained in one transaction, so that living writers are not kept out for long and
+/// little memory is needed.
+const CHUNK: usize = 4096;
+
+/// Time after which a long catching up says how far it is.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The columns of a [`StoredEvent`], in the order of [`stored`].
+const COLUMNS: &str = "position, tenant, tenant_position, event_id, run_id, sequence, type, \
+                       timestamp, causation_id, payload, hash";
+
+/// The hash before the event of the row `events`.
+pub(super) const PREV: &str = "coalesce(\
+    (SELECT p.hash FROM events p INDEXED BY events_by_tenant \
+     WHERE p.tenant = events.tenant AND p.tenant_position = events.tenant_position - 1), \
+    (SELECT c.hash FROM checkpoints c \
+     WHERE c.tenant = events.tenant AND c.position = events.tenant_position - 1 LIMIT 1), \
+    zeroblob(32))";
+
+/// Position and hash of the last event of `tenant`; 0 and [`genesis`] when it has none.
+pub(super) fn last(connection: &Connection, tenant: &str) -> Result<(u64, Digest), Failure> {
+    let read = |connection: &Connection| -> Result<Option<(u64, Option<Digest>)>, Failure> {
+        let mut statement = connection.prepare_cached(
+            "SELECT tenant_position, hash FROM events INDEXED BY events_by_tenant \
+             WHERE tenant = ?1 ORDER BY tenant_position DESC LIMIT 1",
+        )?;
+        let last = statement.query_row([tenant], |row| Ok((number(row, 0), digest(row, 1))));
+        Ok(last.optional()?)
+    };
+    match read(connection)? {
+        None => Ok((0, genesis())),
+        Some((position, Some(hash))) => Ok((position, hash)),
+        // A process of an older version writes into the same file.
+        Some((_, None)) => {
+            while chain_some(connection)? == CHUNK {}
+            let last = read(connection)?;
+            let (position, hash) = last.ok_or_else(|| Failure::corrupt("the end of a log"))?;
+            Ok((position, hash.ok_or_else(|| Failure::corrupt("the hash of an event"))?))
+        }
+    }
+}
+
+/// Chains what is not chained yet, in as many transactions as it takes.
+pub(super) fn catch_up(connection: &Connection) -> Result<(), Failure> {
+    let begun = Instant::now();
+    let (mut done, mut told) = (0_usize, begun);
+    while is_unchained(connection)? {
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        let chained = chain_some(connection).and_then(|count| {
+            connection.execute_batch("COMMIT")?;
+            Ok(count)
+        });
+        match chained {
+            Ok(count) => done += count,
+            Err(failure) => {
+                if !connection.is_autocommit() {
+                    connection.execute_batch("ROLLBACK")?;
+                }
+                return Err(failure);
+            }
+        }
+        // Otherwise the write-ahead log would hold the whole log once more.
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        if told.elapsed() > PATIENCE {
+            told = Instant::now();
+            tracing::info!(done, "giving the events of an older version their hashes");
+        }
+    }
+    if done > 0 {
+        let took = begun.elapsed().as_millis();
+        tracing::info!(done, took_ms = took, "the events of an older version have their hashes");
+    }
+    Ok(())
+}
+
+fn is_unchained(connection: &Connection) -> Result<bool, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT 1 FROM events INDEXED BY events_unchained WHERE hash IS NULL LIMIT 1",
+    )?;
+    Ok(statement.exists([])?)
+}
+
+/// Chains up to [`CHUNK`] rows, oldest first.
+fn chain_some(connection: &Connection) -> Result<usize, Failure> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM events INDEXED BY events_unchained WHERE hash IS NULL \
+         ORDER BY position LIMIT {CHUNK}"
+    ))?;
+    let rows = statement.query_map([], |row| Ok(stored(row)))?.collect::<Result<Vec<_>, _>>()?;
+    let mut before = connection
+        .prepare_cached(&format!("SELECT {PREV} FROM events WHERE position = ?1"))?;
+    let mut update = connection.prepare_cached("UPDATE events SET hash = ?1 WHERE position = ?2")?;
+    for event in &rows {
+        let position = i64::try_from(event.position).unwrap_or(i64::MAX);
+        let prev = before.query_row([position], |row| Ok(digest(row, 0)))?;
+        let hash = event.hash_after(&prev.unwrap_or_else(genesis));
+        update.execute(params![hash.0, position])?;
+    }
+    Ok(rows.len())
+}
+
+/// Events as they are stored.
+pub(super) fn select(
+    connection: &Connection,
+    query: &StoredQuery,
+) -> Result<Vec<StoredEvent>, Failure> {
+    let limit = match query.limit {
+        0 => MAX_READ,
+        limit => limit.min(MAX_READ),
+    };
+    let prev = if query.with_prev { PREV } else { "NULL" };
+    let from = match query.tenant {
+        Some(_) => {
+            "events INDEXED BY events_by_tenant WHERE tenant = ?1 AND tenant_position > ?2 \
+             ORDER BY tenant_position"
+        }
+        None => "events NOT INDEXED WHERE ?1 IS NULL AND position > ?2 ORDER BY position",
+    };
+    let sql = format!("SELECT {COLUMNS}, {prev} FROM {from} LIMIT ?3");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement.query_map(
+        params![
+            query.tenant.as_ref().map(|tenant| tenant.as_str()),
+            i64::try_from(query.after).unwrap_or(i64::MAX),
+            i64::try_from(limit).unwrap_or(i64::MAX),
+        ],
+        |row| Ok(StoredEvent { prev: digest(row, 11), ..stored(row) }),
+    )?;
+    Ok(rows.collect::<Result<_, _>>()?)
+}
+
+/// A row as it is, also when somebody else wrote it.
+fn stored(row: &Row<'_>) -> StoredEvent {
+    StoredEvent {
+        position: number(row, 0),
+        tenant: text(row, 1).unwrap_or_default(),
+        tenant_position: number(row, 2),
+        event_id: text(row, 3).unwrap_or_default(),
+        run_id: text(row, 4).unwrap_or_default(),
+        sequence: number(row, 5),
+        kind: text(row, 6).unwrap_or_default(),
+        timestamp: text(row, 7).unwrap_or_default(),
+        causation_id: text(row, 8),
+        payload: text(row, 9).unwrap_or_default(),
+        prev: None,
+        hash: digest(row, 10),
+    }
+}
+
+/// A text; one that is none is told from every text that was written by us.
+fn text(row: &Row<'_>, column: usize) -> Option<String> {
+    match row.get_ref(column) {
+        Ok(ValueRef::Null) => None,
+        Ok(ValueRef::Text(bytes)) => Some(match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => format!("{}\0", String::from_utf8_lossy(bytes)),
+        }),
+        _ => Some("\0".to_owned()),
+    }
+}
+
+fn number(row: &Row<'_>, column: usize) -> u64 {
+    let number = row.get_ref(column).ok().and_then(|value| value.as_i64().ok());
+    number.and_then(|number| u64::try_from(number).ok()).unwrap_or(u64::MAX)
+}
+
+pub(super) fn digest(row: &Row<'_>, column: usize) -> Option<Digest> {
+    let bytes = row.get_ref(column).ok()?.as_blob().ok()?;
+    bytes.try_into().ok().map(Digest)
+}

@@ -1,0 +1,322 @@
+//! The record as it is stored, its checkpoints and its readers' cursors, on SQLite.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use toolcrib_core::{
+    canonical::Digest,
+    clock::Timestamp,
+    id::TenantId,
+    record::{
+        Checkpoint, CheckpointKind, Cursor, Head, NO_CHECKPOINT, News, RecordStore, StoredEvent,
+        StoredQuery,
+    },
+    store::StoreError,
+};
+
+use super::{
+    SqliteStore, chain,
+    failure::Failure,
+    log::{parse, time, time_text},
+};
+
+/// Rows of one answer at most.
+const MAX_ROWS: i64 = 1_000;
+
+const CHECKPOINT: &str =
+    "kind, tenant, number, position, hash, signed_at, public_key, prev, signature";
+
+#[async_trait]
+impl RecordStore for SqliteStore {
+    async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError> {
+        self.inner.readers.read(move |connection| chain::select(connection, &query)).await
+    }
+
+    async fn last_position(&self) -> Result<u64, StoreError> {
+        self.inner.readers.read(last_position).await
+    }
+
+    async fn head(&self, tenant: &TenantId) -> Result<Option<Head>, StoreError> {
+        let tenant = tenant.clone();
+        let read = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT tenant_position, hash FROM events INDEXED BY events_by_tenant \
+                 WHERE tenant = ?1 ORDER BY tenant_position DESC LIMIT 1",
+            )?;
+            let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, chain::digest(row, 1)));
+            let Some((position, hash)) =
+                statement.query_row([tenant.as_str()], row).optional()?
+            else {
+                return Ok(None);
+            };
+            let position = whole(position)?;
+            // One that a process of an older version wrote: the next append gives it its hash.
+            Ok(hash.map(|hash| Head { tenant, position, hash }))
+        };
+        self.inner.readers.read(read).await
+    }
+
+    async fn tenants(&self, after: Option<&TenantId>) -> Result<Vec<TenantId>, StoreError> {
+        let after = after.map(|after| after.to_string());
+        let read = move |connection: &Connection| {
+            // One step of the index for each tenant, however many events it has.
+            let mut statement = connection.prepare_cached(
+                "WITH RECURSIVE them (tenant) AS ( \
+                   SELECT min(tenant) FROM events INDEXED BY events_by_tenant \
+                   WHERE ?1 IS NULL OR tenant > ?1 \
+                   UNION ALL \
+                   SELECT (SELECT min(tenant) FROM events INDEXED BY events_by_tenant \
+                           WHERE tenant > them.tenant) FROM them WHERE tenant IS NOT NULL \
+                 ), signed (tenant) AS ( \
+                   SELECT min(tenant) FROM checkpoints WHERE ?1 IS NULL OR tenant > ?1 \
+                   UNION ALL \
+                   SELECT (SELECT min(tenant) FROM checkpoints WHERE tenant > signed.tenant) \
+                   FROM signed WHERE tenant IS NOT NULL \
+                 ) SELECT tenant FROM them WHERE tenant IS NOT NULL \
+                 UNION SELECT tenant FROM signed WHERE tenant IS NOT NULL \
+                 ORDER BY tenant LIMIT ?2",
+            )?;
+            let mut rows = statement.query(params![after, MAX_ROWS])?;
+            let mut tenants = Vec::new();
+            while let Some(row) = rows.next()? {
+                tenants.push(parse(row.get(0)?, || Failure::corrupt("a tenant"))?);
+            }
+            Ok(tenants)
+        };
+        self.inner.readers.read(read).await
+    }
+
+    async fn news(&self, after: u64, to: u64) -> Result<Vec<News>, StoreError> {
+        let read = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT e.tenant, e.last, \
+                 coalesce((SELECT max(c.position) FROM checkpoints c WHERE c.tenant = e.tenant), 0) \
+                 FROM (SELECT tenant, max(tenant_position) AS last FROM events NOT INDEXED \
+                       WHERE position > ?1 AND position <= ?2 GROUP BY tenant) e",
+            )?;
+            let mut rows = statement.query([bound(after), bound(to)])?;
+            let mut news = Vec::new();
+            while let Some(row) = rows.next()? {
+                news.push(News {
+                    tenant: parse(row.get(0)?, || Failure::corrupt("a tenant"))?,
+                    position: whole(row.get(1)?)?,
+                    checkpointed: whole(row.get(2)?)?,
+                });
+            }
+            Ok(news)
+        };
+        self.inner.readers.read(read).await
+    }
+
+    async fn add_checkpoint(&self, checkpoint: Checkpoint) -> Result<bool, StoreError> {
+        self.inner.writer.write(move |connection| add(connection, &checkpoint)).await
+    }
+
+    async fn checkpoints(
+        &self,
+        tenant: &TenantId,
+        after: u64,
+    ) -> Result<Vec<Checkpoint>, StoreError> {
+        let tenant = tenant.to_string();
+        let read = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached(&format!(
+                "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ?1 AND number > ?2 \
+                 ORDER BY number LIMIT ?3"
+            ))?;
+            let mut rows = statement.query(params![tenant, bound(after), MAX_ROWS])?;
+            let mut checkpoints = Vec::new();
+            while let Some(row) = rows.next()? {
+                checkpoints.push(checkpoint(row)?);
+            }
+            Ok(checkpoints)
+        };
+        self.inner.readers.read(read).await
+    }
+
+    async fn last_checkpoint(&self, tenant: &TenantId) -> Result<Option<Checkpoint>, StoreError> {
+        let tenant = tenant.to_string();
+        self.inner.readers.read(move |connection| last_of(connection, &tenant)).await
+    }
+
+    async fn prunable(
+        &self,
+        tenant: &TenantId,
+        before: Timestamp,
+        delivered: u64,
+    ) -> Result<Option<Checkpoint>, StoreError> {
+        let tenant = tenant.to_string();
+        let read = move |connection: &Connection| {
+            let mut statement = connection.prepare_cached(&format!(
+                "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ?1 AND kind = 'head' \
+                 AND signed_at < ?2 AND position > coalesce((SELECT max(position) \
+                     FROM checkpoints WHERE tenant = ?1 AND kind = 'pruned'), 0) \
+                 AND position < min( \
+                   (SELECT coalesce(max(tenant_position), 0) FROM events WHERE tenant = ?1), \
+                   (SELECT coalesce(min(tenant_position), 9223372036854775807) FROM events \
+                    INDEXED BY events_by_tenant WHERE tenant = ?1 AND events.position > ?3), \
+                   (SELECT coalesce(min(e.tenant_position), 9223372036854775807) \
+                    FROM open_calls o JOIN events e ON e.event_id = o.event_id \
+                    WHERE o.tenant = ?1), \
+                   (SELECT coalesce(min(e.tenant_position), 9223372036854775807) \
+                    FROM open_sessions o JOIN events e ON e.event_id = o.event_id \
+                    WHERE o.tenant = ?1)) \
+                 ORDER BY position DESC LIMIT 1"
+            ))?;
+            let mut rows =
+                statement.query(params![tenant, time_text(before), bound(delivered)])?;
+            rows.next()?.map(checkpoint).transpose()
+        };
+        self.inner.readers.read(read).await
+    }
+
+    async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError> {
+        let tenant = tenant.to_string();
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let work = move |connection: &Connection| {
+            let mark = "SELECT max(position) FROM checkpoints WHERE tenant = ?1 AND kind = 'pruned'";
+            let removed = connection
+                .prepare_cached(&format!(
+                    "DELETE FROM events WHERE position IN ( \
+                       SELECT position FROM events INDEXED BY events_by_tenant \
+                       WHERE tenant = ?1 AND tenant_position <= ({mark}) \
+                       ORDER BY tenant_position LIMIT ?2)"
+                ))?
+                .execute(params![tenant, limit])?;
+            if i64::try_from(removed).unwrap_or(i64::MAX) < limit {
+                connection
+                    .prepare_cached(&format!(
+                        "DELETE FROM checkpoints WHERE tenant = ?1 AND position < ({mark})"
+                    ))?
+                    .execute([&tenant])?;
+            }
+            Ok(removed)
+        };
+        self.inner.writer.write(work).await
+    }
+
+    async fn cursors(&self) -> Result<Vec<Cursor>, StoreError> {
+        let read = |connection: &Connection| {
+            let mut statement = connection.prepare_cached(
+                "SELECT name, position, moved_at, failing_since, failures, problem FROM cursors \
+                 ORDER BY name",
+            )?;
+            let mut rows = statement.query([])?;
+            let mut cursors = Vec::new();
+            while let Some(row) = rows.next()? {
+                let moment = |column: usize| -> Result<Option<Timestamp>, Failure> {
+                    let text: Option<String> = row.get(column)?;
+                    let unreadable = || Failure::corrupt("the moment of a cursor");
+                    text.map(|text| time(&text).ok_or_else(unreadable)).transpose()
+                };
+                cursors.push(Cursor {
+                    name: row.get(0)?,
+                    position: whole(row.get(1)?)?,
+                    moved_at: moment(2)?,
+                    failing_since: moment(3)?,
+                    failures: whole(row.get(4)?)?,
+                    problem: row.get(5)?,
+                });
+            }
+            Ok(cursors)
+        };
+        self.inner.readers.read(read).await
+    }
+
+    async fn set_cursor(&self, cursor: Cursor) -> Result<(), StoreError> {
+        let work = move |connection: &Connection| {
+            connection
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO cursors \
+                     (name, position, moved_at, failing_since, failures, problem) \
+                     VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                )?
+                .execute(params![
+                    cursor.name,
+                    bound(cursor.position),
+                    cursor.moved_at.map(time_text),
+                    cursor.failing_since.map(time_text),
+                    bound(cursor.failures),
+                    cursor.problem,
+                ])?;
+            Ok(())
+        };
+        self.inner.writer.write(work).await
+    }
+}
+
+/// What the whole log gave out last; rows that are gone count.
+fn last_position(connection: &Connection) -> Result<u64, Failure> {
+    let mut statement =
+        connection.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'events'")?;
+    let last: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
+    whole(last.unwrap_or(0))
+}
+
+fn last_of(connection: &Connection, tenant: &str) -> Result<Option<Checkpoint>, Failure> {
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT {CHECKPOINT} FROM checkpoints WHERE tenant = ?1 ORDER BY number DESC LIMIT 1"
+    ))?;
+    let mut rows = statement.query([tenant])?;
+    rows.next()?.map(checkpoint).transpose()
+}
+
+fn add(connection: &Connection, new: &Checkpoint) -> Result<bool, Failure> {
+    let tenant = new.tenant.as_str();
+    let last = last_of(connection, tenant)?;
+    let (number, prev, position) = match &last {
+        Some(last) => (last.number + 1, last.digest(), last.position),
+        None => (1, NO_CHECKPOINT, 0),
+    };
+    let stored: Option<Option<Digest>> = connection
+        .prepare_cached(
+            "SELECT hash FROM events INDEXED BY events_by_tenant \
+             WHERE tenant = ?1 AND tenant_position = ?2",
+        )?
+        .query_row(params![tenant, bound(new.position)], |row| Ok(chain::digest(row, 0)))
+        .optional()?;
+    let true_of_log = stored.flatten() == Some(new.hash);
+    // A mark of what was pruned looks back.
+    let in_order = new.position >= position || new.kind == CheckpointKind::Pruned;
+    if new.number != number || new.prev != prev || !true_of_log || !in_order {
+        return Ok(false);
+    }
+    connection
+        .prepare_cached(&format!(
+            "INSERT INTO checkpoints ({CHECKPOINT}) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)"
+        ))?
+        .execute(params![
+            new.kind.as_str(),
+            tenant,
+            bound(new.number),
+            bound(new.position),
+            new.hash.0,
+            time_text(new.at),
+            new.public_key,
+            new.prev.0,
+            new.signature,
+        ])?;
+    Ok(true)
+}
+
+fn checkpoint(row: &Row<'_>) -> Result<Checkpoint, Failure> {
+    let unreadable = || Failure::corrupt("a checkpoint of the record");
+    let digest = |column: usize| chain::digest(row, column).ok_or_else(unreadable);
+    Ok(Checkpoint {
+        kind: CheckpointKind::parse(&row.get::<_, String>(0)?).ok_or_else(unreadable)?,
+        tenant: parse(row.get(1)?, unreadable)?,
+        number: whole(row.get(2)?)?,
+        position: whole(row.get(3)?)?,
+        hash: digest(4)?,
+        at: time(&row.get::<_, String>(5)?).ok_or_else(unreadable)?,
+        public_key: digest(6)?.0,
+        prev: digest(7)?,
+        signature: row.get(8).map_err(|_| unreadable())?,
+    })
+}
+
+fn whole(number: i64) -> Result<u64, Failure> {
+    u64::try_from(number).map_err(|_| Failure::corrupt("a negative number"))
+}
+
+fn bound(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

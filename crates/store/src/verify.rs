@@ -1,0 +1,518 @@
+//! Whether a record is what was written: every event against its chain, the chain against its signed
+//! checkpoints, and both against checkpoints that are kept elsewhere.
+//!
+//! Invariants:
+//! - a finding names the first event that is not what it was, where one can be named (I-51, I-52);
+//! - after a finding the check goes on from what is stored, so that each break is told once;
+//! - memory grows with checkpoints and tenants, never with events.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+use toolcrib_core::{
+    canonical::Digest,
+    id::TenantId,
+    record::{
+        Checkpoint, CheckpointKind, NO_CHECKPOINT, RecordStore, StoredEvent, StoredQuery, genesis,
+        key_id,
+    },
+    store::StoreError,
+};
+
+use crate::sign;
+
+/// Findings that are told; of more, only that there are more.
+const MAX_FINDINGS: usize = 100;
+
+/// What to check.
+#[derive(Debug, Clone, Default)]
+pub struct Scope {
+    /// Only this tenant's log.
+    pub tenant: Option<TenantId>,
+    /// From this position in that tenant's log.
+    pub from: Option<u64>,
+    /// Up to this position in that tenant's log.
+    pub to: Option<u64>,
+}
+
+/// What is wrong at a place.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Finding {
+    /// Stable code.
+    pub code: FindingCode,
+    /// Whose log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// The first position in that tenant's log that is not what it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u64>,
+    /// The run of the event there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<String>,
+    /// Its sequence in that run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sequence: Option<u64>,
+    /// For people.
+    pub message: String,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingCode {
+    /// An event is not what was written there: changed, moved or put in.
+    Changed,
+    /// Events are gone.
+    Missing,
+    /// The log ends before a checkpoint says that it does.
+    Truncated,
+    /// The chain is not the one that was signed.
+    Rewritten,
+    /// A checkpoint of the store is not what was signed, or one is gone.
+    Checkpoint,
+    /// A checkpoint is signed with a key that is not trusted.
+    UnknownKey,
+    /// A checkpoint that was kept elsewhere is not genuine.
+    Anchor,
+    /// The file is damaged, or a line of it is no event.
+    Damaged,
+}
+
+/// What was checked and what was found.
+#[derive(Debug, Clone, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// Events checked.
+    pub events: u64,
+    /// Checkpoints checked, those that are kept elsewhere included.
+    pub checkpoints: u64,
+    /// Each tenant's log.
+    pub tenants: Vec<Verified>,
+    /// What is wrong, by tenant and position.
+    pub findings: Vec<Finding>,
+    /// Findings beside those that are told.
+    pub more_findings: u64,
+}
+
+/// A tenant's log.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Verified {
+    /// Whose.
+    pub tenant: String,
+    /// First position checked.
+    pub first: u64,
+    /// Last position checked.
+    pub last: u64,
+    /// Hash there.
+    pub hash: String,
+    /// Last position that a checkpoint of a trusted key covers; what follows is chained but not
+    /// signed yet.
+    pub signed: u64,
+}
+
+/// Checks events as they come.
+#[derive(Debug, Default)]
+pub struct Verifier {
+    trusted: Vec<[u8; 32]>,
+    chains: BTreeMap<String, Chain>,
+    report: Report,
+    ranged: bool,
+}
+
+#[derive(Debug, Default)]
+struct Chain {
+    first: Option<u64>,
+    /// Position and hash of the event before the next one.
+    last: Option<(u64, Digest)>,
+    /// What was pruned, up to and with.
+    pruned: Option<(u64, Digest)>,
+    /// What was said of positions, in ascending order, next ones last.
+    said: Vec<Said>,
+    signed: u64,
+}
+
+/// A position, its hash, and who says so.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    position: u64,
+    hash: Digest,
+    number: u64,
+    elsewhere: bool,
+    trusted: bool,
+}
+
+// === impl Verifier ===
+
+impl Verifier {
+    /// Trusts signatures of `trusted`. `ranged`: logs may begin and end anywhere.
+    pub fn new(trusted: Vec<[u8; 32]>, ranged: bool) -> Self {
+        Self { trusted, ranged, ..Self::default() }
+    }
+
+    /// Takes the checkpoints of one tenant, all of them and in order. Before its events.
+    pub fn checkpoints(&mut self, tenant: &TenantId, checkpoints: &[Checkpoint]) {
+        let mut before: Option<&Checkpoint> = None;
+        for (index, checkpoint) in checkpoints.iter().enumerate() {
+            self.report.checkpoints += 1;
+            let next = checkpoints.get(index + 1);
+            let begins = match before {
+                // What was before it may have been pruned; whether it has is seen below.
+                None => checkpoint.number > 1 || checkpoint.prev == NO_CHECKPOINT,
+                Some(before) => {
+                    checkpoint.number == before.number + 1 && checkpoint.prev == before.digest()
+                }
+            };
+            // The next one covers this signature with its own.
+            let covered = next.is_some_and(|next| {
+                next.prev == checkpoint.digest() && next.public_key == checkpoint.public_key
+            });
+            let number = checkpoint.number;
+            if !begins {
+                let message = format!("checkpoint {number} does not follow the one before it");
+                self.find(FindingCode::Checkpoint, tenant.as_str(), checkpoint.position, message);
+            }
+            if !covered && !sign::is_signed(checkpoint) {
+                let message = format!("the signature of checkpoint {number} does not hold");
+                self.find(FindingCode::Checkpoint, tenant.as_str(), checkpoint.position, message);
+            }
+            let trusted = self.trusted.contains(&checkpoint.public_key);
+            if !trusted && !covered {
+                let key = key_id(&checkpoint.public_key);
+                let message = format!(
+                    "checkpoint {number} is signed with the key {key}, which is not trusted; if it \
+                     is yours, name its public key with --public-key"
+                );
+                self.find(FindingCode::UnknownKey, tenant.as_str(), checkpoint.position, message);
+            }
+            let chain = self.chains.entry(tenant.to_string()).or_default();
+            if checkpoint.kind == CheckpointKind::Pruned && trusted {
+                let known = chain.pruned.map_or(0, |(position, _)| position);
+                if checkpoint.position >= known {
+                    chain.pruned = Some((checkpoint.position, checkpoint.hash));
+                }
+            }
+            chain.said.push(Said {
+                position: checkpoint.position,
+                hash: checkpoint.hash,
+                number,
+                elsewhere: false,
+                trusted,
+            });
+            before = Some(checkpoint);
+        }
+        let chain = self.chains.entry(tenant.to_string()).or_default();
+        let pruned = chain.pruned.map_or(0, |(position, _)| position);
+        if let Some(first) = checkpoints.first()
+            && first.number > 1
+            && first.position > pruned
+            && !self.ranged
+        {
+            let message = format!("the checkpoints before number {} are gone", first.number);
+            self.find(FindingCode::Checkpoint, tenant.as_str(), first.position, message);
+        }
+    }
+
+    /// Takes a checkpoint that was kept elsewhere. Before the events of its tenant.
+    pub fn anchor(&mut self, checkpoint: &Checkpoint) {
+        self.report.checkpoints += 1;
+        let tenant = checkpoint.tenant.as_str();
+        if !sign::is_signed(checkpoint) {
+            let message = "the signature of a checkpoint that was kept elsewhere does not hold";
+            return self.find(FindingCode::Anchor, tenant, checkpoint.position, message.to_owned());
+        }
+        let trusted = self.trusted.contains(&checkpoint.public_key);
+        if !trusted {
+            let message = format!(
+                "a checkpoint that was kept elsewhere is signed with the key {}, which is not \
+                 trusted; if it is yours, name its public key with --public-key",
+                key_id(&checkpoint.public_key)
+            );
+            self.find(FindingCode::UnknownKey, tenant, checkpoint.position, message);
+        }
+        self.chains.entry(tenant.to_owned()).or_default().said.push(Said {
+            position: checkpoint.position,
+            hash: checkpoint.hash,
+            number: checkpoint.number,
+            elsewhere: true,
+            trusted,
+        });
+    }
+
+    /// All checkpoints have been taken.
+    pub fn begin(&mut self) {
+        for chain in self.chains.values_mut() {
+            chain.said.sort_by_key(|said| std::cmp::Reverse(said.position));
+        }
+    }
+
+    /// Takes the next event of a tenant. The first may have its [`StoredEvent::prev`].
+    pub fn event(&mut self, event: &StoredEvent) {
+        self.report.events += 1;
+        let mut found = Vec::new();
+        let ranged = self.ranged;
+        if !self.chains.contains_key(&event.tenant) {
+            self.chains.insert(event.tenant.clone(), Chain::default());
+        }
+        let Some(chain) = self.chains.get_mut(&event.tenant) else { return };
+        let at = event.tenant_position;
+        let pruned = chain.pruned.map_or(0, |(position, _)| position);
+        let prev = match chain.last {
+            Some((last, hash)) if last + 1 == at => Some(hash),
+            Some((last, _)) if at > last => {
+                found.push((FindingCode::Missing, last + 1, gone(last + 1, at - 1)));
+                None
+            }
+            Some((last, _)) => {
+                let message = format!("position {at} follows position {last}");
+                found.push((FindingCode::Changed, at.min(last + 1), message));
+                None
+            }
+            None if at == 1 => Some(genesis()),
+            None if ranged => event.prev,
+            None => match chain.pruned {
+                Some((position, hash)) if position + 1 == at => Some(hash),
+                // Being pruned right now, oldest first.
+                _ if at <= pruned => None,
+                _ => {
+                    found.push((FindingCode::Missing, pruned + 1, gone(pruned + 1, at - 1)));
+                    None
+                }
+            },
+        };
+        let right = prev.map(|prev| event.hash_after(&prev));
+        if event.hash.is_none() || right.is_some_and(|right| event.hash != Some(right)) {
+            let message = "this event, or the one before it, is not what was written".to_owned();
+            found.push((FindingCode::Changed, at, message));
+        }
+        let hash = event.hash.or(right).unwrap_or_else(genesis);
+        chain.first.get_or_insert(at);
+        chain.last = Some((at, hash));
+        while let Some(said) = chain.said.pop_if(|said| said.position <= at) {
+            if said.position < at {
+                // Before the first event, or one that is missing, which has been told.
+                continue;
+            }
+            if said.hash == hash {
+                chain.signed = chain.signed.max(if said.trusted { at } else { 0 });
+                continue;
+            }
+            let whose = if said.elsewhere { "that was kept elsewhere " } else { "" };
+            let message = format!(
+                "the log is not the one that checkpoint {} {whose}was made of: it was written anew \
+                 at this position or before it",
+                said.number
+            );
+            found.push((FindingCode::Rewritten, at, message));
+        }
+        for (code, position, message) in found {
+            self.tell(Finding {
+                code,
+                tenant: Some(event.tenant.clone()),
+                position: Some(position),
+                run_id: (position == at).then(|| event.run_id.clone()),
+                sequence: (position == at).then_some(event.sequence),
+                message,
+            });
+        }
+    }
+
+    /// Adds what was found by other means.
+    pub fn damaged(&mut self, message: String) {
+        let code = FindingCode::Damaged;
+        self.tell(Finding {
+            code,
+            tenant: None,
+            position: None,
+            run_id: None,
+            sequence: None,
+            message,
+        });
+    }
+
+    /// Events have gone that no tenant's chain shows: positions in the whole log.
+    fn gap(&mut self, from: u64, to: u64) {
+        let message = format!(
+            "the events at {} of the whole log are gone",
+            if from == to { format!("position {from}") } else { format!("positions {from} to {to}") }
+        );
+        self.tell(Finding {
+            code: FindingCode::Missing,
+            tenant: None,
+            position: None,
+            run_id: None,
+            sequence: None,
+            message,
+        });
+    }
+
+    /// All events have been taken. `open_end`: more may follow that was not asked for.
+    pub fn finish(mut self, open_end: bool) -> Report {
+        let chains = std::mem::take(&mut self.chains);
+        for (tenant, chain) in chains {
+            let last = chain.last.map_or(0, |(position, _)| position);
+            let pruned = chain.pruned.map_or(0, |(position, _)| position);
+            let ahead = chain.said.iter().find(|said| said.position > last.max(pruned));
+            if let (Some(said), false) = (chain.said.first().filter(|_| ahead.is_some()), open_end) {
+                let whose = if said.elsewhere { " that was kept elsewhere" } else { "" };
+                let message = format!(
+                    "the log ends at position {last}; checkpoint {}{whose} says that it goes on to \
+                     position {}",
+                    said.number, said.position
+                );
+                self.find(FindingCode::Truncated, &tenant, last + 1, message);
+            }
+            if let (Some(first), Some((last, hash))) = (chain.first, chain.last) {
+                let hash = hash.to_string();
+                let signed = chain.signed;
+                self.report.tenants.push(Verified { tenant, first, last, hash, signed });
+            }
+        }
+        let place = |finding: &Finding| (finding.tenant.clone(), finding.position);
+        self.report.findings.sort_by_key(place);
+        self.report
+    }
+
+    fn find(&mut self, code: FindingCode, tenant: &str, position: u64, message: String) {
+        let (tenant, position) = (Some(tenant.to_owned()), Some(position));
+        self.tell(Finding { code, tenant, position, run_id: None, sequence: None, message });
+    }
+
+    fn tell(&mut self, finding: Finding) {
+        match self.report.findings.len() < MAX_FINDINGS {
+            true => self.report.findings.push(finding),
+            false => self.report.more_findings += 1,
+        }
+    }
+}
+
+fn gone(from: u64, to: u64) -> String {
+    match from == to {
+        true => format!("the event at position {from} is gone"),
+        false => format!("the events at positions {from} to {to} are gone"),
+    }
+}
+
+/// Checks what `scope` names of the record in `store`. Signatures count when they are of `trusted`;
+/// `anchors` are checkpoints that were kept elsewhere. `progress` is told events done and in all.
+///
+/// # Errors
+/// The store could not be read; what it holds is told in the report instead.
+pub async fn record(
+    store: &dyn RecordStore,
+    scope: &Scope,
+    trusted: Vec<[u8; 32]>,
+    anchors: &[Checkpoint],
+    mut progress: impl FnMut(u64, u64),
+) -> Result<Report, StoreError> {
+    let ranged = scope.from.is_some_and(|from| from > 1);
+    let mut verifier = Verifier::new(trusted, ranged);
+    let mut after = None;
+    loop {
+        let tenants = match &scope.tenant {
+            Some(tenant) => vec![tenant.clone()],
+            None => store.tenants(after.as_ref()).await?,
+        };
+        for tenant in &tenants {
+            let mut all: Vec<Checkpoint> = Vec::new();
+            loop {
+                let after = all.last().map_or(0, |last| last.number);
+                match store.checkpoints(tenant, after).await {
+                    Ok(page) if page.is_empty() => break,
+                    Ok(page) => all.extend(page),
+                    Err(StoreError::Corrupt(what)) => {
+                        verifier.damaged(format!("a checkpoint of {tenant} is unreadable: {what}"));
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            verifier.checkpoints(tenant, &all);
+        }
+        after = tenants.last().cloned();
+        if after.is_none() || scope.tenant.is_some() {
+            break;
+        }
+    }
+    let wanted = |anchor: &&Checkpoint| {
+        scope.tenant.as_ref().is_none_or(|tenant| *tenant == anchor.tenant)
+    };
+    for anchor in anchors.iter().filter(wanted) {
+        verifier.anchor(anchor);
+    }
+    verifier.begin();
+
+    // After the checkpoints and before the events: what is appended meanwhile is not missed.
+    let end = store.last_position().await?;
+    let mut query = StoredQuery {
+        tenant: scope.tenant.clone(),
+        after: scope.from.map_or(0, |from| from.saturating_sub(1)),
+        limit: 0,
+        with_prev: ranged,
+    };
+    let mut places = Places::default();
+    let mut open_end = scope.to.is_some();
+    'pages: loop {
+        let page = store.stored(query.clone()).await?;
+        query.with_prev = false;
+        let Some(last) = page.last() else { break };
+        query.after = match scope.tenant {
+            Some(_) => last.tenant_position,
+            None => last.position,
+        };
+        for event in &page {
+            if scope.to.is_some_and(|to| event.tenant_position > to) {
+                break 'pages;
+            }
+            // Appended since: its checkpoints may not have been seen.
+            if event.position > end {
+                break 'pages;
+            }
+            open_end = scope.to.is_some_and(|to| event.tenant_position >= to);
+            places.see(event);
+            verifier.event(event);
+        }
+        progress(verifier.report.events, end);
+    }
+    if scope.tenant.is_none() {
+        places.finish(end, &mut verifier);
+    }
+    Ok(verifier.finish(open_end))
+}
+
+/// Positions of the whole log have no gap, but where events were pruned: then each gap is before the
+/// first event that is left of a tenant that was pruned.
+#[derive(Default)]
+struct Places {
+    last: u64,
+    /// The last gap.
+    gap: Option<(u64, u64)>,
+    firsts: HashMap<String, u64>,
+}
+
+impl Places {
+    fn see(&mut self, event: &StoredEvent) {
+        if event.position > self.last + 1 {
+            self.gap = Some((self.last + 1, event.position - 1));
+        }
+        self.last = event.position;
+        if !self.firsts.contains_key(&event.tenant) {
+            self.firsts.insert(event.tenant.clone(), event.position);
+        }
+    }
+
+    fn finish(mut self, end: u64, verifier: &mut Verifier) {
+        if end > self.last {
+            self.gap = Some((self.last + 1, end));
+        }
+        let Some((from, to)) = self.gap else { return };
+        let pruned = |tenant: &str| {
+            verifier.chains.get(tenant).is_some_and(|chain| chain.pruned.is_some())
+        };
+        let explained = self.firsts.iter().any(|(tenant, first)| *first > to && pruned(tenant));
+        if !explained {
+            verifier.gap(from, to);
+        }
+    }
+}

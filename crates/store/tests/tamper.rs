@@ -1,0 +1,338 @@
+//! I-51, I-52: whatever somebody does to the file with other means is found, and its place named.
+#![cfg(test)]
+
+use std::path::Path;
+
+use rusqlite::Connection;
+use toolcrib_core::{
+    canonical::Digest,
+    credential::Secret,
+    event::EventLog,
+    record::{Checkpoint, RecordStore, StoredEvent, StoredQuery, genesis},
+};
+use toolcrib_store::{
+    Durability, Options, SigningKey, SqliteStore,
+    conformance::{
+        event_log::decided,
+        record_store::{prune, sign, signing_key},
+    },
+    verify::{self, Finding, FindingCode, Report, Scope},
+};
+
+const EVENTS: usize = 12;
+
+struct Rig {
+    directory: tempfile::TempDir,
+    anchors: Vec<Checkpoint>,
+}
+
+impl Rig {
+    /// Twelve events of `t` between some of `u`, with checkpoints at 4 and 8 that are kept elsewhere.
+    async fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let rig = Self { directory, anchors: Vec::new() };
+        let store = rig.open();
+        let mut anchors = Vec::new();
+        for number in 1..=EVENTS {
+            let mut event = decided("t", "r", &format!("t{number}"));
+            event.causation_id = Some("cause".parse().unwrap());
+            store.append(vec![event, decided("u", "r", &format!("u{number}"))]).await.unwrap();
+            if number % 4 == 0 && number < EVENTS {
+                anchors.push(sign(&store, &signing_key(), "t", 1).await);
+            }
+        }
+        store.close().await;
+        Self { anchors, ..rig }
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.directory.path().join("store.db")
+    }
+
+    fn open(&self) -> SqliteStore {
+        SqliteStore::open(self.path(), Options { durability: Durability::Relaxed }).unwrap()
+    }
+
+    fn tamper(&self, sql: &str) {
+        let connection = Connection::open(self.path()).unwrap();
+        connection.execute_batch("PRAGMA ignore_check_constraints = ON").unwrap();
+        connection.execute_batch(sql).unwrap();
+    }
+
+    async fn verify(&self, scope: Scope, anchors: &[Checkpoint]) -> Report {
+        let store = self.open();
+        let trusted = vec![signing_key().public()];
+        let report = verify::record(&store, &scope, trusted, anchors, |_, _| ()).await.unwrap();
+        store.close().await;
+        report
+    }
+
+    async fn findings(&self) -> Vec<Finding> {
+        self.verify(Scope::default(), &[]).await.findings
+    }
+}
+
+fn places(findings: &[Finding]) -> Vec<(FindingCode, Option<&str>, Option<u64>)> {
+    findings.iter().map(|it| (it.code, it.tenant.as_deref(), it.position)).collect()
+}
+
+#[tokio::test]
+async fn an_untouched_log_is_what_was_written() {
+    let rig = Rig::new().await;
+    let report = rig.verify(Scope::default(), &rig.anchors).await;
+    assert_eq!(report.findings, []);
+    assert_eq!((report.events, report.checkpoints), (2 * EVENTS as u64, 4));
+    let of: Vec<_> =
+        report.tenants.iter().map(|it| (&*it.tenant, it.first, it.last, it.signed)).collect();
+    assert_eq!(of, [("t", 1, 12, 8), ("u", 1, 12, 0)]);
+}
+
+#[tokio::test]
+async fn a_change_of_any_column_is_found_where_it_was_made() {
+    let rig = Rig::new().await;
+    let good = std::fs::read(rig.path()).unwrap();
+    let changes = [
+        ("event_id", "'t5x'"),
+        ("tenant", "'v'"),
+        ("tenant_position", "99"),
+        ("run_id", "'q'"),
+        ("sequence", "77"),
+        ("type", "'agent.toolCalled'"),
+        ("timestamp", "'2026-01-01T00:00:00.000Z'"),
+        ("causation_id", "'other'"),
+        ("causation_id", "NULL"),
+        ("payload", "replace(payload, 'false', 'true ')"),
+        ("payload", "CAST(x'7bff7d' AS TEXT)"),
+        ("hash", "zeroblob(32)"),
+        ("hash", "x'00'"),
+    ];
+    for (column, value) in changes {
+        std::fs::write(rig.path(), &good).unwrap();
+        rig.tamper(&format!("UPDATE events SET {column} = {value} WHERE event_id = 't5'"));
+        let findings = rig.findings().await;
+        let first = findings.iter().find(|it| it.tenant.as_deref() == Some("t"));
+        let first = first.unwrap_or_else(|| panic!("{column} = {value}: {findings:?}"));
+        assert_eq!(first.position, Some(5), "{column} = {value}: {findings:?}");
+        if first.code == FindingCode::Changed && !["run_id", "sequence"].contains(&column) {
+            assert_eq!(first.sequence, Some(4), "{column} = {value}");
+        }
+    }
+    // The position in the whole log is in no hash, but it has no gaps.
+    std::fs::write(rig.path(), &good).unwrap();
+    rig.tamper("UPDATE events SET position = 1000 WHERE event_id = 'u12'");
+    assert!(!rig.findings().await.is_empty());
+}
+
+#[tokio::test]
+async fn what_is_gone_moved_or_put_in_is_found_where_it_begins() {
+    let rig = Rig::new().await;
+    let good = std::fs::read(rig.path()).unwrap();
+    let hash = "(SELECT hash FROM events WHERE event_id = 't6')";
+    let inserted = format!(
+        "UPDATE events SET tenant_position = -tenant_position - 1 \
+           WHERE tenant = 't' AND tenant_position > 6; \
+         UPDATE events SET tenant_position = -tenant_position WHERE tenant_position < 0; \
+         INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, timestamp, \
+           payload, hash) SELECT 'new', tenant, 7, run_id, 99, type, timestamp, payload, {hash} \
+           FROM events WHERE event_id = 't6'"
+    );
+    let cases = [
+        ("DELETE FROM events WHERE event_id = 't7'", 7),
+        ("DELETE FROM events WHERE tenant = 't' AND tenant_position BETWEEN 7 AND 9", 7),
+        ("DELETE FROM events WHERE tenant = 't' AND tenant_position < 7", 1),
+        ("DELETE FROM events WHERE tenant = 't' AND tenant_position >= 7", 7),
+        ("DELETE FROM events WHERE tenant = 't'", 1),
+        (
+            // Two events change places, their hashes with them.
+            "UPDATE events SET tenant_position = 0 WHERE event_id = 't7'; \
+             UPDATE events SET tenant_position = 7 WHERE event_id = 't8'; \
+             UPDATE events SET tenant_position = 8 WHERE event_id = 't7'",
+            7,
+        ),
+        (
+            // And what they say, which leaves everything else in place.
+            "UPDATE events SET payload = replace(payload, 'scope', 'other') WHERE event_id = 't7'; \
+             UPDATE events SET sequence = 70 WHERE event_id = 't7'; \
+             UPDATE events SET sequence = 6 WHERE event_id = 't8'; \
+             UPDATE events SET sequence = 7 WHERE event_id = 't7'",
+            7,
+        ),
+        (inserted.as_str(), 7),
+    ];
+    for (sql, position) in cases {
+        std::fs::write(rig.path(), &good).unwrap();
+        rig.tamper(sql);
+        let findings = rig.findings().await;
+        let first = findings.iter().find(|it| it.tenant.as_deref() == Some("t"));
+        let first = first.unwrap_or_else(|| panic!("{sql}: {findings:?}"));
+        assert_eq!(first.position, Some(position), "{sql}: {findings:?}");
+    }
+    // A tenant without checkpoints that is gone altogether.
+    std::fs::write(rig.path(), &good).unwrap();
+    rig.tamper("DELETE FROM events WHERE tenant = 'u'");
+    let findings = rig.findings().await;
+    assert_eq!(places(&findings), [(FindingCode::Missing, None, None)], "{findings:?}");
+}
+
+#[tokio::test]
+async fn whoever_computes_the_hashes_anew_is_caught_by_the_next_checkpoint() {
+    let rig = Rig::new().await;
+    rig.tamper("UPDATE events SET payload = '{}' WHERE event_id = 't6'");
+    rechain(&rig, "t").await;
+    let findings = rig.findings().await;
+    assert_eq!(places(&findings), [(FindingCode::Rewritten, Some("t"), Some(8))], "{findings:?}");
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_was_changed_or_removed_is_found() {
+    let rig = Rig::new().await;
+    let good = std::fs::read(rig.path()).unwrap();
+    for (sql, expected) in [
+        ("UPDATE checkpoints SET signature = zeroblob(64) WHERE number = 1", FindingCode::Checkpoint),
+        ("UPDATE checkpoints SET signature = zeroblob(64) WHERE number = 2", FindingCode::Checkpoint),
+        ("UPDATE checkpoints SET signed_at = '2027-01-01T00:00:00.000Z'", FindingCode::Checkpoint),
+        ("UPDATE checkpoints SET position = 3 WHERE number = 1", FindingCode::Checkpoint),
+        ("UPDATE checkpoints SET kind = 'pruned' WHERE number = 2", FindingCode::Checkpoint),
+        ("DELETE FROM checkpoints WHERE number = 1", FindingCode::Checkpoint),
+    ] {
+        std::fs::write(rig.path(), &good).unwrap();
+        rig.tamper(sql);
+        let findings = rig.findings().await;
+        assert!(findings.iter().any(|it| it.code == expected), "{sql}: {findings:?}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_without_the_key_can_make_a_removal_look_like_retention() {
+    let rig = Rig::new().await;
+    rig.tamper(
+        "DELETE FROM events WHERE tenant = 't' AND tenant_position <= 4; \
+         INSERT INTO checkpoints SELECT tenant, 3, 'pruned', position, hash, signed_at, public_key, \
+         prev, signature FROM checkpoints WHERE number = 1",
+    );
+    let findings = rig.findings().await;
+    assert!(findings.iter().any(|it| it.code == FindingCode::Checkpoint), "{findings:?}");
+}
+
+// I-52
+#[tokio::test]
+async fn with_an_anchor_a_truncation_is_found() {
+    let rig = Rig::new().await;
+    rig.tamper(
+        "DELETE FROM events WHERE position > 13; DELETE FROM checkpoints WHERE number = 2; \
+         UPDATE sqlite_sequence SET seq = 13 WHERE name = 'events'",
+    );
+    assert_eq!(rig.findings().await, [], "the file alone does not tell");
+    let findings = rig.verify(Scope::default(), &rig.anchors).await.findings;
+    assert_eq!(places(&findings), [(FindingCode::Truncated, Some("t"), Some(8))], "{findings:?}");
+}
+
+// I-52
+#[tokio::test]
+async fn with_an_anchor_a_log_that_was_written_anew_with_another_key_is_found() {
+    let rig = Rig::new().await;
+    rig.tamper("UPDATE events SET payload = '{}' WHERE event_id = 't2'; DELETE FROM checkpoints");
+    rechain(&rig, "t").await;
+    let other = SigningKey::parse(&Secret::new("0b".repeat(32))).unwrap();
+    let store = rig.open();
+    sign(&store, &other, "t", 1).await;
+    let whole = Scope::default();
+    let own = vec![other.public()];
+    let report = verify::record(&store, &whole, own.clone(), &[], |_, _| ()).await.unwrap();
+    assert_eq!(report.findings, [], "whoever has all of it can make it look right");
+    let both = vec![other.public(), signing_key().public()];
+    for trusted in [own, both] {
+        let report = verify::record(&store, &whole, trusted, &rig.anchors, |_, _| ()).await;
+        let findings = report.unwrap().findings;
+        let rewritten = findings.iter().find(|it| it.code == FindingCode::Rewritten).unwrap();
+        assert_eq!(rewritten.position, Some(4), "{findings:?}");
+    }
+    let trusted = vec![signing_key().public()];
+    let report = verify::record(&store, &whole, trusted, &[], |_, _| ()).await.unwrap();
+    assert!(report.findings.iter().any(|it| it.code == FindingCode::UnknownKey));
+}
+
+#[tokio::test]
+async fn an_anchor_that_is_no_checkpoint_of_ours_says_so() {
+    let rig = Rig::new().await;
+    let mut forged = rig.anchors.clone();
+    forged[0].position = 5;
+    let findings = rig.verify(Scope::default(), &forged).await.findings;
+    assert_eq!(places(&findings), [(FindingCode::Anchor, Some("t"), Some(5))]);
+}
+
+#[tokio::test]
+async fn a_range_is_checked_alone() {
+    let rig = Rig::new().await;
+    rig.tamper("UPDATE events SET payload = '{}' WHERE event_id IN ('t3', 'u7')");
+    let range = |from, to| Scope { tenant: Some("t".parse().unwrap()), from, to };
+    for (from, to, found) in [
+        (Some(5), None, false),
+        (Some(5), Some(9), false),
+        (None, Some(2), false),
+        (Some(3), Some(3), true),
+        (None, None, true),
+        (Some(1), Some(4), true),
+    ] {
+        let report = rig.verify(range(from, to), &[]).await;
+        let places = places(&report.findings);
+        match found {
+            true => assert_eq!(places, [(FindingCode::Changed, Some("t"), Some(3))]),
+            false => assert_eq!(places, [], "{from:?} to {to:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_pruned_is_not_missed_and_what_is_left_is_checked() {
+    let rig = Rig::new().await;
+    let store = rig.open();
+    assert_eq!(prune(&store, &signing_key(), &rig.anchors[0], 3).await, 4);
+    store.close().await;
+    let report = rig.verify(Scope::default(), &rig.anchors).await;
+    assert_eq!(report.findings, []);
+    assert_eq!(report.tenants[0].first, 5);
+    rig.tamper("UPDATE events SET payload = '{}' WHERE event_id = 't5'");
+    let findings = rig.findings().await;
+    assert_eq!(places(&findings), [(FindingCode::Changed, Some("t"), Some(5))]);
+    rig.tamper("DELETE FROM events WHERE event_id = 't5'");
+    let findings = rig.findings().await;
+    assert!(places(&findings).contains(&(FindingCode::Missing, Some("t"), Some(5))));
+}
+
+/// Rows that a program of an older version adds to the file are chained by the next one.
+#[tokio::test]
+async fn a_row_without_a_hash_at_the_end_is_continued() {
+    let rig = Rig::new().await;
+    let store = rig.open();
+    rig.tamper(
+        "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, timestamp, \
+         payload) SELECT 'old', tenant, 13, run_id, 12, type, timestamp, payload FROM events \
+         WHERE event_id = 't1'",
+    );
+    store.append(vec![decided("t", "r", "new")]).await.unwrap();
+    store.close().await;
+    let report = rig.verify(Scope::default(), &rig.anchors).await;
+    assert_eq!((report.events, report.findings), (2 * EVENTS as u64 + 2, Vec::new()));
+}
+
+/// What somebody who knows the recipe does: makes all hashes of a tenant right again.
+async fn rechain(rig: &Rig, tenant: &str) {
+    let store = rig.open();
+    let query = StoredQuery { tenant: Some(tenant.parse().unwrap()), ..StoredQuery::default() };
+    let events = store.stored(query).await.unwrap();
+    store.close().await;
+    update(&rig.path(), &events);
+}
+
+fn update(path: &Path, events: &[StoredEvent]) {
+    let connection = Connection::open(path).unwrap();
+    let mut prev: Digest = genesis();
+    for event in events {
+        prev = event.hash_after(&prev);
+        let position = i64::try_from(event.position).unwrap();
+        connection
+            .execute("UPDATE events SET hash = ?1 WHERE position = ?2", (prev.0, position))
+            .unwrap();
+    }
+}
