@@ -119,9 +119,8 @@ fn bytes(text: &str) -> Option<[u8; 32]> {
     }
     let text = text.trim_end_matches('=');
     let standard = general_purpose::STANDARD_NO_PAD.decode(text);
-    let bytes = Zeroizing::new(
-        standard.or_else(|_| general_purpose::URL_SAFE_NO_PAD.decode(text)).ok()?,
-    );
+    let bytes =
+        Zeroizing::new(standard.or_else(|_| general_purpose::URL_SAFE_NO_PAD.decode(text)).ok()?);
     bytes.as_slice().try_into().ok()
 }
 

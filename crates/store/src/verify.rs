@@ -335,7 +335,11 @@ impl Verifier {
     fn gap(&mut self, from: u64, to: u64) {
         let message = format!(
             "the events at {} of the whole log are gone",
-            if from == to { format!("position {from}") } else { format!("positions {from} to {to}") }
+            if from == to {
+                format!("position {from}")
+            } else {
+                format!("positions {from} to {to}")
+            }
         );
         self.tell(Finding {
             code: FindingCode::Missing,
@@ -354,7 +358,8 @@ impl Verifier {
             let last = chain.last.map_or(0, |(position, _)| position);
             let pruned = chain.pruned.map_or(0, |(position, _)| position);
             let ahead = chain.said.iter().find(|said| said.position > last.max(pruned));
-            if let (Some(said), false) = (chain.said.first().filter(|_| ahead.is_some()), open_end) {
+            if let (Some(said), false) = (chain.said.first().filter(|_| ahead.is_some()), open_end)
+            {
                 let whose = if said.elsewhere { " that was kept elsewhere" } else { "" };
                 let message = format!(
                     "the log ends at position {last}; checkpoint {}{whose} says that it goes on to \
@@ -435,9 +440,8 @@ pub async fn record(
             break;
         }
     }
-    let wanted = |anchor: &&Checkpoint| {
-        scope.tenant.as_ref().is_none_or(|tenant| *tenant == anchor.tenant)
-    };
+    let wanted =
+        |anchor: &&Checkpoint| scope.tenant.as_ref().is_none_or(|tenant| *tenant == anchor.tenant);
     for anchor in anchors.iter().filter(wanted) {
         verifier.anchor(anchor);
     }
@@ -507,9 +511,8 @@ impl Places {
             self.gap = Some((self.last + 1, end));
         }
         let Some((from, to)) = self.gap else { return };
-        let pruned = |tenant: &str| {
-            verifier.chains.get(tenant).is_some_and(|chain| chain.pruned.is_some())
-        };
+        let pruned =
+            |tenant: &str| verifier.chains.get(tenant).is_some_and(|chain| chain.pruned.is_some());
         let explained = self.firsts.iter().any(|(tenant, first)| *first > to && pruned(tenant));
         if !explained {
             verifier.gap(from, to);

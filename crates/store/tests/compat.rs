@@ -10,7 +10,7 @@ use toolcrib_core::{
     store::{CatalogStore, KeptRun, KeyRecord, KeyStore, RunQuery, RunState, RunStore},
 };
 use toolcrib_store::{
-    Options, SealKey, SealKeys, SqliteStore, verify,
+    Options, SealKey, SealKeys, SqliteStore,
     conformance::{
         credential_store::{credential, material},
         event_log::{called, closed, decided, opened, returned},
@@ -18,6 +18,7 @@ use toolcrib_store::{
         moment,
         run_store::run,
     },
+    verify,
 };
 
 const FIRST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/compat/0001.sqlite");

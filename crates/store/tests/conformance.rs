@@ -12,7 +12,8 @@ use toolcrib_core::{
 use toolcrib_store::{
     Durability, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns,
     Options, SealKey, SealKeys, SqliteCredentials, SqliteRuns, SqliteStore, catalog_store_suite,
-    credential_store_suite, event_log_suite, key_store_suite, pin_store_suite, record_store_suite, run_store_suite,
+    credential_store_suite, event_log_suite, key_store_suite, pin_store_suite, record_store_suite,
+    run_store_suite,
 };
 
 fn sqlite(durability: Durability) -> (SqliteStore, TempDir) {

@@ -16,11 +16,12 @@ use toolcrib_core::{
     id::EventId,
 };
 use toolcrib_store::{
-    Options, SqliteStore, verify,
+    Options, SqliteStore,
     conformance::{
         event_log::{called, closed, opened, returned},
         moment,
     },
+    verify,
 };
 
 /// Where the helper's store is. Without it the helper does nothing.

@@ -8,12 +8,13 @@ use toolcrib_core::{
     store::KeyStore,
 };
 use toolcrib_store::{
-    Durability, Options, SqliteStore, verify,
+    Durability, Options, SqliteStore,
     conformance::{
         event_log::{called, closed, decided, opened, returned},
         key_store::key,
         moment,
     },
+    verify,
 };
 
 fn open(path: &Path) -> SqliteStore {

@@ -188,8 +188,14 @@ async fn a_checkpoint_that_was_changed_or_removed_is_found() {
     let rig = Rig::new().await;
     let good = std::fs::read(rig.path()).unwrap();
     for (sql, expected) in [
-        ("UPDATE checkpoints SET signature = zeroblob(64) WHERE number = 1", FindingCode::Checkpoint),
-        ("UPDATE checkpoints SET signature = zeroblob(64) WHERE number = 2", FindingCode::Checkpoint),
+        (
+            "UPDATE checkpoints SET signature = zeroblob(64) WHERE number = 1",
+            FindingCode::Checkpoint,
+        ),
+        (
+            "UPDATE checkpoints SET signature = zeroblob(64) WHERE number = 2",
+            FindingCode::Checkpoint,
+        ),
         ("UPDATE checkpoints SET signed_at = '2027-01-01T00:00:00.000Z'", FindingCode::Checkpoint),
         ("UPDATE checkpoints SET position = 3 WHERE number = 1", FindingCode::Checkpoint),
         ("UPDATE checkpoints SET kind = 'pruned' WHERE number = 2", FindingCode::Checkpoint),

@@ -132,7 +132,9 @@ struct Wire {
 impl From<Checkpoint> for Wire {
     fn from(it: Checkpoint) -> Self {
         let (first, second) = it.signature.split_at(32);
-        let half = |bytes: &[u8]| bytes.try_into().map(Digest).map_or_else(|_| String::new(), |d| d.to_string());
+        let half = |bytes: &[u8]| {
+            bytes.try_into().map(Digest).map_or_else(|_| String::new(), |d| d.to_string())
+        };
         Self {
             kind: it.kind.as_str().to_owned(),
             tenant: it.tenant.clone(),

@@ -133,7 +133,10 @@ pub async fn a_checkpoint_is_added_only_when_it_is_true_and_the_next_one(
         ("the same number", made(head, place, None)),
         ("another hash", made(head, other_hash, Some(&first))),
         ("a position that is not there", made(head, (99, first.hash), Some(&first))),
-        ("after another one", Checkpoint { prev: Digest([1; 32]), ..made(head, place, Some(&first)) }),
+        (
+            "after another one",
+            Checkpoint { prev: Digest([1; 32]), ..made(head, place, Some(&first)) },
+        ),
     ];
     for (what, checkpoint) in refused {
         assert!(!engine.add_checkpoint(checkpoint).await.unwrap(), "{what}");

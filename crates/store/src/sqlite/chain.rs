@@ -101,9 +101,10 @@ fn chain_some(connection: &Connection) -> Result<usize, Failure> {
          ORDER BY position LIMIT {CHUNK}"
     ))?;
     let rows = statement.query_map([], |row| Ok(stored(row)))?.collect::<Result<Vec<_>, _>>()?;
-    let mut before = connection
-        .prepare_cached(&format!("SELECT {PREV} FROM events WHERE position = ?1"))?;
-    let mut update = connection.prepare_cached("UPDATE events SET hash = ?1 WHERE position = ?2")?;
+    let mut before =
+        connection.prepare_cached(&format!("SELECT {PREV} FROM events WHERE position = ?1"))?;
+    let mut update =
+        connection.prepare_cached("UPDATE events SET hash = ?1 WHERE position = ?2")?;
     for event in &rows {
         let position = i64::try_from(event.position).unwrap_or(i64::MAX);
         let prev = before.query_row([position], |row| Ok(digest(row, 0)))?;

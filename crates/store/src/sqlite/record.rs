@@ -43,8 +43,7 @@ impl RecordStore for SqliteStore {
                  WHERE tenant = ?1 ORDER BY tenant_position DESC LIMIT 1",
             )?;
             let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, chain::digest(row, 1)));
-            let Some((position, hash)) =
-                statement.query_row([tenant.as_str()], row).optional()?
+            let Some((position, hash)) = statement.query_row([tenant.as_str()], row).optional()?
             else {
                 return Ok(None);
             };
@@ -161,8 +160,7 @@ impl RecordStore for SqliteStore {
                     WHERE o.tenant = ?1)) \
                  ORDER BY position DESC LIMIT 1"
             ))?;
-            let mut rows =
-                statement.query(params![tenant, time_text(before), bound(delivered)])?;
+            let mut rows = statement.query(params![tenant, time_text(before), bound(delivered)])?;
             rows.next()?.map(checkpoint).transpose()
         };
         self.inner.readers.read(read).await
@@ -172,7 +170,8 @@ impl RecordStore for SqliteStore {
         let tenant = tenant.to_string();
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let work = move |connection: &Connection| {
-            let mark = "SELECT max(position) FROM checkpoints WHERE tenant = ?1 AND kind = 'pruned'";
+            let mark =
+                "SELECT max(position) FROM checkpoints WHERE tenant = ?1 AND kind = 'pruned'";
             let removed = connection
                 .prepare_cached(&format!(
                     "DELETE FROM events WHERE position IN ( \
