@@ -23,6 +23,7 @@ pub mod egress;
 pub mod event;
 pub mod id;
 pub mod json;
+pub mod key_set;
 pub mod limit;
 pub mod lint;
 pub mod names;

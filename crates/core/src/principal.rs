@@ -1,8 +1,11 @@
 //! Who is calling.
 
+use std::sync::Arc;
+
 use crate::{
+    clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
-    scope::ScopeSet,
+    scope::{Grant, ScopeSet},
 };
 
 /// An authenticated (or explicitly anonymous) caller with everything a decision needs.
@@ -23,8 +26,27 @@ pub struct Principal {
 pub enum AuthMethod {
     /// A stored API key.
     ApiKey(KeyId),
+    /// A signed token of an issuer that the configuration trusts.
+    Jwt(Arc<Token>),
     /// Nobody proved anything; only the scopes of `[anonymous]` apply.
     Anonymous,
     /// The operator at the machine itself (command line with access to the store).
     Operator,
+}
+
+/// What is remembered of a token that was verified: enough to tell later whether it still holds,
+/// and nothing to present it with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    /// Who issued it.
+    pub issuer: String,
+    /// From when on it is worth nothing.
+    pub expires_at: Timestamp,
+    /// Roles it names; what they give is decided by the configuration in force.
+    pub roles: Vec<String>,
+    /// Scopes it holds beside those of the roles.
+    pub scopes: Vec<Grant>,
+    /// Hash of the issuer's settings and of the key that it was verified with. It holds as long as
+    /// there is an issuer with these settings and that key.
+    pub proof: [u8; 32],
 }

@@ -84,6 +84,25 @@ impl Grant {
     }
 }
 
+/// Whether `held` stands for everything that `wanted`, a grant, stands for.
+fn includes(held: &str, wanted: &str) -> bool {
+    let mut wanted = wanted.split(':').peekable();
+    let mut held = held.split(':').peekable();
+    while let Some(segment) = held.next() {
+        let rest = held.peek().is_none();
+        let Some(want) = wanted.next() else { return false };
+        match segment {
+            "*" if rest => return true,
+            // A final `*` in `wanted` stands for any number of segments, this one for one.
+            "*" if want == "*" && wanted.peek().is_none() => return false,
+            "*" => {}
+            _ if segment == want => {}
+            _ => return false,
+        }
+    }
+    wanted.next().is_none()
+}
+
 /// Whether the segments of `held` stand for those of `wanted`.
 fn matches(held: &str, wanted: &str) -> bool {
     let mut wanted = wanted.split(':');
@@ -118,6 +137,12 @@ impl ScopeSet {
     /// Whether any grant covers `scope`.
     pub fn covers(&self, scope: &Scope) -> bool {
         self.0.iter().any(|grant| grant.covers(scope))
+    }
+
+    /// Whether one of the grants stands for everything that `grant` does: who holds this set may
+    /// hand `grant` on.
+    pub fn includes(&self, grant: &Grant) -> bool {
+        self.0.iter().any(|held| includes(&held.0, &grant.0))
     }
 
     /// The first of `required` that no grant covers.
@@ -224,6 +249,39 @@ mod tests {
         ] {
             assert_eq!(covers(grant, scope), expected, "{grant} covers {scope}");
         }
+    }
+
+    /// I-61
+    #[test]
+    fn a_grant_that_is_included_covers_nothing_more() {
+        let segments = ["a", "b", "*"];
+        let mut grants = Vec::new();
+        for one in segments {
+            grants.push(one.to_owned());
+            for two in segments {
+                grants.push(format!("{one}:{two}"));
+                grants.extend(segments.map(|three| format!("{one}:{two}:{three}")));
+            }
+        }
+        // `c` stands for what no grant here names, and four segments for any depth.
+        let mut scopes = Vec::from(["a", "b", "c"].map(str::to_owned));
+        for depth in 0..3 {
+            let longest = |scope: &&String| scope.matches(':').count() == depth;
+            let deeper: Vec<_> = scopes.iter().filter(longest).cloned().collect();
+            scopes.extend(
+                deeper.iter().flat_map(|scope| ["a", "b", "c"].map(|s| format!("{scope}:{s}"))),
+            );
+        }
+        let parsed: Vec<Scope> = scopes.iter().map(|s| Scope::parse(s).unwrap()).collect();
+        for held in &grants {
+            let set = ScopeSet::parse([held.as_str()]).unwrap();
+            for wanted in &grants {
+                let wanted = Grant::parse(wanted).unwrap();
+                let more = parsed.iter().find(|s| wanted.covers(s) && !set.covers(s));
+                assert_eq!(set.includes(&wanted), more.is_none(), "{held} {wanted} {more:?}");
+            }
+        }
+        assert!(ScopeSet::parse(["x:y", "*"]).unwrap().includes(&Grant::parse("*").unwrap()));
     }
 
     #[test]

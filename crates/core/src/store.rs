@@ -56,6 +56,10 @@ pub struct KeyRecord {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// When somebody came with it last, as far as that has been written down: a minute or so late.
+    pub last_used_at: Option<Timestamp>,
+    /// The key that it was made to follow.
+    pub replaces: Option<KeyId>,
 }
 
 /// API keys.
@@ -70,7 +74,21 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Revokes a key; `false` when there is none of that id that is not revoked already.
     async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError>;
 
-    /// A number that changes whenever any process inserts or revokes a key. Cheap.
+    /// Stores `new`, which follows the key `old`, and lets `old` end at `until` unless it ends
+    /// earlier: both or neither. `false` when there is no `old` that is neither revoked nor expired
+    /// when `new` is made. [`StoreError::Conflict`] as with [`insert`](Self::insert).
+    async fn rotate(
+        &self,
+        old: &KeyId,
+        new: KeyRecord,
+        until: Timestamp,
+    ) -> Result<bool, StoreError>;
+
+    /// Notes when keys were used last. What is unknown, or was used later already, stays as it is,
+    /// and the epoch with it.
+    async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError>;
+
+    /// A number that changes whenever any process inserts, rotates or revokes a key. Cheap.
     async fn epoch(&self) -> Result<u64, StoreError>;
 }
 

@@ -189,6 +189,7 @@ impl Authenticator {
     pub fn renew(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
         match &principal.auth {
             AuthMethod::ApiKey(id) => self.inner.holder(|table| table.by_id.get(id).copied()),
+            AuthMethod::Jwt(_) => Err(AuthError::Invalid),
             AuthMethod::Anonymous => self.anonymous().ok_or(AuthError::Missing),
             AuthMethod::Operator => Ok(Arc::clone(principal)),
         }
@@ -321,6 +322,8 @@ pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom:
         created_at: now,
         expires_at: request.expires_at,
         revoked_at: None,
+        last_used_at: None,
+        replaces: None,
     };
     Ok(NewKey { record, text: Secret::new(text) })
 }

@@ -85,6 +85,9 @@ macro_rules! key_store_suite {
                 keys_are_listed_by_creation,
                 the_same_id_or_digest_is_a_conflict,
                 a_key_is_revoked_once,
+                a_key_is_followed_by_another,
+                a_rotation_that_is_refused_changes_nothing,
+                the_last_use_is_noted_and_never_goes_back,
                 the_epoch_changes_with_every_change,
             ]
         );

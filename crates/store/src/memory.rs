@@ -214,20 +214,26 @@ impl MemoryKeys {
     }
 }
 
-#[async_trait]
-impl KeyStore for MemoryKeys {
-    async fn insert(&self, mut key: KeyRecord) -> Result<(), StoreError> {
-        let mut keys = lock(&self.0);
-        if keys.records.iter().any(|held| held.id == key.id || held.digest == key.digest) {
+impl Keys {
+    fn insert(&mut self, mut key: KeyRecord) -> Result<(), StoreError> {
+        if self.records.iter().any(|held| held.id == key.id || held.digest == key.digest) {
             return Err(StoreError::Conflict("a key with this id or digest".to_owned()));
         }
         key.created_at = key.created_at.trunc_subsecs(3);
         key.expires_at = key.expires_at.map(|at| at.trunc_subsecs(3));
         key.revoked_at = key.revoked_at.map(|at| at.trunc_subsecs(3));
-        keys.records.push(key);
-        keys.records.sort_by_key(|key| key.created_at);
-        keys.epoch += 1;
+        key.last_used_at = key.last_used_at.map(|at| at.trunc_subsecs(3));
+        self.records.push(key);
+        self.records.sort_by_key(|key| key.created_at);
+        self.epoch += 1;
         Ok(())
+    }
+}
+
+#[async_trait]
+impl KeyStore for MemoryKeys {
+    async fn insert(&self, key: KeyRecord) -> Result<(), StoreError> {
+        lock(&self.0).insert(key)
     }
 
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError> {
@@ -241,6 +247,38 @@ impl KeyStore for MemoryKeys {
         key.revoked_at = Some(at.trunc_subsecs(3));
         keys.epoch += 1;
         Ok(true)
+    }
+
+    async fn rotate(
+        &self,
+        old: &KeyId,
+        new: KeyRecord,
+        until: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let (now, until) = (new.created_at.trunc_subsecs(3), until.trunc_subsecs(3));
+        let lasts = |key: &KeyRecord| {
+            key.id == *old && key.revoked_at.is_none() && key.expires_at.is_none_or(|end| end > now)
+        };
+        let mut keys = lock(&self.0);
+        if !keys.records.iter().any(lasts) {
+            return Ok(false);
+        }
+        keys.insert(new)?;
+        if let Some(key) = keys.records.iter_mut().find(|key| key.id == *old) {
+            key.expires_at = Some(key.expires_at.map_or(until, |end| end.min(until)));
+        }
+        Ok(true)
+    }
+
+    async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError> {
+        let mut keys = lock(&self.0);
+        for (id, at) in used {
+            let at = Some(at.trunc_subsecs(3));
+            if let Some(key) = keys.records.iter_mut().find(|key| key.id == id) {
+                key.last_used_at = key.last_used_at.max(at);
+            }
+        }
+        Ok(())
     }
 
     async fn epoch(&self) -> Result<u64, StoreError> {

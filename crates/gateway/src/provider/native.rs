@@ -253,6 +253,7 @@ fn discovered(tool: &dyn Tool) -> DiscoveredTool {
 fn identity(principal: &Principal) -> Identity {
     let kind = match &principal.auth {
         AuthMethod::ApiKey(_) => "api-key",
+        AuthMethod::Jwt(_) => "jwt",
         AuthMethod::Anonymous => "anonymous",
         AuthMethod::Operator => "operator",
     };

@@ -101,7 +101,7 @@ pub(super) async fn run(
         principal: principal.id.clone(),
         key: match &principal.auth {
             AuthMethod::ApiKey(key) => Some(key.clone()),
-            AuthMethod::Anonymous | AuthMethod::Operator => None,
+            AuthMethod::Jwt(_) | AuthMethod::Anonymous | AuthMethod::Operator => None,
         },
         parent: called.parent,
         state: RunState::Running,
@@ -164,8 +164,12 @@ pub(super) async fn run(
 
 /// Whether a run of `principal` survives the process.
 fn lasts(durable: Option<bool>, store: &dyn RunStore, principal: &Principal) -> bool {
-    // The operator at the machine ends with the command that was typed.
-    principal.auth != AuthMethod::Operator && durable.unwrap_or_else(|| store.seals())
+    match principal.auth {
+        AuthMethod::ApiKey(_) | AuthMethod::Anonymous => durable.unwrap_or_else(|| store.seals()),
+        // The operator at the machine ends with the command that was typed, and a token is not kept:
+        // nobody could say for the next process that it still holds.
+        AuthMethod::Operator | AuthMethod::Jwt(_) => false,
+    }
 }
 
 async fn begin(

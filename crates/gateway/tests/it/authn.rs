@@ -148,6 +148,17 @@ impl KeyStore for Slow {
     async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError> {
         self.keys.revoke(id, at).await
     }
+    async fn rotate(
+        &self,
+        old: &KeyId,
+        new: KeyRecord,
+        until: Timestamp,
+    ) -> Result<bool, StoreError> {
+        self.keys.rotate(old, new, until).await
+    }
+    async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError> {
+        self.keys.note_used(used).await
+    }
     async fn epoch(&self) -> Result<u64, StoreError> {
         self.keys.epoch().await
     }

@@ -20,13 +20,20 @@ pub fn key(id: &str, digest: u8, created: i64) -> KeyRecord {
         created_at: moment(created),
         expires_at: Some(moment(created + 86_400_000)),
         revoked_at: None,
+        last_used_at: None,
+        replaces: None,
     }
 }
 
 /// Every field is kept.
 pub async fn a_key_comes_back_as_it_was_inserted(keys: &impl KeyStore) {
     let bare = KeyRecord { roles: vec![], scopes: vec![], expires_at: None, ..key("bare", 1, 1) };
-    let revoked = KeyRecord { revoked_at: Some(moment(5)), ..key("revoked", 2, 2) };
+    let revoked = KeyRecord {
+        revoked_at: Some(moment(5)),
+        last_used_at: Some(moment(4)),
+        replaces: Some("bare".parse().unwrap()),
+        ..key("revoked", 2, 2)
+    };
     for key in [key("full", 0, 0), bare.clone(), revoked.clone()] {
         keys.insert(key).await.unwrap();
     }
@@ -64,6 +71,59 @@ pub async fn a_key_is_revoked_once(keys: &impl KeyStore) {
     assert!(!keys.revoke(&KeyId::parse("c").unwrap(), moment(9)).await.unwrap());
     let revoked: Vec<_> = keys.list().await.unwrap().iter().map(|key| key.revoked_at).collect();
     assert_eq!(revoked, [Some(moment(7)), None]);
+}
+
+/// The old one ends at the moment that was named, unless it ends earlier.
+pub async fn a_key_is_followed_by_another(keys: &impl KeyStore) {
+    let ids = ["a", "b", "c"].map(|id| KeyId::parse(id).unwrap());
+    let [a, b, _] = &ids;
+    keys.insert(KeyRecord { expires_at: None, ..key("a", 1, 0) }).await.unwrap();
+    let epoch = keys.epoch().await.unwrap();
+    let next = KeyRecord { replaces: Some(a.clone()), ..key("b", 2, 10) };
+    assert!(keys.rotate(a, next, moment(50)).await.unwrap());
+    assert_ne!(keys.epoch().await.unwrap(), epoch);
+    let end = moment(10 + 86_400_000);
+    let last = KeyRecord { replaces: Some(b.clone()), ..key("c", 3, 20) };
+    assert!(keys.rotate(b, last, moment(i64::from(u32::MAX))).await.unwrap());
+    let listed = keys.list().await.unwrap();
+    let ends: Vec<_> = listed.iter().map(|key| key.expires_at).collect();
+    assert_eq!(ends, [Some(moment(50)), Some(end), Some(moment(20 + 86_400_000))]);
+    let follows: Vec<_> = listed.iter().map(|key| key.replaces.clone()).collect();
+    assert_eq!(follows, [None, Some(a.clone()), Some(b.clone())]);
+}
+
+/// What is unknown, revoked or over is not followed, and a refused new key leaves the old one alone.
+pub async fn a_rotation_that_is_refused_changes_nothing(keys: &impl KeyStore) {
+    let revoked = KeyRecord { revoked_at: Some(moment(5)), ..key("revoked", 1, 0) };
+    let expired = KeyRecord { expires_at: Some(moment(9)), ..key("expired", 2, 1) };
+    let held = [revoked, expired, key("good", 3, 2)];
+    for key in held.clone() {
+        keys.insert(key).await.unwrap();
+    }
+    let epoch = keys.epoch().await.unwrap();
+    for old in ["revoked", "expired", "nothing"] {
+        let old = KeyId::parse(old).unwrap();
+        assert!(!keys.rotate(&old, key("new", 4, 10), moment(20)).await.unwrap());
+    }
+    let good = KeyId::parse("good").unwrap();
+    let twice = keys.rotate(&good, key("new", 3, 10), moment(20)).await.unwrap_err();
+    assert!(matches!(twice, StoreError::Conflict(_)), "{twice}");
+    assert_eq!(keys.list().await.unwrap(), held);
+    assert_eq!(keys.epoch().await.unwrap(), epoch);
+}
+
+/// It is no change of the key: nobody has to read all keys again because one was used.
+pub async fn the_last_use_is_noted_and_never_goes_back(keys: &impl KeyStore) {
+    for (id, digest) in [("a", 1), ("b", 2)] {
+        keys.insert(key(id, digest, i64::from(digest))).await.unwrap();
+    }
+    let epoch = keys.epoch().await.unwrap();
+    for (id, at) in [("a", 30), ("nothing", 40), ("a", 20)] {
+        keys.note_used(vec![(KeyId::parse(id).unwrap(), moment(at))]).await.unwrap();
+    }
+    let used: Vec<_> = keys.list().await.unwrap().iter().map(|key| key.last_used_at).collect();
+    assert_eq!(used, [Some(moment(30)), None]);
+    assert_eq!(keys.epoch().await.unwrap(), epoch);
 }
 
 /// A change is seen in the epoch, and only a change.

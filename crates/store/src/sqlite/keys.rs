@@ -42,6 +42,47 @@ impl KeyStore for SqliteStore {
             .await
     }
 
+    async fn rotate(
+        &self,
+        old: &KeyId,
+        new: KeyRecord,
+        until: Timestamp,
+    ) -> Result<bool, StoreError> {
+        let old = old.clone();
+        self.inner
+            .writer
+            .write(move |connection| {
+                let (now, until) = (time_text(new.created_at), time_text(until));
+                let found = connection.execute(
+                    "UPDATE keys SET expires_at = min(coalesce(expires_at, ?3), ?3) \
+                     WHERE id = ?1 AND revoked_at IS NULL \
+                     AND (expires_at IS NULL OR expires_at > ?2)",
+                    params![old.as_str(), now, until],
+                )? > 0;
+                if found {
+                    insert(connection, &new)?;
+                }
+                Ok(found)
+            })
+            .await
+    }
+
+    async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError> {
+        self.inner
+            .writer
+            .write(move |connection| {
+                let mut note = connection.prepare_cached(
+                    "UPDATE keys SET last_used_at = ?2 \
+                     WHERE id = ?1 AND (last_used_at IS NULL OR last_used_at < ?2)",
+                )?;
+                for (id, at) in &used {
+                    note.execute(params![id.as_str(), time_text(*at)])?;
+                }
+                Ok(())
+            })
+            .await
+    }
+
     async fn epoch(&self) -> Result<u64, StoreError> {
         self.inner
             .readers
@@ -63,7 +104,8 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
     connection
         .execute(
             "INSERT INTO keys (id, name, tenant, principal, digest, roles, scopes, created_at, \
-             expires_at, revoked_at) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+             expires_at, revoked_at, last_used_at, replaces) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
             params![
                 key.id.as_str(),
                 key.name,
@@ -75,6 +117,8 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
                 time_text(key.created_at),
                 key.expires_at.map(time_text),
                 key.revoked_at.map(time_text),
+                key.last_used_at.map(time_text),
+                key.replaces.as_ref().map(KeyId::as_str),
             ],
         )
         .map_err(|error| Failure::from(error).conflict_over("a key with this id or digest"))?;
@@ -89,7 +133,7 @@ fn next_epoch(connection: &Connection) -> Result<(), Failure> {
 fn list(connection: &Connection) -> Result<Vec<KeyRecord>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT id, name, tenant, principal, digest, roles, scopes, created_at, expires_at, \
-         revoked_at FROM keys ORDER BY created_at, rowid",
+         revoked_at, last_used_at, replaces FROM keys ORDER BY created_at, rowid",
     )?;
     let mut rows = statement.query([])?;
     let mut keys = Vec::new();
@@ -125,6 +169,11 @@ fn record(row: &Row<'_>) -> Result<KeyRecord, Failure> {
         created_at: moment(7)?.ok_or_else(unreadable)?,
         expires_at: moment(8)?,
         revoked_at: moment(9)?,
+        last_used_at: moment(10)?,
+        replaces: match row.get::<_, Option<String>>(11)? {
+            Some(id) => Some(parse(id, unreadable)?),
+            None => None,
+        },
         id: parse(id.clone(), unreadable)?,
     })
 }
