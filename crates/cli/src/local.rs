@@ -99,7 +99,9 @@ pub(crate) async fn start(
     if let Some(credentials) = credentials {
         factory = factory.with_credentials(credentials);
     }
-    Ok(GatewayBuilder::new(config, stores, Arc::new(factory)).start().await?)
+    let key_sets = Arc::new(factory.key_sets());
+    let builder = GatewayBuilder::new(config, stores, Arc::new(factory)).key_sets(key_sets);
+    Ok(builder.start().await?)
 }
 
 /// The operator at this machine.

@@ -1,41 +1,58 @@
-//! Who is calling: bearer API keys.
+//! Who is calling: bearer API keys, and signed tokens (`tokens`).
 //!
-//! Keys are looked up by their SHA-256 in a table in memory that follows the store: a key that any
-//! process makes or revokes takes effect here within [`POLL`]. When the store has not been readable
-//! for [`MAX_STALE`], no key is accepted, because a revocation could have been missed.
+//! Keys are looked up by their SHA-256 in a table in memory that follows the store: a key that this
+//! process makes or revokes ([`manage`]) takes effect before that is answered, and one of another
+//! process within [`POLL`]. When the store has not been readable for [`MAX_STALE`], no key is
+//! accepted, because a revocation could have been missed.
+//!
+//! When a key was used last is noted in memory and written every [`USED_EVERY`]: no request waits
+//! for it.
+
+mod claims;
+mod issuer;
+mod jwk;
+mod jws;
+mod keys;
+pub mod manage;
+mod tokens;
 
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use arc_swap::ArcSwap;
-use base64::Engine as _;
+use chrono::DateTime;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use toolcrib_core::{
     clock::{Clock, Timestamp},
-    credential::Secret,
     id::{KeyId, PrincipalId, TenantId},
+    key_set::KeySetSource,
     principal::{AuthMethod, Principal},
     scope::{Grant, ScopeSet},
     store::{KeyRecord, KeyStore, StoreError},
 };
 
-use crate::{config::Config, record};
+pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
+use self::{
+    issuer::Issuer,
+    tokens::{Tokens, Verdict},
+};
+use crate::config::Config;
 
 /// How often the store is asked whether keys changed.
 pub const POLL: Duration = Duration::from_millis(200);
 /// How long keys are honoured while the store cannot be read.
 pub const MAX_STALE: Duration = Duration::from_secs(30);
 
-/// Every key starts with this, so that scanners can find leaked ones.
-pub const KEY_PREFIX: &str = "tc_";
+/// How often it is written down when keys were used.
+pub const USED_EVERY: Duration = Duration::from_secs(60);
 
 /// Tells callers apart.
 #[derive(Clone)]
@@ -56,14 +73,28 @@ struct Inner {
     confirmed_at: AtomicU64,
     /// Set when the store is about to go: from then on nobody asks it.
     stopped: AtomicBool,
-    /// Counts changes of keys, roles and the anonymous caller.
+    /// Counts changes of keys, roles, issuers and the anonymous caller.
     changes: watch::Sender<u64>,
+    /// Who fetches the keys of issuers.
+    key_sets: Option<Arc<dyn KeySetSource>>,
+    /// Monotonic nanoseconds of the last time uses were written down.
+    used_at: AtomicU64,
 }
 
 /// What the configuration says about callers.
 struct Policy {
     roles: BTreeMap<String, Vec<Grant>>,
     anonymous: Option<Arc<Principal>>,
+    tokens: Tokens,
+}
+
+/// Which credentials a mount takes beside keys and the tokens of issuers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepted {
+    /// No others.
+    Usual,
+    /// Tokens that are signed with a shared secret, if the configuration has one (`[otc.jwt]`).
+    Shared,
 }
 
 #[derive(Default)]
@@ -80,6 +111,14 @@ struct Known {
     principal: Arc<Principal>,
     expires_at: Option<Timestamp>,
     revoked: bool,
+    used: Arc<Used>,
+}
+
+/// When a key was used last, in milliseconds of 1970; 0 when it was not.
+#[derive(Default)]
+struct Used {
+    seen: AtomicI64,
+    written: AtomicI64,
 }
 
 /// Why a caller is nobody.
@@ -96,32 +135,6 @@ pub enum AuthError {
     Unavailable,
 }
 
-/// A key that has just been made: the only moment its text exists.
-#[derive(Debug)]
-pub struct NewKey {
-    /// What is stored.
-    pub record: KeyRecord,
-    /// The text to hand over.
-    pub text: Secret,
-}
-
-/// What a new key is to be.
-#[derive(Debug, Clone)]
-pub struct KeyRequest {
-    /// Name for people.
-    pub name: String,
-    /// Tenant.
-    pub tenant: TenantId,
-    /// Principal.
-    pub principal: PrincipalId,
-    /// Roles.
-    pub roles: Vec<String>,
-    /// Scopes beside the roles'.
-    pub scopes: Vec<Grant>,
-    /// When it stops working.
-    pub expires_at: Option<Timestamp>,
-}
-
 // === impl Authenticator ===
 
 impl Authenticator {
@@ -130,23 +143,35 @@ impl Authenticator {
         keys: Arc<dyn KeyStore>,
         clock: Arc<dyn Clock>,
         config: &Config,
+        key_sets: Option<Arc<dyn KeySetSource>>,
     ) -> Self {
+        let changes = watch::Sender::new(0);
+        let tokens = Tokens::new(config, None, key_sets.as_ref(), &clock, &changes);
         let inner = Inner {
             keys,
+            used_at: AtomicU64::new(clock.monotonic_nanos()),
             clock,
-            policy: ArcSwap::from_pointee(Policy::of(config)),
+            policy: ArcSwap::from_pointee(Policy::new(config, tokens)),
             table: ArcSwap::from_pointee(Table::default()),
             reads: AtomicU64::new(0),
             replacing: Mutex::default(),
             confirmed_at: AtomicU64::new(0),
             stopped: AtomicBool::new(false),
-            changes: watch::Sender::new(0),
+            changes,
+            key_sets,
         };
         let authenticator = Self { inner: Arc::new(inner) };
         authenticator.inner.follow().await;
         let weak = Arc::downgrade(&authenticator.inner);
         tokio::spawn(async move {
             loop {
+                match weak.upgrade() {
+                    Some(inner) if !inner.stopped.load(Ordering::Relaxed) => {
+                        inner.policy.load().tokens.tend();
+                        inner.write_uses(USED_EVERY).await;
+                    }
+                    Some(_) | None => return,
+                }
                 tokio::time::sleep(POLL).await;
                 match weak.upgrade() {
                     Some(inner) if !inner.stopped.load(Ordering::Relaxed) => inner.follow().await,
@@ -157,18 +182,24 @@ impl Authenticator {
         authenticator
     }
 
-    /// Takes over roles and the anonymous caller of `config`.
+    /// Takes over roles, issuers and the anonymous caller of `config`.
     pub(crate) async fn configure(&self, config: &Config) {
-        self.inner.policy.store(Arc::new(Policy::of(config)));
+        let Inner { policy, key_sets, clock, changes, .. } = &*self.inner;
+        let before = policy.load();
+        let tokens =
+            Tokens::new(config, Some(&before.tokens), key_sets.as_ref(), clock, changes);
+        tokens.tend();
+        policy.store(Arc::new(Policy::new(config, tokens)));
         let replacing = self.inner.replacing.lock();
         let table = self.inner.table.load();
         self.inner.build(table.records.clone(), table.epoch, table.read);
         drop(replacing);
     }
 
-    /// Ends following the store.
-    pub(crate) fn stop(&self) {
+    /// Ends following the store, with the last uses written down.
+    pub(crate) async fn stop(&self) {
         self.inner.stopped.store(true, Ordering::Relaxed);
+        self.inner.write_uses(Duration::ZERO).await;
     }
 
     /// Reads the keys again now instead of at the next poll.
@@ -176,10 +207,25 @@ impl Authenticator {
         self.inner.follow().await;
     }
 
-    /// Who holds the key `text`.
+    /// Who holds the key or the token `text`, as far as that is known here: an issuer is not asked.
     pub fn authenticate(&self, text: &str) -> Result<Arc<Principal>, AuthError> {
-        // Looking up by digest leaks no timing about the key: the digest cannot be steered.
-        self.inner.holder(|_| Some(digest(text)))
+        self.inner.judge(text, Accepted::Usual).map_err(|open| open.problem())
+    }
+
+    /// Who holds the key or the token `text`. The issuer of a token with a key that is not known is
+    /// asked for its keys, unless that was just done.
+    pub async fn identify(
+        &self,
+        text: &str,
+        accepted: Accepted,
+    ) -> Result<Arc<Principal>, AuthError> {
+        match self.inner.judge(text, accepted) {
+            Err(Unproven::Open(issuer)) => {
+                issuer.settle().await;
+                self.inner.judge(text, accepted).map_err(|open| open.problem())
+            }
+            told => told.map_err(|error| error.problem()),
+        }
     }
 
     /// `principal` with what it holds now, for those who have known it for long.
@@ -189,14 +235,17 @@ impl Authenticator {
     pub fn renew(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
         match &principal.auth {
             AuthMethod::ApiKey(id) => self.inner.holder(|table| table.by_id.get(id).copied()),
-            AuthMethod::Jwt(_) => Err(AuthError::Invalid),
+            AuthMethod::Jwt(token) => {
+                let policy = self.inner.policy.load();
+                policy.tokens.renew(principal, token, &policy.roles, self.inner.clock.now())
+            }
             AuthMethod::Anonymous => self.anonymous().ok_or(AuthError::Missing),
             AuthMethod::Operator => Ok(Arc::clone(principal)),
         }
     }
 
-    /// Counts changes of keys and roles: the moments at which [`renew`](Self::renew) may answer
-    /// something else. A key that expires is no change.
+    /// Counts changes of keys, roles and issuers: the moments at which [`renew`](Self::renew) may
+    /// answer something else. A key or token that expires is no change.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.inner.changes.subscribe()
     }
@@ -214,7 +263,72 @@ impl Authenticator {
     }
 }
 
+/// Why somebody is not known.
+enum Unproven {
+    Told(AuthError),
+    /// Its issuer has not been asked for the key yet.
+    Open(Arc<Issuer>),
+}
+
+impl Unproven {
+    /// What the caller is told when nobody is asked (again).
+    fn problem(&self) -> AuthError {
+        match self {
+            Self::Told(error) => *error,
+            Self::Open(issuer) if issuer.keys().is_none() => AuthError::Unavailable,
+            Self::Open(_) => AuthError::Invalid,
+        }
+    }
+}
+
 impl Inner {
+    fn judge(&self, text: &str, accepted: Accepted) -> Result<Arc<Principal>, Unproven> {
+        if !text.starts_with(KEY_PREFIX) && jws::is_token(text) {
+            let policy = self.policy.load();
+            let shared = accepted == Accepted::Shared;
+            return match policy.tokens.judge(text, shared, &policy.roles, self.clock.now()) {
+                Verdict::Holder(principal) => Ok(principal),
+                Verdict::Refused => Err(Unproven::Told(AuthError::Invalid)),
+                Verdict::Open(issuer) => Err(Unproven::Open(issuer)),
+            };
+        }
+        // Looking up by digest leaks no timing about the key: the digest cannot be steered.
+        let known = self.holder(|_| Some(digest(text))).map_err(Unproven::Told)?;
+        Ok(known)
+    }
+
+    /// Writes down when keys were used, if that was not done for `pause`.
+    async fn write_uses(&self, pause: Duration) {
+        let now = self.clock.monotonic_nanos();
+        let since = now.saturating_sub(self.used_at.load(Ordering::Relaxed));
+        if u128::from(since) < pause.as_nanos() {
+            return;
+        }
+        self.used_at.store(now, Ordering::Relaxed);
+        let (mut noted, mut uses) = (Vec::new(), Vec::new());
+        let table = self.table.load_full();
+        for (id, known) in
+            table.by_id.iter().filter_map(|(id, digest)| Some((id, table.by_digest.get(digest)?)))
+        {
+            let seen = known.used.seen.load(Ordering::Relaxed);
+            if seen > known.used.written.load(Ordering::Relaxed)
+                && let Some(at) = DateTime::from_timestamp_millis(seen)
+            {
+                noted.push((id.clone(), at));
+                uses.push((Arc::clone(&known.used), seen));
+            }
+        }
+        if noted.is_empty() {
+            return;
+        }
+        match self.keys.note_used(noted).await {
+            Ok(()) => {
+                uses.iter().for_each(|(used, seen)| used.written.store(*seen, Ordering::Relaxed));
+            }
+            Err(error) => tracing::warn!(%error, "the last use of keys could not be written"),
+        }
+    }
+
     /// Who holds the key whose digest `find` tells.
     fn holder(
         &self,
@@ -230,6 +344,7 @@ impl Inner {
             Some(known)
                 if !known.revoked && known.expires_at.is_none_or(|end| self.clock.now() < end) =>
             {
+                known.used.seen.store(self.clock.now().timestamp_millis(), Ordering::Relaxed);
                 Ok(Arc::clone(&known.principal))
             }
             Some(_) | None => Err(AuthError::Invalid),
@@ -268,6 +383,11 @@ impl Inner {
     /// Replaces the table; the caller holds `replacing`.
     fn build(&self, records: Vec<KeyRecord>, epoch: Option<u64>, read: u64) {
         let policy = self.policy.load();
+        let before = self.table.load();
+        let used = |record: &KeyRecord| match before.by_digest.get(&record.digest) {
+            Some(known) => Arc::clone(&known.used),
+            None => Arc::default(),
+        };
         let known = |record: &KeyRecord| {
             let of_roles = record.roles.iter().filter_map(|role| policy.roles.get(role)).flatten();
             let principal = Principal {
@@ -278,7 +398,8 @@ impl Inner {
             };
             let nobodys = record.tenant.as_str() == TenantId::OPERATOR;
             let revoked = record.revoked_at.is_some() || nobodys;
-            Known { principal: Arc::new(principal), expires_at: record.expires_at, revoked }
+            let (principal, used) = (Arc::new(principal), used(record));
+            Known { principal, expires_at: record.expires_at, revoked, used }
         };
         let by_digest = records.iter().map(|record| (record.digest, known(record))).collect();
         let by_id = records.iter().map(|record| (record.id.clone(), record.digest)).collect();
@@ -288,7 +409,7 @@ impl Inner {
 }
 
 impl Policy {
-    fn of(config: &Config) -> Self {
+    fn new(config: &Config, tokens: Tokens) -> Self {
         let anonymous = config.anonymous.as_ref().and_then(|anonymous| {
             Some(Arc::new(Principal {
                 id: PrincipalId::parse("anonymous").ok()?,
@@ -297,35 +418,8 @@ impl Policy {
                 auth: AuthMethod::Anonymous,
             }))
         });
-        Self { roles: config.roles.clone(), anonymous }
+        Self { roles: config.roles.clone(), anonymous, tokens }
     }
-}
-
-/// Makes a key: 256 random bits behind [`KEY_PREFIX`]. Nothing is stored yet.
-///
-/// # Errors
-/// The operating system has no randomness to give.
-pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom::Error> {
-    let mut bits = [0_u8; 32];
-    getrandom::fill(&mut bits)?;
-    let text =
-        format!("{KEY_PREFIX}{}", base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits));
-    let id: KeyId = record::new_id();
-    let record = KeyRecord {
-        id,
-        name: request.name,
-        tenant: request.tenant,
-        principal: request.principal,
-        digest: digest(&text),
-        roles: request.roles,
-        scopes: request.scopes,
-        created_at: now,
-        expires_at: request.expires_at,
-        revoked_at: None,
-        last_used_at: None,
-        replaces: None,
-    };
-    Ok(NewKey { record, text: Secret::new(text) })
 }
 
 fn digest(text: &str) -> [u8; 32] {

@@ -5,6 +5,7 @@
 
 mod file;
 mod resolve;
+mod tokens;
 mod units;
 
 use std::{
@@ -23,7 +24,9 @@ use toolcrib_core::{
     source::SourceSpec,
 };
 
+pub(crate) use resolve::is_private_enough;
 pub use resolve::{pack_location, parse, public_key};
+pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 pub use toolcrib_core::source::pack::PackLocation;
 pub use units::parse_duration;
 
@@ -48,6 +51,10 @@ pub struct Config {
     pub openwop: OpenWopConfig,
     /// Open Tool Calling.
     pub otc: MountConfig,
+    /// Tokens with a shared secret, on the mounts of Open Tool Calling alone.
+    pub otc_jwt: Option<SharedJwtConfig>,
+    /// Issuers whose signed tokens are credentials.
+    pub issuers: Vec<JwtConfig>,
     /// Open eXecution Protocol.
     pub oxp: OxpConfig,
     /// Explorer.
@@ -399,6 +406,8 @@ impl Config {
             anonymous: None,
             openwop: OpenWopConfig { list_body: ListBody::Array },
             otc: MountConfig { auth: MountAuth::Required },
+            otc_jwt: None,
+            issuers: Vec::new(),
             oxp: OxpConfig { enabled: true, auth: MountAuth::Required },
             explorer: ExplorerConfig {
                 policy: ExplorerPolicy::All,

@@ -18,6 +18,7 @@ use toolcrib_core::{
     descriptor::SourceKind,
     event::EventLog,
     id::{AgentId, RunId, SourceId, TenantId},
+    key_set::KeySetSource,
     limit::RateLimiter,
     pin::PinStore,
     principal::Principal,
@@ -136,6 +137,7 @@ pub struct GatewayBuilder {
     clock: Arc<dyn Clock>,
     authorizer: Arc<dyn Authorizer>,
     limiter: Option<Arc<dyn RateLimiter>>,
+    key_sets: Option<Arc<dyn KeySetSource>>,
     natives: Vec<NativeTools>,
 }
 
@@ -213,6 +215,7 @@ impl GatewayBuilder {
             clock: Arc::new(SystemClock::default()),
             authorizer: Arc::new(ScopeAuthorizer),
             limiter: None,
+            key_sets: None,
             natives: Vec::new(),
         }
     }
@@ -250,6 +253,13 @@ impl GatewayBuilder {
         self
     }
 
+    /// Who fetches the keys of token issuers (`[auth.jwt]`). Without one no token is accepted.
+    #[must_use]
+    pub fn key_sets(mut self, source: Arc<dyn KeySetSource>) -> Self {
+        self.key_sets = Some(source);
+        self
+    }
+
     /// Another limiter.
     pub fn limiter(mut self, limiter: Arc<dyn RateLimiter>) -> Self {
         self.limiter = Some(limiter);
@@ -272,6 +282,7 @@ impl GatewayBuilder {
             Arc::clone(&self.stores.keys),
             Arc::clone(&self.clock),
             &self.config,
+            self.key_sets,
         )
         .await;
         let limiter =
@@ -479,7 +490,7 @@ impl Gateway {
     /// recorded before this returns, the end of every tool session included; new calls are refused.
     pub async fn close(&self) {
         self.inner.ended.cancel();
-        self.inner.authenticator.stop();
+        self.inner.authenticator.stop().await;
         let closing = self.inner.refresher.sources();
         futures_util::future::join_all(closing.iter().map(|source| source.close())).await;
         self.inner.interactions.close_all().await;

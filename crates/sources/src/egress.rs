@@ -15,6 +15,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use parking_lot::Mutex;
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
     credential::CredentialProblem,
@@ -51,6 +52,13 @@ const RESERVED: [HeaderName; 6] = [
 pub(crate) struct Network {
     tls: rustls::ClientConfig,
     resolver: Arc<dyn Resolver>,
+}
+
+/// The [`Network`], made for whoever needs it first: reading the machine's certificates takes time
+/// that a start without HTTP need not spend.
+pub(crate) struct SharedNetwork {
+    resolver: Arc<dyn Resolver>,
+    made: Mutex<Option<Arc<Network>>>,
 }
 
 /// The clients of one source, which go where its guard lets them; clones share their pools.
@@ -115,6 +123,25 @@ pub(crate) enum EgressError {
 fn refusal(sent: bool) -> String {
     let after = if sent { "a redirect was not followed: " } else { "" };
     format!("{after}{Refused}")
+}
+
+// === impl SharedNetwork ===
+
+impl SharedNetwork {
+    pub(crate) fn new(resolver: Arc<dyn Resolver>) -> Arc<Self> {
+        Arc::new(Self { resolver, made: Mutex::new(None) })
+    }
+
+    pub(crate) fn get(&self) -> Result<Arc<Network>, String> {
+        let mut made = self.made.lock();
+        match &*made {
+            Some(network) => Ok(Arc::clone(network)),
+            None => {
+                let network = Arc::new(Network::new(Arc::clone(&self.resolver))?);
+                Ok(Arc::clone(made.insert(network)))
+            }
+        }
+    }
 }
 
 // === impl Network ===

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use toolcrib_core::{
     clock::Clock,
     credential::CredentialStore,
@@ -15,8 +14,9 @@ use toolcrib_core::{
 
 use crate::{
     credential::{Credentials, SourceCredential},
-    egress::{Egress, Endpoint, Guard, Network, Resolver, SystemResolver},
+    egress::{Egress, Endpoint, Guard, Network, Resolver, SharedNetwork, SystemResolver},
     exec::{CommandSource, Launcher},
+    key_set::KeySets,
     mcp::{McpSource, Target},
     openapi::{self, ConnectorSource},
     pack::{self, Library, PackSource, Surroundings},
@@ -32,10 +32,7 @@ pub struct Factory {
     /// What the credentials are that sources name. Tokens are shared by all sources, and outlive
     /// them.
     credentials: Arc<Credentials>,
-    resolver: Arc<dyn Resolver>,
-    /// Made for the first HTTP source, since reading the machine's certificates takes time that a
-    /// start without HTTP sources need not spend.
-    network: Mutex<Option<Arc<Network>>>,
+    network: Arc<SharedNetwork>,
     launcher: Option<Launcher>,
     /// Where installed packs are.
     packs: Option<Library>,
@@ -54,13 +51,12 @@ enum Plan {
 impl Factory {
     /// A factory whose sources read the time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        let resolver: Arc<dyn Resolver> = Arc::new(SystemResolver);
+        let network = SharedNetwork::new(Arc::new(SystemResolver));
         let credentials = Arc::new(Credentials::new(None, Arc::clone(&clock)));
         Self {
             clock,
-            resolver,
             credentials,
-            network: Mutex::new(None),
+            network,
             launcher: None,
             packs: None,
         }
@@ -77,8 +73,13 @@ impl Factory {
     /// Somebody else than the system is asked for the addresses of names.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
-        self.resolver = resolver;
+        self.network = SharedNetwork::new(resolver);
         self
+    }
+
+    /// Who fetches the key sets of token issuers, over the same network.
+    pub fn key_sets(&self) -> KeySets {
+        KeySets(Arc::clone(&self.network))
     }
 
     /// The same factory, which can also build sources of commands: they are started by `launcher`.
@@ -96,14 +97,7 @@ impl Factory {
     }
 
     fn network(&self) -> Result<Arc<Network>, String> {
-        let mut network = self.network.lock();
-        match &*network {
-            Some(made) => Ok(Arc::clone(made)),
-            None => {
-                let made = Arc::new(Network::new(Arc::clone(&self.resolver))?);
-                Ok(Arc::clone(network.insert(made)))
-            }
-        }
+        self.network.get()
     }
 
     /// The credential that `spec` names, if it names one.

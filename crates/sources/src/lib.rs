@@ -14,6 +14,7 @@ mod credential;
 mod egress;
 mod exec;
 mod factory;
+mod key_set;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod mcp;
@@ -26,6 +27,7 @@ mod text;
 pub use egress::{Resolver, SystemResolver};
 pub use exec::Launcher;
 pub use factory::Factory;
+pub use key_set::KeySets;
 pub use pack::{BundledPack, InstalledPack, Library, PackCode, PackError, PackReport, inspect};
 pub use process::confined::run as run_confined;
 pub use process::helper::printed_by;

@@ -22,6 +22,7 @@ mod request_id;
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
+use async_trait::async_trait;
 use axum::{
     Router,
     extract::{Request, State},
@@ -49,6 +50,7 @@ pub(crate) use self::{
 };
 
 /// What a guard stands before.
+#[async_trait]
 pub(crate) trait House: Send + Sync + 'static {
     /// The listener.
     fn server(&self) -> &ServerConfig;
@@ -60,7 +62,7 @@ pub(crate) trait House: Send + Sync + 'static {
     fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal>;
 
     /// Who sent `headers` to a mount that asks for `auth`.
-    fn caller(
+    async fn caller(
         &self,
         headers: &HeaderMap,
         auth: MountAuth,
@@ -109,7 +111,7 @@ async fn pass(State(guard): State<Guard>, mut request: Request, next: Next) -> R
     let foreign = cors::listed(server, request.headers());
     let id = request_id::of(request.headers());
     let mount = guard.mount(request.uri().path());
-    let response = match guard.enter(mount, &mut request) {
+    let response = match guard.enter(mount, &mut request).await {
         Ok(()) => run(next, request).await,
         Err(refusal) => refusal.into_response(),
     };
@@ -133,6 +135,7 @@ async fn run(next: Next, request: Request) -> Response {
 
 // === impl House ===
 
+#[async_trait]
 impl House for AppState {
     fn server(&self) -> &ServerConfig {
         &self.surfaces.server
@@ -146,13 +149,13 @@ impl House for AppState {
         origin::check(&self.surfaces.server, uri, headers)
     }
 
-    fn caller(
+    async fn caller(
         &self,
         headers: &HeaderMap,
         auth: MountAuth,
         credentials: Credentials,
     ) -> Result<Caller, AuthError> {
-        authenticate::caller(&self.gateway, headers, auth, credentials)
+        authenticate::caller(&self.gateway, headers, auth, credentials).await
     }
 
     fn turned_away(&self, route: &str) {
@@ -171,13 +174,15 @@ impl Guard {
         self.mounts.iter().find(|mount| mount.paths.hold(path)).unwrap_or(&self.elsewhere)
     }
 
-    fn enter(&self, mount: &Mount, request: &mut Request) -> Result<(), Refusal> {
+    async fn enter(&self, mount: &Mount, request: &mut Request) -> Result<(), Refusal> {
         if mount.hosts == Hosts::Known {
             self.house.check(request.uri(), request.headers())?;
         }
         let caller = match mount.access {
             Access::Open => return Ok(()),
-            Access::Keyed(auth) => self.house.caller(request.headers(), auth, mount.credentials),
+            Access::Keyed(auth) => {
+                self.house.caller(request.headers(), auth, mount.credentials).await
+            }
         };
         match caller {
             Ok(caller) => {

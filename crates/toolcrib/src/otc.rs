@@ -18,7 +18,7 @@ mod result;
 mod schema;
 
 use axum::response::Response;
-use toolcrib_gateway::metrics::Surface;
+use toolcrib_gateway::{authn::Accepted, metrics::Surface};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
@@ -64,7 +64,11 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
 
 /// A mount that takes keys as this family does.
 fn keyed(mount: Mount) -> Mount {
-    let credentials = Credentials { key_headers: KEY_HEADERS, strangers: Strangers::Anonymous };
+    let credentials = Credentials {
+        key_headers: KEY_HEADERS,
+        strangers: Strangers::Anonymous,
+        accepted: Accepted::Shared,
+    };
     Mount { credentials, ..mount }
 }
 

@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc};
 
 use toolcrib_core::{credential::Secret, principal::Principal};
-use toolcrib_gateway::{Gateway, config::McpConfig};
+use toolcrib_gateway::{Gateway, authn::Accepted, config::McpConfig};
 
 use crate::{
     args::{Global, McpArgs},
@@ -31,10 +31,12 @@ async fn serve(
     key: Option<Secret>,
 ) -> anyhow::Result<()> {
     let principal: Arc<Principal> = match key {
-        Some(key) => gateway.authenticator().authenticate(key.expose()).advise(
-            "the key is not accepted",
-            "`toolcrib keys list` shows the keys of this store",
-        )?,
+        Some(key) => {
+            gateway.authenticator().identify(key.expose(), Accepted::Usual).await.advise(
+                "the key is not accepted",
+                "`toolcrib keys list` shows the keys of this store",
+            )?
+        }
         None => Arc::new(local::operator(args.tenant, args.scopes)?),
     };
     let mut interrupted = pin!(local::interrupted());

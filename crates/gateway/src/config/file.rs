@@ -1,10 +1,14 @@
 //! What was typed. Unknown keys are errors everywhere; values that need a second look carry their
 //! span so that a complaint can name the line.
 
+mod tokens;
+
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
+
+pub(super) use self::tokens::{Claims, Jwt, OneOrMore, SharedJwt};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -17,7 +21,7 @@ pub(super) struct File {
     pub(super) role: Vec<Role>,
     pub(super) anonymous: Option<Anonymous>,
     pub(super) openwop: OpenWop,
-    pub(super) otc: Mount,
+    pub(super) otc: Otc,
     pub(super) oxp: Oxp,
     pub(super) explorer: Explorer,
     pub(super) mcp: Mcp,
@@ -305,8 +309,9 @@ pub(super) enum Auth {
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct Mount {
+pub(super) struct Otc {
     pub(super) auth: Option<Spanned<Auth>>,
+    pub(super) jwt: Option<SharedJwt>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -332,6 +337,7 @@ pub(super) struct Mcp {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Authentication {
     pub(super) resource: Option<Resource>,
+    pub(super) jwt: OneOrMore<Jwt>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -3,7 +3,9 @@
 mod mcp;
 mod source;
 mod store;
+mod tokens;
 
+pub(crate) use tokens::is_private_enough;
 pub use source::{pack_location, public_key};
 
 use std::{
@@ -110,10 +112,12 @@ impl Resolver<'_> {
         }
         let anonymous = config.anonymous.is_some();
         config.otc.auth = self.mount("otc.auth", typed.otc.auth.as_ref(), anonymous);
+        config.otc_jwt = typed.otc.jwt.and_then(|jwt| self.shared_jwt(jwt));
         config.oxp.auth = self.mount("oxp.auth", typed.oxp.auth.as_ref(), anonymous);
         config.oxp.enabled = typed.oxp.enabled.unwrap_or(config.oxp.enabled);
         config.mcp.auth = self.mount("mcp.auth", typed.mcp.auth.as_ref(), anonymous);
         self.mcp(&mut config.mcp, &typed.mcp);
+        config.issuers = self.issuers(typed.auth.jwt.0);
         config.resource = typed.auth.resource.and_then(|resource| self.resource(resource));
         self.explorer(&mut config, typed.explorer);
         let mut seen = BTreeSet::new();

@@ -35,9 +35,9 @@ impl Gated {
         Self { gateway }
     }
 
-    fn who(&self, headers: &HeaderMap, auth: MountAuth) -> Result<Visitor, AuthError> {
+    async fn who(&self, headers: &HeaderMap, auth: MountAuth) -> Result<Visitor, AuthError> {
         let Caller(principal) =
-            authenticate::caller(&self.gateway, headers, auth, Credentials::BEARER)?;
+            authenticate::caller(&self.gateway, headers, auth, Credentials::BEARER).await?;
         let proven = principal.auth != AuthMethod::Anonymous;
         Ok(Visitor { principal: Some(principal), identity: None, proven })
     }
@@ -46,7 +46,7 @@ impl Gated {
 #[async_trait]
 impl Host for Gated {
     async fn visitor(&self, head: &Parts, strict: bool) -> Result<Visitor, AuthError> {
-        match self.who(&head.headers, MountAuth::Optional) {
+        match self.who(&head.headers, MountAuth::Optional).await {
             // Without `[anonymous]` nobody is shown nothing.
             Err(_) if !strict => Ok(Visitor {
                 principal: self.gateway.authenticator().anonymous(),
@@ -58,7 +58,7 @@ impl Host for Gated {
     }
 
     async fn holder(&self, head: &Parts) -> Result<Visitor, AuthError> {
-        self.who(&head.headers, MountAuth::Required)
+        self.who(&head.headers, MountAuth::Required).await
     }
 
     async fn call(&self, call: Call) -> Response {

@@ -2,6 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
+use async_trait::async_trait;
 use axum::Router;
 use http::{HeaderMap, StatusCode, Uri};
 use toolcrib_gateway::{
@@ -89,6 +90,7 @@ struct Alone {
     challenge: Arc<Challenge>,
 }
 
+#[async_trait]
 impl House for Alone {
     fn server(&self) -> &ServerConfig {
         &self.server
@@ -105,7 +107,12 @@ impl House for Alone {
         }
     }
 
-    fn caller(&self, _: &HeaderMap, _: MountAuth, _: Credentials) -> Result<Caller, AuthError> {
+    async fn caller(
+        &self,
+        _: &HeaderMap,
+        _: MountAuth,
+        _: Credentials,
+    ) -> Result<Caller, AuthError> {
         // The explorer asks who comes in by itself.
         Err(AuthError::Missing)
     }

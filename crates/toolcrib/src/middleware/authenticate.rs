@@ -32,7 +32,7 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
 ///
 /// Credentials that are presented are checked, also where none are needed: a caller whose key has
 /// expired should hear of it rather than see less, unless the mount's protocol says otherwise.
-pub(crate) fn caller(
+pub(crate) async fn caller(
     gateway: &Gateway,
     headers: &HeaderMap,
     auth: MountAuth,
@@ -40,24 +40,29 @@ pub(crate) fn caller(
 ) -> Result<Caller, AuthError> {
     let authenticator = gateway.authenticator();
     let anonymous = || authenticator.anonymous().map(Caller).ok_or(AuthError::Missing);
-    let mut in_headers =
-        credentials.key_headers.iter().filter_map(|name| headers.get(*name)).map(|value| {
-            let key = value.to_str().ok().map(str::trim);
-            authenticator.authenticate(key.unwrap_or_default()).map(Caller)
-        });
-    let bearer = headers.contains_key(header::AUTHORIZATION).then(|| match bearer(headers) {
-        Some(key) => authenticator.authenticate(key).map(Caller),
-        None => Err(AuthError::Invalid),
-    });
-    match auth {
-        MountAuth::Optional if credentials.strangers == Strangers::Anonymous => {
-            let known = |tried: &Result<Caller, AuthError>| *tried != Err(AuthError::Invalid);
-            bearer.into_iter().chain(in_headers).find(known).unwrap_or_else(anonymous)
+    let presented = headers.contains_key(header::AUTHORIZATION).then(|| bearer(headers));
+    let in_headers = credentials
+        .key_headers
+        .iter()
+        .filter_map(|name| headers.get(*name))
+        .map(|value| Some(value.to_str().ok().map(str::trim).unwrap_or_default()));
+    let lenient = auth == MountAuth::Optional && credentials.strangers == Strangers::Anonymous;
+    let mut known = None;
+    for text in presented.into_iter().chain(in_headers) {
+        let tried = match text {
+            Some(text) => authenticator.identify(text, credentials.accepted).await.map(Caller),
+            None => Err(AuthError::Invalid),
+        };
+        // What is presented first counts, unless strangers are nobody and may try the next.
+        if !lenient || tried != Err(AuthError::Invalid) {
+            known = Some(tried);
+            break;
         }
-        MountAuth::Optional => bearer.or_else(|| in_headers.next()).unwrap_or_else(anonymous),
-        MountAuth::Required => {
-            bearer.or_else(|| in_headers.next()).unwrap_or(Err(AuthError::Missing))
-        }
+    }
+    match (known, auth) {
+        (Some(tried), _) => tried,
+        (None, MountAuth::Optional) => anonymous(),
+        (None, MountAuth::Required) => Err(AuthError::Missing),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A part of the path space and the rules that hold in it.
 
 use axum::response::Response;
-use toolcrib_gateway::{config::MountAuth, metrics::Surface};
+use toolcrib_gateway::{authn::Accepted, config::MountAuth, metrics::Surface};
 
 use super::Refusal;
 
@@ -49,11 +49,17 @@ pub(crate) struct Credentials {
     pub(crate) key_headers: &'static [&'static str],
     /// What credentials are worth that nobody knows.
     pub(crate) strangers: Strangers,
+    /// Which credentials are taken beside keys and the tokens of issuers.
+    pub(crate) accepted: Accepted,
 }
 
 impl Credentials {
     /// `Authorization: Bearer`, with a key that is valid.
-    pub(crate) const BEARER: Self = Self { key_headers: &[], strangers: Strangers::Refused };
+    pub(crate) const BEARER: Self = Self {
+        key_headers: &[],
+        strangers: Strangers::Refused,
+        accepted: Accepted::Usual,
+    };
 }
 
 /// What becomes of a caller whose credentials are not valid, where callers without any are let in.

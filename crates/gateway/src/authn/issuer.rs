@@ -1,0 +1,234 @@
+//! One issuer: its keys, and how they are kept current.
+//!
+//! Keys are asked for at the start, every [`REFRESH`], and when a token names one that is not known:
+//! by one task at a time, and no sooner than a pause after the last attempt, however many tokens ask.
+//! While the issuer cannot be asked, the keys are believed until they are `max_key_age` old.
+
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+use toolcrib_core::{
+    clock::Clock,
+    json,
+    key_set::{KeySetSource, Wanted},
+};
+use url::Url;
+
+use super::jwk::KeySet;
+use crate::config::{JwtConfig, is_private_enough};
+
+/// How old keys become before they are asked for again.
+const REFRESH: Duration = Duration::from_secs(10 * 60);
+/// Pause after an attempt that gave keys.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Pauses after attempts that did not: from this, twice as long each time, up to that.
+const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
+/// How long an attempt may take, discovery included.
+const ATTEMPT: Duration = Duration::from_secs(8);
+/// Requests that wait for an attempt at once; more are told at once that it is not known.
+const MAX_WAITING: usize = 256;
+
+pub(super) struct Issuer {
+    pub(super) config: JwtConfig,
+    /// Hash of the configuration.
+    pub(super) settings: [u8; 32],
+    known: ArcSwap<Known>,
+    flight: Mutex<Flight>,
+    waiting: AtomicUsize,
+    source: Option<Arc<dyn KeySetSource>>,
+    clock: Arc<dyn Clock>,
+    /// Told when keys are other ones.
+    changes: watch::Sender<u64>,
+}
+
+/// The keys, and when the issuer said so last.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) keys: KeySet,
+    pub(super) proofs: HashSet<[u8; 32]>,
+    /// Monotonic nanoseconds; `None` before the first answer.
+    confirmed_at: Option<u64>,
+}
+
+#[derive(Default)]
+struct Flight {
+    /// Closed when the attempt that is under way ends.
+    running: Option<watch::Receiver<()>>,
+    /// Monotonic nanoseconds before which nobody is asked.
+    not_before: u64,
+    failures: u32,
+}
+
+/// One of those who wait; it counts as long as it lives.
+struct Waiter<'a>(&'a AtomicUsize);
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+// === impl Issuer ===
+
+impl Issuer {
+    pub(super) fn new(
+        config: JwtConfig,
+        source: Option<Arc<dyn KeySetSource>>,
+        clock: Arc<dyn Clock>,
+        changes: watch::Sender<u64>,
+    ) -> Arc<Self> {
+        let settings = Sha256::digest(format!("{config:?}")).into();
+        Arc::new(Self {
+            config,
+            settings,
+            known: ArcSwap::default(),
+            flight: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            source,
+            clock,
+            changes,
+        })
+    }
+
+    /// The keys, unless they are too old to be believed.
+    pub(super) fn keys(&self) -> Option<Arc<Known>> {
+        let known = self.known.load_full();
+        let limit = self.config.max_key_age;
+        self.age(&known).is_some_and(|age| age <= limit).then_some(known)
+    }
+
+    /// What a token that this key has signed remembers.
+    pub(super) fn proof(&self, thumbprint: &[u8; 32]) -> [u8; 32] {
+        Sha256::new().chain_update(self.settings).chain_update(thumbprint).finalize().into()
+    }
+
+    /// Asks for the keys when that is due; to be called now and then.
+    pub(super) fn tend(self: &Arc<Self>) {
+        if self.age(&self.known.load()).is_none_or(|age| age >= REFRESH) {
+            self.ask();
+        }
+    }
+
+    /// Asks for the keys, unless that was just done, and waits for the answer.
+    pub(super) async fn settle(self: &Arc<Self>) {
+        let waiter = Waiter(&self.waiting);
+        if waiter.0.fetch_add(1, Ordering::Relaxed) < MAX_WAITING
+            && let Some(mut ended) = self.ask()
+        {
+            // The attempt ends by itself; its end is all that can be heard.
+            while ended.changed().await.is_ok() {}
+        }
+    }
+
+    /// The attempt that is under way, or a new one if it is time for one.
+    fn ask(self: &Arc<Self>) -> Option<watch::Receiver<()>> {
+        let mut flight = self.flight.lock();
+        if let Some(running) = &flight.running {
+            return Some(running.clone());
+        }
+        let source = Arc::clone(self.source.as_ref()?);
+        if self.clock.monotonic_nanos() < flight.not_before {
+            return None;
+        }
+        let (ends, ended) = watch::channel(());
+        flight.running = Some(ended.clone());
+        drop(flight);
+        let issuer = Arc::clone(self);
+        // A task of its own: whoever asked may hang up.
+        tokio::spawn(async move {
+            let read = match tokio::time::timeout(ATTEMPT, issuer.read(&*source)).await {
+                Ok(read) => read,
+                Err(_late) => Err("it takes too long to answer".to_owned()),
+            };
+            issuer.note(read);
+            drop(ends);
+        });
+        Some(ended)
+    }
+
+    /// Takes over what an attempt gave.
+    fn note(&self, read: Result<KeySet, String>) {
+        let now = self.clock.monotonic_nanos();
+        let gave = read.is_ok();
+        match read {
+            Ok(keys) => {
+                let prove = |thumbprint| self.proof(&thumbprint);
+                let proofs: HashSet<_> = keys.thumbprints().into_iter().map(prove).collect();
+                let changed = self.known.load().proofs != proofs;
+                self.known.store(Arc::new(Known { keys, proofs, confirmed_at: Some(now) }));
+                if changed {
+                    self.changes.send_modify(|count| *count += 1);
+                }
+            }
+            Err(problem) => {
+                tracing::warn!(issuer = %self.config.issuer, %problem, "no keys from the issuer");
+            }
+        }
+        let mut flight = self.flight.lock();
+        flight.running = None;
+        flight.failures = if gave { 0 } else { flight.failures.saturating_add(1) };
+        let pause = match flight.failures {
+            0 => PAUSE,
+            failures => BACK_OFF.0.saturating_mul(1 << (failures - 1).min(10)).min(BACK_OFF.1),
+        };
+        flight.not_before = now.saturating_add(nanos(pause));
+    }
+
+    async fn read(&self, source: &dyn KeySetSource) -> Result<KeySet, String> {
+        let config = &self.config;
+        let discovered;
+        let url = match &config.jwks_url {
+            Some(url) => url,
+            None => {
+                discovered = self.discover(source).await?;
+                &discovered
+            }
+        };
+        let named = config.jwks_url.as_ref().unwrap_or(&config.issuer);
+        let wanted = Wanted { url, named, allow: &config.allow };
+        let document = source.fetch(wanted).await.map_err(|error| error.to_string())?;
+        KeySet::read(&document, &config.algorithms)
+            .map_err(|error| format!("the key set cannot be used: {error}"))
+    }
+
+    /// The address of the key set, by OpenID Connect Discovery.
+    async fn discover(&self, source: &dyn KeySetSource) -> Result<String, String> {
+        let config = &self.config;
+        let base = config.issuer.trim_end_matches('/');
+        let url = format!("{base}/.well-known/openid-configuration");
+        let wanted = Wanted { url: &url, named: &config.issuer, allow: &config.allow };
+        let document = source.fetch(wanted).await.map_err(|error| error.to_string())?;
+        let document = json::parse_strict(&document)
+            .map_err(|_| "the discovery document is not JSON".to_owned())?;
+        let text = |name: &str| document.get(name).and_then(Value::as_str);
+        if text("issuer") != Some(&config.issuer) {
+            return Err("the discovery document is of another issuer".to_owned());
+        }
+        let keys = text("jwks_uri").ok_or("the discovery document has no `jwks_uri`")?;
+        let sound = Url::parse(keys).is_ok_and(|url| is_private_enough(&url, &config.allow));
+        match sound {
+            true => Ok(keys.to_owned()),
+            false => Err("the `jwks_uri` of the discovery document is not https".to_owned()),
+        }
+    }
+
+    fn age(&self, known: &Known) -> Option<Duration> {
+        let now = self.clock.monotonic_nanos();
+        known.confirmed_at.map(|at| Duration::from_nanos(now.saturating_sub(at)))
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,93 @@
+//! API keys as they are made.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use toolcrib_core::{
+    clock::Timestamp,
+    credential::Secret,
+    id::{PrincipalId, TenantId},
+    scope::Grant,
+    store::KeyRecord,
+};
+
+use super::digest;
+use crate::record;
+
+/// Every key starts with this, so that scanners can find leaked ones.
+pub const KEY_PREFIX: &str = "tc_";
+
+/// A key that has just been made: the only moment its text exists.
+#[derive(Debug)]
+pub struct NewKey {
+    /// What is stored.
+    pub record: KeyRecord,
+    /// The text to hand over.
+    pub text: Secret,
+}
+
+/// What a new key is to be.
+#[derive(Debug, Clone)]
+pub struct KeyRequest {
+    /// Name for people.
+    pub name: String,
+    /// Tenant.
+    pub tenant: TenantId,
+    /// Principal.
+    pub principal: PrincipalId,
+    /// Roles.
+    pub roles: Vec<String>,
+    /// Scopes beside the roles'.
+    pub scopes: Vec<Grant>,
+    /// When it stops working.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// Makes a key: 256 random bits behind [`KEY_PREFIX`]. Nothing is stored yet.
+///
+/// # Errors
+/// The operating system has no randomness to give.
+pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom::Error> {
+    let mut bits = [0_u8; 32];
+    getrandom::fill(&mut bits)?;
+    let text = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bits));
+    let record = KeyRecord {
+        id: record::new_id(),
+        name: request.name,
+        tenant: request.tenant,
+        principal: request.principal,
+        digest: digest(&text),
+        roles: request.roles,
+        scopes: request.scopes,
+        created_at: now,
+        expires_at: request.expires_at,
+        revoked_at: None,
+        last_used_at: None,
+        replaces: None,
+    };
+    Ok(NewKey { record, text: Secret::new(text) })
+}
+
+/// Makes the key that follows `old`: the same principal with the same scopes and roles, for as long
+/// as `old` was made for. Nothing is stored yet.
+///
+/// # Errors
+/// The operating system has no randomness to give.
+pub fn next_key(old: &KeyRecord, now: Timestamp) -> Result<NewKey, getrandom::Error> {
+    let life = old.expires_at.map(|end| end - old.created_at);
+    let request = KeyRequest {
+        name: old.name.clone(),
+        tenant: old.tenant.clone(),
+        principal: old.principal.clone(),
+        roles: old.roles.clone(),
+        scopes: old.scopes.clone(),
+        expires_at: life.and_then(|life| now.checked_add_signed(life)),
+    };
+    let mut key = new_key(request, now)?;
+    key.record.replaces = Some(old.id.clone());
+    Ok(key)
+}
+
+/// Whether `principal` could be taken for one of a token, because it has the `|` that stands after
+/// the issuer there.
+pub fn is_kept_for_tokens(principal: &PrincipalId) -> bool {
+    principal.as_str().contains('|')
+}

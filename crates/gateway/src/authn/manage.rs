@@ -1,0 +1,179 @@
+//! Keys that callers make: those who hold [`SCOPE`], in their own tenant, with no more than they
+//! hold themselves (I-61).
+//!
+//! What is done here takes effect in this process before it is answered.
+
+use std::time::Duration;
+
+use toolcrib_core::{
+    clock::Timestamp,
+    id::KeyId,
+    principal::Principal,
+    scope::{Grant, Scope},
+    store::{KeyRecord, StoreError},
+};
+
+use super::{Authenticator, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
+
+/// What a caller needs to manage the keys of its tenant.
+pub const SCOPE: &str = "keys:manage";
+/// Longest time for which a key and the one that follows it both work.
+pub const MAX_OVERLAP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Why nothing was done.
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    /// The caller does not hold [`SCOPE`].
+    #[error("the scope `{SCOPE}` is missing")]
+    Forbidden,
+    /// The key would hold more than the caller. Which part is not told: it may be what a role gives.
+    #[error("a key can hold only scopes and roles that its maker holds")]
+    Wider,
+    /// There is no such role.
+    #[error("there is no role of one of these names")]
+    NoSuchRole,
+    /// It would hold nothing.
+    #[error("a key needs a role or a scope, or it may use nothing")]
+    Nothing,
+    /// Its principal could be taken for one of a token.
+    #[error("a principal with `|` is kept for tokens; choose another name")]
+    KeptForTokens,
+    /// It would end before it begins, or the overlap is too long.
+    #[error("the time is not in the future, or further than 30 days for an overlap")]
+    BadTime,
+    /// No key of this id works in the caller's tenant.
+    #[error("there is no key of this id that works")]
+    NoSuchKey,
+    /// Another key follows it already.
+    #[error("another key follows this one already; rotate that one")]
+    Followed,
+    /// The system has no randomness.
+    #[error("no key can be made right now")]
+    Randomness,
+    /// The store does not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Authenticator {
+    /// The keys of the caller's tenant, by creation.
+    ///
+    /// # Errors
+    /// [`KeyError::Forbidden`], [`KeyError::Store`].
+    pub async fn keys_of(&self, caller: &Principal) -> Result<Vec<KeyRecord>, KeyError> {
+        may_manage(caller)?;
+        let mut keys = self.inner.keys.list().await?;
+        keys.retain(|key| key.tenant == caller.tenant);
+        Ok(keys)
+    }
+
+    /// Makes the key `request` for `caller`; it works when this returns.
+    ///
+    /// # Errors
+    /// [`KeyError`]: none was made.
+    pub async fn create_key(
+        &self,
+        caller: &Principal,
+        request: KeyRequest,
+    ) -> Result<NewKey, KeyError> {
+        may_manage(caller)?;
+        let now = self.inner.clock.now();
+        if request.tenant != caller.tenant {
+            return Err(KeyError::Wider);
+        }
+        if request.roles.is_empty() && request.scopes.is_empty() {
+            return Err(KeyError::Nothing);
+        }
+        if is_kept_for_tokens(&request.principal) {
+            return Err(KeyError::KeptForTokens);
+        }
+        if request.expires_at.is_some_and(|end| end <= now) {
+            return Err(KeyError::BadTime);
+        }
+        self.check_within(caller, &request.roles, &request.scopes)?;
+        let key = new_key(request, now).map_err(|_| KeyError::Randomness)?;
+        self.inner.keys.insert(key.record.clone()).await?;
+        self.refresh().await;
+        Ok(key)
+    }
+
+    /// Makes the key that follows the key `id`, which ends after `overlap`.
+    ///
+    /// # Errors
+    /// [`KeyError`]: nothing changed.
+    pub async fn rotate_key(
+        &self,
+        caller: &Principal,
+        id: &KeyId,
+        overlap: Duration,
+    ) -> Result<(NewKey, Timestamp), KeyError> {
+        let keys = self.keys_of(caller).await?;
+        let old = keys.iter().find(|key| key.id == *id).ok_or(KeyError::NoSuchKey)?;
+        // Who is handed the text of a key can do what it can.
+        self.check_within(caller, &old.roles, &old.scopes)?;
+        if is_followed(&keys, id) {
+            return Err(KeyError::Followed);
+        }
+        let now = self.inner.clock.now();
+        let until = end_of_overlap(now, overlap).ok_or(KeyError::BadTime)?;
+        let key = next_key(old, now).map_err(|_| KeyError::Randomness)?;
+        if !self.inner.keys.rotate(id, key.record.clone(), until).await? {
+            return Err(KeyError::NoSuchKey);
+        }
+        self.refresh().await;
+        Ok((key, old.expires_at.map_or(until, |end| end.min(until))))
+    }
+
+    /// Takes the key `id` back; it works no more when this returns.
+    ///
+    /// # Errors
+    /// [`KeyError`]: nothing changed.
+    pub async fn revoke_key(&self, caller: &Principal, id: &KeyId) -> Result<Timestamp, KeyError> {
+        let keys = self.keys_of(caller).await?;
+        if !keys.iter().any(|key| key.id == *id) {
+            return Err(KeyError::NoSuchKey);
+        }
+        let now = self.inner.clock.now();
+        if !self.inner.keys.revoke(id, now).await? {
+            return Err(KeyError::NoSuchKey);
+        }
+        self.refresh().await;
+        Ok(now)
+    }
+
+    /// Whether `caller` holds everything that `roles` and `scopes` give.
+    fn check_within(
+        &self,
+        caller: &Principal,
+        roles: &[String],
+        scopes: &[Grant],
+    ) -> Result<(), KeyError> {
+        let policy = self.inner.policy.load();
+        let mut all: Vec<&Grant> = scopes.iter().collect();
+        for role in roles {
+            all.extend(policy.roles.get(role).ok_or(KeyError::NoSuchRole)?);
+        }
+        match all.into_iter().all(|grant| caller.scopes.includes(grant)) {
+            true => Ok(()),
+            false => Err(KeyError::Wider),
+        }
+    }
+}
+
+/// Whether another key of `keys` that is not revoked follows the key `id`.
+pub fn is_followed(keys: &[KeyRecord], id: &KeyId) -> bool {
+    keys.iter().any(|key| key.replaces.as_ref() == Some(id) && key.revoked_at.is_none())
+}
+
+/// When an overlap of `overlap` from `now` on ends; `None` when it is too long.
+pub fn end_of_overlap(now: Timestamp, overlap: Duration) -> Option<Timestamp> {
+    if overlap > MAX_OVERLAP {
+        return None;
+    }
+    now.checked_add_signed(chrono::Duration::from_std(overlap).ok()?)
+}
+
+fn may_manage(caller: &Principal) -> Result<(), KeyError> {
+    let wanted = Scope::parse(SCOPE).map_err(|_| KeyError::Forbidden)?;
+    if caller.scopes.covers(&wanted) { Ok(()) } else { Err(KeyError::Forbidden) }
+}

@@ -1,0 +1,274 @@
+//! Signed tokens: which issuer, which key, who that is.
+//!
+//! What was verified is remembered by its digest as long as it holds: until it ends, or until the
+//! configuration or the issuer's keys are other ones.
+
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::Duration,
+};
+
+use aws_lc_rs::hmac;
+use quick_cache::sync::Cache;
+use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
+use toolcrib_core::{
+    clock::{Clock, Timestamp},
+    id::{PrincipalId, TenantId},
+    key_set::KeySetSource,
+    principal::{AuthMethod, Principal, Token},
+    scope::{Grant, ScopeSet},
+};
+
+use super::{
+    AuthError,
+    claims::{self, Claims},
+    issuer::Issuer,
+    jwk::Found,
+    jws::{Jws, NoToken},
+};
+use crate::config::{Config, JwtAlgorithm, JwtConfig, SharedJwtConfig};
+
+/// Verified tokens that are remembered.
+const REMEMBERED: usize = 10_000;
+/// Longest that a token with a shared secret may have left.
+const SHARED_LIFE: Duration = Duration::from_secs(15 * 60);
+/// How far the clocks of those who share a secret may be apart.
+const SHARED_SKEW: Duration = Duration::from_secs(30);
+/// What the record of principals calls tokens with a shared secret, and what stands before their
+/// principals.
+const SHARED: &str = "otc";
+
+pub(super) type Roles = BTreeMap<String, Vec<Grant>>;
+
+/// Everything that decides about tokens under one configuration.
+pub(super) struct Tokens {
+    issuers: Vec<Arc<Issuer>>,
+    shared: Option<Shared>,
+    verified: Cache<[u8; 32], Arc<Principal>>,
+}
+
+struct Shared {
+    config: SharedJwtConfig,
+    key: hmac::Key,
+    proof: [u8; 32],
+}
+
+/// What is found out about a token without asking anybody.
+pub(super) enum Verdict {
+    /// Whose it is.
+    Holder(Arc<Principal>),
+    /// Nobody's.
+    Refused,
+    /// It depends on keys that this issuer has to be asked for.
+    Open(Arc<Issuer>),
+}
+
+// === impl Tokens ===
+
+impl Tokens {
+    /// What `config` says. Issuers of `before` whose settings are the same keep their keys.
+    pub(super) fn new(
+        config: &Config,
+        before: Option<&Self>,
+        source: Option<&Arc<dyn KeySetSource>>,
+        clock: &Arc<dyn Clock>,
+        changes: &watch::Sender<u64>,
+    ) -> Self {
+        let before = before.map(|before| before.issuers.as_slice()).unwrap_or_default();
+        let issuer = |config: &JwtConfig| match before.iter().find(|it| it.config == *config) {
+            Some(issuer) => Arc::clone(issuer),
+            None => Issuer::new(config.clone(), source.cloned(), Arc::clone(clock), changes.clone()),
+        };
+        Self {
+            issuers: config.issuers.iter().map(issuer).collect(),
+            shared: config.otc_jwt.clone().map(|shared| Shared::new(shared, &config.roles)),
+            verified: Cache::new(REMEMBERED),
+        }
+    }
+
+    /// Asks issuers for their keys when that is due.
+    pub(super) fn tend(&self) {
+        for issuer in &self.issuers {
+            issuer.tend();
+        }
+    }
+
+    /// Whose token `text` is, at `now`.
+    pub(super) fn judge(&self, text: &str, shared: bool, roles: &Roles, now: Timestamp) -> Verdict {
+        let digest: [u8; 32] = Sha256::digest(text.as_bytes()).into();
+        if let Some(principal) = self.verified.get(&digest)
+            && let AuthMethod::Jwt(token) = &principal.auth
+            // Those with a shared secret are worth something on their mounts only.
+            && (shared || token.issuer != SHARED)
+        {
+            match self.holds(token, now) {
+                Ok(()) => return Verdict::Holder(principal),
+                Err(_) => self.verified.remove(&digest),
+            };
+        }
+        let verdict = match Jws::read(text) {
+            Ok(token) => self.verify(&token, shared, roles, now),
+            Err(NoToken) => Verdict::Refused,
+        };
+        if let Verdict::Holder(principal) = &verdict {
+            self.verified.insert(digest, Arc::clone(principal));
+        }
+        verdict
+    }
+
+    /// `principal`, who came with `token`, with what it holds now.
+    pub(super) fn renew(
+        &self,
+        principal: &Arc<Principal>,
+        token: &Token,
+        roles: &Roles,
+        now: Timestamp,
+    ) -> Result<Arc<Principal>, AuthError> {
+        self.holds(token, now)?;
+        let scopes = scopes_of(token, roles);
+        Ok(match scopes == principal.scopes {
+            true => Arc::clone(principal),
+            false => Arc::new(Principal { scopes, ..Principal::clone(principal) }),
+        })
+    }
+
+    /// Whether what was verified once would be verified now.
+    fn holds(&self, token: &Token, now: Timestamp) -> Result<(), AuthError> {
+        if token.expires_at <= now {
+            return Err(AuthError::Invalid);
+        }
+        if self.shared.as_ref().is_some_and(|shared| shared.proof == token.proof) {
+            return Ok(());
+        }
+        let issuer = self.issuers.iter().find(|it| it.config.issuer == token.issuer);
+        let keys = issuer.ok_or(AuthError::Invalid)?.keys().ok_or(AuthError::Unavailable)?;
+        if keys.proofs.contains(&token.proof) { Ok(()) } else { Err(AuthError::Invalid) }
+    }
+
+    fn verify(&self, token: &Jws<'_>, shared: bool, roles: &Roles, now: Timestamp) -> Verdict {
+        if let Some(known) = self.shared.as_ref().filter(|_| shared && token.algorithm == "HS256") {
+            return match known.verify(token, roles, now) {
+                Ok(principal) => Verdict::Holder(Arc::new(principal)),
+                Err(NoToken) => Verdict::Refused,
+            };
+        }
+        let claimed = token.claims.get("iss").and_then(|issuer| issuer.as_str());
+        let Some(issuer) = self.issuers.iter().find(|it| Some(it.config.issuer.as_str()) == claimed)
+        else {
+            return Verdict::Refused;
+        };
+        let config = &issuer.config;
+        let algorithm = JwtAlgorithm::parse(&token.algorithm);
+        let Some(algorithm) = algorithm.filter(|it| config.algorithms.contains(it)) else {
+            return Verdict::Refused;
+        };
+        // First what costs nothing, so that nobody is asked because of a token that is worthless.
+        let Ok(end) = claims::end_of(&token.claims, now, config.clock_skew) else {
+            return Verdict::Refused;
+        };
+        if !claims::is_for(&token.claims, config.audiences.iter().map(String::as_str)) {
+            return Verdict::Refused;
+        }
+        let Some(known) = issuer.keys() else { return Verdict::Open(Arc::clone(issuer)) };
+        let key = match known.keys.find(token, algorithm) {
+            Found::Signed(key) => key,
+            Found::Forged => return Verdict::Refused,
+            Found::Unknown => return Verdict::Open(Arc::clone(issuer)),
+        };
+        match holder(config, &token.claims) {
+            Ok((id, tenant)) => {
+                let at = |path: &Option<_>| path.as_ref().and_then(|p| claims::at(&token.claims, p));
+                let token = Token {
+                    issuer: config.issuer.clone(),
+                    expires_at: end,
+                    roles: claims::roles(at(&config.claims.roles)),
+                    scopes: claims::scopes(at(&config.claims.scopes)),
+                    proof: issuer.proof(&key.thumbprint),
+                };
+                Verdict::Holder(Arc::new(known_as(id, tenant, token, roles)))
+            }
+            Err(NoToken) => Verdict::Refused,
+        }
+    }
+}
+
+fn holder(config: &JwtConfig, said: &Claims) -> Result<(PrincipalId, TenantId), NoToken> {
+    let name = claims::text_at(said, &config.claims.principal)?;
+    let tenant = match (&config.claims.tenant, &config.tenant) {
+        (Some(path), _) => claims::tenant(claims::text_at(said, path)?)?,
+        (None, Some(tenant)) => tenant.clone(),
+        (None, None) => return Err(NoToken),
+    };
+    Ok((claims::principal(&config.principal_prefix, name)?, tenant))
+}
+
+fn known_as(id: PrincipalId, tenant: TenantId, token: Token, roles: &Roles) -> Principal {
+    let scopes = scopes_of(&token, roles);
+    Principal { id, tenant, scopes, auth: AuthMethod::Jwt(Arc::new(token)) }
+}
+
+fn scopes_of(token: &Token, roles: &Roles) -> ScopeSet {
+    let of_roles = token.roles.iter().filter_map(|role| roles.get(role)).flatten();
+    ScopeSet::new(of_roles.chain(&token.scopes).cloned())
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn new(config: SharedJwtConfig, all_roles: &Roles) -> Self {
+        let secret = config.secret.expose().as_bytes();
+        let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+        let SharedJwtConfig { secret: _, audience, tenant, principal, scopes, roles } = &config;
+        // What the roles give is part of it, because a token may hold some of that by itself.
+        let given: Vec<_> = roles.iter().map(|role| all_roles.get(role)).collect();
+        let settings =
+            format!("{audience:?} {tenant:?} {principal:?} {scopes:?} {roles:?} {given:?}");
+        // Keyed, so that nobody can try secrets on it.
+        let mut proof = [0; 32];
+        let tag = hmac::sign(&key, settings.as_bytes());
+        proof.iter_mut().zip(tag.as_ref()).for_each(|(to, from)| *to = *from);
+        Self { config, key, proof }
+    }
+
+    /// Whoever shares the secret writes what it likes into a token, so a token can only narrow what
+    /// the configuration gives to all of them.
+    fn verify(&self, token: &Jws<'_>, roles: &Roles, now: Timestamp) -> Result<Principal, NoToken> {
+        hmac::verify(&self.key, token.signed, &token.signature).map_err(|_| NoToken)?;
+        let end = claims::end_of(&token.claims, now, SHARED_SKEW)?;
+        if (end - now).to_std().map_err(|_| NoToken)? > SHARED_LIFE + SHARED_SKEW * 2 {
+            return Err(NoToken);
+        }
+        let ours = match &self.config.audience {
+            Some(audience) => claims::is_for(&token.claims, [audience.as_str()]),
+            None => !token.claims.contains_key("aud"),
+        };
+        if !ours {
+            return Err(NoToken);
+        }
+        let prefix = format!("{SHARED}|");
+        let id = match (token.claims.get("sub"), &self.config.principal) {
+            (Some(name), _) => claims::principal(&prefix, name.as_str().ok_or(NoToken)?)?,
+            (None, Some(principal)) => principal.clone(),
+            (None, None) => return Err(NoToken),
+        };
+        let all = Token {
+            issuer: SHARED.to_owned(),
+            expires_at: end,
+            roles: self.config.roles.clone(),
+            scopes: self.config.scopes.clone(),
+            proof: self.proof,
+        };
+        let all = match token.claims.get("scope") {
+            None => all,
+            asked => {
+                let held = scopes_of(&all, roles);
+                let mut scopes = claims::scopes(asked);
+                scopes.retain(|scope| held.includes(scope));
+                Token { roles: Vec::new(), scopes, ..all }
+            }
+        };
+        Ok(known_as(id, self.config.tenant.clone(), all, roles))
+    }
+}

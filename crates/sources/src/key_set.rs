@@ -1,0 +1,54 @@
+//! Documents of token issuers, fetched through the guard.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use http::{HeaderValue, Method, StatusCode, header};
+use toolcrib_core::{
+    egress::EgressTrail,
+    key_set::{FetchError, KeySetSource, MAX_DOCUMENT, Wanted},
+};
+
+use crate::egress::{Guard, Outgoing, SharedNetwork, parse_url};
+
+/// How long a document may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Fetches documents of issuers: encrypted or from where the operator says, without redirects, and
+/// never more of them than fits.
+pub struct KeySets(pub(crate) Arc<SharedNetwork>);
+
+#[async_trait]
+impl KeySetSource for KeySets {
+    async fn fetch(&self, wanted: Wanted<'_>) -> Result<Vec<u8>, FetchError> {
+        match tokio::time::timeout(PATIENCE, self.get(wanted)).await {
+            Ok(fetched) => fetched.map_err(FetchError),
+            Err(_late) => Err(FetchError("it takes too long to answer".to_owned())),
+        }
+    }
+}
+
+impl KeySets {
+    async fn get(&self, wanted: Wanted<'_>) -> Result<Vec<u8>, String> {
+        let url = parse_url("the address", wanted.url)?;
+        let named = parse_url("the configured address", wanted.named)?;
+        // Clients of their own each time: documents are asked for every few minutes, and nothing is
+        // gained by a connection that stays open for so long.
+        let egress = self.0.get()?.egress(Guard::new(wanted.allow.clone(), Some(&named)))?;
+        let mut request = Outgoing::new(Method::GET, url);
+        let json = HeaderValue::from_static("application/json, application/jwk-set+json");
+        request.headers.insert(header::ACCEPT, json);
+        let answer = egress
+            .send(request, &EgressTrail::default())
+            .await
+            .map_err(|error| error.to_string())?;
+        match answer.status() {
+            StatusCode::OK => {}
+            status if status.is_redirection() => {
+                return Err("it answers with a redirect; configure the address itself".to_owned());
+            }
+            status => return Err(format!("it answers {}", status.as_u16())),
+        }
+        answer.collect(MAX_DOCUMENT).await.map_err(|error| error.to_string())
+    }
+}
