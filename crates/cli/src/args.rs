@@ -153,7 +153,7 @@ is 1 when the tool failed or was not run.")]
     #[command(subcommand)]
     Sources(SourcesCommand),
 
-    /// Make, list and revoke API keys
+    /// Make, list, rotate and revoke API keys
     #[command(subcommand)]
     Keys(KeysCommand),
 

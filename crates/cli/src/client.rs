@@ -131,6 +131,26 @@ impl Client {
         }
     }
 
+    /// The answer to a `POST` of `body` there; anything but success is an error.
+    pub(crate) async fn send(&self, segments: &[&str], body: &Value) -> anyhow::Result<Value> {
+        let request = self.request(Method::POST, self.path(segments)?)?.timeout(READ_LIMIT);
+        let Answer { status, body } = self.answer(request.json(body)).await?;
+        match status.is_success() {
+            true => Ok(body),
+            false => Err(refused(status, &body)),
+        }
+    }
+
+    /// The answer to `DELETE` there; anything but success is an error.
+    pub(crate) async fn delete(&self, segments: &[&str]) -> anyhow::Result<Value> {
+        let request = self.request(Method::DELETE, self.path(segments)?)?.timeout(READ_LIMIT);
+        let Answer { status, body } = self.answer(request).await?;
+        match status.is_success() {
+            true => Ok(body),
+            false => Err(refused(status, &body)),
+        }
+    }
+
     fn path(&self, segments: &[&str]) -> anyhow::Result<Url> {
         let mut url = self.base.clone();
         url.path_segments_mut()

@@ -186,8 +186,7 @@ impl Authenticator {
     pub(crate) async fn configure(&self, config: &Config) {
         let Inner { policy, key_sets, clock, changes, .. } = &*self.inner;
         let before = policy.load();
-        let tokens =
-            Tokens::new(config, Some(&before.tokens), key_sets.as_ref(), clock, changes);
+        let tokens = Tokens::new(config, Some(&before.tokens), key_sets.as_ref(), clock, changes);
         tokens.tend();
         policy.store(Arc::new(Policy::new(config, tokens)));
         let replacing = self.inner.replacing.lock();

@@ -53,13 +53,7 @@ impl Factory {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let network = SharedNetwork::new(Arc::new(SystemResolver));
         let credentials = Arc::new(Credentials::new(None, Arc::clone(&clock)));
-        Self {
-            clock,
-            credentials,
-            network,
-            launcher: None,
-            packs: None,
-        }
+        Self { clock, credentials, network, launcher: None, packs: None }
     }
 
     /// Sources find the credentials that they name in `store`. Without one, a source that names a

@@ -14,9 +14,9 @@ mod credential;
 mod egress;
 mod exec;
 mod factory;
-mod key_set;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod key_set;
 mod mcp;
 mod openapi;
 mod pack;

@@ -12,12 +12,14 @@
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
+    clippy::indexing_slicing,
     reason = "a fixture that cannot do its work must fail loudly"
 )]
 
 mod actor;
 mod clock;
 mod events;
+mod issuer;
 mod served;
 mod source;
 mod tool;
@@ -37,10 +39,10 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    clock::Clock,
+    clock::{Clock, Timestamp},
     credential::Secret,
     event::{EventLog as _, EventQuery, LoggedEvent},
-    id::{PrincipalId, SourceId, TenantId},
+    id::{KeyId, PrincipalId, SourceId, TenantId},
     principal::AuthMethod,
     scope::Grant,
     store::KeyStore as _,
@@ -48,14 +50,17 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     Gateway, GatewayBuilder, Stores,
     authn::{self, KeyRequest},
+    clock::SystemClock,
     config::{self, Config, SecretReader},
 };
+use toolcrib_sources::Factory;
 use toolcrib_store::{Durability, Options, SealKeys, SqliteStore};
 
 pub use self::{
     actor::{Actor, Reply},
     clock::ManualClock,
     events::Events,
+    issuer::{Behaviour, TestIssuer, TestKey, compact, sign_hs256},
     served::Served,
     source::{Sources, TestSource},
     tool::TestTool,
@@ -75,6 +80,8 @@ pub struct TestGateway {
     /// The configuration, as it was understood.
     pub config: Config,
     sources: Sources,
+    /// Secrets of the configuration by the name of their variable.
+    secrets: Secrets,
     /// The part of the configuration that is about them.
     of_sources: String,
     clock: Option<Arc<ManualClock>>,
@@ -93,14 +100,16 @@ pub struct TestGatewayBuilder {
     /// Files by name.
     workflows: Vec<(String, String)>,
     clock: Option<Arc<ManualClock>>,
+    secrets: Secrets,
 }
 
-/// There are no secrets to read.
-struct NoSecrets;
+/// Secrets by the name of their variable.
+#[derive(Default, Clone)]
+struct Secrets(BTreeMap<String, String>);
 
-impl SecretReader for NoSecrets {
-    fn env(&self, _: &str) -> Option<Secret> {
-        None
+impl SecretReader for Secrets {
+    fn env(&self, name: &str) -> Option<Secret> {
+        self.0.get(name).cloned().map(Secret::new)
     }
     fn file(&self, _: &Path) -> Result<Secret, String> {
         Err("no files here".to_owned())
@@ -142,6 +151,13 @@ impl TestGatewayBuilder {
         self
     }
 
+    /// What `{ env = name }` stands for.
+    #[must_use]
+    pub fn secret(mut self, name: &str, value: &str) -> Self {
+        self.secrets.0.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
     /// With the test seams.
     #[must_use]
     pub fn test_seams(mut self) -> Self {
@@ -167,7 +183,7 @@ impl TestGatewayBuilder {
             std::fs::write(directory.path().join(name), text).unwrap();
         }
         let toml = self.toml + &of_sources;
-        let mut config = config::parse("test.toml", &toml, directory.path(), &NoSecrets)
+        let mut config = config::parse("test.toml", &toml, directory.path(), &self.secrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
         config.test_seams = self.test_seams;
         let options = Options { durability: Durability::Relaxed };
@@ -184,6 +200,8 @@ impl TestGatewayBuilder {
         if let Some(clock) = &self.clock {
             builder = builder.clock(Arc::clone(clock) as Arc<dyn Clock>);
         }
+        let builder =
+            builder.key_sets(Arc::new(Factory::new(Arc::new(SystemClock::default())).key_sets()));
         let gateway = builder.start().await.unwrap();
         sources.announce_all();
         gateway.settle(PATIENCE).await;
@@ -202,6 +220,7 @@ impl TestGatewayBuilder {
             sources,
             of_sources,
             clock: self.clock,
+            secrets: self.secrets,
             client: client(|builder| builder),
             stop,
             server: Some(server),
@@ -218,6 +237,12 @@ impl TestGateway {
         TestGatewayBuilder::default()
     }
 
+    /// A caller of tenant `acme` whose key, with all scopes, is expired already.
+    pub async fn expired(&self, id: &str) -> Actor {
+        let now = self.gateway.clock().now();
+        self.holder("acme", id, &["*"], Some(now - Duration::from_secs(1))).await
+    }
+
     /// A caller of tenant `acme` with a fresh key that holds `grants`.
     pub async fn principal<const N: usize>(&self, id: &str, grants: [&str; N]) -> Actor {
         self.principal_of("acme", id, &grants).await
@@ -225,13 +250,23 @@ impl TestGateway {
 
     /// A caller of `tenant` with a fresh key that holds `grants`.
     pub async fn principal_of(&self, tenant: &str, id: &str, grants: &[&str]) -> Actor {
+        self.holder(tenant, id, grants, None).await
+    }
+
+    async fn holder(
+        &self,
+        tenant: &str,
+        id: &str,
+        grants: &[&str],
+        expires_at: Option<Timestamp>,
+    ) -> Actor {
         let request = KeyRequest {
             name: id.to_owned(),
             tenant: TenantId::parse(tenant).unwrap(),
             principal: PrincipalId::parse(id).unwrap(),
             roles: Vec::new(),
             scopes: grants.iter().map(|grant| Grant::parse(grant).unwrap()).collect(),
-            expires_at: None,
+            expires_at,
         };
         let key = authn::new_key(request, self.gateway.clock().now()).unwrap();
         self.store.insert(key.record).await.unwrap();
@@ -270,17 +305,24 @@ impl TestGateway {
     /// Takes over a configuration of `toml` and the same sources, as a reload does.
     pub async fn reload(&self, toml: &str) {
         let toml = format!("{toml}\n{}", self.of_sources);
-        let config = config::parse("test.toml", &toml, self.directory.path(), &NoSecrets)
+        let config = config::parse("test.toml", &toml, self.directory.path(), &self.secrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
         self.gateway.apply(config).await.unwrap();
     }
 
+    /// The id of the key of `actor`.
+    pub fn key_id(&self, actor: &Actor) -> KeyId {
+        let principal = self.gateway.authenticator().authenticate(actor.key().unwrap()).unwrap();
+        match &principal.auth {
+            AuthMethod::ApiKey(id) => id.clone(),
+            other => panic!("not a key: {other:?}"),
+        }
+    }
+
     /// Takes the key of `actor` back.
     pub async fn revoke(&self, actor: &Actor) {
-        let key = actor.key().unwrap();
-        let principal = self.gateway.authenticator().authenticate(key).unwrap();
-        let AuthMethod::ApiKey(id) = &principal.auth else { panic!("not a key") };
-        self.store.revoke(id, self.gateway.clock().now()).await.unwrap();
+        let id = self.key_id(actor);
+        self.store.revoke(&id, self.gateway.clock().now()).await.unwrap();
         self.gateway.authenticator().refresh().await;
     }
 

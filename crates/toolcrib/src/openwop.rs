@@ -3,6 +3,7 @@
 mod discovery;
 mod error;
 mod events;
+mod keys;
 mod runs;
 pub(crate) mod schemas;
 mod seams;
@@ -51,4 +52,7 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
         .routes(routes!(runs::events))
         .routes(routes!(events::list))
         .routes(routes!(sources::list))
+        .routes(routes!(keys::list, keys::create))
+        .routes(routes!(keys::rotate))
+        .routes(routes!(keys::revoke))
 }

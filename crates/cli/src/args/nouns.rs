@@ -126,13 +126,45 @@ The text of the key is printed on stdout and stored nowhere; only its SHA-256 is
 the same store accept the key within a second, without a restart.
 
 A role is a name in the configuration; a scope is `a:b:c`, where `*` stands for one segment and a
-last `*` for the rest.")]
+last `*` for the rest.
+
+With --url the server makes the key, in the tenant of the caller, who needs the scope `keys:manage`
+and can give only what it holds itself.")]
     Create(KeyCreateArgs),
 
     /// List the keys, without their text
+    #[command(after_help = "\
+Examples:
+  toolcrib keys list
+  toolcrib keys list --json | jq -r '.[] | [.id, .principal, .lastUsedAt] | @tsv'
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys list
+
+When a key was used last is written down once a minute.")]
     List,
 
-    /// Revoke a key: running servers refuse it within a second
+    /// Make the key that follows a key; both work until the overlap ends
+    #[command(after_help = "\
+Examples:
+  toolcrib keys rotate KEY_ID
+  toolcrib keys rotate KEY_ID --overlap 1d --json
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys rotate KEY_ID --overlap 10m
+
+The new key is of the same principal with the same roles and scopes, and lasts as long as the old one
+was made for. Its text is printed once.")]
+    Rotate {
+        /// Id of the key, as `keys list` shows it
+        id: KeyId,
+
+        /// How long the old key goes on working: 10m, 1d; at most 30d
+        #[arg(long, value_name = "DURATION", value_parser = lifetime, default_value = "1h")]
+        overlap: std::time::Duration,
+    },
+
+    /// Revoke a key: running servers refuse it within a second, and at once with --url
+    #[command(after_help = "\
+Examples:
+  toolcrib keys revoke KEY_ID
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys revoke KEY_ID")]
     Revoke {
         /// Id of the key, as `keys list` shows it
         id: KeyId,
@@ -149,9 +181,9 @@ pub(crate) struct KeyCreateArgs {
     #[arg(long)]
     pub(crate) principal: Option<PrincipalId>,
 
-    /// The tenant of the principal
-    #[arg(long, default_value = "default")]
-    pub(crate) tenant: TenantId,
+    /// The tenant of the principal [default: default; with --url the caller's]
+    #[arg(long)]
+    pub(crate) tenant: Option<TenantId>,
 
     /// A role of the configuration; may be repeated
     #[arg(long = "role", value_name = "ROLE")]

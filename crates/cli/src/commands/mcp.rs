@@ -31,12 +31,10 @@ async fn serve(
     key: Option<Secret>,
 ) -> anyhow::Result<()> {
     let principal: Arc<Principal> = match key {
-        Some(key) => {
-            gateway.authenticator().identify(key.expose(), Accepted::Usual).await.advise(
-                "the key is not accepted",
-                "`toolcrib keys list` shows the keys of this store",
-            )?
-        }
+        Some(key) => gateway.authenticator().identify(key.expose(), Accepted::Usual).await.advise(
+            "the key is not accepted",
+            "`toolcrib keys list` shows the keys of this store",
+        )?,
         None => Arc::new(local::operator(args.tenant, args.scopes)?),
     };
     let mut interrupted = pin!(local::interrupted());

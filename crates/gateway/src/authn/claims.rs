@@ -21,7 +21,11 @@ const MAX_ROLES: usize = 256;
 /// When a token ends that is good at `now`, as far as the clocks are apart by no more than `skew`.
 ///
 /// `exp` has to be there. `nbf` and `iat`, where they are, must not be to come.
-pub(super) fn end_of(claims: &Claims, now: Timestamp, skew: Duration) -> Result<Timestamp, NoToken> {
+pub(super) fn end_of(
+    claims: &Claims,
+    now: Timestamp,
+    skew: Duration,
+) -> Result<Timestamp, NoToken> {
     let skew = chrono::Duration::from_std(skew).map_err(|_| NoToken)?;
     let end = moment(claims, "exp")?.ok_or(NoToken)?.checked_add_signed(skew).ok_or(NoToken)?;
     let latest = now.checked_add_signed(skew).ok_or(NoToken)?;
@@ -179,9 +183,8 @@ mod tests {
 
     #[test]
     fn a_token_holds_plain_scopes_alone() {
-        let texts = |value: Value| {
-            scopes(Some(&value)).iter().map(ToString::to_string).collect::<Vec<_>>()
-        };
+        let texts =
+            |value: Value| scopes(Some(&value)).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(texts(json!("files:read  * files:* a::b x")), ["files:read", "x"]);
         assert_eq!(texts(json!(["a", 1, "b:*", "c d"])), ["a"]);
         assert!(texts(json!({ "a": true })).is_empty());

@@ -36,7 +36,10 @@ pub(super) struct PublicKey {
 
 #[derive(Debug)]
 enum Material {
-    Rsa { n: Vec<u8>, e: Vec<u8> },
+    Rsa {
+        n: Vec<u8>,
+        e: Vec<u8>,
+    },
     /// An uncompressed point.
     Ec(Vec<u8>),
     Ed25519(Vec<u8>),
@@ -111,9 +114,7 @@ impl KeySet {
 impl PublicKey {
     /// `None` for a key that is not ours to use.
     fn read(key: &Map<String, Value>, wanted: &[JwtAlgorithm]) -> Option<Self> {
-        use JwtAlgorithm::{
-            EdDsa, Es256, Es384, Es512, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512,
-        };
+        use JwtAlgorithm::{EdDsa, Es256, Es384, Es512, Ps256, Ps384, Ps512, Rs256, Rs384, Rs512};
         let text = |name: &str| key.get(name).and_then(Value::as_str);
         let bytes = |name: &str| decoded(text(name)?).ok();
         // Who publishes the private part has published it to everybody.

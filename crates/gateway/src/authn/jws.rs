@@ -118,7 +118,8 @@ mod tests {
 
     #[test]
     fn a_token_is_taken_apart() {
-        let text = token(r#"{"alg":"RS256","kid":"k","typ":"at+JWT","jku":"https://x"}"#, "{\"a\":1}");
+        let text =
+            token(r#"{"alg":"RS256","kid":"k","typ":"at+JWT","jku":"https://x"}"#, "{\"a\":1}");
         let read = Jws::read(&text).ok().unwrap();
         assert_eq!((read.algorithm.as_str(), read.kid.as_deref()), ("RS256", Some("k")));
         assert_eq!(read.claims["a"], 1);

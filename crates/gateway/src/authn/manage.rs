@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use chrono::SecondsFormat;
+use serde::{Deserialize, Serialize};
 use toolcrib_core::{
     clock::Timestamp,
     id::KeyId,
@@ -53,6 +55,47 @@ pub enum KeyError {
     /// The store does not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+/// A key as it is shown: everything but its digest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[expect(missing_docs, reason = "the members of `KeyRecord`, as texts")]
+pub struct KeyInfo {
+    pub id: String,
+    pub name: String,
+    pub tenant: String,
+    pub principal: String,
+    pub roles: Vec<String>,
+    pub scopes: Vec<String>,
+    pub created_at: String,
+    pub expires_at: Option<String>,
+    pub revoked_at: Option<String>,
+    pub last_used_at: Option<String>,
+    pub replaces: Option<String>,
+}
+
+impl From<&KeyRecord> for KeyInfo {
+    fn from(key: &KeyRecord) -> Self {
+        Self {
+            id: key.id.to_string(),
+            name: key.name.clone(),
+            tenant: key.tenant.to_string(),
+            principal: key.principal.to_string(),
+            roles: key.roles.clone(),
+            scopes: key.scopes.iter().map(ToString::to_string).collect(),
+            created_at: moment(key.created_at),
+            expires_at: key.expires_at.map(moment),
+            revoked_at: key.revoked_at.map(moment),
+            last_used_at: key.last_used_at.map(moment),
+            replaces: key.replaces.as_ref().map(ToString::to_string),
+        }
+    }
+}
+
+/// A moment to the second.
+pub fn moment(at: Timestamp) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
 impl Authenticator {

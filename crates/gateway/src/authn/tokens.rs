@@ -3,11 +3,7 @@
 //! What was verified is remembered by its digest as long as it holds: until it ends, or until the
 //! configuration or the issuer's keys are other ones.
 
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use aws_lc_rs::hmac;
 use quick_cache::sync::Cache;
@@ -79,7 +75,9 @@ impl Tokens {
         let before = before.map(|before| before.issuers.as_slice()).unwrap_or_default();
         let issuer = |config: &JwtConfig| match before.iter().find(|it| it.config == *config) {
             Some(issuer) => Arc::clone(issuer),
-            None => Issuer::new(config.clone(), source.cloned(), Arc::clone(clock), changes.clone()),
+            None => {
+                Issuer::new(config.clone(), source.cloned(), Arc::clone(clock), changes.clone())
+            }
         };
         Self {
             issuers: config.issuers.iter().map(issuer).collect(),
@@ -155,7 +153,8 @@ impl Tokens {
             };
         }
         let claimed = token.claims.get("iss").and_then(|issuer| issuer.as_str());
-        let Some(issuer) = self.issuers.iter().find(|it| Some(it.config.issuer.as_str()) == claimed)
+        let Some(issuer) =
+            self.issuers.iter().find(|it| Some(it.config.issuer.as_str()) == claimed)
         else {
             return Verdict::Refused;
         };
@@ -179,7 +178,8 @@ impl Tokens {
         };
         match holder(config, &token.claims) {
             Ok((id, tenant)) => {
-                let at = |path: &Option<_>| path.as_ref().and_then(|p| claims::at(&token.claims, p));
+                let at =
+                    |path: &Option<_>| path.as_ref().and_then(|p| claims::at(&token.claims, p));
                 let token = Token {
                     issuer: config.issuer.clone(),
                     expires_at: end,

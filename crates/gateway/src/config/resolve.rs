@@ -5,8 +5,8 @@ mod source;
 mod store;
 mod tokens;
 
-pub(crate) use tokens::is_private_enough;
 pub use source::{pack_location, public_key};
+pub(crate) use tokens::is_private_enough;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

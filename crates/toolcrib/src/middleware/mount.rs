@@ -55,11 +55,8 @@ pub(crate) struct Credentials {
 
 impl Credentials {
     /// `Authorization: Bearer`, with a key that is valid.
-    pub(crate) const BEARER: Self = Self {
-        key_headers: &[],
-        strangers: Strangers::Refused,
-        accepted: Accepted::Usual,
-    };
+    pub(crate) const BEARER: Self =
+        Self { key_headers: &[], strangers: Strangers::Refused, accepted: Accepted::Usual };
 }
 
 /// What becomes of a caller whose credentials are not valid, where callers without any are let in.

@@ -4,17 +4,20 @@ use std::collections::BTreeSet;
 
 use http::Method;
 use serde_json::{Value, json};
-use toolcrib_testkit::gateway::{Actor, Reply, TestGateway, TestSource, TestTool};
+use toolcrib_testkit::gateway::{
+    Actor, Reply, TestGateway, TestIssuer, TestKey, TestSource, TestTool,
+};
 
-/// What the four callers are answered: anonymous, a key without scopes, a key of another tenant
-/// with all scopes, the right key. Where a route shows tools or events, the word behind the status
+/// What four callers are answered: anonymous, a key without scopes, a key of another tenant with all
+/// scopes, the right key. Two more are answered as the first is: an expired key with all scopes, and
+/// a token that no issuer has signed. Where a route shows tools or events, the word behind the status
 /// says whether the tenant's own were among them.
 struct Row {
     method: &'static str,
     /// As in openapi.json.
     route: &'static str,
-    /// As requested; `RUN` is a run of the right key, `FLOW` one
-    /// with a workflow in it.
+    /// As requested; `RUN` is a run of the right key, `FLOW` one with a workflow in it, `KEY` a key
+    /// of its tenant.
     path: &'static str,
     body: Option<Value>,
     answers: [&'static str; 4],
@@ -45,6 +48,23 @@ fn rows() -> Vec<Row> {
         ),
         get("/v1/events", "/v1/events?after=0", ["401", "403", "200 blind", "200 sees"]),
         get("/v1/sources", "/v1/sources", ["401", "403", "200 blind", "200 sees"]),
+        get("/v1/keys", "/v1/keys", ["401", "403", "200 blind", "200 sees"]),
+        post(
+            "/v1/keys",
+            "/v1/keys",
+            json!({ "name": "new", "scopes": ["files:read"] }),
+            ["401", "403", "201", "201"],
+        ),
+        post(
+            "/v1/keys/{id}/rotate",
+            "/v1/keys/KEY/rotate",
+            json!({}),
+            ["401", "403", "404", "201"],
+        ),
+        Row {
+            method: "delete",
+            ..get("/v1/keys/{id}", "/v1/keys/KEY", ["401", "403", "404", "200"])
+        },
         get("/health", "/health", OPEN),
         get("/tools", "/tools", list),
         post(
@@ -98,15 +118,21 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Runs of the right key.
-struct Runs {
+/// Runs of the right key, and a key of its tenant.
+struct Known {
     plain: String,
     flow: String,
+    key: String,
 }
 
-/// The gateway of both tables, its four callers, and two runs of the last.
-async fn callers() -> (TestGateway, [Actor; 4], Runs) {
+/// Which of the answers the callers get: the last two are nobody.
+const ANSWERS: [usize; 6] = [0, 1, 2, 3, 0, 0];
+
+/// The gateway of both tables, its six callers, and what is known of the tenant.
+async fn callers() -> (TestGateway, [Actor; 6], Known) {
+    let issuer = TestIssuer::start().await;
     let gw = TestGateway::builder()
+        .config(&issuer.config(""))
         .source(
             TestSource::new("crib")
                 .tenants(["acme"])
@@ -115,30 +141,40 @@ async fn callers() -> (TestGateway, [Actor; 4], Runs) {
         .workflow("crib-flow", "steps: [{ id: a, tool: 'mcp:crib.read' }]\noutputs: {}")
         .start()
         .await;
-    let everything = ["files:read", "audit:read", "metrics:read", "sources:read", "tools:flows"];
+    let everything =
+        ["files:read", "audit:read", "keys:manage", "metrics:read", "sources:read", "tools:flows"];
+    let held = gw.principal("crib", ["files:read"]).await;
+    let claims = issuer.claims(gw.gateway.clock().now());
+    // The issuer is there, and so is what it signed: only the key is wrong.
+    assert_eq!(gw.bearer(&issuer.sign(&claims)).get("/v1/tools").await.status, 200);
+    let forged = TestKey::ec("first").sign(&claims);
     let right = gw.principal("right", everything).await;
     let call = right.post("/tools/call", json!({ "request": { "tool_id": "crib.read" } })).await;
     let plain = call.header("toolcrib-run-id").to_owned();
     let call =
         right.post("/tools/call", json!({ "request": { "tool_id": "flows__crib-flow" } })).await;
-    let runs = Runs { plain, flow: call.header("toolcrib-run-id").to_owned() };
+    let key = gw.key_id(&held).to_string();
+    let known = Known { plain, flow: call.header("toolcrib-run-id").to_owned(), key };
     let callers = [
         gw.anonymous(),
         gw.principal("none", []).await,
         gw.principal_of("other", "right", &everything).await,
         right,
+        gw.expired("late").await,
+        gw.bearer(&forged),
     ];
-    (gw, callers, runs)
+    (gw, callers, known)
 }
 
 /// I-11, I-8, I-9.
 #[tokio::test]
 async fn every_route_answers_each_caller_as_the_table_says() {
-    let (_gw, callers, runs) = callers().await;
+    let (_gw, callers, known) = callers().await;
     let mut wrong = Vec::new();
     for row in rows() {
-        for (caller, expected) in callers.iter().zip(row.answers) {
-            let reply = ask(caller, &row, &runs).await;
+        for (caller, answer) in callers.iter().zip(ANSWERS) {
+            let expected = row.answers[answer];
+            let reply = ask(caller, &row, &known).await;
             let blind = !reply.text().contains("crib");
             let answer = match expected.split_once(' ') {
                 Some(_) => format!("{} {}", reply.status, if blind { "blind" } else { "sees" }),
@@ -152,8 +188,9 @@ async fn every_route_answers_each_caller_as_the_table_says() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-async fn ask(caller: &Actor, row: &Row, runs: &Runs) -> Reply {
-    let path = row.path.replace("RUN", &runs.plain).replace("FLOW", &runs.flow);
+async fn ask(caller: &Actor, row: &Row, known: &Known) -> Reply {
+    let path = row.path.replace("RUN", &known.plain);
+    let path = path.replace("FLOW", &known.flow).replace("KEY", &known.key);
     let method = Method::try_from(row.method.to_uppercase().as_str()).unwrap();
     let caller = caller
         .with("content-type", "application/json")
@@ -202,7 +239,8 @@ async fn every_mcp_method_answers_each_caller_as_the_table_says() {
     let (_gw, callers, _) = callers().await;
     let mut wrong = Vec::new();
     for (method, answers) in METHODS {
-        for (caller, expected) in callers.iter().zip(answers) {
+        for (caller, answer) in callers.iter().zip(ANSWERS) {
+            let expected = answers[answer];
             let answer = ask_mcp(caller, method).await;
             if answer != expected {
                 wrong.push(format!("{method}: {answer}, not {expected}"));

@@ -162,8 +162,7 @@ impl Resolver<'_> {
         let tenant = self.read("otc.jwt.tenant", Some(&typed.tenant), tenant);
         let key = "otc.jwt.principal";
         let before = self.problems.len();
-        let principal =
-            self.read(key, typed.principal.as_ref(), |text| PrincipalId::parse(text));
+        let principal = self.read(key, typed.principal.as_ref(), |text| PrincipalId::parse(text));
         let scopes = self.scopes("otc.jwt.scopes", &typed.scopes, Grant::parse)?;
         if self.problems.len() > before {
             return None;

@@ -1,0 +1,286 @@
+//! An issuer of tokens on a real socket, with real keys, that can be told to misbehave.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use aws_lc_rs::{
+    encoding::AsDer as _,
+    hmac,
+    rand::SystemRandom,
+    rsa::KeySize,
+    signature::{
+        ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair as _,
+        RSA_PKCS1_SHA256, RsaKeyPair,
+    },
+};
+use axum::{Router, extract::State, response::Response, routing::get};
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use http::{StatusCode, header};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::{net::TcpListener, task::JoinHandle};
+use toolcrib_core::clock::Timestamp;
+
+/// Answers `/.well-known/openid-configuration` and `/jwks`, and signs tokens.
+pub struct TestIssuer {
+    /// `http://127.0.0.1:PORT`, which is also what stands in `iss`.
+    pub url: String,
+    shared: Arc<Shared>,
+    server: JoinHandle<()>,
+}
+
+struct Shared {
+    url: String,
+    keys: Mutex<Vec<TestKey>>,
+    behaviour: Mutex<Behaviour>,
+    asked: AtomicUsize,
+}
+
+/// What `/jwks` does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Behaviour {
+    /// It answers with the keys.
+    Good,
+    /// It answers 500.
+    Failing,
+    /// It never answers.
+    Silent,
+    /// It answers with more than anybody wants to read.
+    Huge,
+    /// It sends to another address.
+    Redirecting(String),
+    /// Discovery names this address for the keys.
+    Elsewhere(String),
+    /// Discovery is of another issuer.
+    Another,
+}
+
+/// A signing key.
+pub struct TestKey {
+    /// Its name in the set.
+    pub kid: String,
+    pair: Pair,
+}
+
+enum Pair {
+    Ec(EcdsaKeyPair),
+    Rsa(RsaKeyPair),
+    Ed(Ed25519KeyPair),
+}
+
+// === impl TestIssuer ===
+
+impl TestIssuer {
+    /// Listens, with one elliptic key called `first`.
+    pub async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let shared = Arc::new(Shared {
+            url: url.clone(),
+            keys: Mutex::new(vec![TestKey::ec("first")]),
+            behaviour: Mutex::new(Behaviour::Good),
+            asked: AtomicUsize::new(0),
+        });
+        let router = Router::new()
+            .route("/.well-known/openid-configuration", get(discovery))
+            .route("/jwks", get(jwks))
+            .with_state(Arc::clone(&shared));
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { url, shared, server }
+    }
+
+    /// `[auth.jwt]` with this issuer, the audience `crib`, tenant and roles from claims, and `more`.
+    pub fn config(&self, more: &str) -> String {
+        format!(
+            "[[auth.jwt]]\nissuer = \"{}\"\naudiences = [\"crib\"]\nprincipal_prefix = \"id|\"\n\
+             claims = {{ tenant = \"org.id\", roles = \"/https:~1~1crib~1roles\" }}\n{more}\n",
+            self.url
+        )
+    }
+
+    /// What a good token says at `now`: `ann` of the tenant `acme` with the scope `files:read`.
+    pub fn claims(&self, now: Timestamp) -> Value {
+        json!({
+            "iss": self.url,
+            "aud": ["crib", "other"],
+            "sub": "ann",
+            "org": { "id": "acme" },
+            "scope": "openid files:read",
+            "exp": now.timestamp() + 300,
+            "iat": now.timestamp(),
+        })
+    }
+
+    /// `claims`, signed with the newest key.
+    pub fn sign(&self, claims: &Value) -> String {
+        self.shared.keys.lock().last().unwrap().sign(claims)
+    }
+
+    /// Has `keys` from now on.
+    pub fn rotate(&self, keys: Vec<TestKey>) {
+        *self.shared.keys.lock() = keys;
+    }
+
+    /// Behaves so from now on.
+    pub fn behave(&self, behaviour: Behaviour) {
+        *self.shared.behaviour.lock() = behaviour;
+    }
+
+    /// How often `/jwks` was asked.
+    pub fn asked(&self) -> usize {
+        self.shared.asked.load(Ordering::SeqCst)
+    }
+
+    /// The public part of the newest key as it stands in the set.
+    pub fn public(&self) -> Value {
+        self.shared.keys.lock().last().unwrap().public()
+    }
+}
+
+impl Drop for TestIssuer {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+// === impl TestKey ===
+
+impl TestKey {
+    /// On P-256.
+    pub fn ec(kid: &str) -> Self {
+        let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+        Self { kid: kid.to_owned(), pair: Pair::Ec(pair) }
+    }
+
+    /// Of 2048 bits.
+    pub fn rsa(kid: &str) -> Self {
+        Self {
+            kid: kid.to_owned(),
+            pair: Pair::Rsa(RsaKeyPair::generate(KeySize::Rsa2048).unwrap()),
+        }
+    }
+
+    /// On Curve25519.
+    pub fn ed(kid: &str) -> Self {
+        Self { kid: kid.to_owned(), pair: Pair::Ed(Ed25519KeyPair::generate().unwrap()) }
+    }
+
+    /// What it signs with.
+    pub fn algorithm(&self) -> &'static str {
+        match self.pair {
+            Pair::Ec(_) => "ES256",
+            Pair::Rsa(_) => "RS256",
+            Pair::Ed(_) => "EdDSA",
+        }
+    }
+
+    /// A token with `claims`.
+    pub fn sign(&self, claims: &Value) -> String {
+        let header = json!({ "alg": self.algorithm(), "typ": "at+jwt", "kid": self.kid });
+        self.sign_as(&header.to_string(), &claims.to_string())
+    }
+
+    /// A token with this text as its header and that one as its claims.
+    pub fn sign_as(&self, header: &str, claims: &str) -> String {
+        compact(header, claims, |message| self.signature(message))
+    }
+
+    fn signature(&self, message: &[u8]) -> Vec<u8> {
+        let random = SystemRandom::new();
+        match &self.pair {
+            Pair::Ec(pair) => pair.sign(&random, message).unwrap().as_ref().to_vec(),
+            Pair::Ed(pair) => pair.sign(message).as_ref().to_vec(),
+            Pair::Rsa(pair) => {
+                let mut signature = vec![0; pair.public_modulus_len()];
+                pair.sign(&RSA_PKCS1_SHA256, &random, message, &mut signature).unwrap();
+                signature
+            }
+        }
+    }
+
+    /// Its public part, as it is: a point, a key, or a `SubjectPublicKeyInfo`.
+    pub fn public_bytes(&self) -> Vec<u8> {
+        match &self.pair {
+            Pair::Ec(pair) => pair.public_key().as_ref().to_vec(),
+            Pair::Ed(pair) => pair.public_key().as_ref().to_vec(),
+            Pair::Rsa(pair) => pair.public_key().as_der().unwrap().as_ref().to_vec(),
+        }
+    }
+
+    fn public(&self) -> Value {
+        let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
+        let mut key = match &self.pair {
+            Pair::Ec(pair) => {
+                let point = pair.public_key().as_ref();
+                let (x, y) = (text(&point[1..33]), text(&point[33..65]));
+                json!({ "kty": "EC", "crv": "P-256", "x": x, "y": y })
+            }
+            Pair::Ed(pair) => {
+                json!({ "kty": "OKP", "crv": "Ed25519", "x": text(pair.public_key().as_ref()) })
+            }
+            // RSAPublicKey in DER: a sequence, the modulus with a zero before it, the exponent.
+            Pair::Rsa(pair) => {
+                json!({ "kty": "RSA", "n": text(&pair.public_key().as_ref()[9..265]), "e": "AQAB" })
+            }
+        };
+        key["kid"] = json!(self.kid);
+        key["use"] = json!("sig");
+        key
+    }
+}
+
+/// A token with a signature that is made with `secret`.
+pub fn sign_hs256(secret: &[u8], claims: &Value) -> String {
+    let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
+    let header = r#"{"alg":"HS256","typ":"JWT"}"#;
+    compact(header, &claims.to_string(), |message| hmac::sign(&key, message).as_ref().to_vec())
+}
+
+/// A token with these texts, and what `sign` makes of them.
+pub fn compact(header: &str, claims: &str, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
+    let encoded = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    let message = format!("{}.{}", encoded(header), encoded(claims));
+    let signature = URL_SAFE_NO_PAD.encode(sign(message.as_bytes()));
+    format!("{message}.{signature}")
+}
+
+async fn discovery(State(shared): State<Arc<Shared>>) -> Response {
+    let behaviour = shared.behaviour.lock().clone();
+    let (mut issuer, mut keys) = (shared.url.clone(), format!("{}/jwks", shared.url));
+    match behaviour {
+        Behaviour::Another => issuer.push_str("/other"),
+        Behaviour::Elsewhere(address) => keys = address,
+        _ => {}
+    }
+    answer(&json!({ "issuer": issuer, "jwks_uri": keys }).to_string())
+}
+
+async fn jwks(State(shared): State<Arc<Shared>>) -> Response {
+    shared.asked.fetch_add(1, Ordering::SeqCst);
+    let behaviour = shared.behaviour.lock().clone();
+    let bare = |status: StatusCode| Response::builder().status(status);
+    match behaviour {
+        Behaviour::Failing => {
+            bare(StatusCode::INTERNAL_SERVER_ERROR).body(axum::body::Body::empty()).unwrap()
+        }
+        Behaviour::Silent => std::future::pending().await,
+        Behaviour::Huge => answer(&format!("{{\"keys\":[],\"x\":\"{}\"}}", "x".repeat(1 << 20))),
+        Behaviour::Redirecting(to) => bare(StatusCode::FOUND)
+            .header(header::LOCATION, to)
+            .body(axum::body::Body::empty())
+            .unwrap(),
+        Behaviour::Good | Behaviour::Elsewhere(_) | Behaviour::Another => {
+            let keys: Vec<Value> = shared.keys.lock().iter().map(TestKey::public).collect();
+            answer(&json!({ "keys": keys }).to_string())
+        }
+    }
+}
+
+fn answer(json: &str) -> Response {
+    Response::builder()
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(axum::body::Body::from(json.to_owned()))
+        .unwrap()
+}

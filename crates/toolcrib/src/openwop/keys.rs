@@ -1,0 +1,293 @@
+//! `/v1/keys`: the API keys of the caller's tenant, for callers with the scope `keys:manage`.
+//!
+//! Nobody hands on more than it holds (I-61). A key that is made works, and one that is revoked does
+//! not, by the time this answers.
+
+use std::time::Duration;
+
+use axum::{extract::State, response::Response};
+use chrono::{DateTime, Utc};
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use toolcrib_core::{
+    id::{KeyId, PrincipalId},
+    json,
+    principal::Principal,
+    scope::Grant,
+};
+use toolcrib_gateway::authn::{
+    KeyRequest, NewKey,
+    manage::{self, KeyError, KeyInfo},
+};
+use utoipa::ToSchema;
+
+use super::error::{self, ErrorEnvelope};
+use crate::{
+    middleware::{Caller, Payload, Refusal, Segment, require},
+    respond,
+    state::AppState,
+};
+
+/// How long both keys work when a rotation does not say.
+const OVERLAP: Duration = Duration::from_secs(60 * 60);
+const MAX_NAME: usize = 128;
+/// Most roles or scopes of one key.
+const MAX_HELD: usize = 100;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Keys {
+    /// By creation.
+    #[schema(value_type = Vec<Object>)]
+    keys: Vec<KeyInfo>,
+}
+
+/// A key that was just made.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Made {
+    /// Its text, told this once.
+    key: String,
+    /// What is known of it.
+    #[serde(flatten)]
+    #[schema(value_type = Object)]
+    info: KeyInfo,
+    /// When the key that it follows ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    old_key_ends_at: Option<String>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Revoked {
+    id: String,
+    revoked_at: String,
+}
+
+/// The keys of the caller's tenant, without their texts.
+#[utoipa::path(
+    get,
+    path = "/v1/keys",
+    operation_id = "listKeys",
+    tag = "OpenWOP",
+    responses(
+        (status = 200, description = "The keys, revoked and expired ones included", body = Keys),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `keys:manage` is missing", body = ErrorEnvelope),
+        (status = 503, description = "The keys cannot be read right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+) -> Result<Response, Refusal> {
+    require(&state, &caller, manage::SCOPE, "/v1/keys")?;
+    match state.gateway.authenticator().keys_of(&caller).await {
+        Ok(keys) => {
+            let keys = keys.iter().map(KeyInfo::from).collect();
+            Ok(respond::json(StatusCode::OK, &Keys { keys }))
+        }
+        Err(error) => refused(&error),
+    }
+}
+
+/// Makes a key in the caller's tenant, with roles and scopes within the caller's own. The body is
+/// `{"name", "principal"?, "roles"?, "scopes"?, "expiresAt"?}`; the principal is the name when absent.
+#[utoipa::path(
+    post,
+    path = "/v1/keys",
+    operation_id = "createKey",
+    tag = "OpenWOP",
+    request_body(content = Object, description = "What the key is to be"),
+    responses(
+        (status = 201, description = "The key, with its text", body = Made),
+        (status = 400, description = "The body has none of its forms", body = ErrorEnvelope),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `keys:manage` is missing, or the key would hold more than its maker", body = ErrorEnvelope),
+        (status = 503, description = "No key can be made right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn create(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    Payload(body): Payload,
+) -> Result<Response, Refusal> {
+    require(&state, &caller, manage::SCOPE, "/v1/keys")?;
+    let request = match asked(&body, &caller) {
+        Ok(request) => request,
+        Err(refusal) => return Ok(refusal),
+    };
+    match state.gateway.authenticator().create_key(&caller, request).await {
+        Ok(key) => Ok(made(&key, None)),
+        Err(error) => refused(&error),
+    }
+}
+
+/// Makes the key that follows a key of the caller's tenant: the same principal with the same roles
+/// and scopes. Both work until the overlap is over: `{"overlapSeconds"?}`, an hour when absent.
+#[utoipa::path(
+    post,
+    path = "/v1/keys/{id}/rotate",
+    operation_id = "rotateKey",
+    tag = "OpenWOP",
+    params(("id" = String, Path, description = "The key, as `GET /v1/keys` shows it")),
+    request_body(content = Object, description = "`{}` or the overlap"),
+    responses(
+        (status = 201, description = "The new key, with its text", body = Made),
+        (status = 400, description = "The body has none of its forms", body = ErrorEnvelope),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `keys:manage` is missing, or the key holds more than the caller", body = ErrorEnvelope),
+        (status = 404, description = "No key of the caller's tenant that works", body = ErrorEnvelope),
+        (status = 409, description = "Another key follows this one already", body = ErrorEnvelope),
+        (status = 503, description = "No key can be made right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn rotate(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    id: Segment,
+    Payload(body): Payload,
+) -> Result<Response, Refusal> {
+    require(&state, &caller, manage::SCOPE, "/v1/keys/{id}/rotate")?;
+    let Ok(id) = KeyId::parse(id.as_str()) else { return Ok(error::not_found()) };
+    let overlap = match members(&body, &["overlapSeconds"]) {
+        Err(refusal) => return Ok(refusal),
+        Ok(members) => match members.get("overlapSeconds") {
+            None => OVERLAP,
+            Some(value) => match value.as_u64() {
+                Some(seconds) if Duration::from_secs(seconds) <= manage::MAX_OVERLAP => {
+                    Duration::from_secs(seconds)
+                }
+                Some(_) | None => {
+                    let problem = "must be whole seconds, at most 30 days";
+                    return Ok(error::bad_body("overlapSeconds", problem));
+                }
+            },
+        },
+    };
+    match state.gateway.authenticator().rotate_key(&caller, &id, overlap).await {
+        Ok((key, until)) => Ok(made(&key, Some(manage::moment(until)))),
+        Err(error) => refused(&error),
+    }
+}
+
+/// Takes a key of the caller's tenant back. It works no more when this answers.
+#[utoipa::path(
+    delete,
+    path = "/v1/keys/{id}",
+    operation_id = "revokeKey",
+    tag = "OpenWOP",
+    params(("id" = String, Path, description = "The key, as `GET /v1/keys` shows it")),
+    responses(
+        (status = 200, description = "It is revoked", body = Revoked),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `keys:manage` is missing", body = ErrorEnvelope),
+        (status = 404, description = "No key of the caller's tenant that is not revoked", body = ErrorEnvelope),
+        (status = 503, description = "The keys cannot be changed right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn revoke(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    id: Segment,
+) -> Result<Response, Refusal> {
+    require(&state, &caller, manage::SCOPE, "/v1/keys/{id}")?;
+    let Ok(id) = KeyId::parse(id.as_str()) else { return Ok(error::not_found()) };
+    match state.gateway.authenticator().revoke_key(&caller, &id).await {
+        Ok(at) => {
+            let revoked = Revoked { id: id.to_string(), revoked_at: manage::moment(at) };
+            Ok(respond::json(StatusCode::OK, &revoked))
+        }
+        Err(error) => refused(&error),
+    }
+}
+
+fn made(key: &NewKey, old_key_ends_at: Option<String>) -> Response {
+    let info = KeyInfo::from(&key.record);
+    let key = key.text.expose().to_owned();
+    respond::json(StatusCode::CREATED, &Made { key, info, old_key_ends_at })
+}
+
+fn refused(problem: &KeyError) -> Result<Response, Refusal> {
+    let bad = |member, words| Ok(error::bad_body(member, words));
+    match problem {
+        KeyError::Forbidden => Err(Refusal::MissingScope(manage::SCOPE)),
+        KeyError::Wider => {
+            Ok(error::error(StatusCode::FORBIDDEN, "forbidden", problem.to_string(), None))
+        }
+        KeyError::Followed => {
+            Ok(error::error(StatusCode::CONFLICT, "conflict", problem.to_string(), None))
+        }
+        KeyError::NoSuchKey => Ok(error::not_found()),
+        KeyError::NoSuchRole => bad("roles", "names a role that the configuration does not have"),
+        KeyError::Nothing | KeyError::KeptForTokens => bad("", &problem.to_string()),
+        KeyError::BadTime => bad("expiresAt", "must be in the future"),
+        KeyError::Randomness | KeyError::Store(_) => {
+            tracing::error!(error = %problem, "keys could not be read or changed");
+            Err(Refusal::Unavailable)
+        }
+    }
+}
+
+/// The members of an object with none but `known` ones; an empty body has none.
+fn members(body: &[u8], known: &[&str]) -> Result<Map<String, Value>, Response> {
+    if body.is_empty() {
+        return Ok(Map::new());
+    }
+    match json::parse_strict(body) {
+        Ok(Value::Object(members)) if members.keys().all(|key| known.contains(&key.as_str())) => {
+            Ok(members)
+        }
+        Ok(_) => {
+            let problem = format!("the body must be a JSON object with {}", known.join(", "));
+            Err(error::bad_body("", &problem))
+        }
+        Err(problem) => Err(error::bad_body("", &format!("the body is not JSON: {problem}"))),
+    }
+}
+
+fn asked(body: &[u8], caller: &Principal) -> Result<KeyRequest, Response> {
+    let members = members(body, &["name", "principal", "roles", "scopes", "expiresAt"])?;
+    let text = |member: &'static str| match members.get(member) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.as_str())),
+        Some(_) => Err(error::bad_body(member, "must be a text")),
+    };
+    let texts = |member: &'static str| match members.get(member) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(texts)) if texts.len() <= MAX_HELD => texts
+            .iter()
+            .map(Value::as_str)
+            .collect::<Option<Vec<&str>>>()
+            .ok_or_else(|| error::bad_body(member, "must be an array of texts")),
+        Some(_) => Err(error::bad_body(member, "must be an array of at most 100 texts")),
+    };
+    let name = text("name")?.map(str::trim).unwrap_or_default();
+    if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
+        return Err(error::bad_body("name", "must be a text of 1 to 128 bytes"));
+    }
+    let principal = match text("principal")? {
+        Some(principal) => PrincipalId::parse(principal)
+            .map_err(|_| error::bad_body("principal", "must be 1 to 128 printable characters")),
+        None => PrincipalId::parse(name)
+            .map_err(|_| error::bad_body("principal", "must be there when the name is not one")),
+    }?;
+    let expires_at = match text("expiresAt")?.map(DateTime::parse_from_rfc3339) {
+        None => None,
+        Some(Ok(end)) => Some(end.with_timezone(&Utc)),
+        Some(Err(_)) => {
+            let problem = "must be a moment such as 2030-01-31T12:00:00Z";
+            return Err(error::bad_body("expiresAt", problem));
+        }
+    };
+    let scopes = texts("scopes")?.into_iter().map(Grant::parse).collect::<Result<_, _>>();
+    Ok(KeyRequest {
+        name: name.to_owned(),
+        tenant: caller.tenant.clone(),
+        principal,
+        roles: texts("roles")?.into_iter().map(str::to_owned).collect(),
+        scopes: scopes
+            .map_err(|_| error::bad_body("scopes", "must be scopes such as a:b or a:*"))?,
+        expires_at,
+    })
+}
