@@ -18,7 +18,7 @@ pub(crate) use credentials::{
 pub(crate) use nouns::{
     AuditCommand, CallArgs, ConfigCommand, ExportArgs, GenArgs, HashArgs, ImportArgs,
     KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs, SourcesCommand,
-    TailArgs, ToolLintArgs, ToolListArgs, ToolsCommand,
+    TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolsCommand,
 };
 pub(crate) use packs::{PackTrust, PackWord, PacksCommand};
 

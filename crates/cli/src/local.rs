@@ -12,9 +12,13 @@ use toolcrib_core::{
     scope::{Grant, ScopeSet},
     source::SourceState,
 };
-use toolcrib_gateway::{Gateway, GatewayBuilder, Stores, clock::SystemClock, config::Config};
+use toolcrib_gateway::{
+    Gateway, GatewayBuilder, Stores,
+    clock::SystemClock,
+    config::{Config, PinMode},
+};
 use toolcrib_sources::{Factory, Library};
-use toolcrib_store::{SealKeys, SqliteStore};
+use toolcrib_store::{MemoryPins, SealKeys, SqliteStore};
 
 use crate::{
     confined,
@@ -49,18 +53,27 @@ impl Local {
     }
 
     /// Over nothing: for commands that only look at what the sources offer now. Only credentials
-    /// are read, when there are some, since without them a source may not tell.
+    /// and pins are read, when there are some: without the one a source may not tell, and without
+    /// the other nobody knows what of it may be shown.
     pub(crate) async fn start_forgetful(config: Config, data_dir: &Path) -> anyhow::Result<Self> {
-        let store = match seal::is_needed(&config) && config.store.path.is_file() {
+        let pinned = config.sources.iter().any(|source| source.pins.mode != PinMode::Off);
+        let wanted = pinned || seal::is_needed(&config);
+        let store = match wanted && config.store.path.is_file() {
             true => Some(store::open(&config)?),
             false => None,
         };
+        let mut stores = store::forgetful();
+        if let Some(store) = &store {
+            // What was approved counts here, too; what is found out is not written down.
+            let sources = config.sources.iter().map(|source| &source.spec.id);
+            stores = stores.with_pins(MemoryPins::copy_of(store, sources).await?);
+        }
         let credentials = match &store {
             Some(store) => seal::needed(&config, store).await?,
             None => None,
         };
         let library = settings::library(data_dir);
-        let gateway = start(config, library, store::forgetful(), credentials).await?;
+        let gateway = start(config, library, stores, credentials).await?;
         Ok(Self { gateway, store })
     }
 

@@ -213,5 +213,9 @@ mod tests {
         let hex = "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a";
         assert_eq!(digest.to_string(), hex);
         assert_eq!(format!("{digest:?}"), format!("Digest({hex})"));
+        assert_eq!(Digest::parse(hex), Some(digest));
+        for wrong in ["", &hex[1..], &format!("{hex}0"), &hex.to_uppercase(), "zz"] {
+            assert_eq!(Digest::parse(wrong), None);
+        }
     }
 }

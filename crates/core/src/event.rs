@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     clock::Timestamp,
     egress::EgressDecided,
-    id::{AgentId, CallId, EventId, PrincipalId, RunId, SessionId, TenantId, ToolId},
+    id::{AgentId, CallId, EventId, PrincipalId, RunId, SessionId, SourceId, TenantId, ToolId},
     record::Link,
     store::StoreError,
 };
@@ -74,6 +74,12 @@ pub enum EventBody {
     /// It is over; nothing of that session follows.
     #[serde(rename = "tool.session.closed")]
     ToolSessionClosed(ToolSessionClosed),
+    /// A tool is not as it was approved, or nobody has approved it. Once per form.
+    #[serde(rename = "tool.pin.drifted")]
+    ToolPinDrifted(ToolPinDrifted),
+    /// Somebody approved a form of a tool.
+    #[serde(rename = "tool.pin.approved")]
+    ToolPinApproved(ToolPinApproved),
 }
 
 /// Payload of `agent.toolCalled`.
@@ -216,6 +222,46 @@ pub enum SessionOutcome {
     Cancelled,
 }
 
+/// Payload of `tool.pin.drifted`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolPinDrifted {
+    /// The source.
+    #[schemars(with = "String")]
+    pub source_id: SourceId,
+    /// The tool.
+    #[schemars(with = "String")]
+    pub tool_id: ToolId,
+    /// SHA-256 of the approved form; absent when none was ever approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approved: Option<String>,
+    /// SHA-256 of the form that was seen.
+    pub seen: String,
+    /// Whether the tool is left out until somebody approves it.
+    pub quarantined: bool,
+}
+
+/// Payload of `tool.pin.approved`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolPinApproved {
+    /// The source.
+    #[schemars(with = "String")]
+    pub source_id: SourceId,
+    /// The tool.
+    #[schemars(with = "String")]
+    pub tool_id: ToolId,
+    /// SHA-256 of the form that was approved before; absent when none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// SHA-256 of the form that is approved now.
+    pub approved: String,
+    /// Who approved it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub principal: Option<PrincipalId>,
+}
+
 impl EventBody {
     /// The event's type as it stands on the wire.
     pub fn kind(&self) -> &'static str {
@@ -226,6 +272,8 @@ impl EventBody {
             Self::EgressDecided(_) => "egress.decided",
             Self::ToolSessionOpened(_) => "tool.session.opened",
             Self::ToolSessionClosed(_) => "tool.session.closed",
+            Self::ToolPinDrifted(_) => "tool.pin.drifted",
+            Self::ToolPinApproved(_) => "tool.pin.approved",
         }
     }
 
@@ -241,6 +289,8 @@ impl EventBody {
             Self::EgressDecided(payload) => serde_json::to_string(payload),
             Self::ToolSessionOpened(payload) => serde_json::to_string(payload),
             Self::ToolSessionClosed(payload) => serde_json::to_string(payload),
+            Self::ToolPinDrifted(payload) => serde_json::to_string(payload),
+            Self::ToolPinApproved(payload) => serde_json::to_string(payload),
         }
     }
 }
@@ -428,7 +478,9 @@ mod tests {
             "action",
             "agentId",
             "allowed",
+            "approved",
             "argsHash",
+            "before",
             "callId",
             "code",
             "credentialId",
@@ -440,10 +492,13 @@ mod tests {
             "outcome",
             "payload",
             "principal",
+            "quarantined",
             "reason",
             "repeated",
             "resource",
+            "seen",
             "sessionId",
+            "sourceId",
             "status",
             "toolId",
             "toolName",

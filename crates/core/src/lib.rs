@@ -35,3 +35,4 @@ pub mod redact;
 pub mod scope;
 pub mod source;
 pub mod store;
+pub mod text;

@@ -8,16 +8,21 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcrib_core::{
     arguments::ArgumentCheck,
-    canonical,
     catalog::{Entry, WireCache},
     descriptor::{Approval, Auth, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
     event::Transport,
+    id::ToolId,
     names,
+    pin::{PinBook, PinForm},
     scope::Scope,
     source::{Discovered, DiscoveredTool, UpstreamSpec},
+    text,
 };
 
-use crate::config::{Classification, GateConfig, SourceConfig, ToolRule};
+use crate::{
+    config::{Classification, GateConfig, PinMode, SourceConfig, ToolRule},
+    pins::{self, Verdict},
+};
 
 /// The entries of one source, and what is wrong with its tools and rules.
 #[derive(Debug, Default)]
@@ -26,15 +31,27 @@ pub struct Assembled {
     pub entries: Vec<Arc<Entry>>,
     /// In words for the operator.
     pub problems: Vec<String>,
+    /// How many tools are left out because nobody has approved them as they are.
+    pub quarantined: usize,
 }
+
+/// Tools of which it is said one by one that their pins do not fit.
+const MAX_PIN_PROBLEMS: usize = 20;
 
 /// Longest title and description that are passed on, in characters.
 const MAX_TITLE: usize = 200;
 const MAX_DESCRIPTION: usize = 8_192;
 
-/// Turns `discovered` into entries under the rules of `source`.
-pub fn assemble(source: &SourceConfig, gate: &GateConfig, discovered: &Discovered) -> Assembled {
-    let mut assembled = Assembled { entries: Vec::new(), problems: discovered.problems.clone() };
+/// Turns `discovered` into entries under the rules of `source` and the pins of its tools.
+pub fn assemble(
+    source: &SourceConfig,
+    gate: &GateConfig,
+    discovered: &Discovered,
+    book: Option<&PinBook>,
+) -> Assembled {
+    let problems = discovered.problems.clone();
+    let mut assembled = Assembled { entries: Vec::new(), problems, quarantined: 0 };
+    let mut unfit = Vec::new();
     for tool in &discovered.tools {
         let mut set = classify(source, &tool.name);
         if set.hide == Some(true) {
@@ -44,14 +61,54 @@ pub fn assemble(source: &SourceConfig, gate: &GateConfig, discovered: &Discovere
             set.rate = Some(Some(gate.rate.map_or(*wish, |usual| usual.slower(*wish))));
         }
         match entry(source, gate, discovered.version.as_deref(), tool, set) {
-            Ok(entry) => assembled.entries.push(Arc::new(entry)),
+            Ok(entry) => {
+                let digest = PinForm::of(tool).digest;
+                let verdict = pins::verdict(source, book, &tool.name, digest);
+                if verdict != Verdict::Approved {
+                    unfit.push((entry.id.clone(), verdict));
+                    if source.pins.mode == PinMode::Enforce {
+                        continue;
+                    }
+                }
+                assembled.entries.push(Arc::new(Entry { digest: Some(digest), ..entry }));
+            }
             Err(problem) => {
                 assembled.problems.push(format!("tool {:?} is left out: {problem}", tool.name));
             }
         }
     }
+    if source.pins.mode == PinMode::Enforce {
+        assembled.quarantined = unfit.len();
+    }
+    assembled.problems.extend(pin_problems(source, &unfit));
     assembled.problems.extend(idle_rules(source, discovered));
     assembled
+}
+
+fn pin_problems(source: &SourceConfig, unfit: &[(ToolId, Verdict)]) -> Vec<String> {
+    let fate = match source.pins.mode {
+        PinMode::Enforce => "is quarantined",
+        PinMode::Warn | PinMode::Off => "is offered although",
+    };
+    if unfit.iter().any(|(_, verdict)| *verdict == Verdict::Unknown) {
+        return vec![format!(
+            "its pins cannot be read, so that nobody knows what was approved of its {} tools; \
+             each of them {}",
+            unfit.len(),
+            if source.pins.mode == PinMode::Enforce { fate } else { "is offered" },
+        )];
+    }
+    let told = unfit.iter().take(MAX_PIN_PROBLEMS).map(|(id, verdict)| {
+        let colon = if source.pins.mode == PinMode::Enforce { ":" } else { "" };
+        let why = match verdict {
+            Verdict::New => "nobody has approved it",
+            _ => "it has changed since it was approved",
+        };
+        format!("{id} {fate}{colon} {why}; see `toolcrib tools diff {id}`")
+    });
+    let more = unfit.len().saturating_sub(MAX_PIN_PROBLEMS);
+    let more = (more > 0).then(|| format!("and {more} more tools are not as they were approved"));
+    told.chain(more).collect()
 }
 
 /// Rules that say something about nothing.
@@ -106,7 +163,9 @@ pub(crate) fn entry(
                 .to_owned(),
         );
     }
-    let arguments = ArgumentCheck::compile(tool.input_schema.as_ref())
+    let input_schema = clean_value(tool.input_schema.as_ref());
+    // Of the schema that callers see, so that what they are shown is what is checked.
+    let arguments = ArgumentCheck::compile(input_schema.as_ref())
         .map_err(|error| format!("its input schema cannot be used: {error}"))?;
     let scopes = match set.scopes {
         Some(scopes) => scopes,
@@ -118,8 +177,12 @@ pub(crate) fn entry(
     let mut descriptor = ToolDescriptor::new(id.as_str(), source.kind, tier);
     descriptor.title = tool.title.as_deref().map(|text| clean(text, MAX_TITLE));
     descriptor.description = tool.description.as_deref().map(|text| clean(text, MAX_DESCRIPTION));
-    descriptor.input_schema = tool.input_schema.as_ref().and_then(Value::as_object).cloned();
-    descriptor.output_schema = tool.output_schema.as_ref().and_then(Value::as_object).cloned();
+    let object = |schema: Option<Value>| match schema {
+        Some(Value::Object(members)) => Some(members),
+        _ => None,
+    };
+    descriptor.input_schema = object(input_schema);
+    descriptor.output_schema = object(clean_value(tool.output_schema.as_ref()));
     descriptor.auth = Some(Auth {
         scopes: Some(scopes),
         credential_ref: source.spec.credential.as_ref().map(|_| true),
@@ -143,9 +206,9 @@ pub(crate) fn entry(
         transport: transport(source),
         rate: set.rate.unwrap_or(gate.rate),
         timeout: set.timeout.unwrap_or(gate.timeout),
-        annotations: tool.annotations.clone(),
+        annotations: clean_value(tool.annotations.as_ref()),
         arguments,
-        digest: canonical::digest(&tool.raw).ok(),
+        digest: None,
         wire: WireCache::default(),
         tool: descriptor,
     })
@@ -219,17 +282,16 @@ fn transport(source: &SourceConfig) -> Transport {
     }
 }
 
-/// Untrusted text for people and models: no control, zero-width or direction-changing characters,
-/// at most `max` characters.
+/// Untrusted text for people and models: nothing that is not seen, at most `max` characters.
 fn clean(text: &str, max: usize) -> String {
-    let visible = |c: &char| {
-        matches!(c, '\n' | '\t')
-            || !(c.is_control()
-                || matches!(*c,
-                    '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
-                    | '\u{feff}' | '\u{e0000}'..='\u{e007f}'))
-    };
-    text.chars().filter(visible).take(max).collect()
+    text.chars().filter(|c| *c != '\r' && !text::is_hidden(*c)).take(max).collect()
+}
+
+/// A schema, or hints, without what is not seen.
+fn clean_value(value: Option<&Value>) -> Option<Value> {
+    let mut value = value?.clone();
+    text::clean(&mut value);
+    Some(value)
 }
 
 #[cfg(test)]
@@ -253,8 +315,9 @@ mod tests {
     }
 
     fn source(tools: &str) -> (SourceConfig, GateConfig) {
-        let text =
-            format!("[[source]]\nid = \"files\"\nkind = \"mcp\"\ncommand = [\"x\"]\n{tools}");
+        let text = format!(
+            "[[source]]\nid = \"files\"\nkind = \"mcp\"\ncommand = [\"x\"]\npins = \"off\"\n{tools}"
+        );
         let config = config::parse("test.toml", &text, Path::new("/"), &NoSecrets).unwrap();
         (config.sources[0].clone(), config.gate)
     }
@@ -275,7 +338,7 @@ mod tests {
         let (source, gate) = source(rules);
         let hints = json!({"readOnlyHint": true, "destructiveHint": false});
         let tools = names.iter().map(|name| tool(name, hints.clone())).collect();
-        assemble(&source, &gate, &Discovered { tools, ..Discovered::default() })
+        assemble(&source, &gate, &Discovered { tools, ..Discovered::default() }, None)
     }
 
     /// I-13: an upstream that calls itself read-only is still unclassified.
@@ -324,7 +387,7 @@ mod tests {
         let rates = [("ruled", "1/h"), ("slow", "1/h"), ("fast", "1000/s")]
             .map(|(name, rate)| (name.to_owned(), rate.parse().unwrap()));
         let found = Discovered { tools, rates: rates.into(), ..Discovered::default() };
-        let made = assemble(&source, &gate, &found);
+        let made = assemble(&source, &gate, &found, None);
         let rate = |at: usize| made.entries[at].rate.unwrap();
         assert_eq!(rate(0), "100/s".parse().unwrap());
         assert_eq!(rate(1), "1/h".parse().unwrap());
@@ -337,7 +400,7 @@ mod tests {
         let mut bad = tool("bad", json!({}));
         bad.input_schema = Some(json!({"type": "no-such-type"}));
         let tools = vec![bad, tool("good", json!({}))];
-        let made = assemble(&source, &gate, &Discovered { tools, ..Discovered::default() });
+        let made = assemble(&source, &gate, &Discovered { tools, ..Discovered::default() }, None);
         assert_eq!(made.entries.len(), 1);
         assert!(made.problems[0].starts_with("tool \"bad\" is left out"), "{:?}", made.problems);
     }

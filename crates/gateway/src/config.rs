@@ -169,9 +169,45 @@ pub struct SourceConfig {
     pub names: NameStyle,
     /// How often it is asked for its tools even when it announces no change.
     pub refresh: Duration,
+    /// What happens when what it says of a tool is not what was approved.
+    pub pins: PinPolicy,
     /// `[source.tools."glob"]`, in the order of the file: later rules override earlier ones, member
     /// by member.
     pub rules: Vec<ToolRule>,
+}
+
+/// What becomes of tools whose upstream says something new of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PinPolicy {
+    /// What happens to them.
+    pub mode: PinMode,
+    /// What counts as approved.
+    pub first: PinFirst,
+}
+
+/// What happens to a tool that is not as it was approved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PinMode {
+    /// It is left out until somebody approves it, or until it is again as it was.
+    Enforce,
+    /// It is offered, reported and recorded.
+    Warn,
+    /// Nothing: nobody looks.
+    Off,
+}
+
+/// What becomes of a tool that is seen for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PinFirst {
+    /// It is approved as it is.
+    Trust,
+    /// Somebody has to approve it.
+    Approve,
+}
+
+impl PinPolicy {
+    /// For sources that the operator writes himself.
+    pub const OFF: Self = Self { mode: PinMode::Off, first: PinFirst::Trust };
 }
 
 /// One `[source.tools."glob"]`.

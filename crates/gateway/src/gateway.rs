@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolcrib_core::{
     authorize::{Authorizer, ScopeAuthorizer},
+    canonical::Digest,
     catalog::{Catalog, Entry, Generation, Tenants},
     clock::{Clock, Timestamp},
     descriptor::SourceKind,
@@ -37,6 +38,7 @@ use crate::{
     idempotency::Idempotency,
     limits::MemoryLimiter,
     metrics::Metrics,
+    pins::{ApprovedPin, PinError, PinReport},
     provider::{NativeTools, Natives},
     record::Record,
     refresh::{Refresher, Slots},
@@ -123,6 +125,8 @@ pub struct SourceReport {
     pub status: SourceStatus,
     /// Tools it offers.
     pub tools: usize,
+    /// Tools that it has and that are left out because nobody has approved them as they are.
+    pub quarantined: usize,
     /// When its tools were last discovered; `None` when not yet in this process.
     pub discovered_at: Option<Timestamp>,
     /// What is wrong with its tools and rules.
@@ -146,7 +150,7 @@ struct NoFactory;
 
 /// Scopes that routes ask for, beside those of tools.
 pub const ROUTE_SCOPES: &[&str] =
-    &["audit:read", "keys:manage", "metrics:read", "runs:cancel", "sources:read"];
+    &["audit:read", "keys:manage", "metrics:read", "pins:approve", "runs:cancel", "sources:read"];
 
 /// How long calls in flight have to be recorded once their sources are closed: the store answers in
 /// milliseconds, and a store that does not is not waited for.
@@ -298,6 +302,7 @@ impl GatewayBuilder {
                 home: home.clone(),
             }),
             Arc::clone(&self.stores.catalogs),
+            self.stores.pins.clone(),
             Arc::clone(&self.clock),
             Arc::clone(&metrics),
         );
@@ -366,7 +371,7 @@ impl Gateway {
             }
             config.sources.push(native.clone());
         }
-        let closing = self.inner.refresher.apply(&config).await?;
+        let closing = self.inner.refresher.apply(self, &config).await?;
         self.inner.authenticator.configure(&config).await;
         self.inner.config.store(Arc::new(config));
         self.publish();
@@ -479,6 +484,55 @@ impl Gateway {
         self.inner.record.forbidden_at_load(tenant, agent, references.into_iter().collect()).await
     }
 
+    /// The pins of the tools that `tenant` may know of; `None` when this gateway keeps none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn pins(&self, tenant: &TenantId) -> Result<Option<Vec<PinReport>>, StoreError> {
+        let config = self.config();
+        let desk = self.refresher().desk(&config, tenant);
+        match desk {
+            Some(desk) => desk.list().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The pin of one tool that `tenant` may know of, by id or wire name, with its documents.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn pin(
+        &self,
+        tenant: &TenantId,
+        tool: &str,
+    ) -> Result<Option<PinReport>, StoreError> {
+        let config = self.config();
+        match self.refresher().desk(&config, tenant) {
+            Some(desk) => desk.show(tool).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Approves the forms of tools with these digests for `principal`, all or none; they are offered
+    /// when this returns.
+    ///
+    /// # Errors
+    /// [`PinError`]: nothing was approved.
+    pub async fn approve_pins(
+        &self,
+        principal: &Principal,
+        wanted: &[(String, Digest)],
+    ) -> Result<Vec<ApprovedPin>, PinError> {
+        let config = self.config();
+        let desk = self.refresher().desk(&config, &principal.tenant);
+        let Some(desk) = desk else { return Err(PinError::Unknown(0)) };
+        let now = self.inner.clock.now();
+        let (approved, events) = desk.approve(wanted, Some(&principal.id), now).await?;
+        self.inner.record.insist(events).await;
+        self.refresher().repin(self).await;
+        Ok(approved)
+    }
+
     /// Fills every rate-limit bucket of `tenant`. For tests of a running server.
     ///
     /// # Errors
@@ -580,6 +634,7 @@ impl Gateway {
         let snapshot = slots.build();
         let generation = snapshot.catalog.generation();
         self.inner.metrics.generation(generation.0);
+        self.inner.metrics.quarantined(slots.quarantined());
         self.inner.snapshot.store(Arc::new(snapshot));
         self.inner.refresher.announce(generation);
     }

@@ -24,6 +24,7 @@ pub mod idempotency;
 pub mod limits;
 pub mod list;
 pub mod metrics;
+pub mod pins;
 pub mod probe;
 pub mod provider;
 mod record;

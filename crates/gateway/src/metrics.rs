@@ -53,6 +53,8 @@ pub struct Metrics {
     call_seconds: Histogram,
     requests: Family<RequestLabels, Counter>,
     source_tools: Family<SourceLabels, Gauge>,
+    source_quarantined: Family<SourceLabels, Gauge>,
+    source_drifts: Family<SourceLabels, Counter>,
     source_discoveries: Family<SourceLabels, Counter>,
     source_discovery_failures: Family<SourceLabels, Counter>,
     unrecorded: Counter,
@@ -73,6 +75,8 @@ impl Default for Metrics {
         let call_seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 21));
         let requests = Family::default();
         let source_tools = Family::default();
+        let source_quarantined = Family::default();
+        let source_drifts = Family::default();
         let source_discoveries = Family::default();
         let source_discovery_failures = Family::default();
         let unrecorded = Counter::default();
@@ -81,6 +85,16 @@ impl Default for Metrics {
         registry.register("call_seconds", "Time tools ran", call_seconds.clone());
         registry.register("http_requests", "Requests by surface and status", requests.clone());
         registry.register("source_tools", "Tools offered by a source", source_tools.clone());
+        registry.register(
+            "source_tools_quarantined",
+            "Tools of a source that are left out because nobody has approved them as they are",
+            source_quarantined.clone(),
+        );
+        registry.register(
+            "source_tool_drifts",
+            "Forms of tools that were seen and that nobody had approved",
+            source_drifts.clone(),
+        );
         registry.register(
             "source_discoveries",
             "Successful discoveries of a source",
@@ -107,6 +121,8 @@ impl Default for Metrics {
             call_seconds,
             requests,
             source_tools,
+            source_quarantined,
+            source_drifts,
             source_discoveries,
             source_discovery_failures,
             unrecorded,
@@ -159,6 +175,20 @@ impl Metrics {
                 self.source_discovery_failures.get_or_create(&labels).inc();
             }
         }
+    }
+
+    pub(crate) fn quarantined<'a>(&self, sources: impl Iterator<Item = (&'a SourceId, usize)>) {
+        for (source, tools) in sources {
+            let labels = SourceLabels { source: source.to_string() };
+            let tools = i64::try_from(tools).unwrap_or(i64::MAX);
+            self.source_quarantined.get_or_create(&labels).set(tools);
+        }
+    }
+
+    pub(crate) fn drifted(&self, source: &SourceId, tools: usize) {
+        let labels = SourceLabels { source: source.to_string() };
+        let tools = u64::try_from(tools).unwrap_or(u64::MAX);
+        self.source_drifts.get_or_create(&labels).inc_by(tools);
     }
 
     pub(crate) fn unrecorded(&self) {

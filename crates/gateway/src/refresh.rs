@@ -5,7 +5,14 @@
 
 mod slots;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -13,7 +20,8 @@ use tokio::sync::{mpsc, watch};
 use toolcrib_core::{
     catalog::Generation,
     clock::Clock,
-    id::SourceId,
+    id::{SourceId, TenantId},
+    pin::PinStore,
     source::{Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceSpec},
     store::CatalogStore,
 };
@@ -21,7 +29,12 @@ use toolcrib_core::{
 pub(crate) use slots::Slots;
 use slots::{Made, Slot};
 
-use crate::{Gateway, SourceReport, config::Config, metrics::Metrics};
+use crate::{
+    Gateway, SourceReport,
+    config::{Config, SourceConfig},
+    metrics::Metrics,
+    pins::{self, PinDesk, Settled},
+};
 
 /// Changes that come closer together than this are one change: servers announce while they start.
 const DEBOUNCE: Duration = Duration::from_millis(100);
@@ -34,6 +47,10 @@ const DRAIN: Duration = Duration::from_secs(30);
 pub(crate) struct Refresher {
     factory: Arc<dyn SourceFactory>,
     catalogs: Arc<dyn CatalogStore>,
+    pins: Option<Arc<dyn PinStore>>,
+    /// The pins' epoch when they were last looked through, and whether somebody is doing it.
+    pins_epoch: AtomicU64,
+    pinning: AtomicBool,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     slots: Mutex<Slots>,
@@ -64,6 +81,7 @@ impl Refresher {
     pub(crate) fn new(
         factory: Arc<dyn SourceFactory>,
         catalogs: Arc<dyn CatalogStore>,
+        pins: Option<Arc<dyn PinStore>>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> (Self, mpsc::UnboundedReceiver<SourceId>) {
@@ -72,6 +90,9 @@ impl Refresher {
         let refresher = Self {
             factory,
             catalogs,
+            pins,
+            pins_epoch: AtomicU64::new(0),
+            pinning: AtomicBool::new(false),
             clock,
             metrics,
             slots: Mutex::new(slots),
@@ -97,6 +118,7 @@ impl Refresher {
                         let due = refresher.slots.lock().due(refresher.clock.now());
                         due.iter().for_each(|source| refresher.ask(&gateway, source));
                         gateway.record().tell_repeated();
+                        refresher.watch_pins(&gateway);
                     }
                 }
             }
@@ -138,6 +160,7 @@ impl Refresher {
     /// unless every source can be.
     pub(crate) async fn apply(
         &self,
+        gateway: &Gateway,
         config: &Config,
     ) -> Result<Vec<Arc<dyn Source>>, InvalidSource> {
         config.sources.iter().try_for_each(|source| self.factory.check(&source.spec))?;
@@ -147,8 +170,17 @@ impl Refresher {
                 let listener = Arc::new(Listener(self.requests.clone()));
                 let running = self.factory.build(&source.spec, listener)?;
                 let known = self.last_good(&source.spec).await;
-                fresh.push((source.spec.id.clone(), running, known));
+                fresh.push((source.spec.id.clone(), running, known.map(Arc::new)));
             }
+        }
+        let mut pinned = HashMap::new();
+        for source in &config.sources {
+            let id = &source.spec.id;
+            let known = match fresh.iter().find(|(fresh, ..)| fresh == id) {
+                Some((_, _, known)) => known.clone(),
+                None => self.slots.lock().find(id).and_then(|slot| slot.discovered.clone()),
+            };
+            pinned.insert(id.clone(), self.settle_pins(gateway, source, known.as_ref()).await);
         }
         let mut slots = self.slots.lock();
         let mut old: HashMap<SourceId, Slot> = std::mem::take(&mut slots.slots)
@@ -160,7 +192,7 @@ impl Refresher {
         for source in &config.sources {
             let id = &source.spec.id;
             let previous = old.remove(id);
-            let slot = match fresh.iter().position(|(fresh, ..)| fresh == id) {
+            let mut slot = match fresh.iter().position(|(fresh, ..)| fresh == id) {
                 Some(at) => {
                     closing.extend(previous.map(|slot| slot.source));
                     let (_, running, known) = fresh.swap_remove(at);
@@ -176,6 +208,9 @@ impl Refresher {
                     None => continue,
                 },
             };
+            if let Some(Settled { book, unfinished, .. }) = pinned.remove(id) {
+                slot.pin(book, unfinished);
+            }
             slots.slots.push(slot);
         }
         closing.extend(old.into_values().map(|slot| slot.source));
@@ -226,15 +261,21 @@ impl Refresher {
     ) {
         let now = self.clock.now();
         let discovered = Arc::new(discovered);
-        let (changed, upstream) = match self.slots.lock().find(id) {
+        let (changed, config) = match self.slots.lock().find(id) {
             // A reload may have put another source in its place.
-            Some(slot) if Arc::ptr_eq(&slot.source, source) => (
-                slot.discovered.as_deref() != Some(&*discovered),
-                slot.config.spec.upstream_identity(),
-            ),
+            Some(slot) if Arc::ptr_eq(&slot.source, source) => {
+                (slot.discovered.as_deref() != Some(&*discovered), Arc::clone(&slot.config))
+            }
             Some(_) | None => return,
         };
+        let upstream = config.spec.upstream_identity();
         if changed {
+            // Before anything of it is shown (I-52).
+            let Settled { book, unfinished, .. } =
+                self.settle_pins(gateway, &config, Some(&discovered)).await;
+            if let Some(slot) = self.slots.lock().find(id) {
+                slot.pin(book, unfinished);
+            }
             // Compiling schemas and building a snapshot of a large catalog takes seconds of CPU.
             let (gateway, id, news) = (gateway.clone(), id.clone(), Arc::clone(&discovered));
             let taken = tokio::task::spawn_blocking(move || {
@@ -268,25 +309,120 @@ impl Refresher {
 
     /// Makes entries of what a source offers, without holding anybody up.
     fn take_over(&self, id: &SourceId, discovered: Arc<Discovered>) {
-        let (config, gate) = {
+        let (config, gate, pins) = {
             let mut slots = self.slots.lock();
             let gate = slots.gate.clone();
             match slots.find(id) {
-                Some(slot) => (Arc::clone(&slot.config), gate),
+                Some(slot) => (Arc::clone(&slot.config), gate, slot.pins.clone()),
                 None => return,
             }
         };
-        let made = Made::of(&config, &gate, &discovered);
+        let made = Made::of(&config, &gate, &discovered, pins.as_deref());
         let mut slots = self.slots.lock();
         let reloaded = slots.gate != gate;
         let gate = slots.gate.clone();
         let Some(slot) = slots.find(id) else { return };
         slot.discovered = Some(discovered);
-        if reloaded || !Arc::ptr_eq(&slot.config, &config) {
-            // The configuration changed meanwhile: its rules are the ones that count.
+        if reloaded || !Arc::ptr_eq(&slot.config, &config) || slot.pins != pins {
+            // The configuration or a pin changed meanwhile: what holds now counts.
             slot.reassemble(&gate);
         } else {
             slot.put(made);
+        }
+    }
+
+    /// Compares tools with their pins, and tells what is new.
+    async fn settle_pins(
+        &self,
+        gateway: &Gateway,
+        source: &SourceConfig,
+        known: Option<&Arc<Discovered>>,
+    ) -> Settled {
+        let now = self.clock.now();
+        let mut settled = pins::settle(source, self.pins.as_ref(), known, now).await;
+        let events = std::mem::take(&mut settled.events);
+        if !events.is_empty() {
+            self.metrics.drifted(&source.spec.id, settled.drifts);
+            gateway.record().insist(events).await;
+        }
+        settled
+    }
+
+    /// Where pins are looked at; none without a store of them.
+    pub(crate) fn desk<'a>(
+        &'a self,
+        config: &'a Config,
+        tenant: &'a TenantId,
+    ) -> Option<PinDesk<'a>> {
+        let pins = self.pins.as_deref()?;
+        Some(PinDesk { sources: &config.sources, pins, tenant: Some(tenant) })
+    }
+
+    /// Looks whether another process has changed a pin, without holding anybody up.
+    fn watch_pins(&self, gateway: &Gateway) {
+        if self.pins.is_none() || self.pinning.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let gateway = gateway.clone();
+        tokio::spawn(async move {
+            let refresher = gateway.refresher();
+            if let Some(pins) = &refresher.pins {
+                let unfinished =
+                    refresher.slots.lock().slots.iter().any(|slot| slot.pins_unfinished);
+                match pins.epoch().await {
+                    Ok(epoch) => {
+                        let before = refresher.pins_epoch.swap(epoch, Ordering::AcqRel);
+                        if epoch != before || unfinished {
+                            refresher.repin(&gateway).await;
+                        }
+                    }
+                    Err(error) => tracing::warn!(%error, "the pins could not be looked at"),
+                }
+            }
+            refresher.pinning.store(false, Ordering::Release);
+        });
+    }
+
+    /// Reads the pins of all sources again, and publishes if that changes what is offered.
+    pub(crate) async fn repin(&self, gateway: &Gateway) {
+        let sources: Vec<_> = {
+            let slots = self.slots.lock();
+            // What is known is compared where that was not finished; all others were compared.
+            let of = |slot: &Slot| {
+                let again = slot.discovered.clone().filter(|_| slot.pins_unfinished);
+                (Arc::clone(&slot.config), again)
+            };
+            slots.slots.iter().map(of).collect()
+        };
+        let mut news = Vec::new();
+        for (config, known) in sources {
+            let id = &config.spec.id;
+            let Settled { book, unfinished, .. } =
+                self.settle_pins(gateway, &config, known.as_ref()).await;
+            if let Some(slot) = self.slots.lock().find(id)
+                && slot.pin(book, unfinished)
+            {
+                news.push(id.clone());
+            }
+        }
+        if news.is_empty() {
+            return;
+        }
+        let gateway = gateway.clone();
+        let published = tokio::task::spawn_blocking(move || {
+            {
+                let mut slots = gateway.refresher().slots.lock();
+                let gate = slots.gate.clone();
+                for id in &news {
+                    if let Some(slot) = slots.find(id) {
+                        slot.reassemble(&gate);
+                    }
+                }
+            }
+            gateway.publish();
+        });
+        if let Err(error) = published.await {
+            tracing::error!(%error, "a catalog could not be built; the old one is kept");
         }
     }
 

@@ -1,12 +1,12 @@
 //! Foreign text made fit for a log line, a status or a model: one line, no control characters, cut.
 
-use toolcrib_core::redact::Redactor;
+use toolcrib_core::{redact::Redactor, text::is_hidden};
 
 /// `text` with control and invisible formatting characters as blanks, at most `max` bytes.
 pub(crate) fn tidy(text: &str, max: usize) -> String {
     let mut tidy = String::with_capacity(text.len().min(max));
     for character in text.trim().chars() {
-        let shown = if hidden(character) { ' ' } else { character };
+        let shown = if character.is_control() || is_hidden(character) { ' ' } else { character };
         if tidy.len() + shown.len_utf8() > max {
             tidy.push('…');
             break;
@@ -20,7 +20,7 @@ pub(crate) fn tidy(text: &str, max: usize) -> String {
 pub(crate) fn tidy_lines(text: &str, max: usize) -> String {
     let mut tidy = String::with_capacity(text.len().min(max));
     for character in text.trim().chars() {
-        let kept = matches!(character, '\n' | '\t') || !hidden(character);
+        let kept = character != '\r' && !is_hidden(character);
         let shown = if kept { character } else { ' ' };
         if tidy.len() + shown.len_utf8() > max {
             tidy.push('…');
@@ -48,12 +48,6 @@ pub(crate) fn fit_for_callers(text: &str) -> String {
         }
     }
     told
-}
-
-/// Control characters, and the ones that change how neighbours are shown without being seen.
-fn hidden(character: char) -> bool {
-    character.is_control()
-        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
 #[cfg(test)]

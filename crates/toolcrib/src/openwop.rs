@@ -4,6 +4,7 @@ mod discovery;
 mod error;
 mod events;
 mod keys;
+mod pins;
 mod runs;
 pub(crate) mod schemas;
 mod seams;
@@ -55,4 +56,6 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::rotate))
         .routes(routes!(keys::revoke))
+        .routes(routes!(pins::list))
+        .routes(routes!(pins::approve))
 }

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::{Args, Subcommand};
 use toolcrib_core::{
     descriptor::SourceKind,
-    id::{KeyId, PrincipalId, RunId, TenantId},
+    id::{KeyId, PrincipalId, RunId, SourceId, TenantId},
     scope::Grant,
     store::RunState,
 };
@@ -63,6 +63,33 @@ what would help models (descriptions, the portable subset of JSON Schema, the co
 The exit code is 1 when there is an error, with --strict also for a warning.")]
     Lint(ToolLintArgs),
 
+    /// Show what changed of the tools of upstreams since it was approved
+    #[command(after_help = "\
+Examples:
+  toolcrib tools diff
+  toolcrib tools diff mcp:files.read_file
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools diff --json
+
+The approved form and the newest other form are shown member by member; characters that are not seen
+stand there as <U+202E>. What is compared is what the server, or a command that asked the sources,
+saw last. With --url the key needs the scope pins:approve.")]
+    Diff {
+        /// Tool id or wire name; without it everything that waits for an approval
+        tool: Option<String>,
+    },
+
+    /// Approve tools of upstreams as they are now
+    #[command(after_help = "\
+Examples:
+  toolcrib tools approve mcp:files.read_file
+  toolcrib tools approve --source files
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools approve --all
+
+What is approved is what `tools diff` shows. A running server offers the tool at once with --url, and
+within two seconds when the store was changed. The approval holds for every tenant of the source.
+With --url the key needs the scope pins:approve.")]
+    Approve(ToolApproveArgs),
+
     /// Show one tool: description, schemas, what it needs
     #[command(after_help = "\
 Examples:
@@ -72,6 +99,22 @@ Examples:
         /// Tool id or wire name
         tool: String,
     },
+}
+
+#[derive(Debug, Args)]
+#[group(id = "which", required = true, multiple = true)]
+pub(crate) struct ToolApproveArgs {
+    /// Tool ids or wire names
+    #[arg(value_name = "TOOL", group = "which", conflicts_with_all = ["source", "all"])]
+    pub(crate) tools: Vec<String>,
+
+    /// Everything that waits of this source
+    #[arg(long, value_name = "SOURCE", group = "which", conflicts_with = "all")]
+    pub(crate) source: Option<SourceId>,
+
+    /// Everything that waits
+    #[arg(long, group = "which")]
+    pub(crate) all: bool,
 }
 
 #[derive(Debug, Args)]

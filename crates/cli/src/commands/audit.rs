@@ -246,6 +246,15 @@ fn in_a_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
             };
             format!("{} {outcome} (session {})", closed.tool_id, closed.session_id)
         }
+        EventBody::ToolPinDrifted(drifted) => {
+            let known = if drifted.approved.is_some() { "changed" } else { "is new" };
+            let fate = if drifted.quarantined { "quarantined" } else { "offered" };
+            format!("{} {known}, {fate}", drifted.tool_id)
+        }
+        EventBody::ToolPinApproved(approved) => {
+            let by = approved.principal.as_ref().map(|by| format!(" by {by}"));
+            format!("{} approved{}", approved.tool_id, by.unwrap_or_default())
+        }
     };
     let tenant = tenant.map(|tenant| format!("{tenant:<12}  ")).unwrap_or_default();
     format!("{at}  {tenant}{:<21}  {what}", event.body.kind())

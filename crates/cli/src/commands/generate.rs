@@ -99,6 +99,18 @@ const METRICS: [(&str, &str, &str, &str); 8] = [
     ("toolcrib_call_seconds", "histogram", "", "Time tools ran"),
     ("toolcrib_http_requests", "counter", "surface, status", "Requests by surface and status"),
     ("toolcrib_source_tools", "gauge", "source", "Tools offered by a source"),
+    (
+        "toolcrib_source_tools_quarantined",
+        "gauge",
+        "source",
+        "Tools of a source that are left out because nobody has approved them as they are",
+    ),
+    (
+        "toolcrib_source_tool_drifts",
+        "counter",
+        "source",
+        "Forms of tools that were seen and that nobody had approved",
+    ),
     ("toolcrib_source_discoveries", "counter", "source", "Successful discoveries of a source"),
     ("toolcrib_source_discovery_failures", "counter", "source", "Failed discoveries of a source"),
     (

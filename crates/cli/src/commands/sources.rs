@@ -25,6 +25,8 @@ struct Shown {
     since: String,
     restarts: u64,
     tools: u64,
+    #[serde(default)]
+    quarantined: u64,
     discovered_at: Option<String>,
     problems: Vec<String>,
 }
@@ -78,11 +80,13 @@ fn print(sources: &[Shown], printer: Printer) -> anyhow::Result<()> {
             source.kind.clone(),
             source.state.clone(),
             source.tools.to_string(),
+            source.quarantined.to_string(),
             source.problems.len().to_string(),
             source.detail.clone().unwrap_or_default(),
         ]
     });
-    printer.table(["source", "kind", "state", "tools", "problems", "detail"], rows)?;
+    printer
+        .table(["source", "kind", "state", "tools", "quarantined", "problems", "detail"], rows)?;
     for source in sources {
         for problem in &source.problems {
             printer.foreign(&format!("{}: {problem}", source.id))?;

@@ -1,6 +1,8 @@
-//! `tools list|lint|show`: the operator's view of everything, or a key's view of a server.
+//! `tools list|lint|show|diff|approve`: the operator's view of everything, or a key's view of a server.
 
+mod diff;
 mod lint;
+mod pins;
 
 use serde_json::{Value, json};
 use toolcrib_core::{
@@ -29,6 +31,18 @@ pub(crate) async fn run(
         (ToolsCommand::List(args), Some(client)) => list_remote(&args, &client, printer).await?,
         (ToolsCommand::Lint(args), client) => {
             return lint::run(&args, client, global, printer).await;
+        }
+        (ToolsCommand::Diff { tool }, client) => {
+            let place = pins::Place::new(client, global)?;
+            let shown = pins::show(tool.as_deref(), &place, printer).await;
+            place.close().await;
+            return shown;
+        }
+        (ToolsCommand::Approve(args), client) => {
+            let place = pins::Place::new(client, global)?;
+            let approved = pins::approve(&args, &place, printer).await;
+            place.close().await;
+            return approved;
         }
         (ToolsCommand::Show { tool }, None) => show(&tool, global, printer).await?,
         (ToolsCommand::Show { tool }, Some(client)) => show_remote(&tool, &client, printer).await?,

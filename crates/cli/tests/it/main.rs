@@ -20,6 +20,7 @@ mod lifecycle;
 mod local;
 mod lock;
 mod packs;
+mod pins;
 mod record;
 mod reload;
 mod remote;

@@ -1,7 +1,7 @@
 //! Texts that models and people read: what they hide and what they give away.
 
 use super::{Findings, Severity};
-use crate::{descriptor::ToolDescriptor, redact::Redactor};
+use crate::{descriptor::ToolDescriptor, redact::Redactor, text::is_hidden};
 
 pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
     match &tool.description {
@@ -60,16 +60,5 @@ pub(super) fn secret(pointer: &str, text: &str, found: &mut Findings<'_>) {
             "the text has something that looks like a secret",
             "take it out at the source, and replace the secret if it was a real one",
         );
-    }
-}
-
-/// Control characters (but for line breaks and tabs), zero-width and direction marks, tags.
-fn is_hidden(character: char) -> bool {
-    match character {
-        '\n' | '\r' | '\t' => false,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{feff}' => true,
-        '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
-        '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}' => true,
-        other => other.is_control(),
     }
 }

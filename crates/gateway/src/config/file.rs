@@ -165,6 +165,10 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) refresh: Option<Spanned<String>>,
     #[serde(default)]
+    pub(super) pins: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) pin_first: Option<Spanned<String>>,
+    #[serde(default)]
     pub(super) connect_timeout: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) max_concurrency: Option<Spanned<usize>>,
@@ -247,6 +251,8 @@ impl Source {
             "files" => self.files.is_some(),
             "durable" => self.durable.is_some(),
             "pack" => self.pack.is_some(),
+            "pins" => self.pins.is_some(),
+            "pin_first" => self.pin_first.is_some(),
             "nodes" => !self.nodes.is_empty(),
             "grants" => !self.grants.is_empty(),
             "memory" => self.memory.is_some(),

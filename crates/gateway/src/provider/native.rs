@@ -24,7 +24,7 @@ use toolcrib_core::{
 
 use super::{Identity, Offer, Tool, ToolCall, ToolCallHandler, ToolsProvider, shared};
 use crate::{
-    config::{Classification, SourceConfig, ToolRule},
+    config::{Classification, PinPolicy, SourceConfig, ToolRule},
     workflow::{Home, WorkflowSource},
 };
 
@@ -83,6 +83,7 @@ impl NativeTools {
             tenants: Tenants::All,
             names: NameStyle::Prefixed,
             refresh: Duration::from_secs(300),
+            pins: PinPolicy::OFF,
             rules: Vec::new(),
         };
         Ok(Self { config, provider: shared(provider), handler: Arc::new(handler) })

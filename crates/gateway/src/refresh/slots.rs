@@ -7,6 +7,7 @@ use toolcrib_core::{
     clock::Timestamp,
     descriptor::SourceKind,
     id::SourceId,
+    pin::PinBook,
     source::{Discovered, Source, SourceState},
 };
 
@@ -42,6 +43,11 @@ pub(super) struct Slot {
     failure: Option<Failure>,
     entries: Vec<Arc<Entry>>,
     problems: Vec<String>,
+    /// What was approved of its tools; none while nobody could read it.
+    pub(super) pins: Option<Arc<PinBook>>,
+    /// Whether something of its pins is to be read or written again.
+    pub(super) pins_unfinished: bool,
+    quarantined: usize,
     /// Of a source of workflows: those that make sense in themselves.
     flows: Vec<Arc<Flow>>,
     /// Those of them that the last snapshot has, and what is wrong with the others.
@@ -145,6 +151,11 @@ impl Slots {
         })
     }
 
+    /// How many tools of each source are quarantined.
+    pub(crate) fn quarantined(&self) -> impl Iterator<Item = (&SourceId, usize)> {
+        self.slots.iter().map(|slot| (&slot.config.spec.id, slot.quarantined))
+    }
+
     pub(super) fn reports(&self) -> Vec<SourceReport> {
         self.slots.iter().map(|slot| slot.report(&self.collisions)).collect()
     }
@@ -153,12 +164,18 @@ impl Slots {
 // === impl Made ===
 
 impl Made {
-    pub(super) fn of(source: &SourceConfig, gate: &GateConfig, discovered: &Discovered) -> Self {
+    pub(super) fn of(
+        source: &SourceConfig,
+        gate: &GateConfig,
+        discovered: &Discovered,
+        book: Option<&PinBook>,
+    ) -> Self {
         if source.kind != SourceKind::Workflow {
-            return Self { assembled: assemble(source, gate, discovered), flows: Vec::new() };
+            let assembled = assemble(source, gate, discovered, book);
+            return Self { assembled, flows: Vec::new() };
         }
         let (flows, problems) = flows(source, discovered);
-        Self { assembled: Assembled { entries: Vec::new(), problems }, flows }
+        Self { assembled: Assembled { problems, ..Assembled::default() }, flows }
     }
 }
 
@@ -168,12 +185,12 @@ impl Slot {
     pub(super) fn new(
         config: Arc<SourceConfig>,
         source: Arc<dyn Source>,
-        known: Option<Discovered>,
+        known: Option<Arc<Discovered>>,
     ) -> Self {
         Self {
             config,
             source,
-            discovered: known.map(Arc::new),
+            discovered: known,
             discovered_at: None,
             // What a source says while it starts may come before it has a slot.
             wanted: false,
@@ -181,6 +198,9 @@ impl Slot {
             failure: None,
             entries: Vec::new(),
             problems: Vec::new(),
+            pins: None,
+            pins_unfinished: false,
+            quarantined: 0,
             flows: Vec::new(),
             offered: 0,
             left_out: Vec::new(),
@@ -189,18 +209,35 @@ impl Slot {
 
     pub(super) fn reassemble(&mut self, gate: &GateConfig) {
         if let Some(discovered) = &self.discovered {
-            let made = Made::of(&self.config, gate, discovered);
+            let made = Made::of(&self.config, gate, discovered, self.pins.as_deref());
             self.put(made);
         }
     }
 
+    /// Takes over what was read of its pins, unless something newer is here; whether it is news.
+    pub(super) fn pin(&mut self, book: Option<Arc<PinBook>>, unfinished: bool) -> bool {
+        self.pins_unfinished = unfinished;
+        // What could not be read now does not undo what was read before: nobody can take an
+        // approval back.
+        let Some(book) = book else { return false };
+        match &self.pins {
+            Some(held) if held.epoch >= book.epoch => false,
+            held => {
+                let news = held.as_ref().is_none_or(|held| held.tools != book.tools);
+                self.pins = Some(book);
+                news
+            }
+        }
+    }
+
     pub(super) fn put(&mut self, Made { assembled, flows }: Made) {
-        let Assembled { entries, problems } = assembled;
+        let Assembled { entries, problems, quarantined } = assembled;
         for problem in &problems {
             tracing::warn!(source = %self.config.spec.id, problem, "a source has a problem");
         }
         self.entries = entries;
         self.problems = problems;
+        self.quarantined = quarantined;
         self.flows = flows;
     }
 
@@ -244,6 +281,7 @@ impl Slot {
             tenants: self.config.tenants.clone(),
             status: self.source.status(),
             tools: self.entries.len() + self.offered,
+            quarantined: self.quarantined,
             discovered_at: self.discovered_at,
             problems: failure
                 .chain(self.problems.iter().cloned())

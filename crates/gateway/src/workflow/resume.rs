@@ -387,7 +387,10 @@ impl History {
             EventBody::ToolSessionClosed(closed) => {
                 self.open_sessions.remove(&(closed.session_id, closed.tool_id));
             }
-            EventBody::AuthorizationDecided(_) | EventBody::EgressDecided(_) => {}
+            EventBody::AuthorizationDecided(_)
+            | EventBody::EgressDecided(_)
+            | EventBody::ToolPinDrifted(_)
+            | EventBody::ToolPinApproved(_) => {}
         }
     }
 }

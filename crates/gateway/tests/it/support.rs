@@ -98,6 +98,8 @@ pub(crate) fn told(body: &EventBody) -> String {
         EventBody::ToolSessionClosed(closed) => {
             format!("closed {} {:?}", closed.tool_id, closed.outcome)
         }
+        EventBody::ToolPinDrifted(drifted) => format!("drifted {}", drifted.tool_id),
+        EventBody::ToolPinApproved(approved) => format!("approved {}", approved.tool_id),
     }
 }
 

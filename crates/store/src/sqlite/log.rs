@@ -83,7 +83,10 @@ impl Record {
             EventBody::ToolSessionClosed(closed) => {
                 Effect::ClosesSession { session_id: closed.session_id, tool_id: closed.tool_id }
             }
-            EventBody::AuthorizationDecided(_) | EventBody::EgressDecided(_) => Effect::None,
+            EventBody::AuthorizationDecided(_)
+            | EventBody::EgressDecided(_)
+            | EventBody::ToolPinDrifted(_)
+            | EventBody::ToolPinApproved(_) => Effect::None,
         };
         Ok(Self {
             event_id: event.event_id.into(),
@@ -227,6 +230,8 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
         "egress.decided" => serde_json::from_str(payload).map(EventBody::EgressDecided),
         "tool.session.opened" => serde_json::from_str(payload).map(EventBody::ToolSessionOpened),
         "tool.session.closed" => serde_json::from_str(payload).map(EventBody::ToolSessionClosed),
+        "tool.pin.drifted" => serde_json::from_str(payload).map(EventBody::ToolPinDrifted),
+        "tool.pin.approved" => serde_json::from_str(payload).map(EventBody::ToolPinApproved),
         _ => return None,
     };
     body.ok()

@@ -27,13 +27,15 @@ pub struct TestSource {
     pub(super) id: String,
     tenants: Option<Vec<String>>,
     version: Option<String>,
+    pins: String,
     pub(super) tools: Vec<TestTool>,
 }
 
 impl TestSource {
-    /// A source without tools that every tenant sees.
+    /// A source without tools that every tenant sees. Its tools may change as they like.
     pub fn new(id: &str) -> Self {
-        Self { id: id.to_owned(), tenants: None, version: None, tools: Vec::new() }
+        let pins = "off".to_owned();
+        Self { id: id.to_owned(), tenants: None, version: None, pins, tools: Vec::new() }
     }
 
     /// Only these tenants see it.
@@ -50,6 +52,13 @@ impl TestSource {
         self
     }
 
+    /// What happens when a tool changes: `enforce` or `warn`.
+    #[must_use]
+    pub fn pins(mut self, mode: &str) -> Self {
+        mode.clone_into(&mut self.pins);
+        self
+    }
+
     /// Adds a tool.
     #[must_use]
     pub fn tool(mut self, tool: TestTool) -> Self {
@@ -61,8 +70,10 @@ impl TestSource {
     /// test gateway looks at the id alone.
     pub(super) fn toml(&self) -> String {
         let mut toml = format!(
-            "\n[[source]]\nid = {}\nkind = \"mcp\"\ncommand = [\"in-process\"]\n",
-            json!(self.id)
+            "\n[[source]]\nid = {}\nkind = \"mcp\"\ncommand = [\"in-process\"]\n\
+             pins = {}\n",
+            json!(self.id),
+            json!(self.pins)
         );
         if let Some(tenants) = &self.tenants {
             writeln!(toml, "tenants = {}", json!(tenants)).unwrap();

@@ -96,7 +96,9 @@ fn concerns(event: &RunEvent, principal: &PrincipalId) -> bool {
     match &event.body {
         EventBody::ToolCalled(called) => called.principal == *principal,
         EventBody::AuthorizationDecided(decided) => decided.principal == *principal,
+        EventBody::ToolPinApproved(approved) => approved.principal.as_ref() == Some(principal),
         EventBody::ToolReturned(_)
+        | EventBody::ToolPinDrifted(_)
         | EventBody::EgressDecided(_)
         | EventBody::ToolSessionOpened(_)
         | EventBody::ToolSessionClosed(_) => false,

@@ -65,6 +65,14 @@ fn rows() -> Vec<Row> {
             method: "delete",
             ..get("/v1/keys/{id}", "/v1/keys/KEY", ["401", "403", "404", "200"])
         },
+        get("/v1/pins", "/v1/pins", ["401", "403", "200 blind", "200 sees"]),
+        post(
+            "/v1/pins/approve",
+            "/v1/pins/approve",
+            json!({ "tools": [{ "toolId": "mcp:crib.read", "digest": "0".repeat(64) }] }),
+            // It is as it was approved, so nothing waits.
+            ["401", "403", "404", "409"],
+        ),
         get("/health", "/health", OPEN),
         get("/tools", "/tools", list),
         post(
@@ -136,13 +144,21 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
         .source(
             TestSource::new("crib")
                 .tenants(["acme"])
+                .pins("enforce")
                 .tool(TestTool::new("read").scopes(["files:read"])),
         )
         .workflow("crib-flow", "steps: [{ id: a, tool: 'mcp:crib.read' }]\noutputs: {}")
         .start()
         .await;
-    let everything =
-        ["files:read", "audit:read", "keys:manage", "metrics:read", "sources:read", "tools:flows"];
+    let everything = [
+        "files:read",
+        "audit:read",
+        "keys:manage",
+        "metrics:read",
+        "pins:approve",
+        "sources:read",
+        "tools:flows",
+    ];
     let held = gw.principal("crib", ["files:read"]).await;
     let claims = issuer.claims(gw.gateway.clock().now());
     // The issuer is there, and so is what it signed: only the key is wrong.

@@ -25,7 +25,7 @@ use toolcrib_core::{
 pub use pack::{pack_location, public_key};
 
 use super::{Resolver, file, parse_duration};
-use crate::config::SourceConfig;
+use crate::config::{PinFirst, PinMode, PinPolicy, SourceConfig};
 
 /// Kinds that a `[[source]]` can be of.
 const SERVED: &[SourceKind] = &[
@@ -58,7 +58,12 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("memory", &[SourceKind::NodePack, SourceKind::Connector]),
     ("integrity", &[SourceKind::NodePack, SourceKind::Connector]),
     ("trusted_keys", &[SourceKind::NodePack, SourceKind::Connector]),
+    ("pins", PINNED),
+    ("pin_first", PINNED),
 ];
+
+/// Kinds whose tools somebody else describes. The operator writes the others himself.
+const PINNED: &[SourceKind] = &[SourceKind::NodePack, SourceKind::Mcp, SourceKind::Connector];
 
 impl Resolver<'_> {
     pub(super) fn source(&mut self, mut typed: file::Source) -> Option<SourceConfig> {
@@ -110,6 +115,7 @@ impl Resolver<'_> {
                 _ => Duration::from_secs(300),
             },
         );
+        let pins = self.pin_policy(&id, kind, &typed);
         let tenants = match &typed.tenants {
             None => Tenants::All,
             Some(tenants) if tenants.get_ref().iter().any(|tenant| tenant == "*") => Tenants::All,
@@ -125,8 +131,31 @@ impl Resolver<'_> {
             tenants,
             names,
             refresh,
+            pins,
             rules,
         })
+    }
+
+    fn pin_policy(&mut self, id: &SourceId, kind: SourceKind, typed: &file::Source) -> PinPolicy {
+        let key = |member: &str| format!("source.{id}.{member}");
+        let mode = self.read(&key("pins"), typed.pins.as_ref(), |text| match text {
+            "enforce" => Ok(PinMode::Enforce),
+            "warn" => Ok(PinMode::Warn),
+            "off" => Ok(PinMode::Off),
+            _ => Err("expected \"enforce\", \"warn\" or \"off\""),
+        });
+        let first = self.read(&key("pin_first"), typed.pin_first.as_ref(), |text| match text {
+            "trust" => Ok(PinFirst::Trust),
+            "approve" => Ok(PinFirst::Approve),
+            _ => Err("expected \"trust\" or \"approve\""),
+        });
+        if !PINNED.contains(&kind) {
+            return PinPolicy::OFF;
+        }
+        PinPolicy {
+            mode: mode.unwrap_or(PinMode::Enforce),
+            first: first.unwrap_or(PinFirst::Trust),
+        }
     }
 
     /// Complains about keys that another kind has.

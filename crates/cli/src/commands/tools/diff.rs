@@ -1,0 +1,209 @@
+//! The two forms of a tool beside each other, member by member.
+//!
+//! Invariant: nothing of an upstream reaches the terminal as it is. Characters that are not seen, or
+//! that change how others are shown, stand there as `<U+202E>`.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+use serde_json::Value;
+use toolcrib_core::text::is_hidden;
+
+use super::pins::{Moment, Shown};
+
+/// Lines that are shown of one side of a change.
+const MAX_LINES: usize = 200;
+
+/// One member that differs.
+#[derive(Debug, PartialEq, Serialize)]
+pub(super) struct Change {
+    /// Where, as an RFC 6901 pointer.
+    pub(super) pointer: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) old: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) new: Option<Value>,
+}
+
+/// What differs between the approved form and the one that waits.
+pub(super) fn changes(pin: &Shown) -> Vec<Change> {
+    let mut changes = Vec::new();
+    if pin.seen.is_some() {
+        let mut pointer = String::new();
+        compare(tool(pin.approved.as_ref()), tool(pin.seen.as_ref()), &mut pointer, &mut changes);
+    }
+    changes
+}
+
+/// The tool within a document.
+fn tool(moment: Option<&Moment>) -> Option<&Value> {
+    let document = moment?.document.as_ref()?;
+    match document.get("name") {
+        Some(_) => Some(document),
+        // Its integers are spelled out beside it.
+        None => document.get("tool"),
+    }
+}
+
+fn compare(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    pointer: &mut String,
+    changes: &mut Vec<Change>,
+) {
+    if old == new {
+        return;
+    }
+    let length = pointer.len();
+    match (old, new) {
+        (Some(Value::Object(before)), Some(Value::Object(after))) => {
+            let added = after.keys().filter(|name| !before.contains_key(*name));
+            for name in before.keys().chain(added) {
+                pointer.push('/');
+                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                compare(before.get(name), after.get(name), pointer, changes);
+                pointer.truncate(length);
+            }
+        }
+        (Some(Value::Array(before)), Some(Value::Array(after))) if before.len() == after.len() => {
+            for (index, (before, after)) in before.iter().zip(after).enumerate() {
+                pointer.push('/');
+                pointer.push_str(&index.to_string());
+                compare(Some(before), Some(after), pointer, changes);
+                pointer.truncate(length);
+            }
+        }
+        // A new tool is shown member by member, too.
+        (None, Some(Value::Object(after))) if pointer.is_empty() => {
+            for (name, member) in after {
+                let pointer = format!("/{name}");
+                changes.push(Change { pointer, old: None, new: Some(member.clone()) });
+            }
+        }
+        _ => {
+            changes.push(Change { pointer: pointer.clone(), old: old.cloned(), new: new.cloned() })
+        }
+    }
+}
+
+/// The change for people.
+pub(super) fn text(pin: &Shown) -> String {
+    let mut out = format!("{} (source {}): ", pin.tool_id, pin.source_id);
+    out += match (pin.state.as_str(), pin.quarantined) {
+        ("approved", _) => "as it was approved",
+        ("new", true) => "new, quarantined until it is approved",
+        ("new", false) => "new, not approved",
+        (_, true) => "changed, quarantined until it is approved",
+        (_, false) => "changed, not approved",
+    };
+    if let Some(approved) = &pin.approved {
+        let by = approved.by.as_deref().map_or_else(
+            || "trusted as the first form".to_owned(),
+            |by| format!("approved by {}", visible(by)),
+        );
+        line(&mut out, format_args!("  {by}, {}, sha256 {}", approved.at, approved.digest));
+    }
+    if let Some(seen) = &pin.seen {
+        line(&mut out, format_args!("  seen {}, sha256 {}", seen.at, seen.digest));
+    }
+    for change in changes(pin) {
+        line(&mut out, format_args!("  {}", visible(&change.pointer)));
+        let (old, new) = (lines(change.old.as_ref()), lines(change.new.as_ref()));
+        // Of a long text only what differs.
+        let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
+        let rest = old.len().min(new.len()) - same;
+        let tail = old.iter().rev().zip(new.iter().rev()).take(rest);
+        let tail = tail.take_while(|(old, new)| old == new).count();
+        for (sign, side) in [('-', &old), ('+', &new)] {
+            let differing = side.get(same..side.len() - tail).unwrap_or_default();
+            for text in differing.iter().take(MAX_LINES) {
+                line(&mut out, format_args!("    {sign} {text}"));
+            }
+            if differing.len() > MAX_LINES {
+                let more = differing.len() - MAX_LINES;
+                line(&mut out, format_args!("    {sign} … and {more} lines more"));
+            }
+        }
+    }
+    out
+}
+
+fn line(out: &mut String, text: std::fmt::Arguments<'_>) {
+    // Writing to a string does not fail.
+    writeln!(out).and_then(|()| out.write_fmt(text)).ok();
+}
+
+fn lines(value: Option<&Value>) -> Vec<String> {
+    let text = match value {
+        None => return Vec::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => serde_json::to_string_pretty(other).unwrap_or_default(),
+    };
+    text.split('\n').map(visible).collect()
+}
+
+/// `text` with everything that is not seen spelled out.
+fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_hidden(character) || matches!(character, '\n' | '\r') {
+            write!(shown, "<U+{:04X}>", u32::from(character)).ok();
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn pin(old: Value, new: Value) -> Shown {
+        serde_json::from_value(json!({
+            "toolId": "mcp:up.a", "sourceId": "up", "name": "up__a", "state": "changed",
+            "quarantined": true,
+            "approved": { "digest": "d1", "at": "yesterday", "document": old },
+            "seen": { "digest": "d2", "at": "today", "document": new },
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_change_is_shown_where_it_is_and_with_what_is_not_seen() {
+        let old = json!({
+            "name": "a", "description": "one\ntwo\nthree",
+            "inputSchema": { "properties": { "x/y": { "type": "string" } }, "required": ["x/y"] },
+        });
+        let mut new = old.clone();
+        new["description"] = json!("one\n2\u{202e}\u{1b}[2J\nthree");
+        new["inputSchema"]["properties"]["x/y"]["type"] = json!("number");
+        new["inputSchema"]["required"] = json!([]);
+        new["title"] = json!("A");
+        let pin = pin(old, new);
+        let places: Vec<_> = changes(&pin).into_iter().map(|change| change.pointer).collect();
+        let expected = [
+            "/description",
+            "/inputSchema/properties/x~1y/type",
+            "/inputSchema/required",
+            "/title",
+        ];
+        assert_eq!(places, expected);
+        let text = text(&pin);
+        assert!(
+            text.contains("\n  /description\n    - two\n    + 2<U+202E><U+001B>[2J\n"),
+            "{text}"
+        );
+        assert!(!text.contains("three") && !text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn a_tool_with_spelled_integers_is_compared_as_a_tool() {
+        let new =
+            json!({ "tool": { "name": "a", "inputSchema": { "maximum": "9" } }, "integers": [] });
+        let pin = pin(json!({ "name": "a" }), new);
+        assert_eq!(changes(&pin)[0].pointer, "/inputSchema");
+    }
+}

@@ -1,0 +1,227 @@
+//! `tools diff` and `tools approve`: what changed of an upstream's tools, and taking it over; in the
+//! store, or on a running server.
+
+use chrono::Utc;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use toolcrib_core::{canonical::Digest, event::EventLog as _, id::PrincipalId};
+use toolcrib_gateway::{
+    config::Config,
+    pins::{PinDesk, PinError},
+};
+use toolcrib_store::SqliteStore;
+
+use super::diff;
+use crate::{
+    args::{Global, ToolApproveArgs},
+    client::Client,
+    failure::{Exit, advised},
+    printer::Printer,
+    settings::Settings,
+    store,
+};
+
+/// Tools that are approved with one request.
+const BATCH: usize = 500;
+
+/// What is read of a pin: the members of `GET /v1/pins`.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Shown {
+    pub(super) tool_id: String,
+    pub(super) source_id: String,
+    pub(super) name: String,
+    pub(super) state: String,
+    pub(super) quarantined: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) approved: Option<Moment>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) seen: Option<Moment>,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Moment {
+    pub(super) digest: String,
+    pub(super) at: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) by: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) document: Option<Value>,
+}
+
+/// Where pins are looked up.
+pub(super) enum Place {
+    Here(Box<Config>, SqliteStore),
+    Remote(Client),
+}
+
+impl Place {
+    pub(super) fn new(client: Option<Client>, global: &Global) -> anyhow::Result<Self> {
+        match client {
+            Some(client) => Ok(Self::Remote(client)),
+            None => {
+                let config = Settings::load(global)?.config;
+                let store = store::open_existing(&config)?;
+                Ok(Self::Here(Box::new(config), store))
+            }
+        }
+    }
+
+    pub(super) async fn close(self) {
+        if let Self::Here(_, store) = self {
+            store.close().await;
+        }
+    }
+
+    /// Every pin, or that of one tool with its documents.
+    async fn pins(&self, tool: Option<&str>) -> anyhow::Result<Vec<Shown>> {
+        let told = match self {
+            Self::Here(config, store) => {
+                let desk = desk(config, store);
+                match tool {
+                    Some(tool) => json!(desk.show(tool).await?.into_iter().collect::<Vec<_>>()),
+                    None => json!(desk.list().await?),
+                }
+            }
+            Self::Remote(client) => {
+                let query: Vec<_> = tool.map(|tool| ("tool", tool)).into_iter().collect();
+                let mut told = client.get(&["v1", "pins"], &query).await?;
+                told.get_mut("pins").map(Value::take).unwrap_or_default()
+            }
+        };
+        Ok(serde_json::from_value(told)?)
+    }
+
+    async fn approve(&self, wanted: &[(String, String)]) -> anyhow::Result<()> {
+        match self {
+            Self::Here(config, store) => {
+                let digest = |(tool, digest): &(String, String)| {
+                    let digest = Digest::parse(digest)?;
+                    Some((tool.clone(), digest))
+                };
+                let wanted: Vec<_> = wanted.iter().filter_map(digest).collect();
+                let by = PrincipalId::parse("operator")?;
+                let approved = desk(config, store).approve(&wanted, Some(&by), Utc::now()).await;
+                let (_, events) = approved.map_err(|error| match error {
+                    PinError::Store(error) => anyhow::Error::new(error),
+                    error => advised(error.to_string(), "`toolcrib tools diff` shows what waits"),
+                })?;
+                store.append(events).await?;
+            }
+            Self::Remote(client) => {
+                let tool =
+                    |(tool, digest): &(String, String)| json!({ "toolId": tool, "digest": digest });
+                let body = json!({ "tools": wanted.iter().map(tool).collect::<Vec<_>>() });
+                client.send(&["v1", "pins", "approve"], &body).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn desk<'a>(config: &'a Config, store: &'a SqliteStore) -> PinDesk<'a> {
+    PinDesk { sources: &config.sources, pins: store, tenant: None }
+}
+
+/// Shows what waits for an approval; the exit code is 0 either way.
+pub(super) async fn show(
+    tool: Option<&str>,
+    place: &Place,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let mut pins = Vec::new();
+    match tool {
+        Some(tool) => {
+            pins = place.pins(Some(tool)).await?;
+            if pins.is_empty() {
+                return Err(unknown(tool));
+            }
+        }
+        None => {
+            for waiting in waiting(place.pins(None).await?) {
+                pins.extend(place.pins(Some(&waiting.tool_id)).await?);
+            }
+        }
+    }
+    if printer.wants_json() {
+        let told: Vec<_> = pins
+            .iter()
+            .map(|pin| {
+                let mut told = json!(pin);
+                if let Some(members) = told.as_object_mut() {
+                    members.insert("changes".to_owned(), json!(diff::changes(pin)));
+                }
+                told
+            })
+            .collect();
+        printer.json(&told)?;
+        return Ok(Exit::Done);
+    }
+    if pins.is_empty() {
+        printer.note("every tool that was seen is as it was approved");
+    }
+    for pin in &pins {
+        printer.line(diff::text(pin))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Approves what waits.
+pub(super) async fn approve(
+    args: &ToolApproveArgs,
+    place: &Place,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let pins = place.pins(None).await?;
+    let mut chosen = Vec::new();
+    if args.tools.is_empty() {
+        let of_source = |pin: &Shown| {
+            args.source.as_ref().is_none_or(|source| pin.source_id == source.as_str())
+        };
+        chosen.extend(waiting(pins).into_iter().filter(of_source));
+    } else {
+        let pins = pins;
+        for tool in &args.tools {
+            let named = |pin: &&Shown| pin.tool_id == *tool || pin.name == *tool;
+            let Some(pin) = pins.iter().find(named) else { return Err(unknown(tool)) };
+            if pin.seen.is_none() {
+                return Err(advised(
+                    format!("nothing waits for an approval of {}", pin.tool_id),
+                    "`toolcrib tools diff` shows what waits",
+                ));
+            }
+        }
+        let wanted =
+            |pin: &Shown| args.tools.iter().any(|it| *it == pin.tool_id || *it == pin.name);
+        chosen.extend(waiting(pins).into_iter().filter(wanted));
+    }
+    let wanted: Vec<(String, String)> =
+        chosen.into_iter().filter_map(|pin| Some((pin.tool_id, pin.seen?.digest))).collect();
+    for batch in wanted.chunks(BATCH) {
+        place.approve(batch).await?;
+    }
+    if printer.wants_json() {
+        let told =
+            |(tool, digest): &(String, String)| json!({ "toolId": tool, "approved": digest });
+        printer.json(&json!({ "approved": wanted.iter().map(told).collect::<Vec<_>>() }))?;
+        return Ok(Exit::Done);
+    }
+    for (tool, _) in &wanted {
+        printer.line(format_args!("approved {tool}"))?;
+    }
+    if wanted.is_empty() {
+        printer.note("nothing waits for an approval");
+    }
+    Ok(Exit::Done)
+}
+
+fn waiting(pins: Vec<Shown>) -> Vec<Shown> {
+    pins.into_iter().filter(|pin| pin.seen.is_some()).collect()
+}
+
+fn unknown(tool: &str) -> anyhow::Error {
+    advised(
+        format!("no pin of a tool {tool:?} is known"),
+        "pins are of tools of upstreams that were seen; `toolcrib sources list` asks the upstreams",
+    )
+}

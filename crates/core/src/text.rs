@@ -1,0 +1,72 @@
+//! What is not seen in a text.
+//!
+//! Invariant (I-53): what an upstream wrote about its tools reaches callers without characters that
+//! people do not see and models do: controls, zero-width and direction marks, tags, fillers.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+/// Whether `character` is not seen, or changes how its neighbours are shown without being seen. Line
+/// breaks and tabs are seen.
+pub fn is_hidden(character: char) -> bool {
+    match character {
+        '\n' | '\r' | '\t' => false,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{feff}' => true,
+        // Fillers: letters without a shape.
+        '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' => true,
+        '\u{17b4}' | '\u{17b5}' | '\u{180b}'..='\u{180f}' => true,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' => true,
+        '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' => true,
+        // Tags and the second block of variation selectors, which can spell any text.
+        '\u{e0000}'..='\u{e0fff}' => true,
+        other => other.is_control(),
+    }
+}
+
+/// `text` without what is not seen.
+pub fn seen(text: &str) -> Cow<'_, str> {
+    match text.chars().any(is_hidden) {
+        true => text.chars().filter(|character| !is_hidden(*character)).collect::<String>().into(),
+        false => text.into(),
+    }
+}
+
+/// Takes what is not seen out of every text in `value`, names of members included. Whoever checks
+/// arguments against a schema has to check them against the result: that is what callers know.
+pub fn clean(value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Cow::Owned(clean) = seen(text) {
+                *text = clean;
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(clean),
+        Value::Object(members) => {
+            if members.keys().any(|name| name.chars().any(is_hidden)) {
+                *members = std::mem::take(members)
+                    .into_iter()
+                    .map(|(name, member)| (seen(&name).into_owned(), member))
+                    .collect();
+            }
+            members.iter_mut().for_each(|(_, member)| clean(member));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn hidden_characters_are_taken_out_of_names_and_values() {
+        let mut value =
+            json!({ "a\u{200b}": ["x\u{e0041}y\n", 1], "b": { "c\u{7}": "d\u{202e}" } });
+        clean(&mut value);
+        assert_eq!(value, json!({ "a": ["xy\n", 1], "b": { "c": "d" } }));
+        assert!(matches!(seen("naïve 日本 🙂\r\n"), Cow::Borrowed(_)));
+    }
+}

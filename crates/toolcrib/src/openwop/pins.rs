@@ -1,0 +1,153 @@
+//! `/v1/pins`: what was approved of the tools of upstreams, what they say now, and approving it.
+//!
+//! A caller sees the pins of the sources of its tenant. An approval holds for every tenant of the
+//! source: the tool is the same one for all of them.
+
+use axum::{
+    extract::{RawQuery, State},
+    response::Response,
+};
+use http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+use toolcrib_core::{canonical::Digest, json::parse_strict};
+use toolcrib_gateway::pins::{ApprovedPin, PinError, PinReport};
+use utoipa::ToSchema;
+
+use super::error::{self, ErrorEnvelope};
+use crate::{
+    middleware::{Caller, Payload, Refusal, require},
+    respond,
+    state::AppState,
+};
+
+/// Who may look and approve.
+const SCOPE: &str = "pins:approve";
+/// Tools in one request.
+const MAX_TOOLS: usize = 1_000;
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Pins {
+    /// Source by source.
+    #[schema(value_type = Vec<Object>)]
+    pins: Vec<PinReport>,
+}
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Approved {
+    /// In the order of the request.
+    #[schema(value_type = Vec<Object>)]
+    approved: Vec<ApprovedPin>,
+}
+
+/// What is approved; only the schema is used.
+#[derive(ToSchema)]
+#[expect(dead_code, reason = "only its schema is used; the body is read member by member")]
+pub(super) struct Approval {
+    /// All of them are approved, or none; at most 1000.
+    tools: Vec<ApprovalOfTool>,
+}
+
+/// One form of one tool.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[expect(dead_code, reason = "only its schema is used; the body is read member by member")]
+pub(super) struct ApprovalOfTool {
+    /// The tool.
+    tool_id: String,
+    /// `seen.digest` of the pin that was looked at.
+    digest: String,
+}
+
+/// The pins of the tools of the tenant's sources, or of one tool with both forms of it.
+#[utoipa::path(
+    get,
+    path = "/v1/pins",
+    operation_id = "listPins",
+    tag = "OpenWOP",
+    params(("tool" = Option<String>, Query, description = "Only this tool (tool id or wire name), with both forms as its upstream wrote them")),
+    responses(
+        (status = 200, description = "The pins", body = Pins),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `pins:approve` is missing", body = ErrorEnvelope),
+        (status = 503, description = "The pins cannot be read right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    require(&state, &caller, SCOPE, "/v1/pins")?;
+    let pins = match respond::query(query.as_deref(), "tool") {
+        Some(tool) => {
+            let pin = state.gateway.pin(&caller.tenant, &tool).await;
+            pin.map(|pin| pin.into_iter().collect())
+        }
+        None => state.gateway.pins(&caller.tenant).await.map(Option::unwrap_or_default),
+    };
+    let pins = pins.map_err(|error| {
+        tracing::error!(%error, "pins could not be read");
+        Refusal::Unavailable
+    })?;
+    Ok(respond::json(StatusCode::OK, &Pins { pins }))
+}
+
+/// Approves forms of tools, each named by its digest, all of them or none. They are offered when the
+/// answer comes.
+#[utoipa::path(
+    post,
+    path = "/v1/pins/approve",
+    operation_id = "approvePins",
+    tag = "OpenWOP",
+    request_body = Approval,
+    responses(
+        (status = 200, description = "They are approved", body = Approved),
+        (status = 400, description = "The body is not as it should be", body = ErrorEnvelope),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `pins:approve` is missing", body = ErrorEnvelope),
+        (status = 404, description = "One of the tools has no pin that this caller may see", body = ErrorEnvelope),
+        (status = 409, description = "One of the tools is not in that form any more, or approved already", body = ErrorEnvelope),
+        (status = 503, description = "The pins cannot be changed right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn approve(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    Payload(body): Payload,
+) -> Result<Response, Refusal> {
+    require(&state, &caller, SCOPE, "/v1/pins/approve")?;
+    let wanted = match read(&body) {
+        Ok(wanted) => wanted,
+        Err(problem) => return Ok(error::bad_body("tools", problem)),
+    };
+    match state.gateway.approve_pins(&caller, &wanted).await {
+        Ok(approved) => Ok(respond::json(StatusCode::OK, &Approved { approved })),
+        Err(PinError::Unknown(_)) => Ok(error::not_found()),
+        Err(stale @ PinError::Stale(index)) => {
+            let details = json!({ "index": index });
+            let message = stale.to_string();
+            Ok(error::error(StatusCode::CONFLICT, "conflict", message, Some(details)))
+        }
+        Err(PinError::Store(error)) => {
+            tracing::error!(%error, "pins could not be changed");
+            Err(Refusal::Unavailable)
+        }
+    }
+}
+
+fn read(body: &[u8]) -> Result<Vec<(String, Digest)>, &'static str> {
+    let shape = "must be a list of 1 to 1000 objects {\"toolId\": …, \"digest\": …} with digests of \
+                 64 lower-case hex digits";
+    let body = parse_strict(body).map_err(|_| shape)?;
+    let tools = body.get("tools").and_then(Value::as_array).ok_or(shape)?;
+    if tools.is_empty() || tools.len() > MAX_TOOLS {
+        return Err(shape);
+    }
+    let one = |tool: &Value| {
+        let id = tool.get("toolId")?.as_str()?;
+        let digest = Digest::parse(tool.get("digest")?.as_str()?)?;
+        Some((id.to_owned(), digest))
+    };
+    tools.iter().map(one).collect::<Option<_>>().ok_or(shape)
+}
