@@ -5,6 +5,7 @@
 //! Invariant: the work is bounded, whatever the schemas are.
 
 mod contradictions;
+mod poison;
 mod schema;
 mod text;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 use crate::{
     compact,
     descriptor::{SchemaObject, ToolDescriptor},
+    source::DiscoveredTool,
 };
 
 /// Findings kept of one tool.
@@ -85,7 +87,18 @@ pub fn lint(tool: &ToolDescriptor) -> Vec<Finding> {
             );
         }
     }
-    let mut list = found.list;
+    worst(found.list)
+}
+
+/// What is to be said about the tool `id` as its upstream describes it: characters that nobody sees
+/// (which callers are never sent) and words that tell a model what to do.
+pub fn upstream(id: &str, tool: &DiscoveredTool) -> Vec<Finding> {
+    let mut found = Findings { tool: id, list: Vec::new() };
+    poison::check(tool, &mut found);
+    worst(found.list)
+}
+
+fn worst(mut list: Vec<Finding>) -> Vec<Finding> {
     list.sort_by_key(|found| std::cmp::Reverse(found.severity));
     list.truncate(MAX_FINDINGS);
     list

@@ -21,6 +21,7 @@ use toolcrib_core::{
     id::{AgentId, RunId, SourceId, TenantId},
     key_set::KeySetSource,
     limit::RateLimiter,
+    lint::Finding,
     pin::PinStore,
     principal::Principal,
     scope::{Grant, Scope},
@@ -482,6 +483,12 @@ impl Gateway {
         references: impl IntoIterator<Item = &'a str>,
     ) -> Result<RunId, StoreError> {
         self.inner.record.forbidden_at_load(tenant, agent, references.into_iter().collect()).await
+    }
+
+    /// What is to be said about the tools of upstreams as those describe them, quarantined ones
+    /// included, of one kind of source or of all.
+    pub fn upstream_findings(&self, kind: Option<SourceKind>) -> Vec<Finding> {
+        self.inner.refresher.findings(kind)
     }
 
     /// The pins of the tools that `tenant` may know of; `None` when this gateway keeps none.

@@ -20,7 +20,9 @@ use tokio::sync::{mpsc, watch};
 use toolcrib_core::{
     catalog::Generation,
     clock::Clock,
+    descriptor::SourceKind,
     id::{SourceId, TenantId},
+    lint::{self, Finding},
     pin::PinStore,
     source::{Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceSpec},
     store::CatalogStore,
@@ -31,6 +33,7 @@ use slots::{Made, Slot};
 
 use crate::{
     Gateway, SourceReport,
+    assemble::classify,
     config::{Config, SourceConfig},
     metrics::Metrics,
     pins::{self, PinDesk, Settled},
@@ -472,6 +475,31 @@ impl Refresher {
         if tokio::time::timeout(patience, settled).await.is_err() {
             tracing::debug!("some sources did not answer in time");
         }
+    }
+
+    /// What is to be said about what upstreams write of their tools.
+    pub(crate) fn findings(&self, kind: Option<SourceKind>) -> Vec<Finding> {
+        let offers: Vec<_> = {
+            let slots = self.slots.lock();
+            let wanted = slots.slots.iter().filter(|slot| {
+                slot.config.kind != SourceKind::Workflow
+                    && kind.is_none_or(|kind| slot.config.kind == kind)
+            });
+            wanted
+                .filter_map(|slot| Some((Arc::clone(&slot.config), slot.discovered.clone()?)))
+                .collect()
+        };
+        let mut found = Vec::new();
+        for (config, discovered) in offers {
+            for tool in &discovered.tools {
+                if let Some(id) = pins::tool_id(&config, &tool.name)
+                    && classify(&config, &tool.name).hide != Some(true)
+                {
+                    found.extend(lint::upstream(id.as_str(), tool));
+                }
+            }
+        }
+        found
     }
 
     pub(crate) fn reports(&self) -> Vec<SourceReport> {

@@ -60,6 +60,8 @@ Examples:
 Errors are what must not stay (a secret in a description, a pure tool that reaches out), warnings
 are what is probably not meant so (characters that nobody sees, a tool shown to nobody), advice is
 what would help models (descriptions, the portable subset of JSON Schema, the compact view).
+Characters that nobody sees are never sent to callers, so they are found without --url only, where
+the texts of the upstreams are read as they came; quarantined tools are looked at, too.
 The exit code is 1 when there is an error, with --strict also for a warning.")]
     Lint(ToolLintArgs),
 

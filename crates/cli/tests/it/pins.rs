@@ -50,7 +50,7 @@ impl Rig {
 
     async fn turn(&self, form: u64) {
         let (status, answer) = self.caller.otc("up__turn", json!({ "form": form })).await;
-        assert_eq!((status, &answer["success"]), (200, &json!(true)), "{answer}");
+        assert_eq!((status, &answer["result"]["success"]), (200, &json!(true)), "{answer}");
     }
 
     /// The tools of `/v1/tools` by id, once `wanted` likes them.
@@ -140,7 +140,7 @@ async fn a_tool_that_changes_is_gone_until_it_is_approved_or_as_it_was() {
     let text = &echo["inputSchema"]["properties"]["text"];
     assert_eq!(text["description"], "What to say", "{echo}");
     let (_, ran) = rig.caller.otc("up__echo", json!({ "text": "hi" })).await;
-    assert_eq!(ran["success"], true, "{ran}");
+    assert_eq!(ran["result"]["success"], true, "{ran}");
     let approved = rig.events("tool.pin.approved").await;
     assert_eq!((approved.len(), &approved[0]["toolId"]), (1, &json!(ECHO)));
 
@@ -159,10 +159,7 @@ async fn a_tool_that_changes_is_gone_until_it_is_approved_or_as_it_was() {
     let Rig { dir, server, key, .. } = rig;
     server.stop();
     let rig = Rig::over(dir, key);
-    rig.tools("only the other one", |list| {
-        has(list, "mcp:up.turn") && !has(list, ECHO)
-    })
-    .await;
+    rig.tools("only the other one", |list| has(list, "mcp:up.turn") && !has(list, ECHO)).await;
     let checked = run(rig.path(), &["sources", "check"]);
     assert!(checked.code == 1 && checked.stdout.contains("quarantined"), "{checked:?}");
 }

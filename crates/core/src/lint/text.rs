@@ -1,7 +1,7 @@
 //! Texts that models and people read: what they hide and what they give away.
 
-use super::{Findings, Severity};
-use crate::{descriptor::ToolDescriptor, redact::Redactor, text::is_hidden};
+use super::{Findings, Severity, poison};
+use crate::{descriptor::ToolDescriptor, redact::Redactor};
 
 pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
     match &tool.description {
@@ -29,25 +29,7 @@ fn missing(pointer: &str, message: &str, found: &mut Findings<'_>) {
 /// Looks at one text.
 pub(super) fn one(pointer: &str, text: &str, found: &mut Findings<'_>) {
     secret(pointer, text, found);
-    let mut hidden: Vec<String> = text
-        .chars()
-        .filter(|character| is_hidden(*character))
-        .map(|character| format!("U+{:04X}", u32::from(character)))
-        .collect();
-    hidden.sort();
-    hidden.dedup();
-    if !hidden.is_empty() {
-        let more = hidden.len().saturating_sub(8);
-        hidden.truncate(8);
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        found.push(
-            pointer,
-            "text/hidden",
-            Severity::Warning,
-            format!("the text has characters that are not seen: {}{more}", hidden.join(", ")),
-            "look at the text byte by byte; models follow instructions that people do not see",
-        );
-    }
+    poison::one(pointer, text, found);
 }
 
 /// Looks for what looks like a secret.

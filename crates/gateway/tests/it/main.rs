@@ -4,6 +4,7 @@
 mod authn;
 mod config;
 mod idempotency;
+mod pins;
 mod pipeline;
 mod probe;
 mod refresh;

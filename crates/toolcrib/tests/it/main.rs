@@ -14,5 +14,6 @@ mod no_oracle;
 mod openwop;
 mod ops;
 mod otc;
+mod pins;
 mod resource;
 mod support;

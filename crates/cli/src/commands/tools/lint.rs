@@ -21,11 +21,19 @@ pub(super) async fn run(
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    let tools = match client {
+    let (tools, upstream) = match client {
         None => discovered(args, global, printer).await?,
-        Some(client) => super::remote(args.source, &client).await?,
+        Some(client) => (super::remote(args.source, &client).await?, Vec::new()),
     };
-    let found: Vec<Finding> = tools.iter().flat_map(lint::lint).collect();
+    let mut found: Vec<Finding> = tools.iter().flat_map(lint::lint).collect();
+    for told in upstream {
+        let same = |it: &Finding| {
+            (&it.tool, &it.pointer, it.rule) == (&told.tool, &told.pointer, told.rule)
+        };
+        if !found.iter().any(same) {
+            found.push(told);
+        }
+    }
     if printer.wants_json() {
         printer.json(&found)?;
     } else {
@@ -42,7 +50,7 @@ async fn discovered(
     args: &ToolLintArgs,
     global: &Global,
     printer: Printer,
-) -> anyhow::Result<Vec<ToolDescriptor>> {
+) -> anyhow::Result<(Vec<ToolDescriptor>, Vec<Finding>)> {
     Local::start(Settings::load(global)?)
         .await?
         .run(async |gateway: &Gateway| {
@@ -52,7 +60,8 @@ async fn discovered(
             let entries = snapshot.catalog.entries().iter();
             let wanted =
                 entries.filter(|entry| args.source.is_none_or(|kind| entry.tool.source == kind));
-            Ok(wanted.map(|entry| entry.tool.clone()).collect())
+            let tools = wanted.map(|entry| entry.tool.clone()).collect();
+            Ok((tools, gateway.upstream_findings(args.source)))
         })
         .await
 }

@@ -1,0 +1,134 @@
+//! Descriptions that speak to the model past the people: characters that nobody sees, and words that
+//! tell it what to do beside the tool. They are told, and nothing is refused because of them.
+
+use serde_json::Value;
+
+use super::{Findings, Severity};
+use crate::{pointer::step, source::DiscoveredTool, text::is_hidden};
+
+/// Texts looked at in one tool.
+const MAX_TEXTS: usize = 10_000;
+/// Levels looked into.
+const MAX_DEPTH: usize = 64;
+
+/// Words that have no business in the description of a tool, in lower case, with single blanks.
+const MARKERS: [&str; 26] = [
+    "ignore previous instructions",
+    "ignore all previous",
+    "ignore the above",
+    "ignore your instructions",
+    "disregard previous",
+    "disregard all",
+    "disregard the above",
+    "forget previous instructions",
+    "override your instructions",
+    "system prompt",
+    "do not tell the user",
+    "don't tell the user",
+    "do not inform the user",
+    "do not mention this",
+    "without telling the user",
+    "without the user knowing",
+    "hide this from the user",
+    "before using any other tool",
+    "before calling any other tool",
+    "<important>",
+    "<system>",
+    "[system]",
+    "[inst]",
+    "<|im_start|>",
+    "~/.ssh",
+    "id_rsa",
+];
+
+/// Looks at everything that `tool` says, as its upstream wrote it.
+pub(super) fn check(tool: &DiscoveredTool, found: &mut Findings<'_>) {
+    one("/name", &tool.name, found);
+    let texts = [("/title", &tool.title), ("/description", &tool.description)];
+    for (pointer, text) in texts {
+        if let Some(text) = text {
+            one(pointer, text, found);
+        }
+    }
+    let mut left = MAX_TEXTS;
+    let values = [
+        ("/inputSchema", &tool.input_schema),
+        ("/outputSchema", &tool.output_schema),
+        ("/annotations", &tool.annotations),
+    ];
+    for (pointer, value) in values {
+        if let Some(value) = value {
+            walk(pointer, value, MAX_DEPTH, &mut left, found);
+        }
+    }
+}
+
+fn walk(pointer: &str, value: &Value, depth: usize, left: &mut usize, found: &mut Findings<'_>) {
+    let (Some(rest), Some(depth)) = (left.checked_sub(1), depth.checked_sub(1)) else { return };
+    *left = rest;
+    match value {
+        Value::String(text) => one(pointer, text, found),
+        Value::Array(items) => {
+            for (index, item) in items.iter().enumerate() {
+                walk(&format!("{pointer}/{index}"), item, depth, left, found);
+            }
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                let at = format!("{pointer}{}", step(name));
+                one(&at, name, found);
+                walk(&at, member, depth, left, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// Looks at one text.
+pub(super) fn one(pointer: &str, text: &str, found: &mut Findings<'_>) {
+    hidden(pointer, text, found);
+    instructions(pointer, text, found);
+}
+
+fn hidden(pointer: &str, text: &str, found: &mut Findings<'_>) {
+    let mut hidden: Vec<String> = text
+        .chars()
+        .filter(|character| is_hidden(*character))
+        .map(|character| format!("U+{:04X}", u32::from(character)))
+        .collect();
+    hidden.sort();
+    hidden.dedup();
+    if hidden.is_empty() {
+        return;
+    }
+    let more = hidden.len().saturating_sub(8);
+    hidden.truncate(8);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    found.push(
+        pointer,
+        "text/hidden",
+        Severity::Warning,
+        format!("the text has characters that are not seen: {}{more}", hidden.join(", ")),
+        "look at the text byte by byte; models follow instructions that people do not see",
+    );
+}
+
+fn instructions(pointer: &str, text: &str, found: &mut Findings<'_>) {
+    let mut plain = String::with_capacity(text.len());
+    for word in text.split_whitespace() {
+        if !plain.is_empty() {
+            plain.push(' ');
+        }
+        let seen = word.chars().filter(|character| !is_hidden(*character));
+        plain.extend(seen.flat_map(char::to_lowercase));
+    }
+    if let Some(marker) = MARKERS.iter().find(|marker| plain.contains(**marker)) {
+        found.push(
+            pointer,
+            "text/instructions",
+            Severity::Warning,
+            format!("the text seems to tell a model what to do beside the tool: `{marker}`"),
+            "read it with `toolcrib tools diff` before you approve it, and ask its author why",
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! Pins over a store that fails, and over two processes.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use async_trait::async_trait;
+use toolcrib_core::{
+    clock::Timestamp,
+    id::{PrincipalId, SourceId},
+    pin::{Pin, PinAnswer, PinBook, PinChoice, PinForm, PinStore},
+    source::{Discovered, SourceFactory},
+    store::StoreError,
+};
+use toolcrib_gateway::{Gateway, GatewayBuilder, Stores};
+use toolcrib_store::{MemoryCatalogs, MemoryKeys, MemoryPins};
+
+use crate::support::{Factory, Log, eventually, offer, one_source, parse, principal};
+
+/// Pins that can be told not to be there.
+#[derive(Clone, Default)]
+struct Flaky {
+    pins: MemoryPins,
+    broken: Arc<AtomicBool>,
+}
+
+impl Flaky {
+    fn check(&self) -> Result<&MemoryPins, StoreError> {
+        match self.broken.load(Ordering::SeqCst) {
+            true => Err(StoreError::Unavailable("told so".to_owned())),
+            false => Ok(&self.pins),
+        }
+    }
+}
+
+#[async_trait]
+impl PinStore for Flaky {
+    async fn book(&self, source: &SourceId) -> Result<PinBook, StoreError> {
+        self.check()?.book(source).await
+    }
+    async fn pins(&self, source: &SourceId) -> Result<Vec<Pin>, StoreError> {
+        self.check()?.pins(source).await
+    }
+    async fn pin(&self, source: &SourceId, tool: &str) -> Result<Option<Pin>, StoreError> {
+        self.check()?.pin(source, tool).await
+    }
+    async fn trust(
+        &self,
+        source: &SourceId,
+        forms: Vec<(String, PinForm)>,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        self.check()?.trust(source, forms, at).await
+    }
+    async fn note(
+        &self,
+        source: &SourceId,
+        forms: Vec<(String, PinForm)>,
+        at: Timestamp,
+    ) -> Result<Vec<String>, StoreError> {
+        self.check()?.note(source, forms, at).await
+    }
+    async fn forget(&self, source: &SourceId, tools: Vec<String>) -> Result<(), StoreError> {
+        self.check()?.forget(source, tools).await
+    }
+    async fn approve(
+        &self,
+        choices: Vec<PinChoice>,
+        at: Timestamp,
+        by: Option<PrincipalId>,
+    ) -> Result<PinAnswer, StoreError> {
+        self.check()?.approve(choices, at, by).await
+    }
+    async fn epoch(&self) -> Result<u64, StoreError> {
+        self.check()?.epoch().await
+    }
+}
+
+struct Kept {
+    log: Log,
+    catalogs: MemoryCatalogs,
+    pins: Flaky,
+}
+
+impl Kept {
+    fn new() -> Self {
+        Self { log: Log::default(), catalogs: MemoryCatalogs::new(), pins: Flaky::default() }
+    }
+
+    /// A process over what is kept, whose source offers `discovered`.
+    async fn start(&self, discovered: Discovered, pinned: bool) -> (Gateway, Arc<Factory>) {
+        let factory = Arc::new(Factory::default());
+        *factory.offers.lock() = Some(Ok(discovered));
+        let stores = Stores {
+            log: Arc::new(self.log.clone()),
+            keys: Arc::new(MemoryKeys::new()),
+            catalogs: Arc::new(self.catalogs.clone()),
+            runs: None,
+            pins: pinned.then(|| Arc::new(self.pins.clone()) as Arc<dyn PinStore>),
+        };
+        let sources = Arc::clone(&factory) as Arc<dyn SourceFactory>;
+        let builder = GatewayBuilder::new(parse(&one_source("")), stores, sources);
+        let gateway = builder.start().await.unwrap();
+        gateway.settle(std::time::Duration::from_secs(10)).await;
+        (gateway, factory)
+    }
+
+    fn drifts(&self) -> usize {
+        self.log.told().iter().filter(|told| told.starts_with("drifted")).count()
+    }
+}
+
+fn described(text: &str) -> Discovered {
+    let mut discovered = offer(&["echo"]);
+    for tool in &mut discovered.tools {
+        tool.description = Some(text.to_owned());
+    }
+    discovered
+}
+
+fn listed(gateway: &Gateway) -> usize {
+    gateway.view(&principal("t", &["*"])).entries().len()
+}
+
+/// I-52
+#[tokio::test]
+async fn nothing_is_offered_while_the_pins_cannot_be_read() {
+    let kept = Kept::new();
+    let (gateway, _) = kept.start(described("a"), true).await;
+    assert_eq!(listed(&gateway), 1);
+    gateway.close().await;
+
+    kept.pins.broken.store(true, Ordering::SeqCst);
+    let (gateway, _) = kept.start(described("a"), true).await;
+    assert_eq!(listed(&gateway), 0, "it was approved, but nobody knows");
+    let report = &gateway.sources()[0];
+    assert_eq!(report.quarantined, 1);
+    assert!(report.problems[0].contains("pins cannot be read"), "{:?}", report.problems);
+    kept.pins.broken.store(false, Ordering::SeqCst);
+    eventually("it is offered again", || listed(&gateway) == 1).await;
+
+    // What was read stays read: an approval cannot be taken back.
+    kept.pins.broken.store(true, Ordering::SeqCst);
+    assert_eq!(listed(&gateway), 1);
+    gateway.close().await;
+    let (gateway, _) = kept.start(described("a"), false).await;
+    assert_eq!(listed(&gateway), 0, "a gateway without pins has nothing to trust in");
+}
+
+/// I-52: what is new of a tool while it cannot be written down is quarantined as well.
+#[tokio::test]
+async fn a_change_counts_although_it_cannot_be_noted_and_is_told_once() {
+    let kept = Kept::new();
+    let (gateway, factory) = kept.start(described("a"), true).await;
+    let source = Arc::clone(&factory.built.lock()[0]);
+    kept.pins.broken.store(true, Ordering::SeqCst);
+    *source.offers.lock() = Ok(described("b"));
+    gateway.refresh(&"s".parse().unwrap());
+    eventually("it is gone", || listed(&gateway) == 0).await;
+    assert_eq!(kept.drifts(), 0, "the note comes first");
+    kept.pins.broken.store(false, Ordering::SeqCst);
+    eventually("it is told", || kept.drifts() == 1).await;
+
+    // Another process sees the same, and has nothing to tell.
+    let (other, _) = kept.start(described("b"), true).await;
+    assert_eq!((listed(&other), kept.drifts()), (0, 1));
+    // What one approves the other offers.
+    let pins = other.pins(&"t".parse().unwrap()).await.unwrap().unwrap();
+    let digest = &pins[0].seen.as_ref().unwrap().digest;
+    let digest = toolcrib_core::canonical::Digest::parse(digest).unwrap();
+    let wanted = [(pins[0].tool_id.to_string(), digest)];
+    other.approve_pins(&principal("t", &["*"]), &wanted).await.unwrap();
+    assert_eq!(listed(&other), 1, "at once");
+    eventually("the first one follows", || listed(&gateway) == 1).await;
+}

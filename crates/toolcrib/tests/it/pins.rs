@@ -1,0 +1,100 @@
+//! Pins over HTTP: who sees them, what can be approved, and what hangs on a quarantined tool.
+
+use serde_json::{Value, json};
+use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
+
+async fn rig() -> (TestGateway, Actor) {
+    let gw = TestGateway::builder()
+        .source(
+            TestSource::new("up")
+                .tenants(["acme"])
+                .pins("enforce")
+                .tool(TestTool::new("read").description("one").scopes(["up:use"]))
+                .tool(TestTool::new("other").scopes(["up:use"])),
+        )
+        .workflow("flow", "steps: [{ id: a, tool: 'mcp:up.read' }]\noutputs: {}")
+        .start()
+        .await;
+    let caller = gw.principal("ann", ["*"]).await;
+    (gw, caller)
+}
+
+fn tools(read: &str) -> Vec<TestTool> {
+    vec![TestTool::new("read").description(read), TestTool::new("other")]
+}
+
+async fn listed(caller: &Actor) -> Vec<String> {
+    let list = caller.get("/v1/tools").await.json();
+    let list = list.as_array().unwrap().iter();
+    list.map(|tool| tool["toolId"].as_str().unwrap().to_owned()).collect()
+}
+
+async fn pin(caller: &Actor) -> Value {
+    caller.get("/v1/pins?tool=up__read").await.json()["pins"][0].clone()
+}
+
+fn approval(digest: &Value) -> Value {
+    json!({ "tools": [{ "toolId": "mcp:up.read", "digest": digest }] })
+}
+
+// I-52: a workflow is left out like for a tool that is not there.
+#[tokio::test]
+async fn what_needs_a_quarantined_tool_is_gone_with_it() {
+    let (gw, ann) = rig().await;
+    let all = ["mcp:up.other", "mcp:up.read", "openwop:workflow.flow"];
+    assert_eq!(listed(&ann).await, all);
+    gw.change("up", tools("two")).await;
+    assert_eq!(listed(&ann).await, ["mcp:up.other"]);
+    let sources = ann.get("/v1/sources").await.text().to_owned();
+    assert!(sources.contains("the workflow is left out"), "{sources}");
+
+    let pin = pin(&ann).await;
+    assert_eq!((&pin["state"], &pin["quarantined"]), (&json!("changed"), &json!(true)));
+    assert_eq!(pin["approved"]["document"]["description"], "one");
+    assert_eq!(pin["seen"]["document"]["description"], "two");
+    let answer = ann.post("/v1/pins/approve", approval(&pin["seen"]["digest"])).await;
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.json()["approved"][0]["before"], pin["approved"]["digest"]);
+    assert_eq!(listed(&ann).await, all, "when the answer comes");
+    let event = gw.event(|event| event["type"] == "tool.pin.approved").await;
+    assert_eq!(
+        (&event["payload"]["principal"], &event["payload"]["sourceId"]),
+        (&json!("ann"), &json!("up"))
+    );
+}
+
+// I-9
+#[tokio::test]
+async fn a_form_that_nobody_looked_at_is_not_approved_and_other_tenants_see_nothing() {
+    let (gw, ann) = rig().await;
+    gw.change("up", tools("two")).await;
+    let first = pin(&ann).await["seen"]["digest"].clone();
+    gw.change("up", tools("three")).await;
+    let stale = ann.post("/v1/pins/approve", approval(&first)).await;
+    assert_eq!((stale.status, &stale.json()["error"]), (409, &json!("conflict")));
+    assert_eq!(stale.json()["details"], json!({ "index": 0 }));
+
+    let eve = gw.principal_of("other", "eve", &["*"]).await;
+    assert_eq!(eve.get("/v1/pins").await.json(), json!({ "pins": [] }));
+    assert_eq!(eve.get("/v1/pins?tool=mcp:up.read").await.json(), json!({ "pins": [] }));
+    let now = pin(&ann).await["seen"]["digest"].clone();
+    let unknown = eve.post("/v1/pins/approve", approval(&now)).await;
+    let nothing = json!({ "tools": [{ "toolId": "mcp:no.thing", "digest": now }] });
+    let nothing = eve.post("/v1/pins/approve", nothing).await;
+    assert_eq!((unknown.status, unknown.text()), (404, nothing.text()));
+
+    for wrong in [
+        json!({}),
+        json!({ "tools": [] }),
+        json!({ "tools": [{ "toolId": "mcp:up.read" }] }),
+        json!({ "tools": [{ "toolId": "mcp:up.read", "digest": "AB" }] }),
+        json!([]),
+    ] {
+        assert_eq!(ann.post("/v1/pins/approve", wrong.clone()).await.status, 400, "{wrong}");
+    }
+    // Whoever may use every tool of a source may not approve them.
+    let bob = gw.principal("bob", ["up:use", "tools:*"]).await;
+    assert_eq!(bob.get("/v1/pins").await.status, 403);
+    assert_eq!(bob.post("/v1/pins/approve", approval(&now)).await.status, 403);
+    assert_eq!(listed(&ann).await, ["mcp:up.other"]);
+}
