@@ -182,6 +182,8 @@ impl Metrics {
             let labels = SourceLabels { source: source.to_string() };
             let tools = i64::try_from(tools).unwrap_or(i64::MAX);
             self.source_quarantined.get_or_create(&labels).set(tools);
+            // There from the start, so that the first one can be seen as a rise.
+            drop(self.source_drifts.get_or_create(&labels));
         }
     }
 
