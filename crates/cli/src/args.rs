@@ -16,9 +16,9 @@ pub(crate) use credentials::{
     CredentialValueArgs, CredentialsCommand,
 };
 pub(crate) use nouns::{
-    AuditCommand, CallArgs, ConfigCommand, ExportArgs, GenArgs, HashArgs, ImportArgs,
+    AuditCommand, CallArgs, ConfigCommand, ExportArgs, ExportFormat, GenArgs, HashArgs, ImportArgs,
     KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs, SourcesCommand,
-    TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolsCommand,
+    TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolsCommand, VerifyArgs,
 };
 pub(crate) use packs::{PackTrust, PackWord, PacksCommand};
 

@@ -19,6 +19,7 @@ mod misread;
 mod printer;
 mod seal;
 mod settings;
+mod signing;
 mod store;
 
 use std::process::ExitCode;

@@ -40,17 +40,7 @@ pub(crate) async fn needed(
 }
 
 async fn key(name: &str, place: &KeyPlace) -> anyhow::Result<SealKey> {
-    let read: Result<Secret, String> = match place {
-        KeyPlace::File(path) => {
-            warn_of_others(path);
-            env::read_secret(path)
-        }
-        KeyPlace::Env(variable) => env::variable(variable)
-            .map(Secret::new)
-            .ok_or_else(|| format!("environment variable {variable} is not set")),
-        KeyPlace::Command(command) => toolcrib_sources::printed_by(command).await,
-    };
-    let text = read.map_err(|problem| {
+    let text = text(place).await.map_err(|problem| {
         advised(
             format!("`[store] {name}` cannot be read: {problem}"),
             "`toolcrib credentials new-key --out FILE` makes a key",
@@ -60,13 +50,27 @@ async fn key(name: &str, place: &KeyPlace) -> anyhow::Result<SealKey> {
         .advise(format!("`[store] {name}` is not a key"), "look at what the file or program gives")
 }
 
+/// What stands at `place`; the error says why it cannot be read.
+pub(crate) async fn text(place: &KeyPlace) -> Result<Secret, String> {
+    match place {
+        KeyPlace::File(path) => {
+            warn_of_others(path);
+            env::read_secret(path)
+        }
+        KeyPlace::Env(variable) => env::variable(variable)
+            .map(Secret::new)
+            .ok_or_else(|| format!("environment variable {variable} is not set")),
+        KeyPlace::Command(command) => toolcrib_sources::printed_by(command).await,
+    }
+}
+
 /// A key that others can read seals nothing from them.
 fn warn_of_others(path: &Path) {
     use std::os::unix::fs::MetadataExt as _;
     if std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0) {
         tracing::warn!(
             path = %path.display(),
-            "the seal key is open to other users of this machine, consider `chmod 600`"
+            "a key is open to other users of this machine, consider `chmod 600`"
         );
     }
 }

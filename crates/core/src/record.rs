@@ -9,6 +9,7 @@
 
 mod chain;
 mod checkpoint;
+mod deliver;
 mod export;
 
 use async_trait::async_trait;
@@ -16,6 +17,7 @@ use async_trait::async_trait;
 pub use self::{
     chain::{Link, StoredEvent, genesis},
     checkpoint::{Checkpoint, CheckpointKind, InvalidCheckpoint, NO_CHECKPOINT, Signature, key_id},
+    deliver::{CheckpointSigner, Delivery, DeliveryError, DeliveryFactory, Destination},
     export::ExportedEvent,
 };
 use crate::{canonical::Digest, clock::Timestamp, id::TenantId, store::StoreError};

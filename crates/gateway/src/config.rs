@@ -20,9 +20,12 @@ use toolcrib_core::{
     id::{SourceId, TenantId},
     limit::Rate,
     names::NameStyle,
+    record::Destination,
     scope::{Grant, Scope, ScopeSet},
     source::SourceSpec,
 };
+
+use crate::export::Format;
 
 pub(crate) use resolve::is_private_enough;
 pub use resolve::{pack_location, parse, public_key};
@@ -109,10 +112,33 @@ pub enum KeyPlace {
 }
 
 /// How the record is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordConfig {
     /// When an event counts as written.
     pub durability: Durability,
+    /// Events of a tenant after which a checkpoint is signed.
+    pub checkpoint_every: u64,
+    /// Time after which a checkpoint is signed, for a tenant that has news.
+    pub checkpoint_interval: Duration,
+    /// The key that checkpoints are signed with; without one, one is made beside the store.
+    pub signing_key: Option<KeyPlace>,
+    /// For how long events are kept; none means for ever.
+    pub keep: Option<Duration>,
+    /// Where checkpoints are sent.
+    pub anchors: Vec<Destination>,
+    /// Where events are sent.
+    pub forwards: Vec<ForwardConfig>,
+}
+
+/// Where events are sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardConfig {
+    /// Its name, which its progress is kept under.
+    pub name: String,
+    /// What the events are written as.
+    pub format: Format,
+    /// Where to.
+    pub destination: Destination,
 }
 
 /// When an event counts as written.
@@ -430,7 +456,15 @@ impl Config {
                 seal_key: None,
                 old_seal_key: None,
             },
-            record: RecordConfig { durability: Durability::Strict },
+            record: RecordConfig {
+                durability: Durability::Strict,
+                checkpoint_every: 1_000,
+                checkpoint_interval: Duration::from_secs(60),
+                signing_key: None,
+                keep: None,
+                anchors: Vec::new(),
+                forwards: Vec::new(),
+            },
             gate: GateConfig {
                 rate: Rate::parse("600/m").ok(),
                 timeout: Duration::from_secs(300),

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -24,6 +24,7 @@ use toolcrib_core::{
     lint::Finding,
     pin::PinStore,
     principal::Principal,
+    record::RecordStore,
     scope::{Grant, Scope},
     source::{
         InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, SourceStatus,
@@ -82,6 +83,8 @@ struct Inner {
     runs: Arc<LiveRuns>,
     run_store: Option<Arc<dyn RunStore>>,
     ended: CancellationToken,
+    /// Where the record is kept, once somebody keeps it.
+    record_store: OnceLock<Arc<dyn RecordStore>>,
 }
 
 /// Everything a request may depend on, taken once per request (I-23).
@@ -331,6 +334,7 @@ impl GatewayBuilder {
                 runs: Arc::default(),
                 run_store: self.stores.runs,
                 ended: CancellationToken::new(),
+                record_store: OnceLock::new(),
             }),
         };
         home.settle(&gateway);
@@ -421,6 +425,24 @@ impl Gateway {
     /// The clock.
     pub fn clock(&self) -> &dyn Clock {
         &*self.inner.clock
+    }
+
+    /// Where the record is kept with its checkpoints, if a [`Keeper`](crate::keeper::Keeper) does.
+    pub fn record_store(&self) -> Option<&Arc<dyn RecordStore>> {
+        self.inner.record_store.get()
+    }
+
+    pub(crate) fn keeps_record_in(&self, store: Arc<dyn RecordStore>) {
+        // The first keeper is the one that counts; there is one per gateway.
+        self.inner.record_store.get_or_init(|| store);
+    }
+
+    pub(crate) fn clock_handle(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.inner.clock)
+    }
+
+    pub(crate) fn metrics_handle(&self) -> Arc<Metrics> {
+        Arc::clone(&self.inner.metrics)
     }
 
     /// Every source and how it is doing, in the order of the configuration.

@@ -5,6 +5,7 @@
 //! * [`probe`](mod@probe) has tools that exist for tests of a running server alone.
 //! * [`list`](mod@list) is what a caller sees: bytes made once per kind of caller.
 //! * [`config`] is the operator's file: what was typed, checked, and what it means.
+//! * [`keeper`] signs, anchors, forwards and prunes the record, and [`export`] is how it is written.
 //! * [`authn`] tells who is calling.
 //! * `workflow` runs workflows, whose steps pass the gate as their caller.
 //! * [`provider`] is the seam to the tools of a program that embeds the gateway.
@@ -19,8 +20,10 @@ pub mod call;
 pub mod clock;
 pub mod config;
 mod dispatch;
+pub mod export;
 mod gateway;
 pub mod idempotency;
+pub mod keeper;
 pub mod limits;
 pub mod list;
 pub mod metrics;

@@ -59,6 +59,17 @@ pub struct Metrics {
     source_discovery_failures: Family<SourceLabels, Counter>,
     unrecorded: Counter,
     generation: Gauge,
+    checkpoints: Counter,
+    anchor_failures: Counter,
+    pruned: Counter,
+    forwarded: Family<ForwardLabels, Counter>,
+    forward_failures: Family<ForwardLabels, Counter>,
+    forward_lag: Family<ForwardLabels, Gauge>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ForwardLabels {
+    forwarder: String,
 }
 
 impl fmt::Debug for Metrics {
@@ -115,6 +126,34 @@ impl Default for Metrics {
             "Number of the current catalog",
             generation.clone(),
         );
+        let checkpoints = Counter::default();
+        let anchor_failures = Counter::default();
+        let pruned = Counter::default();
+        let forwarded = Family::default();
+        let forward_failures = Family::default();
+        let forward_lag = Family::default();
+        registry.register("record_checkpoints", "Checkpoints that were signed", checkpoints.clone());
+        registry.register(
+            "record_anchor_failures",
+            "Attempts in vain to send checkpoints to an anchor",
+            anchor_failures.clone(),
+        );
+        registry.register(
+            "record_pruned",
+            "Events removed because they were older than is kept",
+            pruned.clone(),
+        );
+        registry.register("record_forwarded", "Events a forwarder delivered", forwarded.clone());
+        registry.register(
+            "record_forward_failures",
+            "Attempts in vain of a forwarder",
+            forward_failures.clone(),
+        );
+        registry.register(
+            "record_forward_lag",
+            "Events that a forwarder has not delivered yet",
+            forward_lag.clone(),
+        );
         Self {
             registry,
             calls,
@@ -127,6 +166,12 @@ impl Default for Metrics {
             source_discovery_failures,
             unrecorded,
             generation,
+            checkpoints,
+            anchor_failures,
+            pruned,
+            forwarded,
+            forward_failures,
+            forward_lag,
         }
     }
 }
@@ -197,7 +242,38 @@ impl Metrics {
         self.unrecorded.inc();
     }
 
+    pub(crate) fn checkpoint(&self) {
+        self.checkpoints.inc();
+    }
+
+    pub(crate) fn anchor_failed(&self) {
+        self.anchor_failures.inc();
+    }
+
+    pub(crate) fn pruned(&self, events: usize) {
+        self.pruned.inc_by(events as u64);
+    }
+
+    pub(crate) fn forwarded(&self, forwarder: &str, events: usize) {
+        self.forwarded.get_or_create(&ForwardLabels::of(forwarder)).inc_by(events as u64);
+    }
+
+    pub(crate) fn forward_failed(&self, forwarder: &str) {
+        self.forward_failures.get_or_create(&ForwardLabels::of(forwarder)).inc();
+    }
+
+    pub(crate) fn forward_lag(&self, forwarder: &str, events: u64) {
+        let events = i64::try_from(events).unwrap_or(i64::MAX);
+        self.forward_lag.get_or_create(&ForwardLabels::of(forwarder)).set(events);
+    }
+
     pub(crate) fn generation(&self, generation: u64) {
         self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
+    }
+}
+
+impl ForwardLabels {
+    fn of(forwarder: &str) -> Self {
+        Self { forwarder: forwarder.to_owned() }
     }
 }

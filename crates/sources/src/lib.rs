@@ -11,6 +11,7 @@
 #![warn(missing_docs)]
 
 mod credential;
+mod deliver;
 mod egress;
 mod exec;
 mod factory;
@@ -24,6 +25,7 @@ mod process;
 mod status;
 mod text;
 
+pub use deliver::Deliveries;
 pub use egress::{Resolver, SystemResolver};
 pub use exec::Launcher;
 pub use factory::Factory;

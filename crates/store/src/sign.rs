@@ -8,7 +8,8 @@ use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
     credential::Secret,
-    record::{Checkpoint, CheckpointKind, NO_CHECKPOINT, key_id},
+    id::TenantId,
+    record::{Checkpoint, CheckpointKind, CheckpointSigner, NO_CHECKPOINT, key_id},
     store::StoreError,
 };
 use zeroize::Zeroizing;
@@ -62,14 +63,13 @@ impl SigningKey {
         key_id(&self.public)
     }
 
-    /// The checkpoint of `head`'s position that follows `last`.
-    ///
-    /// # Errors
-    /// The library could not sign.
-    pub fn checkpoint(
+}
+
+impl CheckpointSigner for SigningKey {
+    fn checkpoint(
         &self,
         kind: CheckpointKind,
-        tenant: toolcrib_core::id::TenantId,
+        tenant: TenantId,
         (position, hash): (u64, Digest),
         last: Option<&Checkpoint>,
         at: Timestamp,

@@ -5,6 +5,7 @@ mod error;
 mod events;
 mod keys;
 mod pins;
+mod record;
 mod runs;
 pub(crate) mod schemas;
 mod seams;
@@ -52,6 +53,8 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
         .routes(routes!(workflows::cancel))
         .routes(routes!(runs::events))
         .routes(routes!(events::list))
+        .routes(routes!(record::forwarders))
+        .routes(routes!(record::checkpoints))
         .routes(routes!(sources::list))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::rotate))

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use toolcrib_core::{
     descriptor::SourceKind,
     id::{KeyId, PrincipalId, RunId, SourceId, TenantId},
@@ -294,14 +294,46 @@ Examples:
   toolcrib audit tail -f --tenant default")]
     Tail(TailArgs),
 
-    /// Print events as JSONL, one RunEvent a line, oldest first
+    /// Print events, one a line, oldest first
     #[command(after_help = "\
 Examples:
   toolcrib audit export > events.jsonl
   toolcrib audit export --after 4711 >> events.jsonl
+  toolcrib audit export --tenant default --format ocsf
 
-At the end the position to continue after is said on stderr.")]
+At the end the position to continue after is said on stderr. `jsonl` has a member `chain` in each
+line beside those of the RunEvent, with which `toolcrib audit verify --file` checks the export.")]
     Export(ExportArgs),
+
+    /// Check that the record is what was written
+    #[command(after_help = "\
+Examples:
+  toolcrib audit verify
+  toolcrib audit verify --anchor anchors.jsonl --public-key record.pub
+  toolcrib audit verify --file events.jsonl
+
+Every event is checked against the hash chain of its tenant, and the chains against their signed
+checkpoints. That finds what was changed, removed, moved or put in. Only with --anchor, a file of
+checkpoints that was kept elsewhere, is it found when the end of the record is gone or all of it was
+written anew. Exit code 1 says that something was found.")]
+    Verify(VerifyArgs),
+
+    /// Print the public key that belongs to the signatures of checkpoints
+    #[command(after_help = "\
+Examples:
+  toolcrib audit key > record.pub
+
+Keep it where whoever can write the store cannot, and give it to `toolcrib audit verify`.")]
+    Key,
+
+    /// Show how those do who get the record: forwarders and anchors
+    #[command(after_help = "\
+Examples:
+  toolcrib audit forwarders
+  toolcrib audit forwarders --json --url http://127.0.0.1:8808 --key-file operator.key
+
+A server shows them to keys with the scope metrics:read.")]
+    Forwarders,
 }
 
 #[derive(Debug, Args)]
@@ -322,12 +354,66 @@ pub(crate) struct TailArgs {
 #[derive(Debug, Args)]
 pub(crate) struct ExportArgs {
     /// Only events after this position in the log
-    #[arg(long, value_name = "POSITION")]
+    #[arg(long, value_name = "POSITION", conflicts_with = "from")]
     pub(crate) after: Option<u64>,
 
-    /// Only this tenant's events
+    /// Only events from this position on
+    #[arg(long, value_name = "POSITION")]
+    pub(crate) from: Option<u64>,
+
+    /// Only events up to this position
+    #[arg(long, value_name = "POSITION")]
+    pub(crate) to: Option<u64>,
+
+    /// Only this tenant's events; then positions are those in its own log
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
+
+    /// How events are written
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: ExportFormat,
+}
+
+/// How events are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub(crate) enum ExportFormat {
+    /// RunEvents with the hashes that check them
+    #[default]
+    Jsonl,
+    /// RunEvents and nothing else
+    Events,
+    /// OCSF 1.3 API Activity
+    Ocsf,
+    /// CloudEvents 1.0
+    Cloudevents,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Only this tenant's log
+    #[arg(long)]
+    pub(crate) tenant: Option<TenantId>,
+
+    /// From this position in the tenant's log on
+    #[arg(long, value_name = "POSITION", requires = "tenant")]
+    pub(crate) from: Option<u64>,
+
+    /// Up to this position in the tenant's log
+    #[arg(long, value_name = "POSITION", requires = "tenant")]
+    pub(crate) to: Option<u64>,
+
+    /// Check this export instead of the store
+    #[arg(long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+
+    /// A file of checkpoints that was kept elsewhere; can be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub(crate) anchor: Vec<PathBuf>,
+
+    /// A file with a public key whose signatures count, beside the store's own; can be given more
+    /// than once
+    #[arg(long, value_name = "FILE")]
+    pub(crate) public_key: Vec<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,6 +1,10 @@
-//! `audit tail|export`: the record, for people and for programs.
+//! `audit`: the record, for people and for programs.
 //!
 //! Invariant: events are read in pages, so that an export of any length needs little memory.
+
+mod export;
+mod forwarders;
+mod verify;
 
 use std::time::Duration;
 
@@ -34,9 +38,18 @@ pub(crate) async fn run(
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    let tenant = match &command {
-        AuditCommand::Tail(args) => args.tenant.clone(),
-        AuditCommand::Export(args) => args.tenant.clone(),
+    let (command, tenant) = match command {
+        AuditCommand::Verify(args) => return verify::run(&args, global, printer).await,
+        AuditCommand::Key => return verify::key(global, printer).await,
+        AuditCommand::Forwarders => return forwarders::run(global, printer).await,
+        AuditCommand::Tail(args) => {
+            let tenant = args.tenant.clone();
+            (Reading::Tail(args), tenant)
+        }
+        AuditCommand::Export(args) => {
+            let tenant = args.tenant.clone();
+            (Reading::Export(args), tenant)
+        }
     };
     let log = match Client::connect(global, printer)? {
         Some(_) if tenant.is_some() => {
@@ -48,13 +61,19 @@ pub(crate) async fn run(
         None => Log::Here(store::open_existing(&Settings::load(global)?.config)?, tenant),
     };
     let result = match command {
-        AuditCommand::Tail(args) => tail(&args, &log, printer).await,
-        AuditCommand::Export(args) => export(&args, &log, printer).await,
+        Reading::Tail(args) => tail(&args, &log, printer).await,
+        Reading::Export(args) => export::run(&args, &log, printer).await,
     };
     if let Log::Here(store, _) = log {
         store.close().await;
     }
     result.map(|()| Exit::Done)
+}
+
+/// Commands that read events.
+enum Reading {
+    Tail(TailArgs),
+    Export(ExportArgs),
 }
 
 /// Where events are read.
@@ -152,21 +171,6 @@ async fn tail(args: &TailArgs, log: &Log, printer: Printer) -> anyhow::Result<()
         tokio::time::sleep(LOOK).await;
         position = log.pages(position, show_all).await?.0;
     }
-}
-
-async fn export(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
-    // A page at a time: a write for each of a million lines takes longer than reading them.
-    let lines = |page: &[Logged]| {
-        let mut lines = Vec::new();
-        for logged in page {
-            serde_json::to_writer(&mut lines, &logged.event)?;
-            lines.push(b'\n');
-        }
-        printer.bytes(&lines)
-    };
-    let (end, count) = log.pages(args.after.unwrap_or(0), lines).await?;
-    printer.note(format_args!("{count} events; go on with --after {end}"));
-    Ok(())
 }
 
 fn show(logged: &Logged, printer: Printer) -> anyhow::Result<()> {

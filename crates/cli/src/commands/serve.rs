@@ -16,7 +16,12 @@ use tokio::{
     sync::watch,
 };
 use toolcrib_core::credential::CredentialStore;
-use toolcrib_gateway::{Gateway, config::Config};
+use toolcrib_gateway::{
+    Gateway,
+    config::Config,
+    keeper::{Keeper, Parts},
+};
+use toolcrib_sources::Deliveries;
 
 use crate::{
     args::{Global, ServeArgs},
@@ -26,7 +31,7 @@ use crate::{
     printer::Printer,
     seal,
     settings::{self, Settings},
-    store,
+    signing, store,
 };
 
 use changes::Watch;
@@ -91,7 +96,22 @@ pub(crate) async fn run(
     let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
     let library = settings::library(&settings.data_dir);
     let stores = store::seams(&store, keys);
+    let signer = signing::key(&config).await?;
     let gateway = local::start(config.clone(), library, stores, credentials).await?;
+
+    let parts = Parts {
+        store: Arc::new(store.clone()),
+        signer: Arc::new(signer),
+        deliveries: Arc::new(Deliveries::default()),
+    };
+    let keeper = match Keeper::start(&gateway, parts, &config.record).await {
+        Ok(keeper) => keeper,
+        Err(problem) => {
+            gateway.close().await;
+            store.close().await;
+            return Err(not_kept(&problem));
+        }
+    };
 
     let (stop, stopped) = watch::channel(false);
     let router = toolcrib::router(gateway.clone(), &config);
@@ -121,10 +141,12 @@ pub(crate) async fn run(
                     Asked::End => break Ok(()),
                     Asked::Reload => {
                         watch.look();
-                        reload(&gateway, &config, args, global, printer).await;
+                        reload(&gateway, &keeper, &config, args, global, printer).await;
                     }
                 },
-                () = watch.changed() => reload(&gateway, &config, args, global, printer).await,
+                () = watch.changed() => {
+                    reload(&gateway, &keeper, &config, args, global, printer).await;
+                }
             }
         },
         Err(error) => Err(error),
@@ -140,6 +162,8 @@ pub(crate) async fn run(
         }
     }
     gateway.close().await;
+    // What the end of the gateway recorded is signed, too.
+    keeper.close().await;
     store.close().await;
     served.map(|()| Exit::Done)
 }
@@ -215,6 +239,7 @@ async fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListene
 /// listener and the store were set up with.
 async fn reload(
     gateway: &Gateway,
+    keeper: &Keeper,
     started: &Config,
     args: &ServeArgs,
     global: &Global,
@@ -229,7 +254,12 @@ async fn reload(
         if let Some(listen) = args.listen {
             fresh.config.server.listen = listen;
         }
-        gateway.apply(fresh.config.clone()).await?;
+        let old = gateway.config();
+        keeper.apply(&fresh.config.record).await.map_err(|problem| not_kept(&problem))?;
+        if let Err(error) = gateway.apply(fresh.config.clone()).await {
+            keeper.apply(&old.record).await.map_err(|problem| not_kept(&problem))?;
+            return Err(error.into());
+        }
         anyhow::Ok(fresh.config)
     };
     match taken.await {
@@ -253,16 +283,24 @@ async fn reload(
 /// The sections that differ and are only read at the start.
 fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
     let server = |it: &Config| format!("{:?}", it.server);
+    let kept = |it: &Config| (it.record.durability, it.record.signing_key.clone());
     let mounts = |it: &Config| (it.otc, it.mcp.clone(), it.openwop.list_body);
     let sections = [
         ("server", server(old) != server(new)),
         ("store", old.store != new.store),
-        ("record", old.record != new.record),
+        ("record] durability and signing_key of [record", kept(old) != kept(new)),
         ("auth.resource", old.resource != new.resource),
         ("explorer", old.explorer != new.explorer),
         ("otc], [mcp] or [openwop", mounts(old) != mounts(new)),
     ];
     sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
+}
+
+fn not_kept(problem: &str) -> anyhow::Error {
+    advised(
+        format!("the record cannot be sent where `[record]` says: {problem}"),
+        "look at `[[record.anchor]]` and `[[record.forward]]`",
+    )
 }
 
 fn flat<E>(ended: Result<Result<(), E>, tokio::task::JoinError>) -> anyhow::Result<()>

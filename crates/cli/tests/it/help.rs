@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 24] = [
+const COMMANDS: [&[&str]; 27] = [
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -22,6 +22,9 @@ const COMMANDS: [&[&str]; 24] = [
     &["packs"],
     &["audit", "tail"],
     &["audit", "export"],
+    &["audit", "verify"],
+    &["audit", "key"],
+    &["audit", "forwarders"],
     &["config", "check"],
     &["import"],
     &["hash"],

@@ -91,6 +91,35 @@ impl<'de> Deserialize<'de> for KeyPlace {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Record {
     pub(super) durability: Option<Durability>,
+    pub(super) checkpoint_every: Option<Spanned<u64>>,
+    pub(super) checkpoint_interval: Option<Spanned<String>>,
+    pub(super) signing_key: Option<Spanned<KeyPlace>>,
+    pub(super) keep: Option<Spanned<String>>,
+    pub(super) anchor: Vec<Spanned<Anchor>>,
+    pub(super) forward: Vec<Forward>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Anchor {
+    pub(super) file: Option<String>,
+    pub(super) url: Option<Spanned<String>>,
+    pub(super) headers: BTreeMap<String, Spanned<Value>>,
+    pub(super) allow: Vec<Spanned<String>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Forward {
+    pub(super) name: Spanned<String>,
+    pub(super) kind: Spanned<String>,
+    pub(super) format: Option<Spanned<String>>,
+    pub(super) file: Option<String>,
+    pub(super) url: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, Spanned<Value>>,
+    #[serde(default)]
+    pub(super) allow: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

@@ -1,6 +1,7 @@
 //! From what was typed to what it means. All problems are collected, not just the first.
 
 mod mcp;
+mod record;
 mod source;
 mod store;
 mod tokens;
@@ -23,7 +24,7 @@ use toolcrib_core::{
 };
 
 use super::{
-    AnonymousConfig, Config, ConfigError, DeniedCalls, Durability, ExplorerPolicy, ListBody,
+    AnonymousConfig, Config, ConfigError, DeniedCalls, ExplorerPolicy, ListBody,
     MountAuth, Problem, SecretReader, file,
     units::{parse_duration, parse_size},
 };
@@ -95,12 +96,7 @@ impl Resolver<'_> {
         let mut config = Config::empty(self.base);
         self.server(&mut config, &typed.server);
         self.store(&mut config.store, &typed.store);
-        if let Some(durability) = typed.record.durability {
-            config.record.durability = match durability {
-                file::Durability::Strict => Durability::Strict,
-                file::Durability::Relaxed => Durability::Relaxed,
-            };
-        }
+        self.record(&mut config.record, typed.record);
         self.gate(&mut config, &typed.gate);
         config.roles = self.roles(&typed.role);
         config.anonymous = typed.anonymous.as_ref().and_then(|a| self.anonymous(a));

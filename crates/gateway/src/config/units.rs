@@ -24,6 +24,17 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         })
 }
 
+/// Like [`parse_duration`], and `90d`.
+pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
+    let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
+    match days.map(|days| days.checked_mul(86_400)) {
+        Some(Some(seconds)) if seconds > 0 => Ok(Duration::from_secs(seconds)),
+        Some(_) => Err("expected a time such as \"90d\" or \"12h\"".to_owned()),
+        None => parse_duration(text)
+            .map_err(|_| "expected a time such as \"90d\" or \"12h\"".to_owned()),
+    }
+}
+
 /// `4096`, `64KiB`, `4MiB`.
 pub(super) fn parse_size(text: &str) -> Result<usize, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -54,6 +65,11 @@ mod tests {
         assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
         for text in ["", "5", "s", "0s", "-1s", "1 s", "1d", "99999999999999999999s"] {
             assert!(parse_duration(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_age("90d"), Ok(Duration::from_secs(90 * 86_400)));
+        assert_eq!(parse_age("1h"), Ok(Duration::from_secs(3600)));
+        for text in ["0d", "d", "-1d", "99999999999999999d", "1w"] {
+            assert!(parse_age(text).is_err(), "{text}");
         }
         assert_eq!(parse_size("64KiB"), Ok(65536));
         assert_eq!(parse_size("12"), Ok(12));

@@ -242,6 +242,23 @@ impl RecordStore for SqliteStore {
     }
 }
 
+impl SqliteStore {
+    /// What SQLite itself finds wrong with the file: pages, indexes and types; nothing for a sound
+    /// one. Reads all of it.
+    ///
+    /// # Errors
+    /// It could not be read.
+    pub async fn damage(&self) -> Result<Vec<String>, StoreError> {
+        let read = |connection: &Connection| {
+            let mut statement = connection.prepare("PRAGMA integrity_check(20)")?;
+            let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+            let told = rows.collect::<Result<Vec<_>, _>>()?;
+            Ok(told.into_iter().filter(|line| line != "ok").collect())
+        };
+        self.inner.readers.read(read).await
+    }
+}
+
 /// What the whole log gave out last; rows that are gone count.
 fn last_position(connection: &Connection) -> Result<u64, Failure> {
     let mut statement =

@@ -39,6 +39,8 @@ impl ToSchema for RunEventSchema {
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct EventPage {
+    /// The caller's tenant, which the hashes cover.
+    tenant: String,
     /// In ascending position.
     events: Vec<Positioned>,
     /// The position to ask for next, as `after`; that of the last event here, or the one asked for.
@@ -47,9 +49,14 @@ pub(super) struct EventPage {
 
 /// An event and where it stands in the record of its tenant.
 #[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Positioned {
     /// From 1, without gaps.
     position: u64,
+    /// SHA-256 of the event before it in the record of the tenant; zeros before the first one.
+    prev_hash: String,
+    /// SHA-256 of this event and of `prevHash`.
+    hash: String,
     #[schema(value_type = RunEventSchema)]
     event: RunEvent,
 }
@@ -103,9 +110,14 @@ pub(super) async fn list(
             let next = logged.last().map_or(after.unwrap_or(0), |last| last.position);
             let events = logged
                 .into_iter()
-                .map(|logged| Positioned { position: logged.position, event: logged.event })
+                .map(|logged| Positioned {
+                    position: logged.position,
+                    prev_hash: logged.link.prev.to_string(),
+                    hash: logged.link.hash.to_string(),
+                    event: logged.event,
+                })
                 .collect();
-            Ok(respond::json(StatusCode::OK, &EventPage { events, next }))
+            Ok(respond::json(StatusCode::OK, &EventPage { tenant: caller.tenant.to_string(), events, next }))
         }
         Err(error) => {
             tracing::error!(%error, "the record could not be read");

@@ -47,6 +47,8 @@ fn rows() -> Vec<Row> {
             ["401", "404", "404", "202"],
         ),
         get("/v1/events", "/v1/events?after=0", ["401", "403", "200 blind", "200 sees"]),
+        get("/v1/record/checkpoints", "/v1/record/checkpoints", ["401", "403", "200", "200"]),
+        get("/v1/record/forwarders", "/v1/record/forwarders", ["401", "403", "200", "200"]),
         get("/v1/sources", "/v1/sources", ["401", "403", "200 blind", "200 sees"]),
         get("/v1/keys", "/v1/keys", ["401", "403", "200 blind", "200 sees"]),
         post(

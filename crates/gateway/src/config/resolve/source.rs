@@ -22,6 +22,7 @@ use toolcrib_core::{
     source::{SecretValue, SourceLimits, SourceSpec, pack::PackOffer},
 };
 
+pub(super) use mcp::{check_header, check_url};
 pub use pack::{pack_location, public_key};
 
 use super::{Resolver, file, parse_duration};
@@ -171,17 +172,21 @@ impl Resolver<'_> {
 
     /// What a source may reach besides public addresses.
     fn allow_list(&mut self, id: &SourceId, typed: &[Spanned<String>]) -> Option<AllowList> {
-        let key = format!("source.{id}.allow");
+        self.allowed(&format!("source.{id}.allow"), typed)
+    }
+
+    /// What is opened besides public addresses.
+    pub(super) fn allowed(&mut self, key: &str, typed: &[Spanned<String>]) -> Option<AllowList> {
         let before = self.problems.len();
         let entries: AllowList = typed
             .iter()
-            .filter_map(|entry| self.read(&key, Some(entry), Allow::from_str))
+            .filter_map(|entry| self.read(key, Some(entry), Allow::from_str))
             .collect();
         (self.problems.len() == before).then_some(entries)
     }
 
     /// Secrets and plain values by name, for an environment or for headers.
-    fn values(
+    pub(super) fn values(
         &mut self,
         key: &str,
         typed: &BTreeMap<String, Spanned<file::Value>>,

@@ -19,7 +19,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn key_place(
+    pub(super) fn key_place(
         &mut self,
         key: &str,
         typed: Option<&Spanned<file::KeyPlace>>,

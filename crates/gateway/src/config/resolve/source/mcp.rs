@@ -75,7 +75,7 @@ impl Resolver<'_> {
 }
 
 /// A field name (RFC 9110, section 5.1) that is not the transport's own.
-pub(super) fn check_header(name: &str) -> Result<(), &'static str> {
+pub(in crate::config::resolve) fn check_header(name: &str) -> Result<(), &'static str> {
     const OURS: &[&str] =
         &["accept", "connection", "content-length", "content-type", "transfer-encoding", "upgrade"];
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
@@ -90,7 +90,7 @@ pub(super) fn check_header(name: &str) -> Result<(), &'static str> {
     }
 }
 
-pub(super) fn check_url(text: &str) -> Result<String, &'static str> {
+pub(in crate::config::resolve) fn check_url(text: &str) -> Result<String, &'static str> {
     let url =
         url::Url::parse(text).map_err(|_| "expected an address such as \"https://host/mcp\"")?;
     match url.scheme() {

@@ -1,0 +1,132 @@
+//! `audit export`: the record in the format that somebody else reads.
+//!
+//! Invariant: events are read in pages, so that an export of any length needs little memory.
+
+use anyhow::Context as _;
+use serde::Deserialize;
+use serde_json::Value;
+use toolcrib_core::{
+    canonical::Digest,
+    event::RunEvent,
+    record::{RecordStore as _, StoredEvent, StoredQuery},
+};
+use toolcrib_gateway::export::Format;
+
+use super::{Log, PAGE};
+use crate::{
+    args::{ExportArgs, ExportFormat},
+    client::Client,
+    printer::Printer,
+};
+
+pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
+    let mut after = args.after.or(args.from.map(|from| from.saturating_sub(1))).unwrap_or(0);
+    let (mut count, mut left_out) = (0, 0);
+    loop {
+        let mut page = log.stored(after).await?;
+        let full = page.len() == PAGE;
+        page.retain(|(position, _)| args.to.is_none_or(|to| *position <= to));
+        let Some((last, _)) = page.last() else { break };
+        after = *last;
+        count += page.len();
+        let events: Vec<StoredEvent> = page.into_iter().map(|(_, event)| event).collect();
+        // A page at a time: a write for each of a million lines takes longer than reading them.
+        let mut lines = Vec::new();
+        left_out += match args.format {
+            ExportFormat::Jsonl => Format::Jsonl.write(&events, &mut lines),
+            ExportFormat::Ocsf => Format::Ocsf.write(&events, &mut lines),
+            ExportFormat::Cloudevents => Format::CloudEvents.write(&events, &mut lines),
+            ExportFormat::Events => bare(&events, &mut lines)?,
+        };
+        printer.bytes(&lines)?;
+        if !full || args.to.is_some_and(|to| after >= to) {
+            break;
+        }
+    }
+    if left_out > 0 {
+        printer.warning(format_args!(
+            "{left_out} rows of the store are no events and were left out; `toolcrib audit verify` \
+             says more"
+        ));
+    }
+    printer.note(format_args!("{count} events; go on with --after {after}"));
+    Ok(())
+}
+
+/// RunEvents as they stand on the wire, and nothing beside.
+fn bare(events: &[StoredEvent], lines: &mut Vec<u8>) -> anyhow::Result<usize> {
+    let mut left_out = 0;
+    for event in events {
+        let mut line = Vec::new();
+        Format::Jsonl.write(std::slice::from_ref(event), &mut line);
+        let Ok(Value::Object(mut members)) = serde_json::from_slice(&line) else {
+            left_out += 1;
+            continue;
+        };
+        members.remove("chain");
+        serde_json::to_writer(&mut *lines, &members)?;
+        lines.push(b'\n');
+    }
+    Ok(left_out)
+}
+
+/// An event as a server tells it.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Told {
+    position: u64,
+    prev_hash: String,
+    hash: String,
+    event: RunEvent,
+}
+
+impl Log {
+    /// The next events after `after`, with where they stand.
+    async fn stored(&self, after: u64) -> anyhow::Result<Vec<(u64, StoredEvent)>> {
+        match self {
+            Self::Here(store, tenant) => {
+                let own = tenant.is_some();
+                let tenant = tenant.clone();
+                let query = StoredQuery { tenant, after, limit: PAGE, with_prev: true };
+                let place = |event: &StoredEvent| match own {
+                    true => event.tenant_position,
+                    false => event.position,
+                };
+                let page = store.stored(query).await?;
+                Ok(page.into_iter().map(|event| (place(&event), event)).collect())
+            }
+            Self::Remote(client) => remote(client, after).await,
+        }
+    }
+}
+
+/// Events of the key's tenant, from a server, as they are stored there.
+pub(super) async fn remote(client: &Client, after: u64) -> anyhow::Result<Vec<(u64, StoredEvent)>> {
+    let (after, limit) = (after.to_string(), PAGE.to_string());
+    let query = [("after", after.as_str()), ("limit", limit.as_str())];
+    let mut page = client.get(&["v1", "events"], &query).await?;
+    let other = "the server answered something else than events with their hashes";
+    let tenant = page.get("tenant").and_then(Value::as_str).context(other)?.to_owned();
+    let events = page.get_mut("events").map(Value::take).unwrap_or_default();
+    let told: Vec<Told> = serde_json::from_value(events).context(other)?;
+    let stored = told.into_iter().map(|told| {
+        let Told { position, prev_hash, hash, event } = told;
+        let payload = event.body.payload_text()?;
+        let stored = StoredEvent {
+            position: 0,
+            tenant: tenant.clone(),
+            tenant_position: position,
+            event_id: event.event_id.to_string(),
+            run_id: event.run_id.to_string(),
+            sequence: event.sequence,
+            kind: event.body.kind().to_owned(),
+            timestamp: event.timestamp.to_rfc3339_opts(chrono::SecondsFormat::Millis, true),
+            causation_id: event.causation_id.map(|id| id.to_string()),
+            payload,
+            prev: Digest::parse(&prev_hash),
+            hash: Digest::parse(&hash),
+        };
+        anyhow::Ok((position, stored))
+    });
+    stored.collect()
+}

@@ -1,0 +1,86 @@
+//! `audit forwarders`: how those do who get the record.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use toolcrib_core::record::RecordStore as _;
+
+use crate::{
+    args::Global, client::Client, failure::Exit, printer::Printer, settings::Settings, store,
+};
+
+/// What `GET /v1/record/forwarders` tells of one.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Shown {
+    name: String,
+    kind: String,
+    delivered: u64,
+    behind: Option<u64>,
+    delivered_at: Option<String>,
+    failing_since: Option<String>,
+    failures: u64,
+    problem: Option<String>,
+}
+
+pub(super) async fn run(global: &Global, printer: Printer) -> anyhow::Result<Exit> {
+    let shown = match Client::connect(global, printer)? {
+        Some(client) => {
+            let mut told = client.get(&["v1", "record", "forwarders"], &[]).await?;
+            let told = told.get_mut("forwarders").map(Value::take).unwrap_or_default();
+            serde_json::from_value(told)?
+        }
+        None => here(global).await?,
+    };
+    print(&shown, printer)?;
+    Ok(Exit::Done)
+}
+
+async fn here(global: &Global) -> anyhow::Result<Vec<Shown>> {
+    let config = Settings::load(global)?.config;
+    let store = store::open_existing(&config)?;
+    let read = async { anyhow::Ok((store.last_position().await?, store.cursors().await?)) };
+    let read = read.await;
+    store.close().await;
+    let (last, cursors) = read?;
+    let at = |at: chrono::DateTime<chrono::Utc>| {
+        at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
+    };
+    let forwards = config.record.forwards.iter().map(|it| (it.name.clone(), "forward"));
+    let anchors = (1..=config.record.anchors.len()).map(|it| (format!("anchor-{it}"), "anchor"));
+    let shown = forwards.chain(anchors).map(|(name, kind)| {
+        let cursor = cursors.iter().find(|cursor| cursor.name == name);
+        let delivered = cursor.map_or(0, |cursor| cursor.position);
+        Shown {
+            kind: kind.to_owned(),
+            delivered,
+            behind: (kind == "forward").then(|| last.saturating_sub(delivered)),
+            delivered_at: cursor.and_then(|cursor| cursor.moved_at).map(at),
+            failing_since: cursor.and_then(|cursor| cursor.failing_since).map(at),
+            failures: cursor.map_or(0, |cursor| cursor.failures),
+            problem: cursor.and_then(|cursor| cursor.problem.clone()),
+            name,
+        }
+    });
+    Ok(shown.collect())
+}
+
+fn print(shown: &[Shown], printer: Printer) -> anyhow::Result<()> {
+    if printer.wants_json() {
+        return printer.json(&shown);
+    }
+    if shown.is_empty() {
+        printer.note("there are no forwarders and no anchors");
+        return Ok(());
+    }
+    let rows = shown.iter().map(|it| {
+        [
+            it.name.clone(),
+            it.kind.clone(),
+            it.delivered.to_string(),
+            it.behind.map(|behind| behind.to_string()).unwrap_or_default(),
+            it.failing_since.clone().unwrap_or_default(),
+            it.problem.clone().unwrap_or_default(),
+        ]
+    });
+    printer.table(["name", "kind", "delivered", "behind", "failing since", "problem"], rows)
+}

@@ -1,0 +1,85 @@
+//! The key that checkpoints of the record are signed with: where the configuration says, or in a file
+//! beside the store that the first server makes.
+
+use std::{
+    fs::OpenOptions,
+    io::{ErrorKind, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use toolcrib_core::credential::Secret;
+use toolcrib_gateway::config::{Config, KeyPlace};
+use toolcrib_store::SigningKey;
+
+use crate::{
+    failure::{Advise as _, advised},
+    seal,
+};
+
+/// The key of `config`, which is made when it is to be beside the store and is not there.
+pub(crate) async fn key(config: &Config) -> anyhow::Result<SigningKey> {
+    if config.record.signing_key.is_none() {
+        make(&beside(&config.store.path))?;
+    }
+    read(&place(config)).await
+}
+
+/// The key of `config`, if there is one.
+pub(crate) async fn existing(config: &Config) -> anyhow::Result<Option<SigningKey>> {
+    match config.record.signing_key.is_none() && !beside(&config.store.path).is_file() {
+        true => Ok(None),
+        false => read(&place(config)).await.map(Some),
+    }
+}
+
+fn place(config: &Config) -> KeyPlace {
+    let own = || KeyPlace::File(beside(&config.store.path));
+    config.record.signing_key.clone().unwrap_or_else(own)
+}
+
+/// The file beside the store at `store`.
+pub(crate) fn beside(store: &Path) -> PathBuf {
+    let mut name = store.as_os_str().to_owned();
+    name.push(".signing-key");
+    PathBuf::from(name)
+}
+
+async fn read(place: &KeyPlace) -> anyhow::Result<SigningKey> {
+    let text = seal::text(place).await.map_err(|problem| {
+        advised(
+            format!("the signing key of the record cannot be read: {problem}"),
+            "`openssl rand -base64 32` makes one; without `[record] signing_key` one is made beside \
+             the store",
+        )
+    })?;
+    SigningKey::parse(&text)
+        .advise("the signing key of the record is not a key", "look at what the file or program gives")
+}
+
+/// Makes the file with a new key, unless there is one.
+fn make(path: &Path) -> anyhow::Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+    let mut file = match file {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) => return Err(unwritable(path, &error)),
+    };
+    let key: Secret = SigningKey::generate()?;
+    let written = file
+        .write_all(key.expose().as_bytes())
+        .and_then(|()| file.write_all(b"\n"))
+        .and_then(|()| file.sync_all());
+    written.map_err(|error| {
+        // Half a key would be found next time.
+        drop(std::fs::remove_file(path));
+        unwritable(path, &error)
+    })
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> anyhow::Error {
+    advised(
+        format!("the signing key {} cannot be made ({})", path.display(), error.kind()),
+        "make the directory writable, or say where a key is with `[record] signing_key`",
+    )
+}

@@ -1,0 +1,172 @@
+//! Where the record goes besides the store: files that are appended to, and HTTP endpoints.
+//!
+//! Invariant: what was delivered to a file is on disk, and begins on a line of its own.
+//! Invariant (I-35): a request goes where its guard lets it, and follows no redirect.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use http::{HeaderMap, HeaderValue, Method, header};
+use parking_lot::Mutex;
+use toolcrib_core::{
+    egress::EgressTrail,
+    record::{Delivery, DeliveryError, DeliveryFactory, Destination},
+};
+
+use crate::egress::{Egress, EgressError, Endpoint, Guard, Network, Resolver, SystemResolver};
+
+/// Time for a whole request. Bodies are a few hundred kilobytes.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Makes deliveries to files and to HTTP endpoints.
+pub struct Deliveries {
+    resolver: Arc<dyn Resolver>,
+    /// Made for the first endpoint, as in [`Factory`](crate::Factory).
+    network: Mutex<Option<Arc<Network>>>,
+}
+
+struct ToFile(PathBuf);
+
+struct ToHttp {
+    egress: Egress,
+    endpoint: Endpoint,
+}
+
+// === impl Deliveries ===
+
+impl Default for Deliveries {
+    fn default() -> Self {
+        Self { resolver: Arc::new(SystemResolver), network: Mutex::new(None) }
+    }
+}
+
+impl Deliveries {
+    fn network(&self) -> Result<Arc<Network>, String> {
+        let mut network = self.network.lock();
+        match &*network {
+            Some(made) => Ok(Arc::clone(made)),
+            None => {
+                let made = Arc::new(Network::new(Arc::clone(&self.resolver))?);
+                Ok(Arc::clone(network.insert(made)))
+            }
+        }
+    }
+}
+
+impl DeliveryFactory for Deliveries {
+    fn build(&self, destination: &Destination) -> Result<Arc<dyn Delivery>, String> {
+        match destination {
+            Destination::File(path) => Ok(Arc::new(ToFile(path.clone()))),
+            Destination::Http(spec) => {
+                let endpoint = Endpoint::new(spec)?;
+                let guard = Guard::new(spec.allow.clone(), Some(endpoint.url()));
+                let egress = self.network()?.egress(guard)?;
+                Ok(Arc::new(ToHttp { egress, endpoint }))
+            }
+        }
+    }
+}
+
+// === impl ToFile ===
+
+#[async_trait]
+impl Delivery for ToFile {
+    async fn deliver(&self, _: &'static str, body: Vec<u8>) -> Result<(), DeliveryError> {
+        let path = self.0.clone();
+        let written = tokio::task::spawn_blocking(move || append(&path, &body)).await;
+        match written {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(DeliveryError::File(error.kind())),
+            Err(_) => Err(DeliveryError::File(io::ErrorKind::Interrupted)),
+        }
+    }
+}
+
+/// Appends whole lines, or nothing: what was begun and failed is taken back.
+fn append(path: &Path, body: &[u8]) -> io::Result<()> {
+    let mut file =
+        OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+    let length = file.seek(SeekFrom::End(0))?;
+    let written = begin_line(&mut file, length)
+        .and_then(|()| file.write_all(body))
+        .and_then(|()| file.sync_data());
+    if written.is_err() {
+        // Otherwise half a line would stay until the next attempt ends it.
+        drop(file.set_len(length));
+    }
+    written
+}
+
+/// Ends the half line of a process that died.
+fn begin_line(file: &mut File, length: u64) -> io::Result<()> {
+    if length == 0 {
+        return Ok(());
+    }
+    file.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    file.read_exact(&mut last)?;
+    match last {
+        [b'\n'] => Ok(()),
+        _ => file.write_all(b"\n"),
+    }
+}
+
+// === impl ToHttp ===
+
+#[async_trait]
+impl Delivery for ToHttp {
+    async fn deliver(
+        &self,
+        content_type: &'static str,
+        body: Vec<u8>,
+    ) -> Result<(), DeliveryError> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        let request = self.endpoint.request(Method::POST, headers, Some(body));
+        let trail = EgressTrail::default();
+        let sent = tokio::time::timeout(PATIENCE, self.egress.send(request, &trail)).await;
+        match sent {
+            Err(_) => Err(DeliveryError::TimedOut),
+            Ok(Err(EgressError::Refused { .. } | EgressError::Credential(_))) => {
+                Err(DeliveryError::Refused)
+            }
+            Ok(Err(EgressError::Connect(_) | EgressError::Broken(_) | EgressError::TooLarge(_))) => {
+                Err(DeliveryError::Unreachable)
+            }
+            Ok(Ok(answer)) if answer.status().is_success() => Ok(()),
+            Ok(Ok(answer)) => Err(DeliveryError::Status(answer.status().as_u16())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_file_gets_whole_lines_whatever_was_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("out.jsonl");
+        let to = Deliveries::default().build(&Destination::File(path.clone())).unwrap();
+        to.deliver("text/plain", b"one\n".to_vec()).await.unwrap();
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(b"{\"half")
+            .unwrap();
+        to.deliver("text/plain", b"two\nthree\n".to_vec()).await.unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\n{\"half\ntwo\nthree\n");
+        let lost = Destination::File(directory.path().join("missing/out.jsonl"));
+        let to = Deliveries::default().build(&lost).unwrap();
+        let error = to.deliver("text/plain", Vec::new()).await.unwrap_err();
+        assert_eq!(error, DeliveryError::File(io::ErrorKind::NotFound));
+    }
+}

@@ -1,0 +1,155 @@
+//! `GET /v1/record/…`: what proves the record of the caller's tenant, and how those do who get all
+//! of it.
+
+use axum::{
+    extract::{RawQuery, State},
+    response::{IntoResponse as _, Response},
+};
+use http::StatusCode;
+use serde::Serialize;
+use toolcrib_core::{
+    clock::Timestamp,
+    record::{Checkpoint, RecordStore},
+    store::StoreError,
+};
+use utoipa::ToSchema;
+
+use super::error::{self, ErrorEnvelope};
+use crate::{
+    middleware::{Caller, Refusal, require},
+    respond,
+    state::AppState,
+};
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Checkpoints {
+    /// In ascending number.
+    #[schema(value_type = Vec<Object>)]
+    checkpoints: Vec<Checkpoint>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Forwarders {
+    /// Events that were ever recorded.
+    last_position: u64,
+    /// Forwarders and anchors, in the order of the configuration.
+    forwarders: Vec<Forwarder>,
+}
+
+/// Somebody who gets the record, or the checkpoints of it.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Forwarder {
+    /// Its name.
+    name: String,
+    /// `forward` or `anchor`.
+    kind: &'static str,
+    /// Events that were delivered, or checkpoints.
+    delivered: u64,
+    /// Events that were not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind: Option<u64>,
+    /// When something was delivered last.
+    #[schema(value_type = Option<String>)]
+    delivered_at: Option<Timestamp>,
+    /// Since when it takes nothing.
+    #[schema(value_type = Option<String>)]
+    failing_since: Option<Timestamp>,
+    /// Attempts in vain since then.
+    failures: u64,
+    /// Why the last one was in vain.
+    problem: Option<String>,
+}
+
+/// The signed checkpoints of the caller's tenant, oldest first.
+#[utoipa::path(
+    get,
+    path = "/v1/record/checkpoints",
+    operation_id = "listCheckpoints",
+    tag = "OpenWOP",
+    params(("after" = Option<u64>, Query, description = "Only checkpoints with greater numbers; 0 when absent")),
+    responses(
+        (status = 200, description = "At most 1000 checkpoints", body = Checkpoints),
+        (status = 400, description = "`after` is not a number", body = ErrorEnvelope),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `audit:read` is missing", body = ErrorEnvelope),
+        (status = 503, description = "The record cannot be read right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn checkpoints(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    require(&state, &caller, "audit:read", "/v1/record/checkpoints")?;
+    let after = match respond::query(query.as_deref(), "after").map(|text| text.parse::<u64>()) {
+        None => 0,
+        Some(Ok(after)) => after,
+        Some(Err(_)) => return Ok(error::bad_number("after", 0, u64::MAX)),
+    };
+    let found = match state.gateway.record_store() {
+        Some(store) => store.checkpoints(&caller.tenant, after).await,
+        None => Ok(Vec::new()),
+    };
+    match found {
+        Ok(checkpoints) => Ok(respond::json(StatusCode::OK, &Checkpoints { checkpoints })),
+        Err(error) => Ok(unavailable(&error)),
+    }
+}
+
+/// How those do who get the whole record: of all tenants, so it asks for the scope of metrics.
+#[utoipa::path(
+    get,
+    path = "/v1/record/forwarders",
+    operation_id = "listForwarders",
+    tag = "OpenWOP",
+    responses(
+        (status = 200, description = "The forwarders and anchors", body = Forwarders),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `metrics:read` is missing", body = ErrorEnvelope),
+        (status = 503, description = "The record cannot be read right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn forwarders(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+) -> Result<Response, Refusal> {
+    require(&state, &caller, "metrics:read", "/v1/record/forwarders")?;
+    let told = match state.gateway.record_store() {
+        Some(store) => tell(&state, &**store).await,
+        None => Ok(Forwarders { last_position: 0, forwarders: Vec::new() }),
+    };
+    match told {
+        Ok(told) => Ok(respond::json(StatusCode::OK, &told)),
+        Err(error) => Ok(unavailable(&error)),
+    }
+}
+
+async fn tell(state: &AppState, store: &dyn RecordStore) -> Result<Forwarders, StoreError> {
+    let last_position = store.last_position().await?;
+    let cursors = store.cursors().await?;
+    let config = state.gateway.config();
+    let told = |name: String, kind: &'static str| {
+        let cursor = cursors.iter().find(|cursor| cursor.name == name);
+        let delivered = cursor.map_or(0, |cursor| cursor.position);
+        Forwarder {
+            kind,
+            delivered,
+            behind: (kind == "forward").then(|| last_position.saturating_sub(delivered)),
+            delivered_at: cursor.and_then(|cursor| cursor.moved_at),
+            failing_since: cursor.and_then(|cursor| cursor.failing_since),
+            failures: cursor.map_or(0, |cursor| cursor.failures),
+            problem: cursor.and_then(|cursor| cursor.problem.clone()),
+            name,
+        }
+    };
+    let forwards = config.record.forwards.iter().map(|it| told(it.name.clone(), "forward"));
+    let anchors = (1..=config.record.anchors.len()).map(|it| told(format!("anchor-{it}"), "anchor"));
+    Ok(Forwarders { last_position, forwarders: forwards.chain(anchors).collect() })
+}
+
+fn unavailable(error: &StoreError) -> Response {
+    tracing::error!(%error, "the record could not be read");
+    Refusal::Unavailable.into_response()
+}
