@@ -53,8 +53,10 @@ async fn read(place: &KeyPlace) -> anyhow::Result<SigningKey> {
              the store",
         )
     })?;
-    SigningKey::parse(&text)
-        .advise("the signing key of the record is not a key", "look at what the file or program gives")
+    SigningKey::parse(&text).advise(
+        "the signing key of the record is not a key",
+        "look at what the file or program gives",
+    )
 }
 
 /// Makes the file with a new key, unless there is one.

@@ -55,8 +55,9 @@ impl Format {
             let written = match self {
                 Self::Jsonl => ExportedEvent::new(event)
                     .and_then(|line| serde_json::to_writer(&mut *out, &line).ok()),
-                Self::Ocsf => ocsf::event(event)
-                    .and_then(|line| serde_json::to_writer(&mut *out, &line).ok()),
+                Self::Ocsf => {
+                    ocsf::event(event).and_then(|line| serde_json::to_writer(&mut *out, &line).ok())
+                }
                 Self::CloudEvents | Self::Otlp => cloudevents::event(event)
                     .and_then(|line| serde_json::to_writer(&mut *out, &line).ok()),
             };

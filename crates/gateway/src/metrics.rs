@@ -132,7 +132,11 @@ impl Default for Metrics {
         let forwarded = Family::default();
         let forward_failures = Family::default();
         let forward_lag = Family::default();
-        registry.register("record_checkpoints", "Checkpoints that were signed", checkpoints.clone());
+        registry.register(
+            "record_checkpoints",
+            "Checkpoints that were signed",
+            checkpoints.clone(),
+        );
         registry.register(
             "record_anchor_failures",
             "Attempts in vain to send checkpoints to an anchor",

@@ -137,9 +137,9 @@ impl Delivery for ToHttp {
             Ok(Err(EgressError::Refused { .. } | EgressError::Credential(_))) => {
                 Err(DeliveryError::Refused)
             }
-            Ok(Err(EgressError::Connect(_) | EgressError::Broken(_) | EgressError::TooLarge(_))) => {
-                Err(DeliveryError::Unreachable)
-            }
+            Ok(Err(
+                EgressError::Connect(_) | EgressError::Broken(_) | EgressError::TooLarge(_),
+            )) => Err(DeliveryError::Unreachable),
             Ok(Ok(answer)) if answer.status().is_success() => Ok(()),
             Ok(Ok(answer)) => Err(DeliveryError::Status(answer.status().as_u16())),
         }

@@ -62,7 +62,6 @@ impl SigningKey {
     pub fn id(&self) -> String {
         key_id(&self.public)
     }
-
 }
 
 impl CheckpointSigner for SigningKey {

@@ -3,6 +3,7 @@
 
 mod support;
 
+mod chain;
 mod completions;
 mod config;
 mod conformance;

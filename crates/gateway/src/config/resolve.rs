@@ -24,8 +24,8 @@ use toolcrib_core::{
 };
 
 use super::{
-    AnonymousConfig, Config, ConfigError, DeniedCalls, ExplorerPolicy, ListBody,
-    MountAuth, Problem, SecretReader, file,
+    AnonymousConfig, Config, ConfigError, DeniedCalls, ExplorerPolicy, ListBody, MountAuth,
+    Problem, SecretReader, file,
     units::{parse_duration, parse_size},
 };
 

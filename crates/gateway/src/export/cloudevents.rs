@@ -53,16 +53,8 @@ mod tests {
     /// What the specification asks of every event, §3.1 and §3.2, and of extension names.
     #[test]
     fn every_event_has_what_cloudevents_requires() {
-        const KNOWN: [&str; 8] = [
-            "specversion",
-            "id",
-            "source",
-            "type",
-            "subject",
-            "time",
-            "datacontenttype",
-            "data",
-        ];
+        const KNOWN: [&str; 8] =
+            ["specversion", "id", "source", "type", "subject", "time", "datacontenttype", "data"];
         for event in written(Format::CloudEvents) {
             let members = event.as_object().unwrap();
             assert_eq!(members["specversion"], "1.0");

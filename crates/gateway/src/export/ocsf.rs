@@ -151,15 +151,30 @@ mod tests {
     #[test]
     fn every_event_has_what_the_class_requires() {
         for event in written(Format::Ocsf) {
-            let at = |pointer: &str| event.pointer(pointer).unwrap_or_else(|| panic!("{pointer}: {event}"));
-            for number in ["/activity_id", "/category_uid", "/class_uid", "/severity_id", "/time", "/type_uid"] {
+            let at = |pointer: &str| {
+                event.pointer(pointer).unwrap_or_else(|| panic!("{pointer}: {event}"))
+            };
+            for number in [
+                "/activity_id",
+                "/category_uid",
+                "/class_uid",
+                "/severity_id",
+                "/time",
+                "/type_uid",
+            ] {
                 assert!(at(number).is_u64(), "{number}");
             }
             assert_eq!(at("/class_uid"), 6003);
             assert_eq!(at("/category_uid"), 6);
-            let type_uid = at("/class_uid").as_u64().unwrap() * 100 + at("/activity_id").as_u64().unwrap();
+            let type_uid =
+                at("/class_uid").as_u64().unwrap() * 100 + at("/activity_id").as_u64().unwrap();
             assert_eq!(at("/type_uid").as_u64(), Some(type_uid));
-            for text in ["/metadata/version", "/metadata/product/vendor_name", "/api/operation", "/api/service/name"] {
+            for text in [
+                "/metadata/version",
+                "/metadata/product/vendor_name",
+                "/api/operation",
+                "/api/service/name",
+            ] {
                 assert!(!at(text).as_str().unwrap().is_empty(), "{text}");
             }
             let one_of = |pointer: &str, names: &[&str]| {
@@ -173,7 +188,11 @@ mod tests {
             }
             assert!([0, 1, 2].contains(&at("/status_id").as_u64().unwrap()));
             // Captions belong to their numbers.
-            let severity = match at("/severity_id").as_u64() { Some(1) => "Informational", Some(2) => "Low", _ => "Medium" };
+            let severity = match at("/severity_id").as_u64() {
+                Some(1) => "Informational",
+                Some(2) => "Low",
+                _ => "Medium",
+            };
             assert_eq!(at("/severity"), severity);
         }
     }

@@ -61,8 +61,7 @@ pub(super) async fn run(
         () = working => {}
     }
     while anchor.take_one() {}
-    if !anchor.waiting.is_empty()
-        && tokio::time::timeout(PARTING, anchor.deliver()).await.is_err()
+    if !anchor.waiting.is_empty() && tokio::time::timeout(PARTING, anchor.deliver()).await.is_err()
     {
         tracing::warn!(number, "an anchor does not answer; it gets the checkpoints later");
     }

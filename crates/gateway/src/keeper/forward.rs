@@ -18,6 +18,8 @@ use crate::config::ForwardConfig;
 const PAGE: usize = 500;
 /// How often a forwarder that has delivered everything looks for news.
 const LOOK: Duration = Duration::from_millis(500);
+/// How long a delivery that is under way may take at the end.
+const PARTING: Duration = Duration::from_secs(3);
 /// Pause after the store did not answer.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 
@@ -37,17 +39,19 @@ pub(super) async fn run(
             };
             forward(&shared, &config, &*delivery, cursor).await
         };
-        let pause = tokio::select! {
-            // What is cut off here is delivered again by the next one.
-            () = end.cancelled() => return,
-            step = step => match step {
-                Ok(pause) => pause,
-                Err(error) => {
-                    tracing::error!(%error, forwarder = name, "the record could not be read");
-                    STORE_PAUSE
-                }
-            },
+        let mut step = std::pin::pin!(step);
+        let outcome = tokio::select! {
+            outcome = &mut step => outcome,
+            () = end.cancelled() => {
+                // What is cut off here is delivered again by the next one.
+                drop(tokio::time::timeout(PARTING, step).await);
+                return;
+            }
         };
+        let pause = outcome.unwrap_or_else(|error| {
+            tracing::error!(%error, forwarder = name, "the record could not be read");
+            STORE_PAUSE
+        });
         if pause.is_zero() {
             continue;
         }
@@ -72,8 +76,7 @@ async fn forward(
     cursor: &mut Cursor,
 ) -> Result<Duration, StoreError> {
     let name = config.name.as_str();
-    let query =
-        StoredQuery { tenant: None, after: cursor.position, limit: PAGE, with_prev: true };
+    let query = StoredQuery { tenant: None, after: cursor.position, limit: PAGE, with_prev: true };
     let page = shared.store.stored(query).await?;
     let Some(last) = page.last().map(|event| event.position) else {
         shared.metrics.forward_lag(name, 0);

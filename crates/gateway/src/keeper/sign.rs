@@ -142,9 +142,10 @@ impl Signing {
         let Some(head) = store.head(tenant).await? else { return Ok(true) };
         let place = (head.position, head.hash);
         let last = store.last_checkpoint(tenant).await?;
-        if last.as_ref().is_some_and(|last| {
-            last.kind == CheckpointKind::Head && last.position == head.position
-        }) {
+        if last
+            .as_ref()
+            .is_some_and(|last| last.kind == CheckpointKind::Head && last.position == head.position)
+        {
             return Ok(true);
         }
         self.add(CheckpointKind::Head, tenant, place, last).await

@@ -257,3 +257,55 @@ fn the_place_of_the_seal_key_is_read_and_not_the_key() {
         }
     }
 }
+
+#[test]
+fn the_record_is_kept_as_it_says() {
+    let config = parse("");
+    assert_eq!((config.record.checkpoint_every, config.record.keep), (1000, None));
+    assert_eq!(config.record.checkpoint_interval, std::time::Duration::from_secs(60));
+    let config = parse(
+        "[record]\ncheckpoint_every = 5\ncheckpoint_interval = \"10s\"\nkeep = \"90d\"\n\
+         signing_key = { env = \"NOT_SET_HERE\" }\n[[record.anchor]]\nfile = \"a.jsonl\"\n\
+         [[record.anchor]]\nurl = \"https://anchor.example/in\"\n\
+         [[record.forward]]\nname = \"siem\"\nkind = \"http\"\nurl = \"https://siem.example\"\n\
+         format = \"ocsf\"\nallow = [\"10.0.0.0/8\"]\n\
+         [[record.forward]]\nname = \"otel\"\nkind = \"otlp\"\nurl = \"http://127.0.0.1:4318/v1/logs\"\n",
+    );
+    let record = &config.record;
+    assert_eq!((record.checkpoint_every, record.anchors.len()), (5, 2));
+    assert_eq!(record.keep, Some(std::time::Duration::from_secs(90 * 86_400)));
+    let formats: Vec<_> =
+        record.forwards.iter().map(|it| (it.name.as_str(), it.format.as_str())).collect();
+    assert_eq!(formats, [("siem", "ocsf"), ("otel", "otlp")]);
+    let file = "name = \"a\"\nkind = \"file\"";
+    for (text, said) in [
+        ("checkpoint_every = 0", "at least 1"),
+        ("checkpoint_interval = \"1ms\"", "100ms at least"),
+        ("keep = \"1w\"", "such as \"90d\""),
+        ("signing_key = \"AAAA\"", "must not stand in this file"),
+        ("[[record.anchor]]", "expected either `file` or `url`"),
+        ("[[record.anchor]]\nfile = \"a\"\nurl = \"https://b.example\"", "either `file` or `url`"),
+        ("[[record.anchor]]\nfile = \"a\"\nallow = [\"10.0.0.0/8\"]", "only what has `url`"),
+        ("[[record.anchor]]\nname = \"a\"", "unknown field"),
+        (&format!("[[record.forward]]\n{file}"), "has `file` and no `url`"),
+        (&format!("[[record.forward]]\n{file}\nfile = \"x\"\nformat = \"xml\""), "\"cloudevents\""),
+        ("[[record.forward]]\nname = \"A\"\nkind = \"file\"\nfile = \"x\"", "a-z"),
+        ("[[record.forward]]\nname = \"anchor-1\"\nkind = \"file\"\nfile = \"x\"", "are taken"),
+        ("[[record.forward]]\nname = \"a\"\nkind = \"kafka\"\nfile = \"x\"", "\"otlp\""),
+        ("[[record.forward]]\nname = \"a\"\nkind = \"http\"\nurl = \"ftp://x\"", "http or https"),
+        (
+            &format!(
+                "[[record.forward]]\n{file}\nfile = \"x\"\n[[record.forward]]\n{file}\nfile = \"y\""
+            ),
+            "defined twice",
+        ),
+        (
+            "[[record.forward]]\nname = \"a\"\nkind = \"http\"\nurl = \"https://x.example\"\n\
+             headers = { Authorization = \"Bearer canary\" }",
+            "a secret must not stand",
+        ),
+    ] {
+        let told = complaint(&format!("[record]\n{text}\n"));
+        assert!(told.contains(said) && !told.contains("canary"), "{text}: {told}");
+    }
+}

@@ -4,7 +4,10 @@ use toolcrib_core::{
     canonical::Digest,
     credential::Secret,
     event::{EventLog, EventQuery},
-    record::{Checkpoint, CheckpointKind, CheckpointSigner, Cursor, News, RecordStore, StoredQuery, genesis},
+    record::{
+        Checkpoint, CheckpointKind, CheckpointSigner, Cursor, News, RecordStore, StoredQuery,
+        genesis,
+    },
 };
 
 use super::{

@@ -117,7 +117,10 @@ pub(super) async fn list(
                     event: logged.event,
                 })
                 .collect();
-            Ok(respond::json(StatusCode::OK, &EventPage { tenant: caller.tenant.to_string(), events, next }))
+            Ok(respond::json(
+                StatusCode::OK,
+                &EventPage { tenant: caller.tenant.to_string(), events, next },
+            ))
         }
         Err(error) => {
             tracing::error!(%error, "the record could not be read");

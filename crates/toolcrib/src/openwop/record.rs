@@ -145,7 +145,8 @@ async fn tell(state: &AppState, store: &dyn RecordStore) -> Result<Forwarders, S
         }
     };
     let forwards = config.record.forwards.iter().map(|it| told(it.name.clone(), "forward"));
-    let anchors = (1..=config.record.anchors.len()).map(|it| told(format!("anchor-{it}"), "anchor"));
+    let anchors =
+        (1..=config.record.anchors.len()).map(|it| told(format!("anchor-{it}"), "anchor"));
     Ok(Forwarders { last_position, forwarders: forwards.chain(anchors).collect() })
 }
 

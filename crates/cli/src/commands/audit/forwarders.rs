@@ -42,9 +42,8 @@ async fn here(global: &Global) -> anyhow::Result<Vec<Shown>> {
     let read = read.await;
     store.close().await;
     let (last, cursors) = read?;
-    let at = |at: chrono::DateTime<chrono::Utc>| {
-        at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true)
-    };
+    let at =
+        |at: chrono::DateTime<chrono::Utc>| at.to_rfc3339_opts(chrono::SecondsFormat::Millis, true);
     let forwards = config.record.forwards.iter().map(|it| (it.name.clone(), "forward"));
     let anchors = (1..=config.record.anchors.len()).map(|it| (format!("anchor-{it}"), "anchor"));
     let shown = forwards.chain(anchors).map(|(name, kind)| {

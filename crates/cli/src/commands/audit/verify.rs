@@ -267,7 +267,8 @@ fn tell(report: &Report, printer: Printer) -> anyhow::Result<()> {
             0 => "-".to_owned(),
             signed => signed.to_string(),
         };
-        let short = Digest::parse(&it.hash).map(|_| it.hash.get(..16).unwrap_or(&it.hash).to_owned());
+        let short =
+            Digest::parse(&it.hash).map(|_| it.hash.get(..16).unwrap_or(&it.hash).to_owned());
         [
             it.tenant.clone(),
             it.first.to_string(),
@@ -290,10 +291,8 @@ fn tell(report: &Report, printer: Printer) -> anyhow::Result<()> {
         1 => "1 finding".to_owned(),
         count => format!("{count} findings"),
     };
-    printer.line(format_args!(
-        "{} events, {} checkpoints: {found}",
-        report.events, report.checkpoints
-    ))
+    printer
+        .line(format_args!("{} events, {} checkpoints: {found}", report.events, report.checkpoints))
 }
 
 fn in_a_line(finding: &Finding) -> String {

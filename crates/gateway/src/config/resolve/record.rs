@@ -42,14 +42,13 @@ impl Resolver<'_> {
             None => {}
         }
         let interval = typed.checkpoint_interval.as_ref();
-        let interval = self.read("record.checkpoint_interval", interval, |text| {
-            match parse_duration(text)? {
+        let interval =
+            self.read("record.checkpoint_interval", interval, |text| match parse_duration(text)? {
                 interval if interval < Duration::from_millis(100) => {
                     Err("expected 100ms at least".to_owned())
                 }
                 interval => Ok(interval),
-            }
-        });
+            });
         config.checkpoint_interval = interval.unwrap_or(config.checkpoint_interval);
         config.signing_key = self.key_place("record.signing_key", typed.signing_key.as_ref());
         config.keep = self.read("record.keep", typed.keep.as_ref(), parse_age);

@@ -178,10 +178,8 @@ impl Resolver<'_> {
     /// What is opened besides public addresses.
     pub(super) fn allowed(&mut self, key: &str, typed: &[Spanned<String>]) -> Option<AllowList> {
         let before = self.problems.len();
-        let entries: AllowList = typed
-            .iter()
-            .filter_map(|entry| self.read(key, Some(entry), Allow::from_str))
-            .collect();
+        let entries: AllowList =
+            typed.iter().filter_map(|entry| self.read(key, Some(entry), Allow::from_str)).collect();
         (self.problems.len() == before).then_some(entries)
     }
 

@@ -1,0 +1,315 @@
+//! The record proves itself: chain, checkpoints, anchors, forwarders and retention, as operators
+//! meet them.
+
+use std::{
+    fs,
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{Router, extract::State, http::StatusCode, routing::post};
+use serde_json::{Value, json};
+
+use crate::support::{Caller, Ran, Server, config, dir, eventually, key, run, write_config};
+
+/// A configuration whose `[record]` is `record`, and a server of it with a key for everything.
+fn server(dir: &Path, record: &str) -> (Server, String) {
+    write_config(dir, &format!("[record]\n{record}\n{}", config("")));
+    // Before the server, which would know of it within a second.
+    let (_, text) = key(dir, &["--scope", "*", "--tenant", "default"]);
+    (Server::start(dir), text)
+}
+
+async fn call(caller: &Caller, times: usize) {
+    // A call of a tool that is not there yet would be on record, too.
+    while caller.get("/v1/tools").await.1.as_array().is_none_or(Vec::is_empty) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    for _ in 0..times {
+        let answer = caller.otc("demo__echo", json!({ "text": "x" })).await;
+        assert_eq!(answer.0, 200, "{answer:?}");
+    }
+}
+
+/// What `audit verify` with `args` comes to.
+fn verify(dir: &Path, args: &[&str]) -> Ran {
+    run(dir, &[&["--json", "audit", "verify"], args].concat())
+}
+
+fn lines(path: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+// I-51, I-52
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_is_signed_and_anchored_and_what_is_done_to_it_is_found() {
+    let dir = dir();
+    let record = "checkpoint_interval = \"100ms\"\n[[record.anchor]]\nfile = \"anchors.jsonl\"";
+    let (server, text) = server(dir.path(), record);
+    let caller = server.caller(Some(&text));
+    call(&caller, 3).await;
+    server.stop();
+
+    let public = run(dir.path(), &["audit", "key"]).ok().stdout;
+    fs::write(dir.path().join("record.pub"), &public).unwrap();
+    let secret = dir.path().join(".toolcrib/toolcrib.db.signing-key");
+    use std::os::unix::fs::MetadataExt as _;
+    assert_eq!(fs::metadata(&secret).unwrap().mode() & 0o777, 0o600);
+
+    let anchored = lines(&dir.path().join("anchors.jsonl"));
+    assert_eq!(anchored.last().unwrap()["position"], 6, "the end is signed before it ends");
+    let with_anchor = ["--anchor", "anchors.jsonl", "--public-key", "record.pub"];
+    let told = verify(dir.path(), &with_anchor).ok().json();
+    assert_eq!((&told["ok"], &told["events"]), (&json!(true), &json!(6)));
+    assert_eq!(told["tenants"][0]["signed"], 6);
+    let said = run(dir.path(), &["audit", "verify"]).ok().stdout;
+    assert!(said.contains("6 events") && said.contains("nothing was changed"), "{said}");
+
+    // One byte of one event, in the file itself.
+    let store = dir.path().join(".toolcrib/toolcrib.db");
+    let good = fs::read(&store).unwrap();
+    let mut bad = good.clone();
+    let needle = b"\"toolName\":\"mcp:demo.echo\",\"callId\"";
+    let places: Vec<usize> = bad
+        .windows(needle.len())
+        .enumerate()
+        .filter(|(_, it)| it == needle)
+        .map(|(at, _)| at)
+        .collect();
+    bad[places[0] + 14] ^= 1;
+    fs::write(&store, &bad).unwrap();
+    let ran = verify(dir.path(), &[]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    let finding = &ran.json()["findings"][0];
+    assert_eq!((&finding["code"], &finding["tenant"]), (&json!("changed"), &json!("default")));
+    let position = finding["position"].as_u64().unwrap();
+    assert!(finding["sequence"].is_u64() && (1..=6).contains(&position), "{finding}");
+    let said = run(dir.path(), &["audit", "verify"]).stdout;
+    assert!(said.contains(&format!("default at position {position}: ")), "{said}");
+
+    // The state of an hour ago, with a key that is not ours and an anchor that tells.
+    fs::write(&store, &good).unwrap();
+    fs::remove_file(&secret).unwrap();
+    let (server, text) = self::server(dir.path(), "checkpoint_interval = \"100ms\"");
+    call(&server.caller(Some(&text)), 1).await;
+    server.stop();
+    let ran = verify(dir.path(), &[]);
+    assert_eq!(ran.json()["findings"][0]["code"], "unknown_key", "{ran:?}");
+    verify(dir.path(), &["--public-key", "record.pub"]).ok();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_can_be_checked_without_the_store() {
+    let dir = dir();
+    let (server, text) = server(dir.path(), "checkpoint_interval = \"100ms\"");
+    call(&server.caller(Some(&text)), 3).await;
+    let keyed = ["--url", &server.url, "--key", &text];
+    let remote = run(dir.path(), &[&keyed[..], &["audit", "export"]].concat()).ok().stdout;
+    let told = run(dir.path(), &[&keyed[..], &["--json", "audit", "verify"]].concat());
+    // Without its key, checkpoints of the server are of somebody unknown.
+    let events: Vec<_> = told.json()["findings"].as_array().unwrap().clone();
+    assert!(events.iter().all(|finding| finding["code"] == "unknown_key"), "{told:?}");
+    fs::write(dir.path().join("record.pub"), run(dir.path(), &["audit", "key"]).ok().stdout)
+        .unwrap();
+    let trusting = ["audit", "verify", "--public-key", "record.pub"];
+    run(dir.path(), &[&keyed[..], &trusting].concat()).ok();
+    server.stop();
+
+    let local = run(dir.path(), &["audit", "export", "--tenant", "default"]).ok().stdout;
+    assert_eq!(local, remote, "a server tells the same, to the byte");
+    let file = dir.path().join("events.jsonl");
+    fs::write(&file, &local).unwrap();
+    let check = ["--file", "events.jsonl"];
+    assert_eq!(verify(dir.path(), &check).ok().json()["events"], 6);
+
+    let all: Vec<&str> = local.lines().collect();
+    let written = |lines: &[&str]| fs::write(&file, lines.join("\n") + "\n").unwrap();
+    let places = || {
+        let ran = verify(dir.path(), &check);
+        let found = ran.json()["findings"].clone();
+        let of = |finding: &Value| (finding["code"].clone(), finding["position"].clone());
+        found.as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    written(&[all[0], all[1], all[3], all[4], all[5]]);
+    assert_eq!(places(), [(json!("missing"), json!(3))]);
+    written(&[all[0], all[2], all[1], all[3], all[4], all[5]]);
+    assert_eq!(places()[0], (json!("missing"), json!(2)));
+    let changed = all[2].replace("mcp:demo.echo", "mcp:demo.wipe");
+    written(&[all[0], all[1], &changed, all[3], all[4], all[5]]);
+    assert_eq!(places(), [(json!("changed"), json!(3))]);
+    written(&[all[0], "{\"half", all[1], all[2], all[3], all[4], all[5]]);
+    assert_eq!(places(), [(json!("damaged"), Value::Null)]);
+    written(&all[2..4]);
+    assert_eq!(places(), [], "a piece is sound in itself");
+
+    for (format, member) in
+        [("ocsf", "class_uid"), ("cloudevents", "specversion"), ("events", "eventId")]
+    {
+        let part = [
+            "audit", "export", "--tenant", "default", "--format", format, "--from", "2", "--to",
+            "4",
+        ];
+        let exported = run(dir.path(), &part).ok().stdout;
+        let lines: Vec<Value> =
+            exported.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+        assert_eq!(lines.len(), 3, "{format}");
+        assert!(lines.iter().all(|line| line.get(member).is_some() && line.get("chain").is_none()));
+    }
+}
+
+/// A receiver that is as bad as it is told to be.
+#[derive(Clone, Default)]
+struct Receiver {
+    mode: Arc<AtomicU8>,
+    got: Arc<Mutex<Vec<Value>>>,
+    asked: Arc<AtomicU8>,
+}
+
+const REFUSES: u8 = 1;
+const HANGS: u8 = 2;
+
+impl Receiver {
+    async fn listen(&self, port: u16) -> (u16, tokio::task::JoinHandle<()>) {
+        let listener = tokio::net::TcpListener::bind(("127.0.0.1", port)).await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let router = Router::new().route("/in", post(take)).with_state(self.clone());
+        let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        (port, serving)
+    }
+
+    fn ids(&self) -> Vec<String> {
+        let got = self.got.lock().unwrap();
+        got.iter().map(|event| event["eventId"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+async fn take(State(it): State<Receiver>, body: String) -> StatusCode {
+    it.asked.fetch_add(1, Ordering::Relaxed);
+    match it.mode.load(Ordering::Relaxed) {
+        REFUSES => return StatusCode::SERVICE_UNAVAILABLE,
+        HANGS => {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            return StatusCode::GATEWAY_TIMEOUT;
+        }
+        _ => {}
+    }
+    let events = body.lines().map(|line| serde_json::from_str(line).unwrap());
+    it.got.lock().unwrap().extend(events);
+    StatusCode::OK
+}
+
+// I-53
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forwarder_loses_nothing_and_no_call_waits_for_it() {
+    let dir = dir();
+    let receiver = Receiver::default();
+    let (port, serving) = receiver.listen(0).await;
+    let record = format!(
+        "[[record.forward]]\nname = \"siem\"\nkind = \"http\"\nurl = \"http://127.0.0.1:{port}/in\"\n\
+         [[record.forward]]\nname = \"copy\"\nkind = \"file\"\nfile = \"copy.ocsf\"\nformat = \"ocsf\""
+    );
+    receiver.mode.store(REFUSES, Ordering::Relaxed);
+    let (server, text) = server(dir.path(), &record);
+    let caller = server.caller(Some(&text));
+    call(&caller, 2).await;
+    eventually("it was asked in vain", || receiver.asked.load(Ordering::Relaxed) > 1);
+    let shown = || {
+        let keyed = ["--url", &server.url, "--key", &text, "--json", "audit", "forwarders"];
+        run(dir.path(), &keyed).ok().json()
+    };
+    eventually("that is told", || shown()[0]["problem"] == "the receiver answered with status 503");
+    assert_eq!((&shown()[0]["name"], &shown()[0]["behind"]), (&json!("siem"), &json!(4)));
+    let metrics = caller.text("/metrics").await;
+    assert!(metrics.contains("toolcrib_record_forward_lag{forwarder=\"siem\"} 4"), "{metrics}");
+
+    receiver.mode.store(HANGS, Ordering::Relaxed);
+    let asked = receiver.asked.load(Ordering::Relaxed);
+    eventually("it hangs", || receiver.asked.load(Ordering::Relaxed) > asked);
+    call(&caller, 2).await;
+
+    receiver.mode.store(0, Ordering::Relaxed);
+    eventually("it got everything", || receiver.ids().len() >= 8);
+
+    // Both go away, and come back one after the other.
+    serving.abort();
+    drop(serving.await);
+    call(&caller, 2).await;
+    server.stop();
+    let server = Server::start(dir.path());
+    let caller = server.caller(Some(&text));
+    call(&caller, 1).await;
+    let (_, serving) = receiver.listen(port).await;
+    eventually("it got the rest", || receiver.ids().len() >= 14);
+    let copy = dir.path().join("copy.ocsf");
+    eventually("so did the file", || lines(&copy).len() >= 14);
+    server.stop();
+    serving.abort();
+
+    let recorded: Vec<String> = run(dir.path(), &["audit", "export"])
+        .ok()
+        .stdout
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap())
+        .map(|event| event["eventId"].as_str().unwrap().to_owned())
+        .collect();
+    let mut seen = receiver.ids();
+    seen.dedup();
+    assert_eq!(seen, recorded, "all of it, in order, and nothing again");
+    let mut copied: Vec<_> = lines(&copy).iter().map(|it| it["metadata"]["uid"].clone()).collect();
+    copied.dedup();
+    assert_eq!(copied, recorded);
+    let told = run(dir.path(), &["--json", "audit", "forwarders"]).ok().json();
+    assert_eq!((&told[0]["behind"], &told[0]["failures"]), (&json!(0), &json!(0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_old_goes_and_the_rest_proves_itself() {
+    let dir = dir();
+    let record = "checkpoint_interval = \"100ms\"\nkeep = \"1s\"\n\
+                  [[record.anchor]]\nfile = \"anchors.jsonl\"";
+    let (server, text) = server(dir.path(), record);
+    let caller = server.caller(Some(&text));
+    call(&caller, 3).await;
+    let anchors = dir.path().join("anchors.jsonl");
+    eventually("it is signed", || !lines(&anchors).is_empty());
+    let first = || {
+        let told = verify(dir.path(), &["--anchor", "anchors.jsonl"]).ok().json();
+        told["tenants"][0]["first"].as_u64().unwrap()
+    };
+    assert_eq!(first(), 1);
+    tokio::time::sleep(Duration::from_millis(1100)).await;
+    call(&caller, 1).await;
+    eventually("what is old is gone", || {
+        let told = verify(dir.path(), &["--anchor", "anchors.jsonl"]).ok().json();
+        told["tenants"][0]["first"].as_u64().unwrap() > 1
+    });
+    server.stop();
+    assert!(first() <= 7, "the end stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forwarders_follow_the_configuration() {
+    let dir = dir();
+    let (mut server, text) = server(dir.path(), "");
+    let caller = server.caller(Some(&text));
+    call(&caller, 1).await;
+    let forward =
+        "[record]\n[[record.forward]]\nname = \"late\"\nkind = \"file\"\nfile = \"late.jsonl\"\n";
+    write_config(dir.path(), &format!("{forward}{}", config("")));
+    server.process.signal(rustix::process::Signal::HUP);
+    let late = dir.path().join("late.jsonl");
+    eventually("what was before is sent, too", || lines(&late).len() == 2);
+    write_config(dir.path(), &config(""));
+    server.process.signal(rustix::process::Signal::HUP);
+    server.process.until("it was taken over twice", |it| {
+        (it.stderr().matches("is in force").count() >= 2).then_some(())
+    });
+    call(&caller, 1).await;
+    server.stop();
+    assert_eq!(lines(&late).len(), 2, "it has ended");
+}
