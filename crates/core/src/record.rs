@@ -4,7 +4,7 @@
 //! Invariants:
 //! - the hash of an event covers every stored column of it and the hash of the event before it in
 //!   its tenant's log, so that no event can be changed, removed, moved or put in without changing
-//!   every hash after it (I-51);
+//!   every hash after it (I-71);
 //! - what a checkpoint signs names tenant, position and hash, and the checkpoint before it.
 
 mod chain;

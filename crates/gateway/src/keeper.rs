@@ -2,7 +2,7 @@
 //! to their anchors, events are forwarded, and what is old is pruned.
 //!
 //! Invariants:
-//! - no call waits for any of it (I-53): whatever is down, calls are recorded and run;
+//! - no call waits for any of it (I-73): whatever is down, calls are recorded and run;
 //! - what was forwarded was delivered before its cursor moved, and nothing is pruned before that.
 
 mod anchor;

@@ -2,7 +2,7 @@
 //! checkpoints, and both against checkpoints that are kept elsewhere.
 //!
 //! Invariants:
-//! - a finding names the first event that is not what it was, where one can be named (I-51, I-52);
+//! - a finding names the first event that is not what it was, where one can be named (I-71, I-72);
 //! - after a finding the check goes on from what is stored, so that each break is told once;
 //! - memory grows with checkpoints and tenants, never with events.
 

@@ -131,7 +131,7 @@ async fn read_and_continue(store: &SqliteStore) {
 
     // I-21: the call and the session that were open in it are closed.
     assert_eq!(store.recover(moment(50)).await.unwrap(), 2);
-    // I-51: what was written before there was a chain has been chained, and is continued.
+    // I-71: what was written before there was a chain has been chained, and is continued.
     let whole = verify::Scope::default();
     let report = verify::record(store, &whole, Vec::new(), &[], |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.tenants.len()), (9, 2));

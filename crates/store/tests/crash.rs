@@ -160,7 +160,7 @@ async fn every_acknowledged_event_survives_a_kill_and_what_was_lost_is_closed() 
     assert!(after[before.len()..].iter().all(|logged| ends_as_failed(&logged.event.body)));
     assert_eq!(store.recover(moment(6)).await.unwrap(), 0);
     sequences_have_no_gap(&after);
-    // I-51
+    // I-71
     let whole = verify::Scope::default();
     let report = verify::record(&store, &whole, Vec::new(), &[], |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.findings), (after.len() as u64, Vec::new()));

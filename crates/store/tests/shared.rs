@@ -53,7 +53,7 @@ async fn two_writers_lose_nothing_and_share_the_sequences() {
     let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
     assert_eq!(sequences, (0..400).collect::<Vec<_>>());
     assert_eq!(read.iter().map(|logged| logged.position).collect::<HashSet<_>>(), positions);
-    // I-51: they share one chain, too.
+    // I-71: they share one chain, too.
     let store = open(&path);
     let whole = verify::Scope::default();
     let report = verify::record(&store, &whole, Vec::new(), &[], |_, _| ()).await.unwrap();

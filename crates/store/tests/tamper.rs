@@ -1,4 +1,4 @@
-//! I-51, I-52: whatever somebody does to the file with other means is found, and its place named.
+//! I-71, I-72: whatever somebody does to the file with other means is found, and its place named.
 #![cfg(test)]
 
 use std::path::Path;
@@ -220,7 +220,7 @@ async fn nobody_without_the_key_can_make_a_removal_look_like_retention() {
     assert!(findings.iter().any(|it| it.code == FindingCode::Checkpoint), "{findings:?}");
 }
 
-// I-52
+// I-72
 #[tokio::test]
 async fn with_an_anchor_a_truncation_is_found() {
     let rig = Rig::new().await;
@@ -233,7 +233,7 @@ async fn with_an_anchor_a_truncation_is_found() {
     assert_eq!(places(&findings), [(FindingCode::Truncated, Some("t"), Some(8))], "{findings:?}");
 }
 
-// I-52
+// I-72
 #[tokio::test]
 async fn with_an_anchor_a_log_that_was_written_anew_with_another_key_is_found() {
     let rig = Rig::new().await;

@@ -45,7 +45,7 @@ fn lines(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-// I-51, I-52
+// I-71, I-72
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_is_signed_and_anchored_and_what_is_done_to_it_is_found() {
     let dir = dir();
@@ -203,7 +203,7 @@ async fn take(State(it): State<Receiver>, body: String) -> StatusCode {
     StatusCode::OK
 }
 
-// I-53
+// I-73
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forwarder_loses_nothing_and_no_call_waits_for_it() {
     let dir = dir();

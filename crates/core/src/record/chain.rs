@@ -102,7 +102,7 @@ mod tests {
         }
     }
 
-    // I-51: the recipe is published, so it must not change by accident. The expected value was
+    // I-71: the recipe is published, so it must not change by accident. The expected value was
     // computed by another program (see docs/security.md).
     #[test]
     fn the_recipe_is_what_is_published() {
@@ -113,7 +113,7 @@ mod tests {
         );
     }
 
-    // I-51
+    // I-71
     #[test]
     fn every_column_counts_and_no_two_columns_can_be_mistaken() {
         let plain = event().hash_after(&genesis());

@@ -1,4 +1,4 @@
-//! The chain of each tenant's events (I-51): every insert continues it inside its own transaction,
+//! The chain of each tenant's events (I-71): every insert continues it inside its own transaction,
 //! and rows of older schemas are given theirs when the file is opened.
 
 use std::time::{Duration, Instant};

@@ -95,13 +95,19 @@ async fn an_auditor_follows_the_record_of_its_tenant() {
     assert_eq!(rest["events"].as_array().unwrap().len(), 2, "the other tenant's are not here");
     let end = rest["next"].as_u64().unwrap();
     let none = auditor.get(&format!("/v1/events?after={end}")).await.json();
-    assert_eq!(none, json!({ "events": [], "next": end }));
+    assert_eq!(none, json!({ "tenant": "acme", "events": [], "next": end }));
     // Without a position: the newest.
     let newest = auditor.get("/v1/events?limit=1").await.json();
     assert_eq!(newest["events"][0], rest["events"][1]);
     // I-9: positions say nothing of other tenants.
     let all = auditor.get("/v1/events?after=0").await.json();
     assert_eq!(positions(&all), [1, 2, 3, 4, 5, 6]);
+    // I-71: each hangs on the one before it, over the borders of pages.
+    for pair in all["events"].as_array().unwrap().windows(2) {
+        assert_eq!(pair[1]["prevHash"], pair[0]["hash"]);
+    }
+    assert_eq!(rest["events"][0]["prevHash"], page["events"][3]["hash"]);
+    assert_eq!(all["events"][0]["prevHash"], "0".repeat(64));
 }
 
 #[tokio::test]
