@@ -150,8 +150,9 @@ impl RecordStore for SqliteStore {
                      FROM checkpoints WHERE tenant = ?1 AND kind = 'pruned'), 0) \
                  AND position < min( \
                    (SELECT coalesce(max(tenant_position), 0) FROM events WHERE tenant = ?1), \
-                   (SELECT coalesce(min(tenant_position), 9223372036854775807) FROM events \
-                    INDEXED BY events_by_tenant WHERE tenant = ?1 AND events.position > ?3), \
+                   coalesce((SELECT tenant_position FROM events NOT INDEXED \
+                    WHERE position > ?3 AND tenant = ?1 ORDER BY position LIMIT 1), \
+                    9223372036854775807), \
                    (SELECT coalesce(min(e.tenant_position), 9223372036854775807) \
                     FROM open_calls o JOIN events e ON e.event_id = o.event_id \
                     WHERE o.tenant = ?1), \
