@@ -258,6 +258,14 @@ impl Metrics {
         self.pruned.inc_by(events as u64);
     }
 
+    /// A forwarder begins: its numbers are there from then on.
+    pub(crate) fn forwards(&self, forwarder: &str) {
+        let labels = ForwardLabels::of(forwarder);
+        drop(self.forwarded.get_or_create(&labels));
+        drop(self.forward_failures.get_or_create(&labels));
+        drop(self.forward_lag.get_or_create(&labels));
+    }
+
     pub(crate) fn forwarded(&self, forwarder: &str, events: usize) {
         self.forwarded.get_or_create(&ForwardLabels::of(forwarder)).inc_by(events as u64);
     }

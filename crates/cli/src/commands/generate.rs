@@ -120,6 +120,27 @@ const METRICS: [(&str, &str, &str, &str); 10] = [
         "Closing or denial events that could not be stored",
     ),
     ("toolcrib_catalog_generation", "gauge", "", "Number of the current catalog"),
+    ("toolcrib_record_checkpoints", "counter", "", "Checkpoints that were signed"),
+    (
+        "toolcrib_record_anchor_failures",
+        "counter",
+        "",
+        "Attempts in vain to send checkpoints to an anchor",
+    ),
+    (
+        "toolcrib_record_pruned",
+        "counter",
+        "",
+        "Events removed because they were older than is kept",
+    ),
+    ("toolcrib_record_forwarded", "counter", "forwarder", "Events a forwarder delivered"),
+    ("toolcrib_record_forward_failures", "counter", "forwarder", "Attempts in vain of a forwarder"),
+    (
+        "toolcrib_record_forward_lag",
+        "gauge",
+        "forwarder",
+        "Events that a forwarder has not delivered yet",
+    ),
 ];
 
 fn metrics() -> String {

@@ -39,7 +39,8 @@ async fn every_metric_is_described() {
     let described = &generated(root.path())["docs/metrics.md"];
 
     let dead = "[[source]]\nid = \"dead\"\nkind = \"mcp\"\ncommand = [\"/no/such/program\"]\n";
-    write_config(root.path(), &(config("") + dead));
+    let copy = "[[record.forward]]\nname = \"copy\"\nkind = \"file\"\nfile = \"copy.jsonl\"\n";
+    write_config(root.path(), &(config("") + dead + copy));
     let (_, text) = key(root.path(), &["--scope", "*"]);
     let server = Server::start(root.path());
     let caller = server.caller(Some(&text));

@@ -30,6 +30,7 @@ pub(super) async fn run(
     end: CancellationToken,
 ) {
     let name = config.name.as_str();
+    shared.metrics.forwards(name);
     let mut cursor: Option<Cursor> = None;
     loop {
         let step = async {
