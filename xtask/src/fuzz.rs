@@ -22,7 +22,8 @@ pub(crate) struct FuzzOptions {
     seconds: u32,
 }
 
-const TARGETS: [&str; 6] = ["ids", "canonical_json", "otc_body", "mcp_frame", "compact", "openapi"];
+const TARGETS: [&str; 7] =
+    ["ids", "canonical_json", "otc_body", "mcp_frame", "compact", "openapi", "token"];
 /// An input that takes longer is a finding.
 const INPUT_LIMIT: &str = "-timeout=10";
 const MEMORY_LIMIT: &str = "-rss_limit_mb=2048";

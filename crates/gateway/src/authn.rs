@@ -421,6 +421,70 @@ impl Policy {
     }
 }
 
+/// Reads `sent` as a token, as header and claims of one (with a zero between them), and as a key set;
+/// what was read is verified and looked at.
+#[cfg(any(fuzzing, test))]
+pub(crate) fn fuzz(sent: &[u8]) {
+    use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+
+    use crate::config::{ClaimPath, JwtAlgorithm};
+
+    let own = br#"{"keys":[{"kty":"OKP","crv":"Ed25519",
+        "x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+    let sets = [own.as_slice(), sent].map(|set| jwk::KeySet::read(set, &JwtAlgorithm::ALL));
+    let split = sent.iter().position(|&byte| byte == 0).unwrap_or(sent.len());
+    let (header, claims) = sent.split_at(split);
+    let encoded = |part: &[u8]| URL_SAFE_NO_PAD.encode(part);
+    let made = format!(
+        "{}.{}.{}",
+        encoded(header),
+        encoded(claims.get(1..).unwrap_or_default()),
+        encoded(&[7; 64])
+    );
+    for text in [String::from_utf8_lossy(sent).as_ref(), &made] {
+        let Ok(token) = jws::Jws::read(text) else { continue };
+        assert!(jws::is_token(text));
+        for set in sets.iter().flatten() {
+            for algorithm in JwtAlgorithm::ALL {
+                set.find(&token, algorithm);
+            }
+        }
+        let now = DateTime::from_timestamp_secs(1_000_000).unwrap_or_default();
+        if let Ok(end) = claims::end_of(&token.claims, now, Duration::from_secs(60)) {
+            assert!(end > now);
+        }
+        let paths = ["sub", "a.b", "/aud/0"].iter().filter_map(|path| ClaimPath::parse(path));
+        for value in paths.filter_map(|path| claims::at(&token.claims, &path).cloned()) {
+            claims::scopes(Some(&value));
+            claims::roles(Some(&value));
+            if let Some(text) = value.as_str() {
+                assert!(
+                    claims::principal("id|", text).is_ok() || text.is_empty() || text.len() > 40
+                );
+            }
+        }
+    }
+}
+
 fn digest(text: &str) -> [u8; 32] {
     Sha256::digest(text.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    /// What the fuzz target runs, on what it starts from.
+    #[test]
+    fn whatever_is_sent_is_read_without_a_panic() {
+        for sent in [
+            "",
+            "..",
+            "a.b.c",
+            "eyJhbGciOiJFZERTQSJ9.e30.cw",
+            "{\"alg\":\"EdDSA\"}\0{\"exp\":1000010,\"sub\":\"a b\",\"aud\":[\"x\"]}",
+            "{\"alg\":\"EdDSA\",\"kid\":\"\u{e4}\"}\0{\"exp\":1e308,\"a\":{\"b\":\"\"}}",
+            "{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\",\"x\":\"AA\",\"y\":\"AA\"}]}",
+        ] {
+            super::fuzz(sent.as_bytes());
+        }
+    }
 }

@@ -21,6 +21,8 @@ pub mod clock;
 pub mod config;
 mod dispatch;
 pub mod export;
+#[cfg(fuzzing)]
+pub mod fuzzing;
 mod gateway;
 pub mod idempotency;
 pub mod keeper;

@@ -48,7 +48,7 @@ fn the_help_names_what_there_is() {
       tools        See which tools there are
       call         Call a tool
       sources      See how the sources are doing
-      keys         Make, list and revoke API keys
+      keys         Make, list, rotate and revoke API keys
       credentials  Store what sources present to their upstreams: tokens, passwords, OAuth clients
       packs        Install and check packs of tools
       runs         See and end runs of workflows
@@ -184,7 +184,7 @@ fn a_wrong_request_is_2_and_a_failure_is_1() {
         &["hash", "{"],
         &["--url", "not an address", "tools", "list"],
         &["--url", "http://user:pw@127.0.0.1", "tools", "list"],
-        &["--url", "http://127.0.0.1:1", "keys", "list"],
+        &["--url", "http://127.0.0.1:1", "credentials", "list"],
         &["-q", "-v", "keys", "list"],
     ] {
         let ran = run(dir.path(), args);

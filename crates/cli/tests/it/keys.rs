@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::{Server, config, dir, eventually, key, run, write_config};
+use crate::support::{Server, config, dir, eventually, finish, key, run, toolcrib, write_config};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_works_until_it_is_revoked() {
@@ -76,4 +76,41 @@ fn the_store_is_private() {
     let mode = |path: &str| dir.path().join(path).metadata().unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(".toolcrib/toolcrib.db"), 0o600);
     assert_eq!(mode(".toolcrib"), 0o700);
+}
+
+/// Two keys of one principal, by the store and by the server.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_is_rotated_here_and_on_a_running_server() {
+    let dir = dir();
+    write_config(dir.path(), &config(""));
+    let (id, text) = key(dir.path(), &["--scope", "*"]);
+    let server = Server::start(dir.path());
+    let next = run(dir.path(), &["--json", "keys", "rotate", &id, "--overlap", "1d"]).ok().json();
+    assert_eq!((&next["replaces"], &next["principal"]), (&json!(id), &json!("test")));
+    assert!(next["oldKeyEndsAt"].is_string());
+    let new = next["key"].as_str().unwrap().to_owned();
+    eventually("both keys work", || {
+        [&text, &new].iter().all(|key| futures(server.caller(Some(key)).get("/v1/tools")).0 == 200)
+    });
+    assert_eq!(run(dir.path(), &["keys", "rotate", &id]).code, 1, "one key follows it");
+    assert_eq!(run(dir.path(), &["keys", "rotate", "nothing"]).code, 1);
+    assert_eq!(run(dir.path(), &["keys", "rotate", &id, "--overlap", "31d"]).code, 2);
+
+    // Over HTTP everything counts when the command returns.
+    let remote = |arguments: &[&str]| {
+        let to = ["--json", "--url", &server.url];
+        finish(toolcrib(dir.path()).args(to).args(arguments).env("TOOLCRIB_KEY", &new))
+    };
+    let made = remote(&["keys", "create", "--name", "ci", "--scope", "demo:*"]).ok().json();
+    let ci = made["key"].as_str().unwrap().to_owned();
+    assert_eq!(server.caller(Some(&ci)).get("/v1/tools").await.0, 200);
+    let after = remote(&["keys", "rotate", made["id"].as_str().unwrap()]).ok().json();
+    assert_eq!(server.caller(after["key"].as_str()).get("/v1/tools").await.0, 200);
+    remote(&["keys", "revoke", made["id"].as_str().unwrap()]).ok();
+    assert_eq!(server.caller(Some(&ci)).get("/v1/tools").await.0, 401);
+    let listed = remote(&["keys", "list"]).ok().json();
+    assert_eq!(listed.as_array().unwrap().len(), 4);
+    assert_eq!(remote(&["keys", "create", "--name", "x"]).code, 2);
+    let elsewhere = ["keys", "create", "--name", "x", "--tenant", "t", "--scope", "a"];
+    assert_eq!(remote(&elsewhere).code, 2);
 }

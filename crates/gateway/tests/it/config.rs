@@ -95,6 +95,55 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
             "[auth.resource]\nresource = \"https://a/mcp\"\nauthorization_servers = [\"https://u:p@b\"]",
             "`auth.resource.authorization_servers`: expected an https address",
         ),
+        ("[auth.jwt]\nissuer = \"https://a\"", "missing field `audiences`"),
+        (
+            "[auth.jwt]\nissuer = \"http://a.example\"\naudiences = [\"x\"]\ntenant = \"t\"",
+            "toolcrib.toml:2: `auth.jwt.issuer`: expected an https address",
+        ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = []\ntenant = \"t\"",
+            "toolcrib.toml:3: `auth.jwt.audiences`: expected at least one audience",
+        ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]",
+            "`auth.jwt.tenant`: say which tenant tokens belong to",
+        ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             claims.tenant = \"org\"",
+            "toolcrib.toml:4: `auth.jwt.tenant`: stands beside `claims.tenant`",
+        ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             algorithms = [\"RS256\", \"HS256\"]",
+            "toolcrib.toml:5: `auth.jwt.algorithms`: expected algorithms with a public key",
+        ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             algorithms = [\"none\"]",
+            "`auth.jwt.algorithms`: expected algorithms with a public key",
+        ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             clock_skew = \"1h\"",
+            "`auth.jwt.clock_skew`: is more than 5 minutes",
+        ),
+        (
+            "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             claims = { roles = \"a..b\" }",
+            "`auth.jwt.claims.roles`: expected names with dots between them",
+        ),
+        (
+            "[[auth.jwt]]\nissuer = \"https://a/x\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             [[auth.jwt]]\nissuer = \"https://a/y\"\naudiences = [\"x\"]\ntenant = \"t\"",
+            "toolcrib.toml:6: `auth.jwt.principal_prefix`: another [[auth.jwt]] has this prefix",
+        ),
+        ("[auth.jwt]\nissuers = 1", "unknown field `issuers`"),
+        (
+            "[otc.jwt]\nsecret = \"0123456789abcdef0123456789abcdef\"\ntenant = \"t\"",
+            "toolcrib.toml:2: `otc.jwt.secret`: a secret must not stand in this file",
+        ),
+        ("[otc.jwt]\nsecret = { env = \"NOPE\" }\ntenant = \"t\"", "`otc.jwt.secret`: environment"),
         ("[explorer]\nprefix = \"/v1/x\"", "`explorer.prefix`: another surface lives there"),
         ("[explorer]\npolicy = \"call-only\"", "`explorer.policy`: anything but \"all\" needs an"),
         ("[explorer]\npolicy = \"most\"", "unknown variant `most`, expected one of `all`"),

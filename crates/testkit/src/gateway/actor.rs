@@ -54,6 +54,11 @@ impl Actor {
         Self { client, ..self.clone() }
     }
 
+    /// `DELETE path`.
+    pub async fn delete(&self, path: &str) -> Reply {
+        self.send(Method::DELETE, path, None).await
+    }
+
     /// `GET path`.
     pub async fn get(&self, path: &str) -> Reply {
         self.send(Method::GET, path, None).await

@@ -57,11 +57,12 @@ pub enum Behaviour {
     Another,
 }
 
-/// A signing key.
+/// A signing key; clones are the same one.
+#[derive(Clone)]
 pub struct TestKey {
     /// Its name in the set.
     pub kid: String,
-    pair: Pair,
+    pair: Arc<Pair>,
 }
 
 enum Pair {
@@ -151,25 +152,26 @@ impl TestKey {
     /// On P-256.
     pub fn ec(kid: &str) -> Self {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
-        Self { kid: kid.to_owned(), pair: Pair::Ec(pair) }
+        Self::of(kid, Pair::Ec(pair))
     }
 
     /// Of 2048 bits.
     pub fn rsa(kid: &str) -> Self {
-        Self {
-            kid: kid.to_owned(),
-            pair: Pair::Rsa(RsaKeyPair::generate(KeySize::Rsa2048).unwrap()),
-        }
+        Self::of(kid, Pair::Rsa(RsaKeyPair::generate(KeySize::Rsa2048).unwrap()))
     }
 
     /// On Curve25519.
     pub fn ed(kid: &str) -> Self {
-        Self { kid: kid.to_owned(), pair: Pair::Ed(Ed25519KeyPair::generate().unwrap()) }
+        Self::of(kid, Pair::Ed(Ed25519KeyPair::generate().unwrap()))
+    }
+
+    fn of(kid: &str, pair: Pair) -> Self {
+        Self { kid: kid.to_owned(), pair: Arc::new(pair) }
     }
 
     /// What it signs with.
     pub fn algorithm(&self) -> &'static str {
-        match self.pair {
+        match *self.pair {
             Pair::Ec(_) => "ES256",
             Pair::Rsa(_) => "RS256",
             Pair::Ed(_) => "EdDSA",
@@ -189,7 +191,7 @@ impl TestKey {
 
     fn signature(&self, message: &[u8]) -> Vec<u8> {
         let random = SystemRandom::new();
-        match &self.pair {
+        match &*self.pair {
             Pair::Ec(pair) => pair.sign(&random, message).unwrap().as_ref().to_vec(),
             Pair::Ed(pair) => pair.sign(message).as_ref().to_vec(),
             Pair::Rsa(pair) => {
@@ -202,7 +204,7 @@ impl TestKey {
 
     /// Its public part, as it is: a point, a key, or a `SubjectPublicKeyInfo`.
     pub fn public_bytes(&self) -> Vec<u8> {
-        match &self.pair {
+        match &*self.pair {
             Pair::Ec(pair) => pair.public_key().as_ref().to_vec(),
             Pair::Ed(pair) => pair.public_key().as_ref().to_vec(),
             Pair::Rsa(pair) => pair.public_key().as_der().unwrap().as_ref().to_vec(),
@@ -211,7 +213,7 @@ impl TestKey {
 
     fn public(&self) -> Value {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
-        let mut key = match &self.pair {
+        let mut key = match &*self.pair {
             Pair::Ec(pair) => {
                 let point = pair.public_key().as_ref();
                 let (x, y) = (text(&point[1..33]), text(&point[33..65]));

@@ -10,6 +10,8 @@ mod embed;
 mod errors;
 mod explorer;
 mod explorer_library;
+mod jwt;
+mod keys;
 mod no_oracle;
 mod openwop;
 mod ops;
