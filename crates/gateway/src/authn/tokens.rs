@@ -32,8 +32,7 @@ const REMEMBERED: usize = 10_000;
 const SHARED_LIFE: Duration = Duration::from_secs(15 * 60);
 /// How far the clocks of those who share a secret may be apart.
 const SHARED_SKEW: Duration = Duration::from_secs(30);
-/// What the record of principals calls tokens with a shared secret, and what stands before their
-/// principals.
+/// What the record of principals calls tokens with a shared secret.
 const SHARED: &str = "otc";
 
 pub(super) type Roles = BTreeMap<String, Vec<Grant>>;
@@ -247,9 +246,9 @@ impl Shared {
         if !ours {
             return Err(NoToken);
         }
-        let prefix = format!("{SHARED}|");
+        let prefix = SharedJwtConfig::PRINCIPAL_PREFIX;
         let id = match (token.claims.get("sub"), &self.config.principal) {
-            (Some(name), _) => claims::principal(&prefix, name.as_str().ok_or(NoToken)?)?,
+            (Some(name), _) => claims::principal(prefix, name.as_str().ok_or(NoToken)?)?,
             (None, Some(principal)) => principal.clone(),
             (None, None) => return Err(NoToken),
         };

@@ -113,7 +113,7 @@ impl Resolver<'_> {
         config.oxp.enabled = typed.oxp.enabled.unwrap_or(config.oxp.enabled);
         config.mcp.auth = self.mount("mcp.auth", typed.mcp.auth.as_ref(), anonymous);
         self.mcp(&mut config.mcp, &typed.mcp);
-        config.issuers = self.issuers(typed.auth.jwt.0);
+        config.issuers = self.issuers(typed.auth.jwt.0, config.otc_jwt.is_some());
         config.resource = typed.auth.resource.and_then(|resource| self.resource(resource));
         self.explorer(&mut config, typed.explorer);
         let mut seen = BTreeSet::new();

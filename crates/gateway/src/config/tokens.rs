@@ -86,6 +86,13 @@ pub struct SharedJwtConfig {
     pub roles: Vec<String>,
 }
 
+// === impl SharedJwtConfig ===
+
+impl SharedJwtConfig {
+    /// What stands before the principals of such tokens.
+    pub const PRINCIPAL_PREFIX: &'static str = "otc|";
+}
+
 // === impl JwtAlgorithm ===
 
 impl JwtAlgorithm {

@@ -136,7 +136,19 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         (
             "[[auth.jwt]]\nissuer = \"https://a/x\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
              [[auth.jwt]]\nissuer = \"https://a/y\"\naudiences = [\"x\"]\ntenant = \"t\"",
-            "toolcrib.toml:6: `auth.jwt.principal_prefix`: another [[auth.jwt]] has this prefix",
+            "toolcrib.toml:6: `auth.jwt.principal_prefix`: it begins like the prefix of another",
+        ),
+        (
+            "[[auth.jwt]]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             [[auth.jwt]]\nissuer = \"https://b\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             principal_prefix = \"a|b|\"",
+            "toolcrib.toml:9: `auth.jwt.principal_prefix`: it begins like the prefix of another",
+        ),
+        (
+            "[[auth.jwt]]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             [[auth.jwt]]\nissuer = \"https://b\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
+             principal_prefix = \"\"",
+            "toolcrib.toml:9: `auth.jwt.principal_prefix`: it begins like the prefix of another",
         ),
         ("[auth.jwt]\nissuers = 1", "unknown field `issuers`"),
         (

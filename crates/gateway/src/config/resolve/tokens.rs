@@ -24,7 +24,8 @@ const MAX_KEY_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 const MIN_SECRET: usize = 32;
 
 impl Resolver<'_> {
-    pub(super) fn issuers(&mut self, typed: Vec<file::Jwt>) -> Vec<JwtConfig> {
+    /// `shared`: whether tokens with a shared secret are believed as well.
+    pub(super) fn issuers(&mut self, typed: Vec<file::Jwt>, shared: bool) -> Vec<JwtConfig> {
         let mut issuers: Vec<JwtConfig> = Vec::new();
         for typed in typed {
             let (at, prefix_at) = (typed.issuer.span().start, typed.principal_prefix.as_ref());
@@ -33,10 +34,14 @@ impl Resolver<'_> {
             if issuers.iter().any(|other| other.issuer == issuer.issuer) {
                 self.complain(at, "auth.jwt.issuer", "another [[auth.jwt]] has this issuer");
             }
-            if issuers.iter().any(|other| other.principal_prefix == issuer.principal_prefix) {
-                let message = "another [[auth.jwt]] has this prefix (by default it is the host of \
-                               the issuer), so that principals of both would be taken for each \
-                               other; set a `principal_prefix` of its own";
+            let others = issuers.iter().map(|other| other.principal_prefix.as_str());
+            let others = others.chain(shared.then_some(SharedJwtConfig::PRINCIPAL_PREFIX));
+            let own = issuer.principal_prefix.as_str();
+            // Whatever follows a prefix is the issuer's to choose, the rest of a longer one as well.
+            if { others }.any(|other| own.starts_with(other) || other.starts_with(own)) {
+                let message = "it begins like the prefix of another [[auth.jwt]] or of [otc.jwt] (by \
+                               default it is the host of the issuer), so that principals of both \
+                               could be taken for each other; set a `principal_prefix` of its own";
                 self.complain(prefix_at, "auth.jwt.principal_prefix", message);
             }
             issuers.push(issuer);
