@@ -28,7 +28,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
-use std::{env, thread};
+use std::{env, io, thread};
 
 use anyhow::{Context, Result, bail};
 
@@ -153,7 +153,8 @@ fn retried(mut command: impl FnMut() -> Command) -> Result<()> {
     let mut tried = 0;
     loop {
         tried += 1;
-        match shell::run_bounded(&mut command(), DOWNLOAD_LIMIT) {
+        // What installers say is not for those who read what `setup` prints.
+        match shell::run_bounded(command().stdout(io::stderr()), DOWNLOAD_LIMIT) {
             Ok(()) => return Ok(()),
             Err(error) if tried < TRIES => {
                 say(format_args!("try {tried} of {TRIES} failed: {error:#}"));

@@ -1,43 +1,11 @@
 //! The conformance runner against hosts that others wrote: it names what they do otherwise, and
 //! nothing else.
 
-use std::{
-    io::{BufRead as _, BufReader},
-    process::{Child, Command, Stdio},
-};
+use std::process::Command;
 
 use serde_json::Value;
 
-use crate::rig::{tool, toolcrib};
-
-/// A host that ends with its standard input, which ends with this.
-struct Foreign {
-    child: Child,
-    url: String,
-}
-
-impl Foreign {
-    fn start(command: &mut Command) -> Self {
-        let mut child = command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let url = lines
-            .map_while(Result::ok)
-            .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned));
-        Self { child, url: url.expect("it ended before it listened") }
-    }
-}
-
-impl Drop for Foreign {
-    fn drop(&mut self) {
-        drop(self.child.stdin.take());
-        self.child.wait().unwrap();
-    }
-}
+use crate::rig::{Foreign, tool, toolcrib};
 
 /// What the runner reports on `url`.
 pub(crate) fn report(url: &str, args: &[&str]) -> Value {

@@ -6,6 +6,7 @@
 
 mod conformance;
 mod embedded_ui;
+mod issuer;
 mod published_api;
 #[path = "../it/support/recorder.rs"]
 mod recorder;

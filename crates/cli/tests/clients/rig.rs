@@ -2,9 +2,9 @@
 
 use std::{
     fs::OpenOptions,
-    io::{BufRead as _, BufReader, Write as _},
+    io::{BufRead as _, BufReader, Lines, Write as _},
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStdout, Command, Stdio},
     time::Duration,
 };
 
@@ -185,6 +185,42 @@ impl Server {
     }
 }
 
+/// A host of others: it says where it listens, and ends with its standard input, which ends with this.
+pub(crate) struct Foreign {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    pub(crate) url: String,
+}
+
+impl Foreign {
+    pub(crate) fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let url = { &mut lines }
+            .map_while(Result::ok)
+            .find_map(|line| line.strip_prefix("listening on ").map(str::to_owned));
+        Self { child, lines, url: url.expect("it ended before it listened") }
+    }
+
+    /// Tells it `line`, and waits for a line of it.
+    pub(crate) fn tell(&mut self, line: &str) -> String {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+        self.lines.next().unwrap().unwrap()
+    }
+}
+
+impl Drop for Foreign {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        self.child.wait().unwrap();
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
         let pid = rustix::process::Pid::from_child(&self.child);
@@ -240,7 +276,7 @@ fn serve(config: &Path, folder: &Path) -> (Child, String) {
     (child, url)
 }
 
-fn http_client() -> reqwest::Client {
+pub(crate) fn http_client() -> reqwest::Client {
     let provider = rustls::crypto::aws_lc_rs::default_provider();
     // Another test of this process may have been first.
     drop(provider.install_default());
