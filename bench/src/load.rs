@@ -14,11 +14,12 @@ use crate::http1::{Answer, Connection, find};
 /// A single answer that takes longer than this is a failure.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// One request, sent over and over.
+/// Requests that are answered alike, sent over and over.
 #[derive(Debug, Clone)]
 pub(crate) struct Shot {
     pub(crate) address: SocketAddr,
-    pub(crate) request: Arc<[u8]>,
+    /// At least one. Every connection begins at another one and takes them in turns.
+    pub(crate) requests: Arc<[Vec<u8>]>,
     pub(crate) status: u16,
     pub(crate) expect: Expect,
 }
@@ -43,7 +44,8 @@ impl Shot {
     /// Sends the request once and returns the body.
     pub(crate) async fn once(&self) -> Result<Vec<u8>> {
         let mut connection = Connection::open(self.address).await?;
-        let answer = timeout(ANSWER_LIMIT, connection.exchange(&self.request)).await??;
+        let request = self.requests.first().context("nothing to ask")?;
+        let answer = timeout(ANSWER_LIMIT, connection.exchange(request)).await??;
         self.check(&answer)?;
         Ok(answer.body.to_vec())
     }
@@ -56,8 +58,10 @@ impl Shot {
         }
         let started = Instant::now();
         let mut tasks = JoinSet::new();
-        for connection in open {
-            tasks.spawn(self.clone().keep_busy(connection, started + time));
+        let share = self.requests.len() / open.len().max(1);
+        for (number, connection) in open.into_iter().enumerate() {
+            let first = number * share;
+            tasks.spawn(self.clone().keep_busy(connection, first, started + time));
         }
         let mut latencies = Histogram::new();
         while let Some(done) = tasks.join_next().await {
@@ -66,11 +70,18 @@ impl Shot {
         Ok(Outcome { latencies, elapsed: started.elapsed() })
     }
 
-    async fn keep_busy(self, mut connection: Connection, end: Instant) -> Result<Histogram> {
+    async fn keep_busy(
+        self,
+        mut connection: Connection,
+        first: usize,
+        end: Instant,
+    ) -> Result<Histogram> {
         let mut latencies = Histogram::new();
         let mut sent = Instant::now();
+        let mut requests = self.requests.iter().cycle().skip(first);
         while sent < end {
-            let answer = timeout(ANSWER_LIMIT, connection.exchange(&self.request))
+            let request = requests.next().context("nothing to ask")?;
+            let answer = timeout(ANSWER_LIMIT, connection.exchange(request))
                 .await
                 .context("no answer in time")??;
             self.check(&answer)?;

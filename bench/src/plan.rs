@@ -11,6 +11,7 @@ pub(crate) enum Who {
     Strict,
     Relaxed,
     Pack,
+    Crowd,
 }
 
 impl Who {
@@ -22,6 +23,7 @@ impl Who {
             Self::Strict => "toolcrib",
             Self::Relaxed => "toolcrib, relaxed log",
             Self::Pack => "toolcrib, relaxed log, pack",
+            Self::Crowd => "toolcrib, 10 000 keys of 500 roles",
         }
     }
 }

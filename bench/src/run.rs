@@ -69,12 +69,26 @@ impl Bench {
         let strict = Subject::start(program, "strict", upstream.address, folder).await?;
         let relaxed = Subject::start(program, "relaxed", upstream.address, folder).await?;
         let pack = Subject::with_pack(program, folder).await?;
+        say("making 10 000 keys of 500 roles")?;
+        let crowd = Subject::with_crowd(program, upstream.address, folder).await?;
         let lists = strict.lists().await?;
         let fixed = fixed(&[&lists.openwop, &lists.otc, &lists.explorer], folder).await?;
         let proxy = proxy(&upstream, folder).await?;
-        let pairs = pairs(&strict, &relaxed, &pack, &lists, &fixed, &upstream, &proxy).await?;
+        let mut pairs = pairs(&strict, &relaxed, &pack, &lists, &fixed, &upstream, &proxy).await?;
+        pairs.push(Pair {
+            name: "GET /v1/tools, each of 10 000 keys",
+            ours: (Who::Crowd, crowd.list_of_the_crowd("/v1/tools", &lists.openwop)),
+            limit: (Who::Strict, strict.list("/v1/tools", &lists.openwop)),
+            // At most 1.2 times as long.
+            goal: 1.0 / 1.2,
+        });
         let servers = [(Who::Upstream, upstream), (Who::Static, fixed), (Who::Proxy, proxy)];
-        let subjects = [(Who::Strict, strict), (Who::Relaxed, relaxed), (Who::Pack, pack)];
+        let subjects = [
+            (Who::Strict, strict),
+            (Who::Relaxed, relaxed),
+            (Who::Pack, pack),
+            (Who::Crowd, crowd),
+        ];
         Ok((Self { servers: servers.into(), subjects: subjects.into() }, pairs))
     }
 
@@ -241,7 +255,7 @@ fn from_memory(fixed: &Server, number: usize, body: &[u8]) -> Shot {
     let request = request("GET", fixed.address, &format!("/{number}"), &[], "");
     Shot {
         address: fixed.address,
-        request: request.into(),
+        requests: [request].into(),
         status: 200,
         expect: Expect::Body(body.into()),
     }
@@ -252,7 +266,7 @@ fn known(fixed: &Server, number: usize) -> Shot {
     let request = request("GET", fixed.address, &format!("/{number}"), &headers, "");
     Shot {
         address: fixed.address,
-        request: request.into(),
+        requests: [request].into(),
         status: 304,
         expect: Expect::Body([].into()),
     }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::http1::{Connection, request};
@@ -23,12 +24,27 @@ const SOURCE: &str = "up";
 const PACK: &str = "vendor.toolcrib.everyday";
 const PACK_TOOLS: usize = 2;
 const PACK_TOOL: &str = "pack__json-diff";
+/// How many callers there are in a large organisation, and how many kinds of them.
+const KEYS: usize = 10_000;
+const ROLES: usize = 500;
+/// Connections over which the keys are made.
+const MAKERS: usize = 64;
 
 /// A toolcrib of our own with its key.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) server: Server,
     key: String,
+    /// Other keys that may use the same tools, each with one of the roles.
+    crowd: Vec<String>,
+}
+
+/// What a subject is made with.
+struct Settings {
+    source: String,
+    /// How many tools that gives.
+    tools: usize,
+    roles: usize,
 }
 
 /// Answers that the other servers are to give too.
@@ -47,35 +63,54 @@ impl Subject {
         upstream: SocketAddr,
         folder: &Path,
     ) -> Result<Self> {
-        let source = format!("id = \"{SOURCE}\"\nkind = \"mcp\"\nurl = \"http://{upstream}/mcp\"");
-        Self::start_with(program, durability, durability, &source, TOOLS, folder).await
+        let settings = Settings { source: source_at(upstream), tools: TOOLS, roles: 0 };
+        Self::start_with(program, durability, durability, &settings, folder).await
+    }
+
+    /// Starts `program` with the upstream as its only source, [`ROLES`] roles and [`KEYS`] keys.
+    pub(crate) async fn with_crowd(
+        program: &Path,
+        upstream: SocketAddr,
+        folder: &Path,
+    ) -> Result<Self> {
+        let settings = Settings { source: source_at(upstream), tools: TOOLS, roles: ROLES };
+        let mut subject = Self::start_with(program, "crowd", "strict", &settings, folder).await?;
+        let mut makers = JoinSet::new();
+        for maker in 0..MAKERS {
+            let (address, key) = (subject.server.address, subject.key.clone());
+            makers.spawn(async move { make_keys(address, &key, maker).await });
+        }
+        while let Some(made) = makers.join_next().await {
+            subject.crowd.extend(made??);
+        }
+        Ok(subject)
     }
 
     /// Starts `program` with the pack that it brings as its only source.
     pub(crate) async fn with_pack(program: &Path, folder: &Path) -> Result<Self> {
         let source = format!("id = \"pack\"\nkind = \"node-pack\"\npack = \"{PACK}\"");
-        Self::start_with(program, "pack", "relaxed", &source, PACK_TOOLS, folder).await
+        let settings = Settings { source, tools: PACK_TOOLS, roles: 0 };
+        Self::start_with(program, "pack", "relaxed", &settings, folder).await
     }
 
     async fn start_with(
         program: &Path,
         name: &str,
         durability: &str,
-        source: &str,
-        tools: usize,
+        settings: &Settings,
         folder: &Path,
     ) -> Result<Self> {
         let data = folder.join(name);
         std::fs::create_dir_all(&data)?;
         let config = folder.join(format!("{name}.toml"));
-        std::fs::write(&config, configuration(durability, source, &data))?;
+        std::fs::write(&config, configuration(durability, settings, &data))?;
         let key = key(program, &config, &data)?;
         let mut command = Command::new(program);
         command.args(["serve", "--listen", "127.0.0.1:0", "--config"]).arg(&config);
         command.arg("--data-dir").arg(&data).current_dir(folder);
         let server = Server::start(name, &mut command, folder).await?;
-        let subject = Self { server, key };
-        subject.wait_for_tools(tools).await?;
+        let subject = Self { server, key, crowd: Vec::new() };
+        subject.wait_for_tools(settings.tools).await?;
         Ok(subject)
     }
 
@@ -90,6 +125,17 @@ impl Subject {
 
     pub(crate) fn list(&self, path: &str, body: &[u8]) -> Shot {
         self.shot(self.request("GET", path, &[], ""), 200, Expect::Body(body.into()))
+    }
+
+    /// A list that every one of the other keys asks for in turns.
+    pub(crate) fn list_of_the_crowd(&self, path: &str, body: &[u8]) -> Shot {
+        let ask = |key: &String| {
+            let bearer = format!("Bearer {key}");
+            request("GET", self.server.address, path, &[("authorization", &bearer)], "")
+        };
+        let requests = self.crowd.iter().map(ask).collect();
+        let expect = Expect::Body(body.into());
+        Shot { address: self.server.address, requests, status: 200, expect }
     }
 
     /// A list whose tag the caller has.
@@ -141,7 +187,7 @@ impl Subject {
     }
 
     fn shot(&self, request: Vec<u8>, status: u16, expect: Expect) -> Shot {
-        Shot { address: self.server.address, request: request.into(), status, expect }
+        Shot { address: self.server.address, requests: [request].into(), status, expect }
     }
 
     fn request(&self, method: &str, path: &str, more: &[(&str, &str)], body: &str) -> Vec<u8> {
@@ -184,7 +230,7 @@ pub(crate) fn direct(address: SocketAddr, method: &str) -> Shot {
         _ => (None, format!("\"name\":\"{ECHO}\"")),
     };
     let request = mcp(address, method, name, None);
-    Shot { address, request: request.into(), status: 200, expect: Expect::Text(text.into()) }
+    Shot { address, requests: [request].into(), status: 200, expect: Expect::Text(text.into()) }
 }
 
 /// One request of the stateless revision of MCP.
@@ -222,8 +268,45 @@ fn mcp_with(
     request("POST", address, "/mcp", &headers, &body.to_string())
 }
 
-fn configuration(durability: &str, source: &str, data: &Path) -> String {
+fn source_at(upstream: SocketAddr) -> String {
+    format!("id = \"{SOURCE}\"\nkind = \"mcp\"\nurl = \"http://{upstream}/mcp\"")
+}
+
+/// The share of [`KEYS`] that the `maker`-th of [`MAKERS`] makes.
+async fn make_keys(address: SocketAddr, key: &str, maker: usize) -> Result<Vec<String>> {
+    let mut connection = Connection::open(address).await?;
+    let bearer = format!("Bearer {key}");
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+    let mut keys = Vec::new();
+    for number in (maker..KEYS).step_by(MAKERS) {
+        let roles = [role(number % ROLES)];
+        let name = format!("caller-{number}");
+        let body = json!({ "name": name, "principal": name, "roles": roles }).to_string();
+        let ask = request("POST", address, "/v1/keys", &headers, &body);
+        let answer = connection.exchange(&ask).await?;
+        if answer.status != 201 {
+            bail!("no key: {}: {}", answer.status, String::from_utf8_lossy(answer.body));
+        }
+        let made: Value = serde_json::from_slice(answer.body)?;
+        keys.push(made.get("key").and_then(Value::as_str).context("a key")?.to_owned());
+    }
+    Ok(keys)
+}
+
+fn role(number: usize) -> String {
+    format!("team-{number}")
+}
+
+fn configuration(durability: &str, settings: &Settings, data: &Path) -> String {
     let store = data.join("toolcrib.db");
+    let source = &settings.source;
+    // Every one grants something of its own, so that no two are treated alike.
+    let roles: String = (0..settings.roles)
+        .map(|number| {
+            let name = role(number);
+            format!("[[role]]\nname = \"{name}\"\nscopes = [\"bench:use\", \"{name}:x\"]\n\n")
+        })
+        .collect();
     format!(
         r#"[store]
 url = "sqlite:{}"
@@ -234,7 +317,7 @@ durability = "{durability}"
 [gate]
 rate = "off"
 
-[[source]]
+{roles}[[source]]
 {source}
 tenants = ["*"]
 [source.tools."*"]
@@ -249,7 +332,7 @@ approval = "never"
 fn key(program: &Path, config: &Path, data: &Path) -> Result<String> {
     let output = Command::new(program)
         .args(["keys", "create", "--name", "bench", "--principal", "bench", "--tenant", "bench"])
-        .args(["--scope", "bench:use", "--json", "--config"])
+        .args(["--scope", "*", "--json", "--config"])
         .arg(config)
         .arg("--data-dir")
         .arg(data)
