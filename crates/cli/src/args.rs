@@ -1,5 +1,6 @@
 //! What can be typed. Parsing never touches the world; what it means is decided by the commands.
 
+mod approvals;
 mod conformance;
 mod credentials;
 mod nouns;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand};
 use toolcrib_core::credential::Secret;
 
+pub(crate) use approvals::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand};
 pub(crate) use conformance::ConformanceArgs;
 pub(crate) use credentials::{
     ClientAuthArg, CredentialOwnerArgs, CredentialRotateArgs, CredentialSetArgs,
@@ -168,6 +170,10 @@ is 1 when the tool failed or was not run.")]
     /// See and end runs of workflows
     #[command(subcommand)]
     Runs(RunsCommand),
+
+    /// See and answer requests for consent
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
 
     /// Read the record of what happened
     #[command(subcommand)]

@@ -1,5 +1,6 @@
 //! One module per command; each prints its answer and says how it ended.
 
+mod approvals;
 mod audit;
 mod call;
 mod completions;
@@ -45,6 +46,7 @@ pub(crate) async fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Credentials(command) => credentials::run(command, &global, printer).await,
         Command::Packs(command) => packs::run(command, &global, printer).await,
         Command::Runs(command) => runs::run(command, &global, printer).await,
+        Command::Approvals(command) => approvals::run(command, &global, printer).await,
         Command::Audit(command) => audit::run(command, &global, printer).await,
         Command::Config(command) => config::run(command, &global, printer).await,
         Command::Conformance(args) => conformance::run(*args, &global, printer).await,

@@ -47,7 +47,8 @@ impl Local {
         let store = store::open(&settings.config)?;
         let credentials = seal::needed(&settings.config, &store).await?;
         let library = settings::library(&settings.data_dir);
-        let stores = store::seams(&store, SealKeys::none());
+        let approvals = seal::keys(&settings.config.store).await?;
+        let stores = store::seams(&store, SealKeys::none(), approvals);
         let gateway = start(settings.config, library, stores, credentials).await?;
         Ok(Self { gateway, store: Some(store) })
     }
@@ -127,6 +128,7 @@ pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<P
         id: PrincipalId::parse("operator")?,
         tenant,
         scopes,
+        roles: Vec::new(),
         auth: AuthMethod::Operator,
     })
 }

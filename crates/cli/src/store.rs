@@ -36,14 +36,16 @@ pub(crate) fn open_existing(config: &Config) -> anyhow::Result<SqliteStore> {
     }
 }
 
-/// The seams of `store`, as the gateway wants them; what is kept of runs is sealed with `keys`.
-pub(crate) fn seams(store: &SqliteStore, keys: SealKeys) -> Stores {
+/// The seams of `store`, as the gateway wants them; what is kept of runs is sealed with `keys`, and
+/// what is kept of approvals with `approvals`.
+pub(crate) fn seams(store: &SqliteStore, keys: SealKeys, approvals: SealKeys) -> Stores {
     Stores {
         log: Arc::new(store.clone()),
         keys: Arc::new(store.clone()),
         catalogs: Arc::new(store.clone()),
         runs: Some(Arc::new(store.runs(keys))),
         pins: Some(Arc::new(store.clone())),
+        approvals: Some(Arc::new(store.approvals(approvals))),
     }
 }
 
@@ -55,6 +57,7 @@ pub(crate) fn forgetful() -> Stores {
         catalogs: Arc::new(MemoryCatalogs::default()),
         runs: None,
         pins: Some(Arc::new(MemoryPins::default())),
+        approvals: None,
     }
 }
 

@@ -9,9 +9,10 @@ use serde_json::{Map, Value, value::RawValue};
 pub use self::input::{Ask, CallerInput, InputRequired};
 use crate::{
     arguments::Violation,
+    clock::Timestamp,
     credential::CredentialProblem,
     egress::EgressTrail,
-    id::{CallId, RunId, ToolId},
+    id::{ApprovalId, CallId, RunId, ToolId},
     scope::Scope,
 };
 
@@ -238,6 +239,16 @@ pub enum CallError {
     ApprovalRequired {
         /// The tool.
         tool: ToolId,
+        /// Who has been asked; none when nobody can be asked now.
+        asked: Option<Box<Asked>>,
+    },
+    /// Somebody was asked, and did not consent.
+    #[error("the approval of this call was refused; the same call is not asked for again for now")]
+    ApprovalRejected {
+        /// The tool.
+        tool: ToolId,
+        /// The approval.
+        approval: ApprovalId,
     },
     /// The record or the limiter is out of order; nothing ran.
     #[error("the call was refused because it could not be {0}; nothing was run")]
@@ -253,6 +264,19 @@ pub enum CallError {
     Internal,
 }
 
+/// A human has been asked, and the same call may be made again once there is an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// The approval.
+    pub approval: ApprovalId,
+    /// When it is worth calling again.
+    pub retry_after: Duration,
+    /// Until when somebody can answer.
+    pub expires_at: Timestamp,
+    /// Where people look at it, when there is such a place.
+    pub link: Option<String>,
+}
+
 impl CallError {
     /// Stable code for events and error bodies.
     pub fn code(&self) -> &'static str {
@@ -262,6 +286,7 @@ impl CallError {
             Self::RateLimited { .. } => "rate_limited",
             Self::InvalidArguments(_) => "validation_error",
             Self::ApprovalRequired { .. } => "approval_required",
+            Self::ApprovalRejected { .. } => "approval_rejected",
             Self::NotAccountable(_) => "unavailable",
             Self::Upstream(error) => error.kind.code(),
             Self::Cancelled => "cancelled",
@@ -269,15 +294,30 @@ impl CallError {
         }
     }
 
+    /// What the caller is told: the error, and what to do about it where that is more than its words.
+    pub fn words(&self) -> String {
+        let Self::ApprovalRequired { asked: Some(asked), .. } = self else {
+            return self.to_string();
+        };
+        let link = asked.link.as_ref().map(|link| format!(" at {link}")).unwrap_or_default();
+        format!(
+            "{self}. A person has been asked (approval {}){link}; make the same call again once it \
+             is granted",
+            asked.approval
+        )
+    }
+
     /// Whether trying again can help and cannot do harm twice.
     pub fn retryable(&self) -> bool {
         match self {
             Self::RateLimited { .. } | Self::NotAccountable(_) => true,
+            // Nothing ran, and the same call may run once somebody has consented.
+            Self::ApprovalRequired { asked, .. } => asked.is_some(),
             Self::Upstream(error) => error.kind.retryable(),
             Self::NoSuchTool
             | Self::Forbidden { .. }
             | Self::InvalidArguments(_)
-            | Self::ApprovalRequired { .. }
+            | Self::ApprovalRejected { .. }
             | Self::Cancelled
             | Self::Internal => false,
         }

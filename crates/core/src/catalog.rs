@@ -19,6 +19,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
+    approval::Consent,
     arguments::ArgumentCheck,
     authorize::{Authorizer, Subject},
     canonical::Digest,
@@ -58,6 +59,8 @@ pub struct Entry {
     pub timeout: Duration,
     /// The upstream's own hints: untrusted, shown where a dialect has a place, never acted upon.
     pub annotations: Option<serde_json::Value>,
+    /// Who has to consent to a call, where somebody has to.
+    pub consent: Consent,
     /// The compiled input schema.
     pub arguments: ArgumentCheck,
     /// Hash of the upstream's own description of the tool; `None` when it has no canonical form.
@@ -93,6 +96,7 @@ impl Entry {
             rate: None,
             timeout: Duration::from_secs(60),
             annotations: None,
+            consent: Consent::default(),
             arguments: ArgumentCheck::anything(),
             digest: None,
             wire: WireCache::default(),

@@ -2,6 +2,8 @@
 //!
 //! Payloads are content-free by construction: no type here has a place for arguments or results.
 
+mod approval;
+
 use async_trait::async_trait;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -12,6 +14,11 @@ use crate::{
     id::{AgentId, CallId, EventId, PrincipalId, RunId, SessionId, SourceId, TenantId, ToolId},
     record::Link,
     store::StoreError,
+};
+
+pub use self::approval::{
+    ApprovalGranted, ApprovalOverridden, ApprovalRejected, GateData, InterruptKind,
+    InterruptRequested, QuorumProgress,
 };
 
 /// One event as it is read and exported (`run-event.schema.json`). Nothing may be added to it.
@@ -80,6 +87,18 @@ pub enum EventBody {
     /// Somebody approved a form of a tool.
     #[serde(rename = "tool.pin.approved")]
     ToolPinApproved(ToolPinApproved),
+    /// A call waits for a human's consent (RFC 0051). Durable before anybody can give it.
+    #[serde(rename = "interrupt.requested")]
+    InterruptRequested(InterruptRequested),
+    /// Somebody consented.
+    #[serde(rename = "approval.granted")]
+    ApprovalGranted(ApprovalGranted),
+    /// Somebody did not, or nobody did in time.
+    #[serde(rename = "approval.rejected")]
+    ApprovalRejected(ApprovalRejected),
+    /// Somebody let the call pass whoever else would have had to consent.
+    #[serde(rename = "approval.overridden")]
+    ApprovalOverridden(ApprovalOverridden),
 }
 
 /// Payload of `agent.toolCalled`.
@@ -274,6 +293,10 @@ impl EventBody {
             Self::ToolSessionClosed(_) => "tool.session.closed",
             Self::ToolPinDrifted(_) => "tool.pin.drifted",
             Self::ToolPinApproved(_) => "tool.pin.approved",
+            Self::InterruptRequested(_) => "interrupt.requested",
+            Self::ApprovalGranted(_) => "approval.granted",
+            Self::ApprovalRejected(_) => "approval.rejected",
+            Self::ApprovalOverridden(_) => "approval.overridden",
         }
     }
 
@@ -291,6 +314,10 @@ impl EventBody {
             Self::ToolSessionClosed(payload) => serde_json::to_string(payload),
             Self::ToolPinDrifted(payload) => serde_json::to_string(payload),
             Self::ToolPinApproved(payload) => serde_json::to_string(payload),
+            Self::InterruptRequested(payload) => serde_json::to_string(payload),
+            Self::ApprovalGranted(payload) => serde_json::to_string(payload),
+            Self::ApprovalRejected(payload) => serde_json::to_string(payload),
+            Self::ApprovalOverridden(payload) => serde_json::to_string(payload),
         }
     }
 }
@@ -441,7 +468,43 @@ mod tests {
             "sequence": 4,
             "causationId": "e1",
         });
-        for document in [called, returned(), decided, opened, closed, egress] {
+        let in_run = |kind: &str, payload: Value| {
+            json!({
+                "eventId": "e6",
+                "runId": "r1",
+                "type": kind,
+                "payload": payload,
+                "timestamp": "2026-11-20T10:00:01.000Z",
+                "sequence": 5,
+            })
+        };
+        let requested = in_run(
+            "interrupt.requested",
+            json!({
+                "kind": "approval",
+                "key": "a1",
+                "timeoutMs": 900_000,
+                "data": {
+                    "gateId": "a1",
+                    "artifactId": "mcp:files.write",
+                    "artifactType": "tool-call",
+                    "title": "consent to a call",
+                    "actions": ["accept", "reject"],
+                    "requiredScope": "approvals:respond",
+                    "quorum": 2,
+                },
+            }),
+        );
+        let granted = json!({
+            "gateId": "a1", "principal": "bob", "quorumProgress": { "granted": 1, "required": 2 },
+        });
+        let rejected = json!({ "gateId": "a1", "principal": "bob", "reason": "rejected" });
+        let granted = in_run("approval.granted", granted);
+        let overridden = in_run("approval.overridden", rejected.clone());
+        let rejected = in_run("approval.rejected", rejected);
+        let of_approvals = [requested, granted, rejected, overridden];
+        let others = [called, returned(), decided, opened, closed, egress];
+        for document in others.into_iter().chain(of_approvals) {
             let event: RunEvent = serde_json::from_value(document.clone()).unwrap();
             assert_eq!(event.body.kind(), document["type"]);
             assert_eq!(serde_json::to_value(&event).unwrap(), document);
@@ -476,30 +539,45 @@ mod tests {
         collect_members(&schema, &mut members);
         let known = [
             "action",
+            "actions",
             "agentId",
             "allowed",
             "approved",
             "argsHash",
             "before",
+            "artifactId",
+            "artifactType",
             "callId",
             "code",
             "credentialId",
+            "data",
             "decision",
             "destination",
             "durationMs",
             "error",
+            "gateId",
+            "granted",
+            "key",
+            "kind",
             "message",
             "outcome",
             "payload",
             "principal",
             "quarantined",
+            "quorum",
+            "quorumProgress",
             "reason",
             "repeated",
+            "required",
+            "requiredRole",
+            "requiredScope",
             "resource",
             "seen",
             "sessionId",
             "sourceId",
             "status",
+            "timeoutMs",
+            "title",
             "toolId",
             "toolName",
             "transport",

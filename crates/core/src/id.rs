@@ -110,6 +110,10 @@ string_id! {
     SessionId, "session id", check_opaque
 }
 string_id! {
+    /// One request for a human's consent, and the gate that it stands at (RFC 0051 `gateId`).
+    ApprovalId, "approval id", check_opaque
+}
+string_id! {
     /// Identity of one event.
     EventId, "event id", check_opaque
 }

@@ -17,6 +17,8 @@ pub struct Principal {
     pub tenant: TenantId,
     /// What the caller holds; roles are already resolved into it.
     pub scopes: ScopeSet,
+    /// Names of its roles, for the decisions that ask for one by name (approvals).
+    pub roles: Vec<String>,
     /// How the identity was established.
     pub auth: AuthMethod,
 }

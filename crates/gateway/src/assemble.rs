@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 use toolcrib_core::{
+    approval::Consent,
     arguments::ArgumentCheck,
     catalog::{Entry, WireCache},
     descriptor::{Approval, Auth, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
@@ -129,6 +130,7 @@ pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
             egress,
             replay_policy,
             approval,
+            consent,
             rate,
             timeout,
             cost_hint,
@@ -140,6 +142,13 @@ pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
         set.egress = egress.or(set.egress);
         set.replay_policy = replay_policy.or(set.replay_policy);
         set.approval = approval.or(set.approval);
+        set.consent = Consent {
+            when: consent.when.or(set.consent.when),
+            quorum: consent.quorum.or(set.consent.quorum),
+            role: consent.role.or(set.consent.role),
+            scope: consent.scope.or(set.consent.scope),
+            by_parts: consent.by_parts || set.consent.by_parts,
+        };
         set.rate = rate.or(set.rate);
         set.timeout = timeout.or(set.timeout);
         set.cost_hint = cost_hint.or(set.cost_hint);
@@ -207,6 +216,7 @@ pub(crate) fn entry(
         rate: set.rate.unwrap_or(gate.rate),
         timeout: set.timeout.unwrap_or(gate.timeout),
         annotations: clean_value(tool.annotations.as_ref()),
+        consent: set.consent,
         arguments,
         digest: None,
         wire: WireCache::default(),

@@ -393,6 +393,7 @@ impl Inner {
                 id: record.principal.clone(),
                 tenant: record.tenant.clone(),
                 scopes: ScopeSet::new(of_roles.chain(&record.scopes).cloned()),
+                roles: record.roles.clone(),
                 auth: AuthMethod::ApiKey(record.id.clone()),
             };
             let nobodys = record.tenant.as_str() == TenantId::OPERATOR;
@@ -414,6 +415,7 @@ impl Policy {
                 id: PrincipalId::parse("anonymous").ok()?,
                 tenant: anonymous.tenant.clone(),
                 scopes: anonymous.scopes.clone(),
+                roles: Vec::new(),
                 auth: AuthMethod::Anonymous,
             }))
         });

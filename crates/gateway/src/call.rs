@@ -11,7 +11,6 @@ use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_core::{
-    approval::{self, ApprovalDecision},
     arguments::Violation,
     authorize::{Denied, Permit},
     call::{CallError, CallerInput, Invocation, Outcome, ProgressSink},
@@ -158,8 +157,14 @@ impl Gateway {
             bracket.open(&entry.id).await?;
         }
 
-        // 3. limit
-        if let Err(error) = self.limit(&call).await {
+        // 3. limit, unless the call that asked for the grant of this one has paid for it
+        let gate = match self.gate(principal, &entry, &request.arguments).await {
+            Ok(gate) => gate,
+            Err(error) => return self.refuse(&call, error).await,
+        };
+        if !gate.is_paid()
+            && let Err(error) = self.limit(&call).await
+        {
             return self.refuse(&call, error).await;
         }
 
@@ -172,10 +177,11 @@ impl Gateway {
         };
 
         // 5. approve
-        if approval::decide(entry.tool.approval) == ApprovalDecision::Required {
-            let error = CallError::ApprovalRequired { tool: entry.id.clone() };
-            return self.refuse(&call, error).await;
-        }
+        let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
+        let call = match self.approve(call, principal, gate, &arguments, &hang_up).await {
+            Ok(call) => call,
+            Err((call, error)) => return self.refuse(&call, error).await,
+        };
 
         let invocation = Invocation {
             call_id: called.call_id.clone(),
@@ -192,7 +198,6 @@ impl Gateway {
         let source = request.tool.source(&snapshot, &entry);
         let calls_others = entry.tool.source == SourceKind::Workflow;
         let gateway = self.clone();
-        let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
         let cancelled = hang_up.clone();
         let detached = self.running().spawn(async move {
             // The interaction goes on until the closing event is stored.
@@ -248,7 +253,7 @@ impl Gateway {
         }
     }
 
-    async fn limit(&self, call: &CallIdentity) -> Result<(), CallError> {
+    pub(crate) async fn limit(&self, call: &CallIdentity) -> Result<(), CallError> {
         let entry = &call.entry;
         let Some(rate) = entry.rate else { return Ok(()) };
         let key = LimitKey { tenant: &call.tenant, principal: &call.principal, tool: &entry.id };

@@ -3,6 +3,7 @@
 //! Parsing never touches the world except for secrets that the file refers to (`{ env = … }`,
 //! `{ file = … }`), and those come through [`SecretReader`].
 
+mod approvals;
 mod file;
 mod resolve;
 mod tokens;
@@ -14,6 +15,7 @@ use std::{
 
 use globset::{Glob, GlobMatcher};
 use toolcrib_core::{
+    approval::Consent,
     catalog::Tenants,
     credential::Secret,
     descriptor::{Approval, Egress, Hint, ReplayPolicy, SafetyTier, SourceKind},
@@ -27,6 +29,7 @@ use toolcrib_core::{
 
 use crate::export::Format;
 
+pub use approvals::ApprovalsConfig;
 pub(crate) use resolve::is_private_enough;
 pub use resolve::{pack_location, parse, public_key};
 pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};
@@ -44,6 +47,8 @@ pub struct Config {
     pub record: RecordConfig,
     /// Defaults of the gate.
     pub gate: GateConfig,
+    /// Consent to calls.
+    pub approvals: ApprovalsConfig,
     /// The sources, in the order of the file.
     pub sources: Vec<SourceConfig>,
     /// Roles: name to what they grant.
@@ -258,8 +263,10 @@ pub struct Classification {
     pub egress: Option<Egress>,
     /// Replay posture.
     pub replay_policy: Option<ReplayPolicy>,
-    /// Consent.
+    /// Whether consent is needed.
     pub approval: Option<Approval>,
+    /// Whose, and when.
+    pub consent: Consent,
     /// Limit; `Some(None)` means `"off"`.
     pub rate: Option<Option<Rate>>,
     /// Deadline.
@@ -471,6 +478,7 @@ impl Config {
                 max_result_bytes: 4 << 20,
                 denied_calls: DeniedCalls::Forbidden,
             },
+            approvals: ApprovalsConfig::default(),
             sources: Vec::new(),
             roles: BTreeMap::new(),
             anonymous: None,

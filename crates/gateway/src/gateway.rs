@@ -12,6 +12,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolcrib_core::{
+    approval::ApprovalStore,
     authorize::{Authorizer, ScopeAuthorizer},
     canonical::Digest,
     catalog::{Catalog, Entry, Generation, Tenants},
@@ -34,6 +35,7 @@ use toolcrib_core::{
 };
 
 use crate::{
+    approvals::{self, Approvals},
     authn::Authenticator,
     clock::SystemClock,
     config::{Config, GateConfig, SourceConfig},
@@ -82,6 +84,7 @@ struct Inner {
     interactions: Interactions,
     runs: Arc<LiveRuns>,
     run_store: Option<Arc<dyn RunStore>>,
+    approvals: Approvals,
     ended: CancellationToken,
     /// Where the record is kept, once somebody keeps it.
     record_store: OnceLock<Arc<dyn RecordStore>>,
@@ -111,6 +114,8 @@ pub struct Stores {
     pub runs: Option<Arc<dyn RunStore>>,
     /// Pins of tools; without it no tool is offered of a source whose tools are to be pinned.
     pub pins: Option<Arc<dyn PinStore>>,
+    /// Requests for consent; without it what needs consent does not run.
+    pub approvals: Option<Arc<dyn ApprovalStore>>,
 }
 
 /// How one source is doing, for `sources list` and its like.
@@ -167,13 +172,20 @@ impl Stores {
     pub fn of<S: EventLog + KeyStore + CatalogStore + PinStore>(store: S) -> Self {
         let store = Arc::new(store);
         let (log, keys) = (Arc::<S>::clone(&store), Arc::<S>::clone(&store));
-        Self { log, keys, pins: Some(Arc::<S>::clone(&store) as _), catalogs: store, runs: None }
+        let pins = Some(Arc::<S>::clone(&store) as _);
+        Self { log, keys, pins, catalogs: store, runs: None, approvals: None }
     }
 
     /// A store for each.
     pub fn new(log: impl EventLog, keys: impl KeyStore, catalogs: impl CatalogStore) -> Self {
-        let catalogs = Arc::new(catalogs);
-        Self { log: Arc::new(log), keys: Arc::new(keys), catalogs, runs: None, pins: None }
+        Self {
+            log: Arc::new(log),
+            keys: Arc::new(keys),
+            catalogs: Arc::new(catalogs),
+            runs: None,
+            pins: None,
+            approvals: None,
+        }
     }
 
     /// The same, with a store for pins of tools.
@@ -187,6 +199,13 @@ impl Stores {
     #[must_use]
     pub fn with_runs(mut self, runs: impl RunStore) -> Self {
         self.runs = Some(Arc::new(runs));
+        self
+    }
+
+    /// The same, with a store for approvals, whose events have to go to the same log.
+    #[must_use]
+    pub fn with_approvals(mut self, approvals: impl ApprovalStore) -> Self {
+        self.approvals = Some(Arc::new(approvals));
         self
     }
 }
@@ -333,6 +352,7 @@ impl GatewayBuilder {
                 interactions: Interactions::default(),
                 runs: Arc::default(),
                 run_store: self.stores.runs,
+                approvals: Approvals::new(self.stores.approvals),
                 ended: CancellationToken::new(),
                 record_store: OnceLock::new(),
             }),
@@ -344,6 +364,7 @@ impl GatewayBuilder {
         }
         Refresher::run(gateway.clone(), requests);
         workflow::follow(&gateway);
+        approvals::follow(&gateway);
         Ok(gateway)
     }
 }
@@ -620,6 +641,10 @@ impl Gateway {
     /// This gateway, for those that it holds itself.
     pub(crate) fn downgrade(&self) -> WeakGateway {
         WeakGateway(Arc::downgrade(&self.inner))
+    }
+
+    pub(crate) fn approval_gate(&self) -> &Approvals {
+        &self.inner.approvals
     }
 
     pub(crate) fn running(&self) -> &TaskTracker {

@@ -1,6 +1,7 @@
 //! One [`Gateway`] that lists and calls tools for every surface.
 //!
 //! * [`call`](mod@call) is the pipeline that every call passes: nine steps, readable top to bottom.
+//! * [`approvals`] is the step that asks a human, and how humans answer.
 //! * [`session`](mod@session) brackets the calls that belong together.
 //! * [`probe`](mod@probe) has tools that exist for tests of a running server alone.
 //! * [`list`](mod@list) is what a caller sees: bytes made once per kind of caller.
@@ -14,6 +15,7 @@
 //! neither SQL, nor HTTP, nor processes.
 #![warn(missing_docs)]
 
+pub mod approvals;
 pub mod assemble;
 pub mod authn;
 pub mod call;

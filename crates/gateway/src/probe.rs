@@ -142,6 +142,7 @@ impl Gateway {
                 id: principal,
                 tenant: caller.tenant.clone(),
                 scopes: ScopeSet::default(),
+                roles: Vec::new(),
                 auth: AuthMethod::Anonymous,
             },
         };

@@ -10,6 +10,7 @@
 //! `macros` and `rt`.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "these functions are tests")]
 
+pub mod approval_store;
 pub mod catalog_store;
 pub mod credential_store;
 pub mod event_log;
@@ -145,6 +146,31 @@ macro_rules! credential_store_suite {
                 a_rotation_counts_only_over_what_was_seen,
                 what_is_removed_is_gone,
                 credentials_are_listed_by_owner_and_name,
+            ]
+        );
+    };
+}
+
+/// Runs everything an [`ApprovalStore`](toolcrib_core::approval::ApprovalStore) promises. The engine is
+/// a pair: the approvals, and the log that their events go to.
+#[macro_export]
+macro_rules! approval_store_suite {
+    ($name:ident, $engine:expr) => {
+        $crate::conformance_tests!(
+            approval_store,
+            $name,
+            $engine,
+            [
+                a_fingerprint_is_of_all_its_parts,
+                an_approval_comes_back_as_it_was_asked_for,
+                the_same_call_asks_once,
+                only_the_last_revision_is_replaced,
+                of_many_that_spend_a_grant_one_does,
+                a_request_and_its_event_are_stored_together,
+                approvals_are_selected,
+                one_principal_cannot_ask_without_end,
+                a_reader_goes_on_where_it_was,
+                what_counts_is_not_pruned,
             ]
         );
     };

@@ -17,6 +17,7 @@
 
 #[doc(hidden)]
 pub mod conformance;
+mod fingerprint;
 pub mod memory;
 mod queue;
 mod seal;
@@ -25,10 +26,13 @@ mod sqlite;
 pub mod verify;
 
 pub use self::{
-    memory::{MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns},
+    memory::{
+        MemoryApprovals, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryPins,
+        MemoryRuns,
+    },
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
     sign::{InvalidSigningKey, SigningKey, is_signed, public_key},
-    sqlite::{Durability, Options, SqliteCredentials, SqliteRuns, SqliteStore},
+    sqlite::{Durability, Options, SqliteApprovals, SqliteCredentials, SqliteRuns, SqliteStore},
 };
 
 /// What [`queue`] locks with. The model-checked test compiles the same file against `shuttle`.

@@ -26,6 +26,9 @@ use toolcrib_core::{
     },
 };
 
+mod approvals;
+
+pub use self::approvals::MemoryApprovals;
 use crate::MAX_READ;
 
 pub use self::pins::MemoryPins;

@@ -7,6 +7,7 @@
 //! - a call that a dead process left open is closed by [`SqliteStore::recover`] (`sqlite/recover.rs`),
 //!   and one that a living process runs is never touched (`sqlite/instance.rs`).
 
+mod approvals;
 mod catalogs;
 mod chain;
 mod credentials;
@@ -31,7 +32,7 @@ use toolcrib_core::store::StoreError;
 
 use crate::seal::SealKeys;
 
-pub use self::{credentials::SqliteCredentials, runs::SqliteRuns};
+pub use self::{approvals::SqliteApprovals, credentials::SqliteCredentials, runs::SqliteRuns};
 use self::{failure::Failure, instance::Instance, readers::Readers, writer::Writer};
 
 /// How to open a store.
@@ -141,6 +142,12 @@ impl SqliteStore {
     /// The runs of workflows in it; what is kept of them is sealed with `keys`, if there are any.
     pub fn runs(&self, keys: SealKeys) -> SqliteRuns {
         SqliteRuns::new(self.clone(), keys)
+    }
+
+    /// The requests for consent in it; their own key, and what may be shown of calls, are sealed with
+    /// `keys`, if there are any.
+    pub fn approvals(&self, keys: SealKeys) -> SqliteApprovals {
+        SqliteApprovals::new(self.clone(), keys)
     }
 
     /// Where the file is, without symbolic links.

@@ -10,10 +10,10 @@ use toolcrib_core::{
     store::KeyStore,
 };
 use toolcrib_store::{
-    Durability, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns,
-    Options, SealKey, SealKeys, SqliteCredentials, SqliteRuns, SqliteStore, catalog_store_suite,
-    credential_store_suite, event_log_suite, key_store_suite, pin_store_suite, record_store_suite,
-    run_store_suite,
+    Durability, MemoryApprovals, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog,
+    MemoryPins, MemoryRuns, Options, SealKey, SealKeys, SqliteApprovals, SqliteCredentials,
+    SqliteRuns, SqliteStore, approval_store_suite, catalog_store_suite, credential_store_suite,
+    event_log_suite, key_store_suite, pin_store_suite, record_store_suite, run_store_suite,
 };
 
 fn sqlite(durability: Durability) -> (SqliteStore, TempDir) {
@@ -36,6 +36,16 @@ fn runs(keys: SealKeys) -> (SqliteRuns, TempDir) {
     (store.runs(keys), directory)
 }
 
+fn approvals(keys: SealKeys) -> ((SqliteApprovals, SqliteStore), TempDir) {
+    let (store, directory) = sqlite(Durability::Strict);
+    ((store.approvals(keys), store), directory)
+}
+
+fn approvals_in_memory() -> ((MemoryApprovals, MemoryLog), ()) {
+    let log = MemoryLog::new();
+    ((MemoryApprovals::new(log.clone()), log), ())
+}
+
 // I-20: what is read back is exactly the closed envelope that was written.
 event_log_suite!(memory_log, (MemoryLog::new(), ()));
 event_log_suite!(sqlite_log, sqlite(Durability::Strict));
@@ -56,6 +66,10 @@ run_store_suite!(sealed_sqlite_runs, runs(SealKeys::new(key(), [])));
 
 pin_store_suite!(memory_pins, (MemoryPins::new(), ()));
 pin_store_suite!(sqlite_pins, sqlite(Durability::Strict));
+
+approval_store_suite!(memory_approvals, approvals_in_memory());
+approval_store_suite!(sqlite_approvals, approvals(SealKeys::none()));
+approval_store_suite!(sealed_sqlite_approvals, approvals(SealKeys::new(key(), [])));
 
 catalog_store_suite!(memory_catalogs, (MemoryCatalogs::new(), ()));
 catalog_store_suite!(sqlite_catalogs, sqlite(Durability::Strict));

@@ -194,6 +194,7 @@ impl TestGatewayBuilder {
             catalogs: Arc::new(store.clone()),
             runs: Some(Arc::new(store.runs(SealKeys::none()))),
             pins: Some(Arc::new(store.clone())),
+            approvals: Some(Arc::new(store.approvals(SealKeys::none()))),
         };
         let sources = Sources::new(self.sources);
         let mut builder = GatewayBuilder::new(config.clone(), stores, Arc::new(sources.clone()));
@@ -240,7 +241,7 @@ impl TestGateway {
     /// A caller of tenant `acme` whose key, with all scopes, is expired already.
     pub async fn expired(&self, id: &str) -> Actor {
         let now = self.gateway.clock().now();
-        self.holder("acme", id, &["*"], Some(now - Duration::from_secs(1))).await
+        self.holder("acme", id, &[], &["*"], Some(now - Duration::from_secs(1))).await
     }
 
     /// A caller of tenant `acme` with a fresh key that holds `grants`.
@@ -248,15 +249,21 @@ impl TestGateway {
         self.principal_of("acme", id, &grants).await
     }
 
+    /// A caller of `tenant` with a fresh key of these `roles`, which the configuration defines.
+    pub async fn principal_with_roles(&self, tenant: &str, id: &str, roles: &[&str]) -> Actor {
+        self.holder(tenant, id, roles, &[], None).await
+    }
+
     /// A caller of `tenant` with a fresh key that holds `grants`.
     pub async fn principal_of(&self, tenant: &str, id: &str, grants: &[&str]) -> Actor {
-        self.holder(tenant, id, grants, None).await
+        self.holder(tenant, id, &[], grants, None).await
     }
 
     async fn holder(
         &self,
         tenant: &str,
         id: &str,
+        roles: &[&str],
         grants: &[&str],
         expires_at: Option<Timestamp>,
     ) -> Actor {
@@ -264,7 +271,7 @@ impl TestGateway {
             name: id.to_owned(),
             tenant: TenantId::parse(tenant).unwrap(),
             principal: PrincipalId::parse(id).unwrap(),
-            roles: Vec::new(),
+            roles: roles.iter().map(|role| (*role).to_owned()).collect(),
             scopes: grants.iter().map(|grant| Grant::parse(grant).unwrap()).collect(),
             expires_at,
         };

@@ -19,6 +19,7 @@
 mod answer;
 mod call;
 mod changes;
+mod consent;
 mod era;
 mod error;
 mod format;

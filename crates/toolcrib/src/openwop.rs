@@ -1,5 +1,6 @@
 //! OpenWOP: discovery, the tool catalog (RFC 0078) and the record (RFC 0064).
 
+mod approvals;
 mod discovery;
 mod error;
 mod events;
@@ -61,4 +62,7 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
         .routes(routes!(keys::revoke))
         .routes(routes!(pins::list))
         .routes(routes!(pins::approve))
+        .routes(routes!(approvals::list))
+        .routes(routes!(approvals::events))
+        .routes(routes!(approvals::by_id, approvals::answer))
 }

@@ -239,6 +239,24 @@ fn in_a_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
                 credential.map(|id| format!(" with credential {id}")).unwrap_or_default(),
             )
         }
+        EventBody::InterruptRequested(asked) => {
+            format!("{} waits for consent (approval {})", asked.data.artifact_id, asked.key)
+        }
+        EventBody::ApprovalGranted(granted) => {
+            let by_now = granted.quorum_progress;
+            let by_now = by_now.map(|it| format!(", {} of {}", it.granted, it.required));
+            let by_now = by_now.unwrap_or_default();
+            format!("by {}{by_now} (approval {})", granted.principal, granted.gate_id)
+        }
+        EventBody::ApprovalRejected(rejected) => {
+            let timeout = rejected.reason.as_deref() == Some("timeout");
+            let by = if timeout { "in time by nobody" } else { "by" };
+            let who = if timeout { String::new() } else { format!(" {}", rejected.principal) };
+            format!("{by}{who} (approval {})", rejected.gate_id)
+        }
+        EventBody::ApprovalOverridden(it) => {
+            format!("by {} (approval {})", it.principal, it.gate_id)
+        }
         EventBody::ToolSessionOpened(opened) => {
             format!("{} (session {})", opened.tool_id, opened.session_id)
         }

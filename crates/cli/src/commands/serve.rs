@@ -95,7 +95,7 @@ pub(crate) async fn run(
     let credentials = store.credentials(keys.clone());
     let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
     let library = settings::library(&settings.data_dir);
-    let stores = store::seams(&store, keys);
+    let stores = store::seams(&store, keys.clone(), keys);
     let signer = signing::key(&config).await?;
     let gateway = local::start(config.clone(), library, stores, credentials).await?;
 

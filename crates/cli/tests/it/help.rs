@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 27] = [
+const COMMANDS: [&[&str]; 32] = [
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -20,6 +20,11 @@ const COMMANDS: [&[&str]; 27] = [
     &["packs", "remove"],
     &["packs", "verify"],
     &["packs"],
+    &["approvals"],
+    &["approvals", "list"],
+    &["approvals", "show"],
+    &["approvals", "grant"],
+    &["approvals", "override"],
     &["audit", "tail"],
     &["audit", "export"],
     &["audit", "verify"],
@@ -52,6 +57,7 @@ fn the_help_names_what_there_is() {
       credentials  Store what sources present to their upstreams: tokens, passwords, OAuth clients
       packs        Install and check packs of tools
       runs         See and end runs of workflows
+      approvals    See and answer requests for consent
       audit        Read the record of what happened
       config       Check a configuration file
       conformance  Check from outside whether a host does what the protocols require

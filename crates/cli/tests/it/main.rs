@@ -3,6 +3,7 @@
 
 mod support;
 
+mod approvals;
 mod chain;
 mod completions;
 mod config;

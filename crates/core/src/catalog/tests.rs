@@ -33,6 +33,7 @@ fn caller(tenant: &str, grants: &[&str]) -> Principal {
         id: PrincipalId::parse("ann").unwrap(),
         tenant: TenantId::parse(tenant).unwrap(),
         scopes: ScopeSet::parse(grants.iter().copied()).unwrap(),
+        roles: Vec::new(),
         auth: AuthMethod::Anonymous,
     }
 }

@@ -205,7 +205,8 @@ fn holder(config: &JwtConfig, said: &Claims) -> Result<(PrincipalId, TenantId), 
 
 fn known_as(id: PrincipalId, tenant: TenantId, token: Token, roles: &Roles) -> Principal {
     let scopes = scopes_of(&token, roles);
-    Principal { id, tenant, scopes, auth: AuthMethod::Jwt(Arc::new(token)) }
+    let roles = token.roles.clone();
+    Principal { id, tenant, scopes, roles, auth: AuthMethod::Jwt(Arc::new(token)) }
 }
 
 fn scopes_of(token: &Token, roles: &Roles) -> ScopeSet {

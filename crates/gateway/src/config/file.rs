@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
 pub(super) use self::tokens::{Claims, Jwt, OneOrMore, SharedJwt};
+pub(super) use super::approvals::typed::{ApprovalWhen, Approvals};
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -17,6 +18,7 @@ pub(super) struct File {
     pub(super) store: Store,
     pub(super) record: Record,
     pub(super) gate: Gate,
+    pub(super) approvals: Approvals,
     pub(super) source: Vec<Source>,
     pub(super) role: Vec<Role>,
     pub(super) anonymous: Option<Anonymous>,
@@ -301,6 +303,10 @@ pub(super) struct Tool {
     pub(super) replay_policy: Option<Spanned<String>>,
     pub(super) approval: Option<Spanned<String>>,
     pub(super) approval_reason: Option<String>,
+    pub(super) approval_when: Option<Spanned<ApprovalWhen>>,
+    pub(super) approval_quorum: Option<Spanned<u32>>,
+    pub(super) approval_role: Option<Spanned<String>>,
+    pub(super) approval_scope: Option<Spanned<String>>,
     pub(super) rate: Option<Spanned<String>>,
     pub(super) timeout: Option<Spanned<String>>,
     pub(super) cost_hint: Option<Spanned<String>>,

@@ -1,5 +1,6 @@
 //! From what was typed to what it means. All problems are collected, not just the first.
 
+mod approvals;
 mod mcp;
 mod record;
 mod source;
@@ -98,6 +99,7 @@ impl Resolver<'_> {
         self.store(&mut config.store, &typed.store);
         self.record(&mut config.record, typed.record);
         self.gate(&mut config, &typed.gate);
+        self.approvals(&mut config.approvals, typed.approvals);
         config.roles = self.roles(&typed.role);
         config.anonymous = typed.anonymous.as_ref().and_then(|a| self.anonymous(a));
         if let Some(shape) = typed.openwop.list_body {

@@ -62,6 +62,7 @@ impl Failure {
             | CallError::Forbidden { .. }
             | CallError::InvalidArguments(_)
             | CallError::ApprovalRequired { .. }
+            | CallError::ApprovalRejected { .. }
             | CallError::NotAccountable(_)
             | CallError::Cancelled
             | CallError::Internal => false,

@@ -318,6 +318,8 @@ fn demands(
     set.safety_tier = Some(set.safety_tier.unwrap_or(tier).max(tier));
     set.egress = Some(set.egress.unwrap_or(egress).max(egress));
     set.replay_policy = Some(set.replay_policy.unwrap_or(replay).max(replay));
+    // What only its steps ask for they ask for themselves, with the arguments that they have then.
+    set.consent.by_parts = set.approval.is_none_or(|own| own == Approval::Never);
     set.approval = Some(set.approval.unwrap_or(approval).max(approval));
     set.timeout = set.timeout.or(flow.plan.timeout);
     Ok((set, tenants, notes))

@@ -220,6 +220,7 @@ fn prepare(gateway: &Gateway, kept: KeptRun, history: &Arc<History>) -> Result<(
         id: record.principal.clone(),
         tenant: record.tenant.clone(),
         scopes: ScopeSet::new([]),
+        roles: Vec::new(),
         auth: record.key.clone().map_or(AuthMethod::Anonymous, AuthMethod::ApiKey),
     });
     let principal = gateway
@@ -390,7 +391,11 @@ impl History {
             EventBody::AuthorizationDecided(_)
             | EventBody::EgressDecided(_)
             | EventBody::ToolPinDrifted(_)
-            | EventBody::ToolPinApproved(_) => {}
+            | EventBody::ToolPinApproved(_)
+            | EventBody::InterruptRequested(_)
+            | EventBody::ApprovalGranted(_)
+            | EventBody::ApprovalRejected(_)
+            | EventBody::ApprovalOverridden(_) => {}
         }
     }
 }

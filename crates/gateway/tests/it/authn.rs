@@ -174,6 +174,7 @@ async fn the_latest_read_counts() {
         catalogs: Arc::new(MemoryCatalogs::new()),
         runs: None,
         pins: None,
+        approvals: None,
     };
     let builder = GatewayBuilder::new(parse(""), stores, Arc::new(Factory::default()));
     let gateway = builder.start().await.unwrap();

@@ -1,6 +1,7 @@
 //! The gateway over real seams: events are read back from a log, sources are values of this process.
 #![cfg(test)]
 
+mod approvals;
 mod authn;
 mod config;
 mod idempotency;

@@ -98,6 +98,7 @@ impl Kept {
             catalogs: Arc::new(self.catalogs.clone()),
             runs: None,
             pins: pinned.then(|| Arc::new(self.pins.clone()) as Arc<dyn PinStore>),
+            approvals: None,
         };
         let sources = Arc::clone(&factory) as Arc<dyn SourceFactory>;
         let builder = GatewayBuilder::new(parse(&one_source("")), stores, sources);

@@ -245,7 +245,8 @@ async fn a_tool_that_wants_approval_does_not_run() {
         let rig = rig(&["echo"], &rules).await;
         let called = rig.call(&principal("t", ALL), "s__echo", json!({})).await;
         assert!(matches!(called.result, Err(CallError::ApprovalRequired { .. })));
-        assert_eq!(rig.log.told(), ["called", "returned Error approval_required"]);
+        let told = ["asked mcp:s.echo", "called", "returned Error approval_required"];
+        assert_eq!(rig.log.told(), told);
         assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
     }
 }

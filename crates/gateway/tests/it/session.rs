@@ -315,6 +315,10 @@ async fn every_bracket_is_closed_once_and_last() {
                 EventBody::ToolPinDrifted(_) | EventBody::ToolPinApproved(_) => {
                     panic!("nothing changes")
                 }
+                EventBody::InterruptRequested(_)
+                | EventBody::ApprovalGranted(_)
+                | EventBody::ApprovalRejected(_)
+                | EventBody::ApprovalOverridden(_) => panic!("nobody is asked"),
             }
         }
         assert!(open.is_empty(), "{run} left open: {bodies:?}");

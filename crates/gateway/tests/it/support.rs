@@ -38,7 +38,9 @@ use toolcrib_gateway::{
     list::ToolRef,
     metrics::Surface,
 };
-use toolcrib_store::memory::{MemoryCatalogs, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns};
+use toolcrib_store::memory::{
+    MemoryApprovals, MemoryCatalogs, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns,
+};
 
 /// A log that can be told to fail, and when.
 #[derive(Clone, Default)]
@@ -95,6 +97,17 @@ pub(crate) fn told(body: &EventBody) -> String {
             format!("egress {:?} {}", egress.decision, egress.destination)
         }
         EventBody::ToolSessionOpened(opened) => format!("opened {}", opened.tool_id),
+        EventBody::InterruptRequested(asked) => format!("asked {}", asked.data.artifact_id),
+        EventBody::ApprovalGranted(granted) => match &granted.quorum_progress {
+            None => format!("granted {}", granted.principal),
+            Some(by_now) => {
+                format!("granted {} {}/{}", granted.principal, by_now.granted, by_now.required)
+            }
+        },
+        EventBody::ApprovalRejected(rejected) => {
+            format!("rejected {} {}", rejected.principal, rejected.reason.as_deref().unwrap_or("-"))
+        }
+        EventBody::ApprovalOverridden(overridden) => format!("overridden {}", overridden.principal),
         EventBody::ToolSessionClosed(closed) => {
             format!("closed {} {:?}", closed.tool_id, closed.outcome)
         }
@@ -333,6 +346,7 @@ pub(crate) async fn rig_at(
         catalogs: Arc::new(catalogs.clone()),
         runs: Some(Arc::new(MemoryRuns::default())),
         pins: Some(Arc::new(MemoryPins::default())),
+        approvals: Some(Arc::new(MemoryApprovals::new(log.clone()))),
     };
     let builder =
         GatewayBuilder::new(parse(text), stores, Arc::clone(&factory) as Arc<dyn SourceFactory>);
@@ -346,6 +360,7 @@ pub(crate) fn principal(tenant: &str, scopes: &[&str]) -> Principal {
         id: PrincipalId::parse("p").unwrap(),
         tenant: TenantId::parse(tenant).unwrap(),
         scopes: ScopeSet::parse(scopes.iter().copied()).unwrap(),
+        roles: Vec::new(),
         auth: AuthMethod::Operator,
     }
 }

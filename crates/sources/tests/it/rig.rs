@@ -267,6 +267,7 @@ fn permit(tool: &str, schema: Option<Value>) -> Permit {
         rate: None,
         timeout: PATIENCE,
         annotations: None,
+        consent: toolcrib_core::approval::Consent::default(),
         arguments: ArgumentCheck::compile(None).unwrap(),
         digest: None,
         wire: WireCache::default(),
@@ -275,6 +276,7 @@ fn permit(tool: &str, schema: Option<Value>) -> Permit {
         id: PrincipalId::parse("tester").unwrap(),
         tenant: TenantId::parse("tenant").unwrap(),
         scopes: ScopeSet::default(),
+        roles: Vec::new(),
         auth: AuthMethod::Operator,
     };
     Permit::new(&ScopeAuthorizer, &principal, &Arc::new(entry), Generation(1)).unwrap()

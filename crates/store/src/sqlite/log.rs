@@ -86,7 +86,11 @@ impl Record {
             EventBody::AuthorizationDecided(_)
             | EventBody::EgressDecided(_)
             | EventBody::ToolPinDrifted(_)
-            | EventBody::ToolPinApproved(_) => Effect::None,
+            | EventBody::ToolPinApproved(_)
+            | EventBody::InterruptRequested(_)
+            | EventBody::ApprovalGranted(_)
+            | EventBody::ApprovalRejected(_)
+            | EventBody::ApprovalOverridden(_) => Effect::None,
         };
         Ok(Self {
             event_id: event.event_id.into(),
@@ -232,6 +236,10 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
         "tool.session.closed" => serde_json::from_str(payload).map(EventBody::ToolSessionClosed),
         "tool.pin.drifted" => serde_json::from_str(payload).map(EventBody::ToolPinDrifted),
         "tool.pin.approved" => serde_json::from_str(payload).map(EventBody::ToolPinApproved),
+        "interrupt.requested" => serde_json::from_str(payload).map(EventBody::InterruptRequested),
+        "approval.granted" => serde_json::from_str(payload).map(EventBody::ApprovalGranted),
+        "approval.rejected" => serde_json::from_str(payload).map(EventBody::ApprovalRejected),
+        "approval.overridden" => serde_json::from_str(payload).map(EventBody::ApprovalOverridden),
         _ => return None,
     };
     body.ok()

@@ -81,7 +81,7 @@ impl Host for Gated {
 
 /// The one table of this dialect for calls that gave no outcome.
 fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
-    let words = error.to_string();
+    let words = error.words();
     let failed = |text: &str| answer(outcome(Outcome::text(text, true), Some(run.as_str())));
     match error {
         CallError::NoSuchTool => error::no_such_tool(name),
@@ -98,10 +98,24 @@ fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
             let response = error::problem_with(StatusCode::TOO_MANY_REQUESTS, words, details);
             respond::with_retry_after(response, *retry_after)
         }
-        CallError::ApprovalRequired { tool } => error::problem_with(
+        CallError::ApprovalRequired { tool, asked } => {
+            let mut details =
+                json!({ "scope": "tool", "toolName": tool.as_str(), "approval": "required" });
+            if let (Some(details), Some(asked)) = (details.as_object_mut(), asked) {
+                let millis = toolcrib_core::limit::wait_millis(asked.retry_after);
+                details.insert("approvalId".to_owned(), json!(asked.approval));
+                details.insert("expiresAt".to_owned(), json!(asked.expires_at));
+                details.insert("retryAfterMs".to_owned(), json!(millis));
+            }
+            error::problem_with(StatusCode::FORBIDDEN, words, details)
+        }
+        CallError::ApprovalRejected { tool, approval } => error::problem_with(
             StatusCode::FORBIDDEN,
             words,
-            json!({ "scope": "tool", "toolName": tool.as_str(), "approval": "required" }),
+            json!({
+                "scope": "tool", "toolName": tool.as_str(),
+                "approval": "rejected", "approvalId": approval,
+            }),
         ),
         CallError::NotAccountable(_) => error::problem(StatusCode::SERVICE_UNAVAILABLE, words),
         CallError::InvalidArguments(violations) => {

@@ -10,6 +10,7 @@ use toolcrib_core::{
 };
 
 use super::{
+    consent,
     era::Era,
     error::{Refusal, RpcError},
     format::server_info,
@@ -49,13 +50,20 @@ pub(super) fn outcome(id: &Id, era: Era, outcome: &Outcome, run: &RunId) -> Vec<
     out
 }
 
-/// What a refused call is answered with.
+/// What a refused call is answered with. `opens`: the client said that it can be sent to an address.
 pub(super) fn refusal(
     id: &Id,
     era: Era,
     refused: &CallError,
     run: &RunId,
+    opens: bool,
 ) -> (Vec<u8>, Option<RpcError>) {
+    if opens && let Some(told) = consent::asked(refused, era) {
+        return match told {
+            consent::Told::Round(input) => (input_required(id, era, &input, run), None),
+            consent::Told::Error(rpc) => (error(Some(id), &rpc), Some(rpc)),
+        };
+    }
     match Refusal::of(refused) {
         Refusal::Input(input) => (input_required(id, era, input, run), None),
         Refusal::Error(rpc) => (error(Some(id), &rpc), Some(rpc)),

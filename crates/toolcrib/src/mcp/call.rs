@@ -22,7 +22,7 @@ use toolcrib_gateway::{
 };
 
 use super::{
-    answer,
+    answer, consent,
     era::{self, Era},
     error::RpcError,
     progress::ProgressQueue,
@@ -45,6 +45,8 @@ pub(super) struct ToolCall {
     meta: Map<String, Value>,
     /// What the client brings to be asked for more.
     input: Option<CallerInput>,
+    /// Whether the client can send somebody to an address.
+    opens: bool,
     /// Its part in the session that it belongs to.
     turn: Option<Arc<Turn>>,
 }
@@ -56,6 +58,7 @@ pub(super) struct RunningCall {
     called: Option<Pin<Box<dyn Future<Output = Called> + Send>>>,
     ended: Option<Called>,
     progress: Option<(String, Arc<ProgressQueue>)>,
+    opens: bool,
     turn: Option<Arc<Turn>>,
 }
 
@@ -118,8 +121,20 @@ impl ToolCall {
             Some(_) => return Err(RpcError::invalid_params("`arguments` must be an object")),
         };
         let (gateway, principal) = (gateway.clone(), Arc::clone(principal));
-        let turn = None;
-        Ok(Self { gateway, principal, era, id, name, arguments, progress_token, meta, input, turn })
+        let opens = input.as_ref().is_some_and(|input| consent::opens(&input.capabilities));
+        Ok(Self {
+            gateway,
+            principal,
+            era,
+            id,
+            name,
+            arguments,
+            progress_token,
+            meta,
+            input,
+            opens,
+            turn: None,
+        })
     }
 
     /// The arguments.
@@ -145,6 +160,7 @@ impl ToolCall {
 
     /// Makes it a part of a session.
     pub(super) fn within(mut self, session: &Arc<Session>) -> Self {
+        self.opens |= session.opens();
         self.turn = Some(Arc::new(session.begin(self.id.clone())));
         self
     }
@@ -161,6 +177,7 @@ impl ToolCall {
             progress_token,
             meta,
             input,
+            opens,
             turn,
         } = self;
         let part = turn.clone();
@@ -175,7 +192,7 @@ impl ToolCall {
                 None => gateway.call(&principal, request).await,
             }
         };
-        RunningCall { era, id, called: Some(Box::pin(called)), ended: None, progress, turn }
+        RunningCall { era, id, called: Some(Box::pin(called)), ended: None, progress, opens, turn }
     }
 }
 
@@ -221,7 +238,8 @@ impl RunningCall {
                 lacks: None,
             },
             Err(refused) => {
-                let (bytes, rpc) = answer::refusal(&self.id, self.era, refused, &called.run_id);
+                let (bytes, rpc) =
+                    answer::refusal(&self.id, self.era, refused, &called.run_id, self.opens);
                 CallAnswer {
                     bytes: bytes.into(),
                     run_id: respond::run_to_tell(&called),
@@ -264,6 +282,7 @@ fn input(params: &mut Map<String, Value>) -> Result<CallerInput, RpcError> {
         Some(Value::String(state)) => Some(state),
         Some(_) => return Err(RpcError::invalid_params("`requestState` must be a string")),
     };
+    consent::forget(&mut input);
     Ok(input)
 }
 

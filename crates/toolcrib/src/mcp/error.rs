@@ -20,6 +20,8 @@ pub(super) mod code {
     pub(in super::super) const HEADER_MISMATCH: i64 = -32020;
     pub(in super::super) const MISSING_CAPABILITY: i64 = -32021;
     pub(in super::super) const UNSUPPORTED_VERSION: i64 = -32022;
+    /// Of the handshake revisions alone: somebody has to go somewhere first.
+    pub(in super::super) const URL_ELICITATION: i64 = -32042;
     /// No valid credentials.
     pub(in super::super) const UNAUTHENTICATED: i64 = -31401;
     /// The caller lacks a scope.
@@ -181,7 +183,8 @@ impl<'a> Refusal<'a> {
                 }
                 Self::Tool(text)
             }
-            CallError::ApprovalRequired { .. } | CallError::Upstream(_) => Self::Tool(message),
+            CallError::ApprovalRequired { .. } => Self::Tool(error.words()),
+            CallError::ApprovalRejected { .. } | CallError::Upstream(_) => Self::Tool(message),
         }
     }
 }
@@ -221,7 +224,7 @@ mod tests {
                 ),
             ),
             (
-                CallError::ApprovalRequired { tool },
+                CallError::ApprovalRequired { tool, asked: None },
                 Ok("approval required: this tool does not run without a grant"),
             ),
             (

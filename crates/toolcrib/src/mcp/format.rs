@@ -158,6 +158,7 @@ mod tests {
             rate: None,
             timeout: Duration::from_secs(1),
             annotations: None,
+            consent: toolcrib_core::approval::Consent::default(),
             arguments: ArgumentCheck::compile(None).unwrap(),
             digest: None,
             wire: WireCache::default(),

@@ -26,6 +26,7 @@ use toolcrib_gateway::metrics::Surface;
 use super::{
     answer,
     call::{CallAnswer, CallMessage, ToolCall},
+    consent,
     era::{self, Era},
     error::{self, RpcError},
     host::Asker,
@@ -150,6 +151,9 @@ async fn answer(
         Era::Legacy | Era::Modern => None,
     };
     let opened = (shakes && host.config.sessions).then(|| host.sessions.open(principal)).flatten();
+    if let Some(session) = &opened {
+        session.set_opens(consent::opens_by_handshake(&request.params));
+    }
     let asker = Asker {
         host,
         principal,

@@ -9,7 +9,13 @@
 
 mod table;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +37,8 @@ pub(super) struct Session {
     /// The list that the client has seen or has been told of.
     pub(super) known: Arc<Known>,
     state: Mutex<State>,
+    /// Whether the client said in its handshake that it can send somebody to an address.
+    opens: AtomicBool,
     ended: CancellationToken,
 }
 
@@ -79,7 +87,18 @@ impl Session {
             interaction: None,
         };
         let ended = CancellationToken::new();
-        Arc::new(Self { id, gateway, known: Arc::default(), state: Mutex::new(state), ended })
+        let (known, opens) = (Arc::default(), AtomicBool::new(false));
+        Arc::new(Self { id, gateway, known, state: Mutex::new(state), opens, ended })
+    }
+
+    /// Notes whether the client said that it can send somebody to an address.
+    pub(super) fn set_opens(&self, opens: bool) {
+        self.opens.store(opens, Ordering::Relaxed);
+    }
+
+    /// What [`set_opens`](Self::set_opens) noted.
+    pub(super) fn opens(&self) -> bool {
+        self.opens.load(Ordering::Relaxed)
     }
 
     /// What the client calls it.

@@ -28,6 +28,7 @@ use super::{
     answer,
     call::{CallMessage, ToolCall},
     changes::ListWatch,
+    consent,
     era::{self, Era},
     error::RpcError,
     host::{Asker, Host},
@@ -205,6 +206,9 @@ impl Peer {
         }
         if era == Era::Legacy && request.method == "initialize" {
             self.open().await;
+            if let Some(opened) = &self.session {
+                opened.session.set_opens(consent::opens_by_handshake(&request.params));
+            }
         }
         let asker = Asker {
             host: &self.host,

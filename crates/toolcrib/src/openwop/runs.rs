@@ -101,6 +101,10 @@ fn concerns(event: &RunEvent, principal: &PrincipalId) -> bool {
         | EventBody::ToolPinDrifted(_)
         | EventBody::EgressDecided(_)
         | EventBody::ToolSessionOpened(_)
-        | EventBody::ToolSessionClosed(_) => false,
+        | EventBody::ToolSessionClosed(_)
+        | EventBody::InterruptRequested(_)
+        | EventBody::ApprovalGranted(_)
+        | EventBody::ApprovalRejected(_)
+        | EventBody::ApprovalOverridden(_) => false,
     }
 }

@@ -156,9 +156,10 @@ pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
             body.developers(upstream.kind.code()).retry(RETRY_AFTER).answer(StatusCode::BAD_REQUEST)
         }
         CallError::NotAccountable(_) => body.answer(StatusCode::SERVICE_UNAVAILABLE),
-        CallError::ApprovalRequired { .. } | CallError::Cancelled | CallError::Internal => {
-            body.answer(StatusCode::INTERNAL_SERVER_ERROR)
-        }
+        CallError::ApprovalRequired { .. }
+        | CallError::ApprovalRejected { .. }
+        | CallError::Cancelled
+        | CallError::Internal => body.answer(StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 

@@ -111,19 +111,26 @@ pub(super) fn is_final(called: &Called) -> bool {
 pub(super) fn is_refusal(error: &CallError) -> bool {
     match error {
         CallError::Upstream(error) => error.kind.retryable(),
-        CallError::ApprovalRequired { .. } | CallError::Cancelled | CallError::Internal => false,
+        CallError::ApprovalRequired { .. }
+        | CallError::ApprovalRejected { .. }
+        | CallError::Cancelled
+        | CallError::Internal => false,
         _ => true,
     }
 }
 
 fn fault(error: &CallError, entry: Option<&Entry>) -> ToolError {
-    let can_retry = may_repeat(error, entry);
+    // Who was asked for consent has not run anything, and may call again.
+    let asked = match error {
+        CallError::ApprovalRequired { asked: Some(asked), .. } => Some(asked.retry_after),
+        _ => None,
+    };
+    let wait = asked.or_else(|| may_repeat(error, entry).then_some(RETRY_AFTER));
     ToolError {
-        message: error.to_string(),
+        message: error.words(),
         developer_message: Some(error.code().to_owned()),
-        can_retry,
-        retry_after_ms: can_retry
-            .then(|| u64::try_from(RETRY_AFTER.as_millis()).unwrap_or(u64::MAX)),
+        can_retry: wait.is_some(),
+        retry_after_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
     }
 }
 

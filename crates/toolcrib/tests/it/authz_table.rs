@@ -75,6 +75,17 @@ fn rows() -> Vec<Row> {
             // It is as it was approved, so nothing waits.
             ["401", "403", "404", "409"],
         ),
+        get("/v1/approvals", "/v1/approvals", list),
+        get("/v1/approvals/{approvalId}", "/v1/approvals/GATE", own),
+        post(
+            "/v1/approvals/{approvalId}",
+            "/v1/approvals/GATE",
+            json!({ "verdict": "grant" }),
+            // Whoever asked may see it, and may not answer it.
+            ["401", "404", "404", "403"],
+        ),
+        // What it tells is tested with approvals; here it is only whether there is a stream.
+        get("/v1/approvals/events", "/v1/approvals/events", ["401", "200", "200", "200"]),
         get("/health", "/health", OPEN),
         get("/tools", "/tools", list),
         post(
@@ -131,6 +142,7 @@ fn rows() -> Vec<Row> {
 /// Runs of the right key, and a key of its tenant.
 struct Known {
     plain: String,
+    asked: String,
     flow: String,
     key: String,
 }
@@ -147,7 +159,8 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
             TestSource::new("crib")
                 .tenants(["acme"])
                 .pins("enforce")
-                .tool(TestTool::new("read").scopes(["files:read"])),
+                .tool(TestTool::new("read").scopes(["files:read"]))
+                .tool(TestTool::new("ask").scopes(["files:read"]).rule("approval = \"always\"")),
         )
         .workflow("crib-flow", "steps: [{ id: a, tool: 'mcp:crib.read' }]\noutputs: {}")
         .start()
@@ -171,8 +184,11 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let plain = call.header("toolcrib-run-id").to_owned();
     let call =
         right.post("/tools/call", json!({ "request": { "tool_id": "flows__crib-flow" } })).await;
+    right.post("/tools/call", json!({ "request": { "tool_id": "crib.ask" } })).await;
+    let asked = right.get("/v1/approvals").await.json()["approvals"][0]["approvalId"].clone();
+    let asked = asked.as_str().unwrap().to_owned();
     let key = gw.key_id(&held).to_string();
-    let known = Known { plain, flow: call.header("toolcrib-run-id").to_owned(), key };
+    let known = Known { asked, plain, flow: call.header("toolcrib-run-id").to_owned(), key };
     let callers = [
         gw.anonymous(),
         gw.principal("none", []).await,
@@ -192,6 +208,14 @@ async fn every_route_answers_each_caller_as_the_table_says() {
     for row in rows() {
         for (caller, answer) in callers.iter().zip(ANSWERS) {
             let expected = row.answers[answer];
+            if row.route == "/v1/approvals/events" {
+                let stream = caller.open(Method::GET, row.path, None).await;
+                if stream.status.to_string() != expected {
+                    let status = stream.status;
+                    wrong.push(format!("{} {}: {status}, not {expected}", row.method, row.path));
+                }
+                continue;
+            }
             let reply = ask(caller, &row, &known).await;
             let blind = !reply.text().contains("crib");
             let answer = match expected.split_once(' ') {
@@ -209,6 +233,7 @@ async fn every_route_answers_each_caller_as_the_table_says() {
 async fn ask(caller: &Actor, row: &Row, known: &Known) -> Reply {
     let path = row.path.replace("RUN", &known.plain);
     let path = path.replace("FLOW", &known.flow).replace("KEY", &known.key);
+    let path = path.replace("GATE", &known.asked);
     let method = Method::try_from(row.method.to_uppercase().as_str()).unwrap();
     let caller = caller
         .with("content-type", "application/json")

@@ -1,3 +1,4 @@
+mod approvals;
 mod by_id;
 mod discovery;
 mod events;

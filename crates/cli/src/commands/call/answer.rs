@@ -10,7 +10,7 @@ use crate::{
 };
 
 pub(super) const SEE_SCHEMA: &str = "`toolcrib tools show` shows the schema";
-pub(super) const SEE_APPROVAL: &str = "the configuration says `approval` for this tool";
+pub(super) const SEE_APPROVAL: &str = "`toolcrib approvals list` shows who was asked; the configuration says `approval` for this tool";
 pub(super) const SEE_SOURCES: &str = "`toolcrib sources check` says more";
 
 /// How far a call is.
@@ -109,6 +109,10 @@ fn details(error: &CallError) -> Value {
     match error {
         CallError::InvalidArguments(violations) => json!(violations),
         CallError::Forbidden { required, .. } => json!({ "requiredScopes": required }),
+        CallError::ApprovalRequired { asked: Some(asked), .. } => {
+            json!({ "approvalId": asked.approval, "expiresAt": asked.expires_at })
+        }
+        CallError::ApprovalRejected { approval, .. } => json!({ "approvalId": approval }),
         _ => Value::Null,
     }
 }
@@ -126,7 +130,9 @@ fn explain(error: &CallError) -> anyhow::Error {
             }
             advised(message, SEE_SCHEMA)
         }
-        CallError::ApprovalRequired { .. } => advised(error.to_string(), SEE_APPROVAL),
+        CallError::ApprovalRequired { .. } | CallError::ApprovalRejected { .. } => {
+            advised(error.words(), SEE_APPROVAL)
+        }
         CallError::Upstream(_) => advised(error.to_string(), SEE_SOURCES),
         _ => anyhow::Error::msg(error.to_string()),
     }

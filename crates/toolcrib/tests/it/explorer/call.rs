@@ -118,7 +118,14 @@ async fn refusals_are_told_apart() {
     insta::assert_snapshot!(denied.text(), @r#"{"error":"the caller may not use this tool","details":{"scope":"tool","toolName":"mcp:crib.write","requiredScopes":["files:write"]}}"#);
     let ask = call(&reader, "crib__ask", json!({})).await;
     assert_eq!(ask.status, 403);
-    insta::assert_snapshot!(ask.text(), @r#"{"error":"approval required: this tool does not run without a grant","details":{"scope":"tool","toolName":"mcp:crib.ask","approval":"required"}}"#);
+    let told = ask.json();
+    assert!(told["error"].as_str().unwrap().starts_with("approval required: "), "{told}");
+    let details = &told["details"];
+    assert_eq!(
+        (&details["toolName"], &details["approval"]),
+        (&json!("mcp:crib.ask"), &json!("required"))
+    );
+    assert!(details["approvalId"].is_string() && details["retryAfterMs"].is_u64(), "{told}");
     assert_eq!(gw.runs("crib", "ask"), 0);
     let foreign = call(&reader, "other__secret", json!({})).await;
     assert_eq!(foreign.parts(), (404, json!({ "error": "Tool not found: other__secret" })));

@@ -45,6 +45,7 @@ impl Resolver<'_> {
                 str::parse,
             ),
             approval: self.read(&key("approval"), typed.approval.as_ref(), str::parse),
+            consent: self.consent(&key, &typed),
             rate: self.read(&key("rate"), typed.rate.as_ref(), parse_rate),
             timeout: self.read(&key("timeout"), typed.timeout.as_ref(), parse_duration),
             cost_hint: self.read(&key("cost_hint"), typed.cost_hint.as_ref(), str::parse),

@@ -1,0 +1,82 @@
+//! The arguments of `approvals`.
+
+use clap::{Args, Subcommand};
+use toolcrib_core::{
+    approval::ApprovalState,
+    id::{ApprovalId, TenantId},
+};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// List the approvals, the newest first
+    #[command(after_help = "\
+Examples:
+  toolcrib approvals list --state pending
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt approvals list --json
+
+With --url the server shows what the key asked for and what it could answer.")]
+    List(ApprovalListArgs),
+
+    /// Show one approval: who wants to call what, what is known of the arguments, who has answered
+    #[command(after_help = "\
+Example:
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt approvals show 01970c5e-…")]
+    Show {
+        /// The approval, as `approvals list` or the answer to a call shows it
+        approval: ApprovalId,
+    },
+
+    /// Consent: the same call may be made once
+    #[command(after_help = "\
+Example:
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt approvals grant 01970c5e-… --comment ok
+
+Without --url the operator of this machine answers, as the principal `operator`. Nobody answers a
+request of their own.")]
+    Grant(ApprovalAnswerArgs),
+
+    /// Refuse; the same call is not asked for again until the request would have expired
+    #[command(after_help = "\
+Example:
+  toolcrib approvals reject 01970c5e-… --comment 'not in the freeze'")]
+    Reject(ApprovalAnswerArgs),
+
+    /// Let the call pass whoever else would have to consent; needs a comment, and with --url a key
+    /// with the scope approvals:override
+    #[command(after_help = "\
+Example:
+  toolcrib approvals override 01970c5e-… --comment 'incident 42'")]
+    Override(ApprovalAnswerArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalListArgs {
+    /// Only in this state: pending, granted, rejected, expired, used or overridden
+    #[arg(long, value_parser = approval_state)]
+    pub(crate) state: Option<ApprovalState>,
+
+    /// How many at most
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) lines: u32,
+
+    /// Only this tenant's
+    #[arg(long)]
+    pub(crate) tenant: Option<TenantId>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ApprovalAnswerArgs {
+    /// The approval, as `approvals list` or the answer to a call shows it
+    pub(crate) approval: ApprovalId,
+
+    /// Why, for people; kept with the approval, not in the record
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) comment: Option<String>,
+}
+
+fn approval_state(text: &str) -> Result<ApprovalState, String> {
+    let found = ApprovalState::ALL.into_iter().find(|state| state.as_str() == text);
+    found.ok_or_else(|| {
+        "expected pending, granted, rejected, expired, used or overridden".to_owned()
+    })
+}

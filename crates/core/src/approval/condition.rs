@@ -1,0 +1,111 @@
+//! When a `conditional` approval is needed: by the tool's tier, or by single arguments. There is no
+//! language of expressions: what holds is that one of a few facts holds.
+//!
+//! Invariant (I-15): a fact that cannot be told counts as one that holds.
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::descriptor::SafetyTier;
+
+/// Asks for consent when any of its facts holds.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Condition {
+    /// The tool is of one of these tiers.
+    pub tiers: Vec<SafetyTier>,
+    /// One of the arguments is like this.
+    pub arguments: Vec<ArgumentRule>,
+}
+
+/// What one argument is like.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArgumentRule {
+    /// Where it is: a JSON pointer into the arguments.
+    pub pointer: String,
+    /// What makes it ask.
+    pub test: Test,
+}
+
+/// What makes an argument ask for consent.
+#[derive(Debug, Clone)]
+pub enum Test {
+    /// It is this value.
+    Equals(Value),
+    /// It is a text in which this is found.
+    Matches(Regex),
+    /// It is a number greater than this.
+    Above(f64),
+}
+
+impl PartialEq for Test {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Equals(one), Self::Equals(two)) => one == two,
+            (Self::Matches(one), Self::Matches(two)) => one.as_str() == two.as_str(),
+            (Self::Above(one), Self::Above(two)) => one == two,
+            (Self::Equals(_) | Self::Matches(_) | Self::Above(_), _) => false,
+        }
+    }
+}
+
+impl Condition {
+    /// Whether any fact holds for a call with `arguments` of a tool of `tier`, or cannot be told. A
+    /// condition without facts tells nothing.
+    pub fn may_hold(&self, tier: SafetyTier, arguments: &Value) -> bool {
+        (self.tiers.is_empty() && self.arguments.is_empty())
+            || self.tiers.contains(&tier)
+            || self.arguments.iter().any(|rule| rule.holds(arguments).unwrap_or(true))
+    }
+}
+
+impl ArgumentRule {
+    /// `None`: there is no such argument, or it is of a type that the test says nothing about.
+    fn holds(&self, arguments: &Value) -> Option<bool> {
+        let argument = arguments.pointer(&self.pointer)?;
+        match &self.test {
+            Test::Equals(Value::Number(expected)) => {
+                // 1 and 1.0 are the same number.
+                Some(argument.as_f64()? == expected.as_f64()?)
+            }
+            Test::Equals(expected) => Some(argument == expected),
+            Test::Matches(pattern) => Some(pattern.is_match(argument.as_str()?)),
+            Test::Above(bound) => Some(argument.as_f64()? > *bound),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_fact_holds_does_not_or_cannot_be_told() {
+        let arguments =
+            json!({ "env": "prod", "path": "/etc/passwd", "n": 7, "deep": [{ "x": 1 }] });
+        let pattern = |text: &str| Test::Matches(Regex::new(text).unwrap());
+        for (pointer, test, holds) in [
+            ("/env", Test::Equals(json!("prod")), Some(true)),
+            ("/env", Test::Equals(json!("test")), Some(false)),
+            ("/n", Test::Equals(json!(7.0)), Some(true)),
+            ("/env", Test::Equals(json!(7)), None),
+            ("/none", Test::Equals(json!(null)), None),
+            ("/path", pattern("^/etc/"), Some(true)),
+            ("/path", pattern("^/tmp/"), Some(false)),
+            ("/n", pattern("7"), None),
+            ("/n", Test::Above(6.5), Some(true)),
+            ("/n", Test::Above(7.0), Some(false)),
+            ("/env", Test::Above(7.0), None),
+            ("/deep/0/x", Test::Above(0.0), Some(true)),
+        ] {
+            let rule = ArgumentRule { pointer: pointer.to_owned(), test };
+            assert_eq!(rule.holds(&arguments), holds, "{rule:?}");
+        }
+    }
+
+    #[test]
+    fn a_condition_without_facts_asks() {
+        assert!(Condition::default().may_hold(SafetyTier::Pure, &json!({})));
+    }
+}

@@ -1,0 +1,174 @@
+//! Requests for consent in memory: none of them outlives the process.
+
+use std::{collections::HashMap, sync::Arc};
+
+use async_trait::async_trait;
+use tokio::sync::Mutex;
+use toolcrib_core::{
+    approval::{
+        Approval, ApprovalQuery, ApprovalState, ApprovalStore, Fingerprint, Opened,
+        store::MAX_PENDING,
+    },
+    clock::Timestamp,
+    event::{EventLog, NewEvent},
+    id::{ApprovalId, TenantId},
+    store::StoreError,
+};
+
+use crate::{MAX_READ, fingerprint::FingerprintKey};
+
+/// Requests for consent in memory, whose events go to a log that is given to it.
+#[derive(Clone)]
+pub struct MemoryApprovals {
+    log: Arc<dyn EventLog>,
+    held: Arc<Mutex<Held>>,
+}
+
+#[derive(Default)]
+struct Held {
+    key: Option<FingerprintKey>,
+    all: Vec<(Approval, Option<String>)>,
+    change: u64,
+    readers: HashMap<String, u64>,
+}
+
+impl MemoryApprovals {
+    /// No approvals; what is recorded of them goes to `log`.
+    pub fn new(log: impl EventLog) -> Self {
+        Self { log: Arc::new(log), held: Arc::default() }
+    }
+}
+
+#[async_trait]
+impl ApprovalStore for MemoryApprovals {
+    async fn fingerprint(&self, parts: Vec<Vec<u8>>) -> Result<Fingerprint, StoreError> {
+        let mut held = self.held.lock().await;
+        if let Some(key) = &held.key {
+            return Ok(key.of(&parts));
+        }
+        let (key, _) = FingerprintKey::generate()?;
+        let fingerprint = key.of(&parts);
+        held.key = Some(key);
+        Ok(fingerprint)
+    }
+
+    async fn live(
+        &self,
+        tenant: &TenantId,
+        fingerprint: &Fingerprint,
+    ) -> Result<Option<Approval>, StoreError> {
+        Ok(self.held.lock().await.live(tenant, fingerprint))
+    }
+
+    async fn open(
+        &self,
+        approval: Approval,
+        arguments: Option<String>,
+        event: NewEvent,
+    ) -> Result<Opened, StoreError> {
+        let mut held = self.held.lock().await;
+        if let Some(known) = held.live(&approval.tenant, &approval.fingerprint) {
+            return Ok(Opened::Known(Box::new(known)));
+        }
+        let pending = held.all.iter().filter(|(it, _)| {
+            it.state == ApprovalState::Pending
+                && it.tenant == approval.tenant
+                && it.principal == approval.principal
+        });
+        if pending.count() >= MAX_PENDING {
+            return Ok(Opened::Full);
+        }
+        let same = |it: &Approval| it.tenant == approval.tenant && it.id == approval.id;
+        if held.all.iter().any(|(it, _)| same(it)) {
+            return Err(StoreError::Conflict("an approval with this id".to_owned()));
+        }
+        self.log.append(vec![event]).await?;
+        held.change += 1;
+        let approval = Approval { change: held.change, ..approval };
+        held.all.push((approval.clone(), arguments));
+        Ok(Opened::Asked(Box::new(approval)))
+    }
+
+    async fn change(&self, approval: Approval, events: Vec<NewEvent>) -> Result<bool, StoreError> {
+        let mut held = self.held.lock().await;
+        let place = held.all.iter().position(|(it, _)| {
+            it.tenant == approval.tenant && it.id == approval.id && it.revision == approval.revision
+        });
+        let Some(place) = place else { return Ok(false) };
+        self.log.append(events).await?;
+        held.change += 1;
+        let (change, revision) = (held.change, approval.revision + 1);
+        if let Some((it, shown)) = held.all.get_mut(place) {
+            if !approval.live {
+                *shown = None;
+            }
+            *it = Approval { change, revision, ..approval };
+        }
+        Ok(true)
+    }
+
+    async fn find(
+        &self,
+        tenant: &TenantId,
+        id: &ApprovalId,
+    ) -> Result<Option<(Approval, Option<String>)>, StoreError> {
+        let held = self.held.lock().await;
+        let mut all = held.all.iter();
+        Ok(all.find(|(it, _)| it.tenant == *tenant && it.id == *id).cloned())
+    }
+
+    async fn list(&self, query: ApprovalQuery) -> Result<Vec<Approval>, StoreError> {
+        let held = self.held.lock().await;
+        let fits = |it: &&Approval| {
+            query.tenant.as_ref().is_none_or(|tenant| it.tenant == *tenant)
+                && query.principal.as_ref().is_none_or(|principal| it.principal == *principal)
+                && query.state.is_none_or(|state| it.state == state)
+                && query.overdue.is_none_or(|by| it.live && it.expires_at <= by)
+                && query.changed_after.is_none_or(|after| it.change > after)
+        };
+        let mut found: Vec<_> = held.all.iter().map(|(it, _)| it).filter(fits).cloned().collect();
+        match query.changed_after {
+            Some(_) => found.sort_by_key(|it| it.change),
+            None => {
+                found.sort_by(|one, two| (two.created_at, &two.id).cmp(&(one.created_at, &one.id)))
+            }
+        }
+        found.truncate(match query.limit {
+            0 => MAX_READ,
+            limit => limit.min(MAX_READ),
+        });
+        Ok(found)
+    }
+
+    async fn epoch(&self) -> Result<u64, StoreError> {
+        Ok(self.held.lock().await.change)
+    }
+
+    async fn cursor(&self, reader: &str) -> Result<u64, StoreError> {
+        let mut held = self.held.lock().await;
+        let change = held.change;
+        Ok(*held.readers.entry(reader.to_owned()).or_insert(change))
+    }
+
+    async fn told(&self, reader: &str, change: u64) -> Result<(), StoreError> {
+        if let Some(told) = self.held.lock().await.readers.get_mut(reader) {
+            *told = change.max(*told);
+        }
+        Ok(())
+    }
+
+    async fn prune(&self, before: Timestamp) -> Result<usize, StoreError> {
+        let mut held = self.held.lock().await;
+        let had = held.all.len();
+        held.all.retain(|(it, _)| it.live || it.created_at >= before);
+        Ok(had - held.all.len())
+    }
+}
+
+impl Held {
+    fn live(&self, tenant: &TenantId, fingerprint: &Fingerprint) -> Option<Approval> {
+        let counts =
+            |it: &&Approval| it.live && it.tenant == *tenant && it.fingerprint == *fingerprint;
+        self.all.iter().map(|(it, _)| it).find(counts).cloned()
+    }
+}

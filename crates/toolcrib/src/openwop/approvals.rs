@@ -1,0 +1,253 @@
+//! `/v1/approvals`: requests for consent, for those who asked and for those who can answer.
+//!
+//! Every caller sees its own requests and those that it could answer, and learns of no other (I-9).
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    extract::{RawQuery, State},
+    response::{
+        IntoResponse as _, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use bytes::Bytes;
+use futures_util::stream;
+use http::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use toolcrib_core::{
+    approval::{ApprovalQuery, ApprovalState, Verdict, VoteRefused},
+    id::ApprovalId,
+};
+use toolcrib_gateway::approvals::{ApprovalError, ApprovalListener, told};
+use utoipa::ToSchema;
+
+use super::error::{self, ErrorEnvelope};
+use crate::{
+    middleware::{Caller, Refusal, Segment},
+    respond,
+    state::AppState,
+};
+
+/// Approvals in one answer when the request does not say, and at most.
+const DEFAULT_LIMIT: usize = 100;
+const MAX_LIMIT: usize = 1_000;
+/// Silence after which a comment keeps a stream alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Approvals {
+    /// The newest first.
+    #[schema(value_type = Vec<Object>)]
+    approvals: Vec<Value>,
+}
+
+/// What somebody answers.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answer {
+    /// `grant`, `reject` or `override`.
+    #[schema(value_type = String)]
+    verdict: Verdict,
+    /// Why, for people; an override needs one.
+    comment: Option<String>,
+}
+
+/// The approvals that the caller asked for or could answer.
+#[utoipa::path(
+    get,
+    path = "/v1/approvals",
+    operation_id = "listApprovals",
+    tag = "Approvals",
+    params(
+        ("state" = Option<String>, Query, description = "Only in this state: pending, granted, rejected, expired, used or overridden"),
+        ("limit" = Option<u64>, Query, description = "At most this many, 1 to 1000; 100 when absent"),
+    ),
+    responses(
+        (status = 200, description = "The approvals", body = Approvals),
+        (status = 400, description = "A parameter has none of its values", body = ErrorEnvelope),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 503, description = "The approvals cannot be read right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn list(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    RawQuery(query): RawQuery,
+) -> Result<Response, Refusal> {
+    let text = |name: &str| respond::query(query.as_deref(), name);
+    let wanted = match text("state") {
+        None => None,
+        Some(typed) => match ApprovalState::ALL.iter().find(|state| state.as_str() == &*typed) {
+            Some(state) => Some(*state),
+            None => {
+                let legal = ApprovalState::ALL.map(ApprovalState::as_str);
+                return Ok(error::bad_parameter("state", &legal));
+            }
+        },
+    };
+    let limit = match text("limit").map(|limit| limit.parse::<usize>()) {
+        None => DEFAULT_LIMIT,
+        Some(Ok(limit)) if (1..=MAX_LIMIT).contains(&limit) => limit,
+        Some(_) => return Ok(error::bad_number("limit", 1, 1_000)),
+    };
+    let query = ApprovalQuery { state: wanted, ..ApprovalQuery::default() };
+    match state.gateway.approvals(&caller, query).await {
+        Ok(mut found) => {
+            found.truncate(limit);
+            let now = state.gateway.clock().now();
+            let approvals = found.iter().map(|it| told(it, None, &caller, now)).collect();
+            Ok(respond::json(StatusCode::OK, &Approvals { approvals }))
+        }
+        Err(error) => Ok(refused(error)),
+    }
+}
+
+/// One approval, with the redacted arguments where the operator has them shown.
+#[utoipa::path(
+    get,
+    path = "/v1/approvals/{approvalId}",
+    operation_id = "getApproval",
+    tag = "Approvals",
+    params(("approvalId" = String, Path, description = "The approval, as in the answer to a call")),
+    responses(
+        (status = 200, description = "The approval", body = Object),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 404, description = "Unknown to this caller, for whatever reason", body = ErrorEnvelope),
+        (status = 503, description = "The approvals cannot be read right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn by_id(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    id: Segment,
+) -> Response {
+    let Ok(id) = ApprovalId::parse(id.as_str()) else { return error::not_found() };
+    match state.gateway.approval(&caller, &id).await {
+        Ok(shown) => {
+            let now = state.gateway.clock().now();
+            let arguments = shown.arguments.as_deref();
+            respond::json(StatusCode::OK, &told(&shown.approval, arguments, &caller, now))
+        }
+        Err(error) => refused(error),
+    }
+}
+
+/// Answers a request for consent. Nobody answers one of their own.
+#[utoipa::path(
+    post,
+    path = "/v1/approvals/{approvalId}",
+    operation_id = "respondToApproval",
+    tag = "Approvals",
+    params(("approvalId" = String, Path, description = "The approval")),
+    request_body = Answer,
+    responses(
+        (status = 200, description = "The approval after the answer", body = Object),
+        (status = 400, description = "The body is not an answer", body = ErrorEnvelope),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The caller may not answer this one", body = ErrorEnvelope),
+        (status = 404, description = "Unknown to this caller, for whatever reason", body = ErrorEnvelope),
+        (status = 409, description = "It takes no answer any more", body = ErrorEnvelope),
+        (status = 503, description = "The approvals cannot be changed right now", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn answer(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    id: Segment,
+    body: Bytes,
+) -> Response {
+    let Ok(id) = ApprovalId::parse(id.as_str()) else { return error::not_found() };
+    let Ok(Answer { verdict, comment }) = serde_json::from_slice(&body) else {
+        let problem = "the body must be {\"verdict\": \"grant\", \"reject\" or \"override\", \
+                       \"comment\"?: text}";
+        // Whether there is such an approval is told first.
+        return match state.gateway.approval(&caller, &id).await {
+            Ok(_) => error::bad_body("", problem),
+            Err(error) => refused(error),
+        };
+    };
+    match state.gateway.respond(&caller, &id, verdict, comment).await {
+        Ok(approval) => {
+            let now = state.gateway.clock().now();
+            respond::json(StatusCode::OK, &told(&approval, None, &caller, now))
+        }
+        Err(error) => refused(error),
+    }
+}
+
+/// Tells of every approval that is new or has changed from now on, of those that the caller may see:
+/// server-sent events of type `approval`.
+#[utoipa::path(
+    get,
+    path = "/v1/approvals/events",
+    operation_id = "watchApprovals",
+    tag = "Approvals",
+    responses(
+        (status = 200, description = "A stream of events", content_type = "text/event-stream", body = String),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 429, description = "Too many listen already", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn events(State(state): State<AppState>, Caller(caller): Caller) -> Response {
+    let listener = match state.gateway.listen_to_approvals(&caller).await {
+        Ok(listener) => listener,
+        Err(too_many) => {
+            let words = too_many.to_string();
+            return error::error(StatusCode::TOO_MANY_REQUESTS, "rate_limited", words, None);
+        }
+    };
+    let first = stream::iter([Ok::<_, Infallible>(Event::default().comment("listening"))]);
+    let events = stream::unfold((listener, Vec::new()), next);
+    let stream = futures_util::StreamExt::chain(first, events);
+    let mut response =
+        Sse::new(stream).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
+    let unbuffered = http::HeaderValue::from_static("no");
+    response.headers_mut().insert("x-accel-buffering", unbuffered);
+    response
+}
+
+/// The next event, and those that came with it.
+async fn next(
+    (mut listener, mut ready): (ApprovalListener, Vec<Value>),
+) -> Option<(Result<Event, Infallible>, (ApprovalListener, Vec<Value>))> {
+    if ready.is_empty() {
+        ready = listener.next().await?;
+        ready.reverse();
+    }
+    let event = Event::default().event("approval").data(ready.pop()?.to_string());
+    Some((Ok(event), (listener, ready)))
+}
+
+fn refused(error: ApprovalError) -> Response {
+    let words = error.to_string();
+    let (status, code, details) = match error {
+        ApprovalError::NotFound => return error::not_found(),
+        ApprovalError::Unavailable => return Refusal::Unavailable.into_response(),
+        ApprovalError::Refused(refused) => match refused {
+            VoteRefused::Scope(scope) => {
+                (StatusCode::FORBIDDEN, "forbidden", Some(json!({ "scopeRequired": scope })))
+            }
+            VoteRefused::Own => {
+                (StatusCode::FORBIDDEN, "forbidden", Some(json!({ "reason": "own_request" })))
+            }
+            VoteRefused::Role => {
+                (StatusCode::FORBIDDEN, "forbidden", Some(json!({ "reason": "role" })))
+            }
+            VoteRefused::Anonymous => (StatusCode::FORBIDDEN, "forbidden", None),
+            VoteRefused::NotPending(state) => {
+                (StatusCode::CONFLICT, "conflict", Some(json!({ "state": state })))
+            }
+            VoteRefused::Again => {
+                (StatusCode::CONFLICT, "conflict", Some(json!({ "reason": "answered" })))
+            }
+            VoteRefused::Comment | VoteRefused::Unexplained => (
+                StatusCode::BAD_REQUEST,
+                "validation_error",
+                Some(json!({ "parameter": "comment" })),
+            ),
+        },
+    };
+    error::error(status, code, words, details)
+}
