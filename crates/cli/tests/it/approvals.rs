@@ -22,6 +22,19 @@ fn keys(dir: &std::path::Path) -> (String, String) {
     (ann, bob)
 }
 
+/// A server that offers its tools to `key`.
+async fn serve(dir: &std::path::Path, key: &str) -> Server {
+    let server = Server::start(dir);
+    let caller = server.caller(Some(key));
+    for _ in 0..100 {
+        if caller.get("/v1/tools").await.1.to_string().contains("demo.echo") {
+            return server;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("the demo's tools are not offered");
+}
+
 async fn ask(ann: &Caller, text: &str) -> (u16, Value) {
     ann.otc("demo__echo", json!({ "text": text })).await
 }
@@ -32,7 +45,7 @@ async fn one_key_calls_another_consents_and_the_call_runs_once() {
     let dir = dir();
     write_config(dir.path(), &config(ASKS));
     let (ann, bob) = keys(dir.path());
-    let server = Server::start(dir.path());
+    let server = serve(dir.path(), &ann).await;
     let args = ["call", "demo__echo", "{\"text\": \"hi\"}"];
     let refused = there(dir.path(), &server, &ann, &args);
     assert_eq!(refused.code, 1, "{refused:?}");
@@ -59,7 +72,7 @@ async fn the_operator_answers_over_the_store() {
     let dir = dir();
     write_config(dir.path(), &config(ASKS));
     let (ann, _) = keys(dir.path());
-    let server = Server::start(dir.path());
+    let server = serve(dir.path(), &ann).await;
     let ann = server.caller(Some(&ann));
     assert_eq!(otc(&ask(&ann, "hi").await), (200, false));
     let pending = run(dir.path(), &["approvals", "list", "--json"]).ok().json();
@@ -98,7 +111,7 @@ async fn a_grant_survives_a_kill_and_is_used_once() {
     let dir = dir();
     write_config(dir.path(), &config(ASKS));
     let (ann, bob) = keys(dir.path());
-    let mut server = Server::start(dir.path());
+    let mut server = serve(dir.path(), &ann).await;
     let caller = server.caller(Some(&ann));
     assert_eq!(otc(&ask(&caller, "hi").await), (200, false));
     let list = there(dir.path(), &server, &bob, &["approvals", "list"]).ok().json();
@@ -106,7 +119,7 @@ async fn a_grant_survives_a_kill_and_is_used_once() {
     there(dir.path(), &server, &bob, &["approvals", "grant", &id]).ok();
     server.process.kill();
 
-    let server = Server::start(dir.path());
+    let server = serve(dir.path(), &ann).await;
     let caller = server.caller(Some(&ann));
     assert_eq!(otc(&ask(&caller, "hi").await), (200, true));
     assert_eq!(otc(&ask(&caller, "hi").await), (200, false));
@@ -114,12 +127,12 @@ async fn a_grant_survives_a_kill_and_is_used_once() {
 }
 
 /// I-51: killed while the call runs, the grant is spent: it is not run again without another one.
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn what_was_running_when_the_process_died_does_not_run_again() {
     let dir = dir();
     write_config(dir.path(), &config(ASKS));
     let (ann, bob) = keys(dir.path());
-    let mut server = Server::start(dir.path());
+    let mut server = serve(dir.path(), &ann).await;
     let caller = server.caller(Some(&ann));
     let slow = json!({ "steps": 100, "step_ms": 10_000 });
     assert_eq!(otc(&caller.otc("demo__slow", slow.clone()).await), (200, false));
@@ -137,7 +150,7 @@ async fn what_was_running_when_the_process_died_does_not_run_again() {
     server.process.kill();
     assert!(running.await.unwrap().is_none());
 
-    let server = Server::start(dir.path());
+    let server = serve(dir.path(), &ann).await;
     let caller = server.caller(Some(&ann));
     assert_eq!(otc(&caller.otc("demo__slow", slow).await), (200, false));
     let used = run(dir.path(), &["approvals", "show", &id, "--json"]).ok().json();

@@ -47,7 +47,9 @@ impl Events {
             while let Some(end) = self.read.windows(2).position(|two| two == b"\n\n") {
                 let event: Vec<u8> = self.read.drain(..end + 2).collect();
                 let text = String::from_utf8(event).unwrap();
-                if let Some(data) = text.trim_end().strip_prefix("data: ") {
+                let mut lines = text.lines();
+                let data = lines.find_map(|line| line.strip_prefix("data: "));
+                if let Some(data) = data.filter(|data| !data.is_empty()) {
                     return Some(serde_json::from_str(data).unwrap());
                 }
             }
