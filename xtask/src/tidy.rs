@@ -5,6 +5,7 @@
 
 mod invariants;
 mod members;
+mod promises;
 mod source;
 mod structure;
 mod text;
@@ -26,6 +27,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("text", text::places),
     ("lock files", text::locks),
     ("invariants", invariants::cited),
+    ("promises", promises::proved),
 ];
 
 /// Runs every check and names every finding.
@@ -91,5 +93,10 @@ mod tests {
     #[test]
     fn every_invariant_is_cited_by_a_test() {
         assert_eq!(findings(invariants::cited), NONE);
+    }
+
+    #[test]
+    fn every_promise_names_its_test() {
+        assert_eq!(findings(promises::proved), NONE);
     }
 }
