@@ -127,6 +127,17 @@ impl Tenants {
             Self::Only(tenants) => tenants.contains(tenant),
         }
     }
+
+    /// Those that both admit.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Self {
+        match (self, other) {
+            (Self::All, other) | (other, Self::All) => other.clone(),
+            (Self::Only(a), Self::Only(b)) => {
+                Self::Only(a.iter().filter(|tenant| b.contains(tenant)).cloned().collect())
+            }
+        }
+    }
 }
 
 /// How a dialect writes a list. A dialect has one constant of this type per list it serves.

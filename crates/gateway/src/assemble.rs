@@ -9,7 +9,7 @@ use serde_json::Value;
 use toolcrib_core::{
     approval::Consent,
     arguments::ArgumentCheck,
-    catalog::{Entry, WireCache},
+    catalog::{Entry, Tenants, WireCache},
     descriptor::{Approval, Auth, Egress, ReplayPolicy, SafetyTier, SourceKind, ToolDescriptor},
     event::Transport,
     id::ToolId,
@@ -32,8 +32,8 @@ pub struct Assembled {
     pub entries: Vec<Arc<Entry>>,
     /// In words for the operator.
     pub problems: Vec<String>,
-    /// How many tools are left out because nobody has approved them as they are.
-    pub quarantined: usize,
+    /// What is left out because nobody has approved it as it is.
+    pub quarantined: Vec<Arc<Entry>>,
 }
 
 /// Tools of which it is said one by one that their pins do not fit.
@@ -51,7 +51,7 @@ pub fn assemble(
     book: Option<&PinBook>,
 ) -> Assembled {
     let problems = discovered.problems.clone();
-    let mut assembled = Assembled { entries: Vec::new(), problems, quarantined: 0 };
+    let mut assembled = Assembled { entries: Vec::new(), problems, quarantined: Vec::new() };
     let mut unfit = Vec::new();
     for tool in &discovered.tools {
         let mut set = classify(source, &tool.name);
@@ -64,22 +64,21 @@ pub fn assemble(
         match entry(source, gate, discovered.version.as_deref(), tool, set) {
             Ok(entry) => {
                 let digest = PinForm::of(tool).digest;
+                let entry = Arc::new(Entry { digest: Some(digest), ..entry });
                 let verdict = pins::verdict(source, book, &tool.name, digest);
                 if verdict != Verdict::Approved {
                     unfit.push((entry.id.clone(), verdict));
                     if source.pins.mode == PinMode::Enforce {
+                        assembled.quarantined.push(entry);
                         continue;
                     }
                 }
-                assembled.entries.push(Arc::new(Entry { digest: Some(digest), ..entry }));
+                assembled.entries.push(entry);
             }
             Err(problem) => {
                 assembled.problems.push(format!("tool {:?} is left out: {problem}", tool.name));
             }
         }
-    }
-    if source.pins.mode == PinMode::Enforce {
-        assembled.quarantined = unfit.len();
     }
     assembled.problems.extend(pin_problems(source, &unfit));
     assembled.problems.extend(idle_rules(source, discovered));
@@ -125,6 +124,7 @@ pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
     let mut set = Classification::default();
     for rule in source.rules.iter().filter(|rule| rule.glob.is_match(name)) {
         let Classification {
+            tenants,
             scopes,
             safety_tier,
             egress,
@@ -137,6 +137,7 @@ pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
             latency_hint,
             hide,
         } = rule.set.clone();
+        set.tenants = tenants.or(set.tenants);
         set.scopes = scopes.or(set.scopes);
         set.safety_tier = safety_tier.or(set.safety_tier);
         set.egress = egress.or(set.egress);
@@ -156,6 +157,15 @@ pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
         set.hide = hide.or(set.hide);
     }
     set
+}
+
+/// For whom the tool that `source` calls `name` exists.
+pub(crate) fn tenants(source: &SourceConfig, name: &str) -> Tenants {
+    narrowed(source, classify(source, name).tenants.as_ref())
+}
+
+fn narrowed(source: &SourceConfig, rule: Option<&Tenants>) -> Tenants {
+    rule.map_or_else(|| source.tenants.clone(), |rule| source.tenants.common(rule))
 }
 
 pub(crate) fn entry(
@@ -211,7 +221,7 @@ pub(crate) fn entry(
         id,
         source: source.spec.id.clone(),
         upstream_name: tool.name.clone(),
-        tenants: source.tenants.clone(),
+        tenants: narrowed(source, set.tenants.as_ref()),
         transport: transport(source),
         rate: set.rate.unwrap_or(gate.rate),
         timeout: set.timeout.unwrap_or(gate.timeout),

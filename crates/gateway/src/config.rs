@@ -255,6 +255,8 @@ pub struct ToolRule {
 /// What an operator can say about a tool. Absent members are inherited.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Classification {
+    /// For whom it exists, of those for whom its source does.
+    pub tenants: Option<Tenants>,
     /// Required scopes; an empty list asks for none.
     pub scopes: Option<Vec<Scope>>,
     /// Data effect.

@@ -468,7 +468,13 @@ impl Gateway {
 
     /// Every source and how it is doing, in the order of the configuration.
     pub fn sources(&self) -> Vec<SourceReport> {
-        self.inner.refresher.reports()
+        self.inner.refresher.reports(None)
+    }
+
+    /// The sources that `tenant` has. Of one whose rules keep tools from it, it is told neither how
+    /// many they are nor what is wrong.
+    pub fn sources_of(&self, tenant: &TenantId) -> Vec<SourceReport> {
+        self.inner.refresher.reports(Some(tenant))
     }
 
     /// Grants of roles that reach no tool and no route, as `role "NAME": GRANT`. Only telling once

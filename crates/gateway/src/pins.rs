@@ -23,7 +23,7 @@ use toolcrib_core::{
 
 pub use self::desk::{ApprovedPin, PinDesk, PinError, PinMoment, PinReport, PinState};
 use crate::{
-    assemble::classify,
+    assemble::{self, classify},
     config::{PinFirst, PinMode, SourceConfig},
     record::new_id,
 };
@@ -173,12 +173,12 @@ pub(crate) fn tool_id(source: &SourceConfig, tool: &str) -> Option<ToolId> {
     names::tool_id(source.kind, &source.spec.id, tool).ok()
 }
 
-/// The event in the record of everybody who has the source.
-fn events(source: &SourceConfig, body: &EventBody, now: Timestamp) -> Vec<NewEvent> {
-    let tenants = match &source.tenants {
+/// The event in the record of everybody who has the tool.
+fn events(source: &SourceConfig, tool: &str, body: &EventBody, now: Timestamp) -> Vec<NewEvent> {
+    let tenants = match assemble::tenants(source, tool) {
         // What belongs to every tenant is told to none of them.
         Tenants::All => TenantId::parse(TenantId::OPERATOR).into_iter().collect(),
-        Tenants::Only(tenants) => tenants.clone(),
+        Tenants::Only(tenants) => tenants,
     };
     let event = |tenant: TenantId| NewEvent {
         event_id: new_id(),
@@ -206,11 +206,12 @@ fn drifted(
         seen: seen.to_string(),
         quarantined: source.pins.mode == PinMode::Enforce,
     });
-    events(source, &body, now)
+    events(source, tool, &body, now)
 }
 
 fn approved(
     source: &SourceConfig,
+    tool: &str,
     tool_id: ToolId,
     before: Option<Digest>,
     digest: Digest,
@@ -224,5 +225,5 @@ fn approved(
         approved: digest.to_string(),
         principal: by.cloned(),
     });
-    events(source, &body, now)
+    events(source, tool, &body, now)
 }

@@ -502,8 +502,8 @@ impl Refresher {
         found
     }
 
-    pub(crate) fn reports(&self) -> Vec<SourceReport> {
-        self.slots.lock().reports()
+    pub(crate) fn reports(&self, tenant: Option<&TenantId>) -> Vec<SourceReport> {
+        self.slots.lock().reports(tenant)
     }
 
     pub(crate) fn slots(&self) -> &Mutex<Slots> {

@@ -297,6 +297,7 @@ impl Source {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Tool {
+    pub(super) tenants: Option<Spanned<Vec<String>>>,
     pub(super) scopes: Option<Spanned<Vec<String>>>,
     pub(super) safety_tier: Option<Spanned<String>>,
     pub(super) egress: Option<Spanned<String>>,

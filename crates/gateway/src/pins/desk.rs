@@ -16,7 +16,10 @@ use toolcrib_core::{
 };
 
 use super::{approved, tool_id};
-use crate::config::{PinMode, SourceConfig};
+use crate::{
+    assemble,
+    config::{PinMode, SourceConfig},
+};
 
 /// The pins of the sources of a configuration.
 pub struct PinDesk<'a> {
@@ -116,6 +119,11 @@ impl PinDesk<'_> {
         })
     }
 
+    /// Whether the tool that `source` calls `name` is one that may be seen here.
+    fn shows(&self, source: &SourceConfig, name: &str) -> bool {
+        self.tenant.is_none_or(|tenant| assemble::tenants(source, name).admits(tenant))
+    }
+
     /// Every pin, source by source, without documents.
     ///
     /// # Errors
@@ -124,7 +132,11 @@ impl PinDesk<'_> {
         let mut reports = Vec::new();
         for source in self.sources() {
             let pins = self.pins.pins(&source.spec.id).await?;
-            reports.extend(pins.iter().filter_map(|pin| report(source, pin, false)));
+            reports.extend(
+                pins.iter()
+                    .filter(|pin| self.shows(source, &pin.tool))
+                    .filter_map(|pin| report(source, pin, false)),
+            );
         }
         Ok(reports)
     }
@@ -144,8 +156,8 @@ impl PinDesk<'_> {
         for source in self.sources() {
             let book = self.pins.book(&source.spec.id).await?;
             let named = |name: &&String| {
-                tool_id(source, name).is_some_and(|id| id.as_str() == tool)
-                    || wire_name(source, name) == tool
+                let id = tool_id(source, name).is_some_and(|id| id.as_str() == tool);
+                (id || wire_name(source, name) == tool) && self.shows(source, name)
             };
             if let Some(name) = book.tools.keys().find(named) {
                 return Ok(Some((source, name.clone())));
@@ -171,7 +183,7 @@ impl PinDesk<'_> {
             let named = self.find(tool).await?;
             let Some((source, name)) = named else { return Err(PinError::Unknown(index)) };
             let Some(id) = tool_id(source, &name) else { return Err(PinError::Unknown(index)) };
-            found.push((source, id, *digest));
+            found.push((source, name.clone(), id, *digest));
             let source = source.spec.id.clone();
             choices.push(PinChoice { source, tool: name, digest: *digest });
         }
@@ -180,8 +192,8 @@ impl PinDesk<'_> {
             PinAnswer::Stale(index) => return Err(PinError::Stale(index)),
         };
         let (mut pins, mut events) = (Vec::new(), Vec::new());
-        for ((source, tool_id, digest), before) in found.into_iter().zip(before) {
-            events.extend(approved(source, tool_id.clone(), before, digest, by, now));
+        for ((source, name, tool_id, digest), before) in found.into_iter().zip(before) {
+            events.extend(approved(source, &name, tool_id.clone(), before, digest, by, now));
             let before = before.map(|digest| digest.to_string());
             pins.push(ApprovedPin { tool_id, before, approved: digest.to_string() });
         }

@@ -6,7 +6,7 @@ use toolcrib_core::{
     catalog::{Catalog, Entry, Generation},
     clock::Timestamp,
     descriptor::SourceKind,
-    id::SourceId,
+    id::{SourceId, TenantId},
     pin::PinBook,
     source::{Discovered, Source, SourceState},
 };
@@ -47,7 +47,7 @@ pub(super) struct Slot {
     pub(super) pins: Option<Arc<PinBook>>,
     /// Whether something of its pins is to be read or written again.
     pub(super) pins_unfinished: bool,
-    quarantined: usize,
+    quarantined: Vec<Arc<Entry>>,
     /// Of a source of workflows: those that make sense in themselves.
     flows: Vec<Arc<Flow>>,
     /// Those of them that the last snapshot has, and what is wrong with the others.
@@ -153,11 +153,14 @@ impl Slots {
 
     /// How many tools of each source are quarantined.
     pub(crate) fn quarantined(&self) -> impl Iterator<Item = (&SourceId, usize)> {
-        self.slots.iter().map(|slot| (&slot.config.spec.id, slot.quarantined))
+        self.slots.iter().map(|slot| (&slot.config.spec.id, slot.quarantined.len()))
     }
 
-    pub(super) fn reports(&self) -> Vec<SourceReport> {
-        self.slots.iter().map(|slot| slot.report(&self.collisions)).collect()
+    /// How the sources are doing, all of them or what a tenant may know of those that it has.
+    pub(super) fn reports(&self, tenant: Option<&TenantId>) -> Vec<SourceReport> {
+        let known = |slot: &&Slot| tenant.is_none_or(|it| slot.config.tenants.admits(it));
+        let slots = self.slots.iter().filter(known);
+        slots.map(|slot| slot.report(tenant, &self.collisions)).collect()
     }
 }
 
@@ -200,7 +203,7 @@ impl Slot {
             problems: Vec::new(),
             pins: None,
             pins_unfinished: false,
-            quarantined: 0,
+            quarantined: Vec::new(),
             flows: Vec::new(),
             offered: 0,
             left_out: Vec::new(),
@@ -267,7 +270,16 @@ impl Slot {
         }
     }
 
-    fn report(&self, collisions: &[String]) -> SourceReport {
+    /// Whether `tenant` may know of everything that the source has.
+    fn is_open_to(&self, tenant: &TenantId) -> bool {
+        let mut rules = self.config.rules.iter().filter_map(|rule| rule.set.tenants.as_ref());
+        rules.all(|tenants| tenants.admits(tenant))
+    }
+
+    fn report(&self, tenant: Option<&TenantId>, collisions: &[String]) -> SourceReport {
+        let known = |entry: &&Arc<Entry>| tenant.is_none_or(|it| entry.tenants.admits(it));
+        // They name tools.
+        let open = tenant.is_none_or(|tenant| self.is_open_to(tenant));
         let failure = self.failure.iter().map(|failure| {
             let Failure { times, why, .. } = failure;
             format!("its tools could not be listed, {times} times in a row: {why}")
@@ -280,13 +292,13 @@ impl Slot {
             kind: self.config.kind,
             tenants: self.config.tenants.clone(),
             status: self.source.status(),
-            tools: self.entries.len() + self.offered,
-            quarantined: self.quarantined,
+            tools: self.entries.iter().filter(known).count() + self.offered,
+            quarantined: self.quarantined.iter().filter(known).count(),
             discovered_at: self.discovered_at,
             problems: failure
-                .chain(self.problems.iter().cloned())
-                .chain(self.left_out.iter().cloned())
-                .chain(collisions)
+                .chain(self.problems.iter().cloned().filter(|_| open))
+                .chain(self.left_out.iter().cloned().filter(|_| open))
+                .chain(collisions.filter(|_| open))
                 .collect(),
         }
     }

@@ -293,7 +293,7 @@ fn demands(
         None => vec![assemble::default_scope(source)?],
     };
     let mut held: BTreeSet<String> = scopes.iter().map(ToString::to_string).collect();
-    let mut tenants = source.tenants.clone();
+    let mut tenants = assemble::tenants(source, &flow.plan.id);
     let (mut tier, mut egress) = (SafetyTier::Pure, Egress::None);
     let (mut replay, mut approval) = (ReplayPolicy::Deterministic, Approval::Never);
     for tool in tools {
@@ -302,7 +302,7 @@ fn demands(
         };
         let fresh = required.iter().filter(|scope| held.insert(scope.to_string()));
         scopes.extend(fresh.cloned());
-        tenants = common(&tenants, &tool.tenants);
+        tenants = tenants.common(&tool.tenants);
         tier = tier.max(tool.tool.safety_tier);
         egress = egress.max(tool.tool.egress.unwrap_or(Egress::HostOwned));
         replay = replay.max(tool.tool.replay_policy.unwrap_or(ReplayPolicy::NonDeterministic));
@@ -323,13 +323,4 @@ fn demands(
     set.approval = Some(set.approval.unwrap_or(approval).max(approval));
     set.timeout = set.timeout.or(flow.plan.timeout);
     Ok((set, tenants, notes))
-}
-
-fn common(a: &Tenants, b: &Tenants) -> Tenants {
-    match (a, b) {
-        (Tenants::All, other) | (other, Tenants::All) => other.clone(),
-        (Tenants::Only(a), Tenants::Only(b)) => {
-            Tenants::Only(a.iter().filter(|tenant| b.contains(tenant)).cloned().collect())
-        }
-    }
 }

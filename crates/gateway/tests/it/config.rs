@@ -258,6 +258,27 @@ fn exec_is_refused_under_a_protocol_source() {
 }
 
 #[test]
+fn tenants_of_a_rule_only_narrow_those_of_the_source() {
+    let source = format!("{SOURCE}command = [\"x\"]\n");
+    let rule = |tenants: &str| format!("[source.tools.\"a_*\"]\ntenants = {tenants}\n");
+    let config = parse(&format!("{source}tenants = [\"a\", \"b\"]\n{}", rule("[\"b\"]")));
+    assert!(
+        matches!(&config.sources[0].rules[0].set.tenants, Some(Tenants::Only(only)) if only.len() == 1)
+    );
+    parse(&format!("{source}{}", rule("[\"b\"]")));
+    parse(&format!("{source}tenants = [\"a\"]\n{}", rule("[\"*\"]")));
+    for (tenants, said) in [
+        ("[\"a\", \"c\"]", "a rule only narrows: `c` is not among the source's tenants"),
+        ("[]", "names nobody; write `hide = true`"),
+        ("[\"not ok\"]", "character"),
+    ] {
+        let told = complaint(&format!("{source}tenants = [\"a\", \"b\"]\n{}", rule(tenants)));
+        assert!(told.contains("`source.files.tools.\"a_*\".tenants`"), "{told}");
+        assert!(told.contains(said), "{told}");
+    }
+}
+
+#[test]
 fn a_credential_is_named_and_its_owner_follows_from_the_kind() {
     let http = "[[source]]\nid = \"hub\"\nkind = \"mcp\"\nurl = \"https://hub.example/mcp\"\n\
                 credential = \"hub\"\n";

@@ -37,11 +37,6 @@ pub(super) async fn list(
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
     require(&state, &caller, "sources:read", "/v1/sources")?;
-    let sources = state
-        .gateway
-        .sources()
-        .into_iter()
-        .filter(|report| report.tenants.admits(&caller.tenant))
-        .collect();
+    let sources = state.gateway.sources_of(&caller.tenant);
     Ok(respond::json(StatusCode::OK, &Sources { sources }))
 }

@@ -6,6 +6,7 @@
 mod agreement;
 mod authz_table;
 mod cors;
+mod denied_calls;
 mod embed;
 mod errors;
 mod explorer;
@@ -19,3 +20,4 @@ mod otc;
 mod pins;
 mod resource;
 mod support;
+mod tenants;

@@ -77,10 +77,14 @@ impl Resolver<'_> {
                 Err(error) => Err(error.to_string()),
             })?;
         // Before anything that may end this early, so that all mistakes are told at once.
+        let tenants = match &typed.tenants {
+            None => Some(Tenants::All),
+            Some(tenants) => self.tenants(&key("tenants"), tenants),
+        };
         let rules = std::mem::take(&mut typed.tools)
             .0
             .into_iter()
-            .filter_map(|(pattern, rule)| self.rule(&id, kind, pattern, rule))
+            .filter_map(|(pattern, rule)| self.rule(&id, kind, tenants.as_ref(), pattern, rule))
             .collect();
         self.foreign_keys(&id, kind, &typed);
         let upstream = match kind {
@@ -117,14 +121,7 @@ impl Resolver<'_> {
             },
         );
         let pins = self.pin_policy(&id, kind, &typed);
-        let tenants = match &typed.tenants {
-            None => Tenants::All,
-            Some(tenants) if tenants.get_ref().iter().any(|tenant| tenant == "*") => Tenants::All,
-            Some(tenants) => {
-                let only = self.scopes(&key("tenants"), tenants, |text| TenantId::parse(text))?;
-                Tenants::Only(only)
-            }
-        };
+        let tenants = tenants?;
         let credential = self.credential(&id, kind, &typed, &tenants);
         Some(SourceConfig {
             spec: SourceSpec { id, upstream: upstream?, limits, credential },
@@ -135,6 +132,14 @@ impl Resolver<'_> {
             pins,
             rules,
         })
+    }
+
+    /// A list of tenants; `*` among them is every one.
+    pub(super) fn tenants(&mut self, key: &str, typed: &Spanned<Vec<String>>) -> Option<Tenants> {
+        if typed.get_ref().iter().any(|tenant| tenant == "*") {
+            return Some(Tenants::All);
+        }
+        self.scopes(key, typed, |text| TenantId::parse(text)).map(Tenants::Only)
     }
 
     fn pin_policy(&mut self, id: &SourceId, kind: SourceKind, typed: &file::Source) -> PinPolicy {

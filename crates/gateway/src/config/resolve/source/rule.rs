@@ -3,6 +3,7 @@
 use globset::Glob;
 use toml::Spanned;
 use toolcrib_core::{
+    catalog::Tenants,
     descriptor::{Approval, Egress, ReplayPolicy, SafetyTier, SourceKind},
     id::SourceId,
     scope::Scope,
@@ -18,6 +19,7 @@ impl Resolver<'_> {
         &mut self,
         id: &SourceId,
         kind: SourceKind,
+        tenants: Option<&Tenants>,
         pattern: String,
         rule: Spanned<file::Tool>,
     ) -> Option<ToolRule> {
@@ -32,7 +34,12 @@ impl Resolver<'_> {
                 return None;
             }
         };
+        let only = match &typed.tenants {
+            None => None,
+            Some(only) => Some(self.narrowed(&key("tenants"), tenants, only)?),
+        };
         let set = Classification {
+            tenants: only,
             scopes: match &typed.scopes {
                 None => None,
                 Some(scopes) => Some(self.scopes(&key("scopes"), scopes, Scope::parse)?),
@@ -75,6 +82,29 @@ impl Resolver<'_> {
             self.complain(at, &key("replay_policy"), message);
         }
         Some(ToolRule { pattern, glob, set })
+    }
+
+    /// The tenants of a rule: some of those of its source.
+    fn narrowed(
+        &mut self,
+        key: &str,
+        source: Option<&Tenants>,
+        typed: &Spanned<Vec<String>>,
+    ) -> Option<Tenants> {
+        let at = typed.span().start;
+        let narrowed = self.tenants(key, typed)?;
+        let Tenants::Only(tenants) = &narrowed else { return Some(narrowed) };
+        if tenants.is_empty() {
+            self.complain(at, key, "names nobody; write `hide = true` to leave the tools out");
+        }
+        if let Some(source) = source
+            && let Some(other) = tenants.iter().find(|tenant| !source.admits(tenant))
+        {
+            let message =
+                format!("a rule only narrows: `{other}` is not among the source's tenants");
+            self.complain(at, key, message);
+        }
+        Some(narrowed)
     }
 
     /// What runs programs is of tier `exec`, and asks first unless the operator says why not.
