@@ -286,7 +286,8 @@ impl Slot {
         });
         let concerns =
             |text: &&String| self.entries.iter().any(|entry| text.contains(entry.id.as_str()));
-        let collisions = collisions.iter().filter(concerns).cloned();
+        let collisions = collisions.iter().filter(concerns);
+        let named = self.problems.iter().chain(&self.left_out).chain(collisions);
         SourceReport {
             id: self.config.spec.id.clone(),
             kind: self.config.kind,
@@ -295,11 +296,7 @@ impl Slot {
             tools: self.entries.iter().filter(known).count() + self.offered,
             quarantined: self.quarantined.iter().filter(known).count(),
             discovered_at: self.discovered_at,
-            problems: failure
-                .chain(self.problems.iter().cloned().filter(|_| open))
-                .chain(self.left_out.iter().cloned().filter(|_| open))
-                .chain(collisions.filter(|_| open))
-                .collect(),
+            problems: failure.chain(named.filter(|_| open).cloned()).collect(),
         }
     }
 }
