@@ -10,7 +10,7 @@
 //! * Who waits holds no lock, no slot of a source and no deadline, and ends when the caller hangs up.
 //!
 //! Invariant (I-15): without a grant there is no run; what a tool or an upstream says grants nothing.
-//! Invariant (I-51): a grant is of exactly one call, by another principal than the caller's, and is
+//! Invariant (I-64): a grant is of exactly one call, by another principal than the caller's, and is
 //! used once.
 
 mod answer;

@@ -9,15 +9,18 @@ use crate::tidy::tree::Tree;
 
 const PAGE: &str = "docs/architecture.md";
 
-/// Invariants that no test cites, and numbers that tests cite but the page does not have.
+/// Numbers that two invariants share, invariants that no test cites, and numbers that tests cite but
+/// the page does not have.
 pub(crate) fn cited(tree: &Tree) -> Result<Vec<String>> {
     let page = tree.get(PAGE).with_context(|| format!("{PAGE} is gone"))?;
-    let stated: BTreeSet<u32> = page
-        .text
-        .lines()
-        .filter_map(|line| line.strip_prefix("- **"))
-        .flat_map(|line| numbers(line).into_iter().take(1))
-        .collect();
+    let mut stated = BTreeSet::new();
+    let mut twice = Vec::new();
+    for line in page.text.lines().filter_map(|line| line.strip_prefix("- **")) {
+        let Some(number) = numbers(line).first().copied() else { continue };
+        if !stated.insert(number) {
+            twice.push(format!("I-{number}: two invariants of {PAGE} have this number"));
+        }
+    }
     let mut cited = BTreeSet::new();
     for file in tree.rust() {
         let source = Source::new(&file.path, &file.text);
@@ -28,7 +31,7 @@ pub(crate) fn cited(tree: &Tree) -> Result<Vec<String>> {
     }
     let missing = stated.difference(&cited).map(|number| format!("I-{number}: no test cites it"));
     let unknown = cited.difference(&stated).map(|number| format!("I-{number}: not in {PAGE}"));
-    Ok(missing.chain(unknown).collect())
+    Ok(twice.into_iter().chain(missing).chain(unknown).collect())
 }
 
 fn is_script_of_tests(path: &str) -> bool {
@@ -56,7 +59,7 @@ mod tests {
 
     #[test]
     fn citations_count_in_tests_only() {
-        let page = "- **I-1** one.\n- **I-2** two, see I-1.\n- **I-3** three.\n";
+        let page = "- **I-1** one.\n- **I-2** two, see I-1.\n- **I-3** three.\n- **I-2** four.\n";
         let tree = Tree::of(&[
             (PAGE, page),
             ("crates/core/src/a.rs", "// I-1\n#[cfg(test)]\nmod tests {\n    // I-2\n}\n"),
@@ -66,7 +69,12 @@ mod tests {
         let found = cited(&tree).unwrap();
         assert_eq!(
             found,
-            ["I-1: no test cites it", "I-3: no test cites it", "I-4: not in docs/architecture.md"]
+            [
+                "I-2: two invariants of docs/architecture.md have this number",
+                "I-1: no test cites it",
+                "I-3: no test cites it",
+                "I-4: not in docs/architecture.md"
+            ]
         );
     }
 }

@@ -39,7 +39,7 @@ async fn ask(ann: &Caller, text: &str) -> (u16, Value) {
     ann.otc("demo__echo", json!({ "text": text })).await
 }
 
-/// I-51: two principals, by the command line of a server.
+/// I-64: two principals, by the command line of a server.
 #[tokio::test]
 async fn one_key_calls_another_consents_and_the_call_runs_once() {
     let dir = dir();
@@ -105,7 +105,7 @@ fn the_operator_does_not_answer_for_itself() {
     assert!(own.stderr.contains("nobody answers a request of their own"), "{}", own.stderr);
 }
 
-/// I-51: a process that dies between the grant and the run loses nothing, and the call runs once.
+/// I-64: a process that dies between the grant and the run loses nothing, and the call runs once.
 #[tokio::test]
 async fn a_grant_survives_a_kill_and_is_used_once() {
     let dir = dir();
@@ -126,7 +126,7 @@ async fn a_grant_survives_a_kill_and_is_used_once() {
     server.stop();
 }
 
-/// I-51: killed while the call runs, the grant is spent: it is not run again without another one.
+/// I-64: killed while the call runs, the grant is spent: it is not run again without another one.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_running_when_the_process_died_does_not_run_again() {
     let dir = dir();

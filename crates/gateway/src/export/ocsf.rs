@@ -96,6 +96,11 @@ fn verdict(kind: &str, payload: &Value) -> Verdict {
             Some("allowed") => (1, 1, None),
             _ => (2, 3, text("reason").map(str::to_owned)),
         },
+        "approval.granted" => (1, 1, None),
+        // Somebody let a call pass whom others should have.
+        "approval.overridden" => (1, 3, None),
+        "approval.rejected" => (2, 2, None),
+        "tool.pin.drifted" => (0, 3, None),
         _ => (0, 1, None),
     };
     Verdict { status, severity, code }

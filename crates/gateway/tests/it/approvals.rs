@@ -63,7 +63,7 @@ fn refused(result: Result<Approval, ApprovalError>) -> VoteRefused {
     }
 }
 
-/// I-15, I-51: call, grant, the same call runs once; the next one and any other ask anew.
+/// I-15, I-64: call, grant, the same call runs once; the next one and any other ask anew.
 #[tokio::test]
 async fn a_grant_is_one_run_of_one_call() {
     let rig = asking("", ASKS).await;
@@ -117,7 +117,7 @@ async fn the_record_tells_who_was_asked_and_who_answered() {
     assert!(!serde_json::to_string(&all).unwrap().contains("canary"));
 }
 
-/// I-51: nobody consents to a call of their own, whichever key or rights they come with.
+/// I-64: nobody consents to a call of their own, whichever key or rights they come with.
 #[tokio::test]
 async fn nobody_answers_for_themselves() {
     let rig = asking("", ASKS).await;
@@ -265,7 +265,7 @@ async fn another_secret_is_another_call() {
     assert_eq!(rig.runs(), 1);
 }
 
-/// I-51.
+/// I-64.
 #[tokio::test]
 async fn of_fifty_that_come_with_one_grant_one_runs() {
     let rig = asking("", ASKS).await;

@@ -23,7 +23,7 @@ async fn answer(who: &Actor, id: &str, body: Value) -> (u16, Value) {
     (reply.status, reply.json())
 }
 
-/// I-51: two principals over HTTP.
+/// I-64: two principals over HTTP.
 #[tokio::test]
 async fn one_calls_another_consents_and_the_call_runs_once() {
     let gw = fixture().start().await;
