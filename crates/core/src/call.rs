@@ -101,6 +101,8 @@ pub struct UpstreamError {
     pub detail: String,
     /// What the upstream asked instead, for a caller that can be asked.
     pub ask: Option<Box<Ask>>,
+    /// When to try again, where that is known.
+    pub retry_after: Option<Duration>,
 }
 
 /// The ways an upstream fails.
@@ -164,7 +166,13 @@ impl UpstreamErrorKind {
 impl UpstreamError {
     /// An error of `kind` with `detail` for the log.
     pub fn new(kind: UpstreamErrorKind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), ask: None }
+        Self { kind, detail: detail.into(), ask: None, retry_after: None }
+    }
+
+    /// The same, with when to try again.
+    #[must_use]
+    pub fn retry_after(self, wait: Duration) -> Self {
+        Self { retry_after: Some(wait), ..self }
     }
 
     /// An upstream that asked something that goes to the caller.
@@ -174,12 +182,19 @@ impl UpstreamError {
             Ask::Capabilities(_) => (UpstreamErrorKind::CapabilityRequired, "wants capabilities"),
             Ask::Rejected(_) => (UpstreamErrorKind::InputRejected, "does not take the input"),
         };
-        Self { kind, detail: detail.to_owned(), ask: Some(Box::new(ask)) }
+        Self { ask: Some(Box::new(ask)), ..Self::new(kind, detail) }
     }
 }
 
 impl fmt::Display for UpstreamError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let (UpstreamErrorKind::Unavailable, Some(wait)) = (self.kind, self.retry_after) {
+            let seconds = wait.as_secs_f64().ceil();
+            return write!(
+                f,
+                "the tool's source is not available right now; try again in {seconds} s"
+            );
+        }
         f.write_str(match self.kind {
             UpstreamErrorKind::Unavailable => "the tool's source is not available right now; try again later",
             UpstreamErrorKind::Died => {

@@ -13,25 +13,44 @@ use crate::{
     store::StoreError,
 };
 
-/// So many calls per period; the whole amount may come at once (burst).
+/// So many calls per period, of which so many may come at once (burst).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rate {
-    /// Calls per period, and the burst.
+    /// Calls per period.
     pub calls: NonZeroU32,
     /// The period; never zero.
     pub period: Duration,
+    /// Calls that a full bucket lets through at once; none means as many as the period has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<NonZeroU32>,
 }
 
 impl Rate {
-    /// The one of the two that lets fewer calls through.
+    /// The one of the two that lets fewer calls through; where one of them says how many may come at
+    /// once, no more come than both let through.
     #[must_use]
     pub fn slower(self, other: Self) -> Self {
         let per = |calls: NonZeroU32, period: Duration| u128::from(calls.get()) * period.as_nanos();
         // Calls over period, compared crosswise.
-        match per(self.calls, other.period) <= per(other.calls, self.period) {
+        let slower = match per(self.calls, other.period) <= per(other.calls, self.period) {
             true => self,
             false => other,
+        };
+        match self.burst.or(other.burst) {
+            Some(_) => Self { burst: Some(self.burst().min(other.burst())), ..slower },
+            None => slower,
         }
+    }
+
+    /// Calls that a full bucket lets through at once.
+    pub fn burst(&self) -> NonZeroU32 {
+        self.burst.unwrap_or(self.calls)
+    }
+
+    /// The same rate with another burst.
+    #[must_use]
+    pub fn with_burst(self, burst: NonZeroU32) -> Self {
+        Self { burst: Some(burst), ..self }
     }
 }
 
@@ -105,7 +124,7 @@ impl Rate {
         }
         let calls = calls.parse().map_err(|_| InvalidRate)?;
         let (_, seconds) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(InvalidRate)?;
-        Ok(Self { calls, period: Duration::from_secs(*seconds) })
+        Ok(Self { calls, period: Duration::from_secs(*seconds), burst: None })
     }
 
     /// Nanoseconds in which one call is refilled; rounded up, so that a rate is never exceeded.
@@ -116,7 +135,7 @@ impl Rate {
 
     /// Nanoseconds in which an empty bucket is full again.
     fn refill(&self) -> u64 {
-        self.interval().saturating_mul(u64::from(self.calls.get()))
+        self.interval().saturating_mul(u64::from(self.burst().get()))
     }
 }
 
@@ -131,8 +150,12 @@ impl FromStr for Rate {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match UNITS.iter().find(|(_, seconds)| Duration::from_secs(*seconds) == self.period) {
-            Some((unit, _)) => write!(f, "{}/{unit}", self.calls),
-            None => write!(f, "{} per {:?}", self.calls, self.period),
+            Some((unit, _)) => write!(f, "{}/{unit}", self.calls)?,
+            None => write!(f, "{} per {:?}", self.calls, self.period)?,
+        }
+        match self.burst.filter(|burst| *burst != self.calls) {
+            Some(burst) => write!(f, ", {burst} at once"),
+            None => Ok(()),
         }
     }
 }
@@ -143,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn rate(calls: u32, period: Duration) -> Rate {
-        Rate { calls: NonZeroU32::new(calls).unwrap(), period }
+        Rate { calls: NonZeroU32::new(calls).unwrap(), period, burst: None }
     }
 
     #[test]
@@ -157,6 +180,15 @@ mod tests {
         ] {
             assert_eq!(rate(one).slower(rate(other)), rate(slower));
             assert_eq!(rate(other).slower(rate(one)), rate(slower));
+        }
+        let bursting = |text, burst| rate(text).with_burst(NonZeroU32::new(burst).unwrap());
+        for (one, other, slower) in [
+            (bursting("600/m", 5), rate("500/m"), bursting("500/m", 5)),
+            (bursting("600/m", 5), rate("1/s"), bursting("1/s", 1)),
+            (bursting("6/m", 50), bursting("7/m", 20), bursting("6/m", 20)),
+        ] {
+            assert_eq!(one.slower(other), slower);
+            assert_eq!(other.slower(one), slower);
         }
     }
 
@@ -187,12 +219,15 @@ mod tests {
 
     /// A call at `at` seconds, and whether it goes on or how many seconds it has to wait.
     fn check(text: &str, calls: &[(u64, Result<(), u64>)]) {
+        check_rate(Rate::parse(text).unwrap(), calls);
+    }
+
+    fn check_rate(rate: Rate, calls: &[(u64, Result<(), u64>)]) {
         const SECOND: u64 = 1_000_000_000;
-        let rate = Rate::parse(text).unwrap();
         let mut tat = 0;
         for (index, (at, expected)) in calls.iter().enumerate() {
             let taken = take(tat, at * SECOND, &rate);
-            assert_eq!(taken.map(drop), expected.map_err(|s| s * SECOND), "call {index} of {text}");
+            assert_eq!(taken.map(drop), expected.map_err(|s| s * SECOND), "call {index} of {rate}");
             tat = taken.unwrap_or(tat);
         }
     }
@@ -223,6 +258,20 @@ mod tests {
                 (10_000, Err(20)),
             ],
         );
+    }
+
+    #[test]
+    fn a_burst_is_how_many_come_at_once_and_nothing_else() {
+        let rate = |burst| Rate::parse("3/m").unwrap().with_burst(NonZeroU32::new(burst).unwrap());
+        check_rate(
+            rate(1),
+            &[(0, Ok(())), (0, Err(20)), (20, Ok(())), (90, Ok(())), (90, Err(20))],
+        );
+        let five = [(0, Ok(())); 5];
+        let after = [(0, Err(20)), (20, Ok(())), (20, Err(20)), (60, Ok(())), (60, Ok(()))];
+        check_rate(rate(5), &[&five[..], &after, &[(60, Err(20))]].concat());
+        assert_eq!(rate(5).to_string(), "3/m, 5 at once");
+        assert_eq!(rate(3).to_string(), "3/m");
     }
 
     #[test]
@@ -273,12 +322,15 @@ mod tests {
         // I-12
         #[test]
         fn it_is_a_token_bucket(
-            calls in 1..20_u32, period in 1..1_000_000_u64, start in 0..10_000_000_u64,
+            calls in 1..20_u32, burst in proptest::option::of(1..40_u32),
+            period in 1..1_000_000_u64, start in 0..10_000_000_u64,
             steps in proptest::collection::vec(0..200_000_u64, 1..200),
         ) {
-            let rate = rate(calls, Duration::from_nanos(period));
+            let mut rate = rate(calls, Duration::from_nanos(period));
+            rate.burst = burst.and_then(NonZeroU32::new);
+            let burst = burst.unwrap_or(calls);
             let cost = u128::from(period.div_ceil(u64::from(calls)));
-            let full = cost * u128::from(calls);
+            let full = cost * u128::from(burst);
             let mut bucket = Bucket { water: full, full, cost, last: 0 };
             let (mut now, mut tat, mut taken) = (start, 0, Vec::new());
             for step in steps {
@@ -300,7 +352,7 @@ mod tests {
             for (i, first) in taken.iter().enumerate() {
                 for (j, last) in taken.iter().enumerate().skip(i) {
                     let refilled = u128::from(last - first) / cost;
-                    prop_assert!((j - i + 1) as u128 <= u128::from(calls) + refilled);
+                    prop_assert!((j - i + 1) as u128 <= u128::from(burst) + refilled);
                 }
             }
         }

@@ -132,6 +132,7 @@ pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
             approval,
             consent,
             rate,
+            burst,
             timeout,
             cost_hint,
             latency_hint,
@@ -151,6 +152,7 @@ pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
             by_parts: consent.by_parts || set.consent.by_parts,
         };
         set.rate = rate.or(set.rate);
+        set.burst = burst.or(set.burst);
         set.timeout = timeout.or(set.timeout);
         set.cost_hint = cost_hint.or(set.cost_hint);
         set.latency_hint = latency_hint.or(set.latency_hint);
@@ -223,7 +225,10 @@ pub(crate) fn entry(
         upstream_name: tool.name.clone(),
         tenants: narrowed(source, set.tenants.as_ref()),
         transport: transport(source),
-        rate: set.rate.unwrap_or(gate.rate),
+        rate: set.rate.unwrap_or(gate.rate).map(|rate| match set.burst {
+            Some(burst) => rate.with_burst(burst),
+            None => rate,
+        }),
         timeout: set.timeout.unwrap_or(gate.timeout),
         annotations: clean_value(tool.annotations.as_ref()),
         consent: set.consent,

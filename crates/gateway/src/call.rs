@@ -28,7 +28,7 @@ use crate::{
     config::DeniedCalls,
     dispatch::{self, Ran},
     list::ToolRef,
-    metrics::Surface,
+    metrics::{Limit, Surface},
     record::{self, CallIdentity},
     session::Bracket,
     workflow::Part,
@@ -196,6 +196,8 @@ impl Gateway {
         };
         let egress = invocation.egress.clone();
         let source = request.tool.source(&snapshot, &entry);
+        let breaker = request.tool.breaker(&snapshot, &entry);
+        let running_at = entry.source.clone();
         let calls_others = entry.tool.source == SourceKind::Workflow;
         let gateway = self.clone();
         let cancelled = hang_up.clone();
@@ -212,7 +214,9 @@ impl Gateway {
             let steps = calls_others.then(|| {
                 gateway.runs().enter(&id, started.event().clone(), parent, cancelled.clone())
             });
-            let ran = dispatch::run(source, &permit, invocation, &cancelled, gateway.clock()).await;
+            let clock = gateway.clock();
+            let _running = gateway.metrics().runs(&running_at);
+            let ran = dispatch::run(source, breaker, &permit, invocation, &cancelled, clock).await;
 
             if let Some(steps) = steps {
                 steps.recorded().await;
@@ -259,11 +263,11 @@ impl Gateway {
         let key = LimitKey { tenant: &call.tenant, principal: &call.principal, tool: &entry.id };
         match self.limiter().take(key, rate).await {
             Ok(()) => Ok(()),
-            Err(LimitError::Exceeded { retry_after }) => Err(CallError::RateLimited {
-                tool: entry.id.clone(),
-                retry_after,
-                limit: NonZeroU32::get(rate.calls),
-            }),
+            Err(LimitError::Exceeded { retry_after }) => {
+                self.metrics().refused(&entry.source, Limit::Rate);
+                let (tool, limit) = (entry.id.clone(), NonZeroU32::get(rate.calls));
+                Err(CallError::RateLimited { tool, retry_after, limit })
+            }
             Err(LimitError::Unavailable(error)) => {
                 tracing::error!(%error, "a call was refused because it could not be limited");
                 Err(CallError::NotAccountable("limited"))

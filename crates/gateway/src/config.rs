@@ -10,7 +10,12 @@ mod tokens;
 mod units;
 
 use std::{
-    collections::BTreeMap, fmt, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration,
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    num::{NonZeroU32, NonZeroUsize},
+    path::PathBuf,
+    time::Duration,
 };
 
 use globset::{Glob, GlobMatcher};
@@ -202,9 +207,28 @@ pub struct SourceConfig {
     pub refresh: Duration,
     /// What happens when what it says of a tool is not what was approved.
     pub pins: PinPolicy,
+    /// When calls are no longer sent to it for a while; none means never.
+    pub breaker: Option<BreakerConfig>,
     /// `[source.tools."glob"]`, in the order of the file: later rules override earlier ones, member
     /// by member.
     pub rules: Vec<ToolRule>,
+}
+
+/// When calls are no longer sent to a source for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BreakerConfig {
+    /// Failures in a row; at least 2.
+    pub failures: usize,
+    /// How long ago the first of them is at most.
+    pub window: Duration,
+    /// How long calls are not sent.
+    pub open: Duration,
+}
+
+impl Default for BreakerConfig {
+    fn default() -> Self {
+        Self { failures: 5, window: Duration::from_secs(30), open: Duration::from_secs(15) }
+    }
 }
 
 /// What becomes of tools whose upstream says something new of them.
@@ -271,6 +295,8 @@ pub struct Classification {
     pub consent: Consent,
     /// Limit; `Some(None)` means `"off"`.
     pub rate: Option<Option<Rate>>,
+    /// How many calls may come at once; none means as many as the rate says.
+    pub burst: Option<NonZeroU32>,
     /// Deadline.
     pub timeout: Option<Duration>,
     /// Advisory cost.

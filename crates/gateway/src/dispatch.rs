@@ -11,6 +11,8 @@ use toolcrib_core::{
     source::Source,
 };
 
+use crate::breaker::Breaker;
+
 /// What came of running a call.
 pub(crate) struct Ran {
     /// The outcome or why there is none.
@@ -23,6 +25,7 @@ pub(crate) struct Ran {
 /// cases the source's future is dropped, which tells the upstream.
 pub(crate) async fn run(
     source: Option<Arc<dyn Source>>,
+    breaker: Option<Arc<Breaker>>,
     permit: &Permit,
     call: Invocation,
     cancelled: &CancellationToken,
@@ -35,6 +38,15 @@ pub(crate) async fn run(
     if cancelled.is_cancelled() {
         return Ran { result: Err(CallError::Cancelled), duration: None };
     }
+    let passage = match breaker.map(|it| it.enter(permit.principal(), &*source)).transpose() {
+        Ok(passage) => passage,
+        Err(wait) => {
+            let detail = "not sent: the source failed again and again";
+            let error = UpstreamError::new(UpstreamErrorKind::Unavailable, detail);
+            let error = CallError::Upstream(error.retry_after(wait));
+            return Ran { result: Err(error), duration: None };
+        }
+    };
     let (deadline, max_bytes) = (call.timeout, call.max_result_bytes);
     let started = clock.monotonic_nanos();
     let invoked = std::panic::AssertUnwindSafe(source.invoke(permit, call)).catch_unwind();
@@ -51,6 +63,9 @@ pub(crate) async fn run(
             ))),
         },
     };
+    if let Some(passage) = passage {
+        passage.end(result.as_ref());
+    }
     let ran = Duration::from_nanos(clock.monotonic_nanos().saturating_sub(started));
     let never_started = matches!(&result, Err(CallError::Upstream(error)) if !error.kind.started());
     Ran { result, duration: (!never_started).then_some(ran) }

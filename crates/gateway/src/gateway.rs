@@ -37,6 +37,7 @@ use toolcrib_core::{
 use crate::{
     approvals::{self, Approvals},
     authn::Authenticator,
+    breaker::{Breaker, BreakerReport},
     clock::SystemClock,
     config::{Config, GateConfig, SourceConfig},
     idempotency::Idempotency,
@@ -99,6 +100,8 @@ pub struct Snapshot {
     /// Defaults of the gate.
     pub gate: GateConfig,
     pub(crate) workflows: SnapshotWorkflows,
+    /// What keeps calls from sources that fail.
+    pub(crate) breakers: HashMap<SourceId, Arc<Breaker>>,
 }
 
 /// What must survive a restart.
@@ -136,10 +139,32 @@ pub struct SourceReport {
     pub tools: usize,
     /// Tools that it has and that are left out because nobody has approved them as they are.
     pub quarantined: usize,
+    /// Calls that run, calls that may, and calls that were refused.
+    pub load: SourceLoad,
+    /// How its breaker stands.
+    pub breaker: BreakerReport,
     /// When its tools were last discovered; `None` when not yet in this process.
     pub discovered_at: Option<Timestamp>,
     /// What is wrong with its tools and rules.
     pub problems: Vec<String>,
+}
+
+/// What is asked of a source, and what it is spared.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceLoad {
+    /// Calls that run now, those that wait for their turn included.
+    pub running: u64,
+    /// Calls that its upstream runs at once; further ones wait inside their own deadline.
+    pub max_concurrency: usize,
+    /// The limits of its tools, for each principal and tool; `off` is none.
+    pub rates: Vec<String>,
+    /// Calls refused in this process because a bucket was empty.
+    pub refused_by_rate: u64,
+    /// Calls refused in this process because a quota was used up.
+    pub refused_by_quota: u64,
+    /// Calls refused in this process because the breaker was open.
+    pub refused_by_breaker: u64,
 }
 
 /// Puts a [`Gateway`] together.
@@ -336,6 +361,7 @@ impl GatewayBuilder {
                     sources: HashMap::new(),
                     gate: self.config.gate.clone(),
                     workflows: SnapshotWorkflows::default(),
+                    breakers: HashMap::new(),
                 }),
                 authorizer: self.authorizer,
                 limiter,

@@ -18,6 +18,7 @@
 pub mod approvals;
 pub mod assemble;
 pub mod authn;
+mod breaker;
 pub mod call;
 pub mod clock;
 pub mod config;
@@ -39,5 +40,8 @@ mod refresh;
 pub mod session;
 mod workflow;
 
-pub use gateway::{Gateway, GatewayBuilder, ROUTE_SCOPES, Snapshot, SourceReport, Stores};
+pub use breaker::{BreakerReport, BreakerState};
+pub use gateway::{
+    Gateway, GatewayBuilder, ROUTE_SCOPES, Snapshot, SourceLoad, SourceReport, Stores,
+};
 pub use toolcrib_core as core;

@@ -13,7 +13,7 @@ use toolcrib_core::{
     source::Source,
 };
 
-use crate::{Gateway, Snapshot, probe::Probe};
+use crate::{Gateway, Snapshot, breaker::Breaker, probe::Probe};
 
 /// How a tool is named in a request. Names are looked up, never taken apart.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +54,16 @@ impl<'a> ToolRef<'a> {
             Self::Probe(probe) => Some(probe.source()),
             Self::Id(_) | Self::Wire(_) | Self::Otc { .. } => {
                 snapshot.sources.get(&entry.source).map(Arc::clone)
+            }
+        }
+    }
+
+    /// What keeps calls of `entry` from a source that fails; a probe has none.
+    pub(crate) fn breaker(self, snapshot: &Snapshot, entry: &Entry) -> Option<Arc<Breaker>> {
+        match self {
+            Self::Probe(_) => None,
+            Self::Id(_) | Self::Wire(_) | Self::Otc { .. } => {
+                snapshot.breakers.get(&entry.source).map(Arc::clone)
             }
         }
     }

@@ -15,6 +15,8 @@ use prometheus_client::{
 };
 use toolcrib_core::{call::CallError, id::SourceId};
 
+use crate::breaker::BreakerState;
+
 /// The surface a request came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 #[expect(missing_docs, reason = "the names say it")]
@@ -46,6 +48,29 @@ struct SourceLabels {
     source: String,
 }
 
+/// What kept a call from its tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Limit {
+    Rate,
+    Quota,
+    Breaker,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LimitLabels {
+    source: String,
+    limit: &'static str,
+}
+
+/// A call that runs, for as long as this is there.
+pub(crate) struct RunningCall(Gauge);
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 /// All metrics of a gateway.
 pub struct Metrics {
     registry: Registry,
@@ -55,6 +80,10 @@ pub struct Metrics {
     source_tools: Family<SourceLabels, Gauge>,
     source_quarantined: Family<SourceLabels, Gauge>,
     source_drifts: Family<SourceLabels, Counter>,
+    source_calls_running: Family<SourceLabels, Gauge>,
+    source_calls_refused: Family<LimitLabels, Counter>,
+    source_breaker_state: Family<SourceLabels, Gauge>,
+    source_breaker_opened: Family<SourceLabels, Counter>,
     source_discoveries: Family<SourceLabels, Counter>,
     source_discovery_failures: Family<SourceLabels, Counter>,
     unrecorded: Counter,
@@ -88,6 +117,10 @@ impl Default for Metrics {
         let source_tools = Family::default();
         let source_quarantined = Family::default();
         let source_drifts = Family::default();
+        let source_calls_running = Family::default();
+        let source_calls_refused = Family::default();
+        let source_breaker_state = Family::default();
+        let source_breaker_opened = Family::default();
         let source_discoveries = Family::default();
         let source_discovery_failures = Family::default();
         let unrecorded = Counter::default();
@@ -105,6 +138,26 @@ impl Default for Metrics {
             "source_tool_drifts",
             "Forms of tools that were seen and that nobody had approved",
             source_drifts.clone(),
+        );
+        registry.register(
+            "source_calls_running",
+            "Calls of a source that run, those that wait for their turn included",
+            source_calls_running.clone(),
+        );
+        registry.register(
+            "source_calls_refused",
+            "Calls of a source that a rate, a quota or an open breaker kept from their tool",
+            source_calls_refused.clone(),
+        );
+        registry.register(
+            "source_breaker_state",
+            "Breaker of a source: 0 closed, 1 half-open, 2 open",
+            source_breaker_state.clone(),
+        );
+        registry.register(
+            "source_breaker_opened",
+            "How often the breaker of a source opened",
+            source_breaker_opened.clone(),
         );
         registry.register(
             "source_discoveries",
@@ -166,6 +219,10 @@ impl Default for Metrics {
             source_tools,
             source_quarantined,
             source_drifts,
+            source_calls_running,
+            source_calls_refused,
+            source_breaker_state,
+            source_breaker_opened,
             source_discoveries,
             source_discovery_failures,
             unrecorded,
@@ -236,6 +293,33 @@ impl Metrics {
         }
     }
 
+    /// Counts a call of `source` that runs.
+    pub(crate) fn runs(&self, source: &SourceId) -> RunningCall {
+        let running = self.source_calls_running.get_or_create(&SourceLabels::of(source)).clone();
+        running.inc();
+        RunningCall(running)
+    }
+
+    pub(crate) fn running(&self, source: &SourceId) -> u64 {
+        let running = self.source_calls_running.get_or_create(&SourceLabels::of(source)).get();
+        u64::try_from(running).unwrap_or(0)
+    }
+
+    pub(crate) fn refused(&self, source: &SourceId, limit: Limit) {
+        self.source_calls_refused.get_or_create(&LimitLabels::of(source, limit)).inc();
+    }
+
+    pub(crate) fn refusals(&self, source: &SourceId, limit: Limit) -> u64 {
+        self.source_calls_refused.get_or_create(&LimitLabels::of(source, limit)).get()
+    }
+
+    pub(crate) fn breaker(&self, source: &SourceId, state: BreakerState, opened: bool) {
+        let labels = SourceLabels::of(source);
+        self.source_breaker_state.get_or_create(&labels).set(state.number());
+        // There from the start, so that the first one can be seen as a rise.
+        self.source_breaker_opened.get_or_create(&labels).inc_by(u64::from(opened));
+    }
+
     pub(crate) fn drifted(&self, source: &SourceId, tools: usize) {
         let labels = SourceLabels { source: source.to_string() };
         let tools = u64::try_from(tools).unwrap_or(u64::MAX);
@@ -281,6 +365,23 @@ impl Metrics {
 
     pub(crate) fn generation(&self, generation: u64) {
         self.generation.set(i64::try_from(generation).unwrap_or(i64::MAX));
+    }
+}
+
+impl SourceLabels {
+    fn of(source: &SourceId) -> Self {
+        Self { source: source.to_string() }
+    }
+}
+
+impl LimitLabels {
+    fn of(source: &SourceId, limit: Limit) -> Self {
+        let limit = match limit {
+            Limit::Rate => "rate",
+            Limit::Quota => "quota",
+            Limit::Breaker => "breaker",
+        };
+        Self { source: source.to_string(), limit }
     }
 }
 

@@ -34,6 +34,7 @@ use slots::{Made, Slot};
 use crate::{
     Gateway, SourceReport,
     assemble::classify,
+    breaker::Breaker,
     config::{Config, SourceConfig},
     metrics::Metrics,
     pins::{self, PinDesk, Settled},
@@ -201,11 +202,13 @@ impl Refresher {
                     let (_, running, known) = fresh.swap_remove(at);
                     // It may have become ready before it had a slot to be asked for.
                     self.requests.send(id.clone()).ok();
-                    Slot::new(Arc::new(source.clone()), running, known)
+                    let (clock, metrics) = (Arc::clone(&self.clock), Arc::clone(&self.metrics));
+                    let breaker = Breaker::new(id.clone(), source.breaker, clock, metrics);
+                    Slot::new(Arc::new(source.clone()), running, breaker, known)
                 }
                 None => match previous {
                     Some(mut slot) => {
-                        slot.config = Arc::new(source.clone());
+                        slot.configure(Arc::new(source.clone()));
                         slot
                     }
                     None => continue,
@@ -503,7 +506,7 @@ impl Refresher {
     }
 
     pub(crate) fn reports(&self, tenant: Option<&TenantId>) -> Vec<SourceReport> {
-        self.slots.lock().reports(tenant)
+        self.slots.lock().reports(tenant, &self.metrics)
     }
 
     pub(crate) fn slots(&self) -> &Mutex<Slots> {

@@ -27,8 +27,52 @@ struct Shown {
     tools: u64,
     #[serde(default)]
     quarantined: u64,
+    /// Calls that run, and calls that were refused by limits.
+    #[serde(default)]
+    load: Load,
+    #[serde(default)]
+    breaker: Breaker,
     discovered_at: Option<String>,
     problems: Vec<String>,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Load {
+    running: u64,
+    max_concurrency: u64,
+    rates: Vec<String>,
+    refused_by_rate: u64,
+    refused_by_quota: u64,
+    refused_by_breaker: u64,
+}
+
+#[derive(Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Breaker {
+    state: String,
+    failures: u64,
+    opened: u64,
+    open_to_callers: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
+}
+
+impl Load {
+    fn refused(&self) -> u64 {
+        self.refused_by_rate + self.refused_by_quota + self.refused_by_breaker
+    }
+}
+
+impl Breaker {
+    /// How it stands, in a few words.
+    fn words(&self) -> String {
+        let state = self.state.replace('_', "-");
+        match (self.state.as_str(), self.open_to_callers) {
+            ("closed", callers @ 1..) => format!("{state}, open to {callers}"),
+            _ => state,
+        }
+    }
 }
 
 pub(crate) async fn run(
@@ -81,12 +125,26 @@ fn print(sources: &[Shown], printer: Printer) -> anyhow::Result<()> {
             source.state.clone(),
             source.tools.to_string(),
             source.quarantined.to_string(),
+            format!("{}/{}", source.load.running, source.load.max_concurrency),
+            source.load.refused().to_string(),
+            source.breaker.words(),
             source.problems.len().to_string(),
             source.detail.clone().unwrap_or_default(),
         ]
     });
-    printer
-        .table(["source", "kind", "state", "tools", "quarantined", "problems", "detail"], rows)?;
+    let head = [
+        "source",
+        "kind",
+        "state",
+        "tools",
+        "quarantined",
+        "running",
+        "refused",
+        "breaker",
+        "problems",
+        "detail",
+    ];
+    printer.table(head, rows)?;
     for source in sources {
         for problem in &source.problems {
             printer.foreign(&format!("{}: {problem}", source.id))?;

@@ -94,7 +94,8 @@ impl Echoes {
             }
             Some(ask) => Some(ask),
         };
-        UpstreamError { kind: error.kind, detail, ask: ask.map(Box::new) }
+        let (kind, retry_after) = (error.kind, error.retry_after);
+        UpstreamError { kind, detail, ask: ask.map(Box::new), retry_after }
     }
 
     /// A sink that passes progress on to `sink` without the values.

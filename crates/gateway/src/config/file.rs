@@ -135,6 +135,7 @@ pub(super) enum Durability {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Gate {
     pub(super) rate: Option<Spanned<String>>,
+    pub(super) burst: Option<Spanned<u32>>,
     pub(super) timeout: Option<Spanned<String>>,
     pub(super) max_result: Option<Spanned<String>>,
     pub(super) denied_calls: Option<DeniedCalls>,
@@ -204,9 +205,27 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) max_concurrency: Option<Spanned<usize>>,
     #[serde(default)]
+    pub(super) breaker: Option<Spanned<BreakerChoice>>,
+    #[serde(default)]
     pub(super) commands: Ordered<Spanned<HostCommand>>,
     #[serde(default)]
     pub(super) tools: Ordered<Spanned<Tool>>,
+}
+
+/// `"off"`, or what to set.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected \"off\", or a table of `failures`, `window` and `open`")]
+pub(super) enum BreakerChoice {
+    Word(String),
+    Set(Breaker),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Breaker {
+    pub(super) failures: Option<u32>,
+    pub(super) window: Option<String>,
+    pub(super) open: Option<String>,
 }
 
 /// A command of a host extension.
@@ -309,6 +328,7 @@ pub(super) struct Tool {
     pub(super) approval_role: Option<Spanned<String>>,
     pub(super) approval_scope: Option<Spanned<String>>,
     pub(super) rate: Option<Spanned<String>>,
+    pub(super) burst: Option<Spanned<u32>>,
     pub(super) timeout: Option<Spanned<String>>,
     pub(super) cost_hint: Option<Spanned<String>>,
     pub(super) latency_hint: Option<Spanned<String>>,

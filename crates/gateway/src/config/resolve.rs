@@ -13,6 +13,7 @@ pub(crate) use tokens::is_private_enough;
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
+    num::NonZeroU32,
     path::Path,
     str::FromStr,
 };
@@ -158,6 +159,9 @@ impl Resolver<'_> {
         if let Some(rate) = self.read("gate.rate", typed.rate.as_ref(), parse_rate) {
             config.gate.rate = rate;
         }
+        if let Some(burst) = self.burst("gate.burst", typed.burst.as_ref()) {
+            config.gate.rate = config.gate.rate.map(|rate| rate.with_burst(burst));
+        }
         if let Some(timeout) = self.read("gate.timeout", typed.timeout.as_ref(), parse_duration) {
             config.gate.timeout = timeout;
         }
@@ -170,6 +174,15 @@ impl Resolver<'_> {
                 file::DeniedCalls::NotFound => DeniedCalls::NotFound,
             };
         }
+    }
+
+    fn burst(&mut self, key: &str, typed: Option<&Spanned<u32>>) -> Option<NonZeroU32> {
+        let typed = typed?;
+        let burst = NonZeroU32::new(*typed.get_ref());
+        if burst.is_none() {
+            self.complain(typed.span().start, key, "must be at least 1");
+        }
+        burst
     }
 
     fn roles(&mut self, typed: &[file::Role]) -> BTreeMap<String, Vec<Grant>> {

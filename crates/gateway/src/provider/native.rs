@@ -84,6 +84,7 @@ impl NativeTools {
             names: NameStyle::Prefixed,
             refresh: Duration::from_secs(300),
             pins: PinPolicy::OFF,
+            breaker: None,
             rules: Vec::new(),
         };
         Ok(Self { config, provider: shared(provider), handler: Arc::new(handler) })

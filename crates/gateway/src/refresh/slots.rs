@@ -1,6 +1,6 @@
 //! What is known of every source, and the snapshots made of it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use toolcrib_core::{
     catalog::{Catalog, Entry, Generation},
@@ -14,13 +14,18 @@ use toolcrib_core::{
 use crate::{
     Snapshot, SourceReport,
     assemble::{Assembled, assemble},
+    breaker::Breaker,
     config::{GateConfig, SourceConfig},
+    gateway::SourceLoad,
+    metrics::{Limit, Metrics},
     workflow::{Flow, Flows, SnapshotWorkflows, flows, offer},
 };
 
 /// The pause after a discovery that failed, doubled with each further one up to the maximum.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+/// Different limits of one source's tools that a report names.
+const MAX_RATES: usize = 16;
 
 /// Every source, in the order of the configuration.
 pub(crate) struct Slots {
@@ -34,6 +39,7 @@ pub(crate) struct Slots {
 pub(super) struct Slot {
     pub(super) config: Arc<SourceConfig>,
     pub(super) source: Arc<dyn Source>,
+    breaker: Arc<Breaker>,
     pub(super) discovered: Option<Arc<Discovered>>,
     pub(super) discovered_at: Option<Timestamp>,
     /// Whether a task is asking it now.
@@ -98,7 +104,9 @@ impl Slots {
             .iter()
             .map(|slot| (slot.config.spec.id.clone(), Arc::clone(&slot.source)))
             .collect();
-        Snapshot { catalog, sources, gate: self.gate.clone(), workflows }
+        let breaker = |slot: &Slot| (slot.config.spec.id.clone(), Arc::clone(&slot.breaker));
+        let breakers = self.slots.iter().map(breaker).collect();
+        Snapshot { catalog, sources, gate: self.gate.clone(), workflows, breakers }
     }
 
     fn offer(&mut self, catalog: &Catalog) -> (Vec<Arc<Entry>>, SnapshotWorkflows) {
@@ -157,10 +165,14 @@ impl Slots {
     }
 
     /// How the sources are doing, all of them or what a tenant may know of those that it has.
-    pub(super) fn reports(&self, tenant: Option<&TenantId>) -> Vec<SourceReport> {
+    pub(super) fn reports(
+        &self,
+        tenant: Option<&TenantId>,
+        metrics: &Metrics,
+    ) -> Vec<SourceReport> {
         let known = |slot: &&Slot| tenant.is_none_or(|it| slot.config.tenants.admits(it));
         let slots = self.slots.iter().filter(known);
-        slots.map(|slot| slot.report(tenant, &self.collisions)).collect()
+        slots.map(|slot| slot.report(tenant, &self.collisions, metrics)).collect()
     }
 }
 
@@ -188,11 +200,13 @@ impl Slot {
     pub(super) fn new(
         config: Arc<SourceConfig>,
         source: Arc<dyn Source>,
+        breaker: Arc<Breaker>,
         known: Option<Arc<Discovered>>,
     ) -> Self {
         Self {
             config,
             source,
+            breaker,
             discovered: known,
             discovered_at: None,
             // What a source says while it starts may come before it has a slot.
@@ -208,6 +222,12 @@ impl Slot {
             offered: 0,
             left_out: Vec::new(),
         }
+    }
+
+    /// Takes over another description of the same source.
+    pub(super) fn configure(&mut self, config: Arc<SourceConfig>) {
+        self.breaker.configure(config.breaker);
+        self.config = config;
     }
 
     pub(super) fn reassemble(&mut self, gate: &GateConfig) {
@@ -276,10 +296,20 @@ impl Slot {
         rules.all(|tenants| tenants.admits(tenant))
     }
 
-    fn report(&self, tenant: Option<&TenantId>, collisions: &[String]) -> SourceReport {
+    fn report(
+        &self,
+        tenant: Option<&TenantId>,
+        collisions: &[String],
+        metrics: &Metrics,
+    ) -> SourceReport {
         let known = |entry: &&Arc<Entry>| tenant.is_none_or(|it| entry.tenants.admits(it));
         // They name tools.
         let open = tenant.is_none_or(|tenant| self.is_open_to(tenant));
+        let rate = |entry: &Arc<Entry>| match entry.rate {
+            Some(rate) => rate.to_string(),
+            None => "off".to_owned(),
+        };
+        let rates: BTreeSet<_> = self.entries.iter().filter(known).map(rate).collect();
         let failure = self.failure.iter().map(|failure| {
             let Failure { times, why, .. } = failure;
             format!("its tools could not be listed, {times} times in a row: {why}")
@@ -295,6 +325,15 @@ impl Slot {
             status: self.source.status(),
             tools: self.entries.iter().filter(known).count() + self.offered,
             quarantined: self.quarantined.iter().filter(known).count(),
+            load: SourceLoad {
+                running: metrics.running(&self.config.spec.id),
+                max_concurrency: self.config.spec.limits.max_concurrency,
+                rates: rates.into_iter().take(MAX_RATES).collect(),
+                refused_by_rate: metrics.refusals(&self.config.spec.id, Limit::Rate),
+                refused_by_quota: metrics.refusals(&self.config.spec.id, Limit::Quota),
+                refused_by_breaker: metrics.refusals(&self.config.spec.id, Limit::Breaker),
+            },
+            breaker: self.breaker.report(),
             discovered_at: self.discovered_at,
             problems: failure.chain(named.filter(|_| open).cloned()).collect(),
         }

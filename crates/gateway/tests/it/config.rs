@@ -75,6 +75,19 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         ("[sever]\n", "toolcrib.toml:1: unknown field `sever`"),
         ("a = [", "toolcrib.toml:1:"),
         ("[store]\nurl = \"mysql://x\"", "`store.url`: expected \"sqlite:PATH\""),
+        ("[gate]\nburst = 0", "`gate.burst`: must be at least 1"),
+        (
+            "[[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\nbreaker = \"on\"",
+            "toolcrib.toml:5: `source.s.breaker`: expected \"off\", or a table",
+        ),
+        (
+            "[[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\nbreaker = { failure = 3 }",
+            "toolcrib.toml:5: expected \"off\", or a table of `failures`, `window` and `open`",
+        ),
+        (
+            "[[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\nbreaker.failures = 1",
+            "`source.s.breaker.failures`: must be from 2 to 100",
+        ),
         ("[gate]\nrate = \"many\"", "`gate.rate`: expected calls per time such as \"30/m\""),
         ("[gate]\ntimeout = \"soon\"", "`gate.timeout`: expected a duration such as"),
         ("[oxp]\nauth = \"optional\"", "`oxp.auth`: \"optional\" needs an [anonymous] table"),

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod authn;
+mod breaker;
 mod config;
 mod idempotency;
 mod pins;

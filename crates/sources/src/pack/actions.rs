@@ -55,7 +55,7 @@ impl RateLimit {
     fn rate(self) -> Option<Rate> {
         let calls = NonZeroU32::new(self.requests)?;
         let period = Duration::from_secs(self.per_seconds.into());
-        (!period.is_zero()).then_some(Rate { calls, period })
+        (!period.is_zero()).then_some(Rate { calls, period, burst: None })
     }
 }
 

@@ -5,7 +5,7 @@ use axum::response::Response;
 use http::{HeaderMap, StatusCode, request::Parts};
 use serde_json::json;
 use toolcrib_core::{
-    call::{CallError, Outcome},
+    call::{CallError, Outcome, UpstreamError},
     id::RunId,
     principal::AuthMethod,
 };
@@ -129,6 +129,9 @@ fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
                 text.push_str(&violation.message);
             }
             failed(&text)
+        }
+        CallError::Upstream(UpstreamError { retry_after: Some(wait), .. }) => {
+            respond::with_retry_after(failed(&words), *wait)
         }
         CallError::Upstream(_) | CallError::Cancelled | CallError::Internal => failed(&words),
     }

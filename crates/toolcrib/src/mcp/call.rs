@@ -244,7 +244,10 @@ impl RunningCall {
                     bytes: bytes.into(),
                     run_id: respond::run_to_tell(&called),
                     status: rpc.as_ref().map_or(StatusCode::OK, |rpc| rpc.status(self.era)),
-                    retry_after: rpc.and_then(|rpc| rpc.retry_after),
+                    retry_after: match refused {
+                        CallError::Upstream(error) => error.retry_after,
+                        _ => rpc.and_then(|rpc| rpc.retry_after),
+                    },
                     lacks: match refused {
                         CallError::Forbidden { required, .. } => Some(required.clone()),
                         _ => None,

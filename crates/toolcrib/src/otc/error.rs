@@ -153,7 +153,8 @@ pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
         }
         CallError::InvalidArguments(violations) => invalid(marker, error.to_string(), violations),
         CallError::Upstream(upstream) => {
-            body.developers(upstream.kind.code()).retry(RETRY_AFTER).answer(StatusCode::BAD_REQUEST)
+            let wait = upstream.retry_after.unwrap_or(RETRY_AFTER);
+            body.developers(upstream.kind.code()).retry(wait).answer(StatusCode::BAD_REQUEST)
         }
         CallError::NotAccountable(_) => body.answer(StatusCode::SERVICE_UNAVAILABLE),
         CallError::ApprovalRequired { .. }

@@ -26,7 +26,7 @@ pub(super) use mcp::{check_header, check_url};
 pub use pack::{pack_location, public_key};
 
 use super::{Resolver, file, parse_duration};
-use crate::config::{PinFirst, PinMode, PinPolicy, SourceConfig};
+use crate::config::{BreakerConfig, PinFirst, PinMode, PinPolicy, SourceConfig};
 
 /// Kinds that a `[[source]]` can be of.
 const SERVED: &[SourceKind] = &[
@@ -122,6 +122,12 @@ impl Resolver<'_> {
         );
         let pins = self.pin_policy(&id, kind, &typed);
         let tenants = tenants?;
+        let breaker = match &typed.breaker {
+            // What runs here is not away.
+            None if kind == SourceKind::Workflow => None,
+            None => Some(BreakerConfig::default()),
+            Some(typed) => self.breaker(&key("breaker"), typed),
+        };
         let credential = self.credential(&id, kind, &typed, &tenants);
         Some(SourceConfig {
             spec: SourceSpec { id, upstream: upstream?, limits, credential },
@@ -130,6 +136,7 @@ impl Resolver<'_> {
             names,
             refresh,
             pins,
+            breaker,
             rules,
         })
     }
@@ -162,6 +169,44 @@ impl Resolver<'_> {
             mode: mode.unwrap_or(PinMode::Enforce),
             first: first.unwrap_or(PinFirst::Trust),
         }
+    }
+
+    fn breaker(
+        &mut self,
+        key: &str,
+        typed: &Spanned<file::BreakerChoice>,
+    ) -> Option<BreakerConfig> {
+        let at = typed.span().start;
+        let set = match typed.get_ref() {
+            file::BreakerChoice::Word(word) => {
+                if word != "off" {
+                    let message = "expected \"off\", or a table of `failures`, `window` and `open`";
+                    self.complain(at, key, message);
+                }
+                return None;
+            }
+            file::BreakerChoice::Set(set) => set,
+        };
+        let usual = BreakerConfig::default();
+        let mut time = |member: &str, typed: Option<&String>, usual: Duration| match typed {
+            None => usual,
+            Some(text) => parse_duration(text).unwrap_or_else(|problem| {
+                self.complain(at, &format!("{key}.{member}"), problem);
+                usual
+            }),
+        };
+        let window = time("window", set.window.as_ref(), usual.window);
+        let open = time("open", set.open.as_ref(), usual.open);
+        let failures = match set.failures {
+            None => usual.failures,
+            Some(failures @ 2..=100) => usize::try_from(failures).unwrap_or(usual.failures),
+            Some(_) => {
+                // One failure says too little to take a source from everybody.
+                self.complain(at, &format!("{key}.failures"), "must be from 2 to 100");
+                usual.failures
+            }
+        };
+        Some(BreakerConfig { failures, window, open })
     }
 
     /// Complains about keys that another kind has.

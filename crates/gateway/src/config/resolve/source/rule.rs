@@ -54,6 +54,7 @@ impl Resolver<'_> {
             approval: self.read(&key("approval"), typed.approval.as_ref(), str::parse),
             consent: self.consent(&key, &typed),
             rate: self.read(&key("rate"), typed.rate.as_ref(), parse_rate),
+            burst: self.burst(&key("burst"), typed.burst.as_ref()),
             timeout: self.read(&key("timeout"), typed.timeout.as_ref(), parse_duration),
             cost_hint: self.read(&key("cost_hint"), typed.cost_hint.as_ref(), str::parse),
             latency_hint: self.read(&key("latency_hint"), typed.latency_hint.as_ref(), str::parse),
