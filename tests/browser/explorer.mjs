@@ -1,10 +1,16 @@
 // The explorer against a running `toolcrib serve --demo`.
 //
-//   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… TOOLCRIB_KEY_READER=tc_… node explorer.mjs
+//   TOOLCRIB_URL=http://127.0.0.1:8808 TOOLCRIB_KEY_ADMIN=tc_… TOOLCRIB_KEY_READER=tc_… \
+//     TOOLCRIB_KEY_APPROVER=tc_… node explorer.mjs
 import { check, equal, finish, launch, openPage, truthy } from './lib.mjs';
 
-const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN, TOOLCRIB_KEY_READER } = process.env;
-for (const name of ['TOOLCRIB_URL', 'TOOLCRIB_KEY_ADMIN', 'TOOLCRIB_KEY_READER']) {
+const { TOOLCRIB_URL, TOOLCRIB_KEY_ADMIN, TOOLCRIB_KEY_READER, TOOLCRIB_KEY_APPROVER } = process.env;
+for (const name of [
+  'TOOLCRIB_URL',
+  'TOOLCRIB_KEY_ADMIN',
+  'TOOLCRIB_KEY_READER',
+  'TOOLCRIB_KEY_APPROVER',
+]) {
   if (!process.env[name]) {
     console.error(
       `${name} is not set: start "toolcrib serve --demo" and take url and keys from its demo.json`,
@@ -235,6 +241,61 @@ await check('the reader sees fewer tools than the admin', async () => {
   await reader.page.waitForSelector('text=No such tool');
   complaints.push(...reader.complaints);
   await reader.close();
+});
+
+await check('who may answer sees what waits for consent, and answers it', async () => {
+  const call = (body) =>
+    page.request.post(`${explorer}/tools/demo__wipe/call`, {
+      headers: { Authorization: `Bearer ${TOOLCRIB_KEY_ADMIN}` },
+      data: body,
+    });
+  const target = (number) => ({ target: `<img src=x onerror=alert(${number})>` });
+  const asked = [];
+  for (const number of [1, 2]) {
+    const refused = await call(target(number));
+    equal(refused.status(), 403, 'status of a call that asks');
+    asked.push((await refused.json()).details.approvalId);
+  }
+  const { page: desk, complaints: said, close } = await openPage(browser);
+  await desk.goto(`${explorer}#approval=${asked[1]}`);
+  await desk.fill('#token', TOOLCRIB_KEY_APPROVER);
+  await desk.click('#use-key');
+  const card = (id) => desk.locator(`[data-approval="${id}"]`);
+  await card(asked[1]).waitFor();
+  equal(await desk.locator('.approval').count(), 2, 'cards');
+  truthy((await desk.textContent('#approvals h2')).startsWith('2 calls'), 'the heading');
+  equal(await desk.locator('.approval.marked').getAttribute('data-approval'), asked[1], 'marked');
+  const text = await card(asked[0]).textContent();
+  for (const part of ['admin', 'mcp:demo.wipe', 'target', 'string'])
+    truthy(text.includes(part), `the card has no ${part}: ${text}`);
+  truthy(!text.includes('onerror'), 'the card shows an argument');
+  equal(await card(asked[0]).locator('[data-verdict="override"]').isVisible(), false, 'override');
+  await card(asked[0]).locator('input').fill('fine');
+  await card(asked[0]).locator('[data-verdict="grant"]').click();
+  await card(asked[0]).waitFor({ state: 'detached' });
+  await card(asked[1]).locator('[data-verdict="reject"]').click();
+  await desk.waitForFunction(() => document.querySelector('#approvals').hidden);
+  equal((await call(target(1))).status(), 200, 'status of the granted call');
+  equal((await call(target(1))).status(), 403, 'status of the call after that');
+  const rejected = (await (await call(target(2))).json()).details;
+  equal([rejected.approval, rejected.approvalId], ['rejected', asked[1]], 'the rejected call');
+  // A new key starts from nothing.
+  await card((await (await call(target(1))).json()).details.approvalId).waitFor();
+  await desk.fill('#token', TOOLCRIB_KEY_READER);
+  equal(await desk.locator('.approval').count(), 0, 'cards of the key before');
+  complaints.push(...said);
+  await close();
+});
+
+await check('who asked sees no buttons for it', async () => {
+  const { page: own, complaints: said, close } = await openPage(browser);
+  await own.goto(explorer);
+  await signIn(own, TOOLCRIB_KEY_ADMIN);
+  const looked = own.waitForResponse((reply) => reply.url().includes('/v1/approvals?'));
+  equal((await looked).status(), 200, 'status of the list');
+  equal(await own.locator('#approvals').isHidden(), true, 'the strip');
+  complaints.push(...said);
+  await close();
 });
 
 await check('nothing overflows at 390 px', async () => {

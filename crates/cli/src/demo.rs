@@ -47,8 +47,12 @@ pub(crate) const FILE: &str = "demo.json";
 const KEY_DAYS: i64 = 30;
 
 /// Who can call: name of key and principal, tenant, scope.
-const CALLERS: [(&str, &str, &str); 3] =
-    [("admin", "demo", "*"), ("reader", "demo", "demo:read"), ("other-tenant", "other", "*")];
+const CALLERS: [(&str, &str, &str); 4] = [
+    ("admin", "demo", "*"),
+    ("reader", "demo", "demo:read"),
+    ("approver", "demo", "approvals:respond"),
+    ("other-tenant", "other", "*"),
+];
 
 /// The demo's configuration, but for the path of this program and the library's address.
 const CONFIG: &str = r#"
@@ -255,7 +259,7 @@ MCP          {url}/mcp
 OpenWOP      {url}/v1/tools
 OTC          {url}/tools
 OXP          {url}/oxp
-keys         {file} (admin, reader, other-tenant)
+keys         {file} (admin, reader, approver, other-tenant)
 
 Try:
   curl -s -H 'Authorization: Bearer {admin}' {url}/v1/tools

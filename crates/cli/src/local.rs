@@ -129,6 +129,7 @@ pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<P
         tenant,
         scopes,
         roles: Vec::new(),
+        makers: Vec::new(),
         auth: AuthMethod::Operator,
     })
 }

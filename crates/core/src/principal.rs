@@ -19,8 +19,17 @@ pub struct Principal {
     pub scopes: ScopeSet,
     /// Names of its roles, for the decisions that ask for one by name (approvals).
     pub roles: Vec<String>,
+    /// Who else could come as this one: the makers of its key. None for everything but keys.
+    pub makers: Vec<PrincipalId>,
     /// How the identity was established.
     pub auth: AuthMethod,
+}
+
+impl Principal {
+    /// Whoever may stand behind it: itself, and the makers of its key.
+    pub fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
+        std::iter::once(&self.id).chain(&self.makers)
+    }
 }
 
 /// How a principal proved who it is.

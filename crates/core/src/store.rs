@@ -60,6 +60,9 @@ pub struct KeyRecord {
     pub last_used_at: Option<Timestamp>,
     /// The key that it was made to follow.
     pub replaces: Option<KeyId>,
+    /// Principals of its tenant in whose hands its text, or that of a key it was made with, has been;
+    /// none when the operator made it.
+    pub makers: Vec<PrincipalId>,
 }
 
 /// API keys.

@@ -16,6 +16,8 @@
 mod answer;
 mod follow;
 mod listen;
+mod pause;
+mod webhook;
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,15 +34,19 @@ use toolcrib_core::{
     catalog::Entry,
     clock::Timestamp,
     event::NewEvent,
+    id::{ApprovalId, CallId},
     principal::{AuthMethod, Principal},
     redact::Redactor,
     store::StoreError,
 };
 
-pub(crate) use self::follow::follow;
 pub use self::{
     answer::{ApprovalError, Shown, told},
     listen::{ApprovalListener, MAX_LISTENERS, MAX_LISTENERS_OF_ONE, TooManyListeners},
+};
+pub(crate) use self::{
+    follow::follow,
+    pause::{Deadline, Pauses},
 };
 use crate::{
     Gateway,
@@ -61,6 +67,7 @@ pub(crate) struct Approvals {
     /// Counts changes, in whichever process, as far as this one has noticed.
     changed: watch::Sender<u64>,
     listeners: listen::Listeners,
+    pauses: Pauses,
 }
 
 /// What stands between a call and its run.
@@ -83,7 +90,17 @@ type Stopped = (CallIdentity, CallError);
 
 impl Approvals {
     pub(crate) fn new(store: Option<Arc<dyn ApprovalStore>>) -> Self {
-        Self { store, changed: watch::Sender::new(0), listeners: listen::Listeners::default() }
+        Self {
+            store,
+            changed: watch::Sender::new(0),
+            listeners: listen::Listeners::default(),
+            pauses: Pauses::default(),
+        }
+    }
+
+    /// Whose deadlines stand still.
+    pub(crate) fn pauses(&self) -> &Pauses {
+        &self.pauses
     }
 
     pub(crate) fn store(&self) -> Option<&Arc<dyn ApprovalStore>> {
@@ -131,13 +148,15 @@ impl Gateway {
     }
 
     /// Lets a call pass that needs no consent or has it; its cause is then what let it pass. Asks for
-    /// it otherwise, and waits as long as the operator wants calls to wait.
+    /// it otherwise, and waits as long as the operator wants calls to wait; meanwhile the deadlines of
+    /// the calls that `parent` is within stand still.
     pub(crate) async fn approve(
         &self,
         mut call: CallIdentity,
         who: &Principal,
         gate: Gate,
         arguments: &Map<String, Value>,
+        parent: Option<&CallId>,
         hang_up: &CancellationToken,
     ) -> Result<CallIdentity, Stopped> {
         let Gate::Closed(fingerprint, grant) = gate else { return Ok(call) };
@@ -145,7 +164,8 @@ impl Gateway {
         let Some((store, fingerprint)) = self.approval_gate().store().zip(fingerprint) else {
             return Err((call, CallError::ApprovalRequired { tool, asked: None }));
         };
-        let waiting = Waiting { gateway: self, store: store.as_ref(), who, fingerprint, arguments };
+        let store = store.as_ref();
+        let waiting = Waiting { gateway: self, store, who, fingerprint, arguments, parent };
         let mut paid = grant.is_none();
         match waiting.pass(&mut call, grant, &mut paid, hang_up).await {
             Ok(()) => Ok(call),
@@ -185,6 +205,7 @@ struct Waiting<'a> {
     who: &'a Principal,
     fingerprint: Fingerprint,
     arguments: &'a Map<String, Value>,
+    parent: Option<&'a CallId>,
 }
 
 impl Waiting<'_> {
@@ -198,6 +219,7 @@ impl Waiting<'_> {
         let config = self.gateway.config();
         let until = Instant::now() + config.approvals.wait;
         let mut changes = self.gateway.approval_changes();
+        let mut waited = false;
         for _ in 0..MAX_ROUNDS {
             changes.mark_unchanged();
             let approval = match found.take() {
@@ -211,6 +233,9 @@ impl Waiting<'_> {
                     ended.map_err(|error| unanswered(&error))?;
                 }
                 ApprovalState::Granted | ApprovalState::Overridden => {
+                    if waited {
+                        self.still_may(call)?;
+                    }
                     if self.spend(*approval, call, now).await? {
                         return Ok(());
                     }
@@ -227,6 +252,9 @@ impl Waiting<'_> {
                 }
                 ApprovalState::Pending => {
                     let ended = self.gateway.ended();
+                    let pauses = self.gateway.approval_gate().pauses();
+                    let _others = self.parent.map(|parent| pauses.enter(parent));
+                    waited = true;
                     let woken = tokio::select! {
                         biased;
                         () = hang_up.cancelled() => return Err(CallError::Cancelled),
@@ -245,6 +273,23 @@ impl Waiting<'_> {
             }
         }
         Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), asked: None })
+    }
+
+    /// Whether the caller may make the call now, after the wait: it is still known and may use the
+    /// tool, which is still the one that was consented to.
+    fn still_may(&self, call: &CallIdentity) -> Result<(), CallError> {
+        let gone = |_| CallError::NoSuchTool;
+        let who = Arc::new(self.who.clone());
+        let who = self.gateway.authenticator().renew(&who).map_err(gone)?;
+        let snapshot = self.gateway.snapshot();
+        let entry = snapshot.catalog.by_id(call.entry.id.as_str());
+        let entry = entry.filter(|entry| entry.digest == call.entry.digest);
+        let entry = entry.ok_or(CallError::NoSuchTool)?;
+        let same = who.id == self.who.id && who.tenant == self.who.tenant;
+        match self.gateway.authorizer().authorize(who.subject(), entry) {
+            Ok(_) if same => Ok(()),
+            _ => Err(CallError::NoSuchTool),
+        }
     }
 
     /// The request for this call that counts: the one there is, or a new one.
@@ -285,6 +330,7 @@ impl Waiting<'_> {
                 AuthMethod::ApiKey(key) => Some(key.clone()),
                 AuthMethod::Anonymous | AuthMethod::Operator | AuthMethod::Jwt(_) => None,
             },
+            makers: self.who.makers.clone(),
             tool_id: call.entry.id.clone(),
             tool_digest: call.entry.digest.as_ref().map(ToString::to_string),
             fingerprint: self.fingerprint.clone(),
@@ -346,9 +392,14 @@ fn required(call: &CallIdentity, approval: &Approval, config: &ApprovalsConfig) 
         approval: approval.id.clone(),
         retry_after: RETRY_AFTER,
         expires_at: approval.expires_at,
-        link: config.url.as_ref().map(|base| format!("{base}#approval={}", approval.id)),
+        link: config.url.as_ref().map(|base| link(base, &approval.id)),
     };
     CallError::ApprovalRequired { tool: call.entry.id.clone(), asked: Some(Box::new(asked)) }
+}
+
+/// Where people look at an approval.
+fn link(base: &str, id: &ApprovalId) -> String {
+    format!("{base}#approval={id}")
 }
 
 /// A store that does not answer grants nothing.

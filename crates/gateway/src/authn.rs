@@ -394,6 +394,7 @@ impl Inner {
                 tenant: record.tenant.clone(),
                 scopes: ScopeSet::new(of_roles.chain(&record.scopes).cloned()),
                 roles: record.roles.clone(),
+                makers: record.makers.clone(),
                 auth: AuthMethod::ApiKey(record.id.clone()),
             };
             let nobodys = record.tenant.as_str() == TenantId::OPERATOR;
@@ -416,6 +417,7 @@ impl Policy {
                 tenant: anonymous.tenant.clone(),
                 scopes: anonymous.scopes.clone(),
                 roles: Vec::new(),
+                makers: Vec::new(),
                 auth: AuthMethod::Anonymous,
             }))
         });

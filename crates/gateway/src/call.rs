@@ -178,7 +178,9 @@ impl Gateway {
 
         // 5. approve
         let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
-        let call = match self.approve(call, principal, gate, &arguments, &hang_up).await {
+        let parent = part.as_ref().map(|part| &part.parent);
+        let approved = self.approve(call, principal, gate, &arguments, parent, &hang_up).await;
+        let call = match approved {
             Ok(call) => call,
             Err((call, error)) => return self.refuse(&call, error).await,
         };
@@ -195,8 +197,10 @@ impl Gateway {
             input: request.input,
         };
         let egress = invocation.egress.clone();
-        let source = request.tool.source(&snapshot, &entry);
-        let breaker = request.tool.breaker(&snapshot, &entry);
+        // A call that waited for consent runs in the world as it is now.
+        let now = self.snapshot();
+        let source = request.tool.source(&now, &entry);
+        let breaker = request.tool.breaker(&now, &entry);
         let running_at = entry.source.clone();
         let calls_others = entry.tool.source == SourceKind::Workflow;
         let gateway = self.clone();
@@ -211,12 +215,14 @@ impl Gateway {
 
             // 7. run; what calls others in turn ends after them
             let parent = part.as_ref().map(|part| part.parent.clone());
+            let pauses = gateway.approval_gate().pauses();
+            let deadline = pauses.deadline(calls_others.then_some(&id), parent.as_ref());
             let steps = calls_others.then(|| {
                 gateway.runs().enter(&id, started.event().clone(), parent, cancelled.clone())
             });
-            let clock = gateway.clock();
             let _running = gateway.metrics().runs(&running_at);
-            let ran = dispatch::run(source, breaker, &permit, invocation, &cancelled, clock).await;
+            let ends = dispatch::Ends { deadline, cancelled: &cancelled, clock: gateway.clock() };
+            let ran = dispatch::run(source, breaker, &permit, invocation, ends).await;
 
             if let Some(steps) = steps {
                 steps.recorded().await;

@@ -34,7 +34,7 @@ use toolcrib_core::{
 
 use crate::export::Format;
 
-pub use approvals::ApprovalsConfig;
+pub use approvals::{ApprovalsConfig, WebhookConfig};
 pub(crate) use resolve::is_private_enough;
 pub use resolve::{pack_location, parse, public_key};
 pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};

@@ -11,7 +11,7 @@ use toolcrib_core::{
     source::Source,
 };
 
-use crate::breaker::Breaker;
+use crate::{approvals::Deadline, breaker::Breaker};
 
 /// What came of running a call.
 pub(crate) struct Ran {
@@ -21,16 +21,26 @@ pub(crate) struct Ran {
     pub(crate) duration: Option<Duration>,
 }
 
-/// Runs `call` at `source` until it ends, its deadline passes, or `cancelled` fires. In the last two
-/// cases the source's future is dropped, which tells the upstream.
+/// What may end a call before it ends.
+pub(crate) struct Ends<'a> {
+    /// How its time is counted.
+    pub(crate) deadline: Deadline<'a>,
+    /// Fires when nobody wants it any more.
+    pub(crate) cancelled: &'a CancellationToken,
+    /// The clock.
+    pub(crate) clock: &'a dyn Clock,
+}
+
+/// Runs `call` at `source` until it ends, or one of `ends` comes first. Then the source's future is
+/// dropped, which tells the upstream.
 pub(crate) async fn run(
     source: Option<Arc<dyn Source>>,
     breaker: Option<Arc<Breaker>>,
     permit: &Permit,
     call: Invocation,
-    cancelled: &CancellationToken,
-    clock: &dyn Clock,
+    ends: Ends<'_>,
 ) -> Ran {
+    let Ends { deadline: counted, cancelled, clock } = ends;
     let Some(source) = source else {
         let error = UpstreamError::new(UpstreamErrorKind::Unavailable, "the source is not running");
         return Ran { result: Err(CallError::Upstream(error)), duration: None };
@@ -53,11 +63,11 @@ pub(crate) async fn run(
     let result = tokio::select! {
         biased;
         () = cancelled.cancelled() => Err(CallError::Cancelled),
-        invoked = tokio::time::timeout(deadline, invoked) => match invoked {
-            Ok(Ok(Ok(outcome))) => within(outcome, max_bytes),
-            Ok(Ok(Err(error))) => Err(CallError::Upstream(error)),
-            Ok(Err(_panic)) => Err(CallError::Internal),
-            Err(_elapsed) => Err(CallError::Upstream(UpstreamError::new(
+        invoked = counted.within(deadline, invoked) => match invoked {
+            Some(Ok(Ok(outcome))) => within(outcome, max_bytes),
+            Some(Ok(Err(error))) => Err(CallError::Upstream(error)),
+            Some(Err(_panic)) => Err(CallError::Internal),
+            None => Err(CallError::Upstream(UpstreamError::new(
                 UpstreamErrorKind::Timeout,
                 format!("no answer within {deadline:?}"),
             ))),

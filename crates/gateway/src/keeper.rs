@@ -6,7 +6,7 @@
 //! - what was forwarded was delivered before its cursor moved, and nothing is pruned before that.
 
 mod anchor;
-mod backoff;
+pub(crate) mod backoff;
 mod forward;
 mod sign;
 

@@ -143,6 +143,7 @@ impl Gateway {
                 tenant: caller.tenant.clone(),
                 scopes: ScopeSet::default(),
                 roles: Vec::new(),
+                makers: Vec::new(),
                 auth: AuthMethod::Anonymous,
             },
         };

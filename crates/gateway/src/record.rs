@@ -57,7 +57,7 @@ const KNOCK_PAUSE: u64 = 1_000_000_000;
 
 /// What the task behind the queue of denials does next.
 enum Quiet {
-    Store(NewEvent),
+    Store(Box<NewEvent>),
     Flushed(oneshot::Sender<()>),
 }
 
@@ -309,7 +309,7 @@ impl Record {
     }
 
     fn queue(&self, event: NewEvent) {
-        if self.quiet.try_send(Quiet::Store(event)).is_err() {
+        if self.quiet.try_send(Quiet::Store(Box::new(event))).is_err() {
             self.metrics.unrecorded();
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
             if dropped.is_power_of_two() {
@@ -434,7 +434,7 @@ async fn store_quietly(
         let (mut events, mut waiting) = (Vec::new(), Vec::new());
         for item in batch.drain(..) {
             match item {
-                Quiet::Store(event) => events.push(event),
+                Quiet::Store(event) => events.push(*event),
                 Quiet::Flushed(done) => waiting.push(done),
             }
         }

@@ -78,7 +78,12 @@ impl DeliveryFactory for Deliveries {
 
 #[async_trait]
 impl Delivery for ToFile {
-    async fn deliver(&self, _: &'static str, body: Vec<u8>) -> Result<(), DeliveryError> {
+    async fn deliver_with(
+        &self,
+        _: &[(&'static str, String)],
+        _: &'static str,
+        body: Vec<u8>,
+    ) -> Result<(), DeliveryError> {
         let path = self.0.clone();
         let written = tokio::task::spawn_blocking(move || append(&path, &body)).await;
         match written {
@@ -122,12 +127,20 @@ fn begin_line(file: &mut File, length: u64) -> io::Result<()> {
 
 #[async_trait]
 impl Delivery for ToHttp {
-    async fn deliver(
+    async fn deliver_with(
         &self,
+        more: &[(&'static str, String)],
         content_type: &'static str,
         body: Vec<u8>,
     ) -> Result<(), DeliveryError> {
         let mut headers = HeaderMap::new();
+        for (name, value) in more {
+            let Ok(value) = HeaderValue::from_str(value) else {
+                tracing::error!(name, "a header of a delivery cannot be sent");
+                return Err(DeliveryError::Refused);
+            };
+            headers.insert(*name, value);
+        }
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
         let request = self.endpoint.request(Method::POST, headers, Some(body));
         let trail = EgressTrail::default();

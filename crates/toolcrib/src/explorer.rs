@@ -117,6 +117,7 @@ impl Explorer {
             project_name: config.project_name.clone(),
             project_url: config.project_url.clone(),
             allow_execute: config.allow_execute,
+            approvals: true,
         };
         Self {
             provider,

@@ -15,7 +15,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
 };
-use toolcrib_core::credential::CredentialStore;
+use toolcrib_core::{credential::CredentialStore, record::DeliveryFactory};
 use toolcrib_gateway::{
     Gateway,
     config::Config,
@@ -99,11 +99,9 @@ pub(crate) async fn run(
     let signer = signing::key(&config).await?;
     let gateway = local::start(config.clone(), library, stores, credentials).await?;
 
-    let parts = Parts {
-        store: Arc::new(store.clone()),
-        signer: Arc::new(signer),
-        deliveries: Arc::new(Deliveries::default()),
-    };
+    let deliveries = Arc::new(Deliveries::default());
+    gateway.send_webhooks(Arc::clone(&deliveries) as Arc<dyn DeliveryFactory>);
+    let parts = Parts { store: Arc::new(store.clone()), signer: Arc::new(signer), deliveries };
     let keeper = match Keeper::start(&gateway, parts, &config.record).await {
         Ok(keeper) => keeper,
         Err(problem) => {

@@ -1,8 +1,18 @@
 //! Consent, from the command line, and across the end of a process.
 
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
 use serde_json::{Value, json};
 
-use crate::support::{Caller, Ran, Server, config, dir, key, run, write_config};
+use crate::support::{
+    Caller, Ran, Recorder, Server, config, dir, eventually, key, recorder, run, write_config,
+};
 
 const ASKS: &str = "approval = \"always\"\n";
 
@@ -30,7 +40,7 @@ async fn serve(dir: &std::path::Path, key: &str) -> Server {
         if caller.get("/v1/tools").await.1.to_string().contains("demo.echo") {
             return server;
         }
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
     panic!("the demo's tools are not offered");
 }
@@ -61,6 +71,18 @@ async fn one_key_calls_another_consents_and_the_call_runs_once() {
     assert_eq!(granted["state"], "granted");
     there(dir.path(), &server, &ann, &args).ok();
     assert_eq!(there(dir.path(), &server, &ann, &args).code, 1, "once");
+    let changed = ["call", "demo__echo", "{\"text\": \"changed\"}"];
+    assert_eq!(there(dir.path(), &server, &ann, &changed).code, 1);
+    let pending = there(dir.path(), &server, &bob, &list).ok().json();
+    let ids: Vec<_> = pending.as_array().unwrap().iter().map(|it| &it["approvalId"]).collect();
+    assert_eq!(ids.len(), 2, "the second run and the changed arguments each need a grant");
+    let changed_id = ids[0].as_str().unwrap();
+    let rejected = there(dir.path(), &server, &bob, &["approvals", "reject", changed_id]).ok();
+    assert_eq!(rejected.json()["state"], "rejected");
+    let refused = there(dir.path(), &server, &ann, &changed);
+    assert!(refused.stdout.contains("approval_rejected"), "{refused:?}");
+    let late = there(dir.path(), &server, &bob, &["approvals", "grant", changed_id]);
+    assert_eq!(late.code, 1, "{late:?}");
     let foreign = there(dir.path(), &server, &bob, &["approvals", "show", "nothing"]);
     assert_eq!(foreign.code, 1);
     server.stop();
@@ -143,7 +165,7 @@ async fn what_was_running_when_the_process_died_does_not_run_again() {
         let (caller, slow) = (caller.clone(), slow.clone());
         async move { caller.recorded("demo__slow", slow).await }
     });
-    crate::support::eventually("the call runs", || {
+    eventually("the call runs", || {
         let events = run(dir.path(), &["audit", "export"]).ok().stdout;
         events.lines().filter(|line| line.contains("agent.toolCalled")).count() == 2
     });
@@ -157,5 +179,154 @@ async fn what_was_running_when_the_process_died_does_not_run_again() {
     assert_eq!(used["state"], "used");
     let events = run(dir.path(), &["audit", "export"]).ok().stdout;
     assert!(events.contains("\"interrupted\""), "{events}");
+    server.stop();
+}
+
+/// I-64: two have to consent, for a while, over HTTP and from the command line.
+#[tokio::test]
+async fn as_many_as_are_needed_consent_in_time() {
+    let dir = dir();
+    let settings = "[approvals]\nquorum = 2\ntimeout = \"3s\"\n";
+    write_config(dir.path(), &(settings.to_owned() + &config(ASKS)));
+    let (ann, bob) = keys(dir.path());
+    let (_, carol) = key(dir.path(), &["--principal", "carol", "--scope", "approvals:respond"]);
+    let server = serve(dir.path(), &ann).await;
+    let (caller, answers) = (server.caller(Some(&ann)), server.caller(Some(&carol)));
+    assert_eq!(otc(&ask(&caller, "hi").await), (200, false));
+    let id = answers.get("/v1/approvals").await.1["approvals"][0]["approvalId"].clone();
+    let id = id.as_str().unwrap();
+    let first = there(dir.path(), &server, &bob, &["approvals", "grant", id]).ok().json();
+    assert_eq!((&first["state"], &first["granted"]), (&json!("pending"), &json!(1)));
+    assert_eq!(there(dir.path(), &server, &bob, &["approvals", "grant", id]).code, 1, "twice");
+    assert_eq!(otc(&ask(&caller, "hi").await), (200, false), "one of two is none");
+    let own = caller.post(&format!("/v1/approvals/{id}"), &json!({ "verdict": "grant" })).await;
+    assert_eq!((own.0, &own.1["details"]["reason"]), (403, &json!("own_request")));
+    let second = answers.post(&format!("/v1/approvals/{id}"), &json!({ "verdict": "grant" })).await;
+    assert_eq!((second.0, &second.1["state"]), (200, &json!("granted")));
+    assert_eq!(otc(&ask(&caller, "hi").await), (200, true));
+
+    // Nobody answers this one.
+    assert_eq!(otc(&ask(&caller, "late").await), (200, false));
+    let late = run(dir.path(), &["approvals", "list", "--state", "pending", "--json"]).ok().json();
+    let late = late[0]["approvalId"].as_str().unwrap().to_owned();
+    tokio::time::sleep(Duration::from_millis(3_200)).await;
+    let over = there(dir.path(), &server, &bob, &["approvals", "grant", &late]);
+    assert_eq!(over.code, 1, "{over:?}");
+    let shown = there(dir.path(), &server, &bob, &["approvals", "show", &late]).ok().json();
+    assert_eq!(shown["state"], "expired");
+    server.stop();
+}
+
+/// I-65: a key that is made or renewed over HTTP answers nothing that its maker asks for.
+#[tokio::test]
+async fn a_key_that_the_caller_made_does_not_answer() {
+    let dir = dir();
+    write_config(dir.path(), &config(ASKS));
+    let scopes = ["--scope", "demo:read", "--scope", "keys:manage", "--scope", "approvals:respond"];
+    let (_, max) = key(dir.path(), &[&["--principal", "max"], &scopes[..]].concat());
+    let (bobs, bob) = key(dir.path(), &["--principal", "bob", "--scope", "approvals:respond"]);
+    let server = serve(dir.path(), &max).await;
+    let caller = server.caller(Some(&max));
+    let body = json!({ "name": "n", "principal": "eve", "scopes": ["approvals:respond"] });
+    let (status, made) = caller.post("/v1/keys", &body).await;
+    assert_eq!((status, &made["madeBy"]), (201, &json!(["max"])));
+    let (status, renewed) = caller.post(&format!("/v1/keys/{bobs}/rotate"), &json!({})).await;
+    assert_eq!(status, 201, "{renewed}");
+    assert_eq!(otc(&ask(&caller, "hi").await), (200, false));
+    let list = there(dir.path(), &server, &bob, &["approvals", "list"]).ok().json();
+    let path = format!("/v1/approvals/{}", list[0]["approvalId"].as_str().unwrap());
+    let grant = json!({ "verdict": "grant" });
+    for key in [&made["key"], &renewed["key"]] {
+        let other = server.caller(Some(key.as_str().unwrap()));
+        let (status, told) = other.post(&path, &grant).await;
+        assert_eq!((status, &told["details"]["reason"]), (403, &json!("same_hand")), "{told}");
+    }
+    assert_eq!(otc(&ask(&caller, "hi").await), (200, false));
+    assert_eq!(server.caller(Some(&bob)).post(&path, &grant).await.0, 200);
+    assert_eq!(otc(&ask(&caller, "hi").await), (200, true));
+    server.stop();
+}
+
+/// I-66: a receiver is told through the guard, again when it does not take it, also by the next
+/// process.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_is_told_across_processes() {
+    let dir = dir();
+    let takes = Arc::new(AtomicBool::new(false));
+    let taken = Arc::clone(&takes);
+    let receiver = Recorder::start(move |_, _| {
+        recorder::json(if taken.load(Ordering::SeqCst) { 200 } else { 503 }, "{}")
+    });
+    std::fs::write(dir.path().join("hook.key"), "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz").unwrap();
+    let settings = format!(
+        "[approvals]\nurl = \"https://gate.example/explorer\"\n[[approvals.webhook]]\n\
+         url = \"{}/in\"\nsecret = {{ file = \"hook.key\" }}\nallow = [\"127.0.0.0/8\"]\n",
+        receiver.url
+    );
+    write_config(dir.path(), &(settings.clone() + &config(ASKS)));
+    let (ann, bob) = keys(dir.path());
+    let mut server = serve(dir.path(), &ann).await;
+    // The place of a receiver is noted when it is first seen.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let caller = server.caller(Some(&ann));
+    assert_eq!(otc(&ask(&caller, "canary").await), (200, false));
+    let heard = Mutex::new(Vec::new());
+    let told = |number: usize| {
+        let mut heard = heard.lock().unwrap();
+        heard.extend(receiver.heard());
+        heard.len() >= number
+    };
+    eventually("it is tried twice", || told(2));
+    server.process.kill();
+    takes.store(true, Ordering::SeqCst);
+
+    let server = serve(dir.path(), &ann).await;
+    let list = there(dir.path(), &server, &bob, &["approvals", "list"]).ok().json();
+    let id = list[0]["approvalId"].as_str().unwrap().to_owned();
+    let is_told = |state: &str| {
+        told(0);
+        let words = format!("\"type\":\"approval.{state}\"");
+        heard.lock().unwrap().last().is_some_and(|it| it.contains(&words))
+    };
+    let before = heard.lock().unwrap().len();
+    eventually("the next process tells it", || told(before + 1) && is_told("pending"));
+    there(dir.path(), &server, &bob, &["approvals", "grant", &id, "--comment", "canary"]).ok();
+    eventually("it is told of the grant", || is_told("granted"));
+    assert_eq!(otc(&ask(&server.caller(Some(&ann)), "canary").await), (200, true));
+    eventually("it is told of the use", || is_told("used"));
+    server.stop();
+    let heard = heard.into_inner().unwrap();
+    for request in &heard {
+        assert!(request.starts_with("POST /in HTTP/1.1\n"), "{request}");
+        for part in [&*id, "webhook-id: ", "webhook-timestamp: ", "webhook-signature: v1,"] {
+            assert!(request.contains(part), "{request}");
+        }
+        assert!(request.contains(&format!("https://gate.example/explorer#approval={id}")));
+        assert!(!request.contains("canary") && !request.contains("whsec_"), "{request}");
+    }
+}
+
+/// I-35: an address that no host connects to is told nothing, and neither is where a receiver leads.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_webhook_goes_through_the_guard() {
+    let dir = dir();
+    let receiver = Recorder::start(|_, _| {
+        "HTTP/1.1 307 X\r\nlocation: /elsewhere\r\ncontent-length: 0\r\n\r\n".to_owned()
+    });
+    std::fs::write(dir.path().join("hook.key"), "0123456789012345678901234567").unwrap();
+    let hook = |url: &str| {
+        format!("[[approvals.webhook]]\nurl = \"{url}/in\"\nsecret = {{ file = \"hook.key\" }}\n")
+    };
+    let hooks = hook("http://169.254.169.254") + &hook(&receiver.url);
+    write_config(dir.path(), &(hooks + &config(ASKS)));
+    let (ann, _) = keys(dir.path());
+    let mut server = serve(dir.path(), &ann).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(otc(&ask(&server.caller(Some(&ann)), "hi").await), (200, false));
+    for told in ["is not a public address", "answered with status 307"] {
+        server.process.until(told, |it| it.stderr().contains(told).then_some(()));
+    }
+    let heard = receiver.heard();
+    assert!(!heard.is_empty() && heard.iter().all(|it| it.starts_with("POST /in ")), "{heard:?}");
     server.stop();
 }

@@ -67,7 +67,7 @@ async fn it_introduces_itself() {
     assert!(shown.contains("curl -s") && shown.contains("always"), "{shown}");
     let facts = facts(&data);
     assert_eq!(facts["url"], server.url.as_str());
-    assert_eq!(facts["keys"].as_object().unwrap().len(), 3);
+    assert_eq!(facts["keys"].as_object().unwrap().len(), 4);
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &data.join("demo.json").metadata().unwrap().permissions(),
     );

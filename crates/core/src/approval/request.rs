@@ -1,6 +1,7 @@
 //! One request for consent: to what, by whom, and what was answered.
 //!
-//! Invariant: nobody consents to a call of their own, whichever key they come with.
+//! Invariant (I-65): nobody consents to a call of their own, whichever key they come with; and who makes
+//! keys has one voice with all of them.
 //! Invariant: a request changes only here, and a grant is used once.
 
 use serde::{Deserialize, Serialize};
@@ -38,6 +39,9 @@ pub struct Approval {
     pub principal: PrincipalId,
     /// With which key; none when it was none.
     pub key: Option<KeyId>,
+    /// Who made that key.
+    #[serde(default)]
+    pub makers: Vec<PrincipalId>,
     /// The tool.
     pub tool_id: ToolId,
     /// Hash of the tool as its upstream described it.
@@ -106,6 +110,9 @@ pub struct Vote {
     /// With which key; none when it was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyId>,
+    /// Who made that key.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub makers: Vec<PrincipalId>,
     /// What.
     pub verdict: Verdict,
     /// Why, in words for people.
@@ -148,6 +155,12 @@ pub enum VoteRefused {
     /// Whoever wants to call cannot consent to it.
     #[error("nobody answers a request of their own, with whichever key")]
     Own,
+    /// One principal made, or could have used, the keys of both; or of this and of one that consented.
+    #[error(
+        "the key that answers and the one that asks, or another that answered, come from one hand: \
+         whoever made a key could use it. Answer with a key that the operator made, or a token"
+    )]
+    SameHand,
     /// Nobody knows who that is.
     #[error("an answer needs credentials")]
     Anonymous,
@@ -220,6 +233,15 @@ impl Approval {
         self.tenant == who.tenant && (self.principal == who.id || same_key)
     }
 
+    /// Whether whoever asked, or has consented, could stand behind `who` or the other way round.
+    fn has_a_hand_of(&self, who: &Principal) -> bool {
+        let consented = self.votes.iter().filter(|vote| vote.verdict != Verdict::Reject);
+        let consented =
+            consented.flat_map(|vote| std::iter::once(&vote.principal).chain(&vote.makers));
+        let mut known = std::iter::once(&self.principal).chain(&self.makers).chain(consented);
+        known.any(|known| who.hands().any(|hand| hand == known))
+    }
+
     /// Whether `who` may know of it: whoever asked, and whoever could answer.
     pub fn is_visible_to(&self, who: &Principal) -> bool {
         let holds = |scope: &Scope| who.scopes.covers(scope);
@@ -247,7 +269,8 @@ impl Approval {
             AuthMethod::ApiKey(key) => Some(key.clone()),
             AuthMethod::Anonymous | AuthMethod::Operator | AuthMethod::Jwt(_) => None,
         };
-        self.votes.push(Vote { principal: who.id.clone(), key, verdict, comment, at: now });
+        let (principal, makers) = (who.id.clone(), who.makers.clone());
+        self.votes.push(Vote { principal, key, makers, verdict, comment, at: now });
         let (gate_id, principal) = (self.id.clone(), who.id.clone());
         let reached = self.granted() >= self.quorum;
         let (state, event) = match verdict {
@@ -315,6 +338,10 @@ impl Approval {
         }
         if self.votes.len() >= MAX_VOTES || self.votes.iter().any(|vote| vote.principal == who.id) {
             return Err(VoteRefused::Again);
+        }
+        // To refuse is open to every hand.
+        if verdict != Verdict::Reject && self.has_a_hand_of(who) {
+            return Err(VoteRefused::SameHand);
         }
         match comment.map(str::trim) {
             Some(comment) if comment.len() > MAX_COMMENT => Err(VoteRefused::Comment),

@@ -34,6 +34,7 @@ fn caller(tenant: &str, grants: &[&str]) -> Principal {
         tenant: TenantId::parse(tenant).unwrap(),
         scopes: ScopeSet::parse(grants.iter().copied()).unwrap(),
         roles: Vec::new(),
+        makers: Vec::new(),
         auth: AuthMethod::Anonymous,
     }
 }

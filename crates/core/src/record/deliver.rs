@@ -42,8 +42,21 @@ pub enum DeliveryError {
 #[async_trait]
 pub trait Delivery: Send + Sync + 'static {
     /// Delivers `body`. When this returns without an error, it is there to stay.
-    async fn deliver(&self, content_type: &'static str, body: Vec<u8>)
-    -> Result<(), DeliveryError>;
+    async fn deliver(
+        &self,
+        content_type: &'static str,
+        body: Vec<u8>,
+    ) -> Result<(), DeliveryError> {
+        self.deliver_with(&[], content_type, body).await
+    }
+
+    /// The same with more headers, for a destination that has such; the names are in lower case.
+    async fn deliver_with(
+        &self,
+        headers: &[(&'static str, String)],
+        content_type: &'static str,
+        body: Vec<u8>,
+    ) -> Result<(), DeliveryError>;
 }
 
 /// Makes a [`Delivery`] of a [`Destination`].

@@ -205,6 +205,7 @@ impl Gateway {
     fn note(&self, who: &Principal, refused: &VoteRefused) {
         let reason = match refused {
             VoteRefused::Own => "own",
+            VoteRefused::SameHand => "same_hand",
             VoteRefused::Anonymous => "unauthenticated",
             VoteRefused::Scope(_) => "scope",
             VoteRefused::Role => "role",

@@ -62,12 +62,13 @@ pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom:
         revoked_at: None,
         last_used_at: None,
         replaces: None,
+        makers: Vec::new(),
     };
     Ok(NewKey { record, text: Secret::new(text) })
 }
 
 /// Makes the key that follows `old`: the same principal with the same scopes and roles, for as long
-/// as `old` was made for. Nothing is stored yet.
+/// as `old` was made for, with the same makers. Nothing is stored yet.
 ///
 /// # Errors
 /// The operating system has no randomness to give.
@@ -83,6 +84,7 @@ pub fn next_key(old: &KeyRecord, now: Timestamp) -> Result<NewKey, getrandom::Er
     };
     let mut key = new_key(request, now)?;
     key.record.replaces = Some(old.id.clone());
+    key.record.makers.clone_from(&old.makers);
     Ok(key)
 }
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use toolcrib_core::{
     clock::Timestamp,
     id::KeyId,
-    principal::Principal,
+    principal::{AuthMethod, Principal},
     scope::{Grant, Scope},
     store::{KeyRecord, StoreError},
 };
@@ -21,6 +21,8 @@ use super::{Authenticator, KeyRequest, NewKey, is_kept_for_tokens, new_key, next
 pub const SCOPE: &str = "keys:manage";
 /// Longest time for which a key and the one that follows it both work.
 pub const MAX_OVERLAP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+/// Principals that can have had a hand in one key.
+pub const MAX_MAKERS: usize = 64;
 
 /// Why nothing was done.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +51,9 @@ pub enum KeyError {
     /// Another key follows it already.
     #[error("another key follows this one already; rotate that one")]
     Followed,
+    /// It has passed through more than [`MAX_MAKERS`] hands.
+    #[error("too many have had a hand in this key; let the operator make one")]
+    ManyHands,
     /// The system has no randomness.
     #[error("no key can be made right now")]
     Randomness,
@@ -73,6 +78,8 @@ pub struct KeyInfo {
     pub revoked_at: Option<String>,
     pub last_used_at: Option<String>,
     pub replaces: Option<String>,
+    #[serde(default)]
+    pub made_by: Vec<String>,
 }
 
 impl From<&KeyRecord> for KeyInfo {
@@ -89,6 +96,7 @@ impl From<&KeyRecord> for KeyInfo {
             revoked_at: key.revoked_at.map(moment),
             last_used_at: key.last_used_at.map(moment),
             replaces: key.replaces.as_ref().map(ToString::to_string),
+            made_by: key.makers.iter().map(ToString::to_string).collect(),
         }
     }
 }
@@ -134,7 +142,8 @@ impl Authenticator {
             return Err(KeyError::BadTime);
         }
         self.check_within(caller, &request.roles, &request.scopes)?;
-        let key = new_key(request, now).map_err(|_| KeyError::Randomness)?;
+        let mut key = new_key(request, now).map_err(|_| KeyError::Randomness)?;
+        hand_over(caller, &mut key.record)?;
         self.inner.keys.insert(key.record.clone()).await?;
         self.refresh().await;
         Ok(key)
@@ -159,7 +168,8 @@ impl Authenticator {
         }
         let now = self.inner.clock.now();
         let until = end_of_overlap(now, overlap).ok_or(KeyError::BadTime)?;
-        let key = next_key(old, now).map_err(|_| KeyError::Randomness)?;
+        let mut key = next_key(old, now).map_err(|_| KeyError::Randomness)?;
+        hand_over(caller, &mut key.record)?;
         if !self.inner.keys.rotate(id, key.record.clone(), until).await? {
             return Err(KeyError::NoSuchKey);
         }
@@ -214,6 +224,21 @@ pub fn end_of_overlap(now: Timestamp, overlap: Duration) -> Option<Timestamp> {
         return None;
     }
     now.checked_add_signed(chrono::Duration::from_std(overlap).ok()?)
+}
+
+/// Notes that `key` passes through the hands of `caller`, and so of whoever could come as `caller`
+/// (I-65).
+fn hand_over(caller: &Principal, key: &mut KeyRecord) -> Result<(), KeyError> {
+    // The operator stands above the tenant, whose approvals are no matter of its.
+    if caller.auth == AuthMethod::Operator {
+        return Ok(());
+    }
+    for hand in caller.hands() {
+        if !key.makers.contains(hand) {
+            key.makers.push(hand.clone());
+        }
+    }
+    if key.makers.len() > MAX_MAKERS { Err(KeyError::ManyHands) } else { Ok(()) }
 }
 
 fn may_manage(caller: &Principal) -> Result<(), KeyError> {

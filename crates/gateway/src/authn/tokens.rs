@@ -206,7 +206,14 @@ fn holder(config: &JwtConfig, said: &Claims) -> Result<(PrincipalId, TenantId), 
 fn known_as(id: PrincipalId, tenant: TenantId, token: Token, roles: &Roles) -> Principal {
     let scopes = scopes_of(&token, roles);
     let roles = token.roles.clone();
-    Principal { id, tenant, scopes, roles, auth: AuthMethod::Jwt(Arc::new(token)) }
+    Principal {
+        id,
+        tenant,
+        scopes,
+        roles,
+        makers: Vec::new(),
+        auth: AuthMethod::Jwt(Arc::new(token)),
+    }
 }
 
 fn scopes_of(token: &Token, roles: &Roles) -> ScopeSet {

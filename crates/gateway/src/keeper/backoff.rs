@@ -11,7 +11,7 @@ const FIRST: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// The time to wait after so many attempts in vain.
-pub(super) fn pause(failures: u64) -> Duration {
+pub(crate) fn pause(failures: u64) -> Duration {
     let doublings = u32::try_from(failures.saturating_sub(1).min(16)).unwrap_or(16);
     FIRST.saturating_mul(1 << doublings).min(LONGEST)
 }

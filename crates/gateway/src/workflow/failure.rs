@@ -67,12 +67,17 @@ impl Failure {
             | CallError::Cancelled
             | CallError::Internal => false,
         };
-        let mut message = error.to_string();
-        if let CallError::InvalidArguments(violations) = error
-            && let Some(first) = violations.first()
-        {
-            message = format!("{message}: {} {}", first.pointer, first.message);
-        }
+        let message = match error {
+            // Which approval it is about is what the caller needs.
+            CallError::ApprovalRequired { .. } | CallError::ApprovalRejected { .. } => {
+                error.words()
+            }
+            CallError::InvalidArguments(violations) => match violations.first() {
+                Some(first) => format!("{error}: {} {}", first.pointer, first.message),
+                None => error.to_string(),
+            },
+            _ => error.to_string(),
+        };
         Self { code: error.code().to_owned(), message, again }
     }
 }

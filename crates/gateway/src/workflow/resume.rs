@@ -221,6 +221,7 @@ fn prepare(gateway: &Gateway, kept: KeptRun, history: &Arc<History>) -> Result<(
         tenant: record.tenant.clone(),
         scopes: ScopeSet::new([]),
         roles: Vec::new(),
+        makers: Vec::new(),
         auth: record.key.clone().map_or(AuthMethod::Anonymous, AuthMethod::ApiKey),
     });
     let principal = gateway
@@ -242,6 +243,7 @@ fn prepare(gateway: &Gateway, kept: KeptRun, history: &Arc<History>) -> Result<(
         closed: CancellationToken::new(),
         gateway: gateway.ended().clone(),
         timeout: entry.timeout,
+        parent: record.parent.clone(),
     };
     let run = Run {
         gateway: gateway.clone(),

@@ -54,6 +54,8 @@ pub(super) struct Ends {
     pub(super) gateway: CancellationToken,
     /// It has taken its time.
     pub(super) timeout: Duration,
+    /// The call within which it runs; what it waits for is no time of that one either.
+    pub(super) parent: Option<CallId>,
 }
 
 /// How a run ended.
@@ -103,7 +105,7 @@ pub(super) async fn run(
             AuthMethod::ApiKey(key) => Some(key.clone()),
             AuthMethod::Jwt(_) | AuthMethod::Anonymous | AuthMethod::Operator => None,
         },
-        parent: called.parent,
+        parent: called.parent.clone(),
         state: RunState::Running,
         code: None,
         durable: lasts,
@@ -120,6 +122,7 @@ pub(super) async fn run(
         closed,
         gateway: gateway.ended().clone(),
         timeout: call.timeout,
+        parent: called.parent,
     };
     let listed = gateway.runs().list(
         &call.call_id,
@@ -198,6 +201,8 @@ pub(super) fn keep_in(
 impl Run {
     /// Runs the steps until all have ended, one has failed, or something ends it from outside.
     pub(super) async fn until(&self, ends: Ends, max_bytes: usize) -> End {
+        let pauses = self.gateway.approval_gate().pauses();
+        let deadline = pauses.deadline(Some(&self.call), ends.parent.as_ref());
         let ended = tokio::select! {
             biased;
             () = ends.asked.cancelled() => return End::Cancelled,
@@ -208,9 +213,9 @@ impl Run {
                 true => return End::Cancelled,
                 false => Err(too_long()),
             },
-            ended = tokio::time::timeout(ends.timeout, self.drive()) => match ended {
-                Ok(ended) => ended,
-                Err(_elapsed) => Err(too_long()),
+            ended = deadline.within(ends.timeout, self.drive()) => match ended {
+                Some(ended) => ended,
+                None => Err(too_long()),
             },
         };
         match ended {

@@ -1,5 +1,9 @@
 //! Consent, through the gate: who is asked, who may answer, and that a grant is one run.
 
+mod hands;
+mod parts;
+mod webhook;
+
 use std::{sync::atomic::Ordering, time::Duration};
 
 use serde_json::{Value, json};
@@ -49,6 +53,19 @@ impl Rig {
 
     async fn answer(&self, who: &Principal, id: &ApprovalId, verdict: Verdict) -> Approval {
         self.gateway.respond(who, id, verdict, None).await.unwrap()
+    }
+
+    /// The newest approval, once there is one that waits.
+    async fn pending(&self) -> ApprovalId {
+        let query = || ApprovalQuery { state: Some(ApprovalState::Pending), ..Default::default() };
+        for _ in 0..1_000 {
+            let found = self.gateway.approvals(&approver("bob"), query()).await.unwrap();
+            if let Some(found) = found.first() {
+                return found.id.clone();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("nobody asks");
     }
 
     fn runs(&self) -> usize {
@@ -302,14 +319,9 @@ async fn a_call_that_waits_goes_on_with_the_grant() {
     let caller = caller();
     let waiting = rig.call(&caller, "s__echo", json!({}));
     let granting = async {
-        let mut found = Vec::new();
-        while found.is_empty() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            let query = ApprovalQuery::default();
-            found = rig.gateway.approvals(&approver("bob"), query).await.unwrap();
-        }
+        let id = rig.pending().await;
         tokio::time::sleep(Duration::from_millis(120)).await;
-        rig.answer(&approver("bob"), &found[0].id, Verdict::Grant).await;
+        rig.answer(&approver("bob"), &id, Verdict::Grant).await;
     };
     let (called, ()) = tokio::join!(waiting, granting);
     called.result.unwrap();
@@ -388,4 +400,58 @@ async fn listeners_hear_of_what_they_may_see() {
     assert_eq!(heard.next().await.unwrap()[0]["state"], "granted");
     let nothing = tokio::time::timeout(Duration::from_millis(600), deaf.next()).await;
     assert!(nothing.is_err(), "{nothing:?}");
+}
+
+/// I-64: what asks at the same time asks once, and one key in a body stands for one answer.
+#[tokio::test]
+async fn calls_that_are_the_same_ask_once() {
+    let rig = asking("", ASKS).await;
+    let caller = caller();
+    let calls = (0..20).map(|_| rig.call(&caller, "s__echo", json!({"b": 1, "a": [1, 2]})));
+    let ended = futures_util::future::join_all(calls).await;
+    let mut ids: Vec<_> = ended.into_iter().map(|called| asked(called.result)).collect();
+    // Neither the order of members nor the way a number is written makes another call.
+    ids.push(rig.ask(json!({"a": [1.0, 2], "b": 1})).await);
+    ids.dedup();
+    assert_eq!(ids.len(), 1);
+    assert_ne!(rig.ask(json!({"a": [2, 1], "b": 1})).await, ids[0]);
+    let asked = rig.log.told().into_iter().filter(|told| told.starts_with("asked")).count();
+    assert_eq!(asked, 2);
+}
+
+/// I-64: what dies between the grant that is spent and the record of the call has spent it.
+#[tokio::test]
+async fn a_call_that_cannot_be_recorded_has_spent_its_grant_and_did_not_run() {
+    let rig = asking("", ASKS).await;
+    let id = rig.ask(json!({})).await;
+    rig.answer(&approver("bob"), &id, Verdict::Grant).await;
+    rig.log.fails.store(true, Ordering::SeqCst);
+    let called = rig.call(&caller(), "s__echo", json!({})).await.result;
+    assert!(matches!(called, Err(CallError::NotAccountable(_))), "{called:?}");
+    rig.log.fails.store(false, Ordering::SeqCst);
+    let kept = rig.gateway.approval(&caller(), &id).await.unwrap().approval;
+    assert_eq!(kept.state, ApprovalState::Used);
+    assert_ne!(rig.ask(json!({})).await, id);
+    assert_eq!(rig.runs(), 0);
+}
+
+/// Who lost its rights while it waited does not run, whatever was granted.
+#[tokio::test]
+async fn what_was_taken_away_during_the_wait_stays_away() {
+    let settings = "[approvals]\nwait = \"20s\"";
+    let rig = asking(settings, ASKS).await;
+    let caller = caller();
+    let waiting = rig.call(&caller, "s__echo", json!({}));
+    let meanwhile = async {
+        let id = rig.pending().await;
+        let narrower = format!("{settings}\n{}", one_source(&format!("tenants = [\"u\"]\n{ASKS}")));
+        rig.gateway.apply(crate::support::parse(&narrower)).await.unwrap();
+        rig.answer(&approver("bob"), &id, Verdict::Grant).await;
+    };
+    let (called, ()) = tokio::join!(waiting, meanwhile);
+    assert!(matches!(called.result, Err(CallError::NoSuchTool)), "{:?}", called.result);
+    assert_eq!(
+        rig.factory.built.lock().iter().map(|it| it.invoked.load(Ordering::SeqCst)).sum::<usize>(),
+        0
+    );
 }

@@ -404,3 +404,96 @@ fn the_record_is_kept_as_it_says() {
         assert!(told.contains(said) && !told.contains("canary"), "{text}: {told}");
     }
 }
+
+#[test]
+fn consent_is_asked_for_as_it_says() {
+    let usual = parse("").approvals;
+    assert_eq!((usual.wait.as_secs(), usual.timeout.as_secs(), usual.quorum.get()), (0, 900, 1));
+    assert_eq!((usual.respond_scope.as_str(), usual.show_arguments), ("approvals:respond", false));
+    assert!(usual.url.is_none() && usual.webhooks.is_empty());
+    let config = parse(
+        "[approvals]\nwait = \"5s\"\ntimeout = \"1h\"\nquorum = 3\nrespond_scope = \"gate:answer\"\n\
+         url = \"https://gate.example/explorer\"\n\
+         [[approvals.webhook]]\nurl = \"https://hooks.example/in\"\nsecret = { env = \"LONG\" }\n\
+         tenant = \"acme\"\nallow = [\"10.0.0.0/8\"]\n\
+         [[approvals.webhook]]\nurl = \"https://hooks.example/in\"\nsecret = { env = \"LONG\" }\n\
+         [[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\n[source.tools.\"*\"]\n\
+         approval = \"conditional\"\napproval_quorum = 2\napproval_role = \"boss\"\n\
+         approval_scope = \"money:spend\"\n\
+         approval_when = { tiers = [\"write\"], arguments = [ { pointer = \"/a\", equals = 1 } ] }\n",
+    );
+    let approvals = &config.approvals;
+    assert_eq!((approvals.wait.as_secs(), approvals.timeout.as_secs()), (5, 3600));
+    assert_eq!((approvals.quorum.get(), approvals.respond_scope.as_str()), (3, "gate:answer"));
+    assert_eq!(approvals.webhooks.len(), 2);
+    assert_eq!(approvals.webhooks[0].tenant.as_ref().unwrap().as_str(), "acme");
+    assert!(!format!("{config:?}").contains("twenty-four"), "I-29");
+    let consent = &config.sources[0].rules[0].set.consent;
+    assert_eq!((consent.quorum.unwrap().get(), consent.role.as_deref()), (2, Some("boss")));
+    assert_eq!(consent.scope.as_ref().unwrap().as_str(), "money:spend");
+    let when = consent.when.as_ref().unwrap();
+    assert_eq!((when.tiers.len(), when.arguments.len()), (1, 1));
+}
+
+#[test]
+fn mistakes_about_consent_are_told() {
+    let hook = |more: &str| {
+        format!(
+            "[[approvals.webhook]]\nurl = \"https://h.example\"\nsecret = {{ env = \"LONG\" }}\n{more}"
+        )
+    };
+    let twice = hook(&hook(""));
+    for (text, said) in [
+        ("[approvals]\nwait = \"soon\"", "`approvals.wait`: expected a duration"),
+        ("[approvals]\ntimeout = \"0s\"", "`approvals.timeout`"),
+        ("[approvals]\nquorum = 0", "`approvals.quorum`: expected a number from 1 to 32"),
+        ("[approvals]\nquorum = 33", "`approvals.quorum`: expected a number from 1 to 32"),
+        ("[approvals]\nrespond_scope = \"*\"", "`approvals.respond_scope`"),
+        ("[approvals]\nurl = \"ftp://x\"", "`approvals.url`: expected an address"),
+        ("[approvals]\nurl = \"https://u:p@x\"", "`approvals.url`: expected an address"),
+        ("[approvals]\nquorums = 1", "unknown field"),
+        ("[approvals]\nshow_arguments = \"yes\"", "expected a boolean"),
+        ("[[approvals.webhook]]\nurl = \"https://h.example\"", "missing field `secret`"),
+        (
+            "[[approvals.webhook]]\nurl = \"https://h.example\"\nsecret = \"canary\"",
+            "a secret must not stand in this file",
+        ),
+        (
+            "[[approvals.webhook]]\nurl = \"https://h.example\"\nsecret = { env = \"SET\" }",
+            "`approvals.webhook.secret`: is shorter than 24 bytes",
+        ),
+        (
+            "[[approvals.webhook]]\nurl = \"ftp://h.example\"\nsecret = { env = \"LONG\" }",
+            "`approvals.webhook.url`",
+        ),
+        (&hook("tenant = \"-\""), "the tenant `-` is the record's own"),
+        (&hook("allow = [\"everything!\"]"), "`approvals.webhook.allow`"),
+        (&hook("retries = 3"), "unknown field"),
+        (&twice, "is there twice for the same tenant"),
+    ] {
+        let told = complaint(&format!("{text}\n"));
+        assert!(told.contains(said) && !told.contains("canary"), "{text}: {told}");
+    }
+    for (rule, said) in [
+        ("approval = \"sometimes\"", "never"),
+        ("approval_quorum = 0", "expected a number from 1 to 32"),
+        ("approval_role = \"\"", "is empty"),
+        ("approval_scope = \"a:*\"", "approval_scope"),
+        ("approval_when = {}", "says nothing"),
+        ("approval_when = { tiers = [\"huge\"] }", "approval_when.tiers"),
+        ("approval_when = { arguments = [ { pointer = \"a\", above = 1 } ] }", "JSON pointer"),
+        ("approval_when = { arguments = [ { pointer = \"/a\" } ] }", "exactly one of"),
+        (
+            "approval_when = { arguments = [ { pointer = \"/a\", above = 1, equals = 1 } ] }",
+            "exactly one of",
+        ),
+        (
+            "approval_when = { arguments = [ { pointer = \"/a\", matches = \"(\" } ] }",
+            "not a regular expression",
+        ),
+        ("approval_when = { arguments = [ { pointer = \"/a\", above = nan } ] }", "exactly one of"),
+    ] {
+        let told = complaint(&format!("{SOURCE}[source.tools.\"*\"]\n{rule}\n"));
+        assert!(told.contains(said), "{rule}: {told}");
+    }
+}

@@ -295,7 +295,11 @@ impl Source for Scripted {
 pub(crate) struct NoSecrets;
 impl SecretReader for NoSecrets {
     fn env(&self, name: &str) -> Option<Secret> {
-        (name == "SET").then(|| Secret::new("s3cret-value".to_owned()))
+        match name {
+            "SET" => Some(Secret::new("s3cret-value".to_owned())),
+            "LONG" => Some(Secret::new("a-secret-of-twenty-four-bytes-or-more".to_owned())),
+            _ => None,
+        }
     }
     fn file(&self, path: &Path) -> Result<Secret, String> {
         Err(format!("cannot read {}", path.display()))
@@ -361,6 +365,7 @@ pub(crate) fn principal(tenant: &str, scopes: &[&str]) -> Principal {
         tenant: TenantId::parse(tenant).unwrap(),
         scopes: ScopeSet::parse(scopes.iter().copied()).unwrap(),
         roles: Vec::new(),
+        makers: Vec::new(),
         auth: AuthMethod::Operator,
     }
 }

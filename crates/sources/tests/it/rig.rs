@@ -277,6 +277,7 @@ fn permit(tool: &str, schema: Option<Value>) -> Permit {
         tenant: TenantId::parse("tenant").unwrap(),
         scopes: ScopeSet::default(),
         roles: Vec::new(),
+        makers: Vec::new(),
         auth: AuthMethod::Operator,
     };
     Permit::new(&ScopeAuthorizer, &principal, &Arc::new(entry), Generation(1)).unwrap()

@@ -20,6 +20,7 @@ pub fn approval(whose: &str, name: &str, at: i64) -> Approval {
         tenant: tenant(whose),
         principal: "ann".parse().unwrap(),
         key: Some("key-1".parse().unwrap()),
+        makers: vec!["ops".parse().unwrap()],
         tool_id: "mcp:files.write".parse().unwrap(),
         tool_digest: Some("ab".repeat(32)),
         fingerprint: Fingerprint(format!("print-{name}")),
@@ -122,6 +123,7 @@ pub async fn only_the_last_revision_is_replaced(engine: &(impl ApprovalStore, im
     granted.votes.push(Vote {
         principal: "bob".parse().unwrap(),
         key: None,
+        makers: Vec::new(),
         verdict: Verdict::Grant,
         comment: Some("fine".to_owned()),
         at: moment(5),

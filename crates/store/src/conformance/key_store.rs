@@ -22,12 +22,19 @@ pub fn key(id: &str, digest: u8, created: i64) -> KeyRecord {
         revoked_at: None,
         last_used_at: None,
         replaces: None,
+        makers: Vec::new(),
     }
 }
 
 /// Every field is kept.
 pub async fn a_key_comes_back_as_it_was_inserted(keys: &impl KeyStore) {
-    let bare = KeyRecord { roles: vec![], scopes: vec![], expires_at: None, ..key("bare", 1, 1) };
+    let bare = KeyRecord {
+        roles: vec![],
+        scopes: vec![],
+        expires_at: None,
+        makers: vec!["ops".parse().unwrap(), "ann".parse().unwrap()],
+        ..key("bare", 1, 1)
+    };
     let revoked = KeyRecord {
         revoked_at: Some(moment(5)),
         last_used_at: Some(moment(4)),

@@ -95,7 +95,9 @@ impl ApprovalStore for MemoryApprovals {
             it.tenant == approval.tenant && it.id == approval.id && it.revision == approval.revision
         });
         let Some(place) = place else { return Ok(false) };
-        self.log.append(events).await?;
+        if !events.is_empty() {
+            self.log.append(events).await?;
+        }
         held.change += 1;
         let (change, revision) = (held.change, approval.revision + 1);
         if let Some((it, shown)) = held.all.get_mut(place) {

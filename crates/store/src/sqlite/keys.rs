@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
 use toolcrib_core::{
     clock::Timestamp,
-    id::KeyId,
+    id::{KeyId, PrincipalId},
     scope::Grant,
     store::{KeyRecord, KeyStore, StoreError},
 };
@@ -101,11 +101,12 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
     let unwritable = |_| StoreError::Unavailable("a key has no JSON form".to_owned());
     let roles = json(key.roles.iter().map(String::as_str).collect()).map_err(unwritable)?;
     let scopes = json(key.scopes.iter().map(Grant::as_str).collect()).map_err(unwritable)?;
+    let makers = json(key.makers.iter().map(PrincipalId::as_str).collect()).map_err(unwritable)?;
     connection
         .execute(
             "INSERT INTO keys (id, name, tenant, principal, digest, roles, scopes, created_at, \
-             expires_at, revoked_at, last_used_at, replaces) \
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+             expires_at, revoked_at, last_used_at, replaces, makers) \
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
             params![
                 key.id.as_str(),
                 key.name,
@@ -119,6 +120,7 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
                 key.revoked_at.map(time_text),
                 key.last_used_at.map(time_text),
                 key.replaces.as_ref().map(KeyId::as_str),
+                makers,
             ],
         )
         .map_err(|error| Failure::from(error).conflict_over("a key with this id or digest"))?;
@@ -133,7 +135,7 @@ fn next_epoch(connection: &Connection) -> Result<(), Failure> {
 fn list(connection: &Connection) -> Result<Vec<KeyRecord>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT id, name, tenant, principal, digest, roles, scopes, created_at, expires_at, \
-         revoked_at, last_used_at, replaces FROM keys ORDER BY created_at, rowid",
+         revoked_at, last_used_at, replaces, makers FROM keys ORDER BY created_at, rowid",
     )?;
     let mut rows = statement.query([])?;
     let mut keys = Vec::new();
@@ -174,6 +176,10 @@ fn record(row: &Row<'_>) -> Result<KeyRecord, Failure> {
             Some(id) => Some(parse(id, unreadable)?),
             None => None,
         },
+        makers: json(12)?
+            .into_iter()
+            .map(|maker| parse(maker, unreadable))
+            .collect::<Result<_, _>>()?,
         id: parse(id.clone(), unreadable)?,
     })
 }

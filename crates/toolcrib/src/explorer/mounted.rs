@@ -60,6 +60,7 @@ where
         project_name: config.project_name,
         project_url: config.project_url,
         allow_execute: config.allow_execute,
+        approvals: false,
     };
     let explorer = Explorer {
         provider,

@@ -23,6 +23,8 @@ pub(super) struct Look {
     pub(super) project_name: Option<String>,
     pub(super) project_url: Option<String>,
     pub(super) allow_execute: bool,
+    /// Whether `/v1/approvals` is where the page comes from.
+    pub(super) approvals: bool,
 }
 
 /// The page and the policy that goes with it.
@@ -79,6 +81,7 @@ impl Rendered {
         let link = project_link(look.project_name.as_deref(), look.project_url.as_deref());
         let html = fill(&template, |name| match name {
             "TITLE" => Some(escape(&look.title)),
+            "APPROVALS" => Some(look.approvals.to_string()),
             "ALLOW_EXECUTE" => Some(look.allow_execute.to_string()),
             "PROJECT_LINK" => Some(link.clone()),
             "BASE" => Some(escape(base)),

@@ -232,6 +232,9 @@ fn refused(error: ApprovalError) -> Response {
             VoteRefused::Own => {
                 (StatusCode::FORBIDDEN, "forbidden", Some(json!({ "reason": "own_request" })))
             }
+            VoteRefused::SameHand => {
+                (StatusCode::FORBIDDEN, "forbidden", Some(json!({ "reason": "same_hand" })))
+            }
             VoteRefused::Role => {
                 (StatusCode::FORBIDDEN, "forbidden", Some(json!({ "reason": "role" })))
             }

@@ -221,6 +221,7 @@ fn refused(problem: &KeyError) -> Result<Response, Refusal> {
         KeyError::NoSuchKey => Ok(error::not_found()),
         KeyError::NoSuchRole => bad("roles", "names a role that the configuration does not have"),
         KeyError::Nothing | KeyError::KeptForTokens => bad("", &problem.to_string()),
+        KeyError::ManyHands => bad("", &problem.to_string()),
         KeyError::BadTime => bad("expiresAt", "must be in the future"),
         KeyError::Randomness | KeyError::Store(_) => {
             tracing::error!(error = %problem, "keys could not be read or changed");

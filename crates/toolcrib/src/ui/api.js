@@ -24,6 +24,16 @@ export const validate = (name, body, signal) =>
 export const call = (name, body, signal) =>
   request('POST', `${toolPath(name)}/call`, { body, signal });
 
+// Requests for consent are the gateway's own, not the explorer's.
+export const approvals = () => request('GET', '/v1/approvals?state=pending', {});
+export const approval = (id) => request('GET', approvalPath(id), {});
+export const answerApproval = (id, body) =>
+  request('POST', approvalPath(id), { body: JSON.stringify(body) });
+
+function approvalPath(id) {
+  return `/v1/approvals/${encodeURIComponent(id)}`;
+}
+
 export function toolPath(name) {
   return `${base}tools/${encodeURIComponent(name)}`;
 }

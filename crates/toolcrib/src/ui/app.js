@@ -7,6 +7,7 @@ import { startTheme } from './theme.js';
 import { startAuth } from './auth.js';
 import { startList } from './list.js';
 import { startDetail } from './detail.js';
+import { startApprovals } from './approvals.js';
 
 let loading;
 
@@ -98,6 +99,7 @@ startTheme();
 startAuth({ reload });
 startList({ reload });
 startDetail();
+startApprovals();
 startKeys();
 on('token', () => {
   loading?.abort();

@@ -101,8 +101,14 @@ pub(super) fn list() -> Value {
         {
             "name": "wipe",
             "title": "Wipe",
-            "description": "Would delete everything, if anybody ever consented. It deletes nothing.",
-            "inputSchema": { "type": "object", "properties": {}, "additionalProperties": false },
+            "description": "Would delete what it is told to, with somebody's consent. It deletes nothing.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "target": { "type": "string", "description": "What would be deleted" }
+                },
+                "additionalProperties": false
+            },
             "annotations": { "destructiveHint": true }
         }
     ])

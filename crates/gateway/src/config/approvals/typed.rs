@@ -3,6 +3,8 @@
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::config::file::Value;
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::config) struct Approvals {
@@ -12,6 +14,17 @@ pub(in crate::config) struct Approvals {
     pub(in crate::config) respond_scope: Option<Spanned<String>>,
     pub(in crate::config) show_arguments: bool,
     pub(in crate::config) url: Option<Spanned<String>>,
+    pub(in crate::config) webhook: Vec<Webhook>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct Webhook {
+    pub(in crate::config) url: Spanned<String>,
+    pub(in crate::config) secret: Spanned<Value>,
+    pub(in crate::config) tenant: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(in crate::config) allow: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,17 +1,21 @@
 //! `[approvals]`, and what a rule says about consent.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
 use regex::RegexBuilder;
 use toml::Spanned;
 use toolcrib_core::{
     approval::{ArgumentRule, Condition, Consent, Test, request::MAX_VOTES},
     scope::Scope,
+    source::{HttpSpec, SecretValue},
 };
 use url::Url;
 
-use super::{Resolver, file, parse_duration};
-use crate::config::{ApprovalsConfig, approvals::typed};
+use super::{Resolver, file, parse_duration, source::check_url, tokens::tenant};
+use crate::config::{
+    ApprovalsConfig, WebhookConfig,
+    approvals::{key_of, typed},
+};
 
 /// Memory that a compiled pattern may take.
 const MAX_PATTERN: usize = 1 << 20;
@@ -39,6 +43,39 @@ impl Resolver<'_> {
         }
         config.show_arguments = typed.show_arguments;
         config.url = self.read("approvals.url", typed.url.as_ref(), web_address);
+        for webhook in &typed.webhook {
+            let Some(read) = self.webhook(webhook) else { continue };
+            if config.webhooks.iter().any(|other| other.reader() == read.reader()) {
+                let message = "is there twice for the same tenant";
+                self.complain(webhook.url.span().start, "approvals.webhook.url", message);
+            }
+            config.webhooks.push(read);
+        }
+    }
+
+    fn webhook(&mut self, typed: &typed::Webhook) -> Option<WebhookConfig> {
+        let url = self.read("approvals.webhook.url", Some(&typed.url), check_url);
+        let allow = self.allowed("approvals.webhook.allow", &typed.allow);
+        let before = self.problems.len();
+        let tenant = self.read("approvals.webhook.tenant", typed.tenant.as_ref(), tenant);
+        let key = "approvals.webhook.secret";
+        let at = typed.secret.span().start;
+        let secret = self.secret(key, &typed.secret);
+        if let Some(secret) = &secret {
+            match key_of(secret).map(|key| key.len()) {
+                None => self.complain(at, key, "has no Base64 after `whsec_`"),
+                Some(length) if length < WebhookConfig::MIN_KEY => {
+                    let words = format!("is shorter than {} bytes", WebhookConfig::MIN_KEY);
+                    self.complain(at, key, words);
+                }
+                Some(_) => {}
+            }
+        }
+        if self.problems.len() > before {
+            return None;
+        }
+        let http = HttpSpec { url: url?, headers: BTreeMap::new(), allow: allow? };
+        Some(WebhookConfig { http, secret: SecretValue(secret?), tenant })
     }
 
     fn quorum(&mut self, key: &str, typed: Option<&Spanned<u32>>) -> Option<NonZeroU32> {

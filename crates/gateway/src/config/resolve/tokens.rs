@@ -139,10 +139,9 @@ impl Resolver<'_> {
         }
     }
 
-    pub(super) fn shared_jwt(&mut self, typed: file::SharedJwt) -> Option<SharedJwtConfig> {
-        let key = "otc.jwt.secret";
-        let at = typed.secret.span().start;
-        let secret = match typed.secret.get_ref() {
+    /// A secret that stands elsewhere.
+    pub(super) fn secret(&mut self, key: &str, typed: &Spanned<file::Value>) -> Option<Secret> {
+        let secret = match typed.get_ref() {
             file::Value::Plain(_) => Err("a secret must not stand in this file: write \
                                           { env = \"NAME\" } or { file = \"path\" }"
                 .to_owned()),
@@ -152,17 +151,19 @@ impl Resolver<'_> {
                 .ok_or_else(|| format!("environment variable {variable} is not set")),
             file::Value::File(path) => self.secrets.file(&self.base.join(path)),
         };
+        secret.map_err(|problem| self.complain(typed.span().start, key, problem)).ok()
+    }
+
+    pub(super) fn shared_jwt(&mut self, typed: file::SharedJwt) -> Option<SharedJwtConfig> {
+        let key = "otc.jwt.secret";
+        let at = typed.secret.span().start;
         let long = |secret: &Secret| secret.expose().len() >= MIN_SECRET;
-        let secret = match secret {
-            Ok(secret) if long(&secret) => Some(secret),
-            Ok(_) => {
+        let secret = match self.secret(key, &typed.secret) {
+            Some(secret) if !long(&secret) => {
                 self.complain(at, key, "is shorter than 32 bytes");
                 None
             }
-            Err(problem) => {
-                self.complain(at, key, problem);
-                None
-            }
+            secret => secret,
         };
         let tenant = self.read("otc.jwt.tenant", Some(&typed.tenant), tenant);
         let key = "otc.jwt.principal";
@@ -191,7 +192,7 @@ fn unknown_algorithm() -> String {
     )
 }
 
-fn tenant(text: &str) -> Result<TenantId, String> {
+pub(super) fn tenant(text: &str) -> Result<TenantId, String> {
     match TenantId::parse(text) {
         Ok(tenant) if tenant.as_str() == TenantId::OPERATOR => {
             Err("the tenant `-` is the record's own; choose another name".to_owned())

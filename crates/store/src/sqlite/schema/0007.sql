@@ -15,6 +15,9 @@ CREATE TABLE approvals (
   PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 
+-- Who has had a key in hand beside its holder.
+ALTER TABLE keys ADD COLUMN makers TEXT NOT NULL DEFAULT '[]';
+
 CREATE UNIQUE INDEX approvals_live ON approvals (tenant, live) WHERE live IS NOT NULL;
 CREATE INDEX approvals_overdue ON approvals (expires_at) WHERE live IS NOT NULL;
 CREATE INDEX approvals_pending ON approvals (tenant, principal) WHERE state = 'pending';

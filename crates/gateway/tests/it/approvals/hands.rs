@@ -1,0 +1,133 @@
+//! Who makes keys has one voice with all of them (I-65).
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::json;
+use toolcrib_core::{
+    approval::{ApprovalState, Verdict, VoteRefused},
+    id::{ApprovalId, KeyId, PrincipalId, TenantId},
+    principal::{AuthMethod, Principal},
+    scope::Grant,
+    store::KeyStore as _,
+};
+use toolcrib_gateway::{
+    approvals::ApprovalError,
+    authn::{KeyRequest, NewKey, new_key},
+};
+
+use super::{ASKS, asked, asking, refused};
+use crate::support::Rig;
+
+const EVERYTHING: &[&str] = &["keys:manage", "approvals:respond", "approvals:override", "tools:*"];
+
+fn request(name: &str, scopes: &[&str]) -> KeyRequest {
+    KeyRequest {
+        name: name.to_owned(),
+        tenant: TenantId::parse("t").unwrap(),
+        principal: PrincipalId::parse(name).unwrap(),
+        roles: Vec::new(),
+        scopes: scopes.iter().map(|scope| Grant::parse(scope).unwrap()).collect(),
+        expires_at: None,
+    }
+}
+
+impl Rig {
+    fn holder(&self, key: &NewKey) -> Arc<Principal> {
+        self.gateway.authenticator().authenticate(key.text.expose()).unwrap()
+    }
+
+    /// Whoever holds a key that the operator made.
+    async fn by_operator(&self, name: &str, scopes: &[&str]) -> Arc<Principal> {
+        let key = new_key(request(name, scopes), self.gateway.clock().now()).unwrap();
+        self.keys.insert(key.record.clone()).await.unwrap();
+        self.gateway.authenticator().refresh().await;
+        self.holder(&key)
+    }
+
+    /// Whoever holds a key that `maker` made.
+    async fn by(&self, maker: &Principal, name: &str, scopes: &[&str]) -> Arc<Principal> {
+        let made = self.gateway.authenticator().create_key(maker, request(name, scopes)).await;
+        self.holder(&made.unwrap())
+    }
+
+    /// Whoever holds the key that `who` made to follow the one of `of`.
+    async fn rotated(&self, who: &Principal, of: &Principal) -> Arc<Principal> {
+        let overlap = Duration::from_secs(60);
+        let made = self.gateway.authenticator().rotate_key(who, &key_of(of), overlap).await;
+        self.holder(&made.unwrap().0)
+    }
+
+    async fn asks(&self, who: &Principal, n: u64) -> ApprovalId {
+        asked(self.call(who, "s__echo", json!({ "n": n })).await.result)
+    }
+
+    async fn votes(&self, who: &Principal, id: &ApprovalId) -> Result<ApprovalState, VoteRefused> {
+        match self.gateway.respond(who, id, Verdict::Grant, None).await {
+            Err(ApprovalError::Refused(refused)) => Err(refused),
+            other => Ok(other.unwrap().state),
+        }
+    }
+}
+
+fn key_of(who: &Principal) -> KeyId {
+    match &who.auth {
+        AuthMethod::ApiKey(key) => key.clone(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// I-65: neither with a key that it made for somebody else, nor with one that it renewed, nor by way
+/// of a third.
+#[tokio::test]
+async fn who_makes_a_key_does_not_consent_with_it() {
+    let rig = asking("", ASKS).await;
+    let max = rig.by_operator("max", EVERYTHING).await;
+    let bob = rig.by_operator("bob", &["approvals:respond"]).await;
+    let made = rig.by(&max, "carol", EVERYTHING).await;
+    let renewed = rig.rotated(&max, &bob).await;
+    let by_way_of = rig.by(&made, "dave", EVERYTHING).await;
+    let renewed_itself = rig.rotated(&by_way_of, &by_way_of).await;
+    let id = rig.asks(&max, 1).await;
+    for who in [&made, &renewed, &by_way_of, &renewed_itself] {
+        assert_eq!(rig.votes(who, &id).await, Err(VoteRefused::SameHand), "{who:?}");
+    }
+    let why = Some("why".to_owned());
+    let passed_over = rig.gateway.respond(&made, &id, Verdict::Override, why).await;
+    assert_eq!(refused(passed_over), VoteRefused::SameHand);
+    // The key that the operator made has been in no other hand.
+    assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
+    // No more than this is kept of a vote that does not count.
+    let kept = rig.gateway.approval(&max, &id).await.unwrap().approval;
+    assert_eq!(kept.votes.len(), 1);
+}
+
+/// I-65: the same from the other side: it calls with a key that it made, and consents with its own.
+#[tokio::test]
+async fn who_makes_a_key_does_not_consent_to_its_calls() {
+    let rig = asking("", ASKS).await;
+    let max = rig.by_operator("max", EVERYTHING).await;
+    let bob = rig.by_operator("bob", &["approvals:respond"]).await;
+    let (one, two) = (rig.by(&max, "one", EVERYTHING).await, rig.by(&max, "two", EVERYTHING).await);
+    let id = rig.asks(&one, 1).await;
+    assert_eq!(rig.votes(&max, &id).await, Err(VoteRefused::SameHand));
+    assert_eq!(rig.votes(&two, &id).await, Err(VoteRefused::SameHand), "both are of one hand");
+    assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
+    // What it does not want made with its keys it can refuse.
+    let id = rig.asks(&one, 2).await;
+    let rejected = rig.gateway.respond(&max, &id, Verdict::Reject, None).await.unwrap();
+    assert_eq!(rejected.state, ApprovalState::Rejected);
+}
+
+/// I-65: a quorum is of people.
+#[tokio::test]
+async fn keys_of_one_maker_are_one_voice() {
+    let rig = asking("[approvals]\nquorum = 2", ASKS).await;
+    let max = rig.by_operator("max", EVERYTHING).await;
+    let ann = rig.by_operator("ann", &["tools:*"]).await;
+    let bob = rig.by_operator("bob", &["approvals:respond"]).await;
+    let made = rig.by(&max, "carol", EVERYTHING).await;
+    let id = rig.asks(&ann, 1).await;
+    assert_eq!(rig.votes(&max, &id).await, Ok(ApprovalState::Pending));
+    assert_eq!(rig.votes(&made, &id).await, Err(VoteRefused::SameHand));
+    assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
+}
