@@ -20,7 +20,8 @@ pub(crate) use credentials::{
 pub(crate) use nouns::{
     AuditCommand, CallArgs, ConfigCommand, ExportArgs, ExportFormat, GenArgs, HashArgs, ImportArgs,
     KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs, SourcesCommand,
-    TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolsCommand, VerifyArgs,
+    TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolSearchArgs, ToolsCommand,
+    VerifyArgs,
 };
 pub(crate) use packs::{PackTrust, PackWord, PacksCommand};
 

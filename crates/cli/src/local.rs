@@ -32,6 +32,8 @@ use crate::{
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
 /// What is said of a role's grant that no tool and no route asks for.
 pub(crate) const MATCHES_NOTHING: &str = "matches no tool and no route";
+/// What is said of an entry of a toolset's allow-list that no tool fits.
+pub(crate) const REACHES_NOTHING: &str = "reaches no tool";
 /// How often a waiting command looks again; short against the start of any child process.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -132,6 +134,11 @@ pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<P
         makers: Vec::new(),
         auth: AuthMethod::Operator,
     })
+}
+
+/// What is said of a name that no toolset has.
+pub(crate) fn no_toolset() -> anyhow::Error {
+    advised("no such toolset", "the configuration has them as `[toolset.NAME]`")
 }
 
 /// Waits until every source has told its tools or has shown that it will not soon.

@@ -59,6 +59,8 @@ pub struct Client {
 pub struct Tools<'a> {
     client: &'a Client,
     source: Option<SourceKind>,
+    /// Parameters of this host's own, which others ignore.
+    more: Vec<(&'static str, String)>,
 }
 
 // === impl Client ===
@@ -110,7 +112,7 @@ impl Client {
 
     /// The tools of the host.
     pub fn tools(&self) -> Tools<'_> {
-        Tools { client: self, source: None }
+        Tools { client: self, source: None, more: Vec::new() }
     }
 
     /// The JSON at `path`; `None` when there is nothing.
@@ -147,6 +149,22 @@ impl Tools<'_> {
     #[must_use]
     pub fn of(mut self, source: SourceKind) -> Self {
         self.source = Some(source);
+        self
+    }
+
+    /// Only the tools of this toolset, where the host is a toolcrib.
+    #[must_use]
+    pub fn within(mut self, toolset: &str) -> Self {
+        self.more.push(("toolset", toolset.to_owned()));
+        self
+    }
+
+    /// Only tools that have words of `words`, the best first, at most `limit` (1 to 100), where the
+    /// host is a toolcrib.
+    #[must_use]
+    pub fn search(mut self, words: &str, limit: u16) -> Self {
+        self.more.push(("q", words.to_owned()));
+        self.more.push(("limit", limit.to_string()));
         self
     }
 
@@ -192,8 +210,9 @@ impl Tools<'_> {
         one: impl Fn(&Value) -> Result<T, Error>,
     ) -> Result<Option<Vec<T>>, Error> {
         let source = self.source.map(SourceKind::as_str).map(|source| ("source", source));
+        let more = self.more.iter().map(|(name, value)| (*name, value.as_str()));
         let query: Vec<(&str, &str)> =
-            source.into_iter().chain(view.map(|view| ("view", view))).collect();
+            source.into_iter().chain(view.map(|view| ("view", view))).chain(more).collect();
         let Some(body) = self.client.get("/v1/tools", &query).await? else { return Ok(None) };
         let tools = listed(&body).ok_or(Error::NotAList)?;
         tools.iter().map(one).collect::<Result<_, _>>().map(Some)

@@ -2,14 +2,16 @@
 //!
 //! Invariant: a snapshot never changes; a refresh builds a new one with a higher [`Generation`].
 //! Invariant: tools are sorted by id, and every name resolves to exactly one of them.
-//! Invariant: what a caller sees is computed once per (generation, tenant, scopes), and the bytes of
-//! a list once per (view, format, filter); a request pays for neither.
+//! Invariant: what a caller sees is computed once per (generation, tenant, scopes, toolset), and the
+//! bytes of a list once per (view, format, filter); a request pays for neither.
 
 mod pages;
+mod search;
+mod toolset;
 
 use std::{
     borrow::Cow,
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     fmt,
     sync::{Arc, OnceLock},
     time::Duration,
@@ -31,7 +33,11 @@ use crate::{
     scope::ScopeSet,
 };
 
-pub use self::pages::{OpenPage, Pages};
+use self::search::{Index, Words};
+pub use self::{
+    pages::{OpenPage, Pages},
+    toolset::{Listing, Toolset},
+};
 
 /// Counts snapshots; higher is newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -204,9 +210,12 @@ impl Encoded {
     }
 }
 
-/// Each format's JSON of one tool.
+/// What is made of one tool once: each format's JSON, and its words to search for.
 #[derive(Default)]
-pub struct WireCache(Mutex<Vec<Written>>);
+pub struct WireCache {
+    written: Mutex<Vec<Written>>,
+    words: OnceLock<Arc<Words>>,
+}
 
 /// A format's key and one tool's JSON in it.
 type Written = (&'static str, Arc<[u8]>);
@@ -220,7 +229,7 @@ impl WireCache {
         // Not under the lock: `item` may ask for another format of the same tool.
         let mut json = Vec::new();
         (format.item)(entry, &mut json);
-        let mut made = self.0.lock();
+        let mut made = self.written.lock();
         if let Some((_, first)) = made.iter().find(|(key, _)| *key == format.key) {
             return Arc::clone(first);
         }
@@ -230,8 +239,12 @@ impl WireCache {
     }
 
     fn made(&self, format: &ListFormat) -> Option<Arc<[u8]>> {
-        let made = self.0.lock();
+        let made = self.written.lock();
         made.iter().find(|(key, _)| *key == format.key).map(|(_, json)| Arc::clone(json))
+    }
+
+    fn words(&self, entry: &Entry) -> Arc<Words> {
+        Arc::clone(self.words.get_or_init(|| Arc::new(Words::of(entry))))
     }
 }
 
@@ -253,6 +266,7 @@ pub struct Catalog {
     by_wire: HashMap<String, usize>,
     /// All versions of a name, the highest first.
     by_otc: HashMap<String, Vec<usize>>,
+    toolsets: BTreeMap<Arc<str>, Arc<Toolset>>,
     views: quick_cache::sync::Cache<ViewKey, Arc<View>>,
 }
 
@@ -260,6 +274,7 @@ pub struct Catalog {
 struct ViewKey {
     tenant: TenantId,
     scopes: ScopeSet,
+    toolset: Option<Arc<str>>,
 }
 
 /// A [`ViewKey`] to look up, without counting references; hashes as one.
@@ -267,11 +282,14 @@ struct ViewKey {
 struct ViewQuery<'a> {
     tenant: &'a TenantId,
     scopes: &'a ScopeSet,
+    toolset: Option<&'a str>,
 }
 
 impl quick_cache::Equivalent<ViewKey> for ViewQuery<'_> {
     fn equivalent(&self, key: &ViewKey) -> bool {
-        *self.tenant == key.tenant && *self.scopes == key.scopes
+        *self.tenant == key.tenant
+            && *self.scopes == key.scopes
+            && self.toolset == key.toolset.as_deref()
     }
 }
 
@@ -311,6 +329,7 @@ impl Catalog {
             by_id: entries.iter().enumerate().map(|(i, e)| (e.id.clone(), i)).collect(),
             by_wire: entries.iter().enumerate().map(|(i, e)| (e.names.wire.clone(), i)).collect(),
             by_otc,
+            toolsets: BTreeMap::new(),
             views: quick_cache::sync::Cache::new(
                 (MAX_VIEWED / entries.len().max(1)).clamp(MIN_VIEWS, MAX_VIEWS),
             ),
@@ -357,7 +376,7 @@ impl Catalog {
 
     /// What `subject` may see: exactly what it may call.
     pub fn view(&self, authorizer: &dyn Authorizer, subject: Subject<'_>) -> Arc<View> {
-        let query = ViewQuery { tenant: subject.tenant, scopes: subject.scopes };
+        let query = ViewQuery { tenant: subject.tenant, scopes: subject.scopes, toolset: None };
         if let Some(view) = self.views.get(&query) {
             return view;
         }
@@ -368,12 +387,9 @@ impl Catalog {
             .filter(|entry| authorizer.authorize(subject, entry).is_ok())
             .map(Arc::clone)
             .collect();
-        let view = Arc::new(View {
-            entries: visible,
-            bodies: RwLock::default(),
-            pages: RwLock::default(),
-        });
-        let key = ViewKey { tenant: subject.tenant.clone(), scopes: subject.scopes.clone() };
+        let view = Arc::new(View::new(visible));
+        let (tenant, scopes) = (subject.tenant.clone(), subject.scopes.clone());
+        let key = ViewKey { tenant, scopes, toolset: None };
         self.views.insert(key, Arc::clone(&view));
         view
     }
@@ -424,12 +440,23 @@ pub struct View {
     entries: Vec<Arc<Entry>>,
     bodies: RwLock<HashMap<BodyKey, Arc<Body>>>,
     pages: RwLock<HashMap<(&'static str, usize), Arc<Pages>>>,
+    index: OnceLock<Index>,
 }
 
 /// A format's key, and which kind of source.
 type BodyKey = (&'static str, Option<SourceKind>);
 
 impl View {
+    /// A view of `entries`. Callers get theirs of a [`Catalog`].
+    pub fn new(entries: Vec<Arc<Entry>>) -> Self {
+        Self {
+            entries,
+            bodies: RwLock::default(),
+            pages: RwLock::default(),
+            index: OnceLock::new(),
+        }
+    }
+
     /// The visible tools, sorted by id.
     pub fn entries(&self) -> &[Arc<Entry>] {
         &self.entries

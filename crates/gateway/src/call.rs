@@ -27,7 +27,7 @@ use crate::{
     Gateway, Snapshot,
     config::DeniedCalls,
     dispatch::{self, Ran},
-    list::ToolRef,
+    list::{ToolRef, Within},
     metrics::{Limit, Surface},
     record::{self, CallIdentity},
     session::Bracket,
@@ -40,6 +40,8 @@ pub struct CallRequest<'a> {
     pub surface: Surface,
     /// The tool.
     pub tool: ToolRef<'a>,
+    /// Where the tool is looked for.
+    pub within: Within,
     /// The arguments; anything but an object is a violation.
     pub arguments: Value,
     /// Where progress goes, when somebody listens.
@@ -53,7 +55,15 @@ pub struct CallRequest<'a> {
 impl<'a> CallRequest<'a> {
     /// A call without progress, of a caller that cannot be asked for more.
     pub fn new(surface: Surface, tool: ToolRef<'a>, arguments: Value) -> Self {
-        Self { surface, tool, arguments, progress: None, meta: Map::new(), input: None }
+        Self {
+            surface,
+            tool,
+            within: Within::default(),
+            arguments,
+            progress: None,
+            meta: Map::new(),
+            input: None,
+        }
     }
 }
 
@@ -124,8 +134,10 @@ impl Gateway {
     ) -> Result<Outcome, CallError> {
         let snapshot = self.snapshot();
 
-        // 1. resolve
-        let Some(entry) = request.tool.resolve(&snapshot.catalog).map(Arc::clone) else {
+        // 1. resolve; what is not in the part of the catalog that was asked does not exist there
+        let entry = request.tool.resolve(&snapshot.catalog).map(Arc::clone);
+        let Some(entry) = entry.filter(|entry| request.within.holds(&snapshot.catalog, entry))
+        else {
             self.record().unknown(principal, "tools:call");
             return Err(CallError::NoSuchTool);
         };

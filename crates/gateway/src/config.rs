@@ -7,6 +7,7 @@ mod approvals;
 mod file;
 mod resolve;
 mod tokens;
+mod toolset;
 mod units;
 
 use std::{
@@ -39,6 +40,7 @@ pub(crate) use resolve::is_private_enough;
 pub use resolve::{pack_location, parse, public_key};
 pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 pub use toolcrib_core::source::pack::PackLocation;
+pub use toolset::{ToolPattern, ToolsetConfig};
 pub use units::parse_duration;
 
 /// Everything the operator decided, checked.
@@ -76,6 +78,8 @@ pub struct Config {
     pub mcp: McpConfig,
     /// What OAuth clients are told about this server, when they are told something.
     pub resource: Option<ResourceConfig>,
+    /// Named parts of the catalog, in the order of the file.
+    pub toolsets: Vec<ToolsetConfig>,
     /// Whether the test seams under `/v1/host/sample` are there. No file can say so: whoever starts
     /// the server does, for this once.
     pub test_seams: bool,
@@ -533,6 +537,7 @@ impl Config {
                 max_listeners_per_principal: 64,
             },
             resource: None,
+            toolsets: Vec::new(),
             test_seams: false,
         }
     }

@@ -127,12 +127,14 @@ impl Gateway {
             Taken::Running(waiting) => waiting,
             Taken::Free(tell, waiting) => {
                 let ticket = Ticket { gateway: self.clone(), holder, key };
-                let CallRequest { surface, arguments, progress, meta, input, tool: _ } = request;
+                let CallRequest { surface, within, arguments, progress, meta, input, tool: _ } =
+                    request;
                 let principal = Arc::clone(principal);
                 let gateway = self.clone();
                 self.running().spawn(async move {
                     let tool = ToolRef::Id(tool.as_str());
-                    let request = CallRequest { surface, tool, arguments, progress, meta, input };
+                    let request =
+                        CallRequest { surface, tool, within, arguments, progress, meta, input };
                     let call = gateway.call(&principal, request);
                     let called = tokio::select! {
                         called = call => Arc::new(called),

@@ -5,6 +5,7 @@
 //! * [`session`](mod@session) brackets the calls that belong together.
 //! * [`probe`](mod@probe) has tools that exist for tests of a running server alone.
 //! * [`list`](mod@list) is what a caller sees: bytes made once per kind of caller.
+//! * [`toolsets`] are named parts of the catalog.
 //! * [`config`] is the operator's file: what was typed, checked, and what it means.
 //! * [`keeper`] signs, anchors, forwards and prunes the record, and [`export`] is how it is written.
 //! * [`authn`] tells who is calling.
@@ -38,6 +39,7 @@ pub mod provider;
 mod record;
 mod refresh;
 pub mod session;
+pub mod toolsets;
 mod workflow;
 
 pub use breaker::{BreakerReport, BreakerState};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use toolcrib_core::{
     authorize::Denied,
-    catalog::{Body, Catalog, Entry, ListFormat, View},
+    catalog::{Body, Catalog, Entry, ListFormat, Toolset, View},
     descriptor::SourceKind,
     principal::Principal,
     source::Source,
@@ -31,6 +31,30 @@ pub enum ToolRef<'a> {
     },
     /// A tool of the test seams, which stands in no catalog.
     Probe(&'a Probe),
+}
+
+/// Which part of the catalog a request is about: all of it, or one toolset. A toolset narrows (I-76).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Within(Option<Arc<str>>);
+
+impl Within {
+    /// The toolset called `name`, whether or not there is one.
+    pub fn toolset(name: &str) -> Self {
+        Self(Some(name.into()))
+    }
+
+    /// The toolset's name; `None` means the whole catalog.
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    /// Whether `entry` is in that part of `catalog`. Nothing is in a toolset that is not there.
+    pub(crate) fn holds(&self, catalog: &Catalog, entry: &Entry) -> bool {
+        match self.name() {
+            None => true,
+            Some(name) => catalog.toolset(name).is_some_and(|toolset| toolset.holds(entry)),
+        }
+    }
 }
 
 impl<'a> ToolRef<'a> {
@@ -75,6 +99,19 @@ impl Gateway {
         self.snapshot().catalog.view(self.authorizer(), principal.subject())
     }
 
+    /// What `principal` may see of a part of the catalog; `None` when there is no such part.
+    pub fn view_within(&self, principal: &Principal, within: &Within) -> Option<Arc<View>> {
+        let Some(name) = within.name() else { return Some(self.view(principal)) };
+        let snapshot = self.snapshot();
+        let toolset = snapshot.catalog.toolset(name)?;
+        Some(snapshot.catalog.view_within(self.authorizer(), principal.subject(), toolset))
+    }
+
+    /// The toolset of that name.
+    pub fn toolset(&self, name: &str) -> Option<Arc<Toolset>> {
+        self.snapshot().catalog.toolset(name).map(Arc::clone)
+    }
+
     /// The list of what `principal` may see, in `format`, of one kind of source or of all.
     pub fn list(
         &self,
@@ -83,6 +120,17 @@ impl Gateway {
         source: Option<SourceKind>,
     ) -> Arc<Body> {
         self.view(principal).body(format, source)
+    }
+
+    /// As [`list`](Self::list), of a part of the catalog; `None` when there is no such part.
+    pub fn list_within(
+        &self,
+        principal: &Principal,
+        within: &Within,
+        format: &ListFormat,
+        source: Option<SourceKind>,
+    ) -> Option<Arc<Body>> {
+        self.view_within(principal, within).map(|view| view.body(format, source))
     }
 
     /// The versions of `Toolkit.Tool` that `principal` may use, the highest first. Records nothing:
@@ -97,8 +145,19 @@ impl Gateway {
     /// One tool, if `principal` may use it. Unknown, hidden and foreign tools are all `None`; the
     /// refusal is recorded without making the caller wait.
     pub fn find(&self, principal: &Principal, tool: ToolRef<'_>) -> Option<Arc<Entry>> {
+        self.find_within(principal, tool, &Within::default())
+    }
+
+    /// As [`find`](Self::find), in a part of the catalog: what is not in it is unknown, too.
+    pub fn find_within(
+        &self,
+        principal: &Principal,
+        tool: ToolRef<'_>,
+        within: &Within,
+    ) -> Option<Arc<Entry>> {
         let snapshot = self.snapshot();
-        let Some(entry) = tool.resolve(&snapshot.catalog) else {
+        let entry = tool.resolve(&snapshot.catalog);
+        let Some(entry) = entry.filter(|entry| within.holds(&snapshot.catalog, entry)) else {
             self.record().unknown(principal, "tools:read");
             return None;
         };

@@ -21,7 +21,10 @@ use toolcrib_core::{
     principal::Principal,
 };
 
-use crate::{Gateway, list::ToolRef};
+use crate::{
+    Gateway,
+    list::{ToolRef, Within},
+};
 
 pub(crate) use self::native::Natives;
 pub use self::{
@@ -327,6 +330,11 @@ impl CallerView {
     /// The list in `format`: bytes that are there already.
     pub fn list(&self, format: &ListFormat) -> Arc<Body> {
         self.gateway.list(&self.caller, format, None)
+    }
+
+    /// As [`list`](Self::list), of a part of the catalog; `None` when there is no such part.
+    pub fn list_within(&self, within: &Within, format: &ListFormat) -> Option<Arc<Body>> {
+        self.gateway.list_within(&self.caller, within, format, None)
     }
 
     /// The tool of that wire name, if the caller may use it; a refusal is recorded.

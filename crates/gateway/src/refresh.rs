@@ -38,6 +38,7 @@ use crate::{
     config::{Config, SourceConfig},
     metrics::Metrics,
     pins::{self, PinDesk, Settled},
+    toolsets::Told,
 };
 
 /// Changes that come closer together than this are one change: servers announce while they start.
@@ -55,6 +56,9 @@ pub(crate) struct Refresher {
     /// The pins' epoch when they were last looked through, and whether somebody is doing it.
     pins_epoch: AtomicU64,
     pinning: AtomicBool,
+    /// Which entries of allow-lists have been told of, and whether somebody is doing it.
+    told: Told,
+    telling: AtomicBool,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
     slots: Mutex<Slots>,
@@ -97,6 +101,8 @@ impl Refresher {
             pins,
             pins_epoch: AtomicU64::new(0),
             pinning: AtomicBool::new(false),
+            told: Told::default(),
+            telling: AtomicBool::new(false),
             clock,
             metrics,
             slots: Mutex::new(slots),
@@ -123,6 +129,7 @@ impl Refresher {
                         due.iter().for_each(|source| refresher.ask(&gateway, source));
                         gateway.record().tell_repeated();
                         refresher.watch_pins(&gateway);
+                        refresher.watch_toolsets(&gateway);
                     }
                 }
             }
@@ -192,6 +199,7 @@ impl Refresher {
             .map(|slot| (slot.config.spec.id.clone(), slot))
             .collect();
         slots.gate = config.gate.clone();
+        slots.toolsets.clone_from(&config.toolsets);
         let mut closing = Vec::new();
         for source in &config.sources {
             let id = &source.spec.id;
@@ -386,6 +394,24 @@ impl Refresher {
                 }
             }
             refresher.pinning.store(false, Ordering::Release);
+        });
+    }
+
+    /// Looks whether allow-lists of toolsets reach tools, once every source has told its own, without
+    /// holding anybody up.
+    fn watch_toolsets(&self, gateway: &Gateway) {
+        let worth = {
+            let slots = self.slots.lock();
+            !slots.toolsets.is_empty() && slots.are_settled()
+        };
+        if !worth || self.telling.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let gateway = gateway.clone();
+        tokio::spawn(async move {
+            let refresher = gateway.refresher();
+            gateway.tell_unresolved(&refresher.told).await;
+            refresher.telling.store(false, Ordering::Release);
         });
     }
 

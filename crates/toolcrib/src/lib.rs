@@ -23,7 +23,7 @@ mod serve;
 mod state;
 
 pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
-pub use mcp::serve_stdio;
+pub use mcp::{serve_stdio, serve_stdio_within};
 pub use router::{RouterExt, openapi, router};
 
 /// The published JSON Schemas with their names, as served under `/schemas/NAME.schema.json`.

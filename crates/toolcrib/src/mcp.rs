@@ -9,6 +9,7 @@
 //! * `method` answers it; `pages` is `tools/list`, `call` is a `tools/call` while it runs, `listen`
 //!   a subscription while it is open.
 //! * `session` is what a handshake opens; `changes` notices that a caller's list has changed.
+//! * `meta` are the three tools that a toolset can list in place of its own.
 //! * `http` and `stdio` carry messages; they share everything above.
 //! * `format` writes tools, `answer` writes messages around JSON that is already there, `error` is
 //!   the one table of codes.
@@ -26,6 +27,7 @@ mod format;
 mod host;
 mod http;
 mod listen;
+mod meta;
 mod method;
 mod pages;
 mod param_headers;
@@ -36,7 +38,7 @@ mod stdio;
 
 pub(crate) use host::Host;
 pub(crate) use http::{mounts, routes};
-pub use stdio::serve_stdio;
+pub use stdio::{serve_stdio, serve_stdio_within};
 
 /// Reads `frame` as far as it is read before a tool is looked up.
 #[cfg(fuzzing)]

@@ -32,7 +32,7 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
         "info": info(),
         "tags": tags,
         "security": [{ "key": [] }],
-        "paths": { "/mcp": mcp() },
+        "paths": { "/mcp": mcp(), "/mcp/{toolset}": toolset() },
         "components": {
             "securitySchemes": { "key": {
                 "type": "http",
@@ -79,9 +79,29 @@ fn info() -> Value {
 }
 
 /// MCP describes its own messages; for HTTP there is one route with JSON-RPC in both directions.
+/// The same as `/mcp`, with another operation id each.
+fn toolset() -> Value {
+    let mut item = mcp();
+    for method in ["get", "delete", "post"] {
+        let Some(operation) = item.get_mut(method).and_then(Value::as_object_mut) else { continue };
+        let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default();
+        let id = format!("{id}Toolset");
+        operation.insert("operationId".to_owned(), json!(id));
+        operation.insert(
+            "parameters".to_owned(),
+            json!([{
+                "name": "toolset", "in": "path", "required": true,
+                "description": "The name of a toolset: only its tools are listed and called",
+                "schema": { "type": "string" },
+            }]),
+        );
+    }
+    item
+}
+
 fn mcp() -> Value {
     let message = json!({ "application/json": { "schema": { "type": "object" } } });
-    let no_session = json!({ "description": "No session of this caller", "content": message });
+    let no_session = json!({ "description": "No session of this caller, or no such toolset", "content": message });
     let unauthenticated = json!({ "description": "No valid key", "content": message });
     json!({ "get": {
         "tags": ["MCP"],

@@ -4,10 +4,10 @@ mod encoding;
 
 use axum::{body::Body as HttpBody, response::Response};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde::Serialize;
 use toolcrib_core::{call::CallError, catalog::Body, id::RunId};
-use toolcrib_gateway::call::Called;
+use toolcrib_gateway::{call::Called, list::Within};
 
 /// Where every calling surface names the run that holds the call's events.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");
@@ -138,6 +138,14 @@ pub(crate) fn query(query: Option<&str>, name: &str) -> Option<String> {
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
         .find_map(|(key, value)| (decode(key) == name).then(|| decode(value)))
 }
+
+/// Which part of the catalog a request is about, as the parameter `toolset` says.
+pub(crate) fn within(uri: &Uri) -> Within {
+    query(uri.query(), "toolset").map_or_else(Within::default, |name| Within::toolset(&name))
+}
+
+/// What the parameter `toolset` is told that names none.
+pub(crate) const NO_TOOLSET: &str = "the parameter `toolset` names no toolset";
 
 #[cfg(test)]
 mod tests {

@@ -35,6 +35,10 @@ pub(crate) struct McpArgs {
     /// What the caller holds, when there is no key; may be repeated [default: *]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = grant)]
     pub(crate) scopes: Vec<Grant>,
+
+    /// Serve only the tools of this toolset
+    #[arg(long, value_name = "NAME")]
+    pub(crate) toolset: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -45,10 +49,22 @@ Examples:
   toolcrib tools list
   toolcrib tools list --json | jq -r '.[].toolId'
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools list --source mcp
+  toolcrib tools list --toolset work
 
 Without --url the sources of the configuration are started and asked, and every tool is listed.
 With --url the server answers with what the key may use.")]
     List(ToolListArgs),
+
+    /// Find tools by words of what they do, the best first
+    #[command(after_help = "\
+Examples:
+  toolcrib tools search read a file
+  toolcrib tools search open issue --limit 5 --json | jq -r '.[].toolId'
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools search --toolset work send mail
+
+Names count more than descriptions, rare words more than frequent ones; a word that no tool has counts
+as the beginning of one. With --url only what the key may use is looked at.")]
+    Search(ToolSearchArgs),
 
     /// Say what is wrong, risky or hard to use about the tools
     #[command(after_help = "\
@@ -135,6 +151,24 @@ pub(crate) struct ToolListArgs {
     /// Only tools of this kind of source
     #[arg(long, value_name = "KIND", value_parser = source_kind)]
     pub(crate) source: Option<SourceKind>,
+
+    /// Only tools of this toolset
+    #[arg(long, value_name = "NAME")]
+    pub(crate) toolset: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ToolSearchArgs {
+    /// What the tool should do
+    #[arg(required = true, value_name = "WORD")]
+    pub(crate) words: Vec<String>,
+
+    /// Tools at most
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=100))]
+    pub(crate) limit: u16,
+
+    #[command(flatten)]
+    pub(crate) of: ToolListArgs,
 }
 
 #[derive(Debug, Args)]

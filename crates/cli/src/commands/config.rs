@@ -87,6 +87,8 @@ fn problems(gateway: &Gateway) -> Vec<String> {
     }
     let unmatched = gateway.unmatched_grants();
     problems.extend(unmatched.iter().map(|grant| format!("{grant} {}", local::MATCHES_NOTHING)));
+    let unresolved = gateway.unresolved_references();
+    problems.extend(unresolved.iter().map(|it| format!("{it} {}", local::REACHES_NOTHING)));
     problems
 }
 

@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc};
 
 use toolcrib_core::{credential::Secret, principal::Principal};
-use toolcrib_gateway::{Gateway, authn::Accepted, config::McpConfig};
+use toolcrib_gateway::{Gateway, authn::Accepted, config::McpConfig, list::Within};
 
 use crate::{
     args::{Global, McpArgs},
@@ -30,6 +30,10 @@ async fn serve(
     args: McpArgs,
     key: Option<Secret>,
 ) -> anyhow::Result<()> {
+    let within = args.toolset.as_deref().map_or_else(Within::default, Within::toolset);
+    if !gateway.has(&within) {
+        return Err(local::no_toolset());
+    }
     let principal: Arc<Principal> = match key {
         Some(key) => gateway.authenticator().identify(key.expose(), Accepted::Usual).await.advise(
             "the key is not accepted",
@@ -44,6 +48,7 @@ async fn serve(
         () = &mut interrupted => return Ok(()),
     }
     let streams = (tokio::io::stdin(), tokio::io::stdout());
-    toolcrib::serve_stdio(gateway.clone(), config, principal, streams, interrupted).await?;
+    let served = (principal, within);
+    toolcrib::serve_stdio_within(gateway.clone(), config, served, streams, interrupted).await?;
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolcrib_core::source::SourceState;
+use toolcrib_core::{id::TenantId, source::SourceState};
 use toolcrib_gateway::Gateway;
 
 use crate::{
@@ -75,6 +75,18 @@ impl Breaker {
     }
 }
 
+/// What is shown of a toolset.
+#[derive(Debug, Deserialize)]
+struct ShownToolset {
+    name: String,
+    title: Option<String>,
+    tools: u64,
+    unresolved: u64,
+    /// Which they are, where the configuration is.
+    #[serde(default)]
+    references: Vec<String>,
+}
+
 pub(crate) async fn run(
     command: &SourcesCommand,
     global: &Global,
@@ -84,16 +96,23 @@ pub(crate) async fn run(
         Some(client) => client.get(&["v1", "sources"], &[]).await?,
         None => here(global).await?,
     };
+    let toolsets = told.get("toolsets").cloned().unwrap_or_else(|| json!([]));
+    let toolsets: Vec<ShownToolset> = serde_json::from_value(toolsets)?;
     let sources = told.get("sources").cloned().unwrap_or(Value::Null);
     let sources: Vec<Shown> = serde_json::from_value(sources)?;
     print(&sources, printer)?;
+    print_toolsets(&toolsets, printer)?;
     let sound = |source: &Shown| {
         source.state == state(SourceState::Ready)
             && source.discovered_at.is_some()
             && source.problems.is_empty()
     };
     match command {
-        SourcesCommand::Check if !sources.iter().all(sound) => Ok(Exit::Failed),
+        SourcesCommand::Check
+            if !sources.iter().all(sound) || toolsets.iter().any(|it| it.unresolved > 0) =>
+        {
+            Ok(Exit::Failed)
+        }
         SourcesCommand::Check | SourcesCommand::List => Ok(Exit::Done),
     }
 }
@@ -105,7 +124,19 @@ async fn here(global: &Global) -> anyhow::Result<Value> {
         .await?
         .run(async |gateway: &Gateway| {
             local::settle(gateway).await;
-            Ok(json!({ "sources": gateway.sources() }))
+            let operator = local::operator(TenantId::parse("default")?, Vec::new())?;
+            let mut toolsets = json!(gateway.toolsets(&operator));
+            let snapshot = gateway.snapshot();
+            for (shown, toolset) in
+                toolsets.as_array_mut().into_iter().flatten().zip(snapshot.catalog.toolsets())
+            {
+                // Whoever reads the configuration may read this, too.
+                if let Some(shown) = shown.as_object_mut() {
+                    shown.insert("tools".to_owned(), json!(toolset.len()));
+                    shown.insert("references".to_owned(), json!(toolset.unresolved));
+                }
+            }
+            Ok(json!({ "sources": gateway.sources(), "toolsets": toolsets }))
         })
         .await
 }
@@ -151,6 +182,37 @@ fn print(sources: &[Shown], printer: Printer) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The toolsets; where JSON is wanted, only what is wrong with them, beside it.
+fn print_toolsets(toolsets: &[ShownToolset], printer: Printer) -> anyhow::Result<()> {
+    for ShownToolset { name, unresolved, references, .. } in toolsets {
+        for reference in references {
+            printer.warning(format_args!(
+                "toolset \"{name}\": {reference} {}",
+                local::REACHES_NOTHING
+            ));
+        }
+        if references.is_empty() && *unresolved > 0 {
+            printer.warning(format_args!(
+                "toolset \"{name}\": {unresolved} of its allow-list {}",
+                local::REACHES_NOTHING
+            ));
+        }
+    }
+    if printer.wants_json() || toolsets.is_empty() {
+        return Ok(());
+    }
+    let rows = toolsets.iter().map(|toolset| {
+        [
+            toolset.name.clone(),
+            toolset.tools.to_string(),
+            toolset.unresolved.to_string(),
+            toolset.title.clone().unwrap_or_default(),
+        ]
+    });
+    printer.line("")?;
+    printer.table(["toolset", "tools", "unresolved", "title"], rows)
 }
 
 /// The state as it stands in JSON.

@@ -1,18 +1,20 @@
-//! `tools list|lint|show|diff|approve`: the operator's view of everything, or a key's view of a server.
+//! `tools list|search|lint|show|diff|approve`: the operator's view of everything, or a key's view of a server.
 
 mod diff;
 mod lint;
 mod pins;
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use toolcrib_core::{
-    catalog::{Entry, Tenants},
-    descriptor::{SourceKind, ToolDescriptor},
+    catalog::{Entry, Tenants, View},
+    descriptor::ToolDescriptor,
 };
 use toolcrib_gateway::Gateway;
 
 use crate::{
-    args::{Global, ToolListArgs, ToolsCommand},
+    args::{Global, ToolListArgs, ToolSearchArgs, ToolsCommand},
     client::Client,
     failure::{Exit, advised},
     local::{self, Local},
@@ -29,6 +31,12 @@ pub(crate) async fn run(
     match (command, client) {
         (ToolsCommand::List(args), None) => list(&args, global, printer).await?,
         (ToolsCommand::List(args), Some(client)) => list_remote(&args, &client, printer).await?,
+        (ToolsCommand::Search(args), None) => search(&args, global, printer).await?,
+        (ToolsCommand::Search(args), Some(client)) => {
+            let words = args.words.join(" ");
+            let found = remote(&args.of, Some((&words, args.limit)), &client).await?;
+            print_remote(&found, "no tool that this key may use has such words", printer)?;
+        }
         (ToolsCommand::Lint(args), client) => {
             return lint::run(&args, client, global, printer).await;
         }
@@ -55,19 +63,47 @@ async fn list(args: &ToolListArgs, global: &Global, printer: Printer) -> anyhow:
         .await?
         .run(async |gateway: &Gateway| {
             local::settle(gateway).await;
-            let snapshot = gateway.snapshot();
-            let wanted = |entry: &&std::sync::Arc<Entry>| {
-                args.source.is_none_or(|kind| entry.tool.source == kind)
-            };
-            let entries: Vec<&Entry> =
-                snapshot.catalog.entries().iter().filter(wanted).map(|entry| &**entry).collect();
+            let entries = wanted(gateway, args)?;
             warn_of_silent(gateway, printer);
-            match printer.wants_json() {
-                true => printer.json(&entries.into_iter().map(full).collect::<Vec<_>>()),
-                false => table(&entries, printer),
-            }
+            print(&entries, printer)
         })
         .await
+}
+
+/// As a server does it, over every tool.
+async fn search(args: &ToolSearchArgs, global: &Global, printer: Printer) -> anyhow::Result<()> {
+    Local::start(Settings::load(global)?)
+        .await?
+        .run(async |gateway: &Gateway| {
+            local::settle(gateway).await;
+            let view = View::new(wanted(gateway, &args.of)?);
+            warn_of_silent(gateway, printer);
+            let found = view.search(&args.words.join(" "), None, usize::from(args.limit));
+            print(&found, printer)
+        })
+        .await
+}
+
+/// Every tool of the kind and the toolset that was asked for.
+fn wanted(gateway: &Gateway, args: &ToolListArgs) -> anyhow::Result<Vec<Arc<Entry>>> {
+    let snapshot = gateway.snapshot();
+    let toolset = match &args.toolset {
+        Some(name) => Some(snapshot.catalog.toolset(name).ok_or_else(local::no_toolset)?),
+        None => None,
+    };
+    let wanted = |entry: &&Arc<Entry>| {
+        args.source.is_none_or(|kind| entry.tool.source == kind)
+            && toolset.is_none_or(|toolset| toolset.holds(entry))
+    };
+    Ok(snapshot.catalog.entries().iter().filter(wanted).map(Arc::clone).collect())
+}
+
+fn print(entries: &[Arc<Entry>], printer: Printer) -> anyhow::Result<()> {
+    let entries: Vec<&Entry> = entries.iter().map(|entry| &**entry).collect();
+    match printer.wants_json() {
+        true => printer.json(&entries.into_iter().map(full).collect::<Vec<_>>()),
+        false => table(&entries, printer),
+    }
 }
 
 fn warn_of_silent(gateway: &Gateway, printer: Printer) {
@@ -93,12 +129,16 @@ pub(crate) fn table(entries: &[&Entry], printer: Printer) -> anyhow::Result<()> 
 }
 
 async fn list_remote(args: &ToolListArgs, client: &Client, printer: Printer) -> anyhow::Result<()> {
-    let tools = remote(args.source, client).await?;
+    let tools = remote(args, None, client).await?;
+    print_remote(&tools, "there are no tools that this key may use", printer)
+}
+
+fn print_remote(tools: &[ToolDescriptor], none: &str, printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
         return printer.json(&tools);
     }
     if tools.is_empty() {
-        printer.note("there are no tools that this key may use");
+        printer.note(none);
         return Ok(());
     }
     let rows = tools.iter().map(|tool| {
@@ -108,16 +148,23 @@ async fn list_remote(args: &ToolListArgs, client: &Client, printer: Printer) -> 
     printer.table(["tool", "source", "tier", "scopes", "approval"], rows)
 }
 
-/// What the key may use, of one kind of source or of all.
+/// What the key may use of what was asked for; with words, what fits them.
 async fn remote(
-    source: Option<SourceKind>,
+    args: &ToolListArgs,
+    search: Option<(&str, u16)>,
     client: &Client,
 ) -> anyhow::Result<Vec<ToolDescriptor>> {
     let catalog = client.catalog()?;
-    let tools = match source {
-        Some(kind) => catalog.tools().of(kind),
-        None => catalog.tools(),
-    };
+    let mut tools = catalog.tools();
+    if let Some(kind) = args.source {
+        tools = tools.of(kind);
+    }
+    if let Some(toolset) = &args.toolset {
+        tools = tools.within(toolset);
+    }
+    if let Some((words, limit)) = search {
+        tools = tools.search(words, limit);
+    }
     let listed = tools.list().await.map_err(|error| client.explained(error))?;
     listed.ok_or_else(|| {
         advised("the server has no catalog", "is this the address of a toolcrib server?")

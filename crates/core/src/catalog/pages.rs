@@ -7,7 +7,7 @@ use std::{num::NonZeroUsize, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{Entry, ListFormat, View};
+use super::{ListFormat, View};
 use crate::canonical::Digest;
 
 /// A list in pages of the same size, of which the last may be shorter. There is at least one.
@@ -30,6 +30,35 @@ impl Pages {
         position.is_multiple_of(size).then(|| self.pages.get(position / size))?
     }
 
+    /// `written`, tools in `format`, in pages of `size`, each opened by `open` instead of the format's
+    /// own start.
+    pub fn of(
+        written: &[Arc<[u8]>],
+        format: &ListFormat,
+        size: NonZeroUsize,
+        open: OpenPage,
+    ) -> Self {
+        let digests: Vec<u8> = written.iter().flat_map(|json| Digest::of(json).0).collect();
+        let digest = Digest::of(&digests);
+        let size_of = size.get();
+        let starts = (0..written.len().max(1)).step_by(size_of);
+        let pages = starts.map(|start| {
+            let end = start.saturating_add(size_of);
+            let next = (end < written.len()).then_some(end);
+            let mut page = open(format, &digest, next).into_bytes();
+            let tools = written.get(start..end.min(written.len())).unwrap_or_default();
+            for (i, json) in tools.iter().enumerate() {
+                if i > 0 {
+                    page.push(b',');
+                }
+                page.extend_from_slice(json);
+            }
+            page.extend_from_slice(format.close.as_bytes());
+            Bytes::from(page)
+        });
+        Self { digest, size, pages: pages.collect() }
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.pages.len()
@@ -44,31 +73,9 @@ impl View {
         if let Some(pages) = self.pages.read().get(&key) {
             return Arc::clone(pages);
         }
-        let pages = Arc::new(cut(&self.entries, format, size, open));
+        let entries = self.entries.iter();
+        let written: Vec<_> = entries.map(|entry| entry.wire.get(entry, format)).collect();
+        let pages = Arc::new(Pages::of(&written, format, size, open));
         Arc::clone(self.pages.write().entry(key).or_insert(pages))
     }
-}
-
-fn cut(entries: &[Arc<Entry>], format: &ListFormat, size: NonZeroUsize, open: OpenPage) -> Pages {
-    let written: Vec<Arc<[u8]>> =
-        entries.iter().map(|entry| entry.wire.get(entry, format)).collect();
-    let digests: Vec<u8> = written.iter().flat_map(|json| Digest::of(json).0).collect();
-    let digest = Digest::of(&digests);
-    let size_of = size.get();
-    let starts = (0..written.len().max(1)).step_by(size_of);
-    let pages = starts.map(|start| {
-        let end = start.saturating_add(size_of);
-        let next = (end < written.len()).then_some(end);
-        let mut page = open(format, &digest, next).into_bytes();
-        let tools = written.get(start..end.min(written.len())).unwrap_or_default();
-        for (i, json) in tools.iter().enumerate() {
-            if i > 0 {
-                page.push(b',');
-            }
-            page.extend_from_slice(json);
-        }
-        page.extend_from_slice(format.close.as_bytes());
-        Bytes::from(page)
-    });
-    Pages { digest, size, pages: pages.collect() }
 }

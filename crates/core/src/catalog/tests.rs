@@ -19,7 +19,12 @@ fn source(id: &str) -> SourceId {
     SourceId::parse(id).unwrap()
 }
 
-fn tool(kind: SourceKind, source_id: &str, name: &str, scopes: Option<&[&str]>) -> Entry {
+pub(super) fn tool(
+    kind: SourceKind,
+    source_id: &str,
+    name: &str,
+    scopes: Option<&[&str]>,
+) -> Entry {
     let mut entry = Entry::new(kind, &source(source_id), name, SafetyTier::Read).unwrap();
     entry.tool.auth = scopes.map(|scopes| Auth {
         scopes: Some(scopes.iter().map(|s| Scope::parse(s).unwrap()).collect()),
@@ -28,7 +33,7 @@ fn tool(kind: SourceKind, source_id: &str, name: &str, scopes: Option<&[&str]>) 
     entry
 }
 
-fn caller(tenant: &str, grants: &[&str]) -> Principal {
+pub(super) fn caller(tenant: &str, grants: &[&str]) -> Principal {
     Principal {
         id: PrincipalId::parse("ann").unwrap(),
         tenant: TenantId::parse(tenant).unwrap(),
@@ -39,14 +44,14 @@ fn caller(tenant: &str, grants: &[&str]) -> Principal {
     }
 }
 
-fn catalog(entries: Vec<Entry>) -> Catalog {
+pub(super) fn catalog(entries: Vec<Entry>) -> Catalog {
     let (catalog, collisions) =
         Catalog::build(Generation(7), entries.into_iter().map(Arc::new).collect());
     assert_eq!(collisions, []);
     catalog
 }
 
-fn ids(entries: &[Arc<Entry>]) -> Vec<&str> {
+pub(super) fn ids(entries: &[Arc<Entry>]) -> Vec<&str> {
     entries.iter().map(|entry| entry.id.as_str()).collect()
 }
 

@@ -2,13 +2,17 @@
 //! span so that a complaint can name the line.
 
 mod tokens;
+mod toolset;
 
 use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
-pub(super) use self::tokens::{Claims, Jwt, OneOrMore, SharedJwt};
+pub(super) use self::{
+    tokens::{Claims, Jwt, OneOrMore, SharedJwt},
+    toolset::{Meta, Toolset},
+};
 pub(super) use super::approvals::typed::{ApprovalWhen, Approvals};
 
 #[derive(Debug, Default, Deserialize)]
@@ -28,6 +32,7 @@ pub(super) struct File {
     pub(super) explorer: Explorer,
     pub(super) mcp: Mcp,
     pub(super) auth: Authentication,
+    pub(super) toolset: Ordered<Spanned<Toolset>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

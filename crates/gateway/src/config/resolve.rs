@@ -6,6 +6,7 @@ mod record;
 mod source;
 mod store;
 mod tokens;
+mod toolset;
 
 pub use source::{pack_location, public_key};
 pub(crate) use tokens::is_private_enough;
@@ -119,6 +120,7 @@ impl Resolver<'_> {
         config.issuers = self.issuers(typed.auth.jwt.0, config.otc_jwt.is_some());
         config.resource = typed.auth.resource.and_then(|resource| self.resource(resource));
         self.explorer(&mut config, typed.explorer);
+        config.toolsets = self.toolsets(typed.toolset.0);
         let mut seen = BTreeSet::new();
         for source in typed.source {
             let offset = source.id.span().start;

@@ -15,7 +15,7 @@ use crate::{
     Snapshot, SourceReport,
     assemble::{Assembled, assemble},
     breaker::Breaker,
-    config::{GateConfig, SourceConfig},
+    config::{GateConfig, SourceConfig, ToolsetConfig},
     gateway::SourceLoad,
     metrics::{Limit, Metrics},
     workflow::{Flow, Flows, SnapshotWorkflows, flows, offer},
@@ -30,6 +30,7 @@ const MAX_RATES: usize = 16;
 /// Every source, in the order of the configuration.
 pub(crate) struct Slots {
     pub(super) gate: GateConfig,
+    pub(super) toolsets: Vec<ToolsetConfig>,
     pub(super) slots: Vec<Slot>,
     generation: Generation,
     collisions: Vec<String>,
@@ -78,7 +79,8 @@ struct Failure {
 
 impl Slots {
     pub(super) fn new(gate: GateConfig) -> Self {
-        Self { gate, slots: Vec::new(), generation: Generation(0), collisions: Vec::new() }
+        let (toolsets, slots, collisions) = (Vec::new(), Vec::new(), Vec::new());
+        Self { gate, toolsets, slots, generation: Generation(0), collisions }
     }
 
     /// A snapshot of what is known, one generation later.
@@ -99,6 +101,10 @@ impl Slots {
             tracing::error!(%collision, "tools are left out");
         }
         self.collisions = collisions.iter().map(ToString::to_string).collect();
+        let entries = || catalog.entries().iter().map(|entry| &**entry);
+        let toolsets: Vec<_> =
+            self.toolsets.iter().map(|toolset| toolset.resolve(entries())).collect();
+        let catalog = catalog.with_toolsets(toolsets);
         let sources = self
             .slots
             .iter()

@@ -9,7 +9,10 @@ use toolcrib_core::{
     arguments::ArgumentCheck,
     catalog::{Body, Entry},
 };
-use toolcrib_gateway::provider::{Annotations, Offer, Tool};
+use toolcrib_gateway::{
+    list::Within,
+    provider::{Annotations, Offer, Tool},
+};
 
 use super::{
     tools::{DETAILS, SUMMARIES},
@@ -18,8 +21,9 @@ use super::{
 
 /// What the endpoints ask of an offer.
 pub(super) trait OfferExt {
-    /// `GET tools`.
-    fn list(&self) -> Arc<Body>;
+    /// `GET tools`; `None` when there is no such part of the catalog. Tools of the embedding program
+    /// have no parts.
+    fn list(&self, within: &Within) -> Option<Arc<Body>>;
 
     /// The tool called `name`.
     fn find(&self, name: &str) -> Option<Found>;
@@ -48,12 +52,12 @@ struct Detail<'a> {
 }
 
 impl OfferExt for Offer {
-    fn list(&self) -> Arc<Body> {
+    fn list(&self, within: &Within) -> Option<Arc<Body>> {
         match self {
-            Self::View(view) => view.list(&SUMMARIES),
+            Self::View(view) => view.list_within(within, &SUMMARIES),
             Self::Tools(tools) => {
                 let list: Vec<_> = tools.iter().map(|tool| Summary::of(tool.as_ref())).collect();
-                Arc::new(body(&list))
+                Some(Arc::new(body(&list)))
             }
         }
     }

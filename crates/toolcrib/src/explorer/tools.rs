@@ -6,6 +6,7 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
+use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
 use toolcrib_core::{
@@ -140,9 +141,11 @@ fn write(entry: &Entry, json: &impl Serialize, out: &mut Vec<u8>) {
     path = "/tools",
     operation_id = "explorerTools",
     tag = "Explorer",
+    params(("toolset" = Option<String>, Query, description = "Only tools of this toolset")),
     responses(
         (status = 200, description = "Summaries", body = Vec<Summary<'static>>),
         (status = 304, description = "Not modified"),
+        (status = 400, description = "There is no such toolset", body = Problem),
         (status = 401, description = "No valid key", body = Problem),
     )
 )]
@@ -153,8 +156,11 @@ pub(super) async fn list(
 ) -> Result<Response, Refusal> {
     let (head, _) = request.into_parts();
     let visitor = explorer.reader(&head).await?;
-    let body = explorer.provider.tools(visitor.principal.as_ref()).await.list();
-    Ok(respond::tagged(&head.headers, &body, "application/json", PRIVATE))
+    let offer = explorer.provider.tools(visitor.principal.as_ref()).await;
+    Ok(match offer.list(&respond::within(&head.uri)) {
+        Some(body) => respond::tagged(&head.headers, &body, "application/json", PRIVATE),
+        None => error::problem(StatusCode::BAD_REQUEST, respond::NO_TOOLSET),
+    })
 }
 
 /// One tool that the caller may use.

@@ -80,6 +80,16 @@ pub(super) fn refusal(
     }
 }
 
+/// `text` as what a tool without a run answered, as the answer to `id`.
+pub(super) fn text(id: &Id, era: Era, text: &str, is_error: bool) -> Vec<u8> {
+    let content = json!([{ "type": "text", "text": text }]).to_string();
+    let mut out = Vec::with_capacity(content.len() + 512);
+    open(id, &mut out);
+    tool_result(era, &content, None, is_error, &mut out);
+    close(era, &[], &mut out);
+    out
+}
+
 /// What a tool asks of its caller, as the answer to `id`. There is no such thing in the handshake
 /// revisions, whose callers are never asked.
 fn input_required(id: &Id, era: Era, input: &InputRequired, run: &RunId) -> Vec<u8> {
@@ -155,7 +165,9 @@ fn close(era: Era, meta: &[(&str, &str)], out: &mut Vec<u8>) {
         }
     }
     if era == Era::Modern {
-        push(",");
+        if !meta.is_empty() {
+            push(",");
+        }
         push(server_info!());
     }
     push("}}}");

@@ -17,7 +17,7 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     Gateway,
     call::{CallRequest, Called},
-    list::ToolRef,
+    list::{ToolRef, Within},
     metrics::Surface,
 };
 
@@ -39,6 +39,10 @@ pub(super) struct ToolCall {
     id: Id,
     /// The tool's wire name.
     name: String,
+    /// Where it is looked for.
+    within: Within,
+    /// Whether the client named a tool that stands for another.
+    stands_for: bool,
     arguments: Value,
     /// JSON text of the token for which the client wants to hear of progress.
     progress_token: Option<String>,
@@ -96,6 +100,7 @@ impl ToolCall {
     pub(super) fn read(
         gateway: &Gateway,
         principal: &Arc<Principal>,
+        within: &Within,
         era: Era,
         request: Request,
     ) -> Result<Self, RpcError> {
@@ -120,14 +125,15 @@ impl ToolCall {
             Some(arguments @ Value::Object(_)) => arguments,
             Some(_) => return Err(RpcError::invalid_params("`arguments` must be an object")),
         };
-        let (gateway, principal) = (gateway.clone(), Arc::clone(principal));
         let opens = input.as_ref().is_some_and(|input| consent::opens(&input.capabilities));
         Ok(Self {
-            gateway,
-            principal,
+            gateway: gateway.clone(),
+            principal: Arc::clone(principal),
             era,
             id,
             name,
+            within: within.clone(),
+            stands_for: false,
             arguments,
             progress_token,
             meta,
@@ -158,6 +164,23 @@ impl ToolCall {
         self
     }
 
+    /// The arguments, which are taken out.
+    pub(super) fn take_arguments(&mut self) -> Value {
+        self.arguments.take()
+    }
+
+    /// The call of another tool that this one stands for. Its client sees no schema that asks to
+    /// repeat arguments in headers.
+    pub(super) fn standing_for(mut self, name: String, arguments: Value) -> Self {
+        (self.name, self.arguments, self.stands_for) = (name, arguments, true);
+        self
+    }
+
+    /// Whether the client named another tool, which this call was made of.
+    pub(super) fn stands_for(&self) -> bool {
+        self.stands_for
+    }
+
     /// Makes it a part of a session.
     pub(super) fn within(mut self, session: &Arc<Session>) -> Self {
         self.opens |= session.opens();
@@ -173,6 +196,8 @@ impl ToolCall {
             era,
             id,
             name,
+            within,
+            stands_for: _,
             arguments,
             progress_token,
             meta,
@@ -185,8 +210,13 @@ impl ToolCall {
         let sink = progress.as_ref().map(|(_, queue)| Arc::clone(queue) as Arc<dyn ProgressSink>);
         let called = async move {
             let tool = ToolRef::Wire(&name);
-            let request =
-                CallRequest { surface: Surface::Mcp, tool, arguments, progress: sink, meta, input };
+            let request = CallRequest {
+                within,
+                progress: sink,
+                meta,
+                input,
+                ..CallRequest::new(Surface::Mcp, tool, arguments)
+            };
             match part {
                 Some(turn) => turn.call(&principal, request).await,
                 None => gateway.call(&principal, request).await,

@@ -13,6 +13,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use toolcrib_core::{canonical::Digest, catalog::Generation, principal::Principal};
+use toolcrib_gateway::list::Within;
 
 use super::{era::Era, host::Host, pages};
 
@@ -39,6 +40,7 @@ impl Known {
 pub(super) struct ListWatch {
     host: Arc<Host>,
     principal: Arc<Principal>,
+    within: Within,
     era: Era,
     known: Arc<Known>,
     lists: watch::Receiver<Generation>,
@@ -62,6 +64,7 @@ impl ListWatch {
     pub(super) fn new(
         host: &Arc<Host>,
         principal: &Arc<Principal>,
+        within: &Within,
         era: Era,
         known: Arc<Known>,
     ) -> Self {
@@ -71,6 +74,7 @@ impl ListWatch {
         let mut watch = Self {
             host: Arc::clone(host),
             principal: Arc::clone(principal),
+            within: within.clone(),
             era,
             known,
             lists,
@@ -138,6 +142,6 @@ impl ListWatch {
     }
 
     fn digest(&self) -> Digest {
-        pages::digest(&self.host, &self.principal, self.era)
+        pages::digest(&self.host, &self.principal, &self.within, self.era)
     }
 }

@@ -103,6 +103,11 @@ impl RpcError {
         Self::invalid_request("there is no such session; send `initialize` again")
     }
 
+    /// Which toolsets there are is the operator's configuration and no secret; what is in them is.
+    pub(super) fn no_toolset() -> Self {
+        Self::invalid_request("there is no such toolset")
+    }
+
     pub(super) fn header_mismatch(message: impl Into<Cow<'static, str>>) -> Self {
         Self::new(code::HEADER_MISMATCH, message)
     }

@@ -10,7 +10,7 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
     principal::Principal,
 };
-use toolcrib_gateway::{Gateway, config::McpConfig};
+use toolcrib_gateway::{Gateway, config::McpConfig, list::Within};
 
 use super::session::{Session, Sessions};
 
@@ -27,6 +27,8 @@ pub(crate) struct Host {
 pub(super) struct Asker<'a> {
     pub(super) host: &'a Arc<Host>,
     pub(super) principal: &'a Arc<Principal>,
+    /// Which part of the catalog it is connected to.
+    pub(super) within: &'a Within,
     /// The handshake session that the request belongs to.
     pub(super) session: Option<&'a Arc<Session>>,
     /// Whether a client of a handshake can be told of changes.

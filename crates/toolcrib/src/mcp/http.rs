@@ -21,7 +21,7 @@ use axum::{
 use http::{HeaderMap, Method, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::principal::Principal;
-use toolcrib_gateway::metrics::Surface;
+use toolcrib_gateway::{list::Within, metrics::Surface};
 
 use super::{
     answer,
@@ -36,7 +36,7 @@ use super::{
     session::Hold,
 };
 use crate::{
-    middleware::{Access, Caller, Mount, Paths, Payload, Refusal},
+    middleware::{Access, Caller, Mount, Paths, Payload, Refusal, Segment},
     respond,
     serve::Stopping,
     state::{AppState, Surfaces},
@@ -45,8 +45,10 @@ use headers::Readable;
 use standing::Named;
 use stream::First;
 
-/// The one URL.
+/// The URL of the whole catalog; toolsets have theirs below it.
 const PATH: &str = "/mcp";
+/// The URL of one toolset.
+const TOOLSET: &str = "/mcp/{toolset}";
 /// How long a call that says nothing may take until its answer becomes a stream: long enough that
 /// ordinary calls are one plain answer, short enough that nothing on the way gives up.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -54,12 +56,12 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Who may come in where.
 pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
     let access = Access::Keyed(surfaces.mcp.auth);
-    vec![Mount::new(Surface::Mcp, Paths::exactly([PATH]), access, refuse)]
+    vec![Mount::new(Surface::Mcp, Paths::Under(PATH.to_owned()), access, refuse)]
 }
 
-/// The route.
+/// The routes.
 pub(crate) fn routes() -> Router<AppState> {
-    Router::new().route(PATH, any(dispatch))
+    Router::new().route(PATH, any(everything)).route(TOOLSET, any(toolset))
 }
 
 /// How a request that does not reach the protocol is refused: a JSON-RPC error without an id.
@@ -68,17 +70,40 @@ fn refuse(refusal: &Refusal) -> Response {
     fail(status, &RpcError::new(error::of_status(status), refusal.to_string()))
 }
 
-/// By hand, because what is allowed depends on the configuration, and a HEAD must open no stream.
-async fn dispatch(
+async fn everything(
     State(state): State<AppState>,
     Caller(principal): Caller,
     request: Request,
 ) -> Response {
+    dispatch(state, principal, &Within::default(), request).await
+}
+
+/// I-76
+async fn toolset(
+    State(state): State<AppState>,
+    Caller(principal): Caller,
+    name: Segment,
+    request: Request,
+) -> Response {
+    let within = Within::toolset(name.as_str());
+    match state.gateway.has(&within) {
+        true => dispatch(state, principal, &within, request).await,
+        false => fail(StatusCode::NOT_FOUND, &RpcError::no_toolset()),
+    }
+}
+
+/// By hand, because what is allowed depends on the configuration, and a HEAD must open no stream.
+async fn dispatch(
+    state: AppState,
+    principal: Arc<Principal>,
+    within: &Within,
+    request: Request,
+) -> Response {
     let stop = request.extensions().get().map(|Stopping(stop)| stop.clone()).unwrap_or_default();
     match *request.method() {
-        Method::POST => receive(&state, &principal, request, stop).await,
-        Method::GET => standing::open(&state.mcp, &principal, request.headers(), stop),
-        Method::DELETE => standing::end(&state.mcp, &principal, request.headers()).await,
+        Method::POST => receive(&state, &principal, within, request, stop).await,
+        Method::GET => standing::open(&state.mcp, &principal, within, request.headers(), stop),
+        Method::DELETE => standing::end(&state.mcp, &principal, within, request.headers()).await,
         _ if state.mcp.config.sessions => standing::not_allowed("GET,POST,DELETE"),
         _ => standing::not_allowed("POST"),
     }
@@ -87,6 +112,7 @@ async fn dispatch(
 async fn receive(
     state: &AppState,
     principal: &Arc<Principal>,
+    within: &Within,
     request: Request,
     stop: CancellationToken,
 ) -> Response {
@@ -99,7 +125,7 @@ async fn receive(
         Ok(Payload(body)) => body,
         Err(refusal) => return refusal.into_response(),
     };
-    match answer(state, principal, &headers, &body, stop).await {
+    match answer(state, principal, within, &headers, &body, stop).await {
         Ok(response) => response,
         Err(Rejected { id, error }) => {
             let body = answer::error(id.as_ref(), &error);
@@ -111,6 +137,7 @@ async fn receive(
 async fn answer(
     state: &AppState,
     principal: &Arc<Principal>,
+    within: &Within,
     headers: &HeaderMap,
     body: &[u8],
     stop: CancellationToken,
@@ -123,9 +150,9 @@ async fn answer(
     let request = match message {
         Message::Request(request) => request,
         Message::Notification(notification) => {
-            return notice(state, principal, headers, version, Some(&notification));
+            return notice(state, principal, within, headers, version, Some(&notification));
         }
-        Message::Response => return notice(state, principal, headers, version, None),
+        Message::Response => return notice(state, principal, within, headers, version, None),
     };
     let era = era::detect(&request, Some(version))?;
     let Some(readable) = headers::readable(headers, era) else {
@@ -141,7 +168,7 @@ async fn answer(
     // The stateless revision has no sessions, and who shakes hands is about to get a new one.
     let shakes = era == Era::Legacy && request.method == "initialize";
     let hold = match era {
-        Era::Legacy if !shakes => match standing::named(host, principal, headers)
+        Era::Legacy if !shakes => match standing::named(host, principal, within, headers)
             .map_err(|error| reject(Some(id.clone()), error))?
         {
             Named::Session(hold) => Some(hold),
@@ -150,13 +177,15 @@ async fn answer(
         },
         Era::Legacy | Era::Modern => None,
     };
-    let opened = (shakes && host.config.sessions).then(|| host.sessions.open(principal)).flatten();
+    let opened =
+        (shakes && host.config.sessions).then(|| host.sessions.open(principal, within)).flatten();
     if let Some(session) = &opened {
         session.set_opens(consent::opens_by_handshake(&request.params));
     }
     let asker = Asker {
         host,
         principal,
+        within,
         session: hold.as_ref().map(Hold::session),
         tells_changes: opened.is_some(),
     };
@@ -169,7 +198,7 @@ async fn answer(
             })
         }
         Ok(Step::Call(call)) => {
-            if era == Era::Modern {
+            if era == Era::Modern && !call.stands_for() {
                 check_params(state, principal, headers, &call)
                     .map_err(|error| reject(Some(id), error))?;
             }
@@ -187,6 +216,7 @@ async fn answer(
 fn notice(
     state: &AppState,
     principal: &Principal,
+    within: &Within,
     headers: &HeaderMap,
     version: Option<&str>,
     notification: Option<&Notification>,
@@ -194,7 +224,7 @@ fn notice(
     let reject = |error| Rejected { id: None, error };
     era::check_version(version).map_err(reject)?;
     if version != Some(era::MODERN) {
-        match standing::named(&state.mcp, principal, headers).map_err(reject)? {
+        match standing::named(&state.mcp, principal, within, headers).map_err(reject)? {
             Named::None => {}
             Named::Unknown => return Ok(no_session(None)),
             Named::Session(hold) => {

@@ -69,7 +69,8 @@ impl Listen {
         let Some(place) = asker.host.place(asker.principal) else {
             return Err(RpcError::too_many("too many subscriptions are open; close one first"));
         };
-        let watch = ListWatch::new(asker.host, asker.principal, Era::Modern, Arc::default());
+        let watch =
+            ListWatch::new(asker.host, asker.principal, asker.within, Era::Modern, Arc::default());
         Ok(Self { id, tools, watch, phase: Phase::Accepted, _place: place })
     }
 

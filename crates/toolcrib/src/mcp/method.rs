@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
+use toolcrib_core::catalog::Listing;
 
 use super::{
     answer,
@@ -11,6 +12,7 @@ use super::{
     format::server_info,
     host::Asker,
     listen::Listen,
+    meta::{self, Meant},
     pages,
     protocol::Request,
 };
@@ -31,17 +33,21 @@ const INSTRUCTIONS: &str = "Tools of several sources behind one gate. A tool tha
 
 /// Begins to answer `request`.
 pub(super) fn start(asker: Asker<'_>, era: Era, request: Request) -> Result<Step, RpcError> {
-    let Asker { host, principal, session, tells_changes } = asker;
+    let Asker { host, principal, within, session, tells_changes } = asker;
     let result = match (era, request.method.as_str()) {
         (_, "tools/call") => {
-            let call = ToolCall::read(&host.gateway, principal, era, request)?;
+            let call = ToolCall::read(&host.gateway, principal, within, era, request)?;
+            let call = match meta::meant(asker, era, call)? {
+                Meant::Call(call) => call,
+                Meant::Answer(answer) => return Ok(Step::Answer(answer)),
+            };
             return Ok(Step::Call(Box::new(match session {
                 Some(session) => call.within(session),
                 None => call,
             })));
         }
         (_, "tools/list") => {
-            let page = pages::page(host, principal, era, &request.params)?;
+            let page = pages::page(host, principal, within, era, &request.params)?;
             if let (Era::Legacy, Some(session)) = (era, session) {
                 session.known.put(page.digest);
             }
@@ -50,15 +56,34 @@ pub(super) fn start(asker: Asker<'_>, era: Era, request: Request) -> Result<Step
         (Era::Modern, "subscriptions/listen") => {
             return Listen::read(asker, request).map(Box::new).map(Step::Listen);
         }
-        (Era::Legacy, "initialize") => Bytes::from(initialize(&request.params, tells_changes)),
+        (Era::Legacy, "initialize") => {
+            let words = instructions(asker);
+            Bytes::from(initialize(&request.params, tells_changes, &words))
+        }
         (Era::Legacy, "ping") => Bytes::from_static(b"{}"),
-        (Era::Modern, "server/discover") => Bytes::from(discover()),
+        (Era::Modern, "server/discover") => Bytes::from(discover(&instructions(asker))),
         (Era::Legacy | Era::Modern, _) => return Err(RpcError::method_not_found()),
     };
     Ok(Step::Answer(answer::result(&request.id, &result).into()))
 }
 
-fn initialize(params: &Map<String, Value>, tells_changes: bool) -> String {
+/// What there is where the asker is connected to.
+fn instructions(asker: Asker<'_>) -> String {
+    let toolset = asker.within.name().and_then(|name| asker.host.gateway.toolset(name));
+    let mut words = INSTRUCTIONS.to_owned();
+    if let Some(toolset) = toolset {
+        if let Some(title) = &toolset.title {
+            words.insert_str(0, &format!("{title}. "));
+        }
+        if toolset.listing == Listing::Search {
+            words.push(' ');
+            words.push_str(meta::INSTRUCTIONS);
+        }
+    }
+    words
+}
+
+fn initialize(params: &Map<String, Value>, tells_changes: bool, instructions: &str) -> String {
     let requested = params.get("protocolVersion").and_then(Value::as_str);
     json!({
         "protocolVersion": era::negotiate(requested),
@@ -69,19 +94,19 @@ fn initialize(params: &Map<String, Value>, tells_changes: bool) -> String {
         "serverInfo": {
             "name": "toolcrib", "title": "toolcrib", "version": env!("CARGO_PKG_VERSION"),
         },
-        "instructions": INSTRUCTIONS,
+        "instructions": instructions,
     })
     .to_string()
 }
 
 /// `ttlMs` is a minute: what this says changes only when the server is replaced.
-fn discover() -> String {
+fn discover(instructions: &str) -> String {
     format!(
         "{{\"resultType\":\"complete\",\"supportedVersions\":{},\"capabilities\":\
          {{\"tools\":{{\"listChanged\":true}}}},\
          \"instructions\":{},\"ttlMs\":60000,\"cacheScope\":\"private\",\"_meta\":{{{}}}}}",
         json!(era::SUPPORTED),
-        json!(INSTRUCTIONS),
+        json!(instructions),
         server_info!(),
     )
 }
@@ -92,12 +117,13 @@ mod tests {
 
     #[test]
     fn the_fixed_answers_are_json() {
-        let discovered: Value = serde_json::from_str(&discover()).unwrap();
+        let discovered: Value = serde_json::from_str(&discover("\"")).unwrap();
         assert_eq!(discovered["supportedVersions"][0], "2026-07-28");
         assert_eq!(discovered["capabilities"], json!({ "tools": { "listChanged": true } }));
         let mut params = Map::new();
         params.insert("protocolVersion".to_owned(), json!("2025-06-18"));
-        let initialized: Value = serde_json::from_str(&initialize(&params, false)).unwrap();
+        let initialized: Value =
+            serde_json::from_str(&initialize(&params, false, INSTRUCTIONS)).unwrap();
         assert_eq!(initialized["capabilities"], json!({ "tools": {} }));
         assert_eq!(initialized["protocolVersion"], "2025-06-18");
         assert_eq!(initialized["serverInfo"]["version"], env!("CARGO_PKG_VERSION"));

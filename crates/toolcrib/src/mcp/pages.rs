@@ -13,15 +13,17 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 use toolcrib_core::{
     canonical::Digest,
-    catalog::{ListFormat, Pages},
+    catalog::{ListFormat, Listing, Pages},
     principal::Principal,
 };
+use toolcrib_gateway::list::Within;
 
 use super::{
     era::Era,
     error::RpcError,
     format::{LEGACY, MODERN},
     host::Host,
+    meta,
 };
 
 /// How much of the digest is in a cursor: enough that no two lists share it by chance.
@@ -34,14 +36,15 @@ pub(super) struct Page {
     pub(super) digest: Digest,
 }
 
-/// The page of `principal`'s list that `params` ask for.
+/// The page of `principal`'s list of a part of the catalog that `params` ask for.
 pub(super) fn page(
     host: &Host,
     principal: &Principal,
+    within: &Within,
     era: Era,
     params: &Map<String, Value>,
 ) -> Result<Page, RpcError> {
-    let pages = pages(host, principal, era);
+    let pages = pages(host, principal, within, era);
     let position = match params.get("cursor") {
         None | Some(Value::Null) => Some(0),
         Some(cursor) => cursor.as_str().and_then(|cursor| position(cursor, &pages.digest)),
@@ -53,19 +56,32 @@ pub(super) fn page(
 }
 
 /// What tells whether `principal`'s list is another one than before.
-pub(super) fn digest(host: &Host, principal: &Principal, era: Era) -> Digest {
-    pages(host, principal, era).digest
+pub(super) fn digest(host: &Host, principal: &Principal, within: &Within, era: Era) -> Digest {
+    pages(host, principal, within, era).digest
 }
 
-fn pages(host: &Host, principal: &Principal, era: Era) -> Arc<Pages> {
-    let format = match era {
+fn pages(host: &Host, principal: &Principal, within: &Within, era: Era) -> Arc<Pages> {
+    let format = format(era);
+    let toolset = within.name().and_then(|name| host.gateway.toolset(name));
+    if toolset.is_some_and(|toolset| toolset.listing == Listing::Search) {
+        return meta::list(era, format);
+    }
+    // A part of the catalog that a reload has taken away has nothing in it.
+    match host.gateway.view_within(principal, within) {
+        Some(view) => view.pages(format, host.config.page_size, open),
+        None => Arc::new(Pages::of(&[], format, host.config.page_size, open)),
+    }
+}
+
+/// How lists are written in `era`.
+pub(super) fn format(era: Era) -> &'static ListFormat {
+    match era {
         Era::Legacy => &LEGACY,
         Era::Modern => &MODERN,
-    };
-    host.gateway.view(principal).pages(format, host.config.page_size, open)
+    }
 }
 
-fn open(format: &ListFormat, digest: &Digest, next: Option<usize>) -> String {
+pub(super) fn open(format: &ListFormat, digest: &Digest, next: Option<usize>) -> String {
     let next = next.and_then(|next| cursor(digest, next));
     match (next, format.open.strip_prefix('{')) {
         (Some(cursor), Some(rest)) => format!("{{\"nextCursor\":\"{cursor}\",{rest}"),

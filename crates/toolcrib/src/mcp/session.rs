@@ -23,6 +23,7 @@ use toolcrib_core::{event::SessionOutcome, principal::Principal};
 use toolcrib_gateway::{
     Gateway,
     call::{CallRequest, Called},
+    list::Within,
     session::Interaction,
 };
 
@@ -34,6 +35,8 @@ pub(super) use self::table::Sessions;
 pub(super) struct Session {
     id: Box<str>,
     gateway: Gateway,
+    /// Which part of the catalog its client is connected to.
+    pub(super) within: Within,
     /// The list that the client has seen or has been told of.
     pub(super) known: Arc<Known>,
     state: Mutex<State>,
@@ -77,7 +80,7 @@ pub(super) struct Stream {
 
 impl Session {
     /// A session that only its holder knows.
-    pub(super) fn new(id: Box<str>, gateway: Gateway) -> Arc<Self> {
+    pub(super) fn new(id: Box<str>, gateway: Gateway, within: Within) -> Arc<Self> {
         let state = State {
             used_at: gateway.clock().monotonic_nanos(),
             holds: 0,
@@ -88,7 +91,7 @@ impl Session {
         };
         let ended = CancellationToken::new();
         let (known, opens) = (Arc::default(), AtomicBool::new(false));
-        Arc::new(Self { id, gateway, known, state: Mutex::new(state), opens, ended })
+        Arc::new(Self { id, gateway, within, known, state: Mutex::new(state), opens, ended })
     }
 
     /// Notes whether the client said that it can send somebody to an address.

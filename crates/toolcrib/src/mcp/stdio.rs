@@ -21,7 +21,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{event::SessionOutcome, principal::Principal};
-use toolcrib_gateway::{Gateway, config::McpConfig};
+use toolcrib_gateway::{Gateway, config::McpConfig, list::Within};
 
 use self::lines::{Line, Lines};
 use super::{
@@ -56,6 +56,20 @@ pub async fn serve_stdio(
     gateway: Gateway,
     config: &McpConfig,
     principal: Arc<Principal>,
+    streams: (impl AsyncRead, impl AsyncWrite),
+    shutdown: impl Future<Output = ()>,
+) -> io::Result<()> {
+    serve_stdio_within(gateway, config, (principal, Within::default()), streams, shutdown).await
+}
+
+/// As [`serve_stdio`], with a part of the catalog.
+///
+/// # Errors
+/// As [`serve_stdio`].
+pub async fn serve_stdio_within(
+    gateway: Gateway,
+    config: &McpConfig,
+    (principal, within): (Arc<Principal>, Within),
     (input, output): (impl AsyncRead, impl AsyncWrite),
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -63,6 +77,7 @@ pub async fn serve_stdio(
     let peer = Peer {
         host: Host::new(gateway, config.clone()),
         principal,
+        within,
         outbox: Outbox(messages),
         streams: SelectAll::new(),
         running: HashMap::new(),
@@ -77,6 +92,7 @@ pub async fn serve_stdio(
 struct Peer {
     host: Arc<Host>,
     principal: Arc<Principal>,
+    within: Within,
     outbox: Outbox,
     streams: SelectAll<BoxStream<'static, Said>>,
     running: HashMap<Id, AbortHandle>,
@@ -213,6 +229,7 @@ impl Peer {
         let asker = Asker {
             host: &self.host,
             principal: &self.principal,
+            within: &self.within,
             session: self.session.as_ref().map(|opened| &opened.session),
             tells_changes: true,
         };
@@ -239,7 +256,7 @@ impl Peer {
 
     /// Opens a session in place of the one that there may be.
     async fn open(&mut self) {
-        let session = Session::new("".into(), self.host.gateway.clone());
+        let session = Session::new("".into(), self.host.gateway.clone(), self.within.clone());
         if let Some(Opened { session, .. }) = self.session.replace(Opened { session, ready: false })
         {
             session.end(SessionOutcome::Completed).await;
@@ -256,7 +273,8 @@ impl Peer {
             && !std::mem::replace(&mut opened.ready, true)
         {
             let known = Arc::clone(&opened.session.known);
-            let watch = ListWatch::new(&self.host, &self.principal, Era::Legacy, known);
+            let watch =
+                ListWatch::new(&self.host, &self.principal, &self.within, Era::Legacy, known);
             let over = opened.session.over();
             self.streams.push(news(watch, over, self.stop.clone()).boxed());
         }

@@ -46,6 +46,12 @@ pub(super) fn bad_parameter(name: &str, legal: &[&str]) -> Response {
     error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
 }
 
+/// A parameter with this `problem`.
+pub(super) fn bad_request(name: &str, problem: &str) -> Response {
+    let details = json!({ "parameter": name });
+    error(StatusCode::BAD_REQUEST, "validation_error", problem, Some(details))
+}
+
 /// A body whose `member` (empty: which as a whole) has this `problem`.
 pub(super) fn bad_body(member: &'static str, problem: &str) -> Response {
     let (message, details) = match member {

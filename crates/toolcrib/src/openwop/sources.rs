@@ -3,7 +3,7 @@
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use serde::Serialize;
-use toolcrib_gateway::SourceReport;
+use toolcrib_gateway::{SourceReport, toolsets::ToolsetReport};
 use utoipa::ToSchema;
 
 use super::error::ErrorEnvelope;
@@ -18,9 +18,14 @@ pub(super) struct Sources {
     /// In the order of the configuration.
     #[schema(value_type = Vec<Object>)]
     sources: Vec<SourceReport>,
+    /// The toolsets, by name.
+    #[schema(value_type = Vec<Object>)]
+    toolsets: Vec<ToolsetReport>,
 }
 
-/// Every source of the caller's tenant: its kind, state, number of tools and problems.
+/// Every source of the caller's tenant: its kind, state, number of tools and problems; and every
+/// toolset: how many of its tools the caller may use, and how many entries of its allow-list reach no
+/// tool.
 #[utoipa::path(
     get,
     path = "/v1/sources",
@@ -38,5 +43,6 @@ pub(super) async fn list(
 ) -> Result<Response, Refusal> {
     require(&state, &caller, "sources:read", "/v1/sources")?;
     let sources = state.gateway.sources_of(&caller.tenant);
-    Ok(respond::json(StatusCode::OK, &Sources { sources }))
+    let toolsets = state.gateway.toolsets(&caller);
+    Ok(respond::json(StatusCode::OK, &Sources { sources, toolsets }))
 }

@@ -3,6 +3,8 @@
 //! The bytes of a list come from the gateway as they are (I-24). A tool that does not exist, is
 //! hidden or is another tenant's has one answer (I-9).
 
+use std::sync::Arc;
+
 use axum::{
     extract::{Request, State},
     response::Response,
@@ -23,6 +25,10 @@ use crate::{
     respond::{self, PRIVATE},
     state::AppState,
 };
+
+/// Tools that a search finds unless the caller asks for another number, and the most that it gets.
+const FOUND: usize = 20;
+const MOST_FOUND: usize = 100;
 
 /// The envelope that the text of RFC 0078 §B shows, by name.
 const ENVELOPE_TYPE: &str = "application/vnd.openwop.tools+json";
@@ -84,7 +90,7 @@ impl ToSchema for Compact {
 /// The tools that the caller may use, sorted by `toolId`.
 ///
 /// A bare array, or `{"tools": […]}` for `Accept: application/vnd.openwop.tools+json` and where the
-/// operator set `openwop.list_body = "envelope"`. With `view=compact`, `{"tools": […]}` of compact
+/// operator set `openwop.list_body = "envelope"`. With `q` they are sorted by how well they fit. With `view=compact`, `{"tools": […]}` of compact
 /// descriptors. Of a parameter that stands more than once the first counts; unknown ones are ignored.
 #[utoipa::path(
     get,
@@ -96,6 +102,10 @@ impl ToSchema for Compact {
             description = "Only tools of this kind of source: node-pack, workflow, mcp, connector or host-extension"),
         ("view" = Option<String>, Query,
             description = "`compact` for descriptors without combined schemas; anything else is the standard view"),
+        ("toolset" = Option<String>, Query, description = "Only tools of this toolset"),
+        ("q" = Option<String>, Query,
+            description = "Only tools that have words of this text, the best first; without a word it says nothing"),
+        ("limit" = Option<u32>, Query, description = "With `q`: at most so many, 1 to 100 (20)"),
     ),
     responses(
         (status = 200, description = "The visible tools", content(
@@ -104,7 +114,7 @@ impl ToSchema for Compact {
             (CompactTools = "application/json; view=compact"),
         )),
         (status = 304, description = "Not modified"),
-        (status = 400, description = "`source` is none of its values", body = ErrorEnvelope),
+        (status = 400, description = "`source` or `limit` is none of its values, or there is no such toolset", body = ErrorEnvelope),
         (status = 401, description = "No valid key", body = ErrorEnvelope),
     )
 )]
@@ -133,8 +143,31 @@ pub(super) async fn list(
             ListBody::Envelope => (&ENVELOPE, "application/json"),
         }
     };
-    let body = state.gateway.list(&caller, format, source);
+    let Some(view) = state.gateway.view_within(&caller, &respond::within(request.uri())) else {
+        return error::bad_request("toolset", respond::NO_TOOLSET);
+    };
+    let body = match respond::query(request.uri().query(), "q") {
+        Some(words) if !words.trim().is_empty() => {
+            let limit = respond::query(request.uri().query(), "limit");
+            match limit.map_or(Ok(FOUND), |limit| limit.parse()) {
+                Ok(limit @ 1..=MOST_FOUND) => {
+                    Arc::new(written(&view.search(&words, source, limit), format))
+                }
+                Ok(_) | Err(_) => return error::bad_parameter("limit", &["1 to 100"]),
+            }
+        }
+        Some(_) | None => view.body(format, source),
+    };
     respond::tagged(headers, &body, content_type, PRIVATE)
+}
+
+/// `entries` in `format`, in their order.
+fn written(entries: &[Arc<Entry>], format: &ListFormat) -> Body {
+    let tools: Vec<_> = entries.iter().map(|entry| entry.wire.get(entry, format)).collect();
+    let mut bytes = format.open.as_bytes().to_vec();
+    bytes.extend(tools.join(&b','));
+    bytes.extend_from_slice(format.close.as_bytes());
+    Body::once(bytes)
 }
 
 /// The other shape of the list.

@@ -39,10 +39,11 @@ pub(super) struct ToolList {
     path = "/tools",
     operation_id = "otcTools",
     tag = "Open Tool Calling",
+    params(("toolset" = Option<String>, Query, description = "Only tools of this toolset")),
     responses(
         (status = 200, description = "The visible tools", body = ToolList),
         (status = 304, description = "Not modified"),
-        (status = 400, description = "A body that is not JSON or names another version", body = ServerError),
+        (status = 400, description = "A body that is not JSON or names another version, or no such toolset", body = ServerError),
         (status = 401, description = "No valid key", body = ServerError),
     )
 )]
@@ -69,8 +70,11 @@ pub(super) async fn answer(
             Err(problem) => return Ok(error::bad_request(dialect.marker(), problem)),
         },
     };
-    let list = state.gateway.list(caller, definition::format(dialect, marker), None);
-    Ok(respond::tagged(&head.headers, &list, "application/json", PRIVATE))
+    let format = definition::format(dialect, marker);
+    Ok(match state.gateway.list_within(caller, &respond::within(&head.uri), format, None) {
+        Some(list) => respond::tagged(&head.headers, &list, "application/json", PRIVATE),
+        None => error::bad_request(marker, respond::NO_TOOLSET),
+    })
 }
 
 /// How the answer to a request with `body` names its version, or what is wrong with the body.

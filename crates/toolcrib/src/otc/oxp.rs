@@ -71,10 +71,11 @@ async fn oxp_health(headers: HeaderMap) -> Response {
     path = "/oxp/tools",
     operation_id = "oxpTools",
     tag = "OXP",
+    params(("toolset" = Option<String>, Query, description = "Only tools of this toolset")),
     responses(
         (status = 200, description = "The visible tools", body = OxpToolList),
         (status = 304, description = "Not modified"),
-        (status = 400, description = "A body that is not JSON, or another version", body = ServerError),
+        (status = 400, description = "A body that is not JSON, another version, or no such toolset", body = ServerError),
         (status = 401, description = "No valid key", body = ServerError),
     )
 )]

@@ -121,6 +121,17 @@ fn rows() -> Vec<Row> {
         post("/mcp", "/mcp", json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }), list),
         get("/mcp", "/mcp", ["401", "405", "405", "405"]),
         Row { method: "delete", ..get("/mcp", "/mcp", ["401", "400", "400", "400"]) },
+        post(
+            "/mcp/{toolset}",
+            "/mcp/some",
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" }),
+            list,
+        ),
+        get("/mcp/{toolset}", "/mcp/some", ["401", "405", "405", "405"]),
+        Row {
+            method: "delete",
+            ..get("/mcp/{toolset}", "/mcp/some", ["401", "400", "400", "400"])
+        },
         get(
             "/.well-known/oauth-protected-resource",
             "/.well-known/oauth-protected-resource",
@@ -154,7 +165,7 @@ const ANSWERS: [usize; 6] = [0, 1, 2, 3, 0, 0];
 async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let issuer = TestIssuer::start().await;
     let gw = TestGateway::builder()
-        .config(&issuer.config(""))
+        .config(&issuer.config("[toolset.some]\nallow = [\"mcp:*\"]\n"))
         .source(
             TestSource::new("crib")
                 .tenants(["acme"])

@@ -21,3 +21,4 @@ mod pins;
 mod resource;
 mod support;
 mod tenants;
+mod toolsets;

@@ -16,3 +16,4 @@ mod progress;
 mod sessions;
 mod stdio;
 mod support;
+mod toolsets;

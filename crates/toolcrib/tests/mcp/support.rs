@@ -234,9 +234,14 @@ pub(crate) async fn stream(actor: &Actor) -> Events {
 
 /// A subscription of `actor` with that filter; its acknowledgement is still to come.
 pub(crate) async fn listen(actor: &Actor, filter: Value) -> Events {
+    listen_at(actor, "/mcp", filter).await
+}
+
+/// The same on another URL of the server.
+pub(crate) async fn listen_at(actor: &Actor, path: &str, filter: Value) -> Events {
     let body = modern_body("subscriptions/listen", json!({ "notifications": filter }));
     let actor = modern_headers(actor, "subscriptions/listen", &body)
         .with("content-type", "application/json")
         .with("accept", "application/json, text/event-stream");
-    actor.open(http::Method::POST, "/mcp", Some(body.to_string().into())).await
+    actor.open(http::Method::POST, path, Some(body.to_string().into())).await
 }

@@ -7,7 +7,7 @@ use toolcrib_core::{
 use toolcrib_gateway::Gateway;
 
 use crate::{
-    args::{Global, ToolLintArgs},
+    args::{Global, ToolLintArgs, ToolListArgs},
     client::Client,
     failure::Exit,
     local::{self, Local},
@@ -23,7 +23,10 @@ pub(super) async fn run(
 ) -> anyhow::Result<Exit> {
     let (tools, upstream) = match client {
         None => discovered(args, global, printer).await?,
-        Some(client) => (super::remote(args.source, &client).await?, Vec::new()),
+        Some(client) => {
+            let all = ToolListArgs { source: args.source, toolset: None };
+            (super::remote(&all, None, &client).await?, Vec::new())
+        }
     };
     let mut found: Vec<Finding> = tools.iter().flat_map(lint::lint).collect();
     for told in upstream {

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{event::SessionOutcome, principal::Principal};
+use toolcrib_gateway::list::Within;
 
 use super::{
     fail, headers,
@@ -78,6 +79,7 @@ pub(super) enum Named {
 pub(super) fn named(
     host: &Host,
     principal: &Principal,
+    within: &Within,
     headers: &HeaderMap,
 ) -> Result<Named, RpcError> {
     if !host.config.sessions {
@@ -85,7 +87,12 @@ pub(super) fn named(
     }
     Ok(match headers::single(headers, &SESSION)? {
         None => Named::None,
-        Some(id) => host.sessions.find(principal, id).map_or(Named::Unknown, Named::Session),
+        // One that was opened on another URL is unknown on this one.
+        Some(id) => host
+            .sessions
+            .find(principal, id)
+            .filter(|hold| hold.session().within == *within)
+            .map_or(Named::Unknown, Named::Session),
     })
 }
 
@@ -93,10 +100,11 @@ pub(super) fn named(
 pub(super) fn open(
     host: &Arc<Host>,
     principal: &Arc<Principal>,
+    within: &Within,
     headers: &HeaderMap,
     stop: CancellationToken,
 ) -> Response {
-    let hold = match of_request(host, principal, headers) {
+    let hold = match of_request(host, principal, within, headers) {
         Ok(Named::Session(hold)) => hold,
         // Without a session there is no such stream, and the revisions' word for it is 405.
         Ok(Named::None) => return not_allowed("POST"),
@@ -108,14 +116,19 @@ pub(super) fn open(
         return fail(StatusCode::NOT_ACCEPTABLE, &RpcError::invalid_request(problem));
     }
     let known = Arc::clone(&hold.session().known);
-    let watch = ListWatch::new(host, principal, Era::Legacy, known);
+    let watch = ListWatch::new(host, principal, within, Era::Legacy, known);
     let stream = hold.session().stream();
     stream::respond(News { stream, watch, stop }, First::Comment)
 }
 
 /// `DELETE`: the end of a session.
-pub(super) async fn end(host: &Host, principal: &Principal, headers: &HeaderMap) -> Response {
-    let hold = match of_request(host, principal, headers) {
+pub(super) async fn end(
+    host: &Host,
+    principal: &Principal,
+    within: &Within,
+    headers: &HeaderMap,
+) -> Response {
+    let hold = match of_request(host, principal, within, headers) {
         Ok(Named::Session(hold)) => hold,
         Ok(Named::None) if !host.config.sessions => return not_allowed("POST"),
         Ok(Named::None) => {
@@ -155,6 +168,7 @@ pub(super) fn with_session(mut response: Response, id: &str) -> Response {
 fn of_request(
     host: &Host,
     principal: &Principal,
+    within: &Within,
     headers: &HeaderMap,
 ) -> Result<Named, Box<Response>> {
     let refused = |error: RpcError| {
@@ -166,5 +180,5 @@ fn of_request(
         return Err(Box::new(not_allowed("POST")));
     }
     era::check_version(version).map_err(refused)?;
-    named(host, principal, headers).map_err(refused)
+    named(host, principal, within, headers).map_err(refused)
 }

@@ -16,7 +16,7 @@ use toolcrib_core::{
     event::SessionOutcome,
     principal::{AuthMethod, Principal},
 };
-use toolcrib_gateway::{Gateway, config::McpConfig};
+use toolcrib_gateway::{Gateway, config::McpConfig, list::Within};
 
 use super::{Hold, Session};
 use crate::mcp::host::{Who, who};
@@ -52,14 +52,18 @@ impl Sessions {
         }
     }
 
-    /// A session for `principal`, if there is room.
-    pub(in crate::mcp) fn open(&self, principal: &Principal) -> Option<Arc<Session>> {
+    /// A session for `principal` in a part of the catalog, if there is room.
+    pub(in crate::mcp) fn open(
+        &self,
+        principal: &Principal,
+        within: &Within,
+    ) -> Option<Arc<Session>> {
         let mut bits = [0_u8; 32];
         getrandom::fill(&mut bits)
             .inspect_err(|error| tracing::error!(%error, "no session without randomness"))
             .ok()?;
         let id = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits).into_boxed_str();
-        let session = Session::new(id.clone(), self.gateway.clone());
+        let session = Session::new(id.clone(), self.gateway.clone(), within.clone());
         let who = who(principal);
         // Callers without credentials are many behind one name.
         let max_own = match principal.auth == AuthMethod::Anonymous {

@@ -1,0 +1,221 @@
+//! The three tools that a toolset can list in place of its own: to search, to describe and to call
+//! them. For clients that cannot hold hundreds of schemas.
+//!
+//! Invariant (I-78): these are words for what a caller can do anyway. `call_tool` becomes the call
+//! that it stands for before the gate sees it, and the other two show what a list would show.
+
+use std::{
+    num::NonZeroUsize,
+    sync::{Arc, OnceLock},
+};
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use toolcrib_core::catalog::{Entry, ListFormat, Listing, Pages};
+use toolcrib_gateway::list::ToolRef;
+
+use super::{answer, call::ToolCall, era::Era, error::RpcError, host::Asker, pages};
+
+/// What a call is.
+pub(super) enum Meant {
+    /// A call for the gate.
+    Call(ToolCall),
+    /// A question, and its answer.
+    Answer(Bytes),
+}
+
+const SEARCH: &str = "search_tools";
+const DESCRIBE: &str = "describe_tool";
+const CALL: &str = "call_tool";
+
+/// Tools found at once unless the model asks for another number, and the most that it gets.
+const FOUND: u64 = 8;
+const MOST_FOUND: u64 = 50;
+/// How much is told of what a tool that was found is for, in characters.
+const EXCERPT: usize = 200;
+
+/// For models, where the list is that of the three.
+pub(super) const INSTRUCTIONS: &str = "The tools are not listed one by one. Find them with \
+     search_tools, read the parameters of one with describe_tool, and run it with call_tool.";
+
+/// The list in place of a toolset's own, which is the same for everybody.
+pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
+    static LISTS: [OnceLock<Arc<Pages>>; 2] = [const { OnceLock::new() }; 2];
+    let [legacy, modern] = &LISTS;
+    let list = match era {
+        Era::Legacy => legacy,
+        Era::Modern => modern,
+    };
+    let make = || {
+        let written = tools().map(|tool| Arc::from(tool.to_string().into_bytes()));
+        Arc::new(Pages::of(&written, format, NonZeroUsize::MAX, pages::open))
+    };
+    Arc::clone(list.get_or_init(make))
+}
+
+/// What `call` means where the asker is connected to.
+pub(super) fn meant(asker: Asker<'_>, era: Era, mut call: ToolCall) -> Result<Meant, RpcError> {
+    let toolset = asker.within.name().and_then(|name| asker.host.gateway.toolset(name));
+    if toolset.is_none_or(|toolset| toolset.listing != Listing::Search) {
+        return Ok(Meant::Call(call));
+    }
+    let answered = match call.name() {
+        CALL => {
+            let Value::Object(mut members) = call.take_arguments() else {
+                return Err(RpcError::invalid_params("`arguments` must be an object"));
+            };
+            let Some(Value::String(name)) = members.remove("name") else {
+                return Ok(wrong(era, &call, "`name` must be the name of a tool"));
+            };
+            let arguments = match members.remove("arguments") {
+                None | Some(Value::Null) => Value::Object(Map::new()),
+                Some(arguments @ Value::Object(_)) => arguments,
+                Some(_) => {
+                    return Ok(wrong(era, &call, "`arguments` must be an object, not its text"));
+                }
+            };
+            return Ok(Meant::Call(call.standing_for(name, arguments)));
+        }
+        SEARCH => search(asker, call.arguments()),
+        DESCRIBE => describe(asker, era, call.arguments()),
+        _ => return Ok(Meant::Call(call)),
+    };
+    Ok(match answered {
+        Ok(text) => Meant::Answer(answer::text(call.id(), era, &text, false).into()),
+        Err(problem) => wrong(era, &call, problem),
+    })
+}
+
+fn wrong(era: Era, call: &ToolCall, problem: &str) -> Meant {
+    Meant::Answer(answer::text(call.id(), era, problem, true).into())
+}
+
+fn search(asker: Asker<'_>, arguments: &Value) -> Result<String, &'static str> {
+    let Some(query) = arguments.get("query").and_then(Value::as_str) else {
+        return Err("`query` must be a text");
+    };
+    let most = match arguments.get("limit") {
+        None | Some(Value::Null) => FOUND,
+        Some(limit) => limit.as_u64().ok_or("`limit` must be a number from 1 to 50")?,
+    };
+    let most = usize::try_from(most.clamp(1, MOST_FOUND)).unwrap_or(1);
+    let Asker { host, principal, within, .. } = asker;
+    let Some(view) = host.gateway.view_within(principal, within) else {
+        return Err("there is no such toolset");
+    };
+    let found: Vec<Value> = view.search(query, None, most).iter().map(|entry| hit(entry)).collect();
+    Ok(json!({ "tools": found, "of": view.entries().len() }).to_string())
+}
+
+/// Enough of a tool to choose it.
+fn hit(entry: &Entry) -> Value {
+    let mut hit = Map::new();
+    hit.insert("name".to_owned(), json!(entry.names.wire));
+    if let Some(text) = entry.tool.description.as_deref().or(entry.tool.title.as_deref()) {
+        hit.insert("description".to_owned(), json!(excerpt(text)));
+    }
+    Value::Object(hit)
+}
+
+/// The first paragraph of `text`, cut.
+fn excerpt(text: &str) -> String {
+    let text = text.trim();
+    let paragraph = text.split("\n\n").next().unwrap_or_default();
+    let one_line: String = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    match one_line.char_indices().nth(EXCERPT) {
+        Some((at, _)) => format!("{}…", one_line.get(..at).unwrap_or_default().trim_end()),
+        None => one_line,
+    }
+}
+
+fn describe(asker: Asker<'_>, era: Era, arguments: &Value) -> Result<String, &'static str> {
+    let Some(name) = arguments.get("name").and_then(Value::as_str) else {
+        return Err("`name` must be the name of a tool");
+    };
+    let Asker { host, principal, within, .. } = asker;
+    match host.gateway.find_within(principal, ToolRef::Wire(name), within) {
+        Some(entry) => {
+            let json = entry.wire.get(&entry, pages::format(era));
+            Ok(String::from_utf8_lossy(&json).into_owned())
+        }
+        // The same for a tool that is hidden, not in the toolset or not there (I-9).
+        None => Err("Unknown tool; search_tools finds the names of tools"),
+    }
+}
+
+fn tools() -> [Value; 3] {
+    let name = json!({ "type": "string", "description": "As search_tools told it" });
+    let hints = |reads: bool| {
+        json!({
+            "readOnlyHint": reads, "destructiveHint": !reads,
+            "idempotentHint": reads, "openWorldHint": !reads,
+        })
+    };
+    [
+        json!({
+            "name": SEARCH,
+            "description": "Finds tools by words of what they do. Gives names and what the tools \
+                are for, the best first. Search again with other words when nothing fits.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "query": { "type": "string", "description": "What the tool should do" },
+                    "limit": { "type": "integer", "minimum": 1, "maximum": MOST_FOUND,
+                        "default": FOUND },
+                },
+                "required": ["query"],
+            },
+            "annotations": hints(true),
+        }),
+        json!({
+            "name": DESCRIBE,
+            "description": "Gives the whole description of one tool with the JSON Schema of its \
+                arguments. Read it before the first call of the tool.",
+            "inputSchema": {
+                "type": "object",
+                "properties": { "name": name.clone() },
+                "required": ["name"],
+            },
+            "annotations": hints(true),
+        }),
+        json!({
+            "name": CALL,
+            "description": "Runs one tool and gives what it answers.",
+            "inputSchema": {
+                "type": "object",
+                "properties": {
+                    "name": name,
+                    "arguments": { "type": "object",
+                        "description": "As the schema that describe_tool gave" },
+                },
+                "required": ["name"],
+            },
+            "annotations": hints(false),
+        }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_list_is_the_three_in_both_eras() {
+        for era in [Era::Legacy, Era::Modern] {
+            let pages = list(era, pages::format(era));
+            assert_eq!(pages.count(), 1);
+            let page: Value = serde_json::from_slice(pages.at(0).unwrap()).unwrap();
+            let names: Vec<_> =
+                page["tools"].as_array().unwrap().iter().map(|tool| &tool["name"]).collect();
+            assert_eq!(names, [SEARCH, DESCRIBE, CALL]);
+        }
+    }
+
+    #[test]
+    fn an_excerpt_is_the_first_paragraph_on_one_line() {
+        assert_eq!(excerpt(" Reads\n  it.\n\nMore."), "Reads it.");
+        let long = excerpt(&"ä ".repeat(500));
+        assert_eq!(long.chars().count(), EXCERPT);
+        assert!(long.ends_with("ä…"));
+    }
+}
