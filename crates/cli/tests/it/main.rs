@@ -28,6 +28,7 @@ mod reload;
 mod remote;
 mod seams;
 mod stdio;
+mod toolsets;
 mod upstream;
 mod watch;
 mod workflow;

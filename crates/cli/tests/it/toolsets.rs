@@ -1,0 +1,112 @@
+//! Toolsets from the command line: what is listed and searched, here and on a server, and what is
+//! told of entries that reach no tool.
+
+use serde_json::{Value, json};
+
+use crate::support::{Server, config, dir, finish, key, run, toolcrib, write_config};
+
+const TOOLSETS: &str = r#"
+[toolset.greet]
+title = "Greetings"
+allow = ["mcp:demo.echo*", "demo__add"]
+[toolset.lean]
+allow = ["*"]
+meta = "search"
+"#;
+
+fn names(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|tool| tool["toolId"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn lists_and_searches_are_of_a_toolset_here_and_on_a_server() {
+    let dir = dir();
+    write_config(dir.path(), &config(TOOLSETS));
+    let (_, key) = key(dir.path(), &["--scope", "*"]);
+    let all = run(dir.path(), &["tools", "list", "--json"]).ok().json();
+    assert!(all.as_array().unwrap().len() > 2, "{all}");
+    let server = Server::start(dir.path());
+    let remote = ["--url", &server.url, "--key", &key];
+    for place in [&[][..], &remote[..]] {
+        let ask = |args: &[&str]| run(dir.path(), &[place, args, &["--json"]].concat());
+        let greet = ask(&["tools", "list", "--toolset", "greet"]).ok().json();
+        assert_eq!(names(&greet), ["mcp:demo.add", "mcp:demo.echo"]);
+        let found = ask(&["tools", "search", "ECHO", "text"]).ok().json();
+        assert_eq!(names(&found)[0], "mcp:demo.echo");
+        let found = ask(&["tools", "search", "--toolset", "greet", "--limit", "1", "numbers"]);
+        assert_eq!(names(&found.ok().json()), ["mcp:demo.add"]);
+        assert_eq!(ask(&["tools", "search", "xyzzy"]).ok().json(), json!([]));
+        assert_eq!(ask(&["tools", "list", "--toolset", "nobody"]).code, 1);
+        assert_eq!(ask(&["tools", "search", "x", "--limit", "0"]).code, 2);
+        assert_eq!(ask(&["tools", "search"]).code, 2);
+    }
+}
+
+#[test]
+fn an_entry_that_reaches_nothing_is_told_everywhere() {
+    let dir = dir();
+    let idle = "[toolset.work]\nallow = [\"mcp:demo.*\", \"mcp:gone.*\"]\n";
+    write_config(dir.path(), &config(idle));
+    run(dir.path(), &["config", "check"]).ok();
+    let checked = run(dir.path(), &["config", "check", "--connect"]);
+    assert_eq!(checked.code, 1);
+    insta::assert_snapshot!(checked.stdout, @r#"toolcrib.toml: toolset "work": mcp:gone.* reaches no tool"#);
+    let listed = run(dir.path(), &["sources", "list"]).ok();
+    assert!(listed.stdout.contains("work"), "{listed:?}");
+    assert!(listed.stderr.contains("mcp:gone.* reaches no tool"), "{listed:?}");
+    assert_eq!(run(dir.path(), &["sources", "check", "--json"]).code, 1);
+    let (_, key) = key(dir.path(), &["--scope", "sources:read"]);
+    let server = Server::start(dir.path());
+    let remote = ["--url", &server.url, "--key", &key, "sources", "check"];
+    let checked = run(dir.path(), &remote);
+    assert_eq!(checked.code, 1, "{checked:?}");
+    // Whose the entry is, an answer cannot know.
+    assert!(checked.stderr.contains("1 of its allow-list"), "{checked:?}");
+    assert!(!checked.stderr.contains("gone"), "{checked:?}");
+}
+
+#[test]
+fn wrong_toolsets_are_found_with_their_place() {
+    let refused = |text: &str| {
+        let dir = dir();
+        write_config(dir.path(), text);
+        let checked = run(dir.path(), &["config", "check"]);
+        assert_eq!(checked.code, 1, "{checked:?}");
+        checked.stdout
+    };
+    insta::assert_snapshot!(refused("[toolset.a]\n"), @"");
+    insta::assert_snapshot!(refused("[toolset.a]\nallow = []\n"), @"");
+    insta::assert_snapshot!(refused("[toolset.A]\nallow = [\"*\"]\n"), @"");
+    insta::assert_snapshot!(refused("[toolset.a]\nallow = [\"*\"]\nmeta = \"all\"\n"), @"");
+    insta::assert_snapshot!(refused("[toolset.a]\nallow = [\"*\"]\ndeny = [\"a[\"]\n"), @"");
+    insta::assert_snapshot!(refused("[toolset.a]\nallow = [\"*\"]\nscopes = []\n"), @"");
+}
+
+#[test]
+fn a_toolset_is_served_over_stdio() {
+    let dir = dir();
+    write_config(dir.path(), &config(TOOLSETS));
+    let ask = |toolset: &str| {
+        let requests = [
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+                "protocolVersion": "2025-11-25", "capabilities": {},
+                "clientInfo": { "name": "t", "version": "1" } } }),
+            json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/list" }),
+        ];
+        let input = dir.path().join("input");
+        let lines: String = requests.iter().map(|request| format!("{request}\n")).collect();
+        std::fs::write(&input, lines).unwrap();
+        let mut command = toolcrib(dir.path());
+        command.args(["mcp", "--toolset", toolset]);
+        finish(command.stdin(std::fs::File::open(&input).unwrap()))
+    };
+    let listed = |toolset: &str| {
+        let said = ask(toolset).ok().stdout;
+        let list: Value = serde_json::from_str(said.lines().nth(1).unwrap()).unwrap();
+        let tools = list["result"]["tools"].as_array().unwrap().iter();
+        tools.map(|tool| tool["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(listed("greet"), ["demo__add", "demo__echo"]);
+    assert_eq!(listed("lean"), ["search_tools", "describe_tool", "call_tool"]);
+    assert_eq!(ask("nobody").code, 1);
+}
