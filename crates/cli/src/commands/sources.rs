@@ -195,8 +195,7 @@ fn print_toolsets(toolsets: &[ShownToolset], printer: Printer) -> anyhow::Result
         }
         if references.is_empty() && *unresolved > 0 {
             printer.warning(format_args!(
-                "toolset \"{name}\": {unresolved} of its allow-list {}",
-                local::REACHES_NOTHING
+                "toolset \"{name}\": entries of its allow-list that reach no tool: {unresolved}"
             ));
         }
     }
