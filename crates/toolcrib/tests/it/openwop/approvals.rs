@@ -2,7 +2,7 @@
 
 use http::Method;
 use serde_json::{Value, json};
-use toolcrib_testkit::gateway::{Actor, TestGateway};
+use toolcrib_testkit::gateway::{Actor, Events, TestGateway};
 
 use crate::support::fixture;
 
@@ -73,6 +73,12 @@ async fn what_is_no_answer_is_refused() {
     for body in [json!({}), json!({ "verdict": "maybe" }), json!({ "verdict": "grant", "x": 1 })] {
         assert_eq!(answer(&bob, &id, body.clone()).await.0, 400, "{body}");
     }
+    // What stands twice says nothing.
+    let twice = r#"{"verdict":"reject","verdict":"grant"}"#;
+    let path = format!("/v1/approvals/{id}");
+    let twice =
+        bob.with("content-type", "application/json").post_text(&path, twice.to_owned()).await;
+    assert_eq!(twice.status, 400);
     let long = json!({ "verdict": "grant", "comment": "x".repeat(1_001) });
     assert_eq!(answer(&bob, &id, long).await.0, 400);
     assert_eq!(answer(&bob, &id, json!({ "verdict": "override" })).await.0, 400, "without a word");
@@ -125,6 +131,62 @@ async fn an_elicitation_that_was_accepted_is_no_consent() {
     assert_eq!(gw.runs("crib", "ask"), 0);
 }
 
+/// In a session of 2025-11-25 the link is an error; who cannot open one, or has no session to have said
+/// so in, is told in words.
+#[tokio::test]
+async fn a_session_whose_client_opens_addresses_is_given_one() {
+    let gw = fixture().config("[approvals]\nurl = \"https://gate.example/ui\"").start().await;
+    let ann = gw.principal("ann", ["files:read"]).await;
+    let able = json!({ "elicitation": { "url": {} } });
+    for (version, capabilities, linked) in [
+        ("2025-11-25", able.clone(), true),
+        ("2025-11-25", json!({ "elicitation": {} }), false),
+        ("2025-11-25", json!({}), false),
+        ("2025-06-18", able, false),
+    ] {
+        let params = json!({
+            "protocolVersion": version, "capabilities": capabilities,
+            "clientInfo": { "name": "c", "version": "1" },
+        });
+        let begun = rpc(&ann, "initialize", params).await;
+        let session = begun.headers["mcp-session-id"].to_str().unwrap().to_owned();
+        let caller = ann.with("mcp-session-id", &session).with("mcp-protocol-version", version);
+        let call = json!({ "name": "crib__ask", "arguments": {} });
+        let told = told(rpc(&caller, "tools/call", call).await).await;
+        let id = newest(&ann).await["approvalId"].as_str().unwrap().to_owned();
+        match linked {
+            true => {
+                assert_eq!(told["error"]["code"], -32042, "{told}");
+                let elicitation = &told["error"]["data"]["elicitations"][0];
+                assert_eq!(elicitation["elicitationId"], json!(id));
+                assert_eq!(
+                    elicitation["url"],
+                    json!(format!("https://gate.example/ui#approval={id}"))
+                );
+            }
+            false => {
+                assert_eq!(told["result"]["isError"], true, "{told}");
+                assert!(told["result"]["content"][0]["text"].as_str().unwrap().contains(&id));
+            }
+        }
+    }
+}
+
+async fn rpc(caller: &Actor, method: &str, params: Value) -> Events {
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    let caller = caller
+        .with("content-type", "application/json")
+        .with("accept", "application/json, text/event-stream");
+    caller.open(Method::POST, "/mcp", Some(message.to_string().into())).await
+}
+
+async fn told(mut reply: Events) -> Value {
+    match reply.headers["content-type"].to_str().unwrap() {
+        "text/event-stream" => reply.next().await.unwrap(),
+        _ => reply.rest().await,
+    }
+}
+
 async fn mcp(caller: &Actor, capabilities: Value) -> Value {
     mcp_round(caller, capabilities, None).await
 }
@@ -145,11 +207,7 @@ async fn mcp_round(caller: &Actor, capabilities: Value, responses: Option<Value>
         .with("mcp-protocol-version", version)
         .with("mcp-method", "tools/call")
         .with("mcp-name", "crib__ask");
-    let mut reply = caller.open(Method::POST, "/mcp", Some(message.to_string().into())).await;
-    match reply.headers["content-type"].to_str().unwrap() {
-        "text/event-stream" => reply.next().await.unwrap(),
-        _ => reply.rest().await,
-    }
+    told(caller.open(Method::POST, "/mcp", Some(message.to_string().into())).await).await
 }
 
 /// I-34.
