@@ -51,7 +51,11 @@ async fn every_call_is_a_pair_without_content() {
 
     let runs = runs(&data);
     for (run, tool, status) in &expected {
-        let events = &runs[run];
+        let mut events = &runs[run][..];
+        if tool.ends_with("wipe") {
+            assert_eq!(kinds(events)[0], "interrupt.requested", "somebody is asked first");
+            events = &events[1..];
+        }
         assert_eq!(kinds(events)[..2], ["agent.toolCalled", "agent.toolReturned"], "{events:?}");
         let [called, returned] = [&events[0]["payload"], &events[1]["payload"]];
         assert_eq!(called["toolName"], json!(tool));

@@ -90,7 +90,11 @@ async fn failures_of_tools_are_results() {
         let (status, body) = call(&caller, tool, arguments).await;
         let result = &body["result"];
         assert_eq!((status, &result["isError"]), (200, &json!(true)), "{body}");
-        assert_eq!(result["content"][0]["text"], text);
+        // What asks for consent also says which approval it is.
+        let told = result["content"][0]["text"].as_str().unwrap();
+        let (named, rest) = told.split_at(text.len().min(told.len()));
+        assert_eq!(named, text);
+        assert_eq!(rest.contains("(approval "), code == Some("approval_required"), "{told}");
         assert_eq!(result["_meta"]["dev.toolcrib/error"], json!(code));
         assert_eq!(result["resultType"], "complete");
     }
