@@ -43,9 +43,11 @@ pub(crate) fn seams(store: &SqliteStore, keys: SealKeys, approvals: SealKeys) ->
         log: Arc::new(store.clone()),
         keys: Arc::new(store.clone()),
         catalogs: Arc::new(store.clone()),
-        runs: Some(Arc::new(store.runs(keys))),
+        runs: Some(Arc::new(store.runs(keys.clone()))),
         pins: Some(Arc::new(store.clone())),
         approvals: Some(Arc::new(store.approvals(approvals))),
+        once: Some(Arc::new(store.once(keys))),
+        quotas: Some(Arc::new(store.clone())),
     }
 }
 
@@ -58,6 +60,8 @@ pub(crate) fn forgetful() -> Stores {
         runs: None,
         pins: Some(Arc::new(MemoryPins::default())),
         approvals: None,
+        once: None,
+        quotas: None,
     }
 }
 

@@ -112,6 +112,8 @@ pub enum UpstreamErrorKind {
     Unavailable,
     /// Went away while the call was running; whether it had an effect is unknown.
     Died,
+    /// The process of ours that ran the call ended before it did; whether it had an effect is unknown.
+    Interrupted,
     /// Did not answer in time.
     Timeout,
     /// Answered something that is not the protocol.
@@ -140,6 +142,7 @@ impl UpstreamErrorKind {
         match self {
             Self::Unavailable => "upstream_unavailable",
             Self::Died => "upstream_died",
+            Self::Interrupted => "interrupted",
             Self::Timeout => "upstream_timeout",
             Self::Protocol => "upstream_protocol_error",
             Self::Refused => "upstream_refused",
@@ -200,6 +203,9 @@ impl fmt::Display for UpstreamError {
             UpstreamErrorKind::Died => {
                 "the tool's source went away during the call; whether the call took effect is unknown"
             }
+            UpstreamErrorKind::Interrupted => {
+                "this host was interrupted during the call; whether the call took effect is unknown, and it was not made again"
+            }
             UpstreamErrorKind::Timeout => "the tool did not answer in time and was cancelled",
             UpstreamErrorKind::Protocol => "the tool's source answered something that is not a tool result",
             UpstreamErrorKind::Refused => "the tool's source refused the call",
@@ -236,8 +242,12 @@ pub enum CallError {
         /// Everything the tool requires.
         required: Vec<Scope>,
     },
-    /// The caller's bucket for this tool is empty.
-    #[error("too many calls of this tool; try again in {} s", .retry_after.as_secs_f64().ceil())]
+    /// The caller's bucket for this tool is empty, or its quota of this day is used up.
+    #[error(
+        "{}; try again in {} s",
+        if *.daily { "the quota of this day is used up" } else { "too many calls of this tool" },
+        .retry_after.as_secs_f64().ceil()
+    )]
     RateLimited {
         /// The tool.
         tool: ToolId,
@@ -245,6 +255,8 @@ pub enum CallError {
         retry_after: Duration,
         /// Calls per period.
         limit: u32,
+        /// Whether it is the quota of a day that is used up, and not a bucket that is empty.
+        daily: bool,
     },
     /// The arguments break the tool's input schema; all violations.
     #[error("the arguments do not fit the tool's input schema")]

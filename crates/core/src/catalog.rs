@@ -29,6 +29,7 @@ use crate::{
     event::Transport,
     id::{InvalidId, SourceId, TenantId, ToolId},
     limit::Rate,
+    quota::Quota,
     names::{self, Names},
     scope::ScopeSet,
 };
@@ -61,6 +62,8 @@ pub struct Entry {
     pub transport: Transport,
     /// Calls per time for each principal; none means unlimited.
     pub rate: Option<Rate>,
+    /// Calls of each principal on a day; none means as many as the principal may make.
+    pub quota: Option<Quota>,
     /// How long a call may take.
     pub timeout: Duration,
     /// The upstream's own hints: untrusted, shown where a dialect has a place, never acted upon.
@@ -100,6 +103,7 @@ impl Entry {
                 }
             },
             rate: None,
+            quota: None,
             timeout: Duration::from_secs(60),
             annotations: None,
             consent: Consent::default(),

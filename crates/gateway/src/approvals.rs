@@ -79,6 +79,11 @@ pub(crate) enum Gate {
 }
 
 impl Gate {
+    /// Whether consent is needed.
+    pub(crate) fn asks(&self) -> bool {
+        matches!(self, Self::Closed(..))
+    }
+
     /// Whether the call that asked for a grant of this one has paid for it.
     pub(crate) fn is_paid(&self) -> bool {
         matches!(self, Self::Closed(_, Some(_)))

@@ -133,6 +133,7 @@ pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
             consent,
             rate,
             burst,
+            quota,
             timeout,
             cost_hint,
             latency_hint,
@@ -153,6 +154,7 @@ pub(crate) fn classify(source: &SourceConfig, name: &str) -> Classification {
         };
         set.rate = rate.or(set.rate);
         set.burst = burst.or(set.burst);
+        set.quota = quota.or(set.quota);
         set.timeout = timeout.or(set.timeout);
         set.cost_hint = cost_hint.or(set.cost_hint);
         set.latency_hint = latency_hint.or(set.latency_hint);
@@ -225,6 +227,7 @@ pub(crate) fn entry(
         upstream_name: tool.name.clone(),
         tenants: narrowed(source, set.tenants.as_ref()),
         transport: transport(source),
+        quota: set.quota.flatten(),
         rate: set.rate.unwrap_or(gate.rate).map(|rate| match set.burst {
             Some(burst) => rate.with_burst(burst),
             None => rate,

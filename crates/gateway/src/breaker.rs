@@ -247,7 +247,7 @@ fn verdict(result: Result<&Outcome, &CallError>) -> Verdict {
             | Kind::InputRequired
             | Kind::CapabilityRequired
             | Kind::InputRejected => Verdict::Answers,
-            Kind::Credential(_) | Kind::EgressRefused => Verdict::Silent,
+            Kind::Credential(_) | Kind::EgressRefused | Kind::Interrupted => Verdict::Silent,
         },
         Err(_) => Verdict::Silent,
     }

@@ -29,6 +29,7 @@ use crate::{
     dispatch::{self, Ran},
     list::{ToolRef, Within},
     metrics::{Limit, Surface},
+    quota::QuotaError,
     record::{self, CallIdentity},
     session::Bracket,
     workflow::Part,
@@ -67,6 +68,20 @@ impl<'a> CallRequest<'a> {
     }
 }
 
+/// Where a call stands in the record.
+pub(crate) struct Ids {
+    /// The run that holds its events.
+    pub(crate) run: RunId,
+    /// Its identity in them, where it has one before it is made.
+    pub(crate) call: Option<CallId>,
+}
+
+impl From<RunId> for Ids {
+    fn from(run: RunId) -> Self {
+        Self { run, call: None }
+    }
+}
+
 /// A call that ended, well or not.
 #[derive(Debug)]
 pub struct Called {
@@ -85,23 +100,25 @@ pub struct Called {
 impl Gateway {
     /// Runs one call through the gate. Dropping the future cancels the call.
     pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> Called {
-        self.call_in(record::new_id(), None, principal, request, None).await
+        self.call_in(record::new_id::<RunId>(), None, principal, request, None).await
     }
 
-    /// Runs one call in run `run_id`, as part of an interaction or alone, and as a step of a workflow
+    /// Runs one call in a run, as part of an interaction or alone, and as a step of a workflow
     /// or by itself.
     pub(crate) async fn call_in(
         &self,
-        run_id: RunId,
+        ids: impl Into<Ids>,
         bracket: Option<Bracket>,
         principal: &Principal,
         request: CallRequest<'_>,
         part: Option<Part>,
     ) -> Called {
+        let ids = ids.into();
+        let call = part.as_ref().map(|part| part.call.clone()).or(ids.call);
         let surface = request.surface;
         let mut called = Called {
-            run_id,
-            call_id: part.as_ref().map_or_else(record::new_id, |part| part.call.clone()),
+            run_id: ids.run,
+            call_id: call.unwrap_or_else(record::new_id),
             entry: None,
             result: Err(CallError::Internal),
             duration: None,
@@ -188,13 +205,38 @@ impl Gateway {
             }
         };
 
-        // 5. approve
+        // 5. approve; who is over its quota is not asked for consent, and what waits for it is not counted
+        let quotas = request.tool.quotas(&snapshot, principal, &entry);
+        let asks = gate.asks();
+        let counted = match asks {
+            false => self.quotas().take(&quotas, true).await.map(Some),
+            true => self.quotas().check(&quotas).await.map(|()| None),
+        };
+        let counted = match counted {
+            Ok(counted) => counted,
+            Err(error) => {
+                let error = self.over_quota(&call, error);
+                return self.refuse(&call, error).await;
+            }
+        };
         let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
         let parent = part.as_ref().map(|part| &part.parent);
         let approved = self.approve(call, principal, gate, &arguments, parent, &hang_up).await;
         let call = match approved {
             Ok(call) => call,
             Err((call, error)) => return self.refuse(&call, error).await,
+        };
+        // A grant is spent, so this one runs even if others were faster.
+        let counted = match counted {
+            Some(counted) => Ok(counted),
+            None => self.quotas().take(&quotas, false).await,
+        };
+        let counted = match counted {
+            Ok(counted) => counted,
+            Err(error) => {
+                let error = self.over_quota(&call, error);
+                return self.refuse(&call, error).await;
+            }
         };
 
         let invocation = Invocation {
@@ -236,6 +278,9 @@ impl Gateway {
             let ends = dispatch::Ends { deadline, cancelled: &cancelled, clock: gateway.clock() };
             let ran = dispatch::run(source, breaker, &permit, invocation, ends).await;
 
+            if ran.duration.is_some() {
+                counted.keep();
+            }
             if let Some(steps) = steps {
                 steps.recorded().await;
             }
@@ -284,11 +329,25 @@ impl Gateway {
             Err(LimitError::Exceeded { retry_after }) => {
                 self.metrics().refused(&entry.source, Limit::Rate);
                 let (tool, limit) = (entry.id.clone(), NonZeroU32::get(rate.calls));
-                Err(CallError::RateLimited { tool, retry_after, limit })
+                Err(CallError::RateLimited { tool, retry_after, limit, daily: false })
             }
             Err(LimitError::Unavailable(error)) => {
                 tracing::error!(%error, "a call was refused because it could not be limited");
                 Err(CallError::NotAccountable("limited"))
+            }
+        }
+    }
+
+    fn over_quota(&self, call: &CallIdentity, error: QuotaError) -> CallError {
+        let entry = &call.entry;
+        match error {
+            QuotaError::Exceeded { limit, retry_after } => {
+                self.metrics().refused(&entry.source, Limit::Quota);
+                CallError::RateLimited { tool: entry.id.clone(), retry_after, limit, daily: true }
+            }
+            QuotaError::Unavailable(error) => {
+                tracing::error!(%error, "a call was refused because it could not be counted");
+                CallError::NotAccountable("counted")
             }
         }
     }

@@ -26,8 +26,10 @@ use toolcrib_core::{
     credential::Secret,
     descriptor::{Approval, Egress, Hint, ReplayPolicy, SafetyTier, SourceKind},
     id::{SourceId, TenantId},
+    idempotency::KEPT_FOR,
     limit::Rate,
     names::NameStyle,
+    quota::Quota,
     record::Destination,
     scope::{Grant, Scope, ScopeSet},
     source::SourceSpec,
@@ -169,6 +171,12 @@ pub enum Durability {
 pub struct GateConfig {
     /// Calls per principal and tool; none means unlimited.
     pub rate: Option<Rate>,
+    /// Calls of a principal on a day, where none of its roles says; none means unlimited.
+    pub quota: Option<Quota>,
+    /// What roles say of that.
+    pub role_quotas: BTreeMap<String, Option<Quota>>,
+    /// How long the answer to a call that named itself is given again.
+    pub idempotency_ttl: Duration,
     /// How long a call may take.
     pub timeout: Duration,
     /// Largest result, in bytes of JSON.
@@ -301,6 +309,8 @@ pub struct Classification {
     pub rate: Option<Option<Rate>>,
     /// How many calls may come at once; none means as many as the rate says.
     pub burst: Option<NonZeroU32>,
+    /// Calls of each principal on a day; `Some(None)` means `"off"`.
+    pub quota: Option<Option<Quota>>,
     /// Deadline.
     pub timeout: Option<Duration>,
     /// Advisory cost.
@@ -506,6 +516,9 @@ impl Config {
             },
             gate: GateConfig {
                 rate: Rate::parse("600/m").ok(),
+                quota: None,
+                role_quotas: BTreeMap::new(),
+                idempotency_ttl: KEPT_FOR,
                 timeout: Duration::from_secs(300),
                 max_result_bytes: 4 << 20,
                 denied_calls: DeniedCalls::Forbidden,

@@ -20,11 +20,13 @@ use toolcrib_core::{
     descriptor::SourceKind,
     event::EventLog,
     id::{AgentId, RunId, SourceId, TenantId},
+    idempotency::IdempotencyStore,
     key_set::KeySetSource,
     limit::RateLimiter,
     lint::Finding,
     pin::PinStore,
     principal::Principal,
+    quota::QuotaStore,
     record::RecordStore,
     scope::{Grant, Scope},
     source::{
@@ -40,11 +42,12 @@ use crate::{
     breaker::{Breaker, BreakerReport},
     clock::SystemClock,
     config::{Config, GateConfig, SourceConfig},
-    idempotency::Idempotency,
+    idempotency::{self, Idempotency},
     limits::MemoryLimiter,
     metrics::Metrics,
     pins::{ApprovedPin, PinError, PinReport},
     provider::{NativeTools, Natives},
+    quota::{self, Quotas},
     record::Record,
     refresh::{Refresher, Slots},
     session::Interactions,
@@ -86,6 +89,8 @@ struct Inner {
     runs: Arc<LiveRuns>,
     run_store: Option<Arc<dyn RunStore>>,
     approvals: Approvals,
+    once: Option<Arc<dyn IdempotencyStore>>,
+    quotas: Arc<Quotas>,
     ended: CancellationToken,
     /// Where the record is kept, once somebody keeps it.
     record_store: OnceLock<Arc<dyn RecordStore>>,
@@ -119,6 +124,10 @@ pub struct Stores {
     pub pins: Option<Arc<dyn PinStore>>,
     /// Requests for consent; without it what needs consent does not run.
     pub approvals: Option<Arc<dyn ApprovalStore>>,
+    /// Answers of calls that name themselves; without it they last as long as the process.
+    pub once: Option<Arc<dyn IdempotencyStore>>,
+    /// Counts of quotas; without it they last as long as the process.
+    pub quotas: Option<Arc<dyn QuotaStore>>,
 }
 
 /// How one source is doing, for `sources list` and its like.
@@ -198,19 +207,21 @@ impl Stores {
         let store = Arc::new(store);
         let (log, keys) = (Arc::<S>::clone(&store), Arc::<S>::clone(&store));
         let pins = Some(Arc::<S>::clone(&store) as _);
-        Self { log, keys, pins, catalogs: store, runs: None, approvals: None }
+        Self { pins, ..Self::with(log, keys, store) }
     }
 
     /// A store for each.
     pub fn new(log: impl EventLog, keys: impl KeyStore, catalogs: impl CatalogStore) -> Self {
-        Self {
-            log: Arc::new(log),
-            keys: Arc::new(keys),
-            catalogs: Arc::new(catalogs),
-            runs: None,
-            pins: None,
-            approvals: None,
-        }
+        Self::with(Arc::new(log), Arc::new(keys), Arc::new(catalogs))
+    }
+
+    fn with(
+        log: Arc<dyn EventLog>,
+        keys: Arc<dyn KeyStore>,
+        catalogs: Arc<dyn CatalogStore>,
+    ) -> Self {
+        let (runs, pins, approvals, once, quotas) = (None, None, None, None, None);
+        Self { log, keys, catalogs, runs, pins, approvals, once, quotas }
     }
 
     /// The same, with a store for pins of tools.
@@ -224,6 +235,20 @@ impl Stores {
     #[must_use]
     pub fn with_runs(mut self, runs: impl RunStore) -> Self {
         self.runs = Some(Arc::new(runs));
+        self
+    }
+
+    /// The same, with a store for answers of calls that name themselves.
+    #[must_use]
+    pub fn with_once(mut self, once: impl IdempotencyStore) -> Self {
+        self.once = Some(Arc::new(once));
+        self
+    }
+
+    /// The same, with a store for counts of quotas.
+    #[must_use]
+    pub fn with_quotas(mut self, quotas: impl QuotaStore) -> Self {
+        self.quotas = Some(Arc::new(quotas));
         self
     }
 
@@ -340,6 +365,7 @@ impl GatewayBuilder {
         .await;
         let limiter =
             self.limiter.unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&self.clock))));
+        let quotas = Quotas::new(self.stores.quotas, Arc::clone(&self.clock));
         let natives = self.natives.iter().map(|tools| tools.config().clone()).collect();
         let home = Home::default();
         let (refresher, requests) = Refresher::new(
@@ -379,6 +405,8 @@ impl GatewayBuilder {
                 runs: Arc::default(),
                 run_store: self.stores.runs,
                 approvals: Approvals::new(self.stores.approvals),
+                once: self.stores.once,
+                quotas,
                 ended: CancellationToken::new(),
                 record_store: OnceLock::new(),
             }),
@@ -391,6 +419,8 @@ impl GatewayBuilder {
         Refresher::run(gateway.clone(), requests);
         workflow::follow(&gateway);
         approvals::follow(&gateway);
+        idempotency::follow(&gateway);
+        quota::follow(&gateway);
         Ok(gateway)
     }
 }
@@ -635,6 +665,9 @@ impl Gateway {
         if tokio::time::timeout(CLOSING_TIME, self.inner.running.wait()).await.is_err() {
             tracing::warn!("some calls did not end; the next start closes them in the record");
         }
+        if let Err(error) = self.inner.quotas.settle().await {
+            tracing::warn!(%error, "the last counts of quotas could not be stored");
+        }
         self.inner.record.flush().await;
     }
 
@@ -673,6 +706,14 @@ impl Gateway {
     /// This gateway, for those that it holds itself.
     pub(crate) fn downgrade(&self) -> WeakGateway {
         WeakGateway(Arc::downgrade(&self.inner))
+    }
+
+    pub(crate) fn idempotency_store(&self) -> Option<&dyn IdempotencyStore> {
+        self.inner.once.as_deref()
+    }
+
+    pub(crate) fn quotas(&self) -> &Arc<Quotas> {
+        &self.inner.quotas
     }
 
     pub(crate) fn approval_gate(&self) -> &Approvals {

@@ -7,8 +7,13 @@
 //!   one included, ends nothing: a call under a key goes on to its end or its deadline, because a
 //!   caller that named its call may come back for the answer. (A call without a key ends with its
 //!   caller, I-22.)
-//! * What ran is kept for [`KEPT_FOR`], in memory only, and within bounds: a principal that needs room
-//!   loses its own oldest answers, and nobody loses anything to somebody who holds more.
+//! * What ran is kept for `[gate] idempotency_ttl`, within bounds: a principal that needs room loses its
+//!   own oldest answers, and nobody loses anything to somebody who holds more. In memory always; where
+//!   there is an [`IdempotencyStore`] also there, sealed, before anybody is answered. What is not found
+//!   in memory is looked for there.
+//! * A call is claimed in the store before it starts. One that was running when its process died is
+//!   answered with [`Interrupted`](UpstreamErrorKind::Interrupted), always with the same words, and not
+//!   run again, unless a second time is no harm. What the record shows not to have run may run.
 //! * What did not run is not kept: refusals are answered anew, and so is a call whose answer says
 //!   that it may be repeated. The surface decides, since only it knows what it answers. A tool that
 //!   asked its caller for more has not come to its end, so nothing is kept of that either.
@@ -23,22 +28,26 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 use toolcrib_core::{
-    call::{CallError, UpstreamErrorKind},
+    call::{CallError, UpstreamError, UpstreamErrorKind},
     canonical::{self, Digest},
-    id::{RunId, ToolId},
+    catalog::Entry,
+    clock::Timestamp,
+    descriptor::{ReplayPolicy, SafetyTier},
+    id::RunId,
+    idempotency::{Claimed, IdempotencyStore, OnceClaim, OnceKey},
     principal::Principal,
+    store::StoreError,
 };
 
 use self::table::{Busy, Found, Holder, Limits, Table};
 use crate::{
     Gateway,
-    call::{CallRequest, Called},
+    call::{CallRequest, Called, Ids},
     list::ToolRef,
     record,
 };
 
-/// How long an answer is kept.
-pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
+pub use toolcrib_core::idempotency::KEPT_FOR;
 
 /// Longest key, in bytes.
 pub const MAX_KEY: usize = 256;
@@ -85,13 +94,22 @@ pub enum OnceError {
     /// Too many calls of this caller run under keys.
     #[error("cannot be taken now: too many calls are running; try again later")]
     Busy,
+    /// The call runs in another process.
+    #[error("is that of a call that runs now in another process; try again later")]
+    Running,
 }
+
+/// How often old answers are looked for.
+const SWEEP: Duration = Duration::from_secs(60);
 
 /// Calls under keys that run, and answers that are kept.
 pub(crate) struct Idempotency(Mutex<Table<Waiting>>);
 
+/// What came of a call under a key.
+type Told = Result<Once, OnceError>;
+
 /// Where those who wait for a running call are told what came of it.
-type Waiting = watch::Receiver<Option<Arc<Called>>>;
+type Waiting = watch::Receiver<Option<Told>>;
 
 impl Default for Idempotency {
     fn default() -> Self {
@@ -116,47 +134,49 @@ impl Gateway {
         if key.text.is_empty() || key.text.len() > MAX_KEY {
             return Err(OnceError::Unusable);
         }
-        let Some((tool, fingerprint)) = self.identify(principal, &request) else {
+        let Some((entry, call)) = self.identify(principal, &request) else {
             // The pipeline says why, and records it.
             return Ok(Once::Called(Arc::new(self.call(principal, request).await)));
         };
         let holder: Holder = (principal.tenant.clone(), principal.id.clone());
-        let key = format!("{}:{}", key.space, key.text);
-        let mut waiting = match self.take(&holder, &key, fingerprint)? {
+        let text = format!("{}:{}", key.space, key.text);
+        let mut waiting = match self.take(&holder, &text, call)? {
             Taken::Kept(kept) => return Ok(Once::Kept(kept)),
             Taken::Running(waiting) => waiting,
             Taken::Free(tell, waiting) => {
-                let ticket = Ticket { gateway: self.clone(), holder, key };
+                let key = OnceKey {
+                    tenant: principal.tenant.clone(),
+                    principal: principal.id.clone(),
+                    key: Digest::of(text.as_bytes()),
+                };
+                let ticket = Ticket { gateway: self.clone(), holder, key: text };
                 let CallRequest { surface, within, arguments, progress, meta, input, tool: _ } =
                     request;
                 let principal = Arc::clone(principal);
                 let gateway = self.clone();
                 self.running().spawn(async move {
-                    let tool = ToolRef::Id(tool.as_str());
+                    let tool = ToolRef::Id(entry.id.as_str());
                     let request =
                         CallRequest { surface, tool, within, arguments, progress, meta, input };
-                    let call = gateway.call(&principal, request);
-                    let called = tokio::select! {
-                        called = call => Arc::new(called),
+                    let own = OneCall { gateway: &gateway, key, call, entry: &entry };
+                    let ran = own.run(&principal, request, keep, ticket);
+                    let told = tokio::select! {
+                        told = ran => told,
                         // Ending the gateway is hanging up for everybody.
                         () = gateway.ended().cancelled() => return,
                     };
-                    // Who is asked for more has no answer yet that could be repeated.
-                    let body = if asked(&called) { None } else { keep(&called) };
-                    // First the table, then those who wait: whoever has an answer finds it kept.
-                    ticket.end(body.map(|body| Kept { body, run_id: called.run_id.clone() }));
-                    tell.send_replace(Some(called));
+                    tell.send_replace(Some(told));
                 });
                 waiting
             }
         };
-        let called = waiting.wait_for(Option::is_some).await.ok().and_then(|called| called.clone());
-        Ok(Once::Called(called.unwrap_or_else(lost)))
+        let told = waiting.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
+        told.unwrap_or_else(|| Ok(Once::Called(lost())))
     }
 
     /// What is asked for, if the caller may have it and it can be told from anything else. Tools of
     /// the test seams have no name that lasts.
-    fn identify(&self, who: &Principal, request: &CallRequest<'_>) -> Option<(ToolId, Digest)> {
+    fn identify(&self, who: &Principal, request: &CallRequest<'_>) -> Option<(Arc<Entry>, Digest)> {
         if matches!(request.tool, ToolRef::Probe(_)) {
             return None;
         }
@@ -173,7 +193,7 @@ impl Gateway {
             let round = json!([input.responses, input.state]);
             bytes.extend(canonical::canonical_bytes(&round).ok()?);
         }
-        Some((entry.id.clone(), Digest::of(&bytes)))
+        Some((Arc::clone(entry), Digest::of(&bytes)))
     }
 
     fn take(&self, holder: &Holder, key: &str, call: Digest) -> Result<Taken, OnceError> {
@@ -199,7 +219,107 @@ impl Gateway {
 enum Taken {
     Kept(Kept),
     Running(Waiting),
-    Free(watch::Sender<Option<Arc<Called>>>, Waiting),
+    Free(watch::Sender<Option<Told>>, Waiting),
+}
+
+/// A call that has its key in this process.
+struct OneCall<'a> {
+    gateway: &'a Gateway,
+    key: OnceKey,
+    call: Digest,
+    entry: &'a Arc<Entry>,
+}
+
+impl OneCall<'_> {
+    /// Claims the key for good, runs the call, and keeps what is to be kept of it.
+    async fn run(
+        self,
+        principal: &Principal,
+        request: CallRequest<'_>,
+        keep: impl FnOnce(&Called) -> Option<Bytes>,
+        ticket: Ticket,
+    ) -> Told {
+        let Self { gateway, key, call, entry } = self;
+        let ids = Ids { run: record::new_id(), call: Some(record::new_id()) };
+        let ttl = gateway.snapshot().gate.idempotency_ttl;
+        let store = gateway.idempotency_store().filter(|store| store.seals());
+        if let Some(store) = store {
+            let now = gateway.clock().now();
+            let claim = OnceClaim {
+                key: key.clone(),
+                call,
+                run: ids.run.clone(),
+                call_id: ids.call.clone().unwrap_or_else(record::new_id),
+                repeatable: is_repeatable(entry),
+                now,
+                until: after(now, ttl),
+            };
+            match store.claim(claim).await {
+                Ok(Claimed::Taken) => {}
+                Ok(Claimed::OtherCall) => return Err(OnceError::Conflict),
+                Ok(Claimed::Running) => return Err(OnceError::Running),
+                Ok(Claimed::Spent) => return Err(OnceError::Spent),
+                Ok(Claimed::Ended(answer)) => {
+                    let kept = Kept { body: Bytes::from(answer.body), run_id: answer.run };
+                    let left = (answer.until - now).to_std().unwrap_or_default();
+                    ticket.end(Some(kept.clone()), left);
+                    return Ok(Once::Kept(kept));
+                }
+                Ok(Claimed::Lost { run, call_id }) => {
+                    let detail = "the process that ran it ended";
+                    let error = UpstreamError::new(UpstreamErrorKind::Interrupted, detail);
+                    return Ok(Once::Called(Arc::new(Called {
+                        run_id: run,
+                        call_id,
+                        entry: Some(Arc::clone(entry)),
+                        result: Err(CallError::Upstream(error)),
+                        duration: None,
+                    })));
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a call was refused because its key could not be taken");
+                    let called = Called {
+                        run_id: ids.run,
+                        call_id: record::new_id(),
+                        entry: Some(Arc::clone(entry)),
+                        result: Err(CallError::NotAccountable("kept under its key")),
+                        duration: None,
+                    };
+                    return Ok(Once::Called(Arc::new(called)));
+                }
+            }
+        }
+        let run = ids.run.clone();
+        let called = Arc::new(gateway.call_in(ids, None, principal, request, None).await);
+        // Who is asked for more has no answer yet that could be repeated.
+        let body = if asked(&called) { None } else { keep(&called) };
+        if let Some(store) = store {
+            let until = after(gateway.clock().now(), ttl);
+            if let Err(error) = settle(store, &key, &run, body.as_ref(), until).await {
+                tracing::error!(%error, call = %called.call_id, "what came of a call could not be kept under its key");
+            }
+        }
+        // First the table, then those who wait: whoever has an answer finds it kept.
+        ticket.end(body.map(|body| Kept { body, run_id: called.run_id.clone() }), ttl);
+        Ok(Once::Called(called))
+    }
+}
+
+/// Keeps `body` in the store, or frees the key.
+async fn settle(
+    store: &dyn IdempotencyStore,
+    key: &OnceKey,
+    run: &RunId,
+    body: Option<&Bytes>,
+    until: Timestamp,
+) -> Result<(), StoreError> {
+    match body {
+        None => store.release(key, run).await,
+        Some(body) => {
+            let text = std::str::from_utf8(body).ok().map(str::to_owned);
+            store.keep(key, run, text, until).await
+        }
+    }
 }
 
 /// The place of a running call in the table. Dropped without an end, the key is free again.
@@ -210,10 +330,11 @@ struct Ticket {
 }
 
 impl Ticket {
-    fn end(self, kept: Option<Kept>) {
+    fn end(self, kept: Option<Kept>, ttl: Duration) {
         if let Some(kept) = kept {
             let now = self.gateway.clock().monotonic_nanos();
-            self.gateway.idempotency().0.lock().keep(&self.holder, &self.key, kept, now);
+            let until = now.saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
+            self.gateway.idempotency().0.lock().keep(&self.holder, &self.key, kept, now, until);
         }
     }
 }
@@ -222,6 +343,71 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         self.gateway.idempotency().0.lock().release(&self.holder, &self.key);
     }
+}
+
+/// Forgets old answers of the store now and then, until the gateway ends.
+pub(crate) fn follow(gateway: &Gateway) {
+    if gateway.idempotency_store().is_none() {
+        return;
+    }
+    let (weak, ended) = (gateway.downgrade(), gateway.ended().clone());
+    tokio::spawn(async move {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(SWEEP) => {}
+                () = ended.cancelled() => return,
+            }
+            let Some(gateway) = weak.upgrade() else { return };
+            let Some(store) = gateway.idempotency_store() else { return };
+            loop {
+                match store.sweep(gateway.clock().now()).await {
+                    Ok(0) => break,
+                    Ok(_) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, "old answers could not be forgotten");
+                        break;
+                    }
+                }
+            }
+        }
+    });
+}
+
+/// Whether the answer to `called` is given again to whoever repeats the call: the tool ran, and the
+/// answer does not say that it may be run once more.
+pub fn is_final(called: &Called) -> bool {
+    match &called.result {
+        Ok(_) => true,
+        Err(error) => called.duration.is_some() && !may_repeat(error, called.entry.as_deref()),
+    }
+}
+
+/// Whether a call that got lost on its way may be made again: nobody knows whether it took effect, so
+/// only where the operator says that a second time is no harm.
+pub fn may_repeat(error: &CallError, entry: Option<&Entry>) -> bool {
+    let lost = match error {
+        CallError::Upstream(error) => {
+            matches!(error.kind, UpstreamErrorKind::Died | UpstreamErrorKind::Timeout)
+        }
+        _ => false,
+    };
+    lost && entry.is_some_and(is_repeatable)
+}
+
+/// Whether a second run of the tool is no harm, as the operator says.
+pub fn is_repeatable(entry: &Entry) -> bool {
+    let tool = &entry.tool;
+    matches!(tool.safety_tier, SafetyTier::Pure | SafetyTier::Read)
+        || matches!(
+            tool.replay_policy,
+            Some(ReplayPolicy::Deterministic | ReplayPolicy::Idempotent)
+        )
+}
+
+fn after(now: Timestamp, time: Duration) -> Timestamp {
+    chrono::Duration::from_std(time).map_or(Timestamp::MAX_UTC, |time| {
+        now.checked_add_signed(time).unwrap_or(Timestamp::MAX_UTC)
+    })
 }
 
 /// Whether the tool asked for more instead of coming to an end.

@@ -36,6 +36,7 @@ pub mod metrics;
 pub mod pins;
 pub mod probe;
 pub mod provider;
+mod quota;
 mod record;
 mod refresh;
 pub mod session;
@@ -43,6 +44,7 @@ pub mod toolsets;
 mod workflow;
 
 pub use breaker::{BreakerReport, BreakerState};
+pub use quota::{MAX_UNSETTLED, QuotaReport};
 pub use gateway::{
     Gateway, GatewayBuilder, ROUTE_SCOPES, Snapshot, SourceLoad, SourceReport, Stores,
 };

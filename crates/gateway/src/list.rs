@@ -10,10 +10,11 @@ use toolcrib_core::{
     catalog::{Body, Catalog, Entry, ListFormat, Toolset, View},
     descriptor::SourceKind,
     principal::Principal,
+    quota::{Quota, QuotaKey},
     source::Source,
 };
 
-use crate::{Gateway, Snapshot, breaker::Breaker, probe::Probe};
+use crate::{Gateway, Snapshot, breaker::Breaker, probe::Probe, quota::quotas_of};
 
 /// How a tool is named in a request. Names are looked up, never taken apart.
 #[derive(Debug, Clone, Copy)]
@@ -78,6 +79,21 @@ impl<'a> ToolRef<'a> {
             Self::Probe(probe) => Some(probe.source()),
             Self::Id(_) | Self::Wire(_) | Self::Otc { .. } => {
                 snapshot.sources.get(&entry.source).map(Arc::clone)
+            }
+        }
+    }
+
+    /// The quotas that a call of `entry` by `principal` falls under; probes have none.
+    pub(crate) fn quotas(
+        self,
+        snapshot: &Snapshot,
+        principal: &Principal,
+        entry: &Entry,
+    ) -> Vec<(QuotaKey, Quota)> {
+        match self {
+            Self::Probe(_) => Vec::new(),
+            Self::Id(_) | Self::Wire(_) | Self::Otc { .. } => {
+                quotas_of(&snapshot.gate, principal, entry)
             }
         }
     }

@@ -28,11 +28,11 @@ pub mod verify;
 pub use self::{
     memory::{
         MemoryApprovals, MemoryCatalogs, MemoryCredentials, MemoryKeys, MemoryLog, MemoryPins,
-        MemoryRuns,
+        MemoryQuotas, MemoryRuns,
     },
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
     sign::{InvalidSigningKey, SigningKey, is_signed, public_key},
-    sqlite::{Durability, Options, SqliteApprovals, SqliteCredentials, SqliteRuns, SqliteStore},
+    sqlite::{Durability, OnceBounds, Options, SqliteApprovals, SqliteCredentials, SqliteOnce, SqliteRuns, SqliteStore},
 };
 
 /// What [`queue`] locks with. The model-checked test compiles the same file against `shuttle`.

@@ -4,6 +4,7 @@
 //! holds. Times have millisecond precision, as in the durable engines.
 
 mod pins;
+mod quotas;
 mod record;
 
 use std::{
@@ -31,7 +32,7 @@ mod approvals;
 pub use self::approvals::MemoryApprovals;
 use crate::MAX_READ;
 
-pub use self::pins::MemoryPins;
+pub use self::{pins::MemoryPins, quotas::MemoryQuotas};
 
 /// An event log in memory.
 #[derive(Debug, Clone, Default)]

@@ -15,8 +15,10 @@ mod failure;
 mod instance;
 mod keys;
 mod log;
+mod once;
 mod open;
 mod pins;
+mod quotas;
 mod readers;
 mod record;
 mod recover;
@@ -32,7 +34,7 @@ use toolcrib_core::store::StoreError;
 
 use crate::seal::SealKeys;
 
-pub use self::{approvals::SqliteApprovals, credentials::SqliteCredentials, runs::SqliteRuns};
+pub use self::{approvals::SqliteApprovals, credentials::SqliteCredentials, runs::SqliteRuns, once::{OnceBounds, SqliteOnce}};
 use self::{failure::Failure, instance::Instance, readers::Readers, writer::Writer};
 
 /// How to open a store.
@@ -148,6 +150,11 @@ impl SqliteStore {
     /// `keys`, if there are any.
     pub fn approvals(&self, keys: SealKeys) -> SqliteApprovals {
         SqliteApprovals::new(self.clone(), keys)
+    }
+
+    /// The calls under keys of their callers, sealed with `keys`; without a key nothing is kept.
+    pub fn once(&self, keys: SealKeys) -> SqliteOnce {
+        SqliteOnce::new(self.clone(), keys)
     }
 
     /// Where the file is, without symbolic links.

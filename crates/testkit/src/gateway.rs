@@ -195,6 +195,8 @@ impl TestGatewayBuilder {
             runs: Some(Arc::new(store.runs(SealKeys::none()))),
             pins: Some(Arc::new(store.clone())),
             approvals: Some(Arc::new(store.approvals(SealKeys::none()))),
+            once: Some(Arc::new(store.once(SealKeys::none()))),
+            quotas: Some(Arc::new(store.clone())),
         };
         let sources = Sources::new(self.sources);
         let mut builder = GatewayBuilder::new(config.clone(), stores, Arc::new(sources.clone()));

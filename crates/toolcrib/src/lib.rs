@@ -12,6 +12,7 @@ mod explorer;
 pub mod fuzzing;
 mod mcp;
 mod middleware;
+mod once;
 mod openapi;
 mod openwop;
 mod ops;

@@ -141,6 +141,8 @@ pub(super) enum Durability {
 pub(super) struct Gate {
     pub(super) rate: Option<Spanned<String>>,
     pub(super) burst: Option<Spanned<u32>>,
+    pub(super) quota: Option<Spanned<String>>,
+    pub(super) idempotency_ttl: Option<Spanned<String>>,
     pub(super) timeout: Option<Spanned<String>>,
     pub(super) max_result: Option<Spanned<String>>,
     pub(super) denied_calls: Option<DeniedCalls>,
@@ -334,6 +336,7 @@ pub(super) struct Tool {
     pub(super) approval_scope: Option<Spanned<String>>,
     pub(super) rate: Option<Spanned<String>>,
     pub(super) burst: Option<Spanned<u32>>,
+    pub(super) quota: Option<Spanned<String>>,
     pub(super) timeout: Option<Spanned<String>>,
     pub(super) cost_hint: Option<Spanned<String>>,
     pub(super) latency_hint: Option<Spanned<String>>,
@@ -345,6 +348,7 @@ pub(super) struct Tool {
 pub(super) struct Role {
     pub(super) name: Spanned<String>,
     pub(super) scopes: Spanned<Vec<String>>,
+    pub(super) quota: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -17,19 +17,21 @@ use std::{
     num::NonZeroU32,
     path::Path,
     str::FromStr,
+    time::Duration,
 };
 
 use toml::Spanned;
 use toolcrib_core::{
     id::TenantId,
     limit::Rate,
+    quota::Quota,
     scope::{Grant, ScopeSet},
 };
 
 use super::{
     AnonymousConfig, Config, ConfigError, DeniedCalls, ExplorerPolicy, ListBody, MountAuth,
     Problem, SecretReader, file,
-    units::{parse_duration, parse_size},
+    units::{parse_age, parse_duration, parse_size},
 };
 
 /// Reads the text of configuration file `name`. Relative paths in it start from `base`.
@@ -103,6 +105,7 @@ impl Resolver<'_> {
         self.gate(&mut config, &typed.gate);
         self.approvals(&mut config.approvals, typed.approvals);
         config.roles = self.roles(&typed.role);
+        config.gate.role_quotas = self.role_quotas(&typed.role);
         config.anonymous = typed.anonymous.as_ref().and_then(|a| self.anonymous(a));
         if let Some(shape) = typed.openwop.list_body {
             config.openwop.list_body = match shape {
@@ -164,6 +167,19 @@ impl Resolver<'_> {
         if let Some(burst) = self.burst("gate.burst", typed.burst.as_ref()) {
             config.gate.rate = config.gate.rate.map(|rate| rate.with_burst(burst));
         }
+        if let Some(quota) = self.read("gate.quota", typed.quota.as_ref(), parse_quota) {
+            config.gate.quota = quota;
+        }
+        let ttl = self.read("gate.idempotency_ttl", typed.idempotency_ttl.as_ref(), |text| {
+            let longest = Duration::from_secs(30 * 86_400);
+            match parse_age(text)? {
+                ttl if ttl > longest => Err("is more than 30 days".to_owned()),
+                ttl => Ok(ttl),
+            }
+        });
+        if let Some(ttl) = ttl {
+            config.gate.idempotency_ttl = ttl;
+        }
         if let Some(timeout) = self.read("gate.timeout", typed.timeout.as_ref(), parse_duration) {
             config.gate.timeout = timeout;
         }
@@ -201,6 +217,18 @@ impl Resolver<'_> {
             }
         }
         roles
+    }
+
+    fn role_quotas(&mut self, typed: &[file::Role]) -> BTreeMap<String, Option<Quota>> {
+        let mut quotas = BTreeMap::new();
+        for role in typed {
+            let name = role.name.get_ref();
+            let key = format!("role.{name}.quota");
+            if let Some(quota) = self.read(&key, role.quota.as_ref(), parse_quota) {
+                quotas.insert(name.clone(), quota);
+            }
+        }
+        quotas
     }
 
     fn anonymous(&mut self, typed: &file::Anonymous) -> Option<AnonymousConfig> {
@@ -290,6 +318,15 @@ impl Resolver<'_> {
         explorer.project_name = typed.project_name;
         explorer.project_url = typed.project_url;
     }
+}
+
+fn parse_quota(text: &str) -> Result<Option<Quota>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    Quota::from_str(text)
+        .map(Some)
+        .map_err(|_| "expected calls per day such as \"10000/d\", or \"off\"".to_owned())
 }
 
 fn parse_rate(text: &str) -> Result<Option<Rate>, String> {

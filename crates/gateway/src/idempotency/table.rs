@@ -10,7 +10,7 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
 };
 
-use super::{KEPT_FOR, Kept};
+use super::Kept;
 
 /// Whom keys belong to.
 pub(super) type Holder = (TenantId, PrincipalId);
@@ -159,7 +159,14 @@ impl<R: Clone> Table<R> {
     }
 
     /// Ends the running call under `key` with an answer to keep.
-    pub(super) fn keep(&mut self, holder: &Holder, key: &str, kept: Kept, now: u64) {
+    pub(super) fn keep(
+        &mut self,
+        holder: &Holder,
+        key: &str,
+        kept: Kept,
+        now: u64,
+        until: u64,
+    ) {
         self.sweep(now);
         let number = self.number;
         let Some(held) = self.holders.get_mut(holder) else { return };
@@ -174,7 +181,6 @@ impl<R: Clone> Table<R> {
         let fixed = OVERHEAD + 2 * key.len();
         let kept = Some(kept).filter(|kept| fixed + kept.body.len() <= self.limits.bytes.1);
         let bytes = fixed + kept.as_ref().map_or(0, |kept| kept.body.len());
-        let until = now.saturating_add(u64::try_from(KEPT_FOR.as_nanos()).unwrap_or(u64::MAX));
         let place = Place { holder: holder.clone(), key: key.to_owned(), kept, bytes, until };
         self.answers.insert(number, place);
         held.answers.insert(number);

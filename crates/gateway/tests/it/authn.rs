@@ -175,6 +175,8 @@ async fn the_latest_read_counts() {
         runs: None,
         pins: None,
         approvals: None,
+        once: None,
+        quotas: None,
     };
     let builder = GatewayBuilder::new(parse(""), stores, Arc::new(Factory::default()));
     let gateway = builder.start().await.unwrap();

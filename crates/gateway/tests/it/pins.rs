@@ -99,6 +99,8 @@ impl Kept {
             runs: None,
             pins: pinned.then(|| Arc::new(self.pins.clone()) as Arc<dyn PinStore>),
             approvals: None,
+            once: None,
+            quotas: None,
         };
         let sources = Arc::clone(&factory) as Arc<dyn SourceFactory>;
         let builder = GatewayBuilder::new(parse(&one_source("")), stores, sources);

@@ -351,6 +351,8 @@ pub(crate) async fn rig_at(
         runs: Some(Arc::new(MemoryRuns::default())),
         pins: Some(Arc::new(MemoryPins::default())),
         approvals: Some(Arc::new(MemoryApprovals::new(log.clone()))),
+        once: None,
+        quotas: None,
     };
     let builder =
         GatewayBuilder::new(parse(text), stores, Arc::clone(&factory) as Arc<dyn SourceFactory>);

@@ -17,7 +17,7 @@ use super::{
     failure::Failure,
     instance::{self, Dead},
     log::{Record, parse},
-    runs,
+    once, runs,
 };
 
 /// Calls or sessions closed in one transaction, so that living writers are not kept out for long.
@@ -58,13 +58,14 @@ impl SqliteStore {
             let (id, taker) = (dead.id.clone(), taker.clone());
             let adopt = move |connection: &Connection| runs::adopt(connection, &id, &taker, now);
             self.inner.writer.write(adopt).await?;
-            for close in [close_calls, close_sessions] {
+            // What the record says of the calls under keys is complete once its calls are closed.
+            for close in [close_calls, close_sessions, close_claims] {
                 loop {
                     let id = dead.id.clone();
                     let work = move |connection: &Connection| close(connection, &id, now);
                     let count = self.inner.writer.write(work).await?;
-                    closed += count;
-                    if count < CHUNK {
+                    closed += count.told;
+                    if count.seen < CHUNK {
                         break;
                     }
                 }
@@ -75,17 +76,40 @@ impl SqliteStore {
     }
 }
 
+/// What one step found, and what of that counts as closed.
+struct Closed {
+    seen: usize,
+    told: usize,
+}
+
+impl Closed {
+    fn all(seen: usize) -> Self {
+        Self { seen, told: seen }
+    }
+}
+
+/// Decides about up to [`CHUNK`] calls under keys of `instance`; their events are closed already.
+fn close_claims(
+    connection: &Connection,
+    instance: &str,
+    _now: Timestamp,
+) -> Result<Closed, Failure> {
+    let seen = once::settle(connection, instance, CHUNK)?;
+    Ok(Closed { seen, told: 0 })
+}
+
 fn with_something_open(connection: &Connection) -> Result<Vec<String>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT instance FROM open_calls UNION SELECT instance FROM open_sessions \
-         UNION SELECT instance FROM runs WHERE state = 'running'",
+         UNION SELECT instance FROM runs WHERE state = 'running' \
+         UNION SELECT instance FROM once_calls WHERE state = 'running'",
     )?;
     let instances = statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
     Ok(instances)
 }
 
 /// Closes up to [`CHUNK`] calls of `instance`, oldest first.
-fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Result<usize, Failure> {
+fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Result<Closed, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT c.tenant, c.run_id, c.call_id, c.event_id, c.agent_id, c.tool_name \
          FROM open_calls c JOIN events e ON e.event_id = c.event_id \
@@ -119,7 +143,7 @@ fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Resul
     for record in &records {
         record.insert(connection, instance)?;
     }
-    Ok(records.len())
+    Ok(Closed::all(records.len()))
 }
 
 /// Closes up to [`CHUNK`] sessions of `instance`, oldest first.
@@ -127,7 +151,7 @@ fn close_sessions(
     connection: &Connection,
     instance: &str,
     now: Timestamp,
-) -> Result<usize, Failure> {
+) -> Result<Closed, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT s.tenant, s.run_id, s.session_id, s.tool_id, s.event_id \
          FROM open_sessions s JOIN events e ON e.event_id = s.event_id \
@@ -155,5 +179,5 @@ fn close_sessions(
     for record in &records {
         record.insert(connection, instance)?;
     }
-    Ok(records.len())
+    Ok(Closed::all(records.len()))
 }

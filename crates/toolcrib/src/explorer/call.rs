@@ -10,7 +10,11 @@
 //! | the caller lacks a scope, or the tool wants approval | 403, `details` |
 //! | the bucket is empty | 429, `Retry-After`, `details` |
 //! | the call could not be recorded or limited; nothing ran | 503 |
+//! | `Idempotency-Key` stands for another call | 422 |
+//! | the answer under `Idempotency-Key` cannot be given again, or its call runs elsewhere | 409 |
 //! | the arguments do not fit; the tool or its source failed | 500, `isError: true` |
+//!
+//! With the header `Idempotency-Key` a call that is sent again is not made again (I-31).
 
 use std::sync::Arc;
 
@@ -65,14 +69,19 @@ pub(super) struct TraceMeta {
     path = "/tools/{name}/call",
     operation_id = "explorerCall",
     tag = "Explorer",
-    params(("name" = String, Path, description = "The tool's name, percent-encoded")),
+    params(
+        ("name" = String, Path, description = "The tool's name, percent-encoded"),
+        ("Idempotency-Key" = Option<String>, Header, description = "Names the call: sent again, it is not made again, and has the same answer"),
+    ),
     request_body(content = Object, content_type = "application/json"),
     responses(
         (status = 200, description = "The tool's answer", body = CallToolResult),
         (status = 401, description = "No valid key", body = Problem),
         (status = 403, description = "Tools may not be run from here, the caller lacks a scope, or the tool wants approval", body = Problem),
         (status = 404, description = "Unknown to this caller, for whatever reason", body = Problem),
+        (status = 409, description = "The answer under `Idempotency-Key` cannot be given again, or its call runs in another process", body = Problem),
         (status = 413, description = "The body is too large", body = Problem),
+        (status = 422, description = "`Idempotency-Key` stands for another call", body = Problem),
         (status = 429, description = "Too many calls of the tool; see Retry-After", body = Problem),
         (status = 500, description = "The tool failed, or the arguments do not fit", body = CallToolResult),
         (status = 503, description = "The call could not be recorded, so nothing ran", body = Problem),
@@ -130,13 +139,19 @@ pub(super) fn outcome(outcome: Outcome, trace: Option<&str>) -> CallToolResult {
     CallToolResult { content, is_error, structured, meta }
 }
 
+impl CallToolResult {
+    /// The status that it goes with.
+    pub(super) fn status(&self) -> StatusCode {
+        match self.is_error {
+            true => StatusCode::INTERNAL_SERVER_ERROR,
+            false => StatusCode::OK,
+        }
+    }
+}
+
 /// `result` with its status.
 pub(super) fn answer(result: CallToolResult) -> Response {
-    let status = match result.is_error {
-        true => StatusCode::INTERNAL_SERVER_ERROR,
-        false => StatusCode::OK,
-    };
-    respond::json(status, &result)
+    respond::json(result.status(), &result)
 }
 
 impl From<ToolAnswer> for CallToolResult {

@@ -1,7 +1,10 @@
 //! A gateway behind the endpoints: its keys, its gate, its record.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use axum::response::Response;
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode, request::Parts};
 use serde_json::json;
 use toolcrib_core::{
@@ -10,7 +13,12 @@ use toolcrib_core::{
     principal::AuthMethod,
 };
 use toolcrib_gateway::{
-    Gateway, authn::AuthError, call::CallRequest, config::MountAuth, list::ToolRef,
+    Gateway,
+    authn::AuthError,
+    call::{CallRequest, Called},
+    config::MountAuth,
+    idempotency::{self, IdempotencyKey, Kept, Once, OnceError},
+    list::ToolRef,
     metrics::Surface,
 };
 
@@ -21,7 +29,7 @@ use super::{
 };
 use crate::{
     middleware::{Caller, Credentials, authenticate},
-    respond,
+    once, respond,
 };
 
 pub(super) struct Gated {
@@ -65,17 +73,77 @@ impl Host for Gated {
         let Some(caller) = call.visitor.principal else { return error::no_such_tool(&call.name) };
         let request =
             CallRequest::new(Surface::Explorer, ToolRef::Wire(&call.name), call.arguments);
-        let called = self.gateway.call(&caller, request).await;
-        let run = respond::run_to_tell(&called);
-        let response = match called.result {
-            Ok(ran) => answer(outcome(ran, Some(called.run_id.as_str()))),
-            Err(error) => refused(&error, &call.name, &called.run_id),
+        let key = match once::key(&call.head.headers) {
+            Ok(key) => key,
+            Err(problem) => return error::problem(StatusCode::BAD_REQUEST, problem.to_string()),
         };
-        respond::with_run(response, run.as_ref())
+        let Some(key) = key else {
+            let called = self.gateway.call(&caller, request).await;
+            return told(&called, &call.name);
+        };
+        let key = IdempotencyKey { space: SPACE, text: &key };
+        match self.gateway.call_once(&caller, key, request, kept).await {
+            Ok(Once::Called(called)) => told(&called, &call.name),
+            Ok(Once::Kept(kept)) => once::replayed(replay(&kept)),
+            Err(problem) => not_once(problem),
+        }
     }
 
     fn turned_away(&self, route: &str) {
         self.gateway.record_unauthenticated(route);
+    }
+}
+
+/// Whose answers the kept ones are: the status in three digits, and the body.
+const SPACE: &str = "explorer-header";
+
+/// The answer to a call that has been made.
+fn told(called: &Called, name: &str) -> Response {
+    let run = respond::run_to_tell(called);
+    let response = match &called.result {
+        Ok(ran) => answer(outcome(ran.clone(), Some(called.run_id.as_str()))),
+        Err(error) => refused(error, name, &called.run_id),
+    };
+    respond::with_run(response, run.as_ref())
+}
+
+/// What is kept of a call that is not to be made again.
+fn kept(called: &Called) -> Option<Bytes> {
+    if !idempotency::is_final(called) {
+        return None;
+    }
+    let run = Some(called.run_id.as_str());
+    let result = match &called.result {
+        Ok(ran) => outcome(ran.clone(), run),
+        Err(error) => outcome(Outcome::text(&error.to_string(), true), run),
+    };
+    let mut bytes = result.status().as_str().as_bytes().to_vec();
+    serde_json::to_writer(&mut bytes, &result).ok()?;
+    Some(bytes.into())
+}
+
+/// The answer that was kept.
+fn replay(kept: &Kept) -> Response {
+    let status = kept.body.get(..3).and_then(|status| StatusCode::from_bytes(status).ok());
+    let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let body = kept.body.get(3..).unwrap_or_default().to_vec();
+    respond::with_run(respond::json_bytes(status, body), Some(&kept.run_id))
+}
+
+/// A key that this call cannot have.
+fn not_once(problem: OnceError) -> Response {
+    let status = match problem {
+        OnceError::Conflict => StatusCode::UNPROCESSABLE_ENTITY,
+        OnceError::Unusable => StatusCode::BAD_REQUEST,
+        OnceError::Spent | OnceError::Running => StatusCode::CONFLICT,
+        OnceError::Busy => StatusCode::TOO_MANY_REQUESTS,
+    };
+    let response = error::problem(status, format!("`Idempotency-Key` {problem}"));
+    match problem {
+        OnceError::Running | OnceError::Busy => {
+            respond::with_retry_after(response, Duration::from_secs(1))
+        }
+        OnceError::Conflict | OnceError::Unusable | OnceError::Spent => response,
     }
 }
 
@@ -90,7 +158,7 @@ fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
             words,
             json!({ "scope": "tool", "toolName": tool.as_str(), "requiredScopes": required }),
         ),
-        CallError::RateLimited { tool, retry_after, limit } => {
+        CallError::RateLimited { tool, retry_after, limit, daily: _ } => {
             let millis = toolcrib_core::limit::wait_millis(*retry_after);
             let details = json!({
                 "scope": "tool", "toolName": tool.as_str(), "retryAfterMs": millis, "limit": limit,

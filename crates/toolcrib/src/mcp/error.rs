@@ -160,7 +160,7 @@ impl<'a> Refusal<'a> {
                 }))),
                 ..RpcError::new(code::FORBIDDEN, "forbidden: the caller may not use this tool")
             }),
-            CallError::RateLimited { tool, retry_after, limit } => {
+            CallError::RateLimited { tool, retry_after, limit, daily: _ } => {
                 let millis = toolcrib_core::limit::wait_millis(*retry_after);
                 Self::Error(RpcError {
                     data: Some(Box::new(json!({
@@ -218,7 +218,15 @@ mod tests {
         for (error, expected) in [
             (CallError::NoSuchTool, Err(-32602)),
             (CallError::Forbidden { tool: tool.clone(), required: vec![] }, Err(-31403)),
-            (CallError::RateLimited { tool: tool.clone(), retry_after, limit: 3 }, Err(-31429)),
+            (
+                CallError::RateLimited {
+                    tool: tool.clone(),
+                    retry_after,
+                    limit: 3,
+                    daily: false,
+                },
+                Err(-31429),
+            ),
             (CallError::NotAccountable("recorded"), Err(-31503)),
             (CallError::Cancelled, Err(-32603)),
             (CallError::Internal, Err(-32603)),

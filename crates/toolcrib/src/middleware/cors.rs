@@ -12,7 +12,8 @@ use super::origin;
 
 /// What a page may read beside the body.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
-    "ETag, Retry-After, WWW-Authenticate, Mcp-Session-Id, OXP-Version, Toolcrib-Run-Id, X-Request-Id",
+    "ETag, Retry-After, WWW-Authenticate, Mcp-Session-Id, OXP-Version, Toolcrib-Run-Id, X-Request-Id, \
+     Idempotent-Replayed",
 );
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, DELETE");
 /// What a page may send.

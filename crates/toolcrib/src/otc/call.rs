@@ -1,6 +1,6 @@
 //! `POST /tools/call`.
 //!
-//! A `call_id` makes a call idempotent: whoever sends it again gets the same bytes, and the tool has
+//! A `call_id` makes a call idempotent, and so does the header `Idempotency-Key` where there is none: whoever sends it again gets the same bytes, and the tool has
 //! run once (I-31). Both dialects share the ids of a caller, so that a call is not repeated because
 //! it came by the other path.
 
@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use toolcrib_core::{call::CallError, id::RunId, principal::Principal};
 use toolcrib_gateway::{
     call::{CallRequest, Called},
-    idempotency::{IdempotencyKey, Once},
+    idempotency::{self, IdempotencyKey, Once},
     list::ToolRef,
 };
 use utoipa::ToSchema;
@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     middleware::{Caller, Payload},
-    respond,
+    once, respond,
     state::AppState,
 };
 
@@ -59,28 +59,30 @@ pub(super) struct CallToolRequest {
 
 /// Whose answers the kept ones are: the `CallToolResponse`, which both dialects share.
 const SPACE: &str = "otc";
-
-/// Says that an answer is that of an earlier call.
-const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// The same for calls that are named by the header.
+const HEADER_SPACE: &str = "otc-header";
 
 /// Calls a tool.
 ///
 /// What the tool itself reports as a failure is a 200 with `success: false`. The header
 /// `toolcrib-run-id` names the run that holds the events of the call, where there is such a tool;
-/// `idempotent-replayed` stands in the answer to a call that was made before under its `call_id`.
+/// `idempotent-replayed` stands in the answer to a call that was made before under its `call_id` or,
+/// where it has none, under the header `Idempotency-Key`.
 #[utoipa::path(
     post,
     path = "/tools/call",
     operation_id = "otcCall",
     tag = "Open Tool Calling",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names a call without `call_id`: sent again, it is not made again, and has the same answer")),
     request_body(content = CallBody, content_type = "application/json"),
     responses(
         (status = 200, description = "The tool ran, or failed", body = CallReply),
         (status = 400, description = "Not a call, no such tool or version, its source is away, or `call_id` stands for another call", body = ServerError),
         (status = 401, description = "No valid key", body = ServerError),
         (status = 403, description = "The caller lacks a scope of the tool", body = ServerError),
+        (status = 409, description = "The answer under `Idempotency-Key` cannot be given again, or its call runs in another process", body = ServerError),
         (status = 413, description = "The body is too large", body = ServerError),
-        (status = 422, description = "The arguments do not fit", body = ValidationError),
+        (status = 422, description = "The arguments do not fit, or `Idempotency-Key` stands for another call", body = ValidationError),
         (status = 429, description = "Too many calls of the tool; see Retry-After", body = ServerError),
         (status = 503, description = "The call could not be recorded, so nothing ran", body = ServerError),
     )
@@ -88,9 +90,10 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 pub(super) async fn call(
     State(state): State<AppState>,
     Caller(caller): Caller,
+    headers: HeaderMap,
     Payload(body): Payload,
 ) -> Response {
-    answer(Dialect::Otc, &state, &caller, &body).await
+    answer(Dialect::Otc, &state, &caller, &headers, &body).await
 }
 
 /// The call in `body`, as `dialect` has it.
@@ -98,6 +101,7 @@ pub(super) async fn answer(
     dialect: Dialect,
     state: &AppState,
     caller: &Arc<Principal>,
+    headers: &HeaderMap,
     body: &[u8],
 ) -> Response {
     let asked = match Asked::read(dialect, body) {
@@ -113,24 +117,30 @@ pub(super) async fn answer(
     };
     let request = CallRequest::new(dialect.surface(), tool, Value::Object(input));
     let frame = Frame { marker, envelope };
-    let Some(call_id) = call_id else {
+    let named = match (&call_id, once::key(headers)) {
+        (Some(id), _) => Some((SPACE, id.clone())),
+        (None, Ok(key)) => key.map(|key| (HEADER_SPACE, key)),
+        (None, Err(problem)) => return error::bad_request(marker, problem.to_string()),
+    };
+    let Some((space, name)) = named else {
         let called = state.gateway.call(caller, request).await;
         return frame.called(state, caller, &called, called.call_id.as_str(), tool);
     };
-    let key = IdempotencyKey { space: SPACE, text: &call_id };
+    let key = IdempotencyKey { space, text: &name };
     let id = call_id.clone();
     let keep = move |called: &Called| {
-        let kept = result::is_final(called).then(|| result::written(called, &id));
+        let id = id.as_deref().unwrap_or(called.call_id.as_str());
+        let kept = idempotency::is_final(called).then(|| result::written(called, id));
         kept.flatten().map(Bytes::from)
     };
     match state.gateway.call_once(caller, key, request, keep).await {
-        Ok(Once::Called(called)) => frame.called(state, caller, &called, &call_id, tool),
-        Ok(Once::Kept(kept)) => {
-            let mut response = frame.result(&kept.body, Some(&kept.run_id));
-            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-            response
+        Ok(Once::Called(called)) => {
+            let id = call_id.as_deref().unwrap_or(called.call_id.as_str());
+            frame.called(state, caller, &called, id, tool)
         }
-        Err(problem) => error::not_once(marker, problem),
+        Ok(Once::Kept(kept)) => once::replayed(frame.result(&kept.body, Some(&kept.run_id))),
+        Err(problem) if call_id.is_some() => error::not_once(marker, problem),
+        Err(problem) => error::not_once_by_header(marker, problem),
     }
 }
 

@@ -13,6 +13,8 @@
 //! | the tool failed | 200, `success: false`, not to be retried |
 //! | its source went away or did not answer in time | 200, `success: false`; to be retried where a second time is no harm |
 //! | `call_id` stands for another call | 400 |
+//! | `Idempotency-Key` stands for another call | 422 |
+//! | the answer under `Idempotency-Key` cannot be given again, or its call runs elsewhere | 409 |
 //!
 //! The protocol itself knows 400, 401, 422 and 200; 403 and 429 are RFC 0064's, so that a client
 //! that speaks both hears the same from both.
@@ -104,16 +106,36 @@ pub(super) fn refused(marker: Marker, refusal: &Refusal) -> Response {
     ServerError::new(marker, refusal.to_string()).answer(refusal.status())
 }
 
-/// A `call_id` that this call cannot have.
+/// A `call_id` that this call cannot have. The protocol has no status for it but 400.
 pub(super) fn not_once(marker: Marker, error: OnceError) -> Response {
     let body = ServerError::new(marker, format!("`call_id` {error}"));
     match error {
-        OnceError::Busy => {
+        OnceError::Busy | OnceError::Running => {
             let response = body.retry(RETRY_AFTER).answer(StatusCode::TOO_MANY_REQUESTS);
             respond::with_retry_after(response, RETRY_AFTER)
         }
         OnceError::Unusable | OnceError::Conflict | OnceError::Spent => {
             body.answer(StatusCode::BAD_REQUEST)
+        }
+    }
+}
+
+/// An `Idempotency-Key` that this call cannot have: 422 where it stands for another call, in the shape
+/// that the protocol has for that status.
+pub(super) fn not_once_by_header(marker: Marker, error: OnceError) -> Response {
+    let message = format!("`Idempotency-Key` {error}");
+    let body = ServerError::new(marker, message.clone());
+    match error {
+        OnceError::Conflict => invalid(marker, message, &[]),
+        OnceError::Unusable => body.answer(StatusCode::BAD_REQUEST),
+        OnceError::Spent => body.answer(StatusCode::CONFLICT),
+        OnceError::Running => {
+            let response = body.retry(RETRY_AFTER).answer(StatusCode::CONFLICT);
+            respond::with_retry_after(response, RETRY_AFTER)
+        }
+        OnceError::Busy => {
+            let response = body.retry(RETRY_AFTER).answer(StatusCode::TOO_MANY_REQUESTS);
+            respond::with_retry_after(response, RETRY_AFTER)
         }
     }
 }
@@ -143,7 +165,7 @@ pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
                 json!({ "scope": "tool", "toolName": tool.as_str(), "requiredScopes": required });
             body.details(details).answer(StatusCode::FORBIDDEN)
         }
-        CallError::RateLimited { tool, retry_after, limit } => {
+        CallError::RateLimited { tool, retry_after, limit, daily: _ } => {
             let details = json!({
                 "scope": "tool", "toolName": tool.as_str(),
                 "retryAfterMs": millis(*retry_after), "limit": limit,

@@ -99,14 +99,16 @@ async fn oxp_list(
     path = "/oxp/tools/call",
     operation_id = "oxpCall",
     tag = "OXP",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Names a call without `call_id`: sent again, it is not made again, and has the same answer")),
     request_body(content = CallBody, content_type = "application/json"),
     responses(
         (status = 200, description = "The tool ran, or failed", body = CallReply),
         (status = 400, description = "Not a call, no such tool or version, its source is away, or `call_id` stands for another call", body = ServerError),
         (status = 401, description = "No valid key", body = ServerError),
         (status = 403, description = "The caller lacks a scope of the tool", body = ServerError),
+        (status = 409, description = "The answer under `Idempotency-Key` cannot be given again, or its call runs in another process", body = ServerError),
         (status = 413, description = "The body is too large", body = ServerError),
-        (status = 422, description = "The arguments do not fit", body = ValidationError),
+        (status = 422, description = "The arguments do not fit, or `Idempotency-Key` stands for another call", body = ValidationError),
         (status = 429, description = "Too many calls of the tool; see Retry-After", body = ServerError),
         (status = 503, description = "The call could not be recorded, so nothing ran", body = ServerError),
     )
@@ -118,7 +120,7 @@ async fn oxp_call(
     Payload(body): Payload,
 ) -> Response {
     match dialect::check_header(&headers) {
-        Ok(()) => versioned(call::answer(Dialect::Oxp, &state, &caller, &body).await),
+        Ok(()) => versioned(call::answer(Dialect::Oxp, &state, &caller, &headers, &body).await),
         Err(problem) => unsupported(problem),
     }
 }

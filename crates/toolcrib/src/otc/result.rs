@@ -5,11 +5,10 @@ use std::{borrow::Cow, time::Duration};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
 use toolcrib_core::{
-    call::{CallError, Outcome, UpstreamErrorKind, raw},
+    call::{CallError, Outcome, raw},
     catalog::Entry,
-    descriptor::{ReplayPolicy, SafetyTier},
 };
-use toolcrib_gateway::call::Called;
+use toolcrib_gateway::{call::Called, idempotency::may_repeat};
 use utoipa::ToSchema;
 
 /// What became of a call.
@@ -94,19 +93,6 @@ pub(super) fn written(called: &Called, call_id: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether the answer to `called` is given again to whoever repeats the call: the tool ran, and the
-/// answer does not say that it may be run once more.
-pub(super) fn is_final(called: &Called) -> bool {
-    match &called.result {
-        Ok(_) => true,
-        Err(error) => {
-            called.duration.is_some()
-                && !is_refusal(error)
-                && !may_repeat(error, called.entry.as_deref())
-        }
-    }
-}
-
 /// Whether `error` means that no tool was reached.
 pub(super) fn is_refusal(error: &CallError) -> bool {
     match error {
@@ -132,25 +118,6 @@ fn fault(error: &CallError, entry: Option<&Entry>) -> ToolError {
         can_retry: wait.is_some(),
         retry_after_ms: wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)),
     }
-}
-
-/// Whether a call that got lost on its way may be made again: nobody knows whether it took effect, so
-/// only where the operator says that a second time is no harm.
-fn may_repeat(error: &CallError, entry: Option<&Entry>) -> bool {
-    let lost = match error {
-        CallError::Upstream(error) => {
-            matches!(error.kind, UpstreamErrorKind::Died | UpstreamErrorKind::Timeout)
-        }
-        _ => false,
-    };
-    let harmless = |entry: &Entry| {
-        matches!(entry.tool.safety_tier, SafetyTier::Pure | SafetyTier::Read)
-            || matches!(
-                entry.tool.replay_policy,
-                Some(ReplayPolicy::Deterministic | ReplayPolicy::Idempotent)
-            )
-    };
-    lost && entry.is_some_and(harmless)
 }
 
 #[derive(Deserialize)]

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use toolcrib_core::id::RunId;
+use toolcrib_core::{id::RunId, idempotency::KEPT_FOR};
 
 use super::*;
 
@@ -23,7 +23,8 @@ fn small() -> Table<()> {
 /// Runs call `key` of `who` with an answer of `bytes`.
 fn ran(table: &mut Table<()>, who: &str, key: &str, bytes: usize, now: u64) {
     table.begin(&holder(who), key, call("c"), ()).unwrap();
-    table.keep(&holder(who), key, answer(bytes), now);
+    let day = u64::try_from(KEPT_FOR.as_nanos()).unwrap();
+    table.keep(&holder(who), key, answer(bytes), now, now + day);
 }
 
 fn state(table: &mut Table<()>, who: &str, key: &str, now: u64) -> &'static str {
@@ -56,7 +57,7 @@ fn a_key_is_one_call_of_one_holder() {
     table.begin(&holder("a"), "k", call("c"), ()).unwrap();
     assert_eq!(state(&mut table, "a", "k", 0), "running");
     assert!(matches!(table.find(&holder("a"), "k", call("d"), 0), Found::OtherCall));
-    table.keep(&holder("a"), "k", answer(1), 0);
+    table.keep(&holder("a"), "k", answer(1), 0, 100);
     table.release(&holder("a"), "k");
     assert_eq!(state(&mut table, "a", "k", 0), "kept");
     assert!(matches!(table.find(&holder("a"), "k", call("d"), 0), Found::OtherCall));

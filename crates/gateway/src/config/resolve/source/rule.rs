@@ -11,7 +11,7 @@ use toolcrib_core::{
 
 use crate::config::{
     Classification, ToolRule,
-    resolve::{Resolver, file, parse_duration, parse_rate},
+    resolve::{Resolver, file, parse_duration, parse_quota, parse_rate},
 };
 
 impl Resolver<'_> {
@@ -54,6 +54,7 @@ impl Resolver<'_> {
             approval: self.read(&key("approval"), typed.approval.as_ref(), str::parse),
             consent: self.consent(&key, &typed),
             rate: self.read(&key("rate"), typed.rate.as_ref(), parse_rate),
+            quota: self.read(&key("quota"), typed.quota.as_ref(), parse_quota),
             burst: self.burst(&key("burst"), typed.burst.as_ref()),
             timeout: self.read(&key("timeout"), typed.timeout.as_ref(), parse_duration),
             cost_hint: self.read(&key("cost_hint"), typed.cost_hint.as_ref(), str::parse),

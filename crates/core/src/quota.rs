@@ -1,0 +1,127 @@
+//! Quotas: how many calls a principal may make on a day, and the seam behind which they are counted.
+//!
+//! A day is one of UTC: it begins at midnight, for everybody at once.
+
+use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    clock::Timestamp,
+    id::{PrincipalId, TenantId, ToolId},
+    store::StoreError,
+};
+
+/// So many calls on a day of UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Quota(pub NonZeroU32);
+
+/// A text that is not a quota. The text itself is not repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a quota is written like `10000/d`: a number of calls from 1, and `/d`")]
+pub struct InvalidQuota;
+
+/// Days since 1970-01-01 in UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Day(pub i64);
+
+/// Whose calls are counted.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QuotaKey {
+    /// Tenant.
+    pub tenant: TenantId,
+    /// Principal within the tenant.
+    pub principal: PrincipalId,
+    /// One tool, or all of them together.
+    pub tool: Option<ToolId>,
+}
+
+/// Counts calls, so that a restart forgets none.
+#[async_trait]
+pub trait QuotaStore: Send + Sync + 'static {
+    /// Adds to the counts of `day`, all or none, and tells what they are now, in the same order. What
+    /// would be less than nothing is nothing.
+    async fn add(&self, day: Day, counts: Vec<(QuotaKey, i64)>) -> Result<Vec<u64>, StoreError>;
+
+    /// Forgets the days before `day`, up to a few thousand counts; how many there were.
+    async fn forget_before(&self, day: Day) -> Result<usize, StoreError>;
+}
+
+// === impl Quota ===
+
+impl Quota {
+    /// Calls on a day.
+    pub fn calls(self) -> u32 {
+        self.0.get()
+    }
+}
+
+impl FromStr for Quota {
+    type Err = InvalidQuota;
+
+    fn from_str(text: &str) -> Result<Self, InvalidQuota> {
+        let calls = text.strip_suffix("/d").ok_or(InvalidQuota)?;
+        if !calls.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(InvalidQuota);
+        }
+        calls.parse().map(Self).map_err(|_| InvalidQuota)
+    }
+}
+
+impl fmt::Display for Quota {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/d", self.0)
+    }
+}
+
+// === impl Day ===
+
+const SECONDS: i64 = 86_400;
+
+impl Day {
+    /// The day of `now`.
+    pub fn of(now: Timestamp) -> Self {
+        Self(now.timestamp().div_euclid(SECONDS))
+    }
+
+    /// How long it lasts from `now` on; nothing when it is over.
+    pub fn left(self, now: Timestamp) -> Duration {
+        let end = self.0.saturating_add(1).saturating_mul(SECONDS);
+        let end = Timestamp::from_timestamp(end, 0).unwrap_or(Timestamp::MAX_UTC);
+        (end - now).to_std().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::{TimeZone as _, Utc};
+
+    use super::*;
+
+    #[test]
+    fn quotas_are_read_and_printed() {
+        for text in ["1/d", "10000/d", "4294967295/d"] {
+            assert_eq!(text.parse::<Quota>().unwrap().to_string(), text);
+        }
+        for text in ["", "/d", "0/d", "10/h", "+1/d", "-1/d", "1 /d", "4294967296/d", "10"] {
+            assert_eq!(text.parse::<Quota>(), Err(InvalidQuota), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_day_ends_at_midnight_in_utc() {
+        let at = |hour, minute, second| {
+            Utc.with_ymd_and_hms(2026, 2, 28, hour, minute, second).single().unwrap()
+        };
+        let day = Day::of(at(0, 0, 0));
+        assert_eq!(day, Day::of(at(23, 59, 59)));
+        assert_eq!(day.left(at(0, 0, 0)), Duration::from_secs(86_400));
+        assert_eq!(day.left(at(23, 59, 59)), Duration::from_secs(1));
+        let next = Utc.with_ymd_and_hms(2026, 3, 1, 0, 0, 0).single().unwrap();
+        assert_eq!(Day::of(next), Day(day.0 + 1));
+        assert_eq!(day.left(next), Duration::ZERO);
+        let long_ago = Utc.with_ymd_and_hms(1969, 12, 31, 23, 0, 0).single().unwrap();
+        assert_eq!(Day::of(long_ago), Day(-1));
+    }
+}

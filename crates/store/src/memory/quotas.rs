@@ -1,0 +1,48 @@
+//! Counts of quotas in memory.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex},
+};
+
+use async_trait::async_trait;
+use toolcrib_core::{
+    quota::{Day, QuotaKey, QuotaStore},
+    store::StoreError,
+};
+
+use super::lock;
+
+/// Counts of quotas in memory.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryQuotas(Arc<Mutex<BTreeMap<(Day, QuotaKey), u64>>>);
+
+impl MemoryQuotas {
+    /// Nobody has called anything.
+    pub fn new() -> Self {
+        Self::default()
+    }
+}
+
+#[async_trait]
+impl QuotaStore for MemoryQuotas {
+    async fn add(&self, day: Day, counts: Vec<(QuotaKey, i64)>) -> Result<Vec<u64>, StoreError> {
+        let mut held = lock(&self.0);
+        let add = |(key, calls): (QuotaKey, i64)| {
+            if calls == 0 {
+                return held.get(&(day, key)).copied().unwrap_or(0);
+            }
+            let count = held.entry((day, key)).or_default();
+            *count = count.saturating_add_signed(calls);
+            *count
+        };
+        Ok(counts.into_iter().map(add).collect())
+    }
+
+    async fn forget_before(&self, day: Day) -> Result<usize, StoreError> {
+        let mut held = lock(&self.0);
+        let before = held.len();
+        held.retain(|(of, _), _| *of >= day);
+        Ok(before - held.len())
+    }
+}

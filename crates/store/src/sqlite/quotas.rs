@@ -1,0 +1,89 @@
+//! Counts of quotas on SQLite.
+
+use async_trait::async_trait;
+use rusqlite::{Connection, OptionalExtension, params};
+use toolcrib_core::{
+    quota::{Day, QuotaKey, QuotaStore},
+    store::StoreError,
+};
+
+use super::{SqliteStore, failure::Failure};
+
+/// Counts that one step forgets.
+const MOST_FORGOTTEN: i64 = 4_096;
+
+#[async_trait]
+impl QuotaStore for SqliteStore {
+    async fn add(&self, day: Day, counts: Vec<(QuotaKey, i64)>) -> Result<Vec<u64>, StoreError> {
+        // Whoever only asks does not wait for the writer.
+        if counts.iter().all(|(_, calls)| *calls == 0) {
+            let work = move |connection: &Connection| {
+                counts.iter().map(|(key, _)| read(connection, day, key)).collect()
+            };
+            return self.inner.readers.read(work).await;
+        }
+        self.inner
+            .writer
+            .write(move |connection| {
+                let mut told = Vec::with_capacity(counts.len());
+                for (key, calls) in &counts {
+                    if *calls != 0 {
+                        add(connection, day, key, *calls)?;
+                    }
+                    told.push(read(connection, day, key)?);
+                }
+                Ok(told)
+            })
+            .await
+    }
+
+    async fn forget_before(&self, day: Day) -> Result<usize, StoreError> {
+        self.inner
+            .writer
+            .write(move |connection| {
+                let mut forgotten = 0;
+                let first: Option<i64> = connection
+                    .query_row("SELECT min(day) FROM quotas", [], |row| row.get(0))
+                    .optional()?
+                    .flatten();
+                if first.is_some_and(|first| first < day.0) {
+                    forgotten = connection.execute(
+                        "DELETE FROM quotas WHERE (day, tenant, principal, tool) IN \
+                         (SELECT day, tenant, principal, tool FROM quotas WHERE day < ?1 LIMIT ?2)",
+                        [day.0, MOST_FORGOTTEN],
+                    )?;
+                }
+                Ok(forgotten)
+            })
+            .await
+    }
+}
+
+fn add(connection: &Connection, day: Day, key: &QuotaKey, calls: i64) -> Result<(), Failure> {
+    connection
+        .prepare_cached(
+            "INSERT INTO quotas (day, tenant, principal, tool, calls) \
+             VALUES (?1, ?2, ?3, ?4, max(?5, 0)) \
+             ON CONFLICT (day, tenant, principal, tool) DO UPDATE SET calls = max(calls + ?5, 0)",
+        )?
+        .execute(params![day.0, key.tenant.as_str(), key.principal.as_str(), tool(key), calls])?;
+    Ok(())
+}
+
+fn read(connection: &Connection, day: Day, key: &QuotaKey) -> Result<u64, Failure> {
+    let calls: Option<i64> = connection
+        .prepare_cached(
+            "SELECT calls FROM quotas \
+             WHERE day = ?1 AND tenant = ?2 AND principal = ?3 AND tool = ?4",
+        )?
+        .query_row(params![day.0, key.tenant.as_str(), key.principal.as_str(), tool(key)], |row| {
+            row.get(0)
+        })
+        .optional()?;
+    u64::try_from(calls.unwrap_or(0)).map_err(|_| Failure::corrupt("a count of calls"))
+}
+
+/// No tool has an empty id.
+fn tool(key: &QuotaKey) -> &str {
+    key.tool.as_ref().map_or("", |tool| tool.as_str())
+}
