@@ -29,8 +29,8 @@ use crate::{
     event::Transport,
     id::{InvalidId, SourceId, TenantId, ToolId},
     limit::Rate,
-    quota::Quota,
     names::{self, Names},
+    quota::Quota,
     scope::ScopeSet,
 };
 

@@ -182,6 +182,9 @@ impl Gateway {
         }
         let snapshot = self.snapshot();
         let entry = request.tool.resolve(&snapshot.catalog)?;
+        if !request.within.holds(&snapshot.catalog, entry) {
+            return None;
+        }
         self.authorizer().authorize(who.subject(), entry).ok()?;
         let mut bytes = entry.id.as_str().as_bytes().to_vec();
         bytes.push(0);

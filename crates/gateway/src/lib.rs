@@ -44,8 +44,8 @@ pub mod toolsets;
 mod workflow;
 
 pub use breaker::{BreakerReport, BreakerState};
-pub use quota::{MAX_UNSETTLED, QuotaReport};
 pub use gateway::{
     Gateway, GatewayBuilder, ROUTE_SCOPES, Snapshot, SourceLoad, SourceReport, Stores,
 };
+pub use quota::{MAX_UNSETTLED, QuotaReport};
 pub use toolcrib_core as core;

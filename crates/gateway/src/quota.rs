@@ -98,11 +98,8 @@ pub(crate) fn quotas_of(
     principal: &Principal,
     entry: &Entry,
 ) -> Vec<(QuotaKey, Quota)> {
-    let key = |tool| QuotaKey {
-        tenant: principal.tenant.clone(),
-        principal: principal.id.clone(),
-        tool,
-    };
+    let key =
+        |tool| QuotaKey { tenant: principal.tenant.clone(), principal: principal.id.clone(), tool };
     let of_all = gate.quota_of(principal).map(|quota| (key(None), quota));
     let of_tool = entry.quota.map(|quota| (key(Some(entry.id.clone())), quota));
     of_all.into_iter().chain(of_tool).collect()

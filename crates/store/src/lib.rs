@@ -32,7 +32,10 @@ pub use self::{
     },
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
     sign::{InvalidSigningKey, SigningKey, is_signed, public_key},
-    sqlite::{Durability, OnceBounds, Options, SqliteApprovals, SqliteCredentials, SqliteOnce, SqliteRuns, SqliteStore},
+    sqlite::{
+        Durability, OnceBounds, Options, SqliteApprovals, SqliteCredentials, SqliteOnce,
+        SqliteRuns, SqliteStore,
+    },
 };
 
 /// What [`queue`] locks with. The model-checked test compiles the same file against `shuttle`.

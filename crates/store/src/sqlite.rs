@@ -34,7 +34,12 @@ use toolcrib_core::store::StoreError;
 
 use crate::seal::SealKeys;
 
-pub use self::{approvals::SqliteApprovals, credentials::SqliteCredentials, runs::SqliteRuns, once::{OnceBounds, SqliteOnce}};
+pub use self::{
+    approvals::SqliteApprovals,
+    credentials::SqliteCredentials,
+    once::{OnceBounds, SqliteOnce},
+    runs::SqliteRuns,
+};
 use self::{failure::Failure, instance::Instance, readers::Readers, writer::Writer};
 
 /// How to open a store.

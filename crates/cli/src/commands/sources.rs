@@ -36,6 +36,15 @@ struct Shown {
     problems: Vec<String>,
 }
 
+/// What the caller has used of its own.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Quota {
+    used: u64,
+    limit: u64,
+    resets_at: String,
+}
+
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Load {
@@ -102,6 +111,14 @@ pub(crate) async fn run(
     let sources: Vec<Shown> = serde_json::from_value(sources)?;
     print(&sources, printer)?;
     print_toolsets(&toolsets, printer)?;
+    if let Some(quota) = told.get("quota")
+        && !printer.wants_json()
+    {
+        let Quota { used, limit, resets_at } = Quota::deserialize(quota)?;
+        let text =
+            format!("{used} of {limit} calls of this key's principal today, until {resets_at}");
+        printer.note_foreign(&text);
+    }
     let sound = |source: &Shown| {
         source.state == state(SourceState::Ready)
             && source.discovered_at.is_some()

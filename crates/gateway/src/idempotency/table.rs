@@ -159,14 +159,7 @@ impl<R: Clone> Table<R> {
     }
 
     /// Ends the running call under `key` with an answer to keep.
-    pub(super) fn keep(
-        &mut self,
-        holder: &Holder,
-        key: &str,
-        kept: Kept,
-        now: u64,
-        until: u64,
-    ) {
+    pub(super) fn keep(&mut self, holder: &Holder, key: &str, kept: Kept, now: u64, until: u64) {
         self.sweep(now);
         let number = self.number;
         let Some(held) = self.holders.get_mut(holder) else { return };

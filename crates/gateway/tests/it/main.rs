@@ -9,6 +9,7 @@ mod idempotency;
 mod pins;
 mod pipeline;
 mod probe;
+mod quota;
 mod refresh;
 mod session;
 mod support;

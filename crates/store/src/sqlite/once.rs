@@ -352,7 +352,10 @@ fn make_room(connection: &Connection, key: &OnceKey, bounds: OnceBounds) -> Resu
     Ok(())
 }
 
-fn held(connection: &Connection, (tenant, principal): &(String, String)) -> Result<(i64, i64), Failure> {
+fn held(
+    connection: &Connection,
+    (tenant, principal): &(String, String),
+) -> Result<(i64, i64), Failure> {
     let held = connection
         .prepare_cached(
             "SELECT calls, bytes FROM once_holders WHERE tenant = ?1 AND principal = ?2",

@@ -219,12 +219,7 @@ mod tests {
             (CallError::NoSuchTool, Err(-32602)),
             (CallError::Forbidden { tool: tool.clone(), required: vec![] }, Err(-31403)),
             (
-                CallError::RateLimited {
-                    tool: tool.clone(),
-                    retry_after,
-                    limit: 3,
-                    daily: false,
-                },
+                CallError::RateLimited { tool: tool.clone(), retry_after, limit: 3, daily: false },
                 Err(-31429),
             ),
             (CallError::NotAccountable("recorded"), Err(-31503)),

@@ -3,7 +3,7 @@
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use serde::Serialize;
-use toolcrib_gateway::{SourceReport, toolsets::ToolsetReport};
+use toolcrib_gateway::{QuotaReport, SourceReport, toolsets::ToolsetReport};
 use utoipa::ToSchema;
 
 use super::error::ErrorEnvelope;
@@ -21,11 +21,15 @@ pub(super) struct Sources {
     /// The toolsets, by name.
     #[schema(value_type = Vec<Object>)]
     toolsets: Vec<ToolsetReport>,
+    /// What the caller has used of its quota today; absent when it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    quota: Option<QuotaReport>,
 }
 
-/// Every source of the caller's tenant: its kind, state, number of tools and problems; and every
-/// toolset: how many of its tools the caller may use, and how many entries of its allow-list reach no
-/// tool.
+/// Every source of the caller's tenant: its kind, state, number of tools and problems, what limits
+/// kept from it (of all tenants), and how its breaker stands; and every toolset: how many of its tools
+/// the caller may use, and how many entries of its allow-list reach no tool.
 #[utoipa::path(
     get,
     path = "/v1/sources",
@@ -44,5 +48,9 @@ pub(super) async fn list(
     require(&state, &caller, "sources:read", "/v1/sources")?;
     let sources = state.gateway.sources_of(&caller.tenant);
     let toolsets = state.gateway.toolsets(&caller);
-    Ok(respond::json(StatusCode::OK, &Sources { sources, toolsets }))
+    let quota = state.gateway.quota(&caller).await.unwrap_or_else(|error| {
+        tracing::warn!(%error, "what was used of a quota cannot be told");
+        None
+    });
+    Ok(respond::json(StatusCode::OK, &Sources { sources, toolsets, quota }))
 }

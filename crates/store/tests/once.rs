@@ -1,0 +1,237 @@
+//! Calls under keys, and their answers: what a second process finds, and what the file tells.
+#![cfg(test)]
+
+use std::{fs, path::Path};
+
+use toolcrib_core::{
+    canonical::Digest,
+    clock::Timestamp,
+    credential::Secret,
+    event::{EventBody, EventLog},
+    idempotency::{Claimed, IdempotencyStore, KeptAnswer, OnceClaim, OnceKey},
+};
+use toolcrib_store::{
+    OnceBounds, Options, SealKey, SealKeys, SqliteOnce, SqliteStore,
+    conformance::{
+        event_log::{called, returned},
+        moment,
+    },
+};
+
+const CANARY: &str = "ONCE_CANARY_91ab7d";
+
+fn keys(byte: &str) -> SealKeys {
+    SealKeys::new(SealKey::parse(&Secret::new(byte.repeat(32))).unwrap(), [])
+}
+
+fn open(path: &Path) -> (SqliteStore, SqliteOnce) {
+    let store = SqliteStore::open(path, Options::default()).unwrap();
+    let once = store.once(keys("0a"));
+    (store, once)
+}
+
+fn key(principal: &str, text: &str) -> OnceKey {
+    OnceKey {
+        tenant: "t".parse().unwrap(),
+        principal: principal.parse().unwrap(),
+        key: Digest::of(text.as_bytes()),
+    }
+}
+
+fn until() -> Timestamp {
+    moment(1_000)
+}
+
+fn claim(key: OnceKey, call: &str, run: &str) -> OnceClaim {
+    OnceClaim {
+        key,
+        call: Digest::of(call.as_bytes()),
+        run: run.parse().unwrap(),
+        call_id: format!("{run}-call").parse().unwrap(),
+        repeatable: false,
+        now: moment(0),
+        until: until(),
+    }
+}
+
+fn ended(run: &str, body: &str) -> Claimed {
+    let (run, body) = (run.parse().unwrap(), body.to_owned());
+    Claimed::Ended(KeptAnswer { run, body, until: until() })
+}
+
+async fn keep(once: &SqliteOnce, key: &OnceKey, run: &str, body: &str) {
+    once.keep(key, &run.parse().unwrap(), Some(body.to_owned()), until()).await.unwrap();
+}
+
+/// I-75: another process gives the same answer, for the same call and until it is too old.
+#[tokio::test]
+async fn an_answer_outlives_its_process() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, once) = open(&path);
+    let ann = key("ann", "k");
+    assert_eq!(once.claim(claim(ann.clone(), "c", "r1")).await.unwrap(), Claimed::Taken);
+    let body = format!("{{\"text\":\"{CANARY}\"}}");
+    keep(&once, &ann, "r1", &body).await;
+    store.close().await;
+
+    let (store, once) = open(&path);
+    assert_eq!(once.claim(claim(ann.clone(), "c", "r2")).await.unwrap(), ended("r1", &body));
+    assert_eq!(once.claim(claim(ann.clone(), "d", "r2")).await.unwrap(), Claimed::OtherCall);
+    let others = [key("bob", "k"), key("ann", "l")];
+    for other in others {
+        assert_eq!(once.claim(claim(other, "c", "r3")).await.unwrap(), Claimed::Taken);
+    }
+    // What is late for a key that another call has does nothing.
+    once.release(&ann, &"r2".parse().unwrap()).await.unwrap();
+    keep(&once, &ann, "r2", "late").await;
+    assert_eq!(once.claim(claim(ann.clone(), "c", "r4")).await.unwrap(), ended("r1", &body));
+    let late = OnceClaim { now: until(), ..claim(ann.clone(), "e", "r5") };
+    assert_eq!(once.claim(late).await.unwrap(), Claimed::Taken);
+    once.release(&ann, &"r5".parse().unwrap()).await.unwrap();
+    assert_eq!(once.claim(claim(ann, "f", "r6")).await.unwrap(), Claimed::Taken);
+    store.close().await;
+}
+
+/// I-75: the file alone tells nothing; another key opens nothing, and nothing runs again for it.
+#[tokio::test]
+async fn answers_are_sealed() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, once) = open(&path);
+    let ann = key("ann", CANARY);
+    once.claim(claim(ann.clone(), CANARY, "r1")).await.unwrap();
+    keep(&once, &ann, "r1", CANARY).await;
+    let call = Digest::of(CANARY.as_bytes()).to_string();
+    store.close().await;
+    for file in fs::read_dir(directory.path()).unwrap().map(Result::unwrap) {
+        if file.file_type().unwrap().is_file() {
+            let bytes = fs::read(file.path()).unwrap();
+            for text in [CANARY, &call] {
+                let found = bytes.windows(text.len()).any(|it| it == text.as_bytes());
+                assert!(!found, "{text} in {:?}", file.path());
+            }
+        }
+    }
+    let (store, _) = open(&path);
+    let other = store.once(keys("0b"));
+    assert_eq!(other.claim(claim(ann.clone(), CANARY, "r2")).await.unwrap(), Claimed::Spent);
+    let none = store.once(SealKeys::none());
+    assert!(!none.seals() && none.claim(claim(ann.clone(), CANARY, "r3")).await.is_err());
+    // An answer that was put under another key does not open there.
+    let (_, once) = (&store, store.once(keys("0a")));
+    let bob = key("bob", CANARY);
+    once.claim(claim(bob.clone(), CANARY, "r4")).await.unwrap();
+    keep(&once, &bob, "r4", "bob's").await;
+    store.close().await;
+    let sql = rusqlite::Connection::open(&path).unwrap();
+    let swapped = sql
+        .execute(
+            "UPDATE once_calls SET answer = (SELECT answer FROM once_calls \
+             WHERE principal = 'bob') WHERE principal = 'ann'",
+            [],
+        )
+        .unwrap();
+    assert_eq!(swapped, 1);
+    drop(sql);
+    let (store, once) = open(&path);
+    assert_eq!(once.claim(claim(ann, CANARY, "r5")).await.unwrap(), Claimed::Spent);
+    store.close().await;
+}
+
+/// I-75: of the calls of a dead process those that may have run are lost, and the others are free.
+#[tokio::test]
+async fn the_record_tells_what_a_dead_process_may_have_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (dead, once) = open(&path);
+    let (living, other) = open(&path);
+    for name in ["unborn", "open", "refused", "ran"] {
+        let claim = claim(key("ann", name), "c", name);
+        let call = claim.call_id.clone();
+        assert_eq!(once.claim(claim.clone()).await.unwrap(), Claimed::Taken);
+        assert_eq!(other.claim(claim).await.unwrap(), Claimed::Running, "it lives");
+        if name == "unborn" {
+            continue;
+        }
+        let start = called("t", name, &format!("{name}-start"), call.as_str());
+        dead.append(vec![start.clone()]).await.unwrap();
+        let mut end = returned(&start, &format!("{name}-end"));
+        let EventBody::ToolReturned(body) = &mut end.body else { panic!("{end:?}") };
+        match name {
+            "refused" => body.duration_ms = None,
+            "ran" => {}
+            _ => continue,
+        }
+        dead.append(vec![end]).await.unwrap();
+    }
+    assert_eq!(living.recover(moment(9)).await.unwrap(), 0, "everyone lives");
+    dead.close().await;
+    assert_eq!(living.recover(moment(9)).await.unwrap(), 1);
+    for (name, lost) in [("unborn", false), ("open", true), ("refused", false), ("ran", true)] {
+        let (run, call_id) = (name.parse().unwrap(), format!("{name}-call").parse().unwrap());
+        let expected = match lost {
+            true => Claimed::Lost { run, call_id },
+            false => Claimed::Taken,
+        };
+        for _ in 0..2 {
+            let found = other.claim(claim(key("ann", name), "c", "again")).await.unwrap();
+            assert_eq!(found, expected, "{name}");
+            other.release(&key("ann", name), &"again".parse().unwrap()).await.unwrap();
+        }
+        if lost {
+            let repeated = claim(key("ann", name), "c", "again");
+            let found = other.claim(OnceClaim { repeatable: true, ..repeated }).await.unwrap();
+            assert_eq!(found, Claimed::Taken, "{name}");
+        }
+    }
+    living.close().await;
+}
+
+/// I-31: nobody loses an answer to somebody who holds more, and what is too old goes.
+#[tokio::test]
+async fn calls_and_bytes_are_bounded() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("store.db");
+    let (store, once) = open(&path);
+    let bounds = OnceBounds { calls: (8, 6), bytes: (60_000, 30_000) };
+    let once = once.bounded(bounds);
+    let put = async |who: &str, name: &str, size: usize| {
+        let key = key(who, name);
+        assert_eq!(once.claim(claim(key.clone(), "c", name)).await.unwrap(), Claimed::Taken);
+        keep(&once, &key, name, &"x".repeat(size)).await;
+    };
+    let is_kept = async |who: &str, name: &str| {
+        let found = once.claim(claim(key(who, name), "c", "look")).await.unwrap();
+        once.release(&key(who, name), &"look".parse().unwrap()).await.unwrap();
+        matches!(found, Claimed::Ended(_))
+    };
+    put("ann", "small", 100).await;
+    for name in ["b1", "b2", "b3", "b4"] {
+        put("bob", name, 9_000).await;
+    }
+    assert!(!is_kept("bob", "b1").await, "the oldest of the one who has too many bytes");
+    assert!(is_kept("bob", "b2").await && is_kept("ann", "small").await);
+    put("bob", "huge", 40_000).await;
+    let huge = once.claim(claim(key("bob", "huge"), "c", "look")).await.unwrap();
+    assert_eq!(huge, Claimed::Spent, "made, and too large to be given again");
+    for name in ["c1", "c2", "c3", "c4", "c5"] {
+        put("cid", name, 10).await;
+    }
+    assert!(is_kept("ann", "small").await, "who holds least loses nothing");
+    assert_eq!(once.sweep(moment(999)).await.unwrap(), 0);
+    let mut swept = 0;
+    loop {
+        match once.sweep(until()).await.unwrap() {
+            0 => break,
+            some => swept += some,
+        }
+    }
+    assert!(swept > 0 && swept <= 8, "{swept}");
+    store.close().await;
+    let sql = rusqlite::Connection::open(&path).unwrap();
+    let left = |what: &str| sql.query_row(what, [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!(left("SELECT count(*) FROM once_calls"), 0);
+    assert_eq!(left("SELECT count(*) FROM once_holders"), 0);
+    assert_eq!(left("SELECT sum(value) FROM meta WHERE name IN ('once_calls', 'once_bytes')"), 0);
+}
