@@ -37,6 +37,8 @@ impl Default for OnceBounds {
 
 /// Bytes that a call takes beside its answer, roughly.
 const OVERHEAD: usize = 512;
+/// Bytes of the largest answer that is kept; what is in memory is bounded by the same.
+const LARGEST: usize = 8 << 20;
 /// Calls that one step forgets because of their age.
 const SWEEP: u32 = 256;
 /// Answers that one step forgets because others need room; more wait for the next step.
@@ -155,7 +157,7 @@ impl IdempotencyStore for SqliteOnce {
         body: Option<String>,
         until: Timestamp,
     ) -> Result<(), StoreError> {
-        let largest = usize::try_from(self.bounds.bytes.1).unwrap_or(usize::MAX);
+        let largest = usize::try_from(self.bounds.bytes.1).unwrap_or(usize::MAX).min(LARGEST);
         let body = body.filter(|body| OVERHEAD + body.len() <= largest);
         let sealed = match body {
             Some(body) => Some(seal(&self.keys, key, &answer_part(run.as_str()), &body)?),
