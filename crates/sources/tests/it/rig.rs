@@ -265,6 +265,7 @@ fn permit(tool: &str, schema: Option<Value>) -> Permit {
         tenants: Tenants::All,
         transport: Transport::Mcp,
         rate: None,
+        quota: None,
         timeout: PATIENCE,
         annotations: None,
         consent: toolcrib_core::approval::Consent::default(),

@@ -156,6 +156,7 @@ mod tests {
             tenants: Tenants::All,
             transport: Transport::Mcp,
             rate: None,
+            quota: None,
             timeout: Duration::from_secs(1),
             annotations: None,
             consent: toolcrib_core::approval::Consent::default(),
