@@ -19,7 +19,6 @@ const BATCH: usize = 2_000;
 
 #[tokio::test]
 #[ignore = "writes a million events"]
-#[expect(clippy::print_stdout, reason = "the figures are the point")]
 async fn a_million_events_are_checked() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");

@@ -17,6 +17,7 @@ use toolcrib_gateway::list::ToolRef;
 use super::{answer, call::ToolCall, era::Era, error::RpcError, host::Asker, pages};
 
 /// What a call is.
+#[expect(clippy::large_enum_variant, reason = "one for each call, taken apart at once")]
 pub(super) enum Meant {
     /// A call for the gate.
     Call(ToolCall),

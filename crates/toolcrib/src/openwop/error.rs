@@ -52,6 +52,22 @@ pub(super) fn bad_request(name: &str, problem: &str) -> Response {
     error(StatusCode::BAD_REQUEST, "validation_error", problem, Some(details))
 }
 
+/// What is wrong with a body, at which of its members; `""` is the body itself.
+pub(super) struct BadMember {
+    member: &'static str,
+    problem: String,
+}
+
+impl BadMember {
+    pub(super) fn new(member: &'static str, problem: impl ToString) -> Self {
+        Self { member, problem: problem.to_string() }
+    }
+
+    pub(super) fn into_response(self) -> Response {
+        bad_body(self.member, &self.problem)
+    }
+}
+
 /// A body whose `member` (empty: which as a whole) has this `problem`.
 pub(super) fn bad_body(member: &'static str, problem: &str) -> Response {
     let (message, details) = match member {

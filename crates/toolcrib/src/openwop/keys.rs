@@ -22,7 +22,7 @@ use toolcrib_gateway::authn::{
 };
 use utoipa::ToSchema;
 
-use super::error::{self, ErrorEnvelope};
+use super::error::{self, BadMember, ErrorEnvelope};
 use crate::{
     middleware::{Caller, Payload, Refusal, Segment, require},
     respond,
@@ -115,7 +115,7 @@ pub(super) async fn create(
     require(&state, &caller, manage::SCOPE, "/v1/keys")?;
     let request = match asked(&body, &caller) {
         Ok(request) => request,
-        Err(refusal) => return Ok(refusal),
+        Err(problem) => return Ok(problem.into_response()),
     };
     match state.gateway.authenticator().create_key(&caller, request).await {
         Ok(key) => Ok(made(&key, None)),
@@ -151,7 +151,7 @@ pub(super) async fn rotate(
     require(&state, &caller, manage::SCOPE, "/v1/keys/{id}/rotate")?;
     let Ok(id) = KeyId::parse(id.as_str()) else { return Ok(error::not_found()) };
     let overlap = match members(&body, &["overlapSeconds"]) {
-        Err(refusal) => return Ok(refusal),
+        Err(problem) => return Ok(problem.into_response()),
         Ok(members) => match members.get("overlapSeconds") {
             None => OVERLAP,
             Some(value) => match value.as_u64() {
@@ -231,7 +231,7 @@ fn refused(problem: &KeyError) -> Result<Response, Refusal> {
 }
 
 /// The members of an object with none but `known` ones; an empty body has none.
-fn members(body: &[u8], known: &[&str]) -> Result<Map<String, Value>, Response> {
+fn members(body: &[u8], known: &[&str]) -> Result<Map<String, Value>, BadMember> {
     if body.is_empty() {
         return Ok(Map::new());
     }
@@ -241,18 +241,18 @@ fn members(body: &[u8], known: &[&str]) -> Result<Map<String, Value>, Response> 
         }
         Ok(_) => {
             let problem = format!("the body must be a JSON object with {}", known.join(", "));
-            Err(error::bad_body("", &problem))
+            Err(BadMember::new("", problem))
         }
-        Err(problem) => Err(error::bad_body("", &format!("the body is not JSON: {problem}"))),
+        Err(problem) => Err(BadMember::new("", format!("the body is not JSON: {problem}"))),
     }
 }
 
-fn asked(body: &[u8], caller: &Principal) -> Result<KeyRequest, Response> {
+fn asked(body: &[u8], caller: &Principal) -> Result<KeyRequest, BadMember> {
     let members = members(body, &["name", "principal", "roles", "scopes", "expiresAt"])?;
     let text = |member: &'static str| match members.get(member) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.as_str())),
-        Some(_) => Err(error::bad_body(member, "must be a text")),
+        Some(_) => Err(BadMember::new(member, "must be a text")),
     };
     let texts = |member: &'static str| match members.get(member) {
         None => Ok(Vec::new()),
@@ -260,25 +260,25 @@ fn asked(body: &[u8], caller: &Principal) -> Result<KeyRequest, Response> {
             .iter()
             .map(Value::as_str)
             .collect::<Option<Vec<&str>>>()
-            .ok_or_else(|| error::bad_body(member, "must be an array of texts")),
-        Some(_) => Err(error::bad_body(member, "must be an array of at most 100 texts")),
+            .ok_or_else(|| BadMember::new(member, "must be an array of texts")),
+        Some(_) => Err(BadMember::new(member, "must be an array of at most 100 texts")),
     };
     let name = text("name")?.map(str::trim).unwrap_or_default();
     if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
-        return Err(error::bad_body("name", "must be a text of 1 to 128 bytes"));
+        return Err(BadMember::new("name", "must be a text of 1 to 128 bytes"));
     }
     let principal = match text("principal")? {
         Some(principal) => PrincipalId::parse(principal)
-            .map_err(|_| error::bad_body("principal", "must be 1 to 128 printable characters")),
+            .map_err(|_| BadMember::new("principal", "must be 1 to 128 printable characters")),
         None => PrincipalId::parse(name)
-            .map_err(|_| error::bad_body("principal", "must be there when the name is not one")),
+            .map_err(|_| BadMember::new("principal", "must be there when the name is not one")),
     }?;
     let expires_at = match text("expiresAt")?.map(DateTime::parse_from_rfc3339) {
         None => None,
         Some(Ok(end)) => Some(end.with_timezone(&Utc)),
         Some(Err(_)) => {
             let problem = "must be a moment such as 2030-01-31T12:00:00Z";
-            return Err(error::bad_body("expiresAt", problem));
+            return Err(BadMember::new("expiresAt", problem));
         }
     };
     let scopes = texts("scopes")?.into_iter().map(Grant::parse).collect::<Result<_, _>>();
@@ -288,7 +288,7 @@ fn asked(body: &[u8], caller: &Principal) -> Result<KeyRequest, Response> {
         principal,
         roles: texts("roles")?.into_iter().map(str::to_owned).collect(),
         scopes: scopes
-            .map_err(|_| error::bad_body("scopes", "must be scopes such as a:b or a:*"))?,
+            .map_err(|_| BadMember::new("scopes", "must be scopes such as a:b or a:*"))?,
         expires_at,
     })
 }

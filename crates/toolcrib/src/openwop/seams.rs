@@ -23,9 +23,9 @@ use toolcrib_core::{
     limit,
     scope::Scope,
 };
-use toolcrib_gateway::probe::{Act, InvalidProbe, Probe, RUN_PREFIX};
+use toolcrib_gateway::probe::{Act, Probe, RUN_PREFIX};
 
-use super::{error, runs};
+use super::{error::BadMember, runs};
 use crate::{
     middleware::{Caller, Payload, Refusal, Segment},
     respond,
@@ -56,7 +56,7 @@ async fn invoke(
     let Asked { principal, tool, scopes, act, arguments } = asked;
     let probe = match Probe::new(tool.clone(), scopes.clone(), act) {
         Ok(probe) => probe,
-        Err(problem) => return Ok(Problem::from(problem, "toolName").into_response()),
+        Err(problem) => return Ok(BadMember::new("toolName", problem).into_response()),
     };
     let called = state.gateway.probe(&caller, principal, &probe, arguments).await;
     let events: Vec<RunEvent> = runs::read(&state, &caller.tenant, called.run_id.clone()).await?;
@@ -160,12 +160,12 @@ async fn session_run(
 ) -> Result<Response, Refusal> {
     let tool = match object(&body).and_then(|body| tool_id(&body, "toolId")) {
         Ok(Some(tool)) => Ok(tool),
-        Ok(None) => ToolId::parse(SESSION_TOOL).map_err(|_| Problem::new("toolId", "is missing")),
+        Ok(None) => ToolId::parse(SESSION_TOOL).map_err(|_| BadMember::new("toolId", "is missing")),
         Err(problem) => Err(problem),
     };
     let probe = tool.and_then(|tool| {
         let probe = Probe::new(tool.clone(), Vec::new(), Act::Succeed);
-        probe.map(|probe| (tool, probe)).map_err(|problem| Problem::from(problem, "toolId"))
+        probe.map(|probe| (tool, probe)).map_err(|problem| BadMember::new("toolId", problem))
     });
     let (tool, probe) = match probe {
         Ok(probe) => probe,
@@ -233,16 +233,17 @@ struct Asked {
 }
 
 impl Asked {
-    fn read(body: &[u8]) -> Result<Self, Problem> {
+    fn read(body: &[u8]) -> Result<Self, BadMember> {
         let mut body = object(body)?;
         let principal = match body.get("principal") {
-            Some(Value::String(name)) => PrincipalId::parse(name)
-                .map_err(|_| Problem::new("principal", "must be printable ASCII without spaces"))?,
-            Some(_) => return Err(Problem::new("principal", "must be a string")),
-            None => return Err(Problem::new("principal", "is missing")),
+            Some(Value::String(name)) => PrincipalId::parse(name).map_err(|_| {
+                BadMember::new("principal", "must be printable ASCII without spaces")
+            })?,
+            Some(_) => return Err(BadMember::new("principal", "must be a string")),
+            None => return Err(BadMember::new("principal", "is missing")),
         };
         let tool =
-            tool_id(&body, "toolName")?.ok_or_else(|| Problem::new("toolName", "is missing"))?;
+            tool_id(&body, "toolName")?.ok_or_else(|| BadMember::new("toolName", "is missing"))?;
         let scopes = match body.get("requiredScopes") {
             None => Vec::new(),
             Some(Value::Array(scopes)) => scopes
@@ -250,14 +251,14 @@ impl Asked {
                 .map(|scope| scope.as_str().and_then(|scope| Scope::parse(scope).ok()))
                 .collect::<Option<_>>()
                 .ok_or_else(|| {
-                    Problem::new("requiredScopes", "must hold scopes like `db:write`")
+                    BadMember::new("requiredScopes", "must hold scopes like `db:write`")
                 })?,
-            Some(_) => return Err(Problem::new("requiredScopes", "must be an array")),
+            Some(_) => return Err(BadMember::new("requiredScopes", "must be an array")),
         };
         let flag = |name: &'static str| match body.get(name) {
             None => Ok(false),
             Some(Value::Bool(flag)) => Ok(*flag),
-            Some(_) => Err(Problem::new(name, "must be true or false")),
+            Some(_) => Err(BadMember::new(name, "must be true or false")),
         };
         let act = match (flag("simulateRateLimitExhausted")?, flag("simulateToolError")?) {
             (true, _) => Act::Exhaust,
@@ -269,39 +270,19 @@ impl Asked {
     }
 }
 
-/// What is wrong with a request, without a word of it.
-struct Problem {
-    member: &'static str,
-    problem: String,
-}
-
-impl Problem {
-    fn new(member: &'static str, problem: &str) -> Self {
-        Self { member, problem: problem.to_owned() }
-    }
-
-    fn from(problem: InvalidProbe, member: &'static str) -> Self {
-        Self { member, problem: problem.to_string() }
-    }
-
-    fn into_response(self) -> Response {
-        error::bad_body(self.member, &self.problem)
-    }
-}
-
-fn object(body: &[u8]) -> Result<Map<String, Value>, Problem> {
+fn object(body: &[u8]) -> Result<Map<String, Value>, BadMember> {
     match parse_strict(body) {
         Ok(Value::Object(members)) => Ok(members),
-        _ => Err(Problem::new("", "the body must be a JSON object")),
+        _ => Err(BadMember::new("", "the body must be a JSON object")),
     }
 }
 
-fn tool_id(body: &Map<String, Value>, member: &'static str) -> Result<Option<ToolId>, Problem> {
+fn tool_id(body: &Map<String, Value>, member: &'static str) -> Result<Option<ToolId>, BadMember> {
     match body.get(member) {
         None => Ok(None),
         Some(Value::String(name)) => ToolId::parse(name).map(Some).map_err(|_| {
-            Problem::new(member, "must be 1 to 256 characters of letters, digits and ._:/-")
+            BadMember::new(member, "must be 1 to 256 characters of letters, digits and ._:/-")
         }),
-        Some(_) => Err(Problem::new(member, "must be a string")),
+        Some(_) => Err(BadMember::new(member, "must be a string")),
     }
 }
