@@ -198,6 +198,16 @@ await check('the result survives a visit to another tool and is in the history',
   equal(await page.locator('.history li').count(), 1, 'history entries');
 });
 
+await check('the page says step by step why a tool can be used', async () => {
+  await open('demo__add');
+  await page.click('[data-tab="why"]');
+  await page.waitForSelector('.why-steps li[data-result="pass"]');
+  const steps = await page.locator('.why-name').allTextContents();
+  equal(JSON.stringify(steps.slice(0, 3)), '["Tool","Tenant","Scope"]', 'steps');
+  truthy(/A call would run/.test(await page.textContent('.why')), 'no outcome');
+  await page.click('[data-tab="try"]');
+});
+
 await check('snippets hide the key', async () => {
   await page.click('.tool [data-tab="snippets"]');
   for (const kind of ['curl', 'otc', 'mcp', 'client']) {

@@ -3,6 +3,7 @@
 mod approvals;
 mod conformance;
 mod credentials;
+mod explain;
 mod nouns;
 mod packs;
 
@@ -17,6 +18,7 @@ pub(crate) use credentials::{
     ClientAuthArg, CredentialOwnerArgs, CredentialRotateArgs, CredentialSetArgs,
     CredentialValueArgs, CredentialsCommand,
 };
+pub(crate) use explain::ExplainArgs;
 pub(crate) use nouns::{
     AuditCommand, CallArgs, ConfigCommand, ExportArgs, ExportFormat, GenArgs, HashArgs, ImportArgs,
     KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs, SourcesCommand,
@@ -151,6 +153,22 @@ Examples:
 Prints what the tool answered; progress goes to stderr. With --json the whole answer. The exit code
 is 1 when the tool failed or was not run.")]
     Call(CallArgs),
+
+    /// See why somebody could call a tool or not, or why a list is empty
+    #[command(after_help = "\
+Examples:
+  toolcrib explain --principal ci --tool files__write_file
+  toolcrib explain --principal ci --tenant acme
+  toolcrib explain --scope 'files:*' --tool mcp:files.read --arguments-shape '{\"path\": \"x\"}'
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --tool files__write_file
+
+Every step is told in the order in which the gate asks: key, tool, tenant, pin, scope, policy, rate,
+approval, source. Nothing is called, and nothing is taken from a limit. With --url the server tells
+the key about itself, and nothing that a call would not tell it.
+
+The exit code is 0 when a call would run, if only after consent or with the right arguments, and 1
+when it would not; for a list, 1 when it is empty.")]
+    Explain(ExplainArgs),
 
     /// See how the sources are doing
     #[command(subcommand)]

@@ -7,6 +7,7 @@ mod completions;
 mod config;
 mod conformance;
 mod credentials;
+mod explain;
 mod generate;
 mod hash;
 mod import;
@@ -41,6 +42,7 @@ pub(crate) async fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
         Command::Mcp(args) => mcp::run(args, &global).await,
         Command::Tools(command) => tools::run(command, &global, printer).await,
         Command::Call(args) => call::run(args, &global, printer).await,
+        Command::Explain(args) => explain::run(&args, &global, printer).await,
         Command::Sources(command) => sources::run(&command, &global, printer).await,
         Command::Keys(command) => keys::run(command, &global, printer).await,
         Command::Credentials(command) => credentials::run(command, &global, printer).await,

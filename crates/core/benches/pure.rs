@@ -11,7 +11,7 @@ use toolcrib_core::{
     catalog::{Catalog, Entry, Generation, ListFormat},
     credential::Secret,
     descriptor::{Auth, SafetyTier, SourceKind},
-    id::{SourceId, TenantId},
+    id::{PrincipalId, SourceId, TenantId},
     json::parse_strict,
     limit::{Rate, take},
     redact::Redactor,
@@ -60,11 +60,12 @@ fn catalog(c: &mut Criterion) {
     group.sample_size(10);
     group.bench_function("build", |b| b.iter(|| Catalog::build(Generation(1), entries.clone())));
     let (catalog, _) = Catalog::build(Generation(1), entries.clone());
-    let (Ok(tenant), Ok(scopes)) = (TenantId::parse("acme"), ScopeSet::parse(["team7:*", "x:y"]))
+    let (Ok(tenant), Ok(principal), Ok(scopes)) =
+        (TenantId::parse("acme"), PrincipalId::parse("ann"), ScopeSet::parse(["team7:*", "x:y"]))
     else {
         return;
     };
-    let subject = Subject { tenant: &tenant, scopes: &scopes };
+    let subject = Subject { tenant: &tenant, scopes: &scopes, principal: &principal };
     group.bench_function("first view of 20", |b| {
         b.iter_batched(
             || Catalog::build(Generation(1), entries.clone()).0,

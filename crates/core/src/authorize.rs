@@ -2,26 +2,40 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::{
     catalog::{Entry, Generation},
-    id::TenantId,
+    id::{PrincipalId, TenantId},
     principal::Principal,
     scope::{Scope, ScopeSet},
 };
 
-/// The part of a principal that decisions may depend on. Views are memoised by exactly this.
+/// The part of a principal that decisions may depend on. Views are memoised by exactly this, and by
+/// the principal only where an authorizer tells principals apart.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// Tenant.
     pub tenant: &'a TenantId,
     /// Grants.
     pub scopes: &'a ScopeSet,
+    /// Who, within the tenant. Only authorizers that tell principals apart may look at it.
+    pub principal: &'a PrincipalId,
+}
+
+/// What of one call decisions may depend on, beside who calls what.
+#[derive(Debug, Clone, Copy)]
+pub struct CallContext<'a> {
+    /// The surface that the call came by.
+    pub surface: &'a str,
+    /// The arguments as they were sent, before anything else looked at them.
+    pub arguments: &'a Value,
 }
 
 impl Principal {
     /// What decisions about this principal may depend on.
     pub fn subject(&self) -> Subject<'_> {
-        Subject { tenant: &self.tenant, scopes: &self.scopes }
+        Subject { tenant: &self.tenant, scopes: &self.scopes, principal: &self.id }
     }
 }
 
@@ -34,6 +48,10 @@ pub enum Denied {
     Unlabelled,
     /// This scope is not held.
     MissingScope(Scope),
+    /// A policy lets no call pass, whatever its arguments.
+    Policy,
+    /// A policy does not let this call pass. Lists show the tool all the same.
+    Arguments,
     /// The decision could not be made.
     Undecided(String),
 }
@@ -45,6 +63,7 @@ impl Denied {
             Self::Tenant => "tenant",
             Self::Unlabelled => "unlabelled",
             Self::MissingScope(_) => "scope",
+            Self::Policy | Self::Arguments => "policy",
             Self::Undecided(_) => "undecided",
         }
     }
@@ -53,7 +72,25 @@ impl Denied {
 /// Decides whether a subject may see and call a tool. There is no other decision.
 pub trait Authorizer: Send + Sync + 'static {
     /// `Ok` is the only way to a [`Permit`]; anything else, an error included, is a denial.
+    ///
+    /// Decides about every list, and about calls as far as they are all alike.
     fn authorize(&self, subject: Subject<'_>, entry: &Entry) -> Result<(), Denied>;
+
+    /// The decision about one call. Never more than [`authorize`](Self::authorize) lets pass.
+    fn authorize_call(
+        &self,
+        subject: Subject<'_>,
+        entry: &Entry,
+        _call: CallContext<'_>,
+    ) -> Result<(), Denied> {
+        self.authorize(subject, entry)
+    }
+
+    /// Whether decisions can differ between principals of one tenant with the same scopes. A view is
+    /// then kept for each of them.
+    fn tells_principals_apart(&self) -> bool {
+        false
+    }
 }
 
 /// Tenant allow-list first, then every required scope.
@@ -84,14 +121,15 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Asks `authorizer`; the only way to a permit.
+    /// Asks `authorizer` about `call`; the only way to a permit.
     pub fn new(
         authorizer: &dyn Authorizer,
         principal: &Principal,
         entry: &Arc<Entry>,
         generation: Generation,
+        call: CallContext<'_>,
     ) -> Result<Self, Denied> {
-        authorizer.authorize(principal.subject(), entry)?;
+        authorizer.authorize_call(principal.subject(), entry, call)?;
         Ok(Self { principal: principal.clone(), entry: Arc::clone(entry), generation })
     }
 

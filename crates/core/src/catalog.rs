@@ -2,8 +2,9 @@
 //!
 //! Invariant: a snapshot never changes; a refresh builds a new one with a higher [`Generation`].
 //! Invariant: tools are sorted by id, and every name resolves to exactly one of them.
-//! Invariant: what a caller sees is computed once per (generation, tenant, scopes, toolset), and the
-//! bytes of a list once per (view, format, filter); a request pays for neither.
+//! Invariant: what a caller sees is computed once per (generation, tenant, scopes, toolset), and per
+//! principal where decisions tell principals apart; the bytes of a list once per (view, format,
+//! filter). A request pays for neither.
 
 mod pages;
 mod search;
@@ -27,7 +28,7 @@ use crate::{
     canonical::Digest,
     descriptor::{SafetyTier, SourceKind, ToolDescriptor},
     event::Transport,
-    id::{InvalidId, SourceId, TenantId, ToolId},
+    id::{InvalidId, PrincipalId, SourceId, TenantId, ToolId},
     limit::Rate,
     names::{self, Names},
     quota::Quota,
@@ -279,6 +280,8 @@ struct ViewKey {
     tenant: TenantId,
     scopes: ScopeSet,
     toolset: Option<Arc<str>>,
+    /// Where decisions tell principals apart.
+    principal: Option<PrincipalId>,
 }
 
 /// A [`ViewKey`] to look up, without counting references; hashes as one.
@@ -287,6 +290,7 @@ struct ViewQuery<'a> {
     tenant: &'a TenantId,
     scopes: &'a ScopeSet,
     toolset: Option<&'a str>,
+    principal: Option<&'a PrincipalId>,
 }
 
 impl quick_cache::Equivalent<ViewKey> for ViewQuery<'_> {
@@ -294,6 +298,7 @@ impl quick_cache::Equivalent<ViewKey> for ViewQuery<'_> {
         *self.tenant == key.tenant
             && *self.scopes == key.scopes
             && self.toolset == key.toolset.as_deref()
+            && self.principal == key.principal.as_ref()
     }
 }
 
@@ -380,7 +385,9 @@ impl Catalog {
 
     /// What `subject` may see: exactly what it may call.
     pub fn view(&self, authorizer: &dyn Authorizer, subject: Subject<'_>) -> Arc<View> {
-        let query = ViewQuery { tenant: subject.tenant, scopes: subject.scopes, toolset: None };
+        let principal = authorizer.tells_principals_apart().then_some(subject.principal);
+        let (tenant, scopes) = (subject.tenant, subject.scopes);
+        let query = ViewQuery { tenant, scopes, toolset: None, principal };
         if let Some(view) = self.views.get(&query) {
             return view;
         }
@@ -392,8 +399,8 @@ impl Catalog {
             .map(Arc::clone)
             .collect();
         let view = Arc::new(View::new(visible));
-        let (tenant, scopes) = (subject.tenant.clone(), subject.scopes.clone());
-        let key = ViewKey { tenant, scopes, toolset: None };
+        let (tenant, scopes) = (tenant.clone(), scopes.clone());
+        let key = ViewKey { tenant, scopes, toolset: None, principal: principal.cloned() };
         self.views.insert(key, Arc::clone(&view));
         view
     }

@@ -25,6 +25,7 @@ use serde_json::{Map, Value};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
+    authorize::{Authorizer as _, CallContext},
     approval::{
         self, Approval, ApprovalDecision, ApprovalState, ApprovalStore, Argument, Fingerprint,
         Opened,
@@ -68,6 +69,13 @@ pub(crate) struct Approvals {
     changed: watch::Sender<u64>,
     listeners: listen::Listeners,
     pauses: Pauses,
+}
+
+/// What a call brought, and by which surface.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent<'a> {
+    pub(crate) surface: &'static str,
+    pub(crate) arguments: &'a Map<String, Value>,
 }
 
 /// What stands between a call and its run.
@@ -160,7 +168,7 @@ impl Gateway {
         mut call: CallIdentity,
         who: &Principal,
         gate: Gate,
-        arguments: &Map<String, Value>,
+        sent: Sent<'_>,
         parent: Option<&CallId>,
         hang_up: &CancellationToken,
     ) -> Result<CallIdentity, Stopped> {
@@ -170,7 +178,7 @@ impl Gateway {
             return Err((call, CallError::ApprovalRequired { tool, asked: None }));
         };
         let store = store.as_ref();
-        let waiting = Waiting { gateway: self, store, who, fingerprint, arguments, parent };
+        let waiting = Waiting { gateway: self, store, who, fingerprint, sent, parent };
         let mut paid = grant.is_none();
         match waiting.pass(&mut call, grant, &mut paid, hang_up).await {
             Ok(()) => Ok(call),
@@ -209,7 +217,7 @@ struct Waiting<'a> {
     store: &'a dyn ApprovalStore,
     who: &'a Principal,
     fingerprint: Fingerprint,
-    arguments: &'a Map<String, Value>,
+    sent: Sent<'a>,
     parent: Option<&'a CallId>,
 }
 
@@ -291,7 +299,9 @@ impl Waiting<'_> {
         let entry = entry.filter(|entry| entry.digest == call.entry.digest);
         let entry = entry.ok_or(CallError::NoSuchTool)?;
         let same = who.id == self.who.id && who.tenant == self.who.tenant;
-        match self.gateway.authorizer().authorize(who.subject(), entry) {
+        let arguments = Value::Object(self.sent.arguments.clone());
+        let asked = CallContext { surface: self.sent.surface, arguments: &arguments };
+        match snapshot.decider.authorize_call(who.subject(), entry, asked) {
             Ok(_) if same => Ok(()),
             _ => Err(CallError::NoSuchTool),
         }
@@ -348,7 +358,7 @@ impl Waiting<'_> {
             role: consent.role.clone(),
             scope: consent.scope.clone().unwrap_or_else(|| config.respond_scope.clone()),
             votes: Vec::new(),
-            arguments: Argument::shape(self.arguments),
+            arguments: Argument::shape(self.sent.arguments),
             created_at: now,
             expires_at: after(now, config.timeout),
             decided_at: None,
@@ -360,7 +370,7 @@ impl Waiting<'_> {
 
     /// The redacted arguments, when they are not too long to be looked at.
     fn shown(&self) -> Option<String> {
-        let redacted = Redactor::default().value(&Value::Object(self.arguments.clone()));
+        let redacted = Redactor::default().value(&Value::Object(self.sent.arguments.clone()));
         Some(redacted.to_string()).filter(|text| text.len() <= MAX_SHOWN)
     }
 

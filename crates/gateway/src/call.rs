@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_core::{
     arguments::Violation,
-    authorize::{Denied, Permit},
+    authorize::{CallContext, Denied, Permit},
     call::{CallError, CallerInput, Invocation, Outcome, ProgressSink},
     canonical::CanonicalError,
     catalog::Entry,
@@ -25,6 +25,7 @@ use toolcrib_core::{
 
 use crate::{
     Gateway, Snapshot,
+    approvals::Sent,
     config::DeniedCalls,
     dispatch::{self, Ran},
     list::{ToolRef, Within},
@@ -171,8 +172,10 @@ impl Gateway {
         };
 
         // 2. authorize
-        let permit =
-            Permit::new(self.authorizer(), principal, &entry, snapshot.catalog.generation());
+        let asked =
+            CallContext { surface: request.surface.as_str(), arguments: &request.arguments };
+        let generation = snapshot.catalog.generation();
+        let permit = Permit::new(&snapshot.decider, principal, &entry, generation, asked);
         let permit = match permit {
             Ok(permit) => permit,
             Err(Denied::Tenant) => {
@@ -221,7 +224,8 @@ impl Gateway {
         };
         let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
         let parent = part.as_ref().map(|part| &part.parent);
-        let approved = self.approve(call, principal, gate, &arguments, parent, &hang_up).await;
+        let sent = Sent { surface: request.surface.as_str(), arguments: &arguments };
+        let approved = self.approve(call, principal, gate, sent, parent, &hang_up).await;
         let call = match approved {
             Ok(call) => call,
             Err((call, error)) => return self.refuse(&call, error).await,
@@ -310,13 +314,18 @@ impl Gateway {
 
     async fn deny(&self, snapshot: &Snapshot, call: &CallIdentity, denied: &Denied) -> CallError {
         let entry = &call.entry;
-        let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone());
+        let required = match denied {
+            // No scope would help.
+            Denied::Policy | Denied::Arguments => None,
+            _ => entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone()),
+        };
         let error =
             CallError::Forbidden { tool: entry.id.clone(), required: required.unwrap_or_default() };
         self.record().refused(call, &error, Some(denied.reason())).await;
-        match snapshot.gate.denied_calls {
-            DeniedCalls::Forbidden => error,
-            DeniedCalls::NotFound => CallError::NoSuchTool,
+        match (snapshot.gate.denied_calls, denied) {
+            // The caller's own lists show it.
+            (DeniedCalls::Forbidden, _) | (DeniedCalls::NotFound, Denied::Arguments) => error,
+            (DeniedCalls::NotFound, _) => CallError::NoSuchTool,
         }
     }
 

@@ -16,6 +16,7 @@ use std::{
     net::SocketAddr,
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
@@ -35,7 +36,7 @@ use toolcrib_core::{
     source::SourceSpec,
 };
 
-use crate::export::Format;
+use crate::{export::Format, policy::PolicySet};
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
 pub(crate) use resolve::is_private_enough;
@@ -58,6 +59,10 @@ pub struct Config {
     pub gate: GateConfig,
     /// Consent to calls.
     pub approvals: ApprovalsConfig,
+    /// Policies that restrict calls further; none means that there are no such.
+    pub policies: Option<Arc<PolicySet>>,
+    /// Files that policies are read from, for whoever watches them: patterns in the last segment.
+    pub policy_files: Vec<PathBuf>,
     /// The sources, in the order of the file.
     pub sources: Vec<SourceConfig>,
     /// Roles: name to what they grant.
@@ -524,6 +529,8 @@ impl Config {
                 denied_calls: DeniedCalls::Forbidden,
             },
             approvals: ApprovalsConfig::default(),
+            policies: None,
+            policy_files: Vec::new(),
             sources: Vec::new(),
             roles: BTreeMap::new(),
             anonymous: None,

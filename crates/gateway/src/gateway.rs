@@ -46,6 +46,7 @@ use crate::{
     limits::MemoryLimiter,
     metrics::Metrics,
     pins::{ApprovedPin, PinError, PinReport},
+    policy::Decider,
     provider::{NativeTools, Natives},
     quota::{self, Quotas},
     record::Record,
@@ -104,6 +105,9 @@ pub struct Snapshot {
     pub sources: HashMap<SourceId, Arc<dyn Source>>,
     /// Defaults of the gate.
     pub gate: GateConfig,
+    /// What is left out because nobody has approved it as it is; nothing of it is listed or called.
+    pub quarantined: Catalog,
+    pub(crate) decider: Decider,
     pub(crate) workflows: SnapshotWorkflows,
     /// What keeps calls from sources that fail.
     pub(crate) breakers: HashMap<SourceId, Arc<Breaker>>,
@@ -386,6 +390,11 @@ impl GatewayBuilder {
                     catalog: Catalog::empty(),
                     sources: HashMap::new(),
                     gate: self.config.gate.clone(),
+                    quarantined: Catalog::empty(),
+                    decider: Decider {
+                        base: Arc::clone(&self.authorizer),
+                        policies: self.config.policies.clone(),
+                    },
                     workflows: SnapshotWorkflows::default(),
                     breakers: HashMap::new(),
                 }),
@@ -733,10 +742,6 @@ impl Gateway {
         &self.inner.ended
     }
 
-    pub(crate) fn authorizer(&self) -> &dyn Authorizer {
-        &*self.inner.authorizer
-    }
-
     pub(crate) fn limiter(&self) -> &dyn RateLimiter {
         &*self.inner.limiter
     }
@@ -758,7 +763,7 @@ impl Gateway {
         // Held while building so that two publications cannot end in the wrong order.
         let slots: &Mutex<Slots> = self.inner.refresher.slots();
         let mut slots = slots.lock();
-        let snapshot = slots.build();
+        let snapshot = slots.build(&self.inner.authorizer);
         let generation = snapshot.catalog.generation();
         self.inner.metrics.generation(generation.0);
         self.inner.metrics.quarantined(slots.quarantined());

@@ -28,6 +28,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch;
 use toolcrib_core::{
+    authorize::{Authorizer as _, CallContext},
     call::{CallError, UpstreamError, UpstreamErrorKind},
     canonical::{self, Digest},
     catalog::Entry,
@@ -185,7 +186,11 @@ impl Gateway {
         if !request.within.holds(&snapshot.catalog, entry) {
             return None;
         }
-        self.authorizer().authorize(who.subject(), entry).ok()?;
+        // An answer that is kept is an answer to this call: whoever may not make it any more is not
+        // given it.
+        let surface = request.surface.as_str();
+        let asked = CallContext { surface, arguments: &request.arguments };
+        snapshot.decider.authorize_call(who.subject(), entry, asked).ok()?;
         let mut bytes = entry.id.as_str().as_bytes().to_vec();
         bytes.push(0);
         // As sent, not redacted: two secrets are two calls.

@@ -7,6 +7,7 @@
 //! * [`list`](mod@list) is what a caller sees: bytes made once per kind of caller.
 //! * [`toolsets`] are named parts of the catalog.
 //! * [`config`] is the operator's file: what was typed, checked, and what it means.
+//! * [`explain`] tells why a call would be let through or not; [`policy`] restricts calls further.
 //! * [`keeper`] signs, anchors, forwards and prunes the record, and [`export`] is how it is written.
 //! * [`authn`] tells who is calling.
 //! * `workflow` runs workflows, whose steps pass the gate as their caller.
@@ -24,7 +25,9 @@ pub mod call;
 pub mod clock;
 pub mod config;
 mod dispatch;
+pub mod explain;
 pub mod export;
+mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod gateway;
@@ -34,6 +37,7 @@ pub mod limits;
 pub mod list;
 pub mod metrics;
 pub mod pins;
+pub mod policy;
 pub mod probe;
 pub mod provider;
 mod quota;

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use toolcrib_core::{
-    authorize::Denied,
+    authorize::{Authorizer as _, Denied},
     catalog::{Body, Catalog, Entry, ListFormat, Toolset, View},
     descriptor::SourceKind,
     principal::Principal,
@@ -112,7 +112,8 @@ impl<'a> ToolRef<'a> {
 impl Gateway {
     /// What `principal` may see, and so may call.
     pub fn view(&self, principal: &Principal) -> Arc<View> {
-        self.snapshot().catalog.view(self.authorizer(), principal.subject())
+        let snapshot = self.snapshot();
+        snapshot.catalog.view(&snapshot.decider, principal.subject())
     }
 
     /// What `principal` may see of a part of the catalog; `None` when there is no such part.
@@ -120,7 +121,7 @@ impl Gateway {
         let Some(name) = within.name() else { return Some(self.view(principal)) };
         let snapshot = self.snapshot();
         let toolset = snapshot.catalog.toolset(name)?;
-        Some(snapshot.catalog.view_within(self.authorizer(), principal.subject(), toolset))
+        Some(snapshot.catalog.view_within(&snapshot.decider, principal.subject(), toolset))
     }
 
     /// The toolset of that name.
@@ -154,7 +155,7 @@ impl Gateway {
     pub fn otc_versions(&self, principal: &Principal, name: &str) -> Vec<Arc<Entry>> {
         let snapshot = self.snapshot();
         let usable =
-            |entry: &&Arc<Entry>| self.authorizer().authorize(principal.subject(), entry).is_ok();
+            |entry: &&Arc<Entry>| snapshot.decider.authorize(principal.subject(), entry).is_ok();
         snapshot.catalog.otc_versions(name).filter(usable).cloned().collect()
     }
 
@@ -177,7 +178,7 @@ impl Gateway {
             self.record().unknown(principal, "tools:read");
             return None;
         };
-        match self.authorizer().authorize(principal.subject(), entry) {
+        match snapshot.decider.authorize(principal.subject(), entry) {
             Ok(()) => return Some(Arc::clone(entry)),
             Err(Denied::Tenant) => self.record().foreign(principal, "tools:read", entry),
             Err(denied) => {

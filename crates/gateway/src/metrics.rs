@@ -31,6 +31,22 @@ pub enum Surface {
     Workflow,
 }
 
+impl Surface {
+    /// Its name, for policies.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenWop => "openwop",
+            Self::Otc => "otc",
+            Self::Oxp => "oxp",
+            Self::Explorer => "explorer",
+            Self::Mcp => "mcp",
+            Self::Cli => "cli",
+            Self::Ops => "ops",
+            Self::Workflow => "workflow",
+        }
+    }
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct CallLabels {
     surface: Surface,

@@ -28,7 +28,7 @@ use toolcrib_core::{
     store::CatalogStore,
 };
 
-pub(crate) use slots::Slots;
+pub(crate) use slots::{Located, Slots};
 use slots::{Made, Slot};
 
 use crate::{
@@ -200,6 +200,7 @@ impl Refresher {
             .collect();
         slots.gate = config.gate.clone();
         slots.toolsets.clone_from(&config.toolsets);
+        slots.policies = config.policies.clone();
         let mut closing = Vec::new();
         for source in &config.sources {
             let id = &source.spec.id;
@@ -533,6 +534,11 @@ impl Refresher {
 
     pub(crate) fn reports(&self, tenant: Option<&TenantId>) -> Vec<SourceReport> {
         self.slots.lock().reports(tenant, &self.metrics)
+    }
+
+    /// Where a tool is that no snapshot offers.
+    pub(crate) fn locate(&self, name: &str) -> Located {
+        self.slots.lock().locate(name)
     }
 
     pub(crate) fn slots(&self) -> &Mutex<Slots> {

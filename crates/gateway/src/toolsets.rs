@@ -46,7 +46,7 @@ impl Gateway {
                 title: toolset.title.clone(),
                 tools: snapshot
                     .catalog
-                    .view_within(self.authorizer(), principal.subject(), toolset)
+                    .view_within(&snapshot.decider, principal.subject(), toolset)
                     .entries()
                     .len(),
                 unresolved: toolset.unresolved.len(),

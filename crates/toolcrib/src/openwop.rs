@@ -4,6 +4,7 @@ mod approvals;
 mod discovery;
 mod error;
 mod events;
+mod explain;
 mod keys;
 mod pins;
 mod record;
@@ -50,6 +51,7 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
         .layer(axum::Extension(document))
         .routes(routes!(tools::list))
         .routes(routes!(tools::by_id))
+        .routes(routes!(explain::explain))
         .routes(routes!(workflows::list))
         .routes(routes!(workflows::cancel))
         .routes(routes!(runs::events))

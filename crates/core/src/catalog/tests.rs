@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    authorize::{Denied, Permit, ScopeAuthorizer},
+    authorize::{CallContext, Denied, Permit, ScopeAuthorizer},
     descriptor::Auth,
     id::PrincipalId,
     principal::{AuthMethod, Principal},
@@ -142,6 +142,8 @@ fn a_tool_of_other_tenants_is_denied_as_such_whatever_is_held() {
     assert_eq!(catalog.view(&ScopeAuthorizer, own.subject()).entries().len(), 1);
 }
 
+const CALL: CallContext<'_> = CallContext { surface: "mcp", arguments: &serde_json::Value::Null };
+
 // I-8
 #[test]
 fn a_decision_that_fails_is_a_denial() {
@@ -154,7 +156,36 @@ fn a_decision_that_fails_is_a_denial() {
     let catalog = catalog(sample());
     let admin = caller("acme", &["*"]);
     assert!(catalog.view(&Broken, admin.subject()).entries().is_empty());
-    assert!(Permit::new(&Broken, &admin, &catalog.entries()[0], catalog.generation()).is_err());
+    assert!(
+        Permit::new(&Broken, &admin, &catalog.entries()[0], catalog.generation(), CALL).is_err()
+    );
+}
+
+/// I-24, I-84: an authorizer that tells principals apart gets a view for each, and no other does.
+#[test]
+fn a_view_is_shared_unless_principals_are_told_apart() {
+    struct Named(bool);
+    impl Authorizer for Named {
+        fn authorize(&self, subject: Subject<'_>, _: &Entry) -> Result<(), Denied> {
+            match subject.principal.as_str() {
+                "bob" if self.0 => Err(Denied::Policy),
+                _ => Ok(()),
+            }
+        }
+        fn tells_principals_apart(&self) -> bool {
+            self.0
+        }
+    }
+    let ann = caller("acme", &["*"]);
+    let bob = Principal { id: "bob".parse().unwrap(), ..ann.clone() };
+    let apart = catalog(sample());
+    assert!(!apart.view(&Named(true), ann.subject()).entries().is_empty());
+    assert!(apart.view(&Named(true), bob.subject()).entries().is_empty());
+    let again = apart.view(&Named(true), ann.subject());
+    assert!(Arc::ptr_eq(&again, &apart.view(&Named(true), ann.subject())));
+    let together = catalog(sample());
+    let view = together.view(&Named(false), ann.subject());
+    assert!(Arc::ptr_eq(&view, &together.view(&Named(false), bob.subject())));
 }
 
 // I-24
@@ -291,7 +322,8 @@ fn snapshots_do_not_share_views() {
     let after = new.view(&ScopeAuthorizer, ann.subject());
     assert_eq!((before.entries().len(), after.entries().len()), (1, 2));
     assert_eq!(old.view(&ScopeAuthorizer, ann.subject()).entries().len(), 1);
-    let permit = Permit::new(&ScopeAuthorizer, &ann, &new.entries()[1], new.generation()).unwrap();
+    let permit = Permit::new(&ScopeAuthorizer, &ann, &new.entries()[1], new.generation(), CALL);
+    let permit = permit.unwrap();
     assert_eq!(permit.generation(), Generation(2));
     assert_eq!(permit.entry().id.as_str(), "mcp:files.stat");
     assert_eq!(*permit.principal(), ann);
@@ -382,7 +414,7 @@ proptest! {
             let principal = Principal { scopes: scopes.clone(), ..caller(tenant, &[]) };
             let view = catalog.view(&ScopeAuthorizer, principal.subject());
             let callable = catalog.entries().iter().filter(|entry| {
-                Permit::new(&ScopeAuthorizer, &principal, entry, catalog.generation()).is_ok()
+                Permit::new(&ScopeAuthorizer, &principal, entry, catalog.generation(), CALL).is_ok()
             });
             let callable: Vec<&str> = callable.map(|entry| entry.id.as_str()).collect();
             prop_assert_eq!(ids(view.entries()), callable);

@@ -103,7 +103,8 @@ impl Catalog {
         toolset: &Toolset,
     ) -> Arc<View> {
         let Subject { tenant, scopes, .. } = subject;
-        let query = ViewQuery { tenant, scopes, toolset: Some(&toolset.name) };
+        let principal = authorizer.tells_principals_apart().then_some(subject.principal);
+        let query = ViewQuery { tenant, scopes, toolset: Some(&toolset.name), principal };
         if let Some(view) = self.views.get(&query) {
             return view;
         }
@@ -114,6 +115,7 @@ impl Catalog {
             tenant: tenant.clone(),
             scopes: scopes.clone(),
             toolset: Some(Arc::clone(&toolset.name)),
+            principal: principal.cloned(),
         };
         self.views.insert(key, Arc::clone(&view));
         view

@@ -23,6 +23,7 @@ pub(super) struct File {
     pub(super) record: Record,
     pub(super) gate: Gate,
     pub(super) approvals: Approvals,
+    pub(super) policy: Policy,
     pub(super) source: Vec<Source>,
     pub(super) role: Vec<Role>,
     pub(super) anonymous: Option<Anonymous>,
@@ -146,6 +147,13 @@ pub(super) struct Gate {
     pub(super) timeout: Option<Spanned<String>>,
     pub(super) max_result: Option<Spanned<String>>,
     pub(super) denied_calls: Option<DeniedCalls>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Policy {
+    pub(super) cedar: Option<Spanned<Vec<String>>>,
+    pub(super) schema: Option<Spanned<String>>,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]

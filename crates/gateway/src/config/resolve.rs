@@ -2,6 +2,7 @@
 
 mod approvals;
 mod mcp;
+mod policy;
 mod record;
 mod source;
 mod store;
@@ -104,6 +105,7 @@ impl Resolver<'_> {
         self.record(&mut config.record, typed.record);
         self.gate(&mut config, &typed.gate);
         self.approvals(&mut config.approvals, typed.approvals);
+        self.policy(&mut config, &typed.policy);
         config.roles = self.roles(&typed.role);
         config.gate.role_quotas = self.role_quotas(&typed.role);
         config.anonymous = typed.anonymous.as_ref().and_then(|a| self.anonymous(a));

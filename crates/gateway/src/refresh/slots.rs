@@ -3,21 +3,24 @@
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use toolcrib_core::{
+    authorize::Authorizer,
     catalog::{Catalog, Entry, Generation},
     clock::Timestamp,
     descriptor::SourceKind,
-    id::{SourceId, TenantId},
+    id::{SourceId, TenantId, ToolId},
+    names,
     pin::PinBook,
     source::{Discovered, Source, SourceState},
 };
 
 use crate::{
     Snapshot, SourceReport,
-    assemble::{Assembled, assemble},
+    assemble::{Assembled, assemble, classify},
     breaker::Breaker,
     config::{GateConfig, SourceConfig, ToolsetConfig},
     gateway::SourceLoad,
     metrics::{Limit, Metrics},
+    policy::{Decider, PolicySet},
     workflow::{Flow, Flows, SnapshotWorkflows, flows, offer},
 };
 
@@ -31,6 +34,7 @@ const MAX_RATES: usize = 16;
 pub(crate) struct Slots {
     pub(super) gate: GateConfig,
     pub(super) toolsets: Vec<ToolsetConfig>,
+    pub(super) policies: Option<Arc<PolicySet>>,
     pub(super) slots: Vec<Slot>,
     generation: Generation,
     collisions: Vec<String>,
@@ -62,6 +66,21 @@ pub(super) struct Slot {
     left_out: Vec<String>,
 }
 
+/// A tool that no snapshot offers.
+#[derive(Debug, Default)]
+pub(crate) struct Located {
+    /// The tool, if a source has it.
+    pub(crate) tool: Option<ToolId>,
+    /// That source.
+    pub(crate) source: Option<SourceId>,
+    /// Whether a rule hides it.
+    pub(crate) hidden: bool,
+    /// What is said about it.
+    pub(crate) problems: Vec<String>,
+    /// Sources that have not told their tools, and so may have it.
+    pub(crate) silent: Vec<SourceId>,
+}
+
 /// What a source comes to under the rules of its configuration.
 pub(super) struct Made {
     assembled: Assembled,
@@ -79,12 +98,18 @@ struct Failure {
 
 impl Slots {
     pub(super) fn new(gate: GateConfig) -> Self {
-        let (toolsets, slots, collisions) = (Vec::new(), Vec::new(), Vec::new());
-        Self { gate, toolsets, slots, generation: Generation(0), collisions }
+        Self {
+            gate,
+            toolsets: Vec::new(),
+            policies: None,
+            slots: Vec::new(),
+            generation: Generation(0),
+            collisions: Vec::new(),
+        }
     }
 
     /// A snapshot of what is known, one generation later.
-    pub(crate) fn build(&mut self) -> Snapshot {
+    pub(crate) fn build(&mut self, base: &Arc<dyn Authorizer>) -> Snapshot {
         self.generation = Generation(self.generation.0 + 1);
         let mut entries: Vec<Arc<Entry>> =
             self.slots.iter().flat_map(|slot| slot.entries.iter().map(Arc::clone)).collect();
@@ -112,7 +137,18 @@ impl Slots {
             .collect();
         let breaker = |slot: &Slot| (slot.config.spec.id.clone(), Arc::clone(&slot.breaker));
         let breakers = self.slots.iter().map(breaker).collect();
-        Snapshot { catalog, sources, gate: self.gate.clone(), workflows, breakers }
+        let quarantined = self.slots.iter().flat_map(|slot| slot.quarantined.iter().cloned());
+        let (quarantined, _) = Catalog::build(self.generation, quarantined.collect());
+        let decider = Decider { base: Arc::clone(base), policies: self.policies.clone() };
+        Snapshot {
+            catalog,
+            sources,
+            gate: self.gate.clone(),
+            quarantined,
+            decider,
+            workflows,
+            breakers,
+        }
     }
 
     fn offer(&mut self, catalog: &Catalog) -> (Vec<Arc<Entry>>, SnapshotWorkflows) {
@@ -163,6 +199,38 @@ impl Slots {
             status if status.state == SourceState::Starting => status.detail.is_some(),
             _degraded_or_stopped => true,
         })
+    }
+
+    /// Where a tool is that no snapshot offers. Looks at every tool of every source.
+    pub(super) fn locate(&self, name: &str) -> Located {
+        for slot in &self.slots {
+            let config = &slot.config;
+            let source = &config.spec.id;
+            for tool in slot.discovered.iter().flat_map(|discovered| &discovered.tools) {
+                let Ok(id) = names::tool_id(config.kind, source, &tool.name) else { continue };
+                let wire = names::names(source, &tool.name, None).styled(config.names, &tool.name);
+                if id.as_str() != name && wire.wire != name && wire.otc != name {
+                    continue;
+                }
+                let hidden = classify(config, &tool.name).hide == Some(true);
+                let about = |problem: &&String| {
+                    problem.contains(id.as_str()) || problem.contains(&format!("{:?}", tool.name))
+                };
+                let problems = slot.problems.iter().chain(&slot.left_out).chain(&self.collisions);
+                return Located {
+                    source: Some(source.clone()),
+                    hidden,
+                    problems: problems.filter(about).cloned().collect(),
+                    tool: Some(id),
+                    silent: Vec::new(),
+                };
+            }
+        }
+        let silent = self.slots.iter().filter(|slot| slot.discovered_at.is_none());
+        Located {
+            silent: silent.map(|slot| slot.config.spec.id.clone()).collect(),
+            ..Located::default()
+        }
     }
 
     /// How many tools of each source are quarantined.

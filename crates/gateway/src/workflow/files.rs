@@ -1,20 +1,16 @@
 //! Finding and reading the files. Everything is bounded: one directory per pattern, so many files, so
 //! many bytes.
 
-use std::{
-    io::Read as _,
-    path::{Path, PathBuf},
-};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 use toolcrib_core::source::{Discovered, DiscoveredTool};
 
 use super::definition::{self, MAX_FILE};
+use crate::files::{find, name_of, read};
 
 /// Files of one source.
 const MAX_FILES: usize = 200;
-/// Entries of one directory that are looked at.
-const MAX_ENTRIES: usize = 10_000;
 
 /// The workflows in `patterns`, each as a tool whose `raw` is its definition. A file that cannot be
 /// used is a problem, not an error.
@@ -36,7 +32,7 @@ pub(super) fn discover(patterns: &[PathBuf]) -> Discovered {
     }
     for file in &files {
         let name = name_of(file);
-        match read(file).and_then(|text| definition::read(&name, &text)) {
+        match read(file, MAX_FILE).and_then(|text| definition::read(&name, &text)) {
             Ok(definition) => {
                 let taken = discovered.tools.iter().any(|tool| tool.name == definition.id);
                 if taken {
@@ -71,51 +67,6 @@ pub(super) fn file_of(raw: &Value) -> &str {
 /// Its definition.
 pub(super) fn definition_of(raw: &Value) -> Option<definition::Definition> {
     serde_json::from_value(raw.get("definition")?.clone()).ok()
-}
-
-fn find(pattern: &Path) -> Result<Vec<PathBuf>, String> {
-    let name = name_of(pattern);
-    if !name.contains(['*', '?', '[', '{']) {
-        return Ok(vec![pattern.to_owned()]);
-    }
-    let glob = globset::Glob::new(&name).map_err(|_| format!("{name}: is not a glob"))?;
-    let glob = glob.compile_matcher();
-    let directory = pattern.parent().unwrap_or(Path::new("."));
-    let directory_name = name_of(directory);
-    let entries = std::fs::read_dir(directory)
-        .map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
-    let mut found = Vec::new();
-    for entry in entries.take(MAX_ENTRIES) {
-        let entry = entry
-            .map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
-        let file = entry.file_name();
-        if glob.is_match(Path::new(&file)) && !file.to_string_lossy().starts_with('.') {
-            found.push(entry.path());
-        }
-    }
-    Ok(found)
-}
-
-fn read(file: &Path) -> Result<String, String> {
-    let broken = |error: std::io::Error| format!("cannot be read ({})", error.kind());
-    let about = std::fs::metadata(file).map_err(broken)?;
-    // A pipe would be waited for.
-    if !about.is_file() {
-        return Err("is not a file".to_owned());
-    }
-    let mut text = String::new();
-    let limit = u64::try_from(MAX_FILE).unwrap_or(u64::MAX).saturating_add(1);
-    let opened = std::fs::File::open(file).map_err(broken)?;
-    match opened.take(limit).read_to_string(&mut text) {
-        Ok(_) => Ok(text),
-        // Cut in the middle of a character.
-        Err(_) if about.len() >= limit => Err(format!("is larger than {} KiB", MAX_FILE >> 10)),
-        Err(error) => Err(broken(error)),
-    }
-}
-
-fn name_of(path: &Path) -> String {
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
+    authorize::Authorizer as _,
     event::{
         CallStatus, EventBody, EventError, EventQuery, SessionOutcome, ToolReturned,
         ToolSessionClosed, ToolSessionOpened,
@@ -229,7 +230,7 @@ fn prepare(gateway: &Gateway, kept: KeptRun, history: &Arc<History>) -> Result<(
         .renew(&principal)
         .map_err(|error| failed("unauthenticated", &error.to_string()))?;
     let same = principal.id == record.principal && principal.tenant == record.tenant;
-    if !same || gateway.authorizer().authorize(principal.subject(), entry).is_err() {
+    if !same || snapshot.decider.authorize(principal.subject(), entry).is_err() {
         return Err(failed("forbidden", "the caller may not use this tool any more"));
     }
     let cause = history.calls.get(&record.call_id).ok_or_else(unreadable)?.opened.clone();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 use toolcrib_core::{
     arguments::ArgumentCheck,
-    authorize::{Permit, ScopeAuthorizer},
+    authorize::{CallContext, Permit, ScopeAuthorizer},
     call::{Invocation, Outcome, Progress, ProgressSink, UpstreamError, UpstreamErrorKind},
     catalog::{Entry, Generation, Tenants, WireCache},
     clock::{Clock, Timestamp},
@@ -281,7 +281,8 @@ fn permit(tool: &str, schema: Option<Value>) -> Permit {
         makers: Vec::new(),
         auth: AuthMethod::Operator,
     };
-    Permit::new(&ScopeAuthorizer, &principal, &Arc::new(entry), Generation(1)).unwrap()
+    let call = CallContext { surface: "mcp", arguments: &Value::Null };
+    Permit::new(&ScopeAuthorizer, &principal, &Arc::new(entry), Generation(1), call).unwrap()
 }
 
 /// The text of the outcome's blocks, one after the other.

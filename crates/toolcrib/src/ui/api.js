@@ -34,6 +34,12 @@ function approvalPath(id) {
   return `/v1/approvals/${encodeURIComponent(id)}`;
 }
 
+/** What the server says about this key and a tool, or about the list. Not part of the explorer. */
+export const explain = (name, signal) =>
+  request('GET', `/v1/explain${name === undefined ? '' : `?tool=${encodeURIComponent(name)}`}`, {
+    signal,
+  });
+
 export function toolPath(name) {
   return `${base}tools/${encodeURIComponent(name)}`;
 }

@@ -6,6 +6,7 @@ import { getTool, problemText } from './api.js';
 import { isObject, pretty } from './json.js';
 import { notice, overview, signIn } from './notices.js';
 import { createToolView } from './tool-view.js';
+import { whyPanel } from './why.js';
 
 const views = new Map();
 let loading;
@@ -132,7 +133,9 @@ function problem(name, failure) {
       again,
     );
   if (failure.status === 404) {
-    return notice(
+    const why = whyPanel(name);
+    if (state.token !== '') why.open();
+    const told = notice(
       'No such tool',
       [
         'There is no tool named ',
@@ -143,6 +146,8 @@ function problem(name, failure) {
         location.hash = '';
       }),
     );
+    if (state.token !== '') told.append(why.element);
+    return told;
   }
   if (failure.status === 401) return signIn();
   return notice('The tool could not be loaded', problemText(failure), again);

@@ -3,6 +3,7 @@ import { h, byId, button, plural } from './dom.js';
 import { state, on, emit } from './state.js';
 import { classification } from './badges.js';
 import { item } from './list-item.js';
+import { whyEmpty } from './why.js';
 import { startFilters, visibleTools, filtersActive, clearFilters } from './filters.js';
 
 const PAGE = 200; // rows drawn at once; the rest follows while scrolling
@@ -110,6 +111,7 @@ function drawTools(host) {
               ? 'This server offers no tool.'
               : 'The key works, but none of its scopes shows a tool.',
         }),
+        state.token === '' ? undefined : whyEmpty(),
       ),
     );
     return;

@@ -1,4 +1,4 @@
-// One tool's view: heading, classification, and the tabs Try it, Schema, Snippets, History.
+// One tool's view: heading, classification, and the tabs Try it, Schema, Snippets, History, Why.
 import { h, button, copyButton, plural } from './dom.js';
 import { state } from './state.js';
 import { badges, classification } from './badges.js';
@@ -8,6 +8,7 @@ import { createHistory } from './history.js';
 import { schemaView } from './schema-view.js';
 import { snippetView } from './snippets.js';
 import { tabs } from './tabs.js';
+import { whyPanel } from './why.js';
 
 const LONG = 600; // characters of description shown before "Show all"
 
@@ -38,6 +39,7 @@ export function createToolView(tool) {
   });
   const runner = createRunner({ tool, editor, record: history.add });
   const snippets = snippetView(tool, editor.compact);
+  const why = whyPanel(tool.name);
   const view = tabs(
     [
       {
@@ -53,11 +55,13 @@ export function createToolView(tool) {
       { id: 'schema', label: 'Schema', panel: schemaView(tool) },
       { id: 'snippets', label: 'Snippets', panel: snippets.element },
       { id: 'history', label: 'History', panel: history.element },
+      { id: 'why', label: 'Why', panel: why.element },
     ],
     {
       label: 'Tool views',
       onShow: (id) => {
         if (id === 'snippets') snippets.refresh();
+        if (id === 'why') why.reload();
       },
     },
   );

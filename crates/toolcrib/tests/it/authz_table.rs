@@ -38,6 +38,7 @@ fn rows() -> Vec<Row> {
         get("/v1/openapi.json", "/v1/openapi.json", OPEN),
         get("/v1/tools", "/v1/tools", list),
         get("/v1/tools/{toolId}", "/v1/tools/mcp%3Acrib.read", own),
+        get("/v1/explain", "/v1/explain?tool=crib__read", list),
         get("/v1/runs/{runId}/events", "/v1/runs/RUN/events", own),
         get("/v1/runs", "/v1/runs", list),
         post(

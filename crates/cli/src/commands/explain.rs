@@ -1,0 +1,241 @@
+//! `explain`: why a principal could call a tool or not, and why its list is what it is.
+//!
+//! Here it is told everything, over the store of the configuration; a running server tells the key
+//! that asks about itself and nothing else (I-85).
+
+use anyhow::Context as _;
+use chrono::Utc;
+use serde_json::{Value, json};
+use toolcrib_core::{
+    id::{PrincipalId, TenantId},
+    principal::{AuthMethod, Principal},
+    scope::{Grant, ScopeSet},
+    store::{KeyRecord, KeyStore as _},
+};
+use toolcrib_gateway::{
+    Gateway,
+    config::Config,
+    explain::{Step, StepName, StepResult, Verdict},
+};
+
+use crate::{
+    args::{ExplainArgs, Global},
+    client::Client,
+    failure::{Exit, advised, usage},
+    local::{self, Local},
+    printer::Printer,
+    settings::Settings,
+    store,
+};
+
+pub(crate) async fn run(
+    args: &ExplainArgs,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let told = match Client::connect(global, printer)? {
+        Some(client) => remote(args, &client).await?,
+        None => here(args, global).await?,
+    };
+    print(&told, printer)?;
+    let outcome = told.get("outcome").and_then(Value::as_str).unwrap_or_default();
+    let goes_on = [Verdict::Allowed, Verdict::Depends, Verdict::NeedsApproval];
+    match goes_on.iter().any(|it| json!(it).as_str() == Some(outcome)) {
+        true => Ok(Exit::Done),
+        false => Ok(Exit::Failed),
+    }
+}
+
+/// What the server tells the key about itself.
+async fn remote(args: &ExplainArgs, client: &Client) -> anyhow::Result<Value> {
+    let about_others = args.principal.is_some()
+        || args.tenant.is_some()
+        || args.key_id.is_some()
+        || !args.scopes.is_empty()
+        || !args.roles.is_empty()
+        || args.arguments_shape.is_some();
+    if about_others {
+        return Err(usage(
+            "a server explains what the key that asks may do: with --url leave everything but \
+             --tool out, or run this beside the store",
+        ));
+    }
+    let query: Vec<(&str, &str)> = args.tool.iter().map(|tool| ("tool", tool.as_str())).collect();
+    client.get(&["v1", "explain"], &query).await
+}
+
+async fn here(args: &ExplainArgs, global: &Global) -> anyhow::Result<Value> {
+    let arguments =
+        match &args.arguments_shape {
+            None => None,
+            Some(text) => Some(serde_json::from_str::<Value>(text).map_err(|_| {
+                usage("--arguments-shape must be JSON, such as '{\"path\": \"x\"}'")
+            })?),
+        };
+    let Settings { config, data_dir, .. } = Settings::load(global)?;
+    let (who, identity) = identify(args, &config).await?;
+    let mut told = Local::start_forgetful(config, &data_dir)
+        .await?
+        .run(async |gateway: &Gateway| {
+            local::settle(gateway).await;
+            Ok(gateway.explain(&who, args.tool.as_deref(), arguments.as_ref()))
+        })
+        .await?;
+    if identity.result == StepResult::Stop {
+        told.outcome = Verdict::Denied;
+    }
+    told.steps.insert(0, identity);
+    Ok(serde_json::to_value(&told)?)
+}
+
+/// Who it is about, and whether what it would present holds.
+async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Principal, Step)> {
+    if !args.scopes.is_empty() || !args.roles.is_empty() {
+        let id = match &args.principal {
+            Some(id) => id.clone(),
+            None => PrincipalId::parse("somebody")?,
+        };
+        let tenant = tenant(args)?;
+        let roles = known_roles(config, &args.roles)?;
+        let who = principal(id, tenant, &args.scopes, roles, config, AuthMethod::Operator);
+        let message = "it is taken to hold what was said; no key was looked at";
+        return Ok((who, Step::new(StepName::Identity, StepResult::Pass, message)));
+    }
+    if args.principal.is_none() && args.key_id.is_none() {
+        return Err(usage("say for whom: --principal, --key-id, or --scope and --role"));
+    }
+    let store = store::open_existing(config)?;
+    let keys = store.list().await.context("the keys could not be read");
+    store.close().await;
+    let key = chosen(args, &keys?)?;
+    let auth = AuthMethod::ApiKey(key.id.clone());
+    let (id, tenant) = (key.principal.clone(), key.tenant.clone());
+    let who = principal(id, tenant, &key.scopes, &key.roles, config, auth);
+    Ok((who, identity(&key, config)))
+}
+
+/// The key that is meant. Of several that hold the same, any is.
+fn chosen(args: &ExplainArgs, keys: &[KeyRecord]) -> anyhow::Result<KeyRecord> {
+    let now = Utc::now();
+    let meant = |key: &&KeyRecord| {
+        args.key_id.as_ref().is_none_or(|id| key.id == *id)
+            && args.principal.as_ref().is_none_or(|id| key.principal == *id)
+            && (args.tenant.as_ref().is_none_or(|tenant| key.tenant == *tenant))
+            && (args.tenant.is_some() || args.key_id.is_some() || key.tenant.as_str() == "default")
+    };
+    let meant: Vec<&KeyRecord> = keys.iter().filter(meant).collect();
+    let holds =
+        |key: &KeyRecord| key.revoked_at.is_none() && key.expires_at.is_none_or(|end| end > now);
+    let live: Vec<&KeyRecord> = meant.iter().copied().filter(|key| holds(key)).collect();
+    let Some(first) = live.first().or(meant.last()) else {
+        return Err(advised(
+            "there is no such key",
+            "`toolcrib keys list` shows keys with principals and tenants; for a principal of a token \
+             say --scope and --role",
+        ));
+    };
+    let same = |key: &&KeyRecord| key.scopes == first.scopes && key.roles == first.roles;
+    if !live.iter().all(same) {
+        let ids: Vec<&str> = live.iter().map(|key| key.id.as_str()).collect();
+        return Err(usage(format!(
+            "this principal has keys that hold different things: say --key-id ({})",
+            ids.join(", ")
+        )));
+    }
+    Ok((*first).clone())
+}
+
+fn identity(key: &KeyRecord, config: &Config) -> Step {
+    let now = Utc::now();
+    let details = json!({ "keyId": key.id, "roles": key.roles });
+    let (result, message) = if key.revoked_at.is_some() {
+        (StepResult::Stop, format!("the key {} is revoked", key.id))
+    } else if key.expires_at.is_some_and(|end| end <= now) {
+        (StepResult::Stop, format!("the key {} has expired", key.id))
+    } else {
+        let unknown: Vec<&str> = key
+            .roles
+            .iter()
+            .filter(|role| !config.roles.contains_key(*role))
+            .map(String::as_str)
+            .collect();
+        let message = match unknown.is_empty() {
+            true => format!("the key {} holds", key.id),
+            false => format!(
+                "the key {} holds; roles that the configuration does not have give nothing: {}",
+                key.id,
+                unknown.join(", ")
+            ),
+        };
+        (StepResult::Pass, message)
+    };
+    Step::new(StepName::Identity, result, message).with(details)
+}
+
+fn tenant(args: &ExplainArgs) -> anyhow::Result<TenantId> {
+    match &args.tenant {
+        Some(tenant) => Ok(tenant.clone()),
+        None => Ok(TenantId::parse("default")?),
+    }
+}
+
+fn known_roles<'a>(config: &Config, roles: &'a [String]) -> anyhow::Result<&'a [String]> {
+    match roles.iter().find(|role| !config.roles.contains_key(*role)) {
+        Some(role) => Err(usage(format!("there is no role `{role}` in the configuration"))),
+        None => Ok(roles),
+    }
+}
+
+fn principal(
+    id: PrincipalId,
+    tenant: TenantId,
+    scopes: &[Grant],
+    roles: &[String],
+    config: &Config,
+    auth: AuthMethod,
+) -> Principal {
+    let of_roles = roles.iter().filter_map(|role| config.roles.get(role)).flatten();
+    let scopes = ScopeSet::new(scopes.iter().chain(of_roles).cloned());
+    Principal { id, tenant, scopes, roles: roles.to_vec(), auth }
+}
+
+fn print(told: &Value, printer: Printer) -> anyhow::Result<()> {
+    if printer.wants_json() {
+        return printer.json(told);
+    }
+    let text = |name: &str| told.get(name).and_then(Value::as_str).unwrap_or_default();
+    let grants: Vec<&str> = told
+        .get("grants")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let held = if grants.is_empty() { "nothing".to_owned() } else { grants.join(" ") };
+    printer.foreign(&format!(
+        "principal {} of tenant {}, holding {held}",
+        text("principal"),
+        text("tenant")
+    ))?;
+    match told.get("tools").and_then(Value::as_u64) {
+        Some(tools) => printer.foreign(&format!("its lists show {tools} tools"))?,
+        None => printer.foreign(&format!("tool {}", text("tool")))?,
+    }
+    for step in told.get("steps").and_then(Value::as_array).into_iter().flatten() {
+        let text = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default();
+        let line = format!("  {:<8}{:<10}{}", text("result"), text("step"), text("message"));
+        printer.foreign(&line)?;
+    }
+    let outcome = match (text("outcome"), told.get("tools").is_some()) {
+        ("allowed", true) => "it sees tools",
+        ("hidden", true) => "its list is empty",
+        ("allowed", false) => "a call would run",
+        ("depends", _) => "a call would run or not, depending on its arguments",
+        ("needs_approval", _) => "a call would wait until a person consents",
+        ("unavailable", _) => "a call would pass the gate, and its source does not answer",
+        ("denied", _) => "a call would be refused",
+        ("hidden", false) => "no list shows it, and a call would be refused",
+        _ => "there is no such tool",
+    };
+    printer.foreign(&format!("{}: {outcome}", text("outcome")))
+}

@@ -1,0 +1,327 @@
+//! The single steps.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use toolcrib_core::{
+    approval::{self, ApprovalDecision},
+    authorize::{CallContext, Denied},
+    catalog::{Entry, Tenants},
+    descriptor::Approval,
+    principal::Principal,
+    source::SourceState,
+};
+
+use super::{Step, StepName, StepResult, To};
+use crate::{config::ApprovalsConfig, policy::PolicySet, refresh::Located};
+
+/// What a call is said to come by when nobody says.
+const ANY_SURFACE: &str = "mcp";
+/// The member of a policy's details that says whether other arguments could pass.
+const LISTED: &str = "listed";
+
+pub(super) fn offered(entry: &Entry) -> Step {
+    let message = format!("the source `{}` offers `{}`", entry.source, entry.id);
+    let details = json!({
+        "toolId": entry.id, "name": entry.names.wire, "otcId": entry.names.otc_id(),
+        "source": entry.source,
+    });
+    Step::new(StepName::Tool, StepResult::Pass, message).with(details)
+}
+
+/// Of a tool that no snapshot has.
+pub(super) fn not_offered(located: &Located) -> Step {
+    let Some((tool, source)) = located.tool.as_ref().zip(located.source.as_ref()) else {
+        let silent: Vec<String> = located.silent.iter().map(|id| format!("`{id}`")).collect();
+        let message = match silent.is_empty() {
+            true => "no source offers a tool of this name".to_owned(),
+            false => format!(
+                "no source offers a tool of this name; {} have not told their tools yet",
+                silent.join(", ")
+            ),
+        };
+        return Step::new(StepName::Tool, StepResult::Stop, message);
+    };
+    let message = match (located.hidden, located.problems.first()) {
+        (true, _) => format!("a rule of the source `{source}` hides `{tool}` (`hide = true`)"),
+        (false, Some(problem)) => {
+            format!("the source `{source}` has it, and it is left out: {problem}")
+        }
+        (false, None) => format!("the source `{source}` has `{tool}`, and it is left out"),
+    };
+    Step::new(StepName::Tool, StepResult::Stop, message)
+}
+
+pub(super) fn tenant(who: &Principal, entry: &Entry, to: To) -> Step {
+    match (&entry.tenants, entry.tenants.admits(&who.tenant)) {
+        (Tenants::All, _) if to == To::Operator => {
+            Step::new(StepName::Tenant, StepResult::Pass, "it exists for every tenant")
+        }
+        (_, true) => {
+            let message = format!("it exists for the tenant `{}`", who.tenant);
+            Step::new(StepName::Tenant, StepResult::Pass, message)
+        }
+        (_, false) => {
+            let message = format!(
+                "it does not exist for the tenant `{}` (`tenants` of its source or of a rule)",
+                who.tenant
+            );
+            Step::new(StepName::Tenant, StepResult::Stop, message)
+        }
+    }
+}
+
+pub(super) fn pin(entry: &Entry, quarantined: bool) -> Step {
+    match quarantined {
+        false => Step::new(StepName::Pin, StepResult::Pass, "it is not quarantined"),
+        true => {
+            let message = format!(
+                "it is quarantined: it is not as it was approved, or nobody has approved it; see \
+                 `toolcrib tools diff {}`",
+                entry.id
+            );
+            Step::new(StepName::Pin, StepResult::Stop, message)
+        }
+    }
+}
+
+/// Which grant stands for each scope that the tool asks for.
+pub(super) fn scope(who: &Principal, entry: &Entry) -> Step {
+    let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
+    let Some(required) = required else {
+        let message = "nobody said which scopes it asks for, so nobody may use it";
+        return Step::new(StepName::Scope, StepResult::Stop, message);
+    };
+    let held: Vec<(&str, Option<&str>)> = required
+        .iter()
+        .map(|scope| {
+            let grant = who.scopes.iter().find(|grant| grant.covers(scope));
+            (scope.as_str(), grant.map(|grant| grant.as_str()))
+        })
+        .collect();
+    let details: Vec<Value> =
+        held.iter().map(|(scope, grant)| json!({ "scope": scope, "grant": grant })).collect();
+    let missing: Vec<&str> =
+        held.iter().filter(|(_, grant)| grant.is_none()).map(|(scope, _)| *scope).collect();
+    let (result, message) = if required.is_empty() {
+        (StepResult::Pass, "it asks for no scope".to_owned())
+    } else if missing.is_empty() {
+        let held = held
+            .iter()
+            .filter_map(|(scope, grant)| Some(format!("`{scope}` (by the grant `{}`)", (*grant)?)));
+        (StepResult::Pass, format!("held: {}", held.collect::<Vec<_>>().join(", ")))
+    } else {
+        let missing: Vec<String> = missing.iter().map(|scope| format!("`{scope}`")).collect();
+        (StepResult::Stop, format!("missing: {}", missing.join(", ")))
+    };
+    Step::new(StepName::Scope, result, message).with(json!({ "required": details }))
+}
+
+/// What policies say: of a call with `arguments`, or of every call.
+pub(super) fn policy(
+    policies: &PolicySet,
+    who: &Principal,
+    entry: &Entry,
+    arguments: Option<&Value>,
+    to: To,
+) -> Step {
+    let any = policies.judge(who.subject(), entry, None);
+    let call = arguments.map(|arguments| CallContext { surface: ANY_SURFACE, arguments });
+    let said = match call {
+        Some(call) if any.allowed != Some(false) => {
+            policies.judge(who.subject(), entry, Some(call))
+        }
+        _ => any.clone(),
+    };
+    let (result, message) = match said.allowed {
+        Some(true) => (StepResult::Pass, "the policies let it pass"),
+        None => (StepResult::Depends, "what the policies say depends on the call"),
+        Some(false) if any.allowed == Some(false) => {
+            (StepResult::Stop, "the policies let no call of it pass, so that lists leave it out")
+        }
+        Some(false) => {
+            (StepResult::Stop, "the policies do not let a call with such arguments pass")
+        }
+    };
+    if to == To::Caller {
+        // Neither how they are called nor how many they are.
+        return Step::new(StepName::Policy, result, message);
+    }
+    let message = match (said.by.is_empty(), said.allowed) {
+        (false, _) => format!("{message}: {}", said.by.join(", ")),
+        (true, Some(false)) if said.errors.is_empty() => format!("{message}: none permits it"),
+        (true, _) => message.to_owned(),
+    };
+    let details = json!({
+        "policies": said.by, "errors": said.errors, LISTED: any.allowed != Some(false),
+    });
+    Step::new(StepName::Policy, result, message).with(details)
+}
+
+/// For a caller, who is not told what the policies are.
+pub(super) fn denied_by_policy() -> Step {
+    Step::new(StepName::Policy, StepResult::Stop, "a policy of the operator does not let it pass")
+}
+
+/// Whether a denial is one of arguments alone.
+pub(super) fn is_by_arguments(step: &Step) -> bool {
+    let listed = step.details.as_ref().and_then(|details| details.get(LISTED));
+    listed.and_then(Value::as_bool).unwrap_or(false)
+}
+
+/// Rate, and whatever else bounds how often a tool is called. Takes nothing from any of it.
+pub(super) fn limits(entry: &Entry) -> Vec<Step> {
+    let (message, details) = match entry.rate {
+        None => ("its calls are not limited".to_owned(), Value::Null),
+        Some(rate) => {
+            let seconds = rate.period.as_secs();
+            (
+                format!("{} calls per {seconds} s of this principal", rate.calls),
+                json!({ "calls": rate.calls, "periodSeconds": seconds }),
+            )
+        }
+    };
+    let step = Step::new(StepName::Rate, StepResult::Pass, message);
+    vec![if details.is_null() { step } else { step.with(details) }]
+}
+
+/// Whether somebody has to consent, and who.
+pub(super) fn approval(
+    config: &ApprovalsConfig,
+    entry: &Entry,
+    arguments: Option<&Value>,
+    to: To,
+) -> Step {
+    let (declared, consent) = (entry.tool.approval, &entry.consent);
+    let tier = entry.tool.safety_tier;
+    let passes = |message: &str| Step::new(StepName::Approval, StepResult::Pass, message);
+    match (declared, consent.by_parts) {
+        (None | Some(Approval::Never), _) => return passes("nobody has to consent"),
+        (Some(_), true) => return passes("each tool that it calls asks by itself where it has to"),
+        (Some(Approval::Conditional | Approval::Always), false) => {}
+    }
+    let asks = |arguments: &Value| {
+        approval::decide(declared, consent, tier, arguments) == ApprovalDecision::Required
+    };
+    // Without any fact about arguments every call is like every other.
+    let of_arguments = declared == Some(Approval::Conditional)
+        && consent
+            .when
+            .as_ref()
+            .is_some_and(|when| !when.arguments.is_empty() && !when.tiers.contains(&tier));
+    let result = match arguments {
+        None if of_arguments => StepResult::Depends,
+        None if asks(&Value::Null) => StepResult::Ask,
+        Some(arguments) if asks(arguments) => StepResult::Ask,
+        None | Some(_) => return passes("nobody has to consent to such a call"),
+    };
+    if to == To::Caller {
+        let message = match result {
+            StepResult::Depends => "depending on its arguments, a person has to consent",
+            _ => {
+                "a person has to consent; the call is answered with the approval that it waits for"
+            }
+        };
+        return Step::new(StepName::Approval, result, message);
+    }
+    let quorum = consent.quorum.unwrap_or(config.quorum);
+    let scope = consent.scope.as_ref().unwrap_or(&config.respond_scope);
+    let role = consent.role.as_ref().map(|role| format!(" and the role `{role}`"));
+    let who =
+        format!("{quorum} other principal(s) with the scope `{scope}`{}", role.unwrap_or_default());
+    let message = match result {
+        StepResult::Depends => format!("depending on its arguments, consent is needed of {who}"),
+        _ => format!("consent is needed of {who}"),
+    };
+    let details = json!({ "quorum": quorum, "scope": scope, "role": consent.role });
+    Step::new(StepName::Approval, result, message).with(details)
+}
+
+pub(super) fn source(entry: &Entry, state: Option<SourceState>) -> Step {
+    let id = &entry.source;
+    let (result, message) = match state {
+        Some(SourceState::Ready) => (StepResult::Pass, format!("the source `{id}` answers")),
+        Some(state) => (
+            StepResult::Stop,
+            format!(
+                "the source `{id}` does not answer now ({})",
+                json!(state).as_str().unwrap_or("away")
+            ),
+        ),
+        None => (StepResult::Stop, format!("the source `{id}` is gone")),
+    };
+    Step::new(StepName::Source, result, message)
+}
+
+/// What becomes of the tools of a catalog for one principal.
+#[derive(Default)]
+pub(super) struct Counts {
+    all: usize,
+    foreign: usize,
+    unlabelled: usize,
+    by_policy: usize,
+    undecided: usize,
+    missing: BTreeMap<String, usize>,
+    pub(super) quarantined: usize,
+    pub(super) visible: usize,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, decided: &Result<(), Denied>) {
+        self.all += 1;
+        match decided {
+            Ok(()) => self.visible += 1,
+            Err(Denied::Tenant) => self.foreign += 1,
+            Err(Denied::Unlabelled) => self.unlabelled += 1,
+            Err(Denied::MissingScope(scope)) => {
+                *self.missing.entry(scope.to_string()).or_default() += 1;
+            }
+            Err(Denied::Policy | Denied::Arguments) => self.by_policy += 1,
+            Err(Denied::Undecided(_)) => self.undecided += 1,
+        }
+    }
+
+    /// One step per reason, whether it took a tool away or not.
+    pub(super) fn steps(&self, most: usize) -> Vec<Step> {
+        let step = |name, left: usize, gone: usize, message: String| {
+            // What takes the last one away is what ends it.
+            let result = if left == 0 && gone > 0 { StepResult::Stop } else { StepResult::Pass };
+            Step::new(name, result, message)
+        };
+        let mut left = self.all;
+        let tool = match left {
+            0 => Step::new(StepName::Tool, StepResult::Stop, "no source offers any tool now"),
+            all => Step::new(StepName::Tool, StepResult::Pass, format!("{all} tools are offered")),
+        };
+        left -= self.foreign;
+        let message = format!("{} of them do not exist for this tenant", self.foreign);
+        let tenant = step(StepName::Tenant, left, self.foreign, message);
+        let message = format!("{} more are quarantined", self.quarantined);
+        let pin = Step::new(StepName::Pin, StepResult::Pass, message);
+        let lacking: usize = self.missing.values().sum();
+        left -= lacking + self.unlabelled + self.undecided;
+        let mut missing: Vec<(&String, &usize)> = self.missing.iter().collect();
+        missing.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        let words: Vec<String> = missing
+            .iter()
+            .take(most)
+            .map(|(scope, tools)| format!("`{scope}` ({tools})"))
+            .collect();
+        let message = match words.is_empty() {
+            true => "no scope is missing".to_owned(),
+            false => format!("{lacking} ask for scopes that are missing: {}", words.join(", ")),
+        };
+        let details: serde_json::Map<String, Value> =
+            missing.iter().map(|(scope, tools)| ((*scope).clone(), json!(tools))).collect();
+        let gone = lacking + self.unlabelled + self.undecided;
+        let scope = step(StepName::Scope, left, gone, message).with(json!({ "missing": details }));
+        left -= self.by_policy;
+        let message = format!("{} are left out by policies", self.by_policy);
+        let policy = step(StepName::Policy, left, self.by_policy, message);
+        let mut steps = vec![tool, tenant, pin, scope];
+        if self.by_policy > 0 {
+            steps.push(policy);
+        }
+        steps
+    }
+}

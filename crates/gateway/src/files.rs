@@ -1,0 +1,56 @@
+//! Finding and reading files that the configuration names. Everything is bounded.
+
+use std::{
+    io::Read as _,
+    path::{Path, PathBuf},
+};
+
+/// Entries of one directory that are looked at.
+const MAX_ENTRIES: usize = 10_000;
+
+/// The files that `pattern` stands for: wildcards in its last segment.
+pub(crate) fn find(pattern: &Path) -> Result<Vec<PathBuf>, String> {
+    let name = name_of(pattern);
+    if !name.contains(['*', '?', '[', '{']) {
+        return Ok(vec![pattern.to_owned()]);
+    }
+    let glob = globset::Glob::new(&name).map_err(|_| format!("{name}: is not a glob"))?;
+    let glob = glob.compile_matcher();
+    let directory = pattern.parent().unwrap_or(Path::new("."));
+    let directory_name = name_of(directory);
+    let entries = std::fs::read_dir(directory)
+        .map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
+    let mut found = Vec::new();
+    for entry in entries.take(MAX_ENTRIES) {
+        let entry = entry
+            .map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
+        let file = entry.file_name();
+        if glob.is_match(Path::new(&file)) && !file.to_string_lossy().starts_with('.') {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// The text of a file, and of one that is larger than `most` bytes a little more than that.
+pub(crate) fn read(file: &Path, most: usize) -> Result<String, String> {
+    let broken = |error: std::io::Error| format!("cannot be read ({})", error.kind());
+    let about = std::fs::metadata(file).map_err(broken)?;
+    // A pipe would be waited for.
+    if !about.is_file() {
+        return Err("is not a file".to_owned());
+    }
+    let mut text = String::new();
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    let opened = std::fs::File::open(file).map_err(broken)?;
+    match opened.take(limit).read_to_string(&mut text) {
+        Ok(_) => Ok(text),
+        // Cut in the middle of a character.
+        Err(_) if about.len() >= limit => Err(format!("is larger than {} KiB", most >> 10)),
+        Err(error) => Err(broken(error)),
+    }
+}
+
+pub(crate) fn name_of(path: &Path) -> String {
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,103 @@
+//! Policies that restrict calls further than scopes do (`[policy]`).
+//!
+//! Invariant (I-83): a policy never widens. Tenants and scopes are asked first, and with policies a
+//! call needs a permit of theirs on top and no forbid; what cannot be evaluated is a denial.
+//! Invariant (I-82): policies see the shape of arguments and never a value.
+//! Invariant (I-84): a list leaves out exactly what no arguments on any surface could make callable.
+
+#[cfg(feature = "cedar")]
+mod cedar;
+#[cfg(not(feature = "cedar"))]
+mod none;
+
+use std::{fmt, sync::Arc};
+
+use toolcrib_core::{
+    authorize::{Authorizer, CallContext, Denied, Subject},
+    catalog::Entry,
+};
+
+#[cfg(feature = "cedar")]
+pub use self::cedar::PolicySet;
+#[cfg(not(feature = "cedar"))]
+pub use self::none::PolicySet;
+
+/// One file of policies, or of a schema.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyFile {
+    /// As the operator knows it.
+    pub name: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// What is wrong with policies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyProblem {
+    /// The file's name.
+    pub file: String,
+    /// 1-based.
+    pub line: Option<usize>,
+    /// In words.
+    pub message: String,
+}
+
+impl fmt::Display for PolicyProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.file, self.message),
+            None => write!(f, "{}: {}", self.file, self.message),
+        }
+    }
+}
+
+/// What policies say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// Whether they let the call pass; `None` is that it depends on what is not known yet.
+    pub allowed: Option<bool>,
+    /// Which of them say so: their `@id`, or file and line.
+    pub by: Vec<String>,
+    /// Why they could not all be evaluated.
+    pub errors: Vec<String>,
+}
+
+/// The decision of a snapshot: what decides without policies, and then the policies.
+pub(crate) struct Decider {
+    pub(crate) base: Arc<dyn Authorizer>,
+    pub(crate) policies: Option<Arc<PolicySet>>,
+}
+
+impl Authorizer for Decider {
+    fn authorize(&self, subject: Subject<'_>, entry: &Entry) -> Result<(), Denied> {
+        self.base.authorize(subject, entry)?;
+        let Some(policies) = &self.policies else { return Ok(()) };
+        match policies.judge(subject, entry, None).allowed {
+            Some(true) | None => Ok(()),
+            Some(false) => Err(Denied::Policy),
+        }
+    }
+
+    fn authorize_call(
+        &self,
+        subject: Subject<'_>,
+        entry: &Entry,
+        call: CallContext<'_>,
+    ) -> Result<(), Denied> {
+        self.base.authorize_call(subject, entry, call)?;
+        let Some(policies) = &self.policies else { return Ok(()) };
+        if policies.judge(subject, entry, Some(call)).allowed == Some(true) {
+            return Ok(());
+        }
+        // What is left out of lists is not disclosed by how it is denied.
+        match policies.judge(subject, entry, None).allowed {
+            Some(false) => Err(Denied::Policy),
+            Some(true) | None => Err(Denied::Arguments),
+        }
+    }
+
+    fn tells_principals_apart(&self) -> bool {
+        self.base.tells_principals_apart()
+            || self.policies.as_ref().is_some_and(|it| it.tells_principals_apart())
+    }
+}

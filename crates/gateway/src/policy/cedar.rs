@@ -1,0 +1,426 @@
+//! Cedar: reading policies, and asking them.
+//!
+//! The entities and the context are those of `schema.cedarschema`; nothing else is given.
+
+use std::collections::HashSet;
+
+use cedar_policy::{
+    Authorizer, Context, Decision, Entities, Entity, EntityId, EntityTypeName, EntityUid, Policy,
+    PolicyId, Request, RestrictedExpression as Value, Schema, ValidationMode, Validator,
+};
+use miette::Diagnostic;
+use toolcrib_core::{
+    authorize::{CallContext, Subject},
+    catalog::Entry,
+    shape::Shape,
+};
+
+use super::{Judgement, PolicyFile, PolicyProblem};
+
+/// What policies are checked against when the operator brings no schema.
+const SCHEMA: &str = include_str!("schema.cedarschema");
+/// Policies in all files; every one is asked at every call.
+const MAX_POLICIES: usize = 500;
+/// Problems of one file that are told.
+const MAX_PROBLEMS: usize = 20;
+
+/// Policies that were read and checked.
+#[derive(Debug)]
+pub struct PolicySet {
+    policies: cedar_policy::PolicySet,
+    authorizer: Authorizer,
+    types: Types,
+    by_principal: bool,
+}
+
+/// The names of types of entities, which are read once.
+#[derive(Debug)]
+struct Types {
+    tenant: EntityTypeName,
+    principal: EntityTypeName,
+    source: EntityTypeName,
+    tool: EntityTypeName,
+    sizes: EntityTypeName,
+    call: EntityUid,
+}
+
+/// Why something could not be asked.
+#[derive(Debug, thiserror::Error)]
+enum Unasked {
+    #[error("the arguments have no shape: {0}")]
+    Shapeless(#[from] toolcrib_core::shape::Shapeless),
+    #[error("what is asked about could not be put into words of policies")]
+    Unspeakable,
+}
+
+// === impl PolicySet ===
+
+impl PolicySet {
+    /// Reads and checks `files` against `schema`, or against what is given in any case.
+    ///
+    /// # Errors
+    /// Everything that is wrong with them.
+    pub fn parse(
+        files: &[PolicyFile],
+        schema: Option<&PolicyFile>,
+    ) -> Result<Self, Vec<PolicyProblem>> {
+        let types = Types::new().ok_or_else(|| vec![ours("its types have no names")])?;
+        let usual = PolicyFile { name: "schema".to_owned(), text: SCHEMA.to_owned() };
+        let checked = read_schema(schema.unwrap_or(&usual)).map_err(|problem| vec![problem])?;
+        if let Some(file) = schema {
+            types.check(&checked).map_err(|why| {
+                let message = format!(
+                    "does not describe what policies are given here ({why}); start from the schema \
+                     in the documentation of policies"
+                );
+                vec![PolicyProblem { file: file.name.clone(), line: None, message }]
+            })?;
+        }
+        let validator = Validator::new(checked);
+        let mut policies = cedar_policy::PolicySet::new();
+        let mut problems = Vec::new();
+        for file in files {
+            match read(file, &validator) {
+                Ok(read) => {
+                    let added = read.into_iter().try_for_each(|policy| policies.add(policy));
+                    if added.is_err() {
+                        let message = "has a policy with the `@id` of another one".to_owned();
+                        problems.push(PolicyProblem {
+                            file: file.name.clone(),
+                            line: None,
+                            message,
+                        });
+                    }
+                }
+                Err(found) => problems.extend(found),
+            }
+        }
+        if policies.num_of_policies() > MAX_POLICIES {
+            let message = format!("there are more than {MAX_POLICIES} policies in all");
+            let file = files.last().map(|file| file.name.clone()).unwrap_or_default();
+            problems.push(PolicyProblem { file, line: None, message });
+        }
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let by_principal = policies.policies().any(names_principals);
+        Ok(Self { policies, authorizer: Authorizer::new(), types, by_principal })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.policies.num_of_policies()
+    }
+
+    /// Whether there are none, which then let nothing pass.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the policies say of `call`, or of every call that there could be.
+    pub(crate) fn judge(
+        &self,
+        subject: Subject<'_>,
+        entry: &Entry,
+        call: Option<CallContext<'_>>,
+    ) -> Judgement {
+        self.asked(subject, entry, call).unwrap_or_else(|error| Judgement {
+            allowed: Some(false),
+            by: Vec::new(),
+            errors: vec![error.to_string()],
+        })
+    }
+
+    /// Whether what they say can depend on who of a tenant asks.
+    pub(crate) fn tells_principals_apart(&self) -> bool {
+        self.by_principal
+    }
+
+    fn asked(
+        &self,
+        subject: Subject<'_>,
+        entry: &Entry,
+        call: Option<CallContext<'_>>,
+    ) -> Result<Judgement, Unasked> {
+        let types = &self.types;
+        let principal = types.principal(subject);
+        let tool = uid(&types.tool, entry.id.as_str());
+        let mut entities = types.entities(subject, entry)?;
+        let Some(call) = call else {
+            let entities = collected(entities)?;
+            let request = Request::builder()
+                .principal(principal)
+                .action(types.call.clone())
+                .resource(tool)
+                .build();
+            return Ok(self.partially(&request, &entities));
+        };
+        let shape = Shape::of(call.arguments)?;
+        entities.push(types.sizes(&shape)?);
+        let entities = collected(entities)?;
+        let context = types.context(call.surface, &shape)?;
+        let request = Request::new(principal, types.call.clone(), tool, context, None)
+            .map_err(|_| Unasked::Unspeakable)?;
+        let response = self.authorizer.is_authorized(&request, &self.policies, &entities);
+        let errors: Vec<String> =
+            response.diagnostics().errors().map(|error| first_line(&error.to_string())).collect();
+        let allowed = response.decision() == Decision::Allow && errors.is_empty();
+        let by = response.diagnostics().reason().map(ToString::to_string).collect();
+        Ok(Judgement { allowed: Some(allowed), by: sorted(by), errors })
+    }
+
+    /// With the context unknown: what can be said of every call.
+    fn partially(&self, request: &Request, entities: &Entities) -> Judgement {
+        let response = self.authorizer.is_authorized_partial(request, &self.policies, entities);
+        // They would fail at every call, and each failure is a denial.
+        let failed: Vec<String> = response.definitely_errored().map(ToString::to_string).collect();
+        if !failed.is_empty() {
+            let error = "cannot be evaluated for this tool and caller".to_owned();
+            return Judgement { allowed: Some(false), by: sorted(failed), errors: vec![error] };
+        }
+        let allowed = response.decision().map(|decision| decision == Decision::Allow);
+        let by = match allowed {
+            Some(_) => response.definitely_satisfied().map(|it| it.id().to_string()).collect(),
+            None => response.may_be_determining().map(|it| it.id().to_string()).collect(),
+        };
+        Judgement { allowed, by: sorted(by), errors: Vec::new() }
+    }
+}
+
+// === impl Types ===
+
+impl Types {
+    fn new() -> Option<Self> {
+        let name = |text: &str| text.parse::<EntityTypeName>().ok();
+        Some(Self {
+            tenant: name("Tenant")?,
+            principal: name("Principal")?,
+            source: name("Source")?,
+            tool: name("Tool")?,
+            sizes: name("Sizes")?,
+            call: uid(&name("Action")?, "call"),
+        })
+    }
+
+    /// Principals of two tenants may have one id, so theirs here has both.
+    fn principal(&self, subject: Subject<'_>) -> EntityUid {
+        uid(&self.principal, &format!("{}/{}", subject.tenant, subject.principal))
+    }
+
+    fn entities(&self, subject: Subject<'_>, entry: &Entry) -> Result<Vec<Entity>, Unasked> {
+        let tenant = uid(&self.tenant, subject.tenant.as_str());
+        let source = uid(&self.source, entry.source.as_str());
+        let scopes = subject.scopes.iter().map(|grant| text(grant.as_str()));
+        let of_principal = [
+            ("id", text(subject.principal.as_str())),
+            ("tenant", text(subject.tenant.as_str())),
+            ("scopes", Value::new_set(scopes)),
+        ];
+        let tool = &entry.tool;
+        let required = tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
+        let required = required.unwrap_or_default().iter().map(|scope| text(scope.as_str()));
+        let of_tool = [
+            ("toolId", text(entry.id.as_str())),
+            ("name", text(&entry.names.wire)),
+            ("source", text(entry.source.as_str())),
+            ("kind", text(tool.source.as_str())),
+            ("tier", text(&tool.safety_tier.to_string())),
+            ("egress", text(&tool.egress.map(|it| it.to_string()).unwrap_or_default())),
+            ("approval", text(&tool.approval.map(|it| it.to_string()).unwrap_or_default())),
+            ("scopes", Value::new_set(required)),
+        ];
+        Ok(vec![
+            entity(self.principal(subject), of_principal, [tenant.clone()])?,
+            entity(tenant, [], [])?,
+            entity(uid(&self.tool, entry.id.as_str()), of_tool, [source.clone()])?,
+            entity(source, [], [])?,
+        ])
+    }
+
+    /// The sizes of arguments by their names, which no record of a schema could have.
+    fn sizes(&self, shape: &Shape) -> Result<Entity, Unasked> {
+        let sizes = shape.arguments.iter().map(|it| (it.name.clone(), number(it.size)));
+        Entity::new_with_tags(uid(&self.sizes, "call"), [], [], sizes)
+            .map_err(|_| Unasked::Unspeakable)
+    }
+
+    fn context(&self, surface: &str, shape: &Shape) -> Result<Context, Unasked> {
+        let names = shape.arguments.iter().map(|it| text(&it.name));
+        let types = shape.arguments.iter().map(|it| text(&format!("{}:{}", it.name, it.kind)));
+        let arguments = [
+            ("kind", text(shape.kind)),
+            ("names", Value::new_set(names)),
+            ("types", Value::new_set(types)),
+            ("sizes", Value::new_entity_uid(uid(&self.sizes, "call"))),
+            ("count", number(u64::try_from(shape.arguments.len()).unwrap_or(u64::MAX))),
+            ("bytes", number(shape.bytes)),
+            ("depth", number(u64::from(shape.depth))),
+        ];
+        let arguments = Value::new_record(named(arguments)).map_err(|_| Unasked::Unspeakable)?;
+        let pairs = named([("surface", text(surface)), ("arguments", arguments)]);
+        Context::from_pairs(pairs).map_err(|_| Unasked::Unspeakable)
+    }
+
+    /// Whether `schema` has a place for everything that is given.
+    fn check(&self, schema: &Schema) -> Result<(), String> {
+        let unspeakable = |_: Unasked| "a sample could not be made".to_owned();
+        let (tenant, scopes) = ("acme".parse(), toolcrib_core::scope::ScopeSet::default());
+        let (Ok(tenant), Ok(principal), Ok(source)) =
+            (tenant, "ann".parse(), "files".parse::<toolcrib_core::id::SourceId>())
+        else {
+            return Err("a sample could not be made".to_owned());
+        };
+        let subject = Subject { tenant: &tenant, scopes: &scopes, principal: &principal };
+        let kind = toolcrib_core::descriptor::SourceKind::Mcp;
+        let tier = toolcrib_core::descriptor::SafetyTier::Read;
+        let entry = Entry::new(kind, &source, "read", tier).map_err(|error| error.to_string())?;
+        let shape = Shape::of(&serde_json::json!({ "path": "x" })).map_err(|e| e.to_string())?;
+        let mut entities = self.entities(subject, &entry).map_err(unspeakable)?;
+        entities.push(self.sizes(&shape).map_err(unspeakable)?);
+        Entities::from_entities(entities, Some(schema)).map_err(|e| first_line(&e.to_string()))?;
+        let context = self.context("mcp", &shape).map_err(unspeakable)?;
+        let tool = uid(&self.tool, entry.id.as_str());
+        Request::new(self.principal(subject), self.call.clone(), tool, context, Some(schema))
+            .map(|_| ())
+            .map_err(|error| first_line(&error.to_string()))
+    }
+}
+
+// === reading ===
+
+fn read_schema(file: &PolicyFile) -> Result<Schema, PolicyProblem> {
+    let (schema, _warnings) = Schema::from_cedarschema_str(&file.text).map_err(|error| {
+        let line = line_of(&error, &file.text);
+        PolicyProblem { file: file.name.clone(), line, message: first_line(&error.to_string()) }
+    })?;
+    Ok(schema)
+}
+
+/// The policies of one file under their names.
+fn read(file: &PolicyFile, validator: &Validator) -> Result<Vec<Policy>, Vec<PolicyProblem>> {
+    let problem = |line: Option<usize>, message: &str| PolicyProblem {
+        file: file.name.clone(),
+        line,
+        message: first_line(message),
+    };
+    let parsed: cedar_policy::PolicySet =
+        file.text.parse().map_err(|errors: cedar_policy::ParseErrors| {
+            let told = errors.iter().take(MAX_PROBLEMS);
+            told.map(|error| problem(line_of(error, &file.text), &error.to_string()))
+                .collect::<Vec<_>>()
+        })?;
+    if parsed.num_of_templates() > 0 {
+        return Err(vec![problem(
+            None,
+            "has a template (`?principal`, `?resource`), which nothing links",
+        )]);
+    }
+    let checked = validator.validate(&parsed, ValidationMode::Strict);
+    let problems: Vec<PolicyProblem> = checked
+        .validation_errors()
+        .take(MAX_PROBLEMS)
+        .map(|error| problem(line_of(error, &file.text), &plain(&error.to_string())))
+        .collect();
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    let mut found: Vec<(usize, &Policy)> =
+        parsed.policies().filter_map(|policy| Some((number_of(policy.id())?, policy))).collect();
+    found.sort_by_key(|(number, _)| *number);
+    let mut from = 0;
+    let named = found.into_iter().map(|(_, policy)| {
+        // A policy knows its own text, and they stand one after the other.
+        let text = policy.to_string();
+        let at = file.text.get(from..).and_then(|rest| rest.find(&text)).map(|at| from + at);
+        from = at.map_or(from, |at| at + text.len());
+        let place = match at {
+            Some(at) => format!("{}:{}", file.name, line_at(&file.text, at)),
+            None => format!("{} {}", file.name, policy.id()),
+        };
+        let name = policy.annotation("id").filter(|id| !id.is_empty());
+        let name = name.map_or_else(|| place.clone(), |id| format!("{id} ({place})"));
+        policy.new_id(PolicyId::new(name))
+    });
+    Ok(named.collect())
+}
+
+/// `policy7` is the eighth.
+fn number_of(id: &PolicyId) -> Option<usize> {
+    let id: &str = id.as_ref();
+    id.strip_prefix("policy")?.parse().ok()
+}
+
+/// Whether what the policy says can depend on the principal's identity, and not only on its tenant
+/// and scopes: it names one, or reads the attribute `id`, of whatever.
+fn names_principals(policy: &Policy) -> bool {
+    // What cannot be looked at could.
+    policy.to_json().map_or(true, |json| mentions(&json))
+}
+
+fn mentions(json: &serde_json::Value) -> bool {
+    match json {
+        serde_json::Value::String(text) => text == "Principal" || text == "id",
+        serde_json::Value::Array(items) => items.iter().any(mentions),
+        serde_json::Value::Object(members) => members.values().any(mentions),
+        _ => false,
+    }
+}
+
+fn line_of(error: &dyn Diagnostic, text: &str) -> Option<usize> {
+    let label = error.labels()?.next()?;
+    Some(line_at(text, label.offset()))
+}
+
+fn line_at(text: &str, offset: usize) -> usize {
+    text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// Without the name that a policy had before it got its own.
+fn plain(message: &str) -> String {
+    let rest = message.strip_prefix("for policy `").and_then(|rest| rest.split_once("`, "));
+    rest.map_or(message, |(_, rest)| rest).to_owned()
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(400).collect()
+}
+
+fn ours(message: &str) -> PolicyProblem {
+    PolicyProblem { file: "schema".to_owned(), line: None, message: message.to_owned() }
+}
+
+// === values ===
+
+fn uid(kind: &EntityTypeName, id: &str) -> EntityUid {
+    EntityUid::from_type_name_and_id(kind.clone(), EntityId::new(id))
+}
+
+fn entity<const A: usize, const P: usize>(
+    uid: EntityUid,
+    attributes: [(&str, Value); A],
+    parents: [EntityUid; P],
+) -> Result<Entity, Unasked> {
+    let parents: HashSet<EntityUid> = parents.into();
+    Entity::new(uid, named(attributes).collect(), parents).map_err(|_| Unasked::Unspeakable)
+}
+
+fn collected(entities: Vec<Entity>) -> Result<Entities, Unasked> {
+    Entities::from_entities(entities, None).map_err(|_| Unasked::Unspeakable)
+}
+
+fn named<const N: usize>(pairs: [(&str, Value); N]) -> impl Iterator<Item = (String, Value)> {
+    pairs.map(|(name, value)| (name.to_owned(), value)).into_iter()
+}
+
+fn text(text: &str) -> Value {
+    Value::new_string(text.to_owned())
+}
+
+fn number(number: u64) -> Value {
+    Value::new_long(i64::try_from(number).unwrap_or(i64::MAX))
+}
+
+fn sorted(mut names: Vec<String>) -> Vec<String> {
+    names.sort();
+    names
+}

@@ -1,0 +1,45 @@
+//! Policies in a build that has none.
+
+use toolcrib_core::{
+    authorize::{CallContext, Subject},
+    catalog::Entry,
+};
+
+use super::{Judgement, PolicyFile, PolicyProblem};
+
+/// Nothing: this build was made without the feature `cedar`.
+#[derive(Debug)]
+pub enum PolicySet {}
+
+impl PolicySet {
+    /// Refuses every file: policies that nobody asks are worse than none.
+    ///
+    /// # Errors
+    /// Always.
+    pub fn parse(files: &[PolicyFile], _: Option<&PolicyFile>) -> Result<Self, Vec<PolicyProblem>> {
+        let message = "this program was built without policies (feature `cedar`)";
+        Err(vec![PolicyProblem {
+            file: files.first().map(|file| file.name.clone()).unwrap_or_default(),
+            line: None,
+            message: message.to_owned(),
+        }])
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        match *self {}
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        match *self {}
+    }
+
+    pub(crate) fn judge(&self, _: Subject<'_>, _: &Entry, _: Option<CallContext<'_>>) -> Judgement {
+        match *self {}
+    }
+
+    pub(crate) fn tells_principals_apart(&self) -> bool {
+        match *self {}
+    }
+}
