@@ -61,8 +61,6 @@ pub struct Config {
     pub approvals: ApprovalsConfig,
     /// Policies that restrict calls further; none means that there are no such.
     pub policies: Option<Arc<PolicySet>>,
-    /// Files that policies are read from, for whoever watches them: patterns in the last segment.
-    pub policy_files: Vec<PathBuf>,
     /// The sources, in the order of the file.
     pub sources: Vec<SourceConfig>,
     /// Roles: name to what they grant.
@@ -530,7 +528,6 @@ impl Config {
             },
             approvals: ApprovalsConfig::default(),
             policies: None,
-            policy_files: Vec::new(),
             sources: Vec::new(),
             roles: BTreeMap::new(),
             anonymous: None,

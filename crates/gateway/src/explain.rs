@@ -13,7 +13,7 @@ mod steps;
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::{
-    authorize::{Authorizer as _, Denied},
+    authorize::{Authorizer as _, CallContext, Denied},
     catalog::{Catalog, Entry},
     id::{PrincipalId, TenantId, ToolId},
     principal::Principal,
@@ -151,12 +151,12 @@ impl Step {
 
 impl Gateway {
     /// Why `who` could call `tool` (tool id, wire name or OTC name) or not, or why its list is what it
-    /// is. Tells everything: for operators alone. With `arguments`, of a call with such arguments.
+    /// is. Tells everything: for operators alone. With `call`, of such a call.
     pub fn explain(
         &self,
         who: &Principal,
         tool: Option<&str>,
-        arguments: Option<&Value>,
+        call: Option<CallContext<'_>>,
     ) -> Explanation {
         let snapshot = self.snapshot();
         let Some(name) = tool else { return self.explain_list(&snapshot, who) };
@@ -169,7 +169,7 @@ impl Gateway {
                     steps::tenant(who, entry, To::Operator),
                     steps::pin(entry, quarantined),
                 ];
-                steps.extend(self.gate_steps(&snapshot, who, entry, arguments, To::Operator));
+                steps.extend(self.gate_steps(&snapshot, who, entry, call, To::Operator));
                 told(who, Some(entry.id.clone()), steps)
             }
             None => {
@@ -231,17 +231,20 @@ impl Gateway {
         snapshot: &Snapshot,
         who: &Principal,
         entry: &Entry,
-        arguments: Option<&Value>,
+        call: Option<CallContext<'_>>,
         to: To,
     ) -> Vec<Step> {
         let config = self.config();
         let mut steps = vec![steps::scope(who, entry)];
         let policies = snapshot.decider.policies.as_deref();
-        steps.extend(policies.map(|it| steps::policy(it, who, entry, arguments, to)));
+        steps.extend(policies.map(|it| steps::policy(it, who, entry, call, to)));
         steps.extend(steps::limits(entry));
+        let arguments = call.map(|call| call.arguments);
         steps.push(steps::approval(&config.approvals, entry, arguments, to));
         let status = snapshot.sources.get(&entry.source).map(|source| source.status());
-        steps.push(steps::source(entry, status.as_ref().map(|status| status.state)));
+        let breaker = snapshot.breakers.get(&entry.source).map(|breaker| breaker.report());
+        let state = status.as_ref().map(|status| status.state);
+        steps.push(steps::source(entry, state, breaker.as_ref()));
         steps
     }
 

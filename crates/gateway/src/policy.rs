@@ -9,6 +9,8 @@
 mod cedar;
 #[cfg(not(feature = "cedar"))]
 mod none;
+#[cfg(all(test, feature = "cedar"))]
+mod tests;
 
 use std::{fmt, sync::Arc};
 

@@ -99,6 +99,8 @@ pub struct TestGatewayBuilder {
     sources: Vec<TestSource>,
     /// Files by name.
     workflows: Vec<(String, String)>,
+    /// Other files by name.
+    files: Vec<(String, String)>,
     clock: Option<Arc<ManualClock>>,
     secrets: Secrets,
 }
@@ -143,6 +145,13 @@ impl TestGatewayBuilder {
         self
     }
 
+    /// Writes a file beside the configuration.
+    #[must_use]
+    pub fn file(mut self, name: &str, text: &str) -> Self {
+        self.files.push((name.to_owned(), text.to_owned()));
+        self
+    }
+
     /// Adds configuration that stands before the sources, for example `[otc]` with its settings.
     #[must_use]
     pub fn config(mut self, toml: &str) -> Self {
@@ -179,7 +188,7 @@ impl TestGatewayBuilder {
         if !self.workflows.is_empty() {
             of_sources += "[[source]]\nid = \"flows\"\nkind = \"workflow\"\nfiles = [\"*.yaml\"]\n";
         }
-        for (name, text) in &self.workflows {
+        for (name, text) in self.workflows.iter().chain(&self.files) {
             std::fs::write(directory.path().join(name), text).unwrap();
         }
         let toml = self.toml + &of_sources;
@@ -313,8 +322,12 @@ impl TestGateway {
 
     /// Takes over a configuration of `toml` and the same sources, as a reload does.
     pub async fn reload(&self, toml: &str) {
-        let toml = format!("{toml}\n{}", self.of_sources);
-        let config = config::parse("test.toml", &toml, self.directory.path(), &self.secrets)
+        self.replace(&format!("{toml}\n{}", self.of_sources)).await;
+    }
+
+    /// Takes over the configuration `toml`, whose sources have to be those that there are.
+    pub async fn replace(&self, toml: &str) {
+        let config = config::parse("test.toml", toml, self.directory.path(), &self.secrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
         self.gateway.apply(config).await.unwrap();
     }

@@ -35,4 +35,9 @@ pub(crate) struct ExplainArgs {
     /// Arguments like those of the call, as JSON; policies see their names, types and sizes alone
     #[arg(long, value_name = "JSON", requires = "tool")]
     pub(crate) arguments_shape: Option<String>,
+
+    /// The surface that such a call comes by, which policies may look at
+    #[arg(long, default_value = "mcp", requires = "arguments_shape",
+        value_parser = ["openwop", "otc", "oxp", "explorer", "mcp", "cli", "workflow"])]
+    pub(crate) surface: String,
 }

@@ -7,6 +7,7 @@ use anyhow::Context as _;
 use chrono::Utc;
 use serde_json::{Value, json};
 use toolcrib_core::{
+    authorize::CallContext,
     id::{PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
     scope::{Grant, ScopeSet},
@@ -78,7 +79,10 @@ async fn here(args: &ExplainArgs, global: &Global) -> anyhow::Result<Value> {
         .await?
         .run(async |gateway: &Gateway| {
             local::settle(gateway).await;
-            Ok(gateway.explain(&who, args.tool.as_deref(), arguments.as_ref()))
+            let call = arguments
+                .as_ref()
+                .map(|arguments| CallContext { surface: &args.surface, arguments });
+            Ok(gateway.explain(&who, args.tool.as_deref(), call))
         })
         .await?;
     if identity.result == StepResult::Stop {

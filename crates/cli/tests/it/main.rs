@@ -11,6 +11,7 @@ mod conformance;
 mod connector;
 mod credentials;
 mod demo;
+mod explain;
 mod generate;
 mod hash;
 mod help;

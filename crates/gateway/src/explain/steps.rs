@@ -13,10 +13,13 @@ use toolcrib_core::{
 };
 
 use super::{Step, StepName, StepResult, To};
-use crate::{config::ApprovalsConfig, policy::PolicySet, refresh::Located};
+use crate::{
+    breaker::{BreakerReport, BreakerState},
+    config::ApprovalsConfig,
+    policy::PolicySet,
+    refresh::Located,
+};
 
-/// What a call is said to come by when nobody says.
-const ANY_SURFACE: &str = "mcp";
 /// The member of a policy's details that says whether other arguments could pass.
 const LISTED: &str = "listed";
 
@@ -117,16 +120,15 @@ pub(super) fn scope(who: &Principal, entry: &Entry) -> Step {
     Step::new(StepName::Scope, result, message).with(json!({ "required": details }))
 }
 
-/// What policies say: of a call with `arguments`, or of every call.
+/// What policies say: of `call`, or of every call.
 pub(super) fn policy(
     policies: &PolicySet,
     who: &Principal,
     entry: &Entry,
-    arguments: Option<&Value>,
+    call: Option<CallContext<'_>>,
     to: To,
 ) -> Step {
     let any = policies.judge(who.subject(), entry, None);
-    let call = arguments.map(|arguments| CallContext { surface: ANY_SURFACE, arguments });
     let said = match call {
         Some(call) if any.allowed != Some(false) => {
             policies.judge(who.subject(), entry, Some(call))
@@ -139,9 +141,7 @@ pub(super) fn policy(
         Some(false) if any.allowed == Some(false) => {
             (StepResult::Stop, "the policies let no call of it pass, so that lists leave it out")
         }
-        Some(false) => {
-            (StepResult::Stop, "the policies do not let a call with such arguments pass")
-        }
+        Some(false) => (StepResult::Stop, "the policies do not let such a call pass"),
     };
     if to == To::Caller {
         // Neither how they are called nor how many they are.
@@ -177,7 +177,7 @@ pub(super) fn limits(entry: &Entry) -> Vec<Step> {
             let seconds = rate.period.as_secs();
             (
                 format!("{} calls per {seconds} s of this principal", rate.calls),
-                json!({ "calls": rate.calls, "periodSeconds": seconds }),
+                json!({ "calls": rate.calls, "periodSeconds": seconds, "burst": rate.burst }),
             )
         }
     };
@@ -237,9 +237,18 @@ pub(super) fn approval(
     Step::new(StepName::Approval, result, message).with(details)
 }
 
-pub(super) fn source(entry: &Entry, state: Option<SourceState>) -> Step {
+pub(super) fn source(
+    entry: &Entry,
+    state: Option<SourceState>,
+    breaker: Option<&BreakerReport>,
+) -> Step {
     let id = &entry.source;
+    let open = breaker.is_some_and(|breaker| breaker.state == BreakerState::Open);
     let (result, message) = match state {
+        Some(SourceState::Ready) if open => (
+            StepResult::Stop,
+            format!("the source `{id}` failed too often and is left alone for now"),
+        ),
         Some(SourceState::Ready) => (StepResult::Pass, format!("the source `{id}` answers")),
         Some(state) => (
             StepResult::Stop,

@@ -82,9 +82,8 @@ impl PolicySet {
         for file in files {
             match read(file, &validator) {
                 Ok(read) => {
-                    let added = read.into_iter().try_for_each(|policy| policies.add(policy));
-                    if added.is_err() {
-                        let message = "has a policy with the `@id` of another one".to_owned();
+                    if !read.into_iter().all(|policy| policies.add(policy).is_ok()) {
+                        let message = "is named twice".to_owned();
                         problems.push(PolicyProblem {
                             file: file.name.clone(),
                             line: None,
@@ -334,7 +333,7 @@ fn read(file: &PolicyFile, validator: &Validator) -> Result<Vec<Policy>, Vec<Pol
         let at = file.text.get(from..).and_then(|rest| rest.find(&text)).map(|at| from + at);
         from = at.map_or(from, |at| at + text.len());
         let place = match at {
-            Some(at) => format!("{}:{}", file.name, line_at(&file.text, at)),
+            Some(at) => format!("{}:{}", file.name, place_of(&file.text, at)),
             None => format!("{} {}", file.name, policy.id()),
         };
         let name = policy.annotation("id").filter(|id| !id.is_empty());
@@ -373,6 +372,16 @@ fn line_of(error: &dyn Diagnostic, text: &str) -> Option<usize> {
 
 fn line_at(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The line, and the column where something else stands before it: two policies may share a line.
+fn place_of(text: &str, offset: usize) -> String {
+    let line = line_at(text, offset);
+    let before = text.get(..offset).unwrap_or_default();
+    match before.rsplit('\n').next().unwrap_or_default() {
+        indent if indent.trim().is_empty() => line.to_string(),
+        other => format!("{line}:{}", other.len() + 1),
+    }
 }
 
 /// Without the name that a policy had before it got its own.

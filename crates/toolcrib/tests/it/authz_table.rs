@@ -38,7 +38,12 @@ fn rows() -> Vec<Row> {
         get("/v1/openapi.json", "/v1/openapi.json", OPEN),
         get("/v1/tools", "/v1/tools", list),
         get("/v1/tools/{toolId}", "/v1/tools/mcp%3Acrib.read", own),
-        get("/v1/explain", "/v1/explain?tool=crib__read", list),
+        // As a call: who lacks a scope is told which (RFC 0064 §C), another tenant nothing.
+        get(
+            "/v1/explain",
+            "/v1/explain?tool=crib__read",
+            ["401", "200 sees", "200 blind", "200 sees"],
+        ),
         get("/v1/runs/{runId}/events", "/v1/runs/RUN/events", own),
         get("/v1/runs", "/v1/runs", list),
         post(
@@ -151,6 +156,38 @@ fn rows() -> Vec<Row> {
     ]
 }
 
+/// Routes that the description leaves out: the test seams, where they were asked for, and the page with
+/// a slash behind it. Probes belong to the caller, so that every key may use them; runs do not.
+fn undescribed() -> Vec<Row> {
+    let row = |method, route, path, body, answers| Row { method, route, path, body, answers };
+    let keyed = ["401", "200", "200", "200"];
+    vec![
+        row(
+            "post",
+            "/v1/host/sample/toolhooks/invoke",
+            "/v1/host/sample/toolhooks/invoke",
+            Some(json!({ "principal": "core.system", "toolName": "web.search", "args": {} })),
+            keyed,
+        ),
+        row(
+            "post",
+            "/v1/host/sample/tools/session-run",
+            "/v1/host/sample/tools/session-run",
+            Some(json!({ "toolId": "web.search" })),
+            keyed,
+        ),
+        row(
+            "get",
+            "/v1/host/sample/test/runs/{runId}/events",
+            "/v1/host/sample/test/runs/RUN/events",
+            None,
+            ["401", "404", "404", "404"],
+        ),
+        row("post", "/v1/host/sample/test/reset", "/v1/host/sample/test/reset", None, keyed),
+        row("get", "/explorer/", "/explorer/", None, OPEN),
+    ]
+}
+
 /// Runs of the right key, and a key of its tenant.
 struct Known {
     plain: String,
@@ -167,6 +204,7 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let issuer = TestIssuer::start().await;
     let gw = TestGateway::builder()
         .config(&issuer.config("[toolset.some]\nallow = [\"mcp:*\"]\n"))
+        .test_seams()
         .source(
             TestSource::new("crib")
                 .tenants(["acme"])
@@ -217,7 +255,7 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
 async fn every_route_answers_each_caller_as_the_table_says() {
     let (_gw, callers, known) = callers().await;
     let mut wrong = Vec::new();
-    for row in rows() {
+    for row in rows().into_iter().chain(undescribed()) {
         for (caller, answer) in callers.iter().zip(ANSWERS) {
             let expected = row.answers[answer];
             if row.route == "/v1/approvals/events" {
@@ -275,6 +313,55 @@ async fn every_route_has_a_row() {
     let ids = operations.flat_map(|item| item.as_object().unwrap().values());
     let ids: BTreeSet<&str> = ids.map(|it| it["operationId"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), served.len(), "every operation has an id of its own");
+}
+
+/// I-11: a route that is added without a description has a row as well.
+#[test]
+fn every_route_without_a_description_has_a_row() {
+    let sources = [
+        include_str!("../../src/openwop/seams.rs"),
+        include_str!("../../src/mcp/http.rs"),
+        include_str!("../../src/explorer.rs"),
+        include_str!("../../src/resource.rs"),
+    ];
+    let mut made: BTreeSet<String> = BTreeSet::new();
+    let mut others = 0;
+    for call in sources.iter().flat_map(|source| source.split(".route(").skip(1)) {
+        match call.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
+            Some((path, _)) => drop(made.insert(path.to_owned())),
+            // Its path is put together: `/mcp`, the metadata and the page, which have rows.
+            None => others += 1,
+        }
+    }
+    let listed: BTreeSet<String> = undescribed().iter().map(|row| row.route.to_owned()).collect();
+    let mut expected = listed.clone();
+    assert!(expected.remove("/explorer/"));
+    assert_eq!(made, expected, "left: in the program, right: in the table");
+    assert_eq!(others, 3, "a route whose path is not written out needs a row");
+    // Nowhere else is a route made without its description.
+    for (file, text) in dialects() {
+        let known = ["openwop/seams.rs", "mcp/http.rs", "explorer.rs", "resource.rs", "serve.rs"];
+        let plain = text.contains(".route(\"") || text.contains(".route(&");
+        assert!(!plain || known.iter().any(|known| file.ends_with(known)), "{file}");
+    }
+}
+
+/// Every file of the library.
+fn dialects() -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    let mut open = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
+    while let Some(directory) = open.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                found.push((path.display().to_string(), text));
+            }
+        }
+    }
+    found
 }
 
 /// The MCP methods. `ok` is a result without a trace of the tenant's tools, `sees` one with; a

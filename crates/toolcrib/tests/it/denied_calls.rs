@@ -7,14 +7,20 @@ use toolcrib_testkit::gateway::{Actor, Reply, TestGateway, TestSource, TestTool}
 
 /// Tools that a caller of `acme` with `files:read` may not use, and why; and one that nobody has.
 /// Names are equally long, so that an answer that repeats one is as long for each.
-const REASONS: [(&str, &str, &str); 6] = [
+const REASONS: [(&str, &str, &str); 8] = [
     ("a scope is missing", "crib", "scoped"),
     ("its source is another tenant's", "frgn", "scoped"),
     ("its rule keeps it for another tenant", "crib", "narrow"),
     ("its rule hides it", "crib", "hidden"),
     ("it is quarantined", "pins", "drifts"),
+    ("no policy permits it", "crib", "unsaid"),
+    ("a policy forbids it", "crib", "forbid"),
     ("its rule asks for a scope that no key can name but one that holds all", "crib", "exotic"),
 ];
+const POLICIES: &str = r#"
+permit(principal, action, resource) unless { resource == Tool::"mcp:crib.unsaid" };
+forbid(principal, action, resource == Tool::"mcp:crib.forbid");
+"#;
 const UNKNOWN: (&str, &str) = ("crib", "absent");
 
 async fn gateway() -> TestGateway {
@@ -25,10 +31,15 @@ async fn gateway() -> TestGateway {
     });
     let tool = |name: &str| TestTool::new(name).scopes(["files:read"]).input(input.clone());
     let gw = TestGateway::builder()
-        .config("[gate]\ndenied_calls = \"not_found\"\nrate = \"1/h\"")
+        .config(
+            "[gate]\ndenied_calls = \"not_found\"\nrate = \"1/h\"\n[policy]\ncedar = [\"*.cedar\"]",
+        )
+        .file("some.cedar", POLICIES)
         .source(
             TestSource::new("crib")
                 .tool(tool("usable"))
+                .tool(tool("unsaid"))
+                .tool(tool("forbid"))
                 .tool(TestTool::new("scoped").scopes(["files:write"]).input(input.clone()))
                 .tool(TestTool::new("exotic").scopes(["a:very:deep:one"]).input(input.clone()))
                 .tool(tool("narrow").rule("tenants = [\"other\"]"))
@@ -122,6 +133,9 @@ async fn every_surface(caller: &Actor, session: &str, source: &str, name: &str) 
         format!("/v1/tools/mcp%3A{source}.{name}"),
         format!("/v1/tools/mcp:{source}.{name}?view=compact"),
         format!("/explorer/tools/{wire}"),
+        format!("/v1/explain?tool={wire}"),
+        format!("/v1/explain?tool=mcp:{source}.{name}"),
+        format!("/v1/explain?tool={otc}"),
     ] {
         replies.push(caller.get(&path).await);
     }
@@ -177,12 +191,12 @@ async fn whatever_is_denied_looks_unknown_on_every_surface() {
 }
 
 /// Callers for whom other reasons hold: nobody at all where a mount lets one in, a key without
-/// scopes, and one of another tenant that holds everything.
+/// scopes, and one of another tenant that holds every scope of a tool.
 #[tokio::test]
 async fn whoever_is_denied_cannot_tell() {
     let gw = gateway().await;
     let none = gw.principal("none", []).await;
-    let third = gw.principal_of("third", "all", &["*"]).await;
+    let third = gw.principal_of("third", "all", &["files:*", "tools:*"]).await;
     for (caller, tools) in [
         (none, &[("crib", "usable"), ("crib", "scoped"), ("frgn", "scoped")][..]),
         (third, &[("crib", "narrow"), ("frgn", "scoped"), ("pins", "drifts")][..]),

@@ -28,10 +28,9 @@ impl Resolver<'_> {
         };
         let at = patterns.span().start;
         let before = self.problems.len();
-        let files = self.policy_files(config, patterns);
+        let files = self.policy_files(patterns);
         let schema = typed.schema.as_ref().map(|schema| {
             let path = self.base.join(schema.get_ref());
-            config.policy_files.push(path.clone());
             read(&path, self.base).map_err(|problem| (schema.span().start, problem))
         });
         let schema = match schema.transpose() {
@@ -59,15 +58,10 @@ impl Resolver<'_> {
         }
     }
 
-    fn policy_files(
-        &mut self,
-        config: &mut Config,
-        patterns: &Spanned<Vec<String>>,
-    ) -> Vec<PolicyFile> {
+    fn policy_files(&mut self, patterns: &Spanned<Vec<String>>) -> Vec<PolicyFile> {
         let mut paths = Vec::new();
         for pattern in patterns.get_ref() {
             let path = self.base.join(pattern);
-            config.policy_files.push(path.clone());
             match files::find(&path) {
                 Ok(found) if found.is_empty() => {
                     let message = format!("`{pattern}` matches no file");

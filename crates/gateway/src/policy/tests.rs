@@ -1,0 +1,173 @@
+use serde_json::json;
+use toolcrib_core::{
+    authorize::{CallContext, Subject},
+    catalog::Entry,
+    descriptor::{SafetyTier, SourceKind},
+    scope::ScopeSet,
+};
+
+use super::{PolicyFile, PolicySet};
+
+fn file(name: &str, text: &str) -> PolicyFile {
+    PolicyFile { name: name.to_owned(), text: text.to_owned() }
+}
+
+fn problems(text: &str) -> Vec<String> {
+    let refused = PolicySet::parse(&[file("p/a.cedar", text)], None).unwrap_err();
+    refused.iter().map(ToString::to_string).collect()
+}
+
+fn entry() -> Entry {
+    let source = "files".parse().unwrap();
+    Entry::new(SourceKind::Mcp, &source, "read", SafetyTier::Read).unwrap()
+}
+
+/// What the policies say of a call with `arguments`, or of every call.
+fn judged(policies: &str, arguments: Option<&serde_json::Value>) -> super::Judgement {
+    let policies = PolicySet::parse(&[file("a.cedar", policies)], None).unwrap();
+    let (tenant, principal) = ("acme".parse().unwrap(), "ann".parse().unwrap());
+    let scopes = ScopeSet::parse(["files:*"]).unwrap();
+    let subject = Subject { tenant: &tenant, scopes: &scopes, principal: &principal };
+    let call = arguments.map(|arguments| CallContext { surface: "otc", arguments });
+    policies.judge(subject, &entry(), call)
+}
+
+#[test]
+fn what_is_wrong_with_policies_is_told_with_its_line() {
+    for (text, line, said) in [
+        (
+            "permit(principal, action, resource);\n\npermit(principal, action resource);",
+            "p/a.cedar:3: ",
+            "unexpected",
+        ),
+        (
+            "\nforbid(principal, action, resource)\nwhen { resource.teir == \"exec\" };",
+            "p/a.cedar:3: ",
+            "teir",
+        ),
+        (
+            "permit(principal, action, resource)\nwhen { resource.tier == 7 };",
+            "p/a.cedar:2: ",
+            "types",
+        ),
+        (
+            "permit(principal, action, resource) when { context.arguments.values == 7 };",
+            "p/a.cedar:1: ",
+            "values",
+        ),
+        ("permit(principal == ?principal, action, resource);", "p/a.cedar: ", "template"),
+        ("permit(principal, action == Action::\"read\", resource);", "p/a.cedar:1: ", "Action"),
+    ] {
+        let told = problems(text);
+        assert!(told[0].starts_with(line) && told[0].contains(said), "{text}: {told:?}");
+    }
+    // All of them at once, and those of other files.
+    let wrong = "permit(principal, action, resource) when { resource.a };\n\
+                 permit(principal, action, resource) when { resource.b };";
+    let files = [file("one.cedar", wrong), file("two.cedar", "permit(")];
+    let told = PolicySet::parse(&files, None).unwrap_err();
+    let places: Vec<String> = told.iter().map(|it| format!("{}:{:?}", it.file, it.line)).collect();
+    assert!(places.contains(&"one.cedar:Some(1)".to_owned()), "{places:?}");
+    assert!(places.contains(&"one.cedar:Some(2)".to_owned()), "{places:?}");
+    assert!(places.iter().any(|place| place.starts_with("two.cedar")), "{places:?}");
+    let many = "permit(principal, action, resource);\n".repeat(501);
+    assert!(problems(&many)[0].contains("more than 500"));
+    let twice = "@id(\"a\") permit(principal, action, resource);";
+    let same = PolicySet::parse(&[file("a", twice), file("a", twice)], None).unwrap_err();
+    assert!(same[0].to_string().contains("twice"), "{same:?}");
+}
+
+/// I-83
+#[test]
+fn without_a_permit_nothing_passes_and_a_forbid_counts_more() {
+    let any = json!({});
+    for (policies, allowed) in [
+        ("forbid(principal, action, resource) when { resource.tier == \"exec\" };", Some(false)),
+        ("permit(principal, action, resource);", Some(true)),
+        ("permit(principal, action, resource); forbid(principal, action, resource);", Some(false)),
+        (
+            "permit(principal in Tenant::\"acme\", action == Action::\"call\", resource in Source::\"files\");",
+            Some(true),
+        ),
+        ("permit(principal in Tenant::\"other\", action, resource);", Some(false)),
+        (
+            "permit(principal, action, resource) when { principal.scopes.contains(\"files:*\") };",
+            Some(true),
+        ),
+        (
+            "permit(principal, action, resource) when { resource.name like \"files__*\" };",
+            Some(true),
+        ),
+    ] {
+        assert_eq!(judged(policies, Some(&any)).allowed, allowed, "{policies}");
+        assert_eq!(judged(policies, None).allowed, allowed, "{policies}");
+    }
+}
+
+/// I-84
+#[test]
+fn lists_are_decided_by_what_holds_of_every_call() {
+    for (policies, allowed) in [
+        ("permit(principal, action, resource) when { context.surface == \"mcp\" };", None),
+        ("permit(principal, action, resource) unless { context.arguments.depth > 3 };", None),
+        (
+            "permit(principal, action, resource); forbid(principal, action, resource)
+             when { resource.tier == \"read\" || context.arguments.count > 3 };",
+            Some(false),
+        ),
+        (
+            "permit(principal, action, resource)
+             when { resource.tier == \"exec\" && context.arguments.count > 3 };",
+            Some(false),
+        ),
+    ] {
+        assert_eq!(judged(policies, None).allowed, allowed, "{policies}");
+    }
+    let broken = "permit(principal, action, resource);
+                  forbid(principal, action, resource) when { 9223372036854775807 + 1 > 0 };";
+    let said = judged(broken, None);
+    assert_eq!(said.allowed, Some(false), "it fails at every call: {said:?}");
+    let said = judged(broken, Some(&json!({})));
+    assert_eq!((said.allowed, said.errors.len()), (Some(false), 1));
+}
+
+#[test]
+fn a_policy_is_known_by_its_id_and_its_place() {
+    let policies = "// one\n@id(\"everybody\")\npermit(principal, action, resource);\n\n\
+                    forbid(principal, action, resource) when { resource.tier == \"read\" };\n";
+    assert_eq!(judged(policies, Some(&json!({}))).by, ["a.cedar:5"]);
+    let first = policies.lines().take(3).collect::<Vec<_>>().join("\n");
+    assert_eq!(judged(&first, Some(&json!({}))).by, ["everybody (a.cedar:2)"]);
+}
+
+#[test]
+fn only_policies_that_look_at_who_calls_tell_principals_apart() {
+    for (policy, apart) in [
+        ("permit(principal, action, resource);", false),
+        ("permit(principal in Tenant::\"acme\", action, resource);", false),
+        ("permit(principal, action, resource) when { principal.tenant == \"acme\" };", false),
+        ("permit(principal, action, resource) when { principal.scopes.contains(\"a\") };", false),
+        ("permit(principal == Principal::\"acme/ann\", action, resource);", true),
+        ("permit(principal, action, resource) when { principal.id like \"ann*\" };", true),
+        (
+            "permit(principal, action, resource) when { principal in [Principal::\"acme/a\"] };",
+            true,
+        ),
+    ] {
+        let policies = PolicySet::parse(&[file("a", policy)], None).unwrap();
+        assert_eq!(policies.tells_principals_apart(), apart, "{policy}");
+    }
+}
+
+#[test]
+fn a_schema_has_a_place_for_everything_that_is_given() {
+    let usual = include_str!("schema.cedarschema");
+    let policy = [file("a", "permit(principal, action, resource);")];
+    assert!(PolicySet::parse(&policy, Some(&file("own", usual))).is_ok());
+    let lacking = usual.replace("  tier: String,\n", "");
+    let told = PolicySet::parse(&policy, Some(&file("own", &lacking))).unwrap_err();
+    assert!(told[0].message.contains("does not describe"), "{told:?}");
+    let broken = format!("{usual}\nentity ;\n");
+    let told = PolicySet::parse(&policy, Some(&file("own", &broken))).unwrap_err();
+    assert_eq!(told[0].line, Some(usual.lines().count() + 2), "{told:?}");
+}

@@ -1,0 +1,159 @@
+//! `GET /v1/explain`: every reason is told as far as the caller may know it, and not further.
+
+use serde_json::{Value, json};
+use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
+
+use crate::support::fixture;
+
+async fn told(caller: &Actor, tool: &str) -> Value {
+    let reply = caller.get(&format!("/v1/explain?tool={tool}")).await;
+    assert_eq!((reply.status, reply.header("cache-control")), (200, "no-store"));
+    reply.json()
+}
+
+fn step<'a>(told: &'a Value, name: &str) -> &'a Value {
+    let mut steps = told["steps"].as_array().unwrap().iter();
+    steps.find(|step| step["step"] == name).unwrap_or(&Value::Null)
+}
+
+#[tokio::test]
+async fn a_tool_that_may_be_used_is_explained_step_by_step() {
+    let gw = fixture().config("[gate]\nrate = \"30/m\"").start().await;
+    let reader = gw.principal("reader", ["files:*"]).await;
+    for name in ["crib__read", "mcp:crib.read", "crib.read", "crib.read@1.0.0"] {
+        let told = told(&reader, name).await;
+        assert_eq!((&told["outcome"], &told["tool"]), (&json!("allowed"), &json!("mcp:crib.read")));
+        let steps: Vec<&str> = told["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["step"].as_str().unwrap())
+            .collect();
+        assert_eq!(steps, ["tool", "tenant", "scope", "rate", "approval", "source"]);
+        let scope = step(&told, "scope");
+        assert_eq!(
+            scope["details"]["required"],
+            json!([{ "scope": "files:read", "grant": "files:*" }])
+        );
+        assert_eq!(step(&told, "rate")["details"]["calls"], 30);
+        assert_eq!(told["grants"], json!(["files:*"]));
+    }
+    assert_eq!(told(&reader, "crib__ask").await["outcome"], "needs_approval");
+    let open = told(&gw.principal("none", []).await, "crib__open").await;
+    assert_eq!(step(&open, "scope")["message"], "it asks for no scope");
+    for bad in ["", &"x".repeat(513)] {
+        assert_eq!(reader.get(&format!("/v1/explain?tool={bad}")).await.status, 400);
+    }
+    assert_eq!(gw.runs("crib", "read"), 0, "nothing is called");
+}
+
+/// I-85: where a call is told the tool's name and scopes, so is who asks; and foreign, quarantined and
+/// hidden tools are unknown in any case.
+#[tokio::test]
+async fn a_caller_is_told_what_a_call_tells_and_no_more() {
+    let quick = |name: &str| TestTool::new(name).scopes(["files:read"]);
+    let gw = TestGateway::builder()
+        .source(
+            TestSource::new("crib")
+                .tool(quick("narrow").rule("tenants = [\"other\"]"))
+                .tool(quick("hidden").rule("hide = true"))
+                .tool(TestTool::new("scoped").scopes(["files:write"])),
+        )
+        .source(TestSource::new("pins").pins("enforce").tool(quick("drifts").description("one")))
+        .start()
+        .await;
+    gw.change("pins", vec![quick("drifts").description("two")]).await;
+    let reader = gw.principal("reader", ["files:read"]).await;
+    let unknown = reader.get("/v1/explain?tool=crib__absent").await;
+    assert_eq!(unknown.json()["outcome"], "unknown");
+    for name in ["crib__narrow", "crib__hidden", "pins__drifts", "mcp:pins.drifts"] {
+        let reply = reader.get(&format!("/v1/explain?tool={name}")).await;
+        assert_eq!(reply.text(), unknown.text(), "{name}");
+    }
+    let lacking = told(&reader, "crib__scoped").await;
+    assert_eq!(lacking["outcome"], "hidden");
+    assert_eq!(step(&lacking, "scope")["message"], "missing: `files:write`");
+    assert_eq!(lacking["steps"].as_array().unwrap().len(), 2, "the rest is nobody's business");
+    // Who may look at pins anyway is told of them.
+    let keeper = gw.principal("keeper", ["pins:approve"]).await;
+    let pin = told(&keeper, "pins__drifts").await;
+    assert_eq!((&pin["outcome"], &step(&pin, "pin")["result"]), (&json!("hidden"), &json!("stop")));
+    // A denial is in the record, as the one of a tool that is read.
+    gw.event(|event| event["payload"]["resource"] == "mcp:crib.scoped").await;
+
+    gw.reload("[gate]\ndenied_calls = \"not_found\"").await;
+    let reply = reader.get("/v1/explain?tool=crib__scoped").await;
+    assert_eq!(reply.text(), unknown.text());
+}
+
+#[tokio::test]
+async fn an_empty_list_is_explained_without_telling_what_there_is() {
+    let gw = fixture().start().await;
+    let empty = async |caller: &Actor| caller.get("/v1/explain").await.json();
+    let open = empty(&gw.principal("none", []).await).await;
+    assert_eq!((&open["outcome"], &open["tools"]), (&json!("allowed"), &json!(1)));
+
+    let gw =
+        TestGateway::builder().tool(TestTool::new("read").scopes(["files:read"])).start().await;
+    let (none, wrong) = (gw.principal("a", []).await, gw.principal("b", ["mail:*"]).await);
+    let other = gw.principal_of("other", "b", &["mail:*"]).await;
+    let (none, mut wrong, mut other) =
+        (empty(&none).await, empty(&wrong).await, empty(&other).await);
+    assert_eq!((&none["outcome"], &none["tools"]), (&json!("hidden"), &json!(0)));
+    assert!(step(&none, "scope")["message"].as_str().unwrap().contains("holds no scopes"));
+    assert!(
+        step(&wrong, "scope")["message"].as_str().unwrap().contains("with the scopes it holds")
+    );
+    for told in [&mut wrong, &mut other] {
+        told["tenant"] = Value::Null;
+    }
+    assert_eq!(wrong, other, "a tenant with tools and one without are told the same");
+    let operator = empty(&gw.principal("c", ["sources:read"]).await).await;
+    assert_eq!(step(&operator, "source")["result"], "pass");
+    assert_eq!(step(&none, "source"), &Value::Null);
+}
+
+/// The operator is told everything.
+#[tokio::test]
+async fn an_operator_is_told_every_reason() {
+    let quick = |name: &str| TestTool::new(name).scopes(["files:read"]);
+    let gw = TestGateway::builder()
+        .source(
+            TestSource::new("crib")
+                .tool(quick("read"))
+                .tool(quick("narrow").rule("tenants = [\"other\"]"))
+                .tool(quick("hidden").rule("hide = true"))
+                .tool(TestTool::new("scoped").scopes(["files:write"])),
+        )
+        .source(TestSource::new("pins").pins("enforce").tool(quick("drifts").description("one")))
+        .start()
+        .await;
+    gw.change("pins", vec![quick("drifts").description("two")]).await;
+    let reader = gw.principal("reader", ["files:read"]).await;
+    let who = gw.gateway.authenticator().authenticate(reader.key().unwrap()).unwrap();
+    let explain =
+        |tool: Option<&str>| serde_json::to_value(gw.gateway.explain(&who, tool, None)).unwrap();
+    for (tool, outcome, stops) in [
+        ("crib__read", "allowed", ""),
+        ("crib__narrow", "hidden", "tenant"),
+        ("crib__hidden", "hidden", "tool"),
+        ("crib__scoped", "hidden", "scope"),
+        ("mcp:pins.drifts", "hidden", "pin"),
+        ("crib__absent", "unknown", "tool"),
+    ] {
+        let told = explain(Some(tool));
+        assert_eq!(told["outcome"], outcome, "{tool}");
+        let steps = told["steps"].as_array().unwrap().iter();
+        let stopped: Vec<&str> = steps
+            .filter(|it| it["result"] == "stop")
+            .map(|it| it["step"].as_str().unwrap())
+            .collect();
+        assert_eq!(stopped.join(" "), stops, "{tool} {told}");
+    }
+    assert!(explain(Some("crib__hidden")).to_string().contains("hide = true"));
+    let list = explain(None);
+    assert_eq!((&list["outcome"], &list["tools"]), (&json!("allowed"), &json!(1)));
+    assert_eq!(step(&list, "scope")["details"]["missing"], json!({ "files:write": 1 }));
+    assert!(step(&list, "tenant")["message"].as_str().unwrap().starts_with("1 of them"));
+    assert!(step(&list, "pin")["message"].as_str().unwrap().starts_with("1 more"));
+}
