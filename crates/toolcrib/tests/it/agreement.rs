@@ -419,10 +419,10 @@ async fn lists(caller: &Actor, case: &Case, round: usize) {
     assert_eq!(names(&of_kind, "toolId"), ids, "{case:?}");
     let compact = caller.get("/v1/tools?view=compact").await.json();
     assert_eq!(names(&compact["tools"], "toolId"), ids, "{case:?}");
-    for list in ["/tools", "/oxp/tools"] {
+    for (list, member) in [("/tools", "tools"), ("/oxp/tools", "items")] {
         let list = caller.get(list).await.json();
-        assert_eq!(names(&list["tools"], "name"), wires, "{case:?}");
-        assert_eq!(names(&list["tools"], "id"), otc, "{case:?}");
+        assert_eq!(names(&list[member], "name"), wires, "{case:?}");
+        assert_eq!(names(&list[member], "id"), otc, "{case:?}");
     }
     let explorer = caller.get("/explorer/tools").await.json();
     assert_eq!(names(&explorer, "name"), wires, "{case:?}");

@@ -181,7 +181,7 @@ fn undescribed() -> Vec<Row> {
             "/v1/host/sample/test/runs/{runId}/events",
             "/v1/host/sample/test/runs/RUN/events",
             None,
-            ["401", "404", "404", "404"],
+            ["401", "200 blind", "200 blind", "200 sees"],
         ),
         row("post", "/v1/host/sample/test/reset", "/v1/host/sample/test/reset", None, keyed),
         row("get", "/explorer/", "/explorer/", None, OPEN),
