@@ -25,11 +25,11 @@ use serde_json::{Map, Value};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::{Authorizer as _, CallContext},
     approval::{
         self, Approval, ApprovalDecision, ApprovalState, ApprovalStore, Argument, Fingerprint,
         Opened,
     },
+    authorize::{Authorizer as _, CallContext},
     call::{Asked, CallError},
     canonical,
     catalog::Entry,

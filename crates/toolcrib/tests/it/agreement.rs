@@ -255,6 +255,7 @@ impl Case {
         if self.not_found {
             toml += "denied_calls = \"not_found\"\n";
         }
+        toml += "[toolset.some]\nallow = [\"mcp:for-all.*\"]\n";
         if self.policies.is_some() {
             toml += "[policy]\ncedar = [\"some.cedar\"]\n";
         }
@@ -427,9 +428,21 @@ async fn lists(caller: &Actor, case: &Case, round: usize) {
     let explorer = caller.get("/explorer/tools").await.json();
     assert_eq!(names(&explorer, "name"), wires, "{case:?}");
     for modern in [false, true] {
-        let list = mcp(caller, "tools/list", json!({}), modern).await;
+        let list = mcp(caller, "/mcp", "tools/list", json!({}), modern).await;
         assert_eq!(names(&list["result"]["tools"], "name"), wires, "{case:?}");
     }
+    // All of them are described alike.
+    let found = caller.get("/v1/tools?q=was&limit=100").await.json();
+    assert_eq!(names(&found, "toolId"), ids, "{case:?}");
+    let within = |all: &BTreeSet<String>, start: &str| -> BTreeSet<String> {
+        all.iter().filter(|name| name.starts_with(start)).cloned().collect()
+    };
+    let some = caller.get("/v1/tools?toolset=some").await.json();
+    assert_eq!(names(&some, "toolId"), within(&ids, "mcp:for-all."), "{case:?}");
+    let found = caller.get("/v1/tools?q=was&limit=100&toolset=some").await.json();
+    assert_eq!(names(&found, "toolId"), within(&ids, "mcp:for-all."), "{case:?}");
+    let some = mcp(caller, "/mcp/some", "tools/list", json!({}), true).await;
+    assert_eq!(names(&some["result"]["tools"], "name"), within(&wires, "for-all__"), "{case:?}");
     let told = caller.get("/v1/explain").await.json();
     assert_eq!(told["tools"], shown.len(), "{case:?}");
 }
@@ -494,21 +507,26 @@ async fn calls(
         other => panic!("explorer {other} {about}"),
     };
     assert_eq!(answer, expected, "explorer {about}");
-    for modern in [false, true] {
+    for (path, modern) in [("/mcp", false), ("/mcp", true), ("/mcp/some", true)] {
         let params = json!({ "name": format!("{id}__{name}"), "arguments": input });
-        let told = mcp(caller, "tools/call", params, modern).await;
+        let told = mcp(caller, path, "tools/call", params, modern).await;
+        // What is not in a toolset is unknown there.
+        let expected = match path == "/mcp/some" && id != "for-all" {
+            true => Answer::Unknown,
+            false => expected,
+        };
         let answer = match told["error"]["code"].as_i64() {
             None => Answer::Runs,
             Some(-31403) => Answer::Forbidden,
             Some(-32602) => Answer::Unknown,
             Some(other) => panic!("mcp {other} {about}"),
         };
-        assert_eq!(answer, expected, "mcp {modern} {about}");
+        assert_eq!(answer, expected, "{path} {modern} {about}");
     }
 }
 
 /// Of one revision or the other.
-async fn mcp(caller: &Actor, method: &str, mut params: Value, modern: bool) -> Value {
+async fn mcp(caller: &Actor, path: &str, method: &str, mut params: Value, modern: bool) -> Value {
     let mut caller = caller.with("accept", "application/json, text/event-stream");
     if modern {
         let version = "2026-07-28";
@@ -522,7 +540,7 @@ async fn mcp(caller: &Actor, method: &str, mut params: Value, modern: bool) -> V
         }
     }
     let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
-    caller.post("/mcp", message).await.json()
+    caller.post(path, message).await.json()
 }
 
 /// The values of `member` in a list, each once.
