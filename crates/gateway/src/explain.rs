@@ -21,7 +21,7 @@ use toolcrib_core::{
     source::SourceState,
 };
 
-use crate::{Gateway, Snapshot, config::DeniedCalls};
+use crate::{Gateway, Snapshot, config::DeniedCalls, quota};
 
 /// Whoever holds it may look at quarantined tools anyway.
 const SEES_PINS: &str = "pins:approve";
@@ -152,7 +152,7 @@ impl Step {
 impl Gateway {
     /// Why `who` could call `tool` (tool id, wire name or OTC name) or not, or why its list is what it
     /// is. Tells everything: for operators alone. With `call`, of such a call.
-    pub fn explain(
+    pub async fn explain(
         &self,
         who: &Principal,
         tool: Option<&str>,
@@ -169,7 +169,7 @@ impl Gateway {
                     steps::tenant(who, entry, To::Operator),
                     steps::pin(entry, quarantined),
                 ];
-                steps.extend(self.gate_steps(&snapshot, who, entry, call, To::Operator));
+                steps.extend(self.gate_steps(&snapshot, who, entry, call, To::Operator).await);
                 told(who, Some(entry.id.clone()), steps)
             }
             None => {
@@ -185,7 +185,7 @@ impl Gateway {
     }
 
     /// Why `who` may call `tool` or not, or why its list is what it is, as far as it may know.
-    pub fn explain_to(&self, who: &Principal, tool: Option<&str>) -> Explanation {
+    pub async fn explain_to(&self, who: &Principal, tool: Option<&str>) -> Explanation {
         let snapshot = self.snapshot();
         let Some(name) = tool else { return self.explain_own_list(&snapshot, who) };
         let holds = |scope: &str| Scope::parse(scope).is_ok_and(|it| who.scopes.covers(&it));
@@ -202,7 +202,7 @@ impl Gateway {
         let denied = match snapshot.decider.authorize(who.subject(), entry) {
             Ok(()) => {
                 let mut steps = vec![steps::offered(entry), steps::tenant(who, entry, To::Caller)];
-                steps.extend(self.gate_steps(&snapshot, who, entry, None, To::Caller));
+                steps.extend(self.gate_steps(&snapshot, who, entry, None, To::Caller).await);
                 return told(who, Some(entry.id.clone()), steps);
             }
             Err(Denied::Tenant) => {
@@ -226,7 +226,7 @@ impl Gateway {
     }
 
     /// Scope, policy, limits, consent and source, for a tool that there is.
-    fn gate_steps(
+    async fn gate_steps(
         &self,
         snapshot: &Snapshot,
         who: &Principal,
@@ -238,7 +238,13 @@ impl Gateway {
         let mut steps = vec![steps::scope(who, entry)];
         let policies = snapshot.decider.policies.as_deref();
         steps.extend(policies.map(|it| steps::policy(it, who, entry, call, to)));
-        steps.extend(steps::limits(entry));
+        steps.push(steps::rate(entry));
+        let quotas = quota::quotas_of(&snapshot.gate, who, entry);
+        if !quotas.is_empty() {
+            let left = self.quotas().check(&quotas).await;
+            let calls: Vec<u32> = quotas.iter().map(|(_, quota)| quota.calls()).collect();
+            steps.push(steps::quota(&calls, left));
+        }
         let arguments = call.map(|call| call.arguments);
         steps.push(steps::approval(&config.approvals, entry, arguments, to));
         let status = snapshot.sources.get(&entry.source).map(|source| source.status());

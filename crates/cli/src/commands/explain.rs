@@ -82,7 +82,7 @@ async fn here(args: &ExplainArgs, global: &Global) -> anyhow::Result<Value> {
             let call = arguments
                 .as_ref()
                 .map(|arguments| CallContext { surface: &args.surface, arguments });
-            Ok(gateway.explain(&who, args.tool.as_deref(), call))
+            Ok(gateway.explain(&who, args.tool.as_deref(), call).await)
         })
         .await?;
     if identity.result == StepResult::Stop {
@@ -200,7 +200,7 @@ fn principal(
 ) -> Principal {
     let of_roles = roles.iter().filter_map(|role| config.roles.get(role)).flatten();
     let scopes = ScopeSet::new(scopes.iter().chain(of_roles).cloned());
-    Principal { id, tenant, scopes, roles: roles.to_vec(), auth }
+    Principal { id, tenant, scopes, roles: roles.to_vec(), makers: Vec::new(), auth }
 }
 
 fn print(told: &Value, printer: Printer) -> anyhow::Result<()> {

@@ -17,6 +17,7 @@ use crate::{
     breaker::{BreakerReport, BreakerState},
     config::ApprovalsConfig,
     policy::PolicySet,
+    quota::QuotaError,
     refresh::Located,
 };
 
@@ -169,8 +170,8 @@ pub(super) fn is_by_arguments(step: &Step) -> bool {
     listed.and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// Rate, and whatever else bounds how often a tool is called. Takes nothing from any of it.
-pub(super) fn limits(entry: &Entry) -> Vec<Step> {
+/// How often the tool may be called. Nothing is taken from the bucket, and nobody looks into it.
+pub(super) fn rate(entry: &Entry) -> Step {
     let (message, details) = match entry.rate {
         None => ("its calls are not limited".to_owned(), Value::Null),
         Some(rate) => {
@@ -182,7 +183,23 @@ pub(super) fn limits(entry: &Entry) -> Vec<Step> {
         }
     };
     let step = Step::new(StepName::Rate, StepResult::Pass, message);
-    vec![if details.is_null() { step } else { step.with(details) }]
+    if details.is_null() { step } else { step.with(details) }
+}
+
+/// How often in a day: what is left of each quota is asked, and nothing is counted.
+pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
+    let most: Vec<String> = calls.iter().map(ToString::to_string).collect();
+    let quota = format!("{} calls a day of this principal", most.join(" and "));
+    let (result, message) = match left {
+        Ok(()) => (StepResult::Pass, quota),
+        Err(QuotaError::Exceeded { .. }) => {
+            (StepResult::Stop, format!("{quota}, and they are used up for today"))
+        }
+        Err(QuotaError::Unavailable(_)) => {
+            (StepResult::Stop, format!("{quota}, and they cannot be counted now"))
+        }
+    };
+    Step::new(StepName::Quota, result, message).with(json!({ "callsPerDay": calls }))
 }
 
 /// Whether somebody has to consent, and who.

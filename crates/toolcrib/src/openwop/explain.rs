@@ -96,7 +96,7 @@ pub(super) async fn explain(
     if tool.as_ref().is_some_and(|tool| tool.is_empty() || tool.len() > MAX_NAME) {
         return error::bad_body("tool", "must be a name of 1 to 512 bytes");
     }
-    let explained: Explanation = state.gateway.explain_to(&caller, tool.as_deref());
+    let explained: Explanation = state.gateway.explain_to(&caller, tool.as_deref()).await;
     let mut response = respond::json(StatusCode::OK, &explained);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response

@@ -39,6 +39,16 @@ async fn a_tool_that_may_be_used_is_explained_step_by_step() {
         assert_eq!(told["grants"], json!(["files:*"]));
     }
     assert_eq!(told(&reader, "crib__ask").await["outcome"], "needs_approval");
+    gw.reload("[gate]\nquota = \"2/d\"").await;
+    assert_eq!(step(&told(&reader, "crib__fail").await, "quota")["result"], "pass");
+    for _ in 0..2 {
+        reader.post("/tools/call", json!({ "request": { "tool_id": "crib.fail" } })).await;
+    }
+    let spent = told(&reader, "crib__fail").await;
+    assert_eq!(
+        (&spent["outcome"], &step(&spent, "quota")["result"]),
+        (&json!("denied"), &json!("stop"))
+    );
     let open = told(&gw.principal("none", []).await, "crib__open").await;
     assert_eq!(step(&open, "scope")["message"], "it asks for no scope");
     for bad in ["", &"x".repeat(513)] {
@@ -141,7 +151,7 @@ async fn an_operator_is_told_every_reason() {
         ("mcp:pins.drifts", "hidden", "pin"),
         ("crib__absent", "unknown", "tool"),
     ] {
-        let told = explain(Some(tool));
+        let told = explain(Some(tool)).await;
         assert_eq!(told["outcome"], outcome, "{tool}");
         let steps = told["steps"].as_array().unwrap().iter();
         let stopped: Vec<&str> = steps
@@ -150,8 +160,8 @@ async fn an_operator_is_told_every_reason() {
             .collect();
         assert_eq!(stopped.join(" "), stops, "{tool} {told}");
     }
-    assert!(explain(Some("crib__hidden")).to_string().contains("hide = true"));
-    let list = explain(None);
+    assert!(explain(Some("crib__hidden")).await.to_string().contains("hide = true"));
+    let list = explain(None).await;
     assert_eq!((&list["outcome"], &list["tools"]), (&json!("allowed"), &json!(1)));
     assert_eq!(step(&list, "scope")["details"]["missing"], json!({ "files:write": 1 }));
     assert!(step(&list, "tenant")["message"].as_str().unwrap().starts_with("1 of them"));

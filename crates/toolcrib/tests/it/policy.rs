@@ -82,12 +82,12 @@ async fn a_call_is_decided_with_the_shape_of_its_arguments() {
     assert_eq!(told["outcome"], "depends");
 
     let who = gw.gateway.authenticator().authenticate(ann.key().unwrap()).unwrap();
-    let explain = |arguments: Value| {
+    let explain = async |arguments: Value| {
         let call = CallContext { surface: "otc", arguments: &arguments };
-        let told = gw.gateway.explain(&who, Some("crib__read"), Some(call));
+        let told = gw.gateway.explain(&who, Some("crib__read"), Some(call)).await;
         serde_json::to_value(told).unwrap()
     };
-    let denied = explain(json!({ "path": "123456789" }));
+    let denied = explain(json!({ "path": "123456789" })).await;
     assert_eq!(denied["outcome"], "denied");
     assert!(denied.to_string().contains("no-long-paths (some.cedar:3)"), "{denied}");
 }
