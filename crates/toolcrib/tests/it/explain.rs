@@ -141,8 +141,9 @@ async fn an_operator_is_told_every_reason() {
     gw.change("pins", vec![quick("drifts").description("two")]).await;
     let reader = gw.principal("reader", ["files:read"]).await;
     let who = gw.gateway.authenticator().authenticate(reader.key().unwrap()).unwrap();
-    let explain =
-        |tool: Option<&str>| serde_json::to_value(gw.gateway.explain(&who, tool, None)).unwrap();
+    let explain = async |tool: Option<&str>| {
+        serde_json::to_value(gw.gateway.explain(&who, tool, None).await).unwrap()
+    };
     for (tool, outcome, stops) in [
         ("crib__read", "allowed", ""),
         ("crib__narrow", "hidden", "tenant"),
