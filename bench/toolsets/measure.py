@@ -11,6 +11,7 @@ Markdown. Bytes are those of the body of an answer, as it comes.
 import argparse
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import time
@@ -108,9 +109,14 @@ def serve(toolcrib):
         [toolcrib, "keys", "create", "--json", "--name", "measure", "--scope", "*"],
         check=True, capture_output=True, text=True,
     )
-    server = subprocess.Popen([toolcrib, "--json", "serve"], stdout=subprocess.PIPE, text=True)
-    told = json.loads(server.stdout.readline())
-    return server, told["url"].rstrip("/"), json.loads(made.stdout)["key"]
+    server = subprocess.Popen(
+        [toolcrib, "serve"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    told = re.search(r"http://[0-9.:]+", server.stdout.readline())
+    if told is None:
+        server.kill()
+        sys.exit("the server does not start; what does `toolcrib config check` say?")
+    return server, told.group(0), json.loads(made.stdout)["key"]
 
 
 def settled(caller):

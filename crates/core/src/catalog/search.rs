@@ -54,6 +54,12 @@ const MAX_PARAMETERS: usize = 64;
 const MAX_WORD: usize = 40;
 /// Words of a query that count.
 const MAX_QUERY: usize = 24;
+/// Words of a sentence that say nothing of what is wanted; they count when there are no others.
+const LITTLE: [&str; 32] = [
+    "a", "about", "all", "an", "and", "any", "are", "at", "be", "by", "can", "do", "for", "from",
+    "how", "i", "in", "is", "it", "me", "my", "of", "on", "or", "some", "that", "the", "thi", "to",
+    "what", "with", "you",
+];
 /// Longer words that a word which nobody has may be the beginning of.
 const MAX_LONGER: usize = 16;
 
@@ -147,6 +153,10 @@ impl Index {
     fn ranked(&self, query: &str) -> Vec<usize> {
         let mut scores: HashMap<u32, f64> = HashMap::new();
         let mut asked: Vec<String> = words(query).take(MAX_QUERY).collect();
+        // In a small catalog these are rare enough to count, and they say nothing.
+        if asked.iter().any(|word| !LITTLE.contains(&word.as_str())) {
+            asked.retain(|word| !LITTLE.contains(&word.as_str()));
+        }
         asked.sort_unstable();
         asked.dedup();
         for word in &asked {
@@ -261,6 +271,9 @@ mod tests {
         let by_part = found(&shelf, &["up:a"], "LIST the repository");
         assert_eq!(by_part, ["listRepositories", "create_issue"]);
         assert_eq!(found(&shelf, &["up:a"], "repo"), ["listRepositories", "create_issue"]);
+        let sentence = "what is the tool that opens an issue";
+        assert_eq!(found(&shelf, &["up:a"], sentence)[0], "create_issue");
+        assert!(!found(&shelf, &["up:a"], "all").is_empty(), "what is left when there is no other");
         for nothing in ["", " ", "?!", "zebra"] {
             assert!(found(&shelf, &["up:a"], nothing).is_empty(), "{nothing:?}");
         }

@@ -56,7 +56,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Who may come in where.
 pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
     let access = Access::Keyed(surfaces.mcp.auth);
-    vec![Mount::new(Surface::Mcp, Paths::Under(PATH.to_owned()), access, refuse)]
+    // The toolsets' URLs after the one above them, so that the record tells which it was.
+    [Paths::exactly([PATH]), Paths::Under(PATH.to_owned())]
+        .map(|paths| Mount::new(Surface::Mcp, paths, access, refuse))
+        .into()
 }
 
 /// The routes.

@@ -17,7 +17,7 @@ export function authorization(token = state.token) {
   return /^bearer\s/i.test(trimmed) ? trimmed : `Bearer ${trimmed}`;
 }
 
-export const listTools = (signal) => request('GET', `${base}tools`, { signal });
+export const listTools = (signal) => request('GET', `${base}tools${ofToolset()}`, { signal });
 export const getTool = (name, signal) => request('GET', toolPath(name), { signal });
 export const validate = (name, body, signal) =>
   request('POST', `${toolPath(name)}/validate`, { body, signal });
@@ -39,6 +39,12 @@ export const explain = (name, signal) =>
   request('GET', `/v1/explain${name === undefined ? '' : `?tool=${encodeURIComponent(name)}`}`, {
     signal,
   });
+
+/** The toolset that the page's own address names, for its list. */
+function ofToolset() {
+  const name = new URLSearchParams(location.search).get('toolset');
+  return name === null ? '' : `?toolset=${encodeURIComponent(name)}`;
+}
 
 export function toolPath(name) {
   return `${base}tools/${encodeURIComponent(name)}`;
