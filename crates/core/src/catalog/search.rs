@@ -6,7 +6,7 @@
 //! once per view; a search looks at the tools that have its words.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ops::Bound,
     sync::Arc,
 };
@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 
 use super::{Entry, View};
-use crate::descriptor::SourceKind;
+use crate::{descriptor::SourceKind, id::SourceId};
 
 /// How often a tool has each word, weighted by where it stands.
 #[derive(Debug, Default)]
@@ -31,6 +31,8 @@ pub(super) struct Index {
     /// Each tool's length, by its position in the view.
     lengths: Vec<u32>,
     mean: f64,
+    /// Whose the tools are.
+    sources: Vec<SourceId>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,10 +73,19 @@ impl View {
     /// The tools of one kind of source or of all that have words of `query`, the best first, at most
     /// `most`.
     pub fn search(&self, query: &str, source: Option<SourceKind>, most: usize) -> Vec<Arc<Entry>> {
-        let index = self.index.get_or_init(|| Index::of(&self.entries));
-        let found = index.ranked(query).into_iter().filter_map(|tool| self.entries.get(tool));
+        let found =
+            self.index().ranked(query).into_iter().filter_map(|tool| self.entries.get(tool));
         let wanted = found.filter(|entry| source.is_none_or(|kind| entry.tool.source == kind));
         wanted.take(most).map(Arc::clone).collect()
+    }
+
+    /// The sources of the visible tools, sorted.
+    pub fn sources(&self) -> &[SourceId] {
+        &self.index().sources
+    }
+
+    fn index(&self) -> &Index {
+        self.index.get_or_init(|| Index::of(&self.entries))
     }
 }
 
@@ -146,7 +157,8 @@ impl Index {
         }
         let total: f64 = lengths.iter().copied().map(f64::from).sum();
         let mean = total / f64::from(u32::try_from(lengths.len()).unwrap_or(u32::MAX).max(1));
-        Self { postings, lengths, mean: mean.max(1.0) }
+        let sources: BTreeSet<_> = entries.iter().map(|entry| entry.source.clone()).collect();
+        Self { postings, lengths, mean: mean.max(1.0), sources: sources.into_iter().collect() }
     }
 
     /// The positions of tools with words of `query`, the best first; of equals the first.

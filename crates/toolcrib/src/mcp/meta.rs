@@ -32,6 +32,8 @@ const CALL: &str = "call_tool";
 /// Tools found at once unless the model asks for another number, and the most that it gets.
 const FOUND: u64 = 8;
 const MOST_FOUND: u64 = 50;
+/// Sources told of at most when nothing is found.
+const MOST_SOURCES: usize = 50;
 /// How much is told of what a tool that was found is for, in characters.
 const EXCERPT: usize = 200;
 
@@ -105,7 +107,15 @@ fn search(asker: Asker<'_>, arguments: &Value) -> Result<String, &'static str> {
         return Err("there is no such toolset");
     };
     let found: Vec<Value> = view.search(query, None, most).iter().map(|entry| hit(entry)).collect();
-    Ok(json!({ "tools": found, "of": view.entries().len() }).to_string())
+    let mut answer = json!({ "tools": found, "of": view.entries().len() });
+    if found.is_empty()
+        && let Some(answer) = answer.as_object_mut()
+    {
+        // Something to search for: the name of a source finds its tools.
+        let sources = view.sources().iter().take(MOST_SOURCES);
+        answer.insert("sources".to_owned(), sources.map(|source| json!(source)).collect());
+    }
+    Ok(answer.to_string())
 }
 
 /// Enough of a tool to choose it.
@@ -156,7 +166,8 @@ fn tools() -> [Value; 3] {
         json!({
             "name": SEARCH,
             "description": "Finds tools by words of what they do. Gives names and what the tools \
-                are for, the best first. Search again with other words when nothing fits.",
+                are for, the best first. Search again with other words, or with the name of a source, when \
+                nothing fits.",
             "inputSchema": {
                 "type": "object",
                 "properties": {

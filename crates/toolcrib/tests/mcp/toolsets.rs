@@ -156,7 +156,10 @@ async fn three_tools_stand_for_all_others() {
             found["tools"],
             json!([{ "name": "crib__echo", "description": "says it again" }])
         );
-        assert_eq!(find(&ann, "fail").await["tools"], json!([]), "denied by the toolset");
+        let nothing = find(&ann, "fail").await;
+        assert_eq!(nothing["tools"], json!([]), "denied by the toolset");
+        assert_eq!(nothing["sources"], json!(["crib"]), "and not the foreign one");
+        assert!(find(&ann, "crib").await["tools"].as_array().unwrap().len() > 4);
         assert_eq!(find(&ann, "secret").await["tools"], json!([]), "hidden from the caller");
         assert_eq!(find(&keeper, "secret").await["tools"][0]["name"], "crib__secret");
 
