@@ -16,7 +16,11 @@ pub(crate) fn find(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     }
     let glob = globset::Glob::new(&name).map_err(|_| format!("{name}: is not a glob"))?;
     let glob = glob.compile_matcher();
-    let directory = pattern.parent().unwrap_or(Path::new("."));
+    let directory = match pattern.parent() {
+        None => Path::new("."),
+        Some(here) if here.as_os_str().is_empty() => Path::new("."),
+        Some(directory) => directory,
+    };
     let directory_name = name_of(directory);
     let entries = std::fs::read_dir(directory)
         .map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;

@@ -52,6 +52,7 @@ fn the_help_names_what_there_is() {
       mcp          Serve MCP over stdin and stdout, for a client that starts its servers itself
       tools        See which tools there are
       call         Call a tool
+      explain      See why somebody could call a tool or not, or why a list is empty
       sources      See how the sources are doing
       keys         Make, list, rotate and revoke API keys
       credentials  Store what sources present to their upstreams: tokens, passwords, OAuth clients
