@@ -108,6 +108,7 @@ impl Breaker {
         metrics: Arc<Metrics>,
     ) -> Arc<Self> {
         metrics.breaker(&source, BreakerState::Closed, false);
+        metrics.begin(&source);
         let circuit = Circuit::new();
         let inner = Mutex::new(Inner { config, circuit, opened_at: None, opened: 0 });
         Arc::new(Self { source, clock, metrics, hasher: RandomState::new(), inner })

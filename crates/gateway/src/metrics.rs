@@ -309,6 +309,14 @@ impl Metrics {
         }
     }
 
+    /// A source is there: what counts its refused calls is, too, so that the first can be seen as a
+    /// rise.
+    pub(crate) fn begin(&self, source: &SourceId) {
+        for limit in [Limit::Rate, Limit::Quota, Limit::Breaker] {
+            drop(self.source_calls_refused.get_or_create(&LimitLabels::of(source, limit)));
+        }
+    }
+
     /// Counts a call of `source` that runs.
     pub(crate) fn runs(&self, source: &SourceId) -> RunningCall {
         let running = self.source_calls_running.get_or_create(&SourceLabels::of(source)).clone();

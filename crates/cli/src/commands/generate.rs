@@ -94,7 +94,7 @@ const COMMON_OPTIONS: &str = "Options of every command:";
 
 /// Name, type, labels and meaning of every metric. A family shows itself in the exposition only
 /// once it has a value, so the list stands here; a test compares it with a server that has them all.
-const METRICS: [(&str, &str, &str, &str); 16] = [
+const METRICS: [(&str, &str, &str, &str); 20] = [
     ("toolcrib_calls", "counter", "surface, result", "Calls by surface and result"),
     ("toolcrib_call_seconds", "histogram", "", "Time tools ran"),
     ("toolcrib_http_requests", "counter", "surface, status", "Requests by surface and status"),
@@ -110,6 +110,30 @@ const METRICS: [(&str, &str, &str, &str); 16] = [
         "counter",
         "source",
         "Forms of tools that were seen and that nobody had approved",
+    ),
+    (
+        "toolcrib_source_calls_running",
+        "gauge",
+        "source",
+        "Calls of a source that run, those that wait for their turn included",
+    ),
+    (
+        "toolcrib_source_calls_refused",
+        "counter",
+        "source, limit",
+        "Calls of a source that a rate, a quota or an open breaker kept from their tool",
+    ),
+    (
+        "toolcrib_source_breaker_state",
+        "gauge",
+        "source",
+        "Breaker of a source: 0 closed, 1 half-open, 2 open",
+    ),
+    (
+        "toolcrib_source_breaker_opened",
+        "counter",
+        "source",
+        "How often the breaker of a source opened",
     ),
     ("toolcrib_source_discoveries", "counter", "source", "Successful discoveries of a source"),
     ("toolcrib_source_discovery_failures", "counter", "source", "Failed discoveries of a source"),
