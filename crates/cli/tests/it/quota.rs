@@ -37,7 +37,7 @@ async fn used(caller: &Caller, most: usize) -> usize {
     most
 }
 
-/// I-76: a restart forgets no call, and a kill fewer than 64.
+/// I-79: a restart forgets no call, and a kill fewer than 64.
 #[tokio::test]
 async fn calls_are_counted_across_restarts_and_kills() {
     let dir = dir();

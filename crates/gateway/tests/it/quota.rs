@@ -97,7 +97,7 @@ fn with(gate: &str, rules: &str) -> String {
     format!("[gate]\nrate = \"off\"\n{gate}\n{}", one_source(rules))
 }
 
-/// I-76: what starts counts, whatever comes of it, until midnight; each principal has its own.
+/// I-79: what starts counts, whatever comes of it, until midnight; each principal has its own.
 #[tokio::test]
 async fn a_principal_has_so_many_calls_on_a_day() {
     let clock = noon();
@@ -123,7 +123,7 @@ async fn a_principal_has_so_many_calls_on_a_day() {
     assert_eq!(calls(&rig, &ann, "s__echo").await, 0);
 }
 
-/// I-76: what did not start counts for nothing.
+/// I-79: what did not start counts for nothing.
 #[tokio::test]
 async fn calls_that_do_not_start_are_not_counted() {
     let rules = "breaker = \"off\"\n[source.tools.shut]\nscopes = [\"other\"]\n\
@@ -180,7 +180,7 @@ async fn roles_and_tools_have_quotas_of_their_own() {
     assert_eq!(calls(&rig, &caller("a", &[]), "s__echo").await, 2);
 }
 
-/// I-76: two processes on one store, one after the other and beside each other.
+/// I-79: two processes on one store, one after the other and beside each other.
 #[tokio::test]
 async fn counts_are_those_of_the_store() {
     let directory = tempfile::tempdir().unwrap();
