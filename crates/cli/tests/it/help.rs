@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use crate::support::{dir, finish, run, toolcrib};
 
-const COMMANDS: [&[&str]; 32] = [
+const COMMANDS: [&[&str]; 33] = [
     &["serve"],
     &["mcp"],
     &["tools", "list"],
@@ -20,6 +20,7 @@ const COMMANDS: [&[&str]; 32] = [
     &["packs", "remove"],
     &["packs", "verify"],
     &["packs"],
+    &["explain"],
     &["approvals"],
     &["approvals", "list"],
     &["approvals", "show"],
