@@ -1,6 +1,6 @@
 //! Commands with `--url`: what they print is what they print without it.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{
     Process, Ran, Server, config, demo_key, dir, finish, key, run, toolcrib, write_config,
