@@ -9,7 +9,8 @@
 mod cedar;
 #[cfg(not(feature = "cedar"))]
 mod none;
-#[cfg(all(test, feature = "cedar"))]
+#[cfg(feature = "cedar")]
+#[cfg(test)]
 mod tests;
 
 use std::{fmt, sync::Arc};
