@@ -85,6 +85,8 @@ const SILENCE: Duration = Duration::from_secs(60);
 const TOOL_ID: &str = "dev.toolcrib/toolId";
 const RUN_ID: &str = "dev.toolcrib/runId";
 const ERROR: &str = "dev.toolcrib/error";
+const APPROVAL_ID: &str = "dev.toolcrib/approvalId";
+const EXPIRES_AT: &str = "dev.toolcrib/expiresAt";
 
 impl Listed {
     /// The id of the tool.
@@ -198,7 +200,12 @@ fn answered(result: &RawValue) -> anyhow::Result<CallEnd> {
     };
     let blocks: Vec<Value> = serde_json::from_str(content.get())?;
     let texts: Vec<&str> = blocks.iter().filter_map(|block| block.get("text")?.as_str()).collect();
-    Ok(CallEnd::Refused { run_id, code, message: texts.join("\n"), details: Value::Null })
+    let details: Map<String, Value> = [("approvalId", APPROVAL_ID), ("expiresAt", EXPIRES_AT)]
+        .into_iter()
+        .filter_map(|(name, key)| Some((name.to_owned(), json!(member(key)?))))
+        .collect();
+    let details = if details.is_empty() { Value::Null } else { Value::Object(details) };
+    Ok(CallEnd::Refused { run_id, code, message: texts.join("\n"), details })
 }
 
 /// The one message of an answer that is no stream.

@@ -72,8 +72,20 @@ pub(super) fn refusal(
             let mut out = Vec::with_capacity(content.len() + 512);
             open(id, &mut out);
             tool_result(era, &content, None, true, &mut out);
-            let meta =
-                [("dev.toolcrib/runId", run.as_str()), ("dev.toolcrib/error", refused.code())];
+            let mut meta =
+                vec![("dev.toolcrib/runId", run.as_str()), ("dev.toolcrib/error", refused.code())];
+            let expires_at;
+            match refused {
+                CallError::ApprovalRequired { asked: Some(asked), .. } => {
+                    expires_at = asked.expires_at.to_string();
+                    meta.push(("dev.toolcrib/approvalId", asked.approval.as_str()));
+                    meta.push(("dev.toolcrib/expiresAt", &expires_at));
+                }
+                CallError::ApprovalRejected { approval, .. } => {
+                    meta.push(("dev.toolcrib/approvalId", approval.as_str()));
+                }
+                _ => {}
+            }
             close(era, &meta, &mut out);
             (out, None)
         }
@@ -159,7 +171,7 @@ fn close(era: Era, meta: &[(&str, &str)], out: &mut Vec<u8>) {
     let mut push = |part: &str| out.extend_from_slice(part.as_bytes());
     push(",\"_meta\":{");
     for (i, (key, value)) in meta.iter().enumerate() {
-        // Keys are ours; values are identifiers and codes, which need no escapes.
+        // Keys are ours; values are identifiers, codes and moments, which need no escapes.
         for part in [if i == 0 { "\"" } else { ",\"" }, key, "\":\"", value, "\""] {
             push(part);
         }
