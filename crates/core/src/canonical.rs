@@ -5,7 +5,7 @@
 
 use std::{cmp::Ordering, fmt};
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 use sha2::{Digest as _, Sha256};
 
 /// A SHA-256, printed as 64 lower-case hex digits.
@@ -72,6 +72,15 @@ pub fn canonical_bytes(value: &Value) -> Result<Vec<u8>, CanonicalError> {
     Ok(out)
 }
 
+/// The RFC 8785 bytes of an object with these members, whose names differ.
+pub(crate) fn canonical_members<'a>(
+    members: impl IntoIterator<Item = (&'a str, &'a Value)>,
+) -> Result<Vec<u8>, CanonicalError> {
+    let mut out = Vec::with_capacity(256);
+    write_members(members.into_iter().collect(), &mut out)?;
+    Ok(out)
+}
+
 /// SHA-256 over [`canonical_bytes`].
 pub fn digest(value: &Value) -> Result<Digest, CanonicalError> {
     canonical_bytes(value).map(|bytes| Digest::of(&bytes))
@@ -97,16 +106,20 @@ fn write_value(value: &Value, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
             }
             out.push(b']');
         }
-        Value::Object(members) => write_object(members, out)?,
+        Value::Object(members) => {
+            write_members(members.iter().map(|(key, value)| (key.as_str(), value)).collect(), out)?;
+        }
     }
     Ok(())
 }
 
-fn write_object(members: &Map<String, Value>, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
-    let mut sorted: Vec<(&String, &Value)> = members.iter().collect();
-    sorted.sort_unstable_by(|(a, _), (b, _)| utf16_order(a, b));
+fn write_members(
+    mut members: Vec<(&str, &Value)>,
+    out: &mut Vec<u8>,
+) -> Result<(), CanonicalError> {
+    members.sort_unstable_by(|(a, _), (b, _)| utf16_order(a, b));
     out.push(b'{');
-    for (index, (key, value)) in sorted.into_iter().enumerate() {
+    for (index, (key, value)) in members.into_iter().enumerate() {
         if index > 0 {
             out.push(b',');
         }

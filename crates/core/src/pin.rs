@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     canonical::{self, Digest},
@@ -150,38 +150,36 @@ impl PinForm {
     /// The form of `tool`. Every tool has one: an integer that has no exact canonical form counts
     /// with its digits.
     pub fn of(tool: &DiscoveredTool) -> Self {
-        let mut members = Map::new();
-        members.insert("name".to_owned(), json!(tool.name));
-        let texts = [("title", &tool.title), ("description", &tool.description)];
-        for (name, text) in texts {
-            if let Some(text) = text {
-                members.insert(name.to_owned(), json!(text));
-            }
-        }
-        let values = [
+        let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
+        let (name, title, description) =
+            (Some(json!(tool.name)), text(&tool.title), text(&tool.description));
+        let members = [
+            ("name", &name),
+            ("title", &title),
+            ("description", &description),
             ("inputSchema", &tool.input_schema),
             ("outputSchema", &tool.output_schema),
             ("annotations", &tool.annotations),
         ];
-        for (name, value) in values {
-            if let Some(value) = value {
-                members.insert(name.to_owned(), value.clone());
-            }
-        }
-        let mut document = Value::Object(members);
-        let mut spelled = Vec::new();
-        spell(&mut document, &mut String::new(), &mut spelled);
-        if !spelled.is_empty() {
-            // Told apart from a tool that has these digits as texts.
-            document = json!({ "tool": document, "integers": spelled });
-        }
-        let bytes = canonical::canonical_bytes(&document);
-        let document = bytes
+        let members = members.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
+        // Without a copy of the schemas, which may be large and many.
+        let document = canonical::canonical_members(members.clone())
             .ok()
             .and_then(|bytes| String::from_utf8(bytes).ok())
-            .unwrap_or_else(|| document.to_string());
+            .unwrap_or_else(|| spelled(members));
         Self { digest: Digest::of(document.as_bytes()), document }
     }
+}
+
+/// The same of members some of whose integers a double cannot hold. Told apart from a tool that has
+/// their digits as texts.
+fn spelled<'a>(members: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
+    let mut tool = members.map(|(name, value)| (name.to_owned(), value.clone())).collect();
+    let mut integers = Vec::new();
+    spell(&mut tool, &mut String::new(), &mut integers);
+    let document = json!({ "tool": tool, "integers": integers });
+    let bytes = canonical::canonical_bytes(&document).ok();
+    bytes.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_else(|| document.to_string())
 }
 
 /// Writes the integers in `value` that a double cannot hold as texts, and their places down.

@@ -110,6 +110,14 @@ pub(crate) async fn run(
     let sources = told.get("sources").cloned().unwrap_or(Value::Null);
     let sources: Vec<Shown> = serde_json::from_value(sources)?;
     print(&sources, printer)?;
+    for source in &sources {
+        if source.state == state(SourceState::Ready) && source.discovered_at.is_none() {
+            printer.warning(format_args!(
+                "`{}` is ready but has not told its tools yet; ask again in a moment",
+                source.id
+            ));
+        }
+    }
     print_toolsets(&toolsets, printer)?;
     if let Some(quota) = told.get("quota")
         && !printer.wants_json()
