@@ -241,7 +241,9 @@ impl Shared {
     }
 
     async fn runner(&self, mut pack: Pack) -> Result<(Pack, Runner), PackError> {
-        if self.credential.is_some() && pack.manifest.nodes.iter().all(|node| node.request.is_none()) {
+        if self.credential.is_some()
+            && pack.manifest.nodes.iter().all(|node| node.request.is_none())
+        {
             return PackCode::RequirementUnmet
                 .refuse("`credential` is for nodes that are requests, and this pack has none");
         }
