@@ -6,7 +6,10 @@
 use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
-use toolcrib_core::source::{Discovered, DiscoveredTool, SourceLimits};
+use toolcrib_core::{
+    canonical::{self, Digest},
+    source::{Discovered, DiscoveredTool, SourceLimits},
+};
 use url::Url;
 
 use super::{
@@ -26,8 +29,11 @@ const MAX_SHARE: usize = 256 << 10;
 /// What a document came to.
 pub(super) struct Service {
     pub(super) discovered: Discovered,
-    pub(super) operations: HashMap<String, Callable>,
+    pub(super) operations: Operations,
 }
+
+/// By name.
+pub(super) type Operations = HashMap<String, Callable>;
 
 /// An operation and where it is.
 pub(super) struct Callable {
@@ -97,14 +103,19 @@ impl Service {
         let operation = &mut callable.operation;
         let input = operation.input.take();
         let output = operation.output.take();
+        if let Some(body) = &mut operation.body {
+            // It is part of `input`.
+            body.schema.take();
+        }
         let raw = json!({
             "name": operation.name,
             "method": operation.method,
             "path": operation.path,
             "title": operation.title,
             "description": operation.description,
-            "inputSchema": input,
-            "outputSchema": output,
+            // Whole, they would be kept twice.
+            "inputSchema": digest(&input),
+            "outputSchema": output.as_ref().map(digest),
         });
         self.discovered.tools.push(DiscoveredTool {
             name: operation.name.clone(),
@@ -226,6 +237,12 @@ fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
         taken.insert(it.name.clone());
     }
     found
+}
+
+/// A hash of `schema`, which has no canonical form when it names integers beyond 2^53.
+fn digest(schema: &Value) -> String {
+    let text = |_| Digest::of(schema.to_string().as_bytes());
+    canonical::digest(schema).unwrap_or_else(text).to_string()
 }
 
 /// An `operationId` with characters that every name may have.

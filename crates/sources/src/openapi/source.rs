@@ -13,7 +13,6 @@ use std::{
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, Method, header};
 use parking_lot::RwLock;
-use sha2::{Digest as _, Sha256};
 use tokio::{io::AsyncReadExt as _, runtime::Handle, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
@@ -35,7 +34,7 @@ use super::{
     request, response,
     select::Selection,
     server::Servers,
-    service::{Service, Wanted},
+    service::{Operations, Service, Wanted},
 };
 use crate::{
     credential::{Asks, SourceCredential},
@@ -81,11 +80,10 @@ struct Shared {
 
 /// What was read last.
 struct Known {
-    /// Of the document.
-    digest: [u8; 32],
-    service: Arc<Service>,
-    /// Nobody has been told yet.
-    news: bool,
+    operations: Arc<Operations>,
+    /// What nobody has been told yet. It is not kept any longer: the schemas of a large document
+    /// take more room than everything else of it, and whoever was told has them.
+    news: Option<Discovered>,
 }
 
 // === impl Plan ===
@@ -207,7 +205,8 @@ impl Shared {
         let mut pause = FIRST_PAUSE;
         loop {
             match self.load().await {
-                Ok(_) => {
+                Ok(service) => {
+                    self.know(service.operations, Some(service.discovered));
                     self.status.set(SourceState::Ready, "");
                     listener.changed(&self.id);
                     return;
@@ -219,7 +218,7 @@ impl Shared {
         }
     }
 
-    async fn load(&self) -> Result<Arc<Service>, UpstreamError> {
+    async fn load(&self) -> Result<Service, UpstreamError> {
         match tokio::time::timeout(self.limits.connect_timeout, self.read()).await {
             Ok(loaded) => loaded,
             Err(_) => {
@@ -229,25 +228,22 @@ impl Shared {
         }
     }
 
-    async fn read(&self) -> Result<Arc<Service>, UpstreamError> {
+    async fn read(&self) -> Result<Service, UpstreamError> {
         let bytes = self.plan.fetch().await?;
-        let digest: [u8; 32] = Sha256::digest(&bytes).into();
-        if let Some(known) = self.known.read().as_ref().filter(|known| known.digest == digest) {
-            return Ok(Arc::clone(&known.service));
-        }
         let (plan, limits) = (Arc::clone(&self.plan), self.limits.clone());
         // A large document takes a second of computing.
         let read = tokio::task::spawn_blocking(move || plan.read(&bytes, &limits)).await;
-        let service = Arc::new(read.map_err(|_| unavailable("reading the document broke off"))??);
-        let known = Known { digest, service: Arc::clone(&service), news: true };
-        *self.known.write() = Some(known);
-        Ok(service)
+        read.map_err(|_| unavailable("reading the document broke off"))?
+    }
+
+    fn know(&self, operations: Operations, news: Option<Discovered>) {
+        *self.known.write() = Some(Known { operations: Arc::new(operations), news });
     }
 
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
-        let service = self.known.read().as_ref().map(|known| Arc::clone(&known.service));
-        let service = service.ok_or_else(|| unavailable("its document has not been read yet"))?;
-        let Some(callable) = service.operations.get(&permit.entry().upstream_name) else {
+        let known = self.known.read().as_ref().map(|known| Arc::clone(&known.operations));
+        let operations = known.ok_or_else(|| unavailable("its document has not been read yet"))?;
+        let Some(callable) = operations.get(&permit.entry().upstream_name) else {
             return Err(unavailable("there is no such operation any more"));
         };
         let closing = |_| unavailable("the source is closed");
@@ -330,21 +326,13 @@ impl Source for ConnectorSource {
         if self.0.closed.is_cancelled() {
             return Err(unavailable("the source is closed"));
         }
-        let news =
-            self.0.known.write().as_mut().and_then(|known| {
-                std::mem::take(&mut known.news).then(|| Arc::clone(&known.service))
-            });
-        let service = match news {
-            Some(service) => service,
-            None => {
-                let service = self.0.load().await?;
-                if let Some(known) = self.0.known.write().as_mut() {
-                    known.news = false;
-                }
-                service
-            }
-        };
-        Ok(service.discovered.clone())
+        let news = self.0.known.write().as_mut().and_then(|known| known.news.take());
+        if let Some(news) = news {
+            return Ok(news);
+        }
+        let service = self.0.load().await?;
+        self.0.know(service.operations, None);
+        Ok(service.discovered)
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
