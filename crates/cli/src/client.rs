@@ -221,8 +221,19 @@ pub(crate) fn missing_scopes(details: &Value) -> String {
     let scopes: Vec<String> = required
         .into_iter()
         .flatten()
+        .chain(details.get("scopeRequired"))
         .filter_map(|scope| Some(format!("`{}`", scope.as_str()?)))
         .collect();
+    match details.get("reason").and_then(Value::as_str) {
+        Some("own_request" | "same_hand") => {
+            return "somebody else has to answer it, with a key of their own".to_owned();
+        }
+        Some("role") => {
+            return "the role is told by `toolcrib approvals show`; use a key that has it"
+                .to_owned();
+        }
+        Some(_) | None => {}
+    }
     match scopes.is_empty() {
         true => "the key lacks a scope; use one that has it".to_owned(),
         false => format!(
@@ -306,6 +317,10 @@ mod tests {
         assert!(hint(StatusCode::UNAUTHORIZED, json!(null)).contains("TOOLCRIB_KEY"));
         let scopes = json!({ "requiredScopes": ["a:b", "c"] });
         assert!(hint(StatusCode::FORBIDDEN, scopes).contains("`a:b` `c`"));
+        let scope = json!({ "scopeRequired": "d:e" });
+        assert!(hint(StatusCode::FORBIDDEN, scope).contains("`d:e`"));
+        let own = json!({ "reason": "own_request" });
+        assert!(hint(StatusCode::FORBIDDEN, own).contains("somebody else"));
         let wait = json!({ "retryAfterMs": 1500 });
         assert_eq!(hint(StatusCode::TOO_MANY_REQUESTS, wait), "try again in 2 s");
     }

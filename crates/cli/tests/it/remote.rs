@@ -70,8 +70,10 @@ fn a_call_there_prints_what_a_call_here_prints() {
         for answer in [&mut here, &mut there] {
             // Each has asked for itself.
             let asked = answer.pointer_mut("/error/details").and_then(Value::as_object_mut);
-            for (_, value) in asked.into_iter().flat_map(|details| details.iter_mut()) {
-                assert!(value.is_string(), "{args:?}");
+            for (name, value) in asked.into_iter().flat_map(|details| details.iter_mut()) {
+                let text = value.as_str().unwrap();
+                let is_moment = text.contains('T') && text.ends_with('Z');
+                assert!(name == "approvalId" || is_moment, "{args:?}: {name} {text}");
                 *value = Value::Null;
             }
             if let Some(Value::String(message)) = answer.pointer_mut("/error/message") {

@@ -3,6 +3,7 @@
 //! Invariant: a message has no line break in it. Upstreams may send their JSON in many lines, but
 //! both SSE and stdio end a message with a line.
 
+use chrono::SecondsFormat;
 use serde_json::{Value, json};
 use toolcrib_core::{
     call::{CallError, InputRequired, Outcome, Progress},
@@ -77,7 +78,7 @@ pub(super) fn refusal(
             let expires_at;
             match refused {
                 CallError::ApprovalRequired { asked: Some(asked), .. } => {
-                    expires_at = asked.expires_at.to_string();
+                    expires_at = asked.expires_at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
                     meta.push(("dev.toolcrib/approvalId", asked.approval.as_str()));
                     meta.push(("dev.toolcrib/expiresAt", &expires_at));
                 }
