@@ -18,6 +18,7 @@
 #[doc(hidden)]
 pub mod conformance;
 mod fingerprint;
+mod key_text;
 pub mod memory;
 mod queue;
 mod seal;

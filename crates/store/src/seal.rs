@@ -13,7 +13,6 @@
 use std::{fmt, sync::Arc};
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, Nonce, RandomizedNonceKey};
-use base64::{Engine as _, engine::general_purpose};
 use sha2::{Digest as _, Sha256};
 use toolcrib_core::{
     credential::{Credential, CredentialStoreError, Material, Secret},
@@ -21,6 +20,8 @@ use toolcrib_core::{
     store::StoreError,
 };
 use zeroize::Zeroizing;
+
+use crate::key_text;
 
 const VERSION: u8 = 1;
 const KEY_ID: usize = 8;
@@ -59,28 +60,16 @@ impl SealKey {
     /// # Errors
     /// The system gives no randomness.
     pub fn generate() -> Result<Secret, StoreError> {
-        let mut bytes = Zeroizing::new([0; 32]);
-        aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| {
-            StoreError::Unavailable("the system gives no randomness for a key".to_owned())
-        })?;
-        Ok(Secret::new(general_purpose::STANDARD.encode(*bytes)))
+        key_text::generate()
     }
 
     /// Reads a key: 32 bytes in base64 (either alphabet, padded or not) or 64 hexadecimal digits.
     pub fn parse(text: &Secret) -> Result<Self, InvalidSealKey> {
-        let text = text.expose().trim();
-        let bytes = Zeroizing::new(match text.len() {
-            64 => hex(text).ok_or(InvalidSealKey)?,
-            _ => {
-                let text = text.trim_end_matches('=');
-                let standard = general_purpose::STANDARD_NO_PAD.decode(text);
-                standard
-                    .or_else(|_| general_purpose::URL_SAFE_NO_PAD.decode(text))
-                    .map_err(|_| InvalidSealKey)?
-            }
-        });
-        let cipher = RandomizedNonceKey::new(&AES_256_GCM, &bytes).map_err(|_| InvalidSealKey)?;
-        let digest = Sha256::new().chain_update(b"toolcrib seal key").chain_update(&*bytes);
+        let bytes = key_text::read(text.expose()).ok_or(InvalidSealKey)?;
+        let cipher =
+            RandomizedNonceKey::new(&AES_256_GCM, bytes.as_slice()).map_err(|_| InvalidSealKey)?;
+        let digest =
+            Sha256::new().chain_update(b"toolcrib seal key").chain_update(bytes.as_slice());
         let mut id = [0; KEY_ID];
         for (to, from) in id.iter_mut().zip(digest.finalize()) {
             *to = from;
@@ -93,15 +82,6 @@ impl fmt::Debug for SealKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SealKey(..)")
     }
-}
-
-fn hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let byte = |pair: &[u8]| match pair {
-        [high, low] => u8::try_from(digit(high)? << 4 | digit(low)?).ok(),
-        _ => None,
-    };
-    text.as_bytes().chunks(2).map(byte).collect()
 }
 
 // === impl SealKeys ===
@@ -278,6 +258,7 @@ pub fn new_credential_id() -> Result<CredentialId, InvalidId> {
 
 #[cfg(test)]
 mod tests {
+    use base64::{Engine as _, engine::general_purpose};
     use toolcrib_core::{
         credential::{CredentialKind, Owner},
         id::CredentialName,

@@ -2,8 +2,8 @@
 
 use std::{fmt, sync::Arc};
 
+use crate::key_text;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
-use base64::{Engine as _, engine::general_purpose};
 use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
@@ -12,7 +12,6 @@ use toolcrib_core::{
     record::{Checkpoint, CheckpointKind, CheckpointSigner, NO_CHECKPOINT, key_id},
     store::StoreError,
 };
-use zeroize::Zeroizing;
 
 /// A key that signs. Cloning it gives another handle to the same one.
 #[derive(Clone)]
@@ -37,17 +36,13 @@ impl SigningKey {
     /// # Errors
     /// The system gives no randomness.
     pub fn generate() -> Result<Secret, StoreError> {
-        let mut bytes = Zeroizing::new([0; 32]);
-        aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| {
-            StoreError::Unavailable("the system gives no randomness for a key".to_owned())
-        })?;
-        Ok(Secret::new(general_purpose::STANDARD.encode(*bytes)))
+        key_text::generate()
     }
 
     /// Reads a key: the 32 bytes of a seed in base64 (either alphabet, padded or not) or 64
     /// hexadecimal digits.
     pub fn parse(text: &Secret) -> Result<Self, InvalidSigningKey> {
-        let seed = Zeroizing::new(bytes(text.expose()).ok_or(InvalidSigningKey)?);
+        let seed = key_text::read(text.expose()).ok_or(InvalidSigningKey)?;
         let pair = Ed25519KeyPair::from_seed_unchecked(&*seed).map_err(|_| InvalidSigningKey)?;
         let public = pair.public_key().as_ref().try_into().map_err(|_| InvalidSigningKey)?;
         Ok(Self { pair: Arc::new(pair), public })
@@ -102,7 +97,7 @@ impl fmt::Debug for SigningKey {
 /// # Errors
 /// It is none.
 pub fn public_key(text: &str) -> Result<[u8; 32], InvalidSigningKey> {
-    bytes(text).ok_or(InvalidSigningKey)
+    key_text::read(text).map(|key| *key).ok_or(InvalidSigningKey)
 }
 
 /// Whether `checkpoint` was signed with the key that it names.
@@ -111,20 +106,10 @@ pub fn is_signed(checkpoint: &Checkpoint) -> bool {
     key.verify(&checkpoint.signed(), &checkpoint.signature).is_ok()
 }
 
-fn bytes(text: &str) -> Option<[u8; 32]> {
-    let text = text.trim();
-    if text.len() == 64 {
-        return Digest::parse(&text.to_ascii_lowercase()).map(|digest| digest.0);
-    }
-    let text = text.trim_end_matches('=');
-    let standard = general_purpose::STANDARD_NO_PAD.decode(text);
-    let bytes =
-        Zeroizing::new(standard.or_else(|_| general_purpose::URL_SAFE_NO_PAD.decode(text)).ok()?);
-    bytes.as_slice().try_into().ok()
-}
-
 #[cfg(test)]
 mod tests {
+    use base64::{Engine as _, engine::general_purpose};
+
     use super::*;
 
     fn key(text: &str) -> SigningKey {

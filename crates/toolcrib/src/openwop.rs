@@ -7,6 +7,7 @@ mod events;
 mod explain;
 mod keys;
 mod pins;
+mod query;
 mod record;
 mod runs;
 pub(crate) mod schemas;

@@ -23,16 +23,16 @@ use toolcrib_core::{
 use toolcrib_gateway::approvals::{ApprovalError, ApprovalListener, told};
 use utoipa::ToSchema;
 
-use super::error::{self, ErrorEnvelope};
+use super::{
+    error::{self, ErrorEnvelope},
+    query,
+};
 use crate::{
     middleware::{Caller, Refusal, Segment},
     respond,
     state::AppState,
 };
 
-/// Approvals in one answer when the request does not say, and at most.
-const DEFAULT_LIMIT: usize = 100;
-const MAX_LIMIT: usize = 1_000;
 /// Silence after which a comment keeps a stream alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
@@ -76,22 +76,12 @@ pub(super) async fn list(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let text = |name: &str| respond::query(query.as_deref(), name);
-    let wanted = match text("state") {
-        None => None,
-        Some(typed) => match ApprovalState::ALL.iter().find(|state| state.as_str() == &*typed) {
-            Some(state) => Some(*state),
-            None => {
-                let legal = ApprovalState::ALL.map(ApprovalState::as_str);
-                return Ok(error::bad_parameter("state", &legal));
-            }
-        },
+    let states = ApprovalState::ALL;
+    let wanted = match query::one_of(query.as_deref(), "state", states, ApprovalState::as_str) {
+        Ok(wanted) => wanted,
+        Err(legal) => return Ok(error::bad_parameter("state", &legal)),
     };
-    let limit = match text("limit").map(|limit| limit.parse::<usize>()) {
-        None => DEFAULT_LIMIT,
-        Some(Ok(limit)) if (1..=MAX_LIMIT).contains(&limit) => limit,
-        Some(_) => return Ok(error::bad_number("limit", 1, 1_000)),
-    };
+    let Some(limit) = query::limit(query.as_deref()) else { return Ok(query::bad_limit()) };
     let query = ApprovalQuery { state: wanted, ..ApprovalQuery::default() };
     match state.gateway.approvals(&caller, query).await {
         Ok(mut found) => {

@@ -10,16 +10,15 @@ use serde::Serialize;
 use toolcrib_core::event::{EventQuery, RunEvent};
 use utoipa::{PartialSchema, ToSchema, openapi};
 
-use super::error::{self, ErrorEnvelope};
+use super::{
+    error::{self, ErrorEnvelope},
+    query,
+};
 use crate::{
     middleware::{Caller, Refusal, require},
     respond,
     state::AppState,
 };
-
-/// Events in one answer when the request does not say, and at most.
-const DEFAULT_LIMIT: usize = 100;
-const MAX_LIMIT: usize = 1_000;
 
 /// One event of a run (RFC 0064 §B, `run-event.schema.json`). Closed.
 pub(crate) struct RunEventSchema;
@@ -85,19 +84,12 @@ pub(super) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     require(&state, &caller, "audit:read", "/v1/events")?;
-    let number =
-        |name: &str| respond::query(query.as_deref(), name).map(|text| text.parse::<u64>());
-    let after = match number("after") {
+    let after = match respond::query(query.as_deref(), "after").map(|text| text.parse::<u64>()) {
         None => None,
         Some(Ok(after)) => Some(after),
         Some(Err(_)) => return Ok(error::bad_number("after", 0, u64::MAX)),
     };
-    let limit = match number("limit").map(|limit| limit.ok().and_then(|l| usize::try_from(l).ok()))
-    {
-        None => DEFAULT_LIMIT,
-        Some(Some(limit)) if (1..=MAX_LIMIT).contains(&limit) => limit,
-        Some(_) => return Ok(error::bad_number("limit", 1, 1_000)),
-    };
+    let Some(limit) = query::limit(query.as_deref()) else { return Ok(query::bad_limit()) };
     let wanted = EventQuery {
         tenant: Some(caller.tenant.clone()),
         run: None,

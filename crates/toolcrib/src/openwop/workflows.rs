@@ -13,16 +13,15 @@ use toolcrib_core::{
 };
 use utoipa::ToSchema;
 
-use super::error::{self, ErrorEnvelope};
+use super::{
+    error::{self, ErrorEnvelope},
+    query,
+};
 use crate::{
     middleware::{Caller, Refusal, Segment, holds},
     respond,
     state::AppState,
 };
-
-/// Runs in one answer when the request does not say, and at most.
-const DEFAULT_LIMIT: usize = 100;
-const MAX_LIMIT: usize = 1_000;
 
 #[derive(Serialize, ToSchema)]
 pub(super) struct Runs {
@@ -63,23 +62,13 @@ pub(super) async fn list(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let text = |name: &str| respond::query(query.as_deref(), name);
-    let wanted = match text("state") {
-        None => None,
-        Some(typed) => match RunState::ALL.iter().find(|state| state.as_str() == &*typed) {
-            Some(state) => Some(*state),
-            None => {
-                let legal = RunState::ALL.map(RunState::as_str);
-                return Ok(error::bad_parameter("state", &legal));
-            }
-        },
+    let states = RunState::ALL;
+    let wanted = match query::one_of(query.as_deref(), "state", states, RunState::as_str) {
+        Ok(wanted) => wanted,
+        Err(legal) => return Ok(error::bad_parameter("state", &legal)),
     };
-    let limit = match text("limit").map(|limit| limit.parse::<usize>()) {
-        None => DEFAULT_LIMIT,
-        Some(Ok(limit)) if (1..=MAX_LIMIT).contains(&limit) => limit,
-        Some(_) => return Ok(error::bad_number("limit", 1, 1_000)),
-    };
-    let run = match text("runId").map(|run| RunId::parse(&*run)) {
+    let Some(limit) = query::limit(query.as_deref()) else { return Ok(query::bad_limit()) };
+    let run = match respond::query(query.as_deref(), "runId").map(|run| RunId::parse(&*run)) {
         None => None,
         Some(Ok(run)) => Some(run),
         // No run has such an id.
