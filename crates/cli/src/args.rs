@@ -163,8 +163,8 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --tool files__write_file
 
 Every step is told in the order in which the gate asks: key, tool, tenant, pin, scope, policy, rate,
-approval, source. Nothing is called, and nothing is taken from a limit. With --url the server tells
-the key about itself, and nothing that a call would not tell it.
+quota, approval, source. Nothing is called, and nothing is taken from a limit. With --url the
+server tells the key about itself, and nothing that a call would not tell it.
 
 The exit code is 0 when a call would run, if only after consent or with the right arguments, and 1
 when it would not; for a list, 1 when it is empty.")]

@@ -385,9 +385,20 @@ impl Catalog {
 
     /// What `subject` may see: exactly what it may call.
     pub fn view(&self, authorizer: &dyn Authorizer, subject: Subject<'_>) -> Arc<View> {
+        self.view_of(authorizer, subject, None)
+    }
+
+    /// What `subject` may see of `toolset`, or of everything.
+    fn view_of(
+        &self,
+        authorizer: &dyn Authorizer,
+        subject: Subject<'_>,
+        toolset: Option<&Toolset>,
+    ) -> Arc<View> {
         let principal = authorizer.tells_principals_apart().then_some(subject.principal);
-        let (tenant, scopes) = (subject.tenant, subject.scopes);
-        let query = ViewQuery { tenant, scopes, toolset: None, principal };
+        let Subject { tenant, scopes, .. } = subject;
+        let name = toolset.map(Toolset::name);
+        let query = ViewQuery { tenant, scopes, toolset: name.map(|name| &**name), principal };
         if let Some(view) = self.views.get(&query) {
             return view;
         }
@@ -395,12 +406,17 @@ impl Catalog {
         let visible = self
             .entries
             .iter()
+            .filter(|entry| toolset.is_none_or(|toolset| toolset.holds(entry)))
             .filter(|entry| authorizer.authorize(subject, entry).is_ok())
             .map(Arc::clone)
             .collect();
         let view = Arc::new(View::new(visible));
-        let (tenant, scopes) = (tenant.clone(), scopes.clone());
-        let key = ViewKey { tenant, scopes, toolset: None, principal: principal.cloned() };
+        let key = ViewKey {
+            tenant: tenant.clone(),
+            scopes: scopes.clone(),
+            toolset: name.map(Arc::clone),
+            principal: principal.cloned(),
+        };
         self.views.insert(key, Arc::clone(&view));
         view
     }

@@ -81,11 +81,20 @@ struct Inner {
     used_at: AtomicU64,
 }
 
+/// What each role grants.
+pub type Roles = BTreeMap<String, Vec<Grant>>;
+
 /// What the configuration says about callers.
 struct Policy {
-    roles: BTreeMap<String, Vec<Grant>>,
+    roles: Roles,
     anonymous: Option<Arc<Principal>>,
     tokens: Tokens,
+}
+
+/// What whoever has `roles` and `scopes` of its own holds, where `all` are the roles that there are.
+pub fn granted(all: &Roles, roles: &[String], scopes: &[Grant]) -> ScopeSet {
+    let of_roles = roles.iter().filter_map(|role| all.get(role)).flatten();
+    ScopeSet::new(of_roles.chain(scopes).cloned())
 }
 
 /// Which credentials a mount takes beside keys and the tokens of issuers.
@@ -388,11 +397,10 @@ impl Inner {
             None => Arc::default(),
         };
         let known = |record: &KeyRecord| {
-            let of_roles = record.roles.iter().filter_map(|role| policy.roles.get(role)).flatten();
             let principal = Principal {
                 id: record.principal.clone(),
                 tenant: record.tenant.clone(),
-                scopes: ScopeSet::new(of_roles.chain(&record.scopes).cloned()),
+                scopes: granted(&policy.roles, &record.roles, &record.scopes),
                 roles: record.roles.clone(),
                 makers: record.makers.clone(),
                 auth: AuthMethod::ApiKey(record.id.clone()),

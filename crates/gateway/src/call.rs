@@ -210,17 +210,13 @@ impl Gateway {
 
         // 5. approve; who is over its quota is not asked for consent, and what waits for it is not counted
         let quotas = request.tool.quotas(&snapshot, principal, &entry);
-        let asks = gate.asks();
-        let counted = match asks {
+        let counted = match gate.asks() {
             false => self.quotas().take(&quotas, true).await.map(Some),
             true => self.quotas().check(&quotas).await.map(|()| None),
         };
         let counted = match counted {
             Ok(counted) => counted,
-            Err(error) => {
-                let error = self.over_quota(&call, error);
-                return self.refuse(&call, error).await;
-            }
+            Err(error) => return self.refuse(&call, self.over_quota(&call, error)).await,
         };
         let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
         let parent = part.as_ref().map(|part| &part.parent);
@@ -232,15 +228,11 @@ impl Gateway {
         };
         // A grant is spent, so this one runs even if others were faster.
         let counted = match counted {
-            Some(counted) => Ok(counted),
-            None => self.quotas().take(&quotas, false).await,
-        };
-        let counted = match counted {
-            Ok(counted) => counted,
-            Err(error) => {
-                let error = self.over_quota(&call, error);
-                return self.refuse(&call, error).await;
-            }
+            Some(counted) => counted,
+            None => match self.quotas().take(&quotas, false).await {
+                Ok(counted) => counted,
+                Err(error) => return self.refuse(&call, self.over_quota(&call, error)).await,
+            },
         };
 
         let invocation = Invocation {

@@ -10,6 +10,8 @@
 
 mod steps;
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::{
@@ -170,7 +172,7 @@ impl Gateway {
                     steps::pin(entry, quarantined),
                 ];
                 steps.extend(self.gate_steps(&snapshot, who, entry, call, To::Operator).await);
-                told(who, Some(entry.id.clone()), steps)
+                told(who, entry, steps)
             }
             None => {
                 let located = self.refresher().locate(name);
@@ -189,11 +191,11 @@ impl Gateway {
         let snapshot = self.snapshot();
         let Some(name) = tool else { return self.explain_own_list(&snapshot, who) };
         let holds = |scope: &str| Scope::parse(scope).is_ok_and(|it| who.scopes.covers(&it));
-        let known = |entry: &&std::sync::Arc<Entry>| entry.tenants.admits(&who.tenant);
+        let known = |entry: &&Arc<Entry>| entry.tenants.admits(&who.tenant);
         let quarantined = find(&snapshot.quarantined, name).filter(known);
         if let Some(entry) = quarantined.filter(|_| holds(SEES_PINS)) {
             let steps = vec![steps::offered(entry), steps::pin(entry, true)];
-            return told(who, Some(entry.id.clone()), steps);
+            return told(who, entry, steps);
         }
         let Some(entry) = find(&snapshot.catalog, name) else {
             self.record().unknown(who, "tools:read");
@@ -203,7 +205,7 @@ impl Gateway {
             Ok(()) => {
                 let mut steps = vec![steps::offered(entry), steps::tenant(who, entry, To::Caller)];
                 steps.extend(self.gate_steps(&snapshot, who, entry, None, To::Caller).await);
-                return told(who, Some(entry.id.clone()), steps);
+                return told(who, entry, steps);
             }
             Err(Denied::Tenant) => {
                 self.record().foreign(who, "tools:read", entry);
@@ -220,7 +222,7 @@ impl Gateway {
                 if denied == Denied::Policy {
                     steps.push(steps::denied_by_policy());
                 }
-                told(who, Some(entry.id.clone()), steps)
+                told(who, entry, steps)
             }
         }
     }
@@ -315,7 +317,7 @@ impl Gateway {
 }
 
 /// By tool id, wire name or OTC name, with or without a version.
-fn find<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a std::sync::Arc<Entry>> {
+fn find<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Arc<Entry>> {
     let versioned = || {
         let (bare, _) = name.split_once('@')?;
         catalog.otc_versions(bare).find(|entry| entry.names.otc_id() == name)
@@ -347,7 +349,7 @@ fn unknown(who: &Principal) -> Explanation {
     Explanation { steps: vec![step], ..base(who) }
 }
 
-fn told(who: &Principal, tool: Option<ToolId>, steps: Vec<Step>) -> Explanation {
+fn told(who: &Principal, entry: &Entry, steps: Vec<Step>) -> Explanation {
     let stopped = |name: StepName| {
         steps.iter().any(|step| step.step == name && step.result == StepResult::Stop)
     };
@@ -355,22 +357,21 @@ fn told(who: &Principal, tool: Option<ToolId>, steps: Vec<Step>) -> Explanation 
     use StepName::{Pin, Policy, Quota, Rate, Scope, Source, Tenant};
     let denied = steps.iter().find(|it| it.step == Policy && it.result == StepResult::Stop);
     let by_arguments = denied.is_some_and(steps::is_by_arguments);
-    let outcome = if tool.is_none() {
-        Verdict::Unknown
-    } else if [Tenant, Pin, Scope].into_iter().any(stopped) || (denied.is_some() && !by_arguments) {
-        Verdict::Hidden
-    } else if by_arguments || [Rate, Quota].into_iter().any(stopped) {
-        Verdict::Denied
-    } else if stopped(Source) {
-        Verdict::Unavailable
-    } else if any(StepResult::Depends) {
-        Verdict::Depends
-    } else if any(StepResult::Ask) {
-        Verdict::NeedsApproval
-    } else {
-        Verdict::Allowed
-    };
-    Explanation { tool, outcome, steps, ..base(who) }
+    let outcome =
+        if [Tenant, Pin, Scope].into_iter().any(stopped) || (denied.is_some() && !by_arguments) {
+            Verdict::Hidden
+        } else if by_arguments || [Rate, Quota].into_iter().any(stopped) {
+            Verdict::Denied
+        } else if stopped(Source) {
+            Verdict::Unavailable
+        } else if any(StepResult::Depends) {
+            Verdict::Depends
+        } else if any(StepResult::Ask) {
+            Verdict::NeedsApproval
+        } else {
+            Verdict::Allowed
+        };
+    Explanation { tool: Some(entry.id.clone()), outcome, steps, ..base(who) }
 }
 
 fn listed(who: &Principal, visible: usize, steps: Vec<Step>) -> Explanation {

@@ -36,7 +36,7 @@ pub(crate) fn find(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// The text of a file, and of one that is larger than `most` bytes a little more than that.
+/// The text of a file of at most `most` bytes.
 pub(crate) fn read(file: &Path, most: usize) -> Result<String, String> {
     let broken = |error: std::io::Error| format!("cannot be read ({})", error.kind());
     let about = std::fs::metadata(file).map_err(broken)?;
@@ -48,10 +48,10 @@ pub(crate) fn read(file: &Path, most: usize) -> Result<String, String> {
     let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
     let opened = std::fs::File::open(file).map_err(broken)?;
     match opened.take(limit).read_to_string(&mut text) {
-        Ok(_) => Ok(text),
-        // Cut in the middle of a character.
-        Err(_) if about.len() >= limit => Err(format!("is larger than {} KiB", most >> 10)),
-        Err(error) => Err(broken(error)),
+        Ok(_) if text.len() <= most => Ok(text),
+        Err(error) if about.len() < limit => Err(broken(error)),
+        // Too long, and maybe cut in the middle of a character.
+        Ok(_) | Err(_) => Err(format!("is larger than {} KiB", most >> 10)),
     }
 }
 

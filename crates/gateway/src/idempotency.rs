@@ -34,7 +34,7 @@ use toolcrib_core::{
     catalog::Entry,
     clock::Timestamp,
     descriptor::{ReplayPolicy, SafetyTier},
-    id::RunId,
+    id::{CallId, RunId},
     idempotency::{Claimed, IdempotencyStore, OnceClaim, OnceKey},
     principal::Principal,
     store::StoreError,
@@ -248,7 +248,7 @@ impl OneCall<'_> {
         ticket: Ticket,
     ) -> Told {
         let Self { gateway, key, call, entry } = self;
-        let ids = Ids { run: record::new_id(), call: Some(record::new_id()) };
+        let (run, call_id): (RunId, CallId) = (record::new_id(), record::new_id());
         let ttl = gateway.snapshot().gate.idempotency_ttl;
         let store = gateway.idempotency_store().filter(|store| store.seals());
         if let Some(store) = store {
@@ -256,8 +256,8 @@ impl OneCall<'_> {
             let claim = OnceClaim {
                 key: key.clone(),
                 call,
-                run: ids.run.clone(),
-                call_id: ids.call.clone().unwrap_or_else(record::new_id),
+                run: run.clone(),
+                call_id: call_id.clone(),
                 repeatable: is_repeatable(entry),
                 now,
                 until: after(now, ttl),
@@ -287,8 +287,8 @@ impl OneCall<'_> {
                 Err(error) => {
                     tracing::error!(%error, "a call was refused because its key could not be taken");
                     let called = Called {
-                        run_id: ids.run,
-                        call_id: record::new_id(),
+                        run_id: run,
+                        call_id,
                         entry: Some(Arc::clone(entry)),
                         result: Err(CallError::NotAccountable("kept under its key")),
                         duration: None,
@@ -297,7 +297,7 @@ impl OneCall<'_> {
                 }
             }
         }
-        let run = ids.run.clone();
+        let ids = Ids { run: run.clone(), call: Some(call_id) };
         let called = Arc::new(gateway.call_in(ids, None, principal, request, None).await);
         // Who is asked for more has no answer yet that could be repeated.
         let body = if asked(&called) { None } else { keep(&called) };

@@ -124,9 +124,9 @@ impl Gateway {
         Some(snapshot.catalog.view_within(&snapshot.decider, principal.subject(), toolset))
     }
 
-    /// The toolset of that name.
-    pub fn toolset(&self, name: &str) -> Option<Arc<Toolset>> {
-        self.snapshot().catalog.toolset(name).map(Arc::clone)
+    /// The toolset that `within` is; `None` for the whole catalog, and for a part that there is not.
+    pub fn toolset(&self, within: &Within) -> Option<Arc<Toolset>> {
+        self.snapshot().catalog.toolset(within.name()?).map(Arc::clone)
     }
 
     /// The list of what `principal` may see, in `format`, of one kind of source or of all.

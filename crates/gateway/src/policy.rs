@@ -3,7 +3,8 @@
 //! Invariant (I-83): a policy never widens. Tenants and scopes are asked first, and with policies a
 //! call needs a permit of theirs on top and no forbid; what cannot be evaluated is a denial.
 //! Invariant (I-82): policies see the shape of arguments and never a value.
-//! Invariant (I-84): a list leaves out exactly what no arguments on any surface could make callable.
+//! Invariant (I-84): a list leaves out what policies deny whatever the arguments and the surface are,
+//! and nothing that they let pass for some.
 
 #[cfg(feature = "cedar")]
 mod cedar;

@@ -19,6 +19,7 @@ use serde::Serialize;
 use toolcrib_core::{
     catalog::Entry,
     clock::{Clock, Timestamp},
+    id::ToolId,
     principal::Principal,
     quota::{Day, Quota, QuotaKey, QuotaStore},
     store::StoreError,
@@ -98,11 +99,23 @@ pub(crate) fn quotas_of(
     principal: &Principal,
     entry: &Entry,
 ) -> Vec<(QuotaKey, Quota)> {
-    let key =
-        |tool| QuotaKey { tenant: principal.tenant.clone(), principal: principal.id.clone(), tool };
-    let of_all = gate.quota_of(principal).map(|quota| (key(None), quota));
-    let of_tool = entry.quota.map(|quota| (key(Some(entry.id.clone())), quota));
+    let of_all = gate.quota_of(principal).map(|quota| (key(principal, None), quota));
+    let of_tool = entry.quota.map(|quota| (key(principal, Some(entry.id.clone())), quota));
     of_all.into_iter().chain(of_tool).collect()
+}
+
+fn key(principal: &Principal, tool: Option<ToolId>) -> QuotaKey {
+    QuotaKey { tenant: principal.tenant.clone(), principal: principal.id.clone(), tool }
+}
+
+/// Whether one more call is within `quota` when `used` have been made on `day`.
+fn within_quota(used: u64, quota: Quota, day: Day, now: Timestamp) -> Result<(), QuotaError> {
+    let limit = quota.calls();
+    if used < u64::from(limit) {
+        return Ok(());
+    }
+    let retry_after = day.left(now).max(Duration::from_millis(1));
+    Err(QuotaError::Exceeded { limit, retry_after })
 }
 
 impl GateConfig {
@@ -142,6 +155,11 @@ impl Quotas {
         quotas: &[(QuotaKey, Quota)],
         within: bool,
     ) -> Result<Counted, QuotaError> {
+        if quotas.is_empty() {
+            // Most calls: there is nothing to count, and nobody's lock to wait for.
+            let day = Day::of(self.clock.now());
+            return Ok(Counted { quotas: Arc::clone(self), day, keys: Vec::new() });
+        }
         for (key, _) in quotas {
             self.know(key).await?;
         }
@@ -152,10 +170,7 @@ impl Quotas {
             let day = counts.day;
             for (key, quota) in quotas.iter().filter(|_| within) {
                 let used = counts.of.get(key).map_or(0, Count::used);
-                if used >= u64::from(quota.calls()) {
-                    let retry_after = day.left(now).max(Duration::from_millis(1));
-                    return Err(QuotaError::Exceeded { limit: quota.calls(), retry_after });
-                }
+                within_quota(used, *quota, day, now)?;
             }
             let mut many = false;
             for (key, _) in quotas {
@@ -177,11 +192,8 @@ impl Quotas {
     pub(crate) async fn check(&self, quotas: &[(QuotaKey, Quota)]) -> Result<(), QuotaError> {
         for (key, quota) in quotas {
             let used = self.used(key).await?;
-            if used >= u64::from(quota.calls()) {
-                let now = self.clock.now();
-                let retry_after = Day::of(now).left(now).max(Duration::from_millis(1));
-                return Err(QuotaError::Exceeded { limit: quota.calls(), retry_after });
-            }
+            let now = self.clock.now();
+            within_quota(used, *quota, Day::of(now), now)?;
         }
         Ok(())
     }
@@ -343,10 +355,8 @@ impl Gateway {
     /// [`StoreError`]: nobody can tell.
     pub async fn quota(&self, principal: &Principal) -> Result<Option<QuotaReport>, StoreError> {
         let Some(quota) = self.snapshot().gate.quota_of(principal) else { return Ok(None) };
-        let (tenant, principal) = (principal.tenant.clone(), principal.id.clone());
-        let key = QuotaKey { tenant, principal, tool: None };
         let now = self.clock().now();
-        match self.quotas().used(&key).await {
+        match self.quotas().used(&key(principal, None)).await {
             Ok(used) => Ok(Some(QuotaReport {
                 limit: quota.calls(),
                 used,

@@ -2,7 +2,6 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::key_text;
 use aws_lc_rs::signature::{ED25519, Ed25519KeyPair, KeyPair as _, UnparsedPublicKey};
 use toolcrib_core::{
     canonical::Digest,
@@ -12,6 +11,8 @@ use toolcrib_core::{
     record::{Checkpoint, CheckpointKind, CheckpointSigner, NO_CHECKPOINT, key_id},
     store::StoreError,
 };
+
+use crate::key_text;
 
 /// A key that signs. Cloning it gives another handle to the same one.
 #[derive(Clone)]

@@ -78,7 +78,6 @@ fn info() -> Value {
     })
 }
 
-/// MCP describes its own messages; for HTTP there is one route with JSON-RPC in both directions.
 /// The same as `/mcp`, with another operation id each.
 fn toolset() -> Value {
     let mut item = mcp();
@@ -99,6 +98,7 @@ fn toolset() -> Value {
     item
 }
 
+/// MCP describes its own messages; for HTTP there is one route with JSON-RPC in both directions.
 fn mcp() -> Value {
     let message = json!({ "application/json": { "schema": { "type": "object" } } });
     let no_session = json!({ "description": "No session of this caller, or no such toolset", "content": message });

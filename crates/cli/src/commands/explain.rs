@@ -10,11 +10,11 @@ use toolcrib_core::{
     authorize::CallContext,
     id::{PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
-    scope::{Grant, ScopeSet},
+    scope::Grant,
     store::{KeyRecord, KeyStore as _},
 };
 use toolcrib_gateway::{
-    Gateway,
+    Gateway, authn,
     config::Config,
     explain::{Step, StepName, StepResult, Verdict},
 };
@@ -198,8 +198,7 @@ fn principal(
     config: &Config,
     auth: AuthMethod,
 ) -> Principal {
-    let of_roles = roles.iter().filter_map(|role| config.roles.get(role)).flatten();
-    let scopes = ScopeSet::new(scopes.iter().chain(of_roles).cloned());
+    let scopes = authn::granted(&config.roles, roles, scopes);
     Principal { id, tenant, scopes, roles: roles.to_vec(), makers: Vec::new(), auth }
 }
 

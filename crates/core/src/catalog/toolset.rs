@@ -5,7 +5,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use super::{Catalog, Entry, View, ViewKey, ViewQuery};
+use super::{Catalog, Entry, View};
 use crate::{
     authorize::{Authorizer, Subject},
     id::ToolId,
@@ -102,22 +102,6 @@ impl Catalog {
         subject: Subject<'_>,
         toolset: &Toolset,
     ) -> Arc<View> {
-        let Subject { tenant, scopes, .. } = subject;
-        let principal = authorizer.tells_principals_apart().then_some(subject.principal);
-        let query = ViewQuery { tenant, scopes, toolset: Some(&toolset.name), principal };
-        if let Some(view) = self.views.get(&query) {
-            return view;
-        }
-        let members = self.entries.iter().filter(|entry| toolset.holds(entry));
-        let visible = members.filter(|entry| authorizer.authorize(subject, entry).is_ok());
-        let view = Arc::new(View::new(visible.map(Arc::clone).collect()));
-        let key = ViewKey {
-            tenant: tenant.clone(),
-            scopes: scopes.clone(),
-            toolset: Some(Arc::clone(&toolset.name)),
-            principal: principal.cloned(),
-        };
-        self.views.insert(key, Arc::clone(&view));
-        view
+        self.view_of(authorizer, subject, Some(toolset))
     }
 }

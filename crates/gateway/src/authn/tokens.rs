@@ -3,7 +3,7 @@
 //! What was verified is remembered by its digest as long as it holds: until it ends, or until the
 //! configuration or the issuer's keys are other ones.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use aws_lc_rs::hmac;
 use quick_cache::sync::Cache;
@@ -14,12 +14,13 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
     key_set::KeySetSource,
     principal::{AuthMethod, Principal, Token},
-    scope::{Grant, ScopeSet},
+    scope::ScopeSet,
 };
 
 use super::{
-    AuthError,
+    AuthError, Roles,
     claims::{self, Claims},
+    granted,
     issuer::Issuer,
     jwk::Found,
     jws::{Jws, NoToken},
@@ -34,8 +35,6 @@ const SHARED_LIFE: Duration = Duration::from_secs(15 * 60);
 const SHARED_SKEW: Duration = Duration::from_secs(30);
 /// What the record of principals calls tokens with a shared secret.
 const SHARED: &str = "otc";
-
-pub(super) type Roles = BTreeMap<String, Vec<Grant>>;
 
 /// Everything that decides about tokens under one configuration.
 pub(super) struct Tokens {
@@ -217,8 +216,7 @@ fn known_as(id: PrincipalId, tenant: TenantId, token: Token, roles: &Roles) -> P
 }
 
 fn scopes_of(token: &Token, roles: &Roles) -> ScopeSet {
-    let of_roles = token.roles.iter().filter_map(|role| roles.get(role)).flatten();
-    ScopeSet::new(of_roles.chain(&token.scopes).cloned())
+    granted(roles, &token.roles, &token.scopes)
 }
 
 // === impl Shared ===

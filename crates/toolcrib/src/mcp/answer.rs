@@ -69,10 +69,6 @@ pub(super) fn refusal(
         Refusal::Input(input) => (input_required(id, era, input, run), None),
         Refusal::Error(rpc) => (error(Some(id), &rpc), Some(rpc)),
         Refusal::Tool(text) => {
-            let content = json!([{ "type": "text", "text": text }]).to_string();
-            let mut out = Vec::with_capacity(content.len() + 512);
-            open(id, &mut out);
-            tool_result(era, &content, None, true, &mut out);
             let mut meta =
                 vec![("dev.toolcrib/runId", run.as_str()), ("dev.toolcrib/error", refused.code())];
             let expires_at;
@@ -87,19 +83,22 @@ pub(super) fn refusal(
                 }
                 _ => {}
             }
-            close(era, &meta, &mut out);
-            (out, None)
+            (words(id, era, &text, true, &meta), None)
         }
     }
 }
 
 /// `text` as what a tool without a run answered, as the answer to `id`.
 pub(super) fn text(id: &Id, era: Era, text: &str, is_error: bool) -> Vec<u8> {
+    words(id, era, text, is_error, &[])
+}
+
+fn words(id: &Id, era: Era, text: &str, is_error: bool, meta: &[(&str, &str)]) -> Vec<u8> {
     let content = json!([{ "type": "text", "text": text }]).to_string();
     let mut out = Vec::with_capacity(content.len() + 512);
     open(id, &mut out);
     tool_result(era, &content, None, is_error, &mut out);
-    close(era, &[], &mut out);
+    close(era, meta, &mut out);
     out
 }
 

@@ -58,7 +58,7 @@ pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
 
 /// What `call` means where the asker is connected to.
 pub(super) fn meant(asker: Asker<'_>, era: Era, mut call: ToolCall) -> Result<Meant, RpcError> {
-    let toolset = asker.within.name().and_then(|name| asker.host.gateway.toolset(name));
+    let toolset = asker.host.gateway.toolset(asker.within);
     if toolset.is_none_or(|toolset| toolset.listing != Listing::Search) {
         return Ok(Meant::Call(call));
     }

@@ -69,7 +69,7 @@ pub(super) fn start(asker: Asker<'_>, era: Era, request: Request) -> Result<Step
 
 /// What there is where the asker is connected to.
 fn instructions(asker: Asker<'_>) -> String {
-    let toolset = asker.within.name().and_then(|name| asker.host.gateway.toolset(name));
+    let toolset = asker.host.gateway.toolset(asker.within);
     let mut words = INSTRUCTIONS.to_owned();
     if let Some(toolset) = toolset {
         if let Some(title) = &toolset.title {

@@ -62,7 +62,7 @@ pub(super) fn digest(host: &Host, principal: &Principal, within: &Within, era: E
 
 fn pages(host: &Host, principal: &Principal, within: &Within, era: Era) -> Arc<Pages> {
     let format = format(era);
-    let toolset = within.name().and_then(|name| host.gateway.toolset(name));
+    let toolset = host.gateway.toolset(within);
     if toolset.is_some_and(|toolset| toolset.listing == Listing::Search) {
         return meta::list(era, format);
     }

@@ -1,7 +1,7 @@
 //! `POST /tools/call`.
 //!
-//! A `call_id` makes a call idempotent, and so does the header `Idempotency-Key` where there is none: whoever sends it again gets the same bytes, and the tool has
-//! run once (I-31). Both dialects share the ids of a caller, so that a call is not repeated because
+//! A `call_id` makes a call idempotent, and so does the header `Idempotency-Key` where there is none:
+//! whoever sends it again gets the same bytes, and the tool has run once (I-31). Both dialects share the ids of a caller, so that a call is not repeated because
 //! it came by the other path.
 
 use std::sync::Arc;

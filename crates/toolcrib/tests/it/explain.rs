@@ -57,14 +57,13 @@ async fn a_tool_that_may_be_used_is_explained_step_by_step() {
     assert_eq!(gw.runs("crib", "read"), 0, "nothing is called");
 }
 
-/// I-85: where a call is told the tool's name and scopes, so is who asks; and foreign, quarantined and
-/// hidden tools are unknown in any case.
-#[tokio::test]
-async fn a_caller_is_told_what_a_call_tells_and_no_more() {
+/// One tool for each reason why it could not be used, and one that can be.
+async fn every_reason() -> TestGateway {
     let quick = |name: &str| TestTool::new(name).scopes(["files:read"]);
     let gw = TestGateway::builder()
         .source(
             TestSource::new("crib")
+                .tool(quick("read"))
                 .tool(quick("narrow").rule("tenants = [\"other\"]"))
                 .tool(quick("hidden").rule("hide = true"))
                 .tool(TestTool::new("scoped").scopes(["files:write"])),
@@ -73,6 +72,14 @@ async fn a_caller_is_told_what_a_call_tells_and_no_more() {
         .start()
         .await;
     gw.change("pins", vec![quick("drifts").description("two")]).await;
+    gw
+}
+
+/// I-85: where a call is told the tool's name and scopes, so is who asks; and foreign, quarantined and
+/// hidden tools are unknown in any case.
+#[tokio::test]
+async fn a_caller_is_told_what_a_call_tells_and_no_more() {
+    let gw = every_reason().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     let unknown = reader.get("/v1/explain?tool=crib__absent").await;
     assert_eq!(unknown.json()["outcome"], "unknown");
@@ -126,19 +133,7 @@ async fn an_empty_list_is_explained_without_telling_what_there_is() {
 /// The operator is told everything.
 #[tokio::test]
 async fn an_operator_is_told_every_reason() {
-    let quick = |name: &str| TestTool::new(name).scopes(["files:read"]);
-    let gw = TestGateway::builder()
-        .source(
-            TestSource::new("crib")
-                .tool(quick("read"))
-                .tool(quick("narrow").rule("tenants = [\"other\"]"))
-                .tool(quick("hidden").rule("hide = true"))
-                .tool(TestTool::new("scoped").scopes(["files:write"])),
-        )
-        .source(TestSource::new("pins").pins("enforce").tool(quick("drifts").description("one")))
-        .start()
-        .await;
-    gw.change("pins", vec![quick("drifts").description("two")]).await;
+    let gw = every_reason().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     let who = gw.gateway.authenticator().authenticate(reader.key().unwrap()).unwrap();
     let explain = async |tool: Option<&str>| {
