@@ -119,8 +119,9 @@ pub trait RecordStore: Send + Sync + 'static {
     ) -> Result<Option<Checkpoint>, StoreError>;
 
     /// Removes events of a tenant, oldest first, up to the position that its last mark of kind
-    /// [`CheckpointKind::Pruned`] names, and the checkpoints before that; at most `limit` events.
-    /// How many there were.
+    /// [`CheckpointKind::Pruned`] names; at most `limit` events. Returns how many there were. With the
+    /// last of them it removes the checkpoints whose number is below that of the first checkpoint at
+    /// or after that position, so that those that stay are a chain without a gap.
     async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError>;
 
     /// Every cursor, by name.

@@ -209,6 +209,7 @@ macro_rules! record_store_suite {
                 a_checkpoint_is_added_only_when_it_is_true_and_the_next_one,
                 news_are_told_with_what_is_signed,
                 what_is_pruned_leaves_a_log_that_proves_itself,
+                a_log_that_is_pruned_many_times_proves_itself_each_time,
                 nothing_is_pruned_that_somebody_still_needs,
                 a_cursor_comes_back_as_it_was_set,
             ]

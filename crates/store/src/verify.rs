@@ -24,6 +24,10 @@ use crate::sign;
 /// Findings that are told; of more, only that there are more.
 const MAX_FINDINGS: usize = 100;
 
+/// Checks of a record that retention changes meanwhile. Each takes much less time than passes between
+/// two removals.
+const MAX_ATTEMPTS: usize = 8;
+
 /// What to check.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
@@ -258,28 +262,24 @@ impl Verifier {
         let Some(chain) = self.chains.get_mut(&event.tenant) else { return };
         let at = event.tenant_position;
         let pruned = chain.pruned.map_or(0, |(position, _)| position);
-        let prev = match chain.last {
-            Some((last, hash)) if last + 1 == at => Some(hash),
-            Some((last, _)) if at > last => {
-                found.push((FindingCode::Missing, last + 1, gone(last + 1, at - 1)));
-                None
-            }
-            Some((last, _)) => {
+        let last = chain.last.map_or(0, |(last, _)| last);
+        let prev = match (chain.last, chain.pruned) {
+            (Some((last, hash)), _) if last + 1 == at => Some(hash),
+            (Some((last, _)), _) if at <= last => {
                 let message = format!("position {at} follows position {last}");
                 found.push((FindingCode::Changed, at.min(last + 1), message));
                 None
             }
-            None if at == 1 => Some(genesis()),
-            None if ranged => event.prev,
-            None => match chain.pruned {
-                Some((position, hash)) if position + 1 == at => Some(hash),
-                // Being pruned right now, oldest first.
-                _ if at <= pruned => None,
-                _ => {
-                    found.push((FindingCode::Missing, pruned + 1, gone(pruned + 1, at - 1)));
-                    None
-                }
-            },
+            (None, _) if at == 1 => Some(genesis()),
+            (None, _) if ranged => event.prev,
+            (_, Some((pruned, hash))) if pruned + 1 == at => Some(hash),
+            // Retention is removing them now, oldest first.
+            _ if at <= pruned => None,
+            _ => {
+                let from = last.max(pruned) + 1;
+                found.push((FindingCode::Missing, from, gone(from, at - 1)));
+                None
+            }
         };
         let right = prev.map(|prev| event.hash_after(&prev));
         if event.hash.is_none() || right.is_some_and(|right| event.hash != Some(right)) {
@@ -316,6 +316,12 @@ impl Verifier {
                 message,
             });
         }
+    }
+
+    /// Up to where events of `tenant` may be gone.
+    fn pruned(&self, tenant: &str) -> u64 {
+        let pruned = self.chains.get(tenant).and_then(|chain| chain.pruned);
+        pruned.map_or(0, |(position, _)| position)
     }
 
     /// Adds what was found by other means.
@@ -400,10 +406,14 @@ fn gone(from: u64, to: u64) -> String {
 }
 
 /// Checks what `scope` names of the record in `store`. Signatures count when they are of `trusted`;
-/// `anchors` are checkpoints that were kept elsewhere. `progress` is told events done and in all.
+/// `anchors` are checkpoints that were kept elsewhere. `progress` is called with the number of events
+/// done and of all events.
+///
+/// A server may remove old events meanwhile. A check that found something is therefore repeated when
+/// retention has moved on since it began.
 ///
 /// # Errors
-/// The store could not be read; what it holds is told in the report instead.
+/// The store could not be read; damage of what it holds is part of the report instead.
 pub async fn record(
     store: &dyn RecordStore,
     scope: &Scope,
@@ -411,8 +421,49 @@ pub async fn record(
     anchors: &[Checkpoint],
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Report, StoreError> {
+    let mut attempt = 1;
+    loop {
+        let (report, last) = check(store, scope, trusted.clone(), anchors, &mut progress).await?;
+        if report.findings.is_empty()
+            || attempt == MAX_ATTEMPTS
+            || !pruned_after(store, &last).await?
+        {
+            return Ok(report);
+        }
+        attempt += 1;
+    }
+}
+
+/// Whether a tenant has a mark of retention after its checkpoint in `last`.
+async fn pruned_after(
+    store: &dyn RecordStore,
+    last: &HashMap<TenantId, u64>,
+) -> Result<bool, StoreError> {
+    for (tenant, number) in last {
+        let newer = match store.checkpoints(tenant, *number).await {
+            Ok(newer) => newer,
+            // Which the report says.
+            Err(StoreError::Corrupt(_)) => continue,
+            Err(error) => return Err(error),
+        };
+        if newer.iter().any(|it| it.kind == CheckpointKind::Pruned) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// One check, and the number of each tenant's last checkpoint when it began.
+async fn check(
+    store: &dyn RecordStore,
+    scope: &Scope,
+    trusted: Vec<[u8; 32]>,
+    anchors: &[Checkpoint],
+    mut progress: impl FnMut(u64, u64),
+) -> Result<(Report, HashMap<TenantId, u64>), StoreError> {
     let ranged = scope.from.is_some_and(|from| from > 1);
     let mut verifier = Verifier::new(trusted, ranged);
+    let mut last_numbers = HashMap::new();
     let mut after = None;
     loop {
         let tenants = match &scope.tenant {
@@ -433,6 +484,7 @@ pub async fn record(
                     Err(error) => return Err(error),
                 }
             }
+            last_numbers.insert(tenant.clone(), all.last().map_or(0, |last| last.number));
             verifier.checkpoints(tenant, &all);
         }
         after = tenants.last().cloned();
@@ -474,7 +526,7 @@ pub async fn record(
                 break 'pages;
             }
             open_end = scope.to.is_some_and(|to| event.tenant_position >= to);
-            places.see(event);
+            places.see(event, verifier.pruned(&event.tenant));
             verifier.event(event);
         }
         progress(verifier.report.events, end);
@@ -482,11 +534,11 @@ pub async fn record(
     if scope.tenant.is_none() {
         places.finish(end, &mut verifier);
     }
-    Ok(verifier.finish(open_end))
+    Ok((verifier.finish(open_end), last_numbers))
 }
 
 /// Positions of the whole log have no gap, but where events were pruned: then each gap is before the
-/// first event that is left of a tenant that was pruned.
+/// first event after the mark of a tenant that was pruned.
 #[derive(Default)]
 struct Places {
     last: u64,
@@ -496,12 +548,13 @@ struct Places {
 }
 
 impl Places {
-    fn see(&mut self, event: &StoredEvent) {
+    /// `pruned`: up to where events of this tenant may be gone.
+    fn see(&mut self, event: &StoredEvent, pruned: u64) {
         if event.position > self.last + 1 {
             self.gap = Some((self.last + 1, event.position - 1));
         }
         self.last = event.position;
-        if !self.firsts.contains_key(&event.tenant) {
+        if event.tenant_position > pruned && !self.firsts.contains_key(&event.tenant) {
             self.firsts.insert(event.tenant.clone(), event.position);
         }
     }
@@ -511,9 +564,8 @@ impl Places {
             self.gap = Some((self.last + 1, end));
         }
         let Some((from, to)) = self.gap else { return };
-        let pruned =
-            |tenant: &str| verifier.chains.get(tenant).is_some_and(|chain| chain.pruned.is_some());
-        let explained = self.firsts.iter().any(|(tenant, first)| *first > to && pruned(tenant));
+        let explained =
+            self.firsts.iter().any(|(tenant, first)| *first > to && verifier.pruned(tenant) > 0);
         if !explained {
             verifier.gap(from, to);
         }

@@ -292,6 +292,26 @@ async fn what_is_old_goes_and_the_rest_proves_itself() {
     assert!(first() <= 7, "the end stays");
 }
 
+// I-72
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_pruned_again_and_again_proves_itself_all_the_time() {
+    let dir = dir();
+    let (server, text) = server(dir.path(), "checkpoint_interval = \"100ms\"\nkeep = \"1s\"");
+    let caller = server.caller(Some(&text));
+    let (mut marks, mut last) = (0, 0);
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while marks < 6 {
+        assert!(std::time::Instant::now() < deadline, "pruned {marks} times only");
+        call(&caller, 2).await;
+        let told = verify(dir.path(), &[]).ok().json();
+        let first = told["tenants"][0]["first"].as_u64().unwrap();
+        marks += usize::from(first != last);
+        last = first;
+    }
+    server.stop();
+    verify(dir.path(), &[]).ok();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn forwarders_follow_the_configuration() {
     let dir = dir();

@@ -4,6 +4,7 @@ use toolcrib_core::{
     canonical::Digest,
     credential::Secret,
     event::{EventLog, EventQuery},
+    id::TenantId,
     record::{
         Checkpoint, CheckpointKind, CheckpointSigner, Cursor, News, RecordStore, StoredQuery,
         genesis,
@@ -40,6 +41,16 @@ pub async fn sign(
     checkpoint
 }
 
+/// Marks as pruned what `checkpoint` covers.
+async fn mark(engine: &impl RecordStore, key: &SigningKey, checkpoint: &Checkpoint) {
+    let tenant = checkpoint.tenant.clone();
+    let last = engine.last_checkpoint(&tenant).await.unwrap();
+    let place = (checkpoint.position, checkpoint.hash);
+    let kind = CheckpointKind::Pruned;
+    let mark = key.checkpoint(kind, tenant, place, last.as_ref(), moment(90)).unwrap();
+    assert!(engine.add_checkpoint(mark).await.unwrap());
+}
+
 /// Marks as pruned what `checkpoint` covers, and removes it, `step` events at a time.
 pub async fn prune(
     engine: &impl RecordStore,
@@ -48,11 +59,7 @@ pub async fn prune(
     step: usize,
 ) -> usize {
     let tenant = checkpoint.tenant.clone();
-    let last = engine.last_checkpoint(&tenant).await.unwrap();
-    let place = (checkpoint.position, checkpoint.hash);
-    let kind = CheckpointKind::Pruned;
-    let mark = key.checkpoint(kind, tenant.clone(), place, last.as_ref(), moment(90)).unwrap();
-    assert!(engine.add_checkpoint(mark).await.unwrap());
+    mark(engine, key, checkpoint).await;
     let mut removed = 0;
     loop {
         let count = engine.prune(&tenant, step).await.unwrap();
@@ -82,7 +89,7 @@ pub async fn every_event_continues_its_tenants_chain(engine: &(impl EventLog + R
     for (tenant, count) in [("t", 6), ("u", 3)] {
         let tenant = tenant.parse().unwrap();
         let query = StoredQuery {
-            tenant: Some(toolcrib_core::id::TenantId::clone(&tenant)),
+            tenant: Some(TenantId::clone(&tenant)),
             with_prev: true,
             ..StoredQuery::default()
         };
@@ -183,11 +190,7 @@ pub async fn what_is_pruned_leaves_a_log_that_proves_itself(
     let wanted = engine.prunable(&old.tenant, moment(50), u64::MAX).await.unwrap();
     assert_eq!(wanted.as_ref(), Some(&old));
     // Begun and broken off: the log is sound in between as well.
-    let last = engine.last_checkpoint(&old.tenant).await.unwrap();
-    let place = (old.position, old.hash);
-    let kind = CheckpointKind::Pruned;
-    let mark = key.checkpoint(kind, old.tenant.clone(), place, last.as_ref(), moment(90));
-    assert!(engine.add_checkpoint(mark.unwrap()).await.unwrap());
+    mark(engine, &key, &old).await;
     assert_eq!(engine.prune(&old.tenant, 2).await.unwrap(), 2);
     assert_eq!(findings(engine).await, []);
     assert_eq!(engine.prune(&old.tenant, 10).await.unwrap(), 4);
@@ -201,6 +204,46 @@ pub async fn what_is_pruned_leaves_a_log_that_proves_itself(
     assert_eq!(engine.head(&old.tenant).await.unwrap().unwrap().position, 11);
     assert_eq!(findings(engine).await, []);
     assert!(engine.prunable(&old.tenant, moment(50), u64::MAX).await.unwrap().is_none());
+}
+
+// I-72
+pub async fn a_log_that_is_pruned_many_times_proves_itself_each_time(
+    engine: &(impl EventLog + RecordStore),
+) {
+    let key = signing_key();
+    let tenants = ["t", "u", "v"].map(|name| name.parse::<TenantId>().unwrap());
+    let mut prunings = 0;
+    for round in 0..60_i64 {
+        for (index, tenant) in tenants.iter().enumerate() {
+            let name = tenant.as_str();
+            let count = (usize::try_from(round).unwrap() * 7 + index * 3) % 5;
+            let ids = (0..count).map(|number| format!("{name}{round}-{number}"));
+            let events: Vec<_> = ids.map(|id| decided(name, "r", &id)).collect();
+            engine.append(events).await.unwrap();
+            // Each tenant at a pace of its own, and some heads twice.
+            let due = round % (i64::try_from(index).unwrap() + 1) == 0;
+            if due && engine.head(tenant).await.unwrap().is_some() {
+                sign(engine, &key, name, round).await;
+            }
+            assert_eq!(findings(engine).await, [], "round {round}, {name} signed");
+            let before = moment(round - 4);
+            let Some(old) = engine.prunable(tenant, before, u64::MAX).await.unwrap() else {
+                continue;
+            };
+            prunings += 1;
+            mark(engine, &key, &old).await;
+            loop {
+                assert_eq!(findings(engine).await, [], "round {round}, {name} being pruned");
+                if engine.prune(tenant, 2).await.unwrap() < 2 {
+                    break;
+                }
+            }
+            assert_eq!(findings(engine).await, [], "round {round}, {name} pruned");
+            let kept = engine.checkpoints(tenant, 0).await.unwrap();
+            assert_eq!(kept[0].position, old.position, "what is not needed is gone");
+        }
+    }
+    assert!(prunings > 60, "{prunings}");
 }
 
 pub async fn nothing_is_pruned_that_somebody_still_needs(engine: &(impl EventLog + RecordStore)) {

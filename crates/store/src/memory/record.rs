@@ -142,7 +142,9 @@ impl RecordStore for MemoryLog {
         if removed < limit
             && let Some(checkpoints) = events.checkpoints.get_mut(tenant)
         {
-            checkpoints.retain(|it| it.position >= mark);
+            // By number: a mark looks back, so positions do not rise along the chain.
+            let first = checkpoints.iter().position(|it| it.position >= mark).unwrap_or(0);
+            checkpoints.drain(..first);
         }
         Ok(removed)
     }

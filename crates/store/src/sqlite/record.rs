@@ -182,9 +182,12 @@ impl RecordStore for SqliteStore {
                 ))?
                 .execute(params![tenant, limit])?;
             if i64::try_from(removed).unwrap_or(i64::MAX) < limit {
+                // By number: a mark looks back, so positions do not rise along the chain.
                 connection
                     .prepare_cached(&format!(
-                        "DELETE FROM checkpoints WHERE tenant = ?1 AND position < ({mark})"
+                        "DELETE FROM checkpoints WHERE tenant = ?1 AND number < \
+                         (SELECT min(number) FROM checkpoints \
+                          WHERE tenant = ?1 AND position >= ({mark}))"
                     ))?
                     .execute([&tenant])?;
             }
