@@ -1,8 +1,8 @@
 //! Consent: the step of the pipeline that asks a human, and how humans answer.
 //!
 //! * A call that needs consent asks for it and ends (or waits for a bounded time) without having run.
-//!   The same call made again runs under the grant: the same principal, tool and arguments, told apart
-//!   by a keyed hash of the exact arguments.
+//!   The same call made again runs under the grant: the same principal, makers of its key, tool and
+//!   arguments, told apart by a keyed hash of the exact arguments.
 //! * A grant is spent in the store, on the id of the call, before the call's opening event is stored.
 //!   A process that dies in between has spent it: the call ran at most once, and needs a new grant.
 //! * The call that asked has taken a token of the bucket; the one that runs under the grant takes none.
@@ -12,6 +12,8 @@
 //! Invariant (I-15): without a grant there is no run; what a tool or an upstream says grants nothing.
 //! Invariant (I-64): a grant is of exactly one call, by another principal than the caller's, and is
 //! used once.
+//! Invariant (I-65): a grant is for keys of one ancestry. The hands of the key that calls are in the
+//! fingerprint, so nobody who consented can have made the key that uses the grant.
 
 mod answer;
 mod follow;
@@ -19,7 +21,7 @@ mod listen;
 mod pause;
 mod webhook;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 use tokio::{sync::watch, time::Instant};
@@ -35,7 +37,7 @@ use toolcrib_core::{
     catalog::Entry,
     clock::Timestamp,
     event::NewEvent,
-    id::{ApprovalId, CallId},
+    id::{ApprovalId, CallId, PrincipalId},
     principal::{AuthMethod, Principal},
     redact::Redactor,
     store::StoreError,
@@ -146,10 +148,14 @@ impl Gateway {
         let Some(store) = self.approval_gate().store() else {
             return Ok(Gate::Closed(None, None));
         };
+        // Whoever has had the key in hand is part of the call. A grant for a key that the operator
+        // made lets no key of the same principal pass that an approver made (I-65).
+        let hands: BTreeSet<&str> = who.hands().map(PrincipalId::as_str).collect();
         let parts = [
-            b"toolcrib call 1".to_vec(),
+            b"toolcrib call 2".to_vec(),
             who.tenant.as_str().into(),
             who.id.as_str().into(),
+            Vec::from_iter(hands).join(" ").into(),
             entry.id.as_str().into(),
             entry.digest.as_ref().map(ToString::to_string).unwrap_or_default().into(),
             exact,

@@ -18,7 +18,7 @@ use toolcrib_gateway::{
 use super::{ASKS, asked, asking, refused};
 use crate::support::Rig;
 
-const EVERYTHING: &[&str] = &["keys:manage", "approvals:respond", "approvals:override", "tools:*"];
+const EVERYTHING: &[&str] = &["keys:*", "approvals:respond", "approvals:override", "tools:*"];
 
 fn request(name: &str, scopes: &[&str]) -> KeyRequest {
     KeyRequest {
@@ -130,4 +130,31 @@ async fn keys_of_one_maker_are_one_voice() {
     assert_eq!(rig.votes(&max, &id).await, Ok(ApprovalState::Pending));
     assert_eq!(rig.votes(&made, &id).await, Err(VoteRefused::SameHand));
     assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
+}
+
+/// I-65: an approver does not use a grant with a key that it made for whoever asked. Its call needs
+/// a grant of its own, from somebody who had no hand in the key.
+#[tokio::test]
+async fn who_consents_does_not_use_the_grant() {
+    let rig = asking("", ASKS).await;
+    let max = rig.by_operator("max", EVERYTHING).await;
+    let bob = rig.by_operator("bob", &["approvals:respond"]).await;
+    let ann = rig.by_operator("ann", &["tools:*"]).await;
+    let id = rig.asks(&ann, 1).await;
+    assert_eq!(rig.votes(&max, &id).await, Ok(ApprovalState::Granted));
+    let made = rig.by(&max, "ann", &["tools:*"]).await;
+    let renewed = rig.rotated(&max, &ann).await;
+    assert_eq!((&made.id, &renewed.id), (&ann.id, &ann.id));
+    let other = rig.asks(&made, 1).await;
+    assert_ne!(other, id);
+    assert_eq!(rig.asks(&renewed, 1).await, other, "keys of the same hands make the same call");
+    assert_eq!(rig.runs(), 0);
+    assert_eq!(rig.votes(&max, &other).await, Err(VoteRefused::SameHand));
+    // The grant is still there for whom it was given to, also with another key of the operator.
+    let again = rig.by_operator("ann", &["tools:*"]).await;
+    let called = rig.call(&again, "s__echo", json!({ "n": 1 })).await;
+    assert!(called.result.is_ok(), "{:?}", called.result);
+    assert_eq!(rig.votes(&bob, &other).await, Ok(ApprovalState::Granted));
+    assert!(rig.call(&made, "s__echo", json!({ "n": 1 })).await.result.is_ok());
+    assert_eq!(rig.runs(), 2);
 }
