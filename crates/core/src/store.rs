@@ -71,6 +71,12 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Stores a new key. [`StoreError::Conflict`] when the id or the digest exists.
     async fn insert(&self, key: KeyRecord) -> Result<(), StoreError>;
 
+    /// Stores a new key if its principal is new, and returns `false` without storing it otherwise.
+    /// A principal is new when this store has nothing of that name in the tenant of the key: no key,
+    /// revoked and expired ones included, and nothing that it remembers of calls. The check and the
+    /// insertion are one step. [`StoreError::Conflict`] as with [`insert`](Self::insert).
+    async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError>;
+
     /// All keys, revoked and expired ones included, by creation time.
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError>;
 

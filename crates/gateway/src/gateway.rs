@@ -196,8 +196,15 @@ pub struct GatewayBuilder {
 struct NoFactory;
 
 /// Scopes that routes ask for, beside those of tools.
-pub const ROUTE_SCOPES: &[&str] =
-    &["audit:read", "keys:manage", "metrics:read", "pins:approve", "runs:cancel", "sources:read"];
+pub const ROUTE_SCOPES: &[&str] = &[
+    "audit:read",
+    crate::authn::manage::SCOPE,
+    crate::authn::manage::IMPERSONATE,
+    "metrics:read",
+    "pins:approve",
+    "runs:cancel",
+    "sources:read",
+];
 
 /// How long calls in flight have to be recorded once their sources are closed: the store answers in
 /// milliseconds, and a store that does not is not waited for.

@@ -85,6 +85,7 @@ macro_rules! key_store_suite {
                 a_key_comes_back_as_it_was_inserted,
                 keys_are_listed_by_creation,
                 the_same_id_or_digest_is_a_conflict,
+                a_principal_is_new_once,
                 a_key_is_revoked_once,
                 a_key_is_followed_by_another,
                 a_rotation_that_is_refused_changes_nothing,

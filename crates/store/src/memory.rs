@@ -240,6 +240,16 @@ impl KeyStore for MemoryKeys {
         lock(&self.0).insert(key)
     }
 
+    async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError> {
+        let mut keys = lock(&self.0);
+        let same = |held: &KeyRecord| held.tenant == key.tenant && held.principal == key.principal;
+        if keys.records.iter().any(same) {
+            return Ok(false);
+        }
+        keys.insert(key)?;
+        Ok(true)
+    }
+
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError> {
         Ok(lock(&self.0).records.clone())
     }

@@ -208,7 +208,8 @@ A role is a name in the configuration; a scope is `a:b:c`, where `*` stands for 
 last `*` for the rest.
 
 With --url the server makes the key, in the tenant of the caller, who needs the scope `keys:manage`
-and can give only what it holds itself.")]
+and can give only scopes and roles that it has itself. A key of another principal that exists needs
+the scope `keys:impersonate` besides.")]
     Create(KeyCreateArgs),
 
     /// List the keys, without their text

@@ -222,7 +222,7 @@ async fn as_many_as_are_needed_consent_in_time() {
 async fn a_key_that_the_caller_made_does_not_answer() {
     let dir = dir();
     write_config(dir.path(), &config(ASKS));
-    let scopes = ["--scope", "demo:read", "--scope", "keys:manage", "--scope", "approvals:respond"];
+    let scopes = ["--scope", "demo:read", "--scope", "keys:*", "--scope", "approvals:respond"];
     let (_, max) = key(dir.path(), &[&["--principal", "max"], &scopes[..]].concat());
     let (bobs, bob) = key(dir.path(), &["--principal", "bob", "--scope", "approvals:respond"]);
     let server = serve(dir.path(), &max).await;

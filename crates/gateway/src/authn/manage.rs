@@ -1,15 +1,17 @@
-//! Keys that callers make: those who hold [`SCOPE`], in their own tenant, with no more than they
-//! hold themselves (I-61).
+//! Keys that callers create with the scope [`SCOPE`], in their own tenant.
+//!
+//! Invariant (I-61): a key gets scopes within the caller's own, roles that the caller has, and a
+//! principal that is new or the caller's own. Another principal needs [`IMPERSONATE`].
 //!
 //! What is done here takes effect in this process before it is answered.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use toolcrib_core::{
     clock::Timestamp,
-    id::KeyId,
+    id::{KeyId, PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
     scope::{Grant, Scope},
     store::{KeyRecord, StoreError},
@@ -19,6 +21,12 @@ use super::{Authenticator, KeyRequest, NewKey, is_kept_for_tokens, new_key, next
 
 /// What a caller needs to manage the keys of its tenant.
 pub const SCOPE: &str = "keys:manage";
+/// What a caller needs, besides [`SCOPE`], to create or rotate a key of another principal that
+/// exists, or of a name that this program uses itself.
+pub const IMPERSONATE: &str = "keys:impersonate";
+/// Principals of this program's own, in lower case, without punctuation: the operator at the
+/// machine, callers without credentials, and the system as it ends approvals. The empty one is `-`.
+const RESERVED: [&str; 4] = ["", "operator", "anonymous", "coresystem"];
 /// Longest time for which a key and the one that follows it both work.
 pub const MAX_OVERLAP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Principals that can have had a hand in one key.
@@ -27,20 +35,20 @@ pub const MAX_MAKERS: usize = 64;
 /// Why nothing was done.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The caller does not hold [`SCOPE`].
-    #[error("the scope `{SCOPE}` is missing")]
-    Forbidden,
-    /// The key would hold more than the caller. Which part is not told: it may be what a role gives.
-    #[error("a key can hold only scopes and roles that its maker holds")]
+    /// The caller does not hold this scope: [`SCOPE`] or [`IMPERSONATE`].
+    #[error("the scope `{0}` is missing")]
+    Forbidden(&'static str),
+    /// The key would have a scope or role that the caller does not have.
+    #[error("a key cannot have scopes or roles that its creator does not have")]
     Wider,
-    /// There is no such role.
-    #[error("there is no role of one of these names")]
+    /// The caller has a role of this name, and the configuration does not.
+    #[error("the configuration has no role with one of these names")]
     NoSuchRole,
-    /// It would hold nothing.
-    #[error("a key needs a role or a scope, or it may use nothing")]
+    /// The key would have no permission.
+    #[error("a key needs a role or a scope")]
     Nothing,
     /// Its principal could be taken for one of a token.
-    #[error("a principal with `|` is kept for tokens; choose another name")]
+    #[error("a principal with `|` is reserved for tokens; choose another name")]
     KeptForTokens,
     /// It would end before it begins, or the overlap is too long.
     #[error("the time is not in the future, or further than 30 days for an overlap")]
@@ -142,9 +150,17 @@ impl Authenticator {
             return Err(KeyError::BadTime);
         }
         self.check_within(caller, &request.roles, &request.scopes)?;
+        let any_principal = self.may_act_as(caller, &request.principal, &request.roles);
+        if !any_principal && self.is_reserved(&request.principal, &caller.tenant) {
+            return Err(KeyError::Forbidden(IMPERSONATE));
+        }
         let mut key = new_key(request, now).map_err(|_| KeyError::Randomness)?;
         hand_over(caller, &mut key.record)?;
-        self.inner.keys.insert(key.record.clone()).await?;
+        if any_principal {
+            self.inner.keys.insert(key.record.clone()).await?;
+        } else if !self.inner.keys.insert_for_new_principal(key.record.clone()).await? {
+            return Err(KeyError::Forbidden(IMPERSONATE));
+        }
         self.refresh().await;
         Ok(key)
     }
@@ -161,8 +177,11 @@ impl Authenticator {
     ) -> Result<(NewKey, Timestamp), KeyError> {
         let keys = self.keys_of(caller).await?;
         let old = keys.iter().find(|key| key.id == *id).ok_or(KeyError::NoSuchKey)?;
-        // Who is handed the text of a key can do what it can.
+        // The caller gets the text of the new key, and can act as its principal.
         self.check_within(caller, &old.roles, &old.scopes)?;
+        if !self.may_act_as(caller, &old.principal, &old.roles) {
+            return Err(KeyError::Forbidden(IMPERSONATE));
+        }
         if is_followed(&keys, id) {
             return Err(KeyError::Followed);
         }
@@ -194,22 +213,45 @@ impl Authenticator {
         Ok(now)
     }
 
-    /// Whether `caller` holds everything that `roles` and `scopes` give.
+    /// Requires that `caller` has every one of `roles` and `scopes`. Roles are compared by name,
+    /// because approvals and quotas depend on the role itself and not on the scopes it grants.
     fn check_within(
         &self,
         caller: &Principal,
         roles: &[String],
         scopes: &[Grant],
     ) -> Result<(), KeyError> {
+        let has_role = |role: &String| caller.roles.contains(role);
+        let everything = Grant::parse("*").is_ok_and(|all| caller.scopes.includes(&all));
+        let within = roles.iter().all(|role| everything || has_role(role))
+            && scopes.iter().all(|scope| caller.scopes.includes(scope));
+        if !within {
+            return Err(KeyError::Wider);
+        }
         let policy = self.inner.policy.load();
-        let mut all: Vec<&Grant> = scopes.iter().collect();
-        for role in roles {
-            all.extend(policy.roles.get(role).ok_or(KeyError::NoSuchRole)?);
-        }
-        match all.into_iter().all(|grant| caller.scopes.includes(grant)) {
+        match roles.iter().all(|role| policy.roles.contains_key(role)) {
             true => Ok(()),
-            false => Err(KeyError::Wider),
+            false => Err(KeyError::NoSuchRole),
         }
+    }
+
+    /// Whether `caller` may have a key of `principal` with `roles`, although that principal exists:
+    /// with the scope for that, or as itself with the roles it comes with. Limits are of principals
+    /// and roles, so other roles would be other limits.
+    fn may_act_as(&self, caller: &Principal, principal: &PrincipalId, roles: &[String]) -> bool {
+        let sorted = |roles: &[String]| roles.iter().cloned().collect::<BTreeSet<_>>();
+        let itself = caller.id == *principal && sorted(&caller.roles) == sorted(roles);
+        itself || holds(caller, IMPERSONATE)
+    }
+
+    /// Whether `principal` is a name that this program uses itself, resembles one, or could be the
+    /// name of a token.
+    fn is_reserved(&self, principal: &PrincipalId, tenant: &TenantId) -> bool {
+        let letters = principal.as_str().chars().filter(char::is_ascii_alphanumeric);
+        let plain: String =
+            letters.map(|c| if c == '0' { 'o' } else { c.to_ascii_lowercase() }).collect();
+        RESERVED.contains(&plain.as_str())
+            || self.inner.policy.load().tokens.could_name(principal, tenant)
     }
 }
 
@@ -242,6 +284,9 @@ fn hand_over(caller: &Principal, key: &mut KeyRecord) -> Result<(), KeyError> {
 }
 
 fn may_manage(caller: &Principal) -> Result<(), KeyError> {
-    let wanted = Scope::parse(SCOPE).map_err(|_| KeyError::Forbidden)?;
-    if caller.scopes.covers(&wanted) { Ok(()) } else { Err(KeyError::Forbidden) }
+    if holds(caller, SCOPE) { Ok(()) } else { Err(KeyError::Forbidden(SCOPE)) }
+}
+
+fn holds(caller: &Principal, scope: &str) -> bool {
+    Scope::parse(scope).is_ok_and(|wanted| caller.scopes.covers(&wanted))
 }

@@ -114,6 +114,20 @@ impl Tokens {
         verdict
     }
 
+    /// Whether a token could be of the principal `id` of `tenant`.
+    pub(super) fn could_name(&self, id: &PrincipalId, tenant: &TenantId) -> bool {
+        let issued = |issuer: &Arc<Issuer>| {
+            let config = &issuer.config;
+            // Without a tenant of its own the issuer names the tenant in each token.
+            config.tenant.as_ref().is_none_or(|of| of == tenant)
+                && id.as_str().starts_with(&*config.principal_prefix)
+        };
+        let shared = |shared: &Shared| {
+            shared.config.tenant == *tenant && shared.config.principal.as_ref() == Some(id)
+        };
+        self.issuers.iter().any(issued) || self.shared.as_ref().is_some_and(shared)
+    }
+
     /// `principal`, who came with `token`, with what it holds now.
     pub(super) fn renew(
         &self,

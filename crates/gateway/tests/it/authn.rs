@@ -137,6 +137,9 @@ impl KeyStore for Slow {
     async fn insert(&self, key: KeyRecord) -> Result<(), StoreError> {
         self.keys.insert(key).await
     }
+    async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError> {
+        self.keys.insert_for_new_principal(key).await
+    }
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError> {
         let listed = self.keys.list().await;
         let held = self.held.lock().take();

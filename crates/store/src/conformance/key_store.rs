@@ -68,6 +68,32 @@ pub async fn the_same_id_or_digest_is_a_conflict(keys: &impl KeyStore) {
     assert_eq!(keys.epoch().await.unwrap(), epoch);
 }
 
+/// Only one of several creations at once finds the principal new. Revoked keys count, other tenants
+/// do not.
+pub async fn a_principal_is_new_once(keys: &impl KeyStore) {
+    let of = |id: &str, digest, tenant: &str, principal: &str| KeyRecord {
+        tenant: tenant.parse().unwrap(),
+        principal: principal.parse().unwrap(),
+        ..key(id, digest, 0)
+    };
+    let (one, two) = tokio::join!(
+        keys.insert_for_new_principal(of("a", 1, "t", "ann")),
+        keys.insert_for_new_principal(of("b", 2, "t", "ann")),
+    );
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert!(one != two, "one of both is stored");
+    assert_eq!(keys.list().await.unwrap().len(), 1);
+    let id = keys.list().await.unwrap().remove(0).id;
+    assert!(keys.revoke(&id, moment(7)).await.unwrap());
+    let epoch = keys.epoch().await.unwrap();
+    assert!(!keys.insert_for_new_principal(of("c", 3, "t", "ann")).await.unwrap());
+    assert_eq!(keys.epoch().await.unwrap(), epoch);
+    assert!(keys.insert_for_new_principal(of("d", 4, "other", "ann")).await.unwrap());
+    assert!(keys.insert_for_new_principal(of("e", 5, "t", "bob")).await.unwrap());
+    let twice = keys.insert_for_new_principal(of("e", 6, "t", "eve")).await.unwrap_err();
+    assert!(matches!(twice, StoreError::Conflict(_)), "{twice}");
+}
+
 /// The first revocation counts; later ones and those of unknown keys say `false`.
 pub async fn a_key_is_revoked_once(keys: &impl KeyStore) {
     keys.insert(key("a", 1, 0)).await.unwrap();

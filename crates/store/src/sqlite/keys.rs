@@ -21,6 +21,19 @@ impl KeyStore for SqliteStore {
         self.inner.writer.write(move |connection| insert(connection, &key)).await
     }
 
+    async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError> {
+        self.inner
+            .writer
+            .write(move |connection| {
+                if knows_principal(connection, &key)? {
+                    return Ok(false);
+                }
+                insert(connection, &key)?;
+                Ok(true)
+            })
+            .await
+    }
+
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError> {
         self.inner.readers.read(list).await
     }
@@ -125,6 +138,24 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
         )
         .map_err(|error| Failure::from(error).conflict_over("a key with this id or digest"))?;
     next_epoch(connection)
+}
+
+/// Whether any table that remembers principals has the one of `key`. Principals of tokens have no
+/// key, so the other tables count, too.
+fn knows_principal(connection: &Connection, key: &KeyRecord) -> Result<bool, Failure> {
+    const TABLES: [&str; 6] =
+        ["keys", "approvals", "runs", "quotas", "once_holders", "credentials"];
+    for table in TABLES {
+        let known: bool = connection
+            .prepare_cached(&format!(
+                "SELECT EXISTS (SELECT 1 FROM {table} WHERE tenant = ?1 AND principal = ?2)"
+            ))?
+            .query_row(params![key.tenant.as_str(), key.principal.as_str()], |row| row.get(0))?;
+        if known {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn next_epoch(connection: &Connection) -> Result<(), Failure> {

@@ -1,7 +1,7 @@
 //! `/v1/keys`: the API keys of the caller's tenant, for callers with the scope `keys:manage`.
 //!
-//! Nobody hands on more than it holds (I-61). A key that is made works, and one that is revoked does
-//! not, by the time this answers.
+//! A caller hands on no more than it has (I-61). A new key works, and a revoked one does not, by the
+//! time the response is sent.
 
 use std::time::Duration;
 
@@ -87,12 +87,13 @@ pub(super) async fn list(
             let keys = keys.iter().map(KeyInfo::from).collect();
             Ok(respond::json(StatusCode::OK, &Keys { keys }))
         }
-        Err(error) => refused(&error),
+        Err(error) => refused(&state, &caller, "/v1/keys", &error),
     }
 }
 
-/// Makes a key in the caller's tenant, with roles and scopes within the caller's own. The body is
-/// `{"name", "principal"?, "roles"?, "scopes"?, "expiresAt"?}`; the principal is the name when absent.
+/// Creates a key in the caller's tenant. The caller must have its roles and scopes. The principal is
+/// the name when absent. A principal that exists already and is not the caller's own, or the caller's
+/// own with other roles, needs the scope `keys:impersonate`.
 #[utoipa::path(
     post,
     path = "/v1/keys",
@@ -103,7 +104,7 @@ pub(super) async fn list(
         (status = 201, description = "The key, with its text", body = Made),
         (status = 400, description = "The body has none of its forms", body = ErrorEnvelope),
         (status = 401, description = "No valid key", body = ErrorEnvelope),
-        (status = 403, description = "The scope `keys:manage` is missing, or the key would hold more than its maker", body = ErrorEnvelope),
+        (status = 403, description = "The scope `keys:manage` or `keys:impersonate` is missing, or the key would have roles or scopes that the caller does not have", body = ErrorEnvelope),
         (status = 503, description = "No key can be made right now", body = ErrorEnvelope),
     )
 )]
@@ -119,12 +120,13 @@ pub(super) async fn create(
     };
     match state.gateway.authenticator().create_key(&caller, request).await {
         Ok(key) => Ok(made(&key, None)),
-        Err(error) => refused(&error),
+        Err(error) => refused(&state, &caller, "/v1/keys", &error),
     }
 }
 
 /// Makes the key that follows a key of the caller's tenant: the same principal with the same roles
-/// and scopes. Both work until the overlap is over: `{"overlapSeconds"?}`, an hour when absent.
+/// and scopes. Both work until the overlap is over, an hour when absent. A key of another principal
+/// needs the scope `keys:impersonate`.
 #[utoipa::path(
     post,
     path = "/v1/keys/{id}/rotate",
@@ -136,7 +138,7 @@ pub(super) async fn create(
         (status = 201, description = "The new key, with its text", body = Made),
         (status = 400, description = "The body has none of its forms", body = ErrorEnvelope),
         (status = 401, description = "No valid key", body = ErrorEnvelope),
-        (status = 403, description = "The scope `keys:manage` is missing, or the key holds more than the caller", body = ErrorEnvelope),
+        (status = 403, description = "The scope `keys:manage` or `keys:impersonate` is missing, or the key has roles or scopes that the caller does not have", body = ErrorEnvelope),
         (status = 404, description = "No key of the caller's tenant that works", body = ErrorEnvelope),
         (status = 409, description = "Another key follows this one already", body = ErrorEnvelope),
         (status = 503, description = "No key can be made right now", body = ErrorEnvelope),
@@ -167,7 +169,7 @@ pub(super) async fn rotate(
     };
     match state.gateway.authenticator().rotate_key(&caller, &id, overlap).await {
         Ok((key, until)) => Ok(made(&key, Some(manage::moment(until)))),
-        Err(error) => refused(&error),
+        Err(error) => refused(&state, &caller, "/v1/keys/{id}/rotate", &error),
     }
 }
 
@@ -198,7 +200,7 @@ pub(super) async fn revoke(
             let revoked = Revoked { id: id.to_string(), revoked_at: manage::moment(at) };
             Ok(respond::json(StatusCode::OK, &revoked))
         }
-        Err(error) => refused(&error),
+        Err(error) => refused(&state, &caller, "/v1/keys/{id}", &error),
     }
 }
 
@@ -208,10 +210,18 @@ fn made(key: &NewKey, old_key_ends_at: Option<String>) -> Response {
     respond::json(StatusCode::CREATED, &Made { key, info, old_key_ends_at })
 }
 
-fn refused(problem: &KeyError) -> Result<Response, Refusal> {
+fn refused(
+    state: &AppState,
+    caller: &Principal,
+    route: &str,
+    problem: &KeyError,
+) -> Result<Response, Refusal> {
     let bad = |member, words| Ok(error::bad_body(member, words));
     match problem {
-        KeyError::Forbidden => Err(Refusal::MissingScope(manage::SCOPE)),
+        KeyError::Forbidden(scope) => {
+            state.gateway.record_denied(caller, scope, route);
+            Err(Refusal::MissingScope(scope))
+        }
         KeyError::Wider => {
             Ok(error::error(StatusCode::FORBIDDEN, "forbidden", problem.to_string(), None))
         }

@@ -219,6 +219,7 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
         "files:read",
         "audit:read",
         "keys:manage",
+        "keys:impersonate",
         "metrics:read",
         "pins:approve",
         "sources:read",

@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use toolcrib_core::store::KeyStore as _;
-use toolcrib_testkit::gateway::{TestGateway, TestTool};
+use toolcrib_core::{
+    quota::{Day, QuotaKey, QuotaStore as _},
+    store::KeyStore as _,
+};
+use toolcrib_testkit::gateway::{Actor, TestGateway, TestIssuer, TestTool};
 
 const ROLES: &str = "[[role]]\nname = \"reader\"\nscopes = [\"files:read\"]\n\
-                     [[role]]\nname = \"admin\"\nscopes = [\"*\"]\n";
+                     [[role]]\nname = \"admin\"\nscopes = [\"*\"]\n\
+                     [[role]]\nname = \"maker\"\nscopes = [\"keys:manage\", \"files:*\"]\n";
 
 async fn gateway() -> TestGateway {
     let tool = TestTool::new("read").scopes(["files:read"]);
@@ -19,22 +23,26 @@ async fn gateway() -> TestGateway {
 async fn nobody_hands_on_more_than_it_holds() {
     let gw = gateway().await;
     let manager = gw.principal("manager", ["keys:manage", "files:*"]).await;
+    let mut number = 0;
     for (roles, scopes, status) in [
         (json!([]), json!(["files:read"]), 201),
         (json!([]), json!(["files:*"]), 201),
-        (json!(["reader"]), json!([]), 201),
+        // It has what the role grants, and not the role.
+        (json!(["reader"]), json!([]), 403),
         (json!([]), json!(["files:read:deep"]), 201),
         (json!([]), json!(["*"]), 403),
         (json!([]), json!(["files"]), 403),
         (json!([]), json!(["files:read", "other:read"]), 403),
         (json!(["admin"]), json!([]), 403),
         (json!(["reader", "admin"]), json!([]), 403),
-        (json!(["nobody"]), json!([]), 400),
+        // Which roles there are is not told to whoever does not have them.
+        (json!(["nobody"]), json!([]), 403),
         (json!([]), json!([]), 400),
         (json!([]), json!(["files::read"]), 400),
         (json!("reader"), json!([]), 400),
     ] {
-        let body = json!({ "name": "new", "roles": roles, "scopes": scopes });
+        number += 1;
+        let body = json!({ "name": format!("new{number}"), "roles": roles, "scopes": scopes });
         let reply = manager.post("/v1/keys", body.clone()).await;
         assert_eq!(reply.status, status, "{body}: {}", reply.text());
     }
@@ -49,8 +57,21 @@ async fn nobody_hands_on_more_than_it_holds() {
         assert_eq!(manager.post("/v1/keys", body.clone()).await.status, 400, "{body}");
     }
 
-    // Neither by renewing a key that holds more.
+    // A role that it has it can hand on, and `*` is every role that there is.
+    let maker = gw.principal_with_roles("acme", "maker", &["maker", "reader"]).await;
     let admin = gw.principal("admin", ["*"]).await;
+    for (caller, name, roles, status) in [
+        (&maker, "a", json!(["reader"]), 201),
+        (&maker, "b", json!(["maker", "reader"]), 201),
+        (&maker, "c", json!(["reader", "admin"]), 403),
+        (&admin, "d", json!(["reader", "admin"]), 201),
+        (&admin, "e", json!(["nobody"]), 400),
+    ] {
+        let reply = caller.post("/v1/keys", json!({ "name": name, "roles": roles })).await;
+        assert_eq!(reply.status, status, "{name}: {}", reply.text());
+    }
+
+    // Neither by renewing a key that holds more.
     let path = format!("/v1/keys/{}/rotate", gw.key_id(&admin));
     assert_eq!(manager.post(&path, json!({})).await.status, 403);
     // What a key holds is no more than its maker's, and so is what its own keys hold.
@@ -60,6 +81,142 @@ async fn nobody_hands_on_more_than_it_holds() {
     let wider = json!({ "name": "n", "scopes": ["files:write"] });
     assert_eq!(below.post("/v1/keys", wider).await.status, 403);
     assert_eq!(below.get("/v1/tools").await.json().as_array().unwrap().len(), 1);
+}
+
+const FINANCE: &str = "[gate]\nquota = \"3/d\"\n\
+    [[role]]\nname = \"finance\"\nscopes = []\n\
+    [[role]]\nname = \"unlimited\"\nscopes = []\nquota = \"off\"\n";
+
+async fn with_finance() -> TestGateway {
+    let refund = TestTool::new("refund")
+        .scopes(["shop:refund"])
+        .rule("approval = \"always\"\napproval_role = \"finance\"");
+    let read = TestTool::new("read").scopes(["shop:read"]);
+    TestGateway::builder().config(FINANCE).tool(refund).tool(read).start().await
+}
+
+async fn call(caller: &Actor, tool: &str) -> Value {
+    let call = json!({ "tool_id": format!("crib.{tool}@1.0.0"), "input": {} });
+    caller.post("/tools/call", json!({ "$schema": "otc://1.0", "request": call })).await.json()
+}
+
+/// I-61, I-65: a role decides by its name who consents, so only who has it hands it on.
+#[tokio::test]
+async fn a_consent_of_a_role_comes_from_whoever_has_the_role() {
+    let gw = with_finance().await;
+    let ann = gw.principal("ann", ["shop:*"]).await;
+    let manager = gw.principal("max", ["keys:manage", "approvals:respond"]).await;
+    let asked = call(&ann, "refund").await;
+    assert_eq!(asked["result"]["error"]["developer_message"], "approval_required", "{asked}");
+    let body = json!({ "name": "eve", "roles": ["finance"], "scopes": ["approvals:respond"] });
+    let refused = manager.post("/v1/keys", body.clone()).await;
+    assert_eq!((refused.status, &refused.json()["error"]), (403, &json!("forbidden")));
+    // Nor by renewing the key of somebody who has it, in whichever way.
+    let fay = gw.principal_with_roles("acme", "fay", &["finance"]).await;
+    let path = format!("/v1/keys/{}/rotate", gw.key_id(&fay));
+    assert_eq!(manager.post(&path, json!({})).await.status, 403);
+    let powerful = gw.principal("pam", ["keys:*", "approvals:respond"]).await;
+    assert_eq!(powerful.post(&path, json!({})).await.status, 403);
+    assert_eq!(gw.store.list().await.unwrap().len(), 4, "no key was made");
+    assert_eq!(gw.runs("crib", "refund"), 0);
+    let admin = gw.principal("admin", ["*"]).await;
+    assert_eq!(admin.post("/v1/keys", body).await.status, 201);
+}
+
+/// I-61: roles and limits are of the principal, so nobody gets other ones with a key of its own.
+#[tokio::test]
+async fn a_quota_is_not_left_with_a_key_of_ones_own() {
+    let gw = with_finance().await;
+    let ann = gw.principal("ann", ["keys:manage", "shop:read"]).await;
+    for _ in 0..3 {
+        assert_eq!(call(&ann, "read").await["result"]["success"], true);
+    }
+    for roles in [json!(["unlimited"]), json!(["finance"])] {
+        let body =
+            json!({ "name": "n", "principal": "ann", "roles": roles, "scopes": ["shop:read"] });
+        assert_eq!(ann.post("/v1/keys", body).await.status, 403);
+    }
+    let body = json!({ "name": "n", "principal": "ann", "scopes": ["shop:read"] });
+    let made = ann.post("/v1/keys", body).await;
+    assert_eq!(made.status, 201, "its own name with its own roles: {}", made.text());
+    let second = gw.bearer(made.json()["key"].as_str().unwrap());
+    let over = call(&second, "read").await;
+    assert_eq!(over["details"]["limit"], 3, "the same principal: {over}");
+    assert_eq!(gw.runs("crib", "read"), 3);
+}
+
+/// I-61: a key of another principal that exists, and of a name that this program uses itself, takes
+/// the scope for it.
+#[tokio::test]
+async fn keys_of_other_principals_take_a_scope_of_their_own() {
+    let gw = gateway().await;
+    let manager = gw.principal("manager", ["keys:manage", "files:*"]).await;
+    let ci = gw.principal("ci", ["files:read"]).await;
+    let gone = gw.principal("gone", ["files:read"]).await;
+    let admin = gw.principal("admin", ["*"]).await;
+    assert_eq!(admin.delete(&format!("/v1/keys/{}", gw.key_id(&gone))).await.status, 200);
+    let path = format!("/v1/keys/{}/rotate", gw.key_id(&ci));
+    let key =
+        |principal: &str| json!({ "name": "n", "principal": principal, "scopes": ["files:read"] });
+    let names = [
+        "ci",
+        "gone",
+        "admin",
+        "operator",
+        "Operator",
+        "OPERATOR.",
+        "0perator",
+        "anonymous",
+        "-",
+        "--",
+        "core.system",
+    ];
+    for name in names {
+        let refused = manager.post("/v1/keys", key(name)).await;
+        assert_eq!(refused.status, 403, "{name}: {}", refused.text());
+        assert_eq!(refused.json()["details"]["scopeRequired"], "keys:impersonate", "{name}");
+    }
+    let refused = manager.post(&path, json!({})).await;
+    assert_eq!(
+        (refused.status, refused.json()["details"]["scopeRequired"].clone()),
+        (403, json!("keys:impersonate"))
+    );
+    gw.event(|it| it["payload"]["action"] == "keys:impersonate").await;
+    // New names are open, to one of those who come at once.
+    let (one, two) = tokio::join!(
+        manager.post("/v1/keys", key("fresh")),
+        manager.post("/v1/keys", key("fresh"))
+    );
+    let mut both = [one.status, two.status];
+    both.sort_unstable();
+    assert_eq!(both, [201, 403]);
+    for scopes in [["keys:manage", "keys:impersonate", "files:*"], ["keys:*", "files:*", "a"]] {
+        let may = gw.principal(&format!("may{}", scopes[1].len()), scopes).await;
+        for name in names.iter().filter(|name| **name != "admin") {
+            let made = may.post("/v1/keys", key(name)).await;
+            assert_eq!(made.status, 201, "{name}: {}", made.text());
+        }
+    }
+    let may = gw.principal("may", ["keys:*", "files:*"]).await;
+    assert_eq!(may.post(&path, json!({})).await.status, 201);
+}
+
+/// I-61: names that only calls have left behind are taken, too, and those of tokens.
+#[tokio::test]
+async fn names_without_a_key_are_taken() {
+    let issuer = TestIssuer::start().await;
+    let config = issuer.config("").replace("id|", "corp-");
+    let tool = TestTool::new("read").scopes(["files:read"]);
+    let gw = TestGateway::builder().config(&config).config(ROLES).tool(tool).start().await;
+    let manager = gw.principal_of("acme", "manager", &["keys:manage", "files:*"]).await;
+    let (tenant, principal) = ("acme".parse().unwrap(), "left".parse().unwrap());
+    let counted = vec![(QuotaKey { tenant, principal, tool: None }, 1)];
+    gw.store.add(Day::of(gw.gateway.clock().now()), counted).await.unwrap();
+    let key = |name: &str| json!({ "name": name, "scopes": ["files:read"] });
+    for name in ["corp-ann", "corp-", "left"] {
+        assert_eq!(manager.post("/v1/keys", key(name)).await.status, 403, "{name}");
+    }
+    assert_eq!(manager.post("/v1/keys", key("cor")).await.status, 201);
 }
 
 /// I-9: another tenant's keys are not there.
