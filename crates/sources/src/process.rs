@@ -22,6 +22,7 @@ use toolcrib_core::{
 };
 
 pub(crate) mod confined;
+pub(crate) mod files;
 pub(crate) mod helper;
 pub(crate) mod once;
 mod stderr;
@@ -66,6 +67,9 @@ pub(crate) fn spawn(spec: &StdioSpec, source: &SourceId) -> Result<(Child, Pipes
     }
     let mut process = command.spawn().map_err(|error| cannot_start(&error))?;
     let group = Group(process.id().and_then(|id| Pid::from_raw(id.cast_signed())));
+    if let Some(child) = group.0 {
+        files::inherit_limit(child);
+    }
     let (Some(stdin), Some(stdout), Some(stderr)) =
         (process.stdin.take(), process.stdout.take(), process.stderr.take())
     else {

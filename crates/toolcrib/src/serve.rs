@@ -1,34 +1,36 @@
 //! Serving a router until told to stop.
 //!
 //! Invariants:
-//! - what a peer can hold by not going on is bounded: the time to a request's end of headers, and
-//!   the number of connections; those beyond it wait in the kernel's queue;
+//! - what a peer can hold by not going on is bounded: the time to a request's end of headers, to
+//!   the next request of a peer without a valid credential, and to reading an answer;
+//! - the number of connections is bounded so that file descriptors are left for everything else;
+//!   when it is reached, peers without a valid credential make room first ([`slots`]);
 //! - every accepted connection passes [`accept`], which sets it up.
 
-use std::{
-    future::Future,
-    io,
-    pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::Duration,
-};
+pub(crate) mod connection;
+mod slots;
+
+use std::{convert::Infallible, future::Future, io, pin::pin, sync::Arc, time::Duration};
 
 use axum::Router;
 use http::Request;
+use hyper::{body::Incoming, service::service_fn};
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto::Builder,
-    service::TowerToHyperService,
 };
+use rustix::process::{Resource, getrlimit};
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::ServiceExt as _;
+
+use self::{
+    connection::{Answer, CURRENT, Patience},
+    slots::{Slot, Slots},
+};
 
 /// What peers and requests may take.
 #[derive(Debug, Clone, Copy)]
@@ -36,8 +38,11 @@ struct Limits {
     /// How long requests in flight may take to end after the signal to stop. Longer than most
     /// calls, shorter than what service managers wait before they kill.
     patience: Duration,
-    /// How long the headers of a request may take, also those of the next on a kept connection.
+    /// How long the headers of a request may take, also those of the next on a kept connection, and
+    /// how long a peer without a valid credential may stay without a request.
     headers: Duration,
+    /// How long a peer may take to read the next piece of an answer.
+    reading: Duration,
     /// Connections open at once.
     connections: usize,
 }
@@ -45,11 +50,21 @@ struct Limits {
 const LIMITS: Limits = Limits {
     patience: Duration::from_secs(10),
     headers: Duration::from_secs(30),
+    reading: Duration::from_secs(60),
     connections: 10_000,
 };
 
-/// How often an HTTP/2 peer that says nothing is asked whether it is still there.
+/// How often an HTTP/2 peer that says nothing is asked whether it is still there, and how long it
+/// has to answer.
 const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(20);
+
+/// How long the peer of a connection that is being closed has to hear of it.
+const FAREWELL: Duration = Duration::from_millis(250);
+
+/// File descriptors that connections leave for the store, child processes and outgoing requests, at
+/// least; with a high limit it is a quarter of it.
+const RESERVED: u64 = 256;
 
 /// Pause after an accept that failed for want of something, most likely of file descriptors.
 const BREATH: Duration = Duration::from_millis(200);
@@ -63,7 +78,10 @@ pub(crate) struct Stopping(pub(crate) CancellationToken);
 /// requests in flight ten seconds.
 ///
 /// A connection whose next request does not have its headers within thirty seconds is closed, and
-/// at most ten thousand are open at once.
+/// so is one whose peer does not read its answer for a minute. At most ten thousand are open at
+/// once, or as many as the process's limit of open files allows with a quarter of it, and at least
+/// 256, left for other uses. When there are as many, connections without a valid credential are
+/// closed for new ones, then idle ones with one; a request with a valid credential is never cut off.
 ///
 /// # Errors
 /// None at present: an accept that fails is tried again.
@@ -72,8 +90,17 @@ pub async fn serve(
     router: Router,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    serve_within(listener, router, shutdown, LIMITS).await;
+    let connections = LIMITS.connections.min(affordable());
+    serve_within(listener, router, shutdown, Limits { connections, ..LIMITS }).await;
     Ok(())
+}
+
+/// How many connections the limit of open files allows.
+fn affordable() -> usize {
+    let Some(files) = getrlimit(Resource::Nofile).current else { return usize::MAX };
+    // Of a very low limit connections get half.
+    let reserved = (files / 4).max(RESERVED).min(files / 2);
+    usize::try_from(files - reserved).unwrap_or(usize::MAX)
 }
 
 async fn serve_within(
@@ -84,7 +111,7 @@ async fn serve_within(
 ) {
     // Makes its routes once instead of with every connection.
     let router = router.with_state::<()>(());
-    let room = Arc::new(Semaphore::new(limits.connections));
+    let slots = Arc::new(Slots::new(limits.connections));
     let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
     // Also when this future is dropped, no connection outlives it.
     let _cut_when_dropped = cut.clone().drop_guard();
@@ -92,17 +119,16 @@ async fn serve_within(
     let mut shutdown = pin!(shutdown);
     loop {
         let next = async {
-            let place = Arc::clone(&room).acquire_owned().await;
-            (accept(&listener).await, place)
+            let stream = accept(&listener, &slots).await;
+            (stream, slots.take().await)
         };
-        let (stream, place) = tokio::select! {
+        let (stream, slot) = tokio::select! {
             () = &mut shutdown => break,
             next = next => next,
         };
-        let connection = connection(stream, router.clone(), stopping.clone(), limits.headers);
+        let connection = connection(stream, router.clone(), slot, stopping.clone(), limits);
         let cut = cut.clone();
         connections.spawn(async move {
-            let _place = place;
             tokio::select! {
                 () = connection => {}
                 () = cut.cancelled() => {}
@@ -119,7 +145,7 @@ async fn serve_within(
 
 /// The next connection, set up. Failures of one connection are nobody else's; others are told and
 /// tried again.
-async fn accept(listener: &TcpListener) -> TcpStream {
+async fn accept(listener: &TcpListener, slots: &Slots) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _peer)) => {
@@ -135,6 +161,8 @@ async fn accept(listener: &TcpListener) -> TcpStream {
                 | io::ErrorKind::ConnectionReset => {}
                 _ => {
                     tracing::error!(%error, "a connection could not be accepted");
+                    // Whatever it lacks, a connection that ends gives some of it back.
+                    slots.make_room();
                     tokio::time::sleep(BREATH).await;
                 }
             },
@@ -146,26 +174,35 @@ async fn accept(listener: &TcpListener) -> TcpStream {
 async fn connection(
     stream: TcpStream,
     router: Router,
+    slot: Slot,
     stopping: CancellationToken,
-    headers: Duration,
+    limits: Limits,
 ) {
-    let asked = Arc::new(AtomicBool::new(false));
-    let seen = Arc::clone(&asked);
+    let state = Arc::clone(&slot.connection);
+    let current = Arc::clone(&state);
     let stop = Stopping(stopping.clone());
-    let service = router.map_request(move |mut request: Request<hyper::body::Incoming>| {
-        seen.store(true, Ordering::Relaxed);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let exchange = current.begin(request.version());
         request.extensions_mut().insert(stop.clone());
-        request.map(axum::body::Body::new)
+        let answer = router.clone().oneshot(request.map(axum::body::Body::new));
+        let answer = CURRENT.scope(Arc::clone(&current), answer);
+        async move {
+            let answer = match answer.await {
+                Ok(answer) => answer,
+                Err(never) => match never {},
+            };
+            Ok::<_, Infallible>(answer.map(|body| Answer::new(body, exchange)))
+        }
     });
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(headers);
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING);
-    let served = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
-    let mut served = pin!(served);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(limits.headers);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
+    let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
+    let patience = Patience { unauthenticated: limits.headers, reading: limits.reading };
     // The timeout of the headers starts when it is known that they are HTTP/1's, and there is none
-    // for HTTP/2. This one covers everything before the first request.
-    let mut first = pin!(tokio::time::sleep(headers));
-    let (mut waiting, mut told) = (true, false);
+    // for HTTP/2. This one covers both.
+    let mut look = pin!(tokio::time::sleep(limits.headers));
+    let mut told = false;
     loop {
         tokio::select! {
             ended = served.as_mut() => {
@@ -174,10 +211,19 @@ async fn connection(
                 }
                 return;
             }
-            () = &mut first, if waiting => {
-                waiting = false;
-                if !asked.load(Ordering::Relaxed) {
+            () = state.evicted() => {
+                // Its place is wanted at once, unless the peer is a caller that may be about to
+                // send its next request and then has to know that it was not taken.
+                if !state.is_authenticated() {
                     return;
+                }
+                break;
+            }
+            () = &mut look => {
+                let now = Instant::now();
+                match state.expires(patience) {
+                    Some(moment) if moment <= now => break,
+                    next => look.as_mut().reset(next.unwrap_or(now + limits.headers)),
                 }
             }
             () = stopping.cancelled(), if !told => {
@@ -186,6 +232,8 @@ async fn connection(
             }
         }
     }
+    served.as_mut().graceful_shutdown();
+    tokio::time::timeout(FAREWELL, served).await.ok();
 }
 
 #[cfg(test)]
@@ -202,6 +250,10 @@ mod tests {
     /// Longest that anything here is waited for.
     const LONG: Duration = Duration::from_secs(20);
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
+    /// The preface of HTTP/2, with empty settings.
+    const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    /// `GET /` on stream 1: three fields of the static table, and `:authority`.
+    const HTTP2_GET: &[u8] = b"\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01x";
 
     struct Served {
         address: std::net::SocketAddr,
@@ -277,37 +329,109 @@ mod tests {
         assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
     }
 
+    /// A router whose `/slow` is a caller's, and answers when it is told to.
+    fn slow() -> (Router, tokio::sync::mpsc::Receiver<()>, CancellationToken) {
+        let (entered, inside) = tokio::sync::mpsc::channel(8);
+        let release = CancellationToken::new();
+        let released = release.clone();
+        let slow = move || async move {
+            connection::authenticated();
+            entered.send(()).await.unwrap();
+            released.cancelled().await;
+            "hello"
+        };
+        (hello().route("/slow", get(slow)), inside, release)
+    }
+
+    // I-27
     #[tokio::test]
-    async fn connections_beyond_the_cap_wait_for_one_to_end() {
-        let served = start(hello(), Limits { connections: 1, ..LIMITS }).await;
+    async fn connections_beyond_the_cap_wait_for_a_callers_request_to_end() {
+        let (router, mut inside, release) = slow();
+        let served = start(router, Limits { connections: 1, ..LIMITS }).await;
         let mut first = TcpStream::connect(served.address).await.unwrap();
-        answer(&mut first).await;
+        first.write_all(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+        inside.recv().await.unwrap();
         let mut second = TcpStream::connect(served.address).await.unwrap();
         second.write_all(REQUEST).await.unwrap();
         let early = timeout(Duration::from_millis(100), second.readable()).await;
         assert!(early.is_err(), "the second one is not served yet");
-        drop(first);
+        release.cancel();
         answer(&mut second).await;
+        assert!(rest(&mut first).await.ends_with("hello"));
+    }
+
+    // I-27
+    #[tokio::test]
+    async fn a_peer_without_a_credential_gives_up_its_place() {
+        let served = start(hello(), Limits { connections: 1, ..LIMITS }).await;
+        for start in [&b""[..], b"GET / HTTP/1.1\r\nx-half: ", HTTP2, REQUEST] {
+            let mut first = TcpStream::connect(served.address).await.unwrap();
+            first.write_all(start).await.unwrap();
+            let mut second = TcpStream::connect(served.address).await.unwrap();
+            answer(&mut second).await;
+            rest(&mut first).await;
+        }
+    }
+
+    // I-27
+    #[tokio::test]
+    async fn an_idle_http2_connection_stays_only_with_a_credential() {
+        let known = Router::new().route("/", get(|| async { connection::authenticated() }));
+        for (router, stays) in [(hello(), false), (known, true)] {
+            let limits = Limits { headers: Duration::from_millis(50), ..LIMITS };
+            let served = start(router, limits).await;
+            let mut stream = TcpStream::connect(served.address).await.unwrap();
+            stream.write_all(HTTP2).await.unwrap();
+            stream.write_all(HTTP2_GET).await.unwrap();
+            let end = rest(&mut stream);
+            match stays {
+                false => drop(end.await),
+                true => {
+                    let early = timeout(Duration::from_millis(500), end).await;
+                    assert!(early.is_err(), "an idle caller may stay");
+                }
+            }
+        }
+    }
+
+    // I-27
+    #[tokio::test]
+    async fn a_peer_that_does_not_read_its_answer_is_closed() {
+        for request in [REQUEST.to_vec(), [HTTP2, HTTP2_GET].concat()] {
+            let given_up = CancellationToken::new();
+            let dropped = given_up.clone();
+            let endless = move || async move {
+                connection::authenticated();
+                let guard = dropped.drop_guard();
+                let chunks = futures_util::stream::repeat_with(move || {
+                    let _guard = &guard;
+                    Ok::<_, Infallible>(bytes::Bytes::from_static(&[b'x'; 1 << 16]))
+                });
+                axum::body::Body::from_stream(chunks)
+            };
+            let limits = Limits {
+                reading: Duration::from_millis(50),
+                headers: LIMITS.headers / 600,
+                ..LIMITS
+            };
+            let served = start(Router::new().route("/", get(endless)), limits).await;
+            let mut stream = TcpStream::connect(served.address).await.unwrap();
+            stream.write_all(&request).await.unwrap();
+            // The answer never ends by itself.
+            timeout(LONG, given_up.cancelled()).await.unwrap();
+        }
     }
 
     #[tokio::test]
     async fn accepted_connections_do_not_wait_to_fill_a_segment() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let _peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        assert!(accept(&listener).await.nodelay().unwrap());
+        assert!(accept(&listener, &Slots::new(1)).await.nodelay().unwrap());
     }
 
     #[tokio::test]
     async fn stopping_ends_the_idle_at_once_and_waits_for_answers() {
-        let (entered, mut inside) = tokio::sync::mpsc::channel(1);
-        let release = CancellationToken::new();
-        let released = release.clone();
-        let slow = move || async move {
-            entered.send(()).await.unwrap();
-            released.cancelled().await;
-            "hello"
-        };
-        let router = hello().route("/slow", get(slow));
+        let (router, mut inside, release) = slow();
         let served = start(router, LIMITS).await;
         let mut idle = TcpStream::connect(served.address).await.unwrap();
         answer(&mut idle).await;

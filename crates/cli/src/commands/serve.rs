@@ -68,6 +68,9 @@ pub(crate) async fn run(
         seams_stay_here(&config)?;
         printer.warning(SEAMS);
     }
+    if let Err(problem) = toolcrib_sources::raise_file_limit() {
+        printer.warning(format_args!("the limit of open files cannot be raised: {problem}"));
+    }
     let mut signals = Signals::catch()?;
     // Before the port, so that who starts the same server twice learns that it runs.
     let early = Lock::take(&settings)?;

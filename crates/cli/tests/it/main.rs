@@ -21,6 +21,7 @@ mod import;
 mod input;
 mod keys;
 mod lifecycle;
+mod listener;
 mod local;
 mod lock;
 mod once;

@@ -8,7 +8,7 @@ use toolcrib_core::{principal::Principal, scope::Scope};
 use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth};
 
 use super::{Credentials, Refusal, Strangers};
-use crate::state::AppState;
+use crate::{serve::connection, state::AppState};
 
 /// The caller, put among the request's extensions by the guard; handlers take it as an argument.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,7 +60,12 @@ pub(crate) async fn caller(
         }
     }
     match (known, auth) {
-        (Some(tried), _) => tried,
+        (Some(tried), _) => {
+            if tried.is_ok() {
+                connection::authenticated();
+            }
+            tried
+        }
         (None, MountAuth::Optional) => anonymous(),
         (None, MountAuth::Required) => Err(AuthError::Missing),
     }

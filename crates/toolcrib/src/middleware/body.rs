@@ -10,6 +10,7 @@ use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
+use tokio::time::Instant;
 
 use super::Refusal;
 use crate::state::AppState;
@@ -22,8 +23,11 @@ pub(crate) struct Payload(pub(crate) Bytes);
 const MAX_DRAIN: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// How long a sender may pause within a body.
+/// How long a sender may pause within a body, and how far it may fall behind [`MIN_RATE`].
 const PAUSE: Duration = Duration::from_secs(30);
+
+/// Bytes of a body that have to arrive each second.
+const MIN_RATE: usize = 1024;
 
 impl FromRequest<AppState> for Payload {
     type Rejection = Refusal;
@@ -60,8 +64,12 @@ async fn read(
     }
     let mut refused = announced.is_some_and(|length| length.map_or(true, |length| length > limit));
     let mut whole = BytesMut::new();
+    let start = Instant::now();
     while !refused {
-        let Ok(frame) = tokio::time::timeout(pause, body.frame()).await else {
+        // Otherwise a byte before the end of each pause would hold a connection for days.
+        let due = Duration::from_secs(u64::try_from(whole.len() / MIN_RATE).unwrap_or(u64::MAX));
+        let latest = (start + pause + due).min(Instant::now() + pause);
+        let Ok(frame) = tokio::time::timeout_at(latest, body.frame()).await else {
             return Err(Refusal::BrokenBody);
         };
         let data = match frame {
@@ -103,5 +111,17 @@ mod tests {
         let body = Body::from_stream(start.chain(stream::pending()));
         let read = read(body, 100, false, Duration::from_millis(20)).await;
         assert!(matches!(read, Err(Refusal::BrokenBody)));
+    }
+
+    // I-27
+    #[tokio::test]
+    async fn a_body_of_single_bytes_is_given_up() {
+        let bytes = stream::unfold((), |()| async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Some((Ok::<_, std::io::Error>(Bytes::from_static(b" ")), ()))
+        });
+        let read = read(Body::from_stream(bytes), 1 << 20, false, Duration::from_millis(100));
+        let read = tokio::time::timeout(Duration::from_secs(60), read).await;
+        assert!(matches!(read, Ok(Err(Refusal::BrokenBody))));
     }
 }
