@@ -181,14 +181,7 @@ pub(crate) async fn awaited(gateway: &Gateway, name: &str) -> anyhow::Result<Arc
 }
 
 fn entry(gateway: &Gateway, name: &str) -> Option<Arc<Entry>> {
-    let snapshot = gateway.snapshot();
-    let catalog = &snapshot.catalog;
-    let with_version = || {
-        let (bare, _) = name.split_once('@')?;
-        catalog.otc_versions(bare).find(|entry| entry.names.otc_id() == name)
-    };
-    let found = catalog.by_id(name).or_else(|| catalog.by_wire(name));
-    found.or_else(|| catalog.by_otc(name)).or_else(with_version).cloned()
+    gateway.snapshot().catalog.find_all(name).first().map(|entry| Arc::clone(entry))
 }
 
 fn is_ready(gateway: &Gateway, source: &SourceId) -> bool {

@@ -78,7 +78,7 @@ fn catalog(c: &mut Criterion) {
         b.iter(|| catalog.view(&ScopeAuthorizer, black_box(subject)).body(&ITEM, None));
     });
     group.bench_function("look a tool up", |b| {
-        b.iter(|| catalog.by_wire(black_box("s7__tool_57")).cloned())
+        b.iter(|| catalog.by_wire(&tenant, black_box("s7__tool_57")).cloned())
     });
     group.finish();
 }

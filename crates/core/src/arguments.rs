@@ -5,7 +5,10 @@
 //! for each value. `format` is an annotation, as 2020-12 has it, so that a call is not refused over
 //! a matter on which upstreams disagree.
 
-use std::fmt::{self, Write as _};
+use std::{
+    fmt::{self, Write as _},
+    sync::Arc,
+};
 
 use jsonschema::{PatternOptions, ValidationError, Validator, error::ValidationErrorKind as Kind};
 use serde_json::Value;
@@ -36,16 +39,16 @@ pub struct Violation {
 pub struct SchemaError(pub String);
 
 /// A compiled input schema.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ArgumentCheck(Compiled);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Compiled {
     /// No schema, or one that says nothing.
     Anything,
     /// `{"type": "object"}` and nothing else that matters.
     AnyObject,
-    Schema(Box<(Validator, bounds::Weight)>),
+    Schema(Arc<(Validator, bounds::Weight)>),
 }
 
 /// Violations reported; a caller can act on the first few, and each may take a kilobyte.
@@ -106,7 +109,7 @@ impl ArgumentCheck {
                     error.masked()
                 )))
             })?;
-        Ok(Self(Compiled::Schema(Box::new((validator, weight)))))
+        Ok(Self(Compiled::Schema(Arc::new((validator, weight)))))
     }
 
     /// The violations, in the order of the arguments; at most a hundred. For a value so large that

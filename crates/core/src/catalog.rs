@@ -1,20 +1,25 @@
 //! The immutable catalog snapshot, and what each caller sees of it.
 //!
 //! Invariant: a snapshot never changes; a refresh builds a new one with a higher [`Generation`].
-//! Invariant: tools are sorted by id, and every name resolves to exactly one of them.
+//! Invariant: tools are sorted by id, and for each tenant every name resolves to at most one of
+//! those that exist for it. Tools of different tenants may share names ([`names`]).
 //! Invariant: what a caller sees is computed once per (generation, tenant, scopes, toolset), and per
 //! principal where decisions tell principals apart; the bytes of a list once per (view, format,
 //! filter). A request pays for neither.
 
+mod names;
 mod pages;
 mod search;
 mod toolset;
 
 use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashMap, HashSet},
+    collections::{BTreeMap, HashMap},
     fmt,
-    sync::{Arc, OnceLock},
+    hash::Hash,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -30,15 +35,19 @@ use crate::{
     event::Transport,
     id::{InvalidId, PrincipalId, SourceId, TenantId, ToolId},
     limit::Rate,
-    names::{self, Names},
+    names::Names,
     quota::Quota,
     scope::ScopeSet,
 };
 
-use self::search::{Index, Words};
 pub use self::{
+    names::Collision,
     pages::{OpenPage, Pages},
     toolset::{Listing, Toolset},
+};
+use self::{
+    names::NameIndex,
+    search::{Index, Words},
 };
 
 /// Counts snapshots; higher is newer.
@@ -88,10 +97,10 @@ impl Entry {
         upstream_name: &str,
         tier: SafetyTier,
     ) -> Result<Self, InvalidId> {
-        let id = names::tool_id(kind, source, upstream_name)?;
+        let id = crate::names::tool_id(kind, source, upstream_name)?;
         Ok(Self {
             tool: ToolDescriptor::new(id.as_str(), kind, tier),
-            names: names::names(source, upstream_name, None),
+            names: crate::names::names(source, upstream_name, None),
             id,
             source: source.clone(),
             upstream_name: upstream_name.to_owned(),
@@ -115,6 +124,29 @@ impl Entry {
     }
 }
 
+impl Entry {
+    /// The same tool for `tenants` alone.
+    fn narrowed(&self, tenants: Tenants) -> Self {
+        Self {
+            tool: self.tool.clone(),
+            id: self.id.clone(),
+            names: self.names.clone(),
+            source: self.source.clone(),
+            upstream_name: self.upstream_name.clone(),
+            tenants,
+            transport: self.transport,
+            rate: self.rate,
+            quota: self.quota,
+            timeout: self.timeout,
+            annotations: self.annotations.clone(),
+            consent: self.consent.clone(),
+            arguments: self.arguments.clone(),
+            digest: self.digest,
+            wire: WireCache::default(),
+        }
+    }
+}
+
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Entry").field("id", &self.id).finish_non_exhaustive()
@@ -122,12 +154,14 @@ impl fmt::Debug for Entry {
 }
 
 /// Which tenants a tool exists for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Tenants {
     /// Every tenant.
     All,
     /// Only these.
     Only(Vec<TenantId>),
+    /// Every tenant but these, for which its names are ambiguous. No configuration says so.
+    Except(Vec<TenantId>),
 }
 
 impl Tenants {
@@ -136,6 +170,7 @@ impl Tenants {
         match self {
             Self::All => true,
             Self::Only(tenants) => tenants.contains(tenant),
+            Self::Except(tenants) => !tenants.contains(tenant),
         }
     }
 
@@ -144,10 +179,19 @@ impl Tenants {
     pub fn common(&self, other: &Self) -> Self {
         match (self, other) {
             (Self::All, other) | (other, Self::All) => other.clone(),
-            (Self::Only(a), Self::Only(b)) => {
-                Self::Only(a.iter().filter(|tenant| b.contains(tenant)).cloned().collect())
+            (Self::Except(a), Self::Except(b)) => {
+                let more = b.iter().filter(|tenant| !a.contains(tenant));
+                Self::Except(a.iter().chain(more).cloned().collect())
+            }
+            (Self::Only(only), other) | (other, Self::Only(only)) => {
+                Self::Only(only.iter().filter(|tenant| other.admits(tenant)).cloned().collect())
             }
         }
+    }
+
+    /// Whether there is no tenant among them.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::Only(tenants) if tenants.is_empty())
     }
 }
 
@@ -253,26 +297,15 @@ impl WireCache {
     }
 }
 
-/// Tools that would share a name; all of them are left out.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{} would share the name `{name}`; none of them is offered", .tools.iter().map(ToolId::as_str).collect::<Vec<_>>().join(" and "))]
-pub struct Collision {
-    /// The shared name.
-    pub name: String,
-    /// The tools, by id.
-    pub tools: Vec<ToolId>,
-}
-
 /// The snapshot.
 pub struct Catalog {
     generation: Generation,
     entries: Vec<Arc<Entry>>,
-    by_id: HashMap<ToolId, usize>,
-    by_wire: HashMap<String, usize>,
-    /// All versions of a name, the highest first.
-    by_otc: HashMap<String, Vec<usize>>,
+    names: NameIndex,
     toolsets: BTreeMap<Arc<str>, Arc<Toolset>>,
     views: quick_cache::sync::Cache<ViewKey, Arc<View>>,
+    /// For what its views keep.
+    room: Arc<Room>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
@@ -313,6 +346,11 @@ const MAX_VIEWED: usize = 4_000_000;
 /// Views kept however large the catalog is.
 const MIN_VIEWS: usize = 32;
 
+/// Bytes of lists kept with the views of one snapshot, their encoded forms not counted: those are
+/// shorter, and there are at most three. Beyond it a list is joined anew for each request. Without
+/// it, callers with scopes of their own could have [`MAX_VIEWS`] times all lists kept.
+const MAX_LISTS: usize = 128 << 20;
+
 // === impl Catalog ===
 
 impl Catalog {
@@ -321,27 +359,19 @@ impl Catalog {
         Self::build(Generation(0), Vec::new()).0
     }
 
-    /// A snapshot of `entries`. Entries that share any name are left out and reported.
+    /// A snapshot of `entries`. Of entries that share a name none exists for the tenants for which
+    /// more than one of them would; they are reported.
     pub fn build(generation: Generation, entries: Vec<Arc<Entry>>) -> (Self, Vec<Collision>) {
-        let (mut entries, collisions) = without_collisions(entries);
-        entries.sort_by(|a, b| a.id.cmp(&b.id));
-        let mut by_otc: HashMap<String, Vec<usize>> = HashMap::new();
-        for (i, entry) in entries.iter().enumerate() {
-            by_otc.entry(entry.names.otc.clone()).or_default().push(i);
-        }
-        let version = |i: &usize| entries.get(*i).map(|entry| entry.names.version_numbers());
-        for versions in by_otc.values_mut() {
-            versions.sort_by_key(|i| std::cmp::Reverse(version(i)));
-        }
+        let (mut entries, collisions) = names::without_collisions(entries);
+        entries.sort_by(|a, b| (&a.id, &a.source).cmp(&(&b.id, &b.source)));
         let catalog = Self {
             generation,
-            by_id: entries.iter().enumerate().map(|(i, e)| (e.id.clone(), i)).collect(),
-            by_wire: entries.iter().enumerate().map(|(i, e)| (e.names.wire.clone(), i)).collect(),
-            by_otc,
+            names: NameIndex::of(&entries),
             toolsets: BTreeMap::new(),
             views: quick_cache::sync::Cache::new(
                 (MAX_VIEWED / entries.len().max(1)).clamp(MIN_VIEWS, MAX_VIEWS),
             ),
+            room: Arc::new(Room::new(MAX_LISTS)),
             entries,
         };
         (catalog, collisions)
@@ -355,32 +385,6 @@ impl Catalog {
     /// Every tool, sorted by id. For operators; callers get a [`View`].
     pub fn entries(&self) -> &[Arc<Entry>] {
         &self.entries
-    }
-
-    /// By tool id.
-    pub fn by_id(&self, id: &str) -> Option<&Arc<Entry>> {
-        self.by_id.get(id).and_then(|&i| self.entries.get(i))
-    }
-
-    /// By wire name.
-    pub fn by_wire(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.by_wire.get(name).and_then(|&i| self.entries.get(i))
-    }
-
-    /// By `Toolkit.Tool`: the highest version.
-    pub fn by_otc(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.otc_versions(name).next()
-    }
-
-    /// By `Toolkit.Tool` in one version.
-    pub fn by_otc_version(&self, name: &str, version: [u64; 3]) -> Option<&Arc<Entry>> {
-        self.otc_versions(name).find(|entry| entry.names.is_version(version))
-    }
-
-    /// Every version of `Toolkit.Tool`, the highest first.
-    pub fn otc_versions(&self, name: &str) -> impl Iterator<Item = &Arc<Entry>> {
-        let versions = self.by_otc.get(name).into_iter().flatten();
-        versions.filter_map(|&i| self.entries.get(i))
     }
 
     /// What `subject` may see: exactly what it may call.
@@ -410,7 +414,7 @@ impl Catalog {
             .filter(|entry| authorizer.authorize(subject, entry).is_ok())
             .map(Arc::clone)
             .collect();
-        let view = Arc::new(View::new(visible));
+        let view = Arc::new(View::within(visible, Arc::clone(&self.room)));
         let key = ViewKey {
             tenant: tenant.clone(),
             scopes: scopes.clone(),
@@ -431,35 +435,6 @@ impl fmt::Debug for Catalog {
     }
 }
 
-fn without_collisions(entries: Vec<Arc<Entry>>) -> (Vec<Arc<Entry>>, Vec<Collision>) {
-    let mut holders: HashMap<(&str, Cow<'_, str>), Vec<&ToolId>> = HashMap::new();
-    for entry in &entries {
-        for (kind, name) in [
-            ("id", entry.id.as_str().into()),
-            ("wire", entry.names.wire.as_str().into()),
-            ("otc", entry.names.otc_id().into()),
-        ] {
-            holders.entry((kind, name)).or_default().push(&entry.id);
-        }
-    }
-    let mut collisions: Vec<Collision> = holders
-        .into_iter()
-        .filter(|(_, tools)| tools.len() > 1)
-        .map(|((_, name), tools)| Collision {
-            name: name.into_owned(),
-            tools: tools.into_iter().cloned().collect(),
-        })
-        .collect();
-    if collisions.is_empty() {
-        return (entries, collisions);
-    }
-    collisions.sort_by(|a, b| (&a.name, &a.tools).cmp(&(&b.name, &b.tools)));
-    collisions.dedup();
-    let colliding: HashSet<&ToolId> = collisions.iter().flat_map(|c| &c.tools).collect();
-    let kept = entries.iter().filter(|e| !colliding.contains(&e.id)).map(Arc::clone).collect();
-    (kept, collisions)
-}
-
 // === impl View ===
 
 /// What one kind of caller sees of one snapshot.
@@ -468,6 +443,35 @@ pub struct View {
     bodies: RwLock<HashMap<BodyKey, Arc<Body>>>,
     pages: RwLock<HashMap<(&'static str, usize), Arc<Pages>>>,
     index: OnceLock<Index>,
+    room: Arc<Room>,
+    /// Of `room`, what this view keeps.
+    kept: AtomicUsize,
+}
+
+/// Bytes that may be kept.
+#[derive(Debug)]
+struct Room(AtomicUsize);
+
+impl Room {
+    fn new(bytes: usize) -> Self {
+        Self(AtomicUsize::new(bytes))
+    }
+
+    /// Takes `bytes`, if they are there.
+    fn take(&self, bytes: usize) -> bool {
+        let less = |left: usize| left.checked_sub(bytes);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for View {
+    fn drop(&mut self) {
+        self.room.give_back(*self.kept.get_mut());
+    }
 }
 
 /// A format's key, and which kind of source.
@@ -476,12 +480,39 @@ type BodyKey = (&'static str, Option<SourceKind>);
 impl View {
     /// A view of `entries`. Callers get theirs of a [`Catalog`].
     pub fn new(entries: Vec<Arc<Entry>>) -> Self {
+        Self::within(entries, Arc::new(Room::new(MAX_LISTS)))
+    }
+
+    /// A view of `entries` that keeps as much as `room` has.
+    fn within(entries: Vec<Arc<Entry>>, room: Arc<Room>) -> Self {
         Self {
             entries,
             bodies: RwLock::default(),
             pages: RwLock::default(),
             index: OnceLock::new(),
+            room,
+            kept: AtomicUsize::new(0),
         }
+    }
+
+    /// Keeps what was made for `key`, as long as there is room for its `bytes`. The first one stays,
+    /// so that everybody gets the same.
+    fn keep<K: Eq + Hash, T>(
+        &self,
+        all: &RwLock<HashMap<K, Arc<T>>>,
+        key: K,
+        made: Arc<T>,
+        bytes: usize,
+    ) -> Arc<T> {
+        let mut all = all.write();
+        if let Some(first) = all.get(&key) {
+            return Arc::clone(first);
+        }
+        if self.room.take(bytes) {
+            self.kept.fetch_add(bytes, Ordering::Relaxed);
+            all.insert(key, Arc::clone(&made));
+        }
+        made
     }
 
     /// The visible tools, sorted by id.
@@ -507,9 +538,8 @@ impl View {
             bytes.extend_from_slice(&entry.wire.get(entry, format));
         }
         bytes.extend_from_slice(format.close.as_bytes());
-        let body = Arc::new(Body::new(bytes));
-        // The first one stays, so that everybody gets the same.
-        Arc::clone(self.bodies.write().entry(key).or_insert(body))
+        let length = bytes.len();
+        self.keep(&self.bodies, key, Arc::new(Body::new(bytes)), length)
     }
 }
 

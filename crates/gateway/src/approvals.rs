@@ -301,7 +301,7 @@ impl Waiting<'_> {
         let who = Arc::new(self.who.clone());
         let who = self.gateway.authenticator().renew(&who).map_err(gone)?;
         let snapshot = self.gateway.snapshot();
-        let entry = snapshot.catalog.by_id(call.entry.id.as_str());
+        let entry = snapshot.catalog.by_id(&who.tenant, call.entry.id.as_str());
         let entry = entry.filter(|entry| entry.digest == call.entry.digest);
         let entry = entry.ok_or(CallError::NoSuchTool)?;
         let same = who.id == self.who.id && who.tenant == self.who.tenant;

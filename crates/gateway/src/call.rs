@@ -153,7 +153,7 @@ impl Gateway {
         let snapshot = self.snapshot();
 
         // 1. resolve; what is not in the part of the catalog that was asked does not exist there
-        let entry = request.tool.resolve(&snapshot.catalog).map(Arc::clone);
+        let entry = request.tool.resolve(&snapshot.catalog, &principal.tenant).map(Arc::clone);
         let Some(entry) = entry.filter(|entry| request.within.holds(&snapshot.catalog, entry))
         else {
             self.record().unknown(principal, "tools:call");

@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::{
     authorize::{Authorizer as _, CallContext, Denied},
-    catalog::{Catalog, Entry},
+    catalog::Entry,
     id::{PrincipalId, TenantId, ToolId},
     principal::Principal,
     scope::Scope,
@@ -162,8 +162,8 @@ impl Gateway {
     ) -> Explanation {
         let snapshot = self.snapshot();
         let Some(name) = tool else { return self.explain_list(&snapshot, who) };
-        let found = find(&snapshot.catalog, name).map(|entry| (entry, false));
-        let found = found.or_else(|| Some((find(&snapshot.quarantined, name)?, true)));
+        let found = snapshot.catalog.find(&who.tenant, name).map(|entry| (entry, false));
+        let found = found.or_else(|| Some((snapshot.quarantined.find(&who.tenant, name)?, true)));
         match found {
             Some((entry, quarantined)) => {
                 let mut steps = vec![
@@ -192,12 +192,12 @@ impl Gateway {
         let Some(name) = tool else { return self.explain_own_list(&snapshot, who) };
         let holds = |scope: &str| Scope::parse(scope).is_ok_and(|it| who.scopes.covers(&it));
         let known = |entry: &&Arc<Entry>| entry.tenants.admits(&who.tenant);
-        let quarantined = find(&snapshot.quarantined, name).filter(known);
+        let quarantined = snapshot.quarantined.find(&who.tenant, name).filter(known);
         if let Some(entry) = quarantined.filter(|_| holds(SEES_PINS)) {
             let steps = vec![steps::offered(entry), steps::pin(entry, true)];
             return told(who, entry, steps);
         }
-        let Some(entry) = find(&snapshot.catalog, name) else {
+        let Some(entry) = snapshot.catalog.find(&who.tenant, name) else {
             self.record().unknown(who, "tools:read");
             return unknown(who);
         };
@@ -314,19 +314,6 @@ impl Gateway {
         };
         Step::new(StepName::Source, result, message).with(json!({ "away": away }))
     }
-}
-
-/// By tool id, wire name or OTC name, with or without a version.
-fn find<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a Arc<Entry>> {
-    let versioned = || {
-        let (bare, _) = name.split_once('@')?;
-        catalog.otc_versions(bare).find(|entry| entry.names.otc_id() == name)
-    };
-    catalog
-        .by_id(name)
-        .or_else(|| catalog.by_wire(name))
-        .or_else(|| catalog.by_otc(name))
-        .or_else(versioned)
 }
 
 fn base(who: &Principal) -> Explanation {

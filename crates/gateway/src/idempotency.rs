@@ -182,7 +182,7 @@ impl Gateway {
             return None;
         }
         let snapshot = self.snapshot();
-        let entry = request.tool.resolve(&snapshot.catalog)?;
+        let entry = request.tool.resolve(&snapshot.catalog, &who.tenant)?;
         if !request.within.holds(&snapshot.catalog, entry) {
             return None;
         }

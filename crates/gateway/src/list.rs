@@ -9,6 +9,7 @@ use toolcrib_core::{
     authorize::{Authorizer as _, Denied},
     catalog::{Body, Catalog, Entry, ListFormat, Toolset, View},
     descriptor::SourceKind,
+    id::TenantId,
     principal::Principal,
     quota::{Quota, QuotaKey},
     source::Source,
@@ -59,16 +60,23 @@ impl Within {
 }
 
 impl<'a> ToolRef<'a> {
-    /// The entry of that name, whoever may use it.
-    pub(crate) fn resolve<'c>(self, catalog: &'c Catalog) -> Option<&'c Arc<Entry>>
+    /// The entry that `tenant` has under that name, whoever of it may use it; when it has none,
+    /// another tenant's, which no decision lets it use.
+    pub(crate) fn resolve<'c>(
+        self,
+        catalog: &'c Catalog,
+        tenant: &TenantId,
+    ) -> Option<&'c Arc<Entry>>
     where
         'a: 'c,
     {
         match self {
-            Self::Id(id) => catalog.by_id(id),
-            Self::Wire(name) => catalog.by_wire(name),
-            Self::Otc { name, version: None } => catalog.by_otc(name),
-            Self::Otc { name, version: Some(version) } => catalog.by_otc_version(name, version),
+            Self::Id(id) => catalog.by_id(tenant, id),
+            Self::Wire(name) => catalog.by_wire(tenant, name),
+            Self::Otc { name, version: None } => catalog.by_otc(tenant, name),
+            Self::Otc { name, version: Some(version) } => {
+                catalog.by_otc_version(tenant, name, version)
+            }
             Self::Probe(probe) => Some(probe.entry()),
         }
     }
@@ -156,7 +164,7 @@ impl Gateway {
         let snapshot = self.snapshot();
         let usable =
             |entry: &&Arc<Entry>| snapshot.decider.authorize(principal.subject(), entry).is_ok();
-        snapshot.catalog.otc_versions(name).filter(usable).cloned().collect()
+        snapshot.catalog.otc_versions(&principal.tenant, name).filter(usable).cloned().collect()
     }
 
     /// One tool, if `principal` may use it. Unknown, hidden and foreign tools are all `None`; the
@@ -173,7 +181,7 @@ impl Gateway {
         within: &Within,
     ) -> Option<Arc<Entry>> {
         let snapshot = self.snapshot();
-        let entry = tool.resolve(&snapshot.catalog);
+        let entry = tool.resolve(&snapshot.catalog, &principal.tenant);
         let Some(entry) = entry.filter(|entry| within.holds(&snapshot.catalog, entry)) else {
             self.record().unknown(principal, "tools:read");
             return None;

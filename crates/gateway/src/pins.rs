@@ -177,7 +177,9 @@ pub(crate) fn tool_id(source: &SourceConfig, tool: &str) -> Option<ToolId> {
 fn events(source: &SourceConfig, tool: &str, body: &EventBody, now: Timestamp) -> Vec<NewEvent> {
     let tenants = match assemble::tenants(source, tool) {
         // What belongs to every tenant is told to none of them.
-        Tenants::All => TenantId::parse(TenantId::OPERATOR).into_iter().collect(),
+        Tenants::All | Tenants::Except(_) => {
+            TenantId::parse(TenantId::OPERATOR).into_iter().collect()
+        }
         Tenants::Only(tenants) => tenants,
     };
     let event = |tenant: TenantId| NewEvent {

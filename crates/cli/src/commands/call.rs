@@ -46,7 +46,8 @@ async fn here(
             // The operator stands in whatever tenant the tool exists for.
             let tenant = match &entry.tenants {
                 toolcrib_core::catalog::Tenants::Only(tenants) => tenants.first().cloned(),
-                toolcrib_core::catalog::Tenants::All => None,
+                toolcrib_core::catalog::Tenants::All
+                | toolcrib_core::catalog::Tenants::Except(_) => None,
             };
             let tenant = tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
             let operator = local::operator(tenant, Vec::new())?;

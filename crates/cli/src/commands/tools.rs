@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{
     catalog::{Entry, Tenants, View},
     descriptor::ToolDescriptor,
+    id::TenantId,
 };
 use toolcrib_gateway::Gateway;
 
@@ -179,11 +180,13 @@ async fn show(tool: &str, global: &Global, printer: Printer) -> anyhow::Result<(
             if printer.wants_json() {
                 return printer.json(&full(&entry));
             }
+            let words = |tenants: &[TenantId]| {
+                tenants.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" ")
+            };
             let tenants = match &entry.tenants {
                 Tenants::All => "all".to_owned(),
-                Tenants::Only(tenants) => {
-                    tenants.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" ")
-                }
+                Tenants::Only(tenants) => words(tenants),
+                Tenants::Except(tenants) => format!("all but {}", words(tenants)),
             };
             let more = [
                 ("name", entry.names.wire.clone()),

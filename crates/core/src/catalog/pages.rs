@@ -1,6 +1,6 @@
 //! A list in pages.
 //!
-//! Invariant: pages are made once per (view, format, size) and together hold every tool of the view
+//! Invariant: pages are made once per (view, format, size), as long as there is room to keep them, and together hold every tool of the view
 //! once, in its order.
 
 use std::{num::NonZeroUsize, sync::Arc};
@@ -76,6 +76,7 @@ impl View {
         let entries = self.entries.iter();
         let written: Vec<_> = entries.map(|entry| entry.wire.get(entry, format)).collect();
         let pages = Arc::new(Pages::of(&written, format, size, open));
-        Arc::clone(self.pages.write().entry(key).or_insert(pages))
+        let length = pages.pages.iter().map(Bytes::len).sum();
+        self.keep(&self.pages, key, pages, length)
     }
 }

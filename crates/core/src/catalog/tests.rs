@@ -44,6 +44,14 @@ pub(super) fn caller(tenant: &str, grants: &[&str]) -> Principal {
     }
 }
 
+fn tenant(id: &str) -> TenantId {
+    TenantId::parse(id).unwrap()
+}
+
+fn acme() -> TenantId {
+    tenant("acme")
+}
+
 pub(super) fn catalog(entries: Vec<Entry>) -> Catalog {
     let (catalog, collisions) =
         Catalog::build(Generation(7), entries.into_iter().map(Arc::new).collect());
@@ -95,17 +103,17 @@ fn tools_are_sorted_and_found_by_every_name() {
     );
     for entry in catalog.entries() {
         for found in [
-            catalog.by_id(entry.id.as_str()),
-            catalog.by_wire(&entry.names.wire),
-            catalog.by_otc(&entry.names.otc),
+            catalog.by_id(&acme(), entry.id.as_str()),
+            catalog.by_wire(&acme(), &entry.names.wire),
+            catalog.by_otc(&acme(), &entry.names.otc),
         ] {
             assert!(Arc::ptr_eq(found.unwrap(), entry));
         }
     }
     for absent in ["", "files__read@1.0.0", "files.read@1.0.0", "mcp:files.Read"] {
-        assert!(catalog.by_id(absent).is_none());
-        assert!(catalog.by_wire(absent).is_none());
-        assert!(catalog.by_otc(absent).is_none());
+        assert!(catalog.by_id(&acme(), absent).is_none());
+        assert!(catalog.by_wire(&acme(), absent).is_none());
+        assert!(catalog.by_otc(&acme(), absent).is_none());
     }
     assert!(Catalog::empty().entries().is_empty());
 }
@@ -262,6 +270,27 @@ fn an_entity_tag_is_quoted_hex_and_tells_bodies_apart() {
     assert_ne!(tag("a"), tag("b"));
 }
 
+// I-27
+#[test]
+fn lists_are_kept_as_long_as_there_is_room() {
+    let small = Arc::new(Room::new(3 * 34));
+    let views: Vec<View> = (0..4)
+        .map(|i| {
+            let entry = Arc::new(tool(SourceKind::Mcp, "s", &format!("t{i}"), None));
+            View::within(vec![entry; 3], Arc::clone(&small))
+        })
+        .collect();
+    let kept = |view: &View| {
+        let [a, b] = [view.body(&IDS, None), view.body(&IDS, None)];
+        assert_eq!(a.bytes, b.bytes);
+        Arc::ptr_eq(&a, &b)
+    };
+    let kept: Vec<bool> = views.iter().map(kept).collect();
+    assert_eq!(kept, [true, true, true, false], "34 bytes each");
+    drop(views);
+    assert_eq!(small.0.load(Ordering::SeqCst), 3 * 34, "what is gone counts no more");
+}
+
 // I-16
 #[test]
 fn tools_that_would_share_a_name_are_left_out_and_reported() {
@@ -291,6 +320,69 @@ fn tools_that_would_share_a_name_are_left_out_and_reported() {
     );
 }
 
+fn bare(source: &str, name: &str, tenants: &[&str]) -> Entry {
+    let mut entry = tool(SourceKind::Mcp, source, name, Some(&[]));
+    name.clone_into(&mut entry.names.wire);
+    entry.tenants = match tenants {
+        [] => Tenants::All,
+        tenants => Tenants::Only(tenants.iter().map(|id| tenant(id)).collect()),
+    };
+    entry
+}
+
+// I-9, I-16
+#[test]
+fn tools_of_different_tenants_may_share_a_name() {
+    let catalog = catalog(vec![
+        bare("a", "search", &["acme"]),
+        bare("b", "search", &["other", "third"]),
+        bare("c", "alone", &[]),
+    ]);
+    let found = |id: &str| catalog.by_wire(&tenant(id), "search").unwrap().source.to_string();
+    assert_eq!([found("acme"), found("other"), found("third")], ["a", "b", "b"]);
+    let stranger = caller("nobody", &["*"]);
+    let denied = catalog.by_wire(&stranger.tenant, "search").unwrap();
+    assert_eq!(ScopeAuthorizer.authorize(stranger.subject(), denied), Err(Denied::Tenant));
+    assert_eq!(catalog.find_all("search").len(), 2);
+}
+
+// I-9, I-16
+#[test]
+fn a_shared_name_costs_only_the_tenants_that_would_see_both() {
+    let entries = vec![
+        bare("a", "search", &[]),
+        bare("b", "search", &["acme"]),
+        bare("c", "search", &["third", "fourth"]),
+        bare("d", "search", &["third"]),
+    ];
+    let (catalog, collisions) =
+        Catalog::build(Generation(1), entries.into_iter().map(Arc::new).collect());
+    let seen = |id: &str| {
+        let view = catalog.view(&ScopeAuthorizer, caller(id, &["*"]).subject());
+        ids(view.entries()).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(seen("anybody"), ["mcp:a.search"]);
+    for none in ["acme", "third", "fourth"] {
+        assert_eq!(seen(none), [] as [&str; 0], "{none}");
+    }
+    let told = |id: &str| {
+        let own = collisions.iter().filter(|it| it.tenants.admits(&tenant(id)));
+        own.map(Collision::message).collect::<Vec<_>>()
+    };
+    assert_eq!(told("anybody"), [] as [&str; 0]);
+    assert_eq!(
+        told("acme"),
+        ["mcp:a.search and mcp:b.search would share the name `search`; none of them is offered"]
+    );
+    assert_eq!(
+        told("third"),
+        ["mcp:a.search and mcp:c.search and mcp:d.search would share the name `search`; none of \
+          them is offered"]
+    );
+    let reported = collisions.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+    assert!(reported.contains("none of them is offered to acme"), "{reported}");
+}
+
 /// I-16: every version is a tool of its own, and versions are compared as numbers.
 #[test]
 fn a_name_without_a_version_is_the_highest_one() {
@@ -303,11 +395,14 @@ fn a_name_without_a_version_is_the_highest_one() {
     });
     let catalog = catalog(entries.into());
     let versions: Vec<&str> =
-        catalog.otc_versions("s.t_a").map(|entry| entry.names.version.as_str()).collect();
+        catalog.otc_versions(&acme(), "s.t_a").map(|entry| entry.names.version.as_str()).collect();
     assert_eq!(versions, ["10.0.0", "9.0.0", "1.0.0"]);
-    assert_eq!(catalog.by_otc("s.t_a").unwrap().names.otc_id(), "s.t_a@10.0.0");
-    assert_eq!(catalog.by_otc_version("s.t_a", [9, 0, 0]).unwrap().id.as_str(), "mcp:s.t-a");
-    assert!(catalog.by_otc_version("s.t_a", [9, 0, 1]).is_none());
+    assert_eq!(catalog.by_otc(&acme(), "s.t_a").unwrap().names.otc_id(), "s.t_a@10.0.0");
+    assert_eq!(
+        catalog.by_otc_version(&acme(), "s.t_a", [9, 0, 0]).unwrap().id.as_str(),
+        "mcp:s.t-a"
+    );
+    assert!(catalog.by_otc_version(&acme(), "s.t_a", [9, 0, 1]).is_none());
 }
 
 // I-23
@@ -445,12 +540,12 @@ proptest! {
         let mut otcs = BTreeSet::new();
         for entry in catalog.entries() {
             prop_assert!(wires.insert(&entry.names.wire) && otcs.insert(entry.names.otc_id()));
-            prop_assert_eq!(&catalog.by_wire(&entry.names.wire).unwrap().id, &entry.id);
+            prop_assert_eq!(&catalog.by_wire(&acme(), &entry.names.wire).unwrap().id, &entry.id);
             let version = entry.names.version_numbers();
-            let found = catalog.by_otc_version(&entry.names.otc, version).unwrap();
+            let found = catalog.by_otc_version(&acme(), &entry.names.otc, version).unwrap();
             prop_assert_eq!(&found.id, &entry.id);
             // Without a version it is the highest one, by numbers.
-            let highest = catalog.by_otc(&entry.names.otc).unwrap();
+            let highest = catalog.by_otc(&acme(), &entry.names.otc).unwrap();
             prop_assert!(highest.names.version_numbers() >= version);
             prop_assert_eq!(&highest.names.otc, &entry.names.otc);
         }
@@ -467,6 +562,59 @@ proptest! {
                 prop_assert!(tool.as_str() == collision.name || names.into_iter()
                     .any(|names| names.wire == collision.name || names.otc_id() == collision.name));
             }
+        }
+    }
+
+    // I-9, I-16: what one tenant has, and finds, is what it would with no other tenant there.
+    #[test]
+    fn a_tenants_names_do_not_depend_on_other_tenants(
+        tools in proptest::collection::vec(
+            (proptest::sample::select(&["a", "b-c", "b_c"][..]), "[xy]", any::<bool>(), tenants()), 0..12),
+    ) {
+        let made = |only: Option<&TenantId>| {
+            let entries = tools.iter().filter(|(.., tenants)| only.is_none_or(|it| tenants.admits(it)));
+            let entries = entries.map(|(source, name, is_bare, tenants)| {
+                let mut entry = tool(SourceKind::Mcp, source, name, Some(&[]));
+                if *is_bare {
+                    name.clone_into(&mut entry.names.wire);
+                }
+                entry.tenants = if only.is_some() { Tenants::All } else { tenants.clone() };
+                Arc::new(entry)
+            });
+            Catalog::build(Generation(0), entries.collect())
+        };
+        let (all, _) = made(None);
+        for id in ["acme", "other", "third", "fourth"] {
+            let who = caller(id, &["*"]);
+            let (own, own_collisions) = made(Some(&who.tenant));
+            let seen = |catalog: &Catalog| {
+                ids(catalog.view(&ScopeAuthorizer, who.subject()).entries())
+                    .into_iter().map(str::to_owned).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(seen(&all), seen(&own));
+            let finds = |catalog: &Catalog, name: &str| {
+                let found = [
+                    catalog.by_wire(&who.tenant, name),
+                    catalog.by_id(&who.tenant, name),
+                    catalog.by_otc(&who.tenant, name),
+                    catalog.find(&who.tenant, name),
+                ];
+                found.map(|entry| {
+                    let entry = entry?;
+                    let usable = ScopeAuthorizer.authorize(who.subject(), entry).is_ok();
+                    usable.then(|| entry.id.to_string())
+                })
+            };
+            for entry in all.entries().iter().chain(own.entries()) {
+                for name in [&entry.names.wire, &entry.id.to_string(), &entry.names.otc] {
+                    prop_assert_eq!(finds(&all, name), finds(&own, name), "{} {}", id, name);
+                }
+            }
+            let (_, collisions) = made(None);
+            let told: BTreeSet<String> = collisions.iter()
+                .filter(|it| it.tenants.admits(&who.tenant)).map(Collision::message).collect();
+            let expected: BTreeSet<String> = own_collisions.iter().map(Collision::message).collect();
+            prop_assert_eq!(told, expected);
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{collections::HashSet, sync::Arc};
 use super::{Catalog, Entry, View};
 use crate::{
     authorize::{Authorizer, Subject},
-    id::ToolId,
+    id::{SourceId, ToolId},
 };
 
 /// A named part of one snapshot.
@@ -21,7 +21,8 @@ pub struct Toolset {
     pub listing: Listing,
     /// Entries of its allow-list that reach no tool, as the operator wrote them.
     pub unresolved: Vec<String>,
-    members: HashSet<ToolId>,
+    /// Tools of different tenants can have the same id.
+    members: HashSet<(SourceId, ToolId)>,
 }
 
 /// What the list of a toolset is, where a surface has a choice.
@@ -53,12 +54,12 @@ impl Toolset {
 
     /// Takes `entry` in.
     pub fn add(&mut self, entry: &Entry) {
-        self.members.insert(entry.id.clone());
+        self.members.insert((entry.source.clone(), entry.id.clone()));
     }
 
     /// Whether `entry` is in it.
     pub fn holds(&self, entry: &Entry) -> bool {
-        self.members.contains(&entry.id)
+        self.members.contains(&(entry.source.clone(), entry.id.clone()))
     }
 
     /// How many tools are in it, whoever sees them.

@@ -67,7 +67,8 @@ pub(super) fn tenant(who: &Principal, entry: &Entry, to: To) -> Step {
         }
         (_, false) => {
             let message = format!(
-                "it does not exist for the tenant `{}` (`tenants` of its source or of a rule)",
+                "it does not exist for the tenant `{}` (`tenants` of its source or of a rule, or another \
+                 tool of the same name)",
                 who.tenant
             );
             Step::new(StepName::Tenant, StepResult::Stop, message)

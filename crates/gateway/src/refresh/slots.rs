@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use toolcrib_core::{
     authorize::Authorizer,
-    catalog::{Catalog, Entry, Generation},
+    catalog::{Catalog, Collision, Entry, Generation},
     clock::Timestamp,
     descriptor::SourceKind,
     id::{SourceId, TenantId, ToolId},
@@ -37,7 +37,7 @@ pub(crate) struct Slots {
     pub(super) policies: Option<Arc<PolicySet>>,
     pub(super) slots: Vec<Slot>,
     generation: Generation,
-    collisions: Vec<String>,
+    collisions: Vec<Collision>,
 }
 
 /// One source.
@@ -125,7 +125,7 @@ impl Slots {
         for collision in &collisions {
             tracing::error!(%collision, "tools are left out");
         }
-        self.collisions = collisions.iter().map(ToString::to_string).collect();
+        self.collisions = collisions;
         let entries = || catalog.entries().iter().map(|entry| &**entry);
         let toolsets: Vec<_> =
             self.toolsets.iter().map(|toolset| toolset.resolve(entries())).collect();
@@ -216,7 +216,8 @@ impl Slots {
                 let about = |problem: &&String| {
                     problem.contains(id.as_str()) || problem.contains(&format!("{:?}", tool.name))
                 };
-                let problems = slot.problems.iter().chain(&slot.left_out).chain(&self.collisions);
+                let collisions: Vec<_> = self.collisions.iter().map(ToString::to_string).collect();
+                let problems = slot.problems.iter().chain(&slot.left_out).chain(&collisions);
                 return Located {
                     source: Some(source.clone()),
                     hidden,
@@ -373,7 +374,7 @@ impl Slot {
     fn report(
         &self,
         tenant: Option<&TenantId>,
-        collisions: &[String],
+        collisions: &[Collision],
         metrics: &Metrics,
     ) -> SourceReport {
         let known = |entry: &&Arc<Entry>| tenant.is_none_or(|it| entry.tenants.admits(it));
@@ -388,10 +389,16 @@ impl Slot {
             let Failure { times, why, .. } = failure;
             format!("its tools could not be listed, {times} times in a row: {why}")
         });
-        let concerns =
-            |text: &&String| self.entries.iter().any(|entry| text.contains(entry.id.as_str()));
-        let collisions = collisions.iter().filter(concerns);
-        let named = self.problems.iter().chain(&self.left_out).chain(collisions);
+        // A tenant is told of those among its own tools.
+        let concerns = |it: &&Collision| {
+            tenant.is_none_or(|tenant| it.tenants.admits(tenant))
+                && self.entries.iter().any(|entry| it.tools.contains(&entry.id))
+        };
+        let collisions = collisions.iter().filter(concerns).map(|it| match tenant {
+            None => it.to_string(),
+            Some(_) => it.message(),
+        });
+        let named = self.problems.iter().chain(&self.left_out).cloned().chain(collisions);
         SourceReport {
             id: self.config.spec.id.clone(),
             kind: self.config.kind,
@@ -409,7 +416,7 @@ impl Slot {
             },
             breaker: self.breaker.report(),
             discovered_at: self.discovered_at,
-            problems: failure.chain(named.filter(|_| open).cloned()).collect(),
+            problems: failure.chain(named.filter(|_| open)).collect(),
         }
     }
 }

@@ -186,7 +186,7 @@ impl Run {
     /// Whether calling the step's tool twice is as good as once, as the catalog has it now.
     fn may_repeat(&self, step: &Step) -> bool {
         let snapshot = self.gateway.snapshot();
-        snapshot.catalog.by_id(&step.tool).is_some_and(|entry| {
+        snapshot.catalog.by_id(&self.principal.tenant, &step.tool).is_some_and(|entry| {
             let policy = entry.tool.replay_policy;
             matches!(policy, Some(ReplayPolicy::Deterministic | ReplayPolicy::Idempotent))
         })

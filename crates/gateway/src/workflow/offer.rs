@@ -53,7 +53,8 @@ pub(crate) struct Runnable {
 #[derive(Default)]
 pub(crate) struct Offered {
     pub(crate) entries: Vec<Arc<Entry>>,
-    pub(crate) runnable: HashMap<ToolId, Arc<Runnable>>,
+    /// By source and tool.
+    pub(crate) runnable: HashMap<(SourceId, ToolId), Arc<Runnable>>,
     /// By source, in words for the operator.
     pub(crate) problems: HashMap<SourceId, Vec<String>>,
 }
@@ -106,40 +107,57 @@ fn flow(source: &SourceConfig, tool: &DiscoveredTool) -> Result<Flow, Vec<String
 /// Everything of `sources` that can be offered beside `catalog`.
 pub(crate) fn offer(sources: &[Flows<'_>], gate: &GateConfig, catalog: &Catalog) -> Offered {
     let all = sources.iter().flat_map(|source| {
-        source.flows.iter().map(|flow| (flow.id.as_str(), (source.config, &**flow)))
+        source.flows.iter().map(|flow| Candidate {
+            source: source.config,
+            tenants: assemble::tenants(source.config, &flow.plan.id),
+            flow,
+        })
     });
-    let mut offering = Offering { gate, catalog, flows: all.collect(), done: HashMap::new() };
+    let flows: Vec<_> = all.collect();
+    let mut by_id: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (at, candidate) in flows.iter().enumerate() {
+        by_id.entry(candidate.flow.id.as_str()).or_default().push(at);
+    }
+    let mut offering = Offering { gate, catalog, flows: &flows, by_id, done: HashMap::new() };
     let mut offered = Offered::default();
-    for source in sources {
-        for flow in source.flows {
-            let made = offering.resolve(flow.id.as_str(), &mut Vec::new());
-            match made {
-                Ok(made) => {
-                    let runnable =
-                        Runnable { plan: Arc::clone(&flow.plan), digest: made.entry.digest };
-                    offered.runnable.insert(flow.id.clone(), Arc::new(runnable));
-                    let notes = offered.problems.entry(source.config.spec.id.clone()).or_default();
-                    notes.extend(made.notes.iter().map(|note| format!("{}: {note}", flow.file)));
-                    offered.entries.push(made.entry);
-                }
-                Err(problems) => {
-                    let told = offered.problems.entry(source.config.spec.id.clone()).or_default();
-                    told.extend(problems.iter().map(|problem| {
+    for (at, Candidate { source, flow, .. }) in flows.iter().enumerate() {
+        let id = &source.spec.id;
+        match offering.resolve(at, &mut Vec::new()) {
+            Ok(made) => {
+                let runnable = Runnable { plan: Arc::clone(&flow.plan), digest: made.entry.digest };
+                offered.runnable.insert((id.clone(), flow.id.clone()), Arc::new(runnable));
+                let notes = offered.problems.entry(id.clone()).or_default();
+                notes.extend(made.notes.iter().map(|note| format!("{}: {note}", flow.file)));
+                offered.entries.push(made.entry);
+            }
+            Err(problems) => {
+                let told = offered.problems.entry(id.clone()).or_default();
+                told.extend(
+                    problems.iter().map(|problem| {
                         format!("{}: the workflow is left out: {problem}", flow.file)
-                    }));
-                }
+                    }),
+                );
             }
         }
     }
     offered
 }
 
+/// A workflow that is offered if its steps are.
+struct Candidate<'a> {
+    source: &'a SourceConfig,
+    /// For whom its source offers it.
+    tenants: Tenants,
+    flow: &'a Flow,
+}
+
 struct Offering<'a> {
     gate: &'a GateConfig,
     catalog: &'a Catalog,
-    /// By tool id.
-    flows: HashMap<&'a str, (&'a SourceConfig, &'a Flow)>,
-    done: HashMap<&'a str, Result<Made, Vec<String>>>,
+    flows: &'a [Candidate<'a>],
+    /// By tool id, which those of different tenants can share.
+    by_id: HashMap<&'a str, Vec<usize>>,
+    done: HashMap<usize, Result<Made, Vec<String>>>,
 }
 
 #[derive(Clone)]
@@ -151,34 +169,35 @@ struct Made {
 }
 
 impl<'a> Offering<'a> {
-    fn resolve(&mut self, id: &str, under_way: &mut Vec<&'a str>) -> Result<Made, Vec<String>> {
-        let Some((&id, &(source, flow))) = self.flows.get_key_value(id) else {
+    /// The workflow at `at` of all.
+    fn resolve(&mut self, at: usize, under_way: &mut Vec<usize>) -> Result<Made, Vec<String>> {
+        let Some(candidate) = self.flows.get(at) else {
             return Err(vec!["does not exist".to_owned()]);
         };
-        if let Some(done) = self.done.get(id) {
+        if let Some(done) = self.done.get(&at) {
             return done.clone();
         }
-        if under_way.contains(&id) {
+        if under_way.contains(&at) {
             return Err(vec!["runs itself, by way of its steps".to_owned()]);
         }
-        under_way.push(id);
-        let made = self.make(source, flow, under_way);
+        under_way.push(at);
+        let made = self.make(candidate, under_way);
         under_way.pop();
-        self.done.insert(id, made.clone());
+        self.done.insert(at, made.clone());
         made
     }
 
     fn make(
         &mut self,
-        source: &SourceConfig,
-        flow: &'a Flow,
-        under_way: &mut Vec<&'a str>,
+        candidate: &Candidate<'_>,
+        under_way: &mut Vec<usize>,
     ) -> Result<Made, Vec<String>> {
+        let Candidate { source, tenants: own, flow } = candidate;
         let mut problems = Vec::new();
         let mut tools: Vec<Arc<Entry>> = Vec::new();
         let mut nesting = 0;
         for step in &flow.plan.steps {
-            match self.tool(step, under_way) {
+            match self.tool(step, own, under_way) {
                 Ok((tool, inside)) => {
                     nesting = nesting.max(inside);
                     tools.push(tool);
@@ -231,19 +250,32 @@ impl<'a> Offering<'a> {
     fn tool(
         &mut self,
         step: &Step,
-        under_way: &mut Vec<&'a str>,
+        own: &Tenants,
+        under_way: &mut Vec<usize>,
     ) -> Result<(Arc<Entry>, usize), String> {
         let id = &*step.tool;
-        let (entry, nesting) = match self.catalog.by_id(id) {
-            Some(entry) => (Arc::clone(entry), 0),
-            None if self.flows.contains_key(id) => {
-                let made = self.resolve(id, under_way).map_err(|problems| {
+        // What exists for none of the workflow's tenants is not what it means.
+        let shared = |tenants: &Tenants| !tenants.common(own).is_empty();
+        let mut tools = self.catalog.all_by_id(id);
+        tools.retain(|entry| shared(&entry.tenants));
+        let mut flows = self.by_id.get(id).cloned().unwrap_or_default();
+        flows.retain(|at| self.flows.get(*at).is_some_and(|flow| shared(&flow.tenants)));
+        let (entry, nesting) = match (&tools[..], &flows[..]) {
+            ([entry], []) => (Arc::clone(entry), 0),
+            ([], [at]) => {
+                let made = self.resolve(*at, under_way).map_err(|problems| {
                     let why = problems.first().map_or("", String::as_str);
                     format!("`{id}` cannot be used: {why}")
                 })?;
                 (made.entry, made.nesting)
             }
-            None => return Err(self.unknown(id)),
+            ([], []) => return Err(self.unknown(id, own)),
+            _ => {
+                return Err(format!(
+                    "`{id}` is not the same tool for all tenants of the workflow; say with \
+                     `tenants` of its source for which of them it is"
+                ));
+            }
         };
         if entry.tool.safety_tier == SafetyTier::Exec {
             return Err(format!(
@@ -253,9 +285,9 @@ impl<'a> Offering<'a> {
         Ok((entry, nesting))
     }
 
-    fn unknown(&self, name: &str) -> String {
-        let found = self.catalog.by_wire(name).or_else(|| self.catalog.by_otc(name));
-        match found {
+    fn unknown(&self, name: &str, own: &Tenants) -> String {
+        let mut found = self.catalog.find_all(name).into_iter();
+        match found.find(|entry| !entry.tenants.common(own).is_empty()) {
             Some(entry) => format!("a step names its tool by id; that is `{}` here", entry.id),
             None => format!(
                 "there is no tool `{}` now; `toolcrib tools list` shows the ids",
@@ -308,7 +340,7 @@ fn demands(
         replay = replay.max(tool.tool.replay_policy.unwrap_or(ReplayPolicy::NonDeterministic));
         approval = approval.max(tool.tool.approval.unwrap_or(Approval::Never));
     }
-    if tenants == Tenants::Only(Vec::new()) {
+    if tenants.is_empty() {
         return Err("there is no tenant for which all of its tools exist".to_owned());
     }
     if let Some(said) = set.safety_tier.filter(|said| *said < tier) {

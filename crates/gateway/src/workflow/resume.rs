@@ -211,9 +211,10 @@ fn prepare(gateway: &Gateway, kept: KeptRun, history: &Arc<History>) -> Result<(
     let kept = results.collect::<Result<HashMap<_, _>, End>>()?;
     let snapshot = gateway.snapshot();
     let gone = || failed("workflow_changed", "the workflow is not what it was when the run began");
-    let runnable = snapshot.workflows.0.get(&record.tool_id).ok_or_else(gone)?;
+    let entry = snapshot.catalog.by_id(&record.tenant, record.tool_id.as_str());
+    let entry = entry.ok_or_else(gone)?;
+    let runnable = snapshot.workflows.get(entry).ok_or_else(gone)?;
     let digest = runnable.digest.as_ref().map(ToString::to_string);
-    let entry = snapshot.catalog.by_id(record.tool_id.as_str()).ok_or_else(gone)?;
     if digest.as_ref() != Some(&record.digest) {
         return Err(gone());
     }

@@ -84,7 +84,7 @@ pub(super) async fn run(
     let unavailable = |why: &str| UpstreamError::new(UpstreamErrorKind::Unavailable, why);
     let called = gateway.runs().begin(&call.call_id);
     let called = called.ok_or_else(|| unavailable("it was not called through the gate"))?;
-    let known = gateway.snapshot().workflows.0.get(&entry.id).map(Arc::clone);
+    let known = gateway.snapshot().workflows.get(entry).map(Arc::clone);
     let runnable = known
         .filter(|known| known.digest == entry.digest)
         .ok_or_else(|| unavailable("the workflow was changed while it was called"))?;

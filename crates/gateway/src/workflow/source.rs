@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Entry,
     clock::Timestamp,
     descriptor::SourceKind,
     id::{SourceId, ToolId},
@@ -19,9 +20,16 @@ use toolcrib_core::{
 use super::{files, offer::Runnable, run};
 use crate::{Gateway, gateway::WeakGateway};
 
-/// The workflows of a snapshot.
+/// The workflows of a snapshot, by source and tool: tools of different tenants can have one id.
 #[derive(Default)]
-pub(crate) struct SnapshotWorkflows(pub(crate) HashMap<ToolId, Arc<Runnable>>);
+pub(crate) struct SnapshotWorkflows(pub(crate) HashMap<(SourceId, ToolId), Arc<Runnable>>);
+
+impl SnapshotWorkflows {
+    /// The workflow that `entry` offers.
+    pub(super) fn get(&self, entry: &Entry) -> Option<&Arc<Runnable>> {
+        self.0.get(&(entry.source.clone(), entry.id.clone()))
+    }
+}
 
 /// The gateway whose workflows they are, once it exists.
 #[derive(Clone, Default)]

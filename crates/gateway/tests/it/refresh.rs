@@ -20,7 +20,10 @@ async fn a_change_at_a_source_becomes_a_new_generation() {
     rig.source().offer(&["one", "two"]);
     eventually("the new tool is listed", || rig.listed(&caller).len() == 2).await;
     assert!(rig.gateway.snapshot().catalog.generation() > before.catalog.generation());
-    assert!(before.catalog.by_id("mcp:s.two").is_none(), "I-23: an old snapshot never changes");
+    assert!(
+        before.catalog.by_id(&caller.tenant, "mcp:s.two").is_none(),
+        "I-23: an old snapshot never changes"
+    );
 }
 
 #[tokio::test]
@@ -75,7 +78,8 @@ async fn reload_keeps_what_did_not_change_and_closes_what_is_gone() {
     assert_eq!(rig.factory.built.lock().len(), 2, "a changed rule restarts nothing");
     let removed = Arc::clone(&rig.factory.built.lock()[1]);
     eventually("it is closed", || removed.closed.load(Ordering::SeqCst) == 1).await;
-    let entry = rig.gateway.snapshot().catalog.by_id("mcp:s.echo").cloned().unwrap();
+    let entry =
+        rig.gateway.snapshot().catalog.by_id(&caller.tenant, "mcp:s.echo").cloned().unwrap();
     assert_eq!(entry.tool.safety_tier.as_str(), "pure");
     rig.call(&caller, "s__echo", json!({})).await.result.unwrap();
 }

@@ -28,6 +28,7 @@ pub struct TestSource {
     tenants: Option<Vec<String>>,
     version: Option<String>,
     pins: String,
+    bare: bool,
     pub(super) tools: Vec<TestTool>,
 }
 
@@ -35,7 +36,14 @@ impl TestSource {
     /// A source without tools that every tenant sees. Its tools may change as they like.
     pub fn new(id: &str) -> Self {
         let pins = "off".to_owned();
-        Self { id: id.to_owned(), tenants: None, version: None, pins, tools: Vec::new() }
+        Self {
+            id: id.to_owned(),
+            tenants: None,
+            version: None,
+            pins,
+            bare: false,
+            tools: Vec::new(),
+        }
     }
 
     /// Only these tenants see it.
@@ -59,6 +67,13 @@ impl TestSource {
         self
     }
 
+    /// Its tools keep their own names on the wire.
+    #[must_use]
+    pub fn bare(mut self) -> Self {
+        self.bare = true;
+        self
+    }
+
     /// Adds a tool.
     #[must_use]
     pub fn tool(mut self, tool: TestTool) -> Self {
@@ -77,6 +92,9 @@ impl TestSource {
         );
         if let Some(tenants) = &self.tenants {
             writeln!(toml, "tenants = {}", json!(tenants)).unwrap();
+        }
+        if self.bare {
+            toml.push_str("names = \"bare\"\n");
         }
         for tool in &self.tools {
             toml.push_str(&tool.toml());

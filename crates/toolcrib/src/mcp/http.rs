@@ -253,15 +253,21 @@ fn check_params(
     call: &ToolCall,
 ) -> Result<(), RpcError> {
     let snapshot = state.gateway.snapshot();
-    let Some(entry) = snapshot.catalog.by_wire(call.name()) else { return Ok(()) };
+    let Some(entry) = snapshot.catalog.by_wire(&principal.tenant, call.name()) else {
+        return Ok(());
+    };
     let params = param_headers::of(entry);
     if params.is_empty() {
         return Ok(());
     }
     let view = state.gateway.view(principal);
-    match view.entries().binary_search_by(|seen| seen.id.cmp(&entry.id)) {
-        Ok(_) => headers::check_params(headers, &params, call.arguments()),
-        Err(_) => Ok(()),
+    let at = view.entries().binary_search_by(|seen| seen.id.cmp(&entry.id));
+    match at.ok().and_then(|at| view.entries().get(at)) {
+        // Another tenant's tool can have the same id.
+        Some(seen) if Arc::ptr_eq(seen, entry) => {
+            headers::check_params(headers, &params, call.arguments())
+        }
+        _ => Ok(()),
     }
 }
 

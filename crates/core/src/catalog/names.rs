@@ -1,0 +1,304 @@
+//! Finding the tools of a snapshot by their names.
+//!
+//! Invariant (I-16): among the tools that exist for one tenant each name is unique. Tools that would
+//! share one do not exist for the tenants for which more than one of them would; for every other
+//! tenant they are what they were.
+//! Invariant (I-9): what one tenant finds under a name does not depend on another tenant's tools.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    fmt,
+    sync::Arc,
+};
+
+use super::{Catalog, Entry, Tenants};
+use crate::id::{TenantId, ToolId};
+
+/// Tools that would share a name, and the tenants for which they do not exist because of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+#[error("{message}{}", For(.tenants), message = self.message())]
+pub struct Collision {
+    /// The shared name.
+    pub name: String,
+    /// The tools, by id.
+    pub tools: Vec<ToolId>,
+    /// For whom.
+    pub tenants: Tenants,
+}
+
+impl Collision {
+    /// What there is to say to a tenant among [`tenants`](Self::tenants): nothing about the others.
+    pub fn message(&self) -> String {
+        let tools: Vec<&str> = self.tools.iter().map(ToolId::as_str).collect();
+        let tools = tools.join(" and ");
+        format!("{tools} would share the name `{}`; none of them is offered", self.name)
+    }
+}
+
+/// The tenants, as a part of a sentence.
+struct For<'a>(&'a Tenants);
+
+impl fmt::Display for For<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (before, tenants) = match self.0 {
+            Tenants::All => return Ok(()),
+            Tenants::Only(tenants) => (" to", tenants),
+            Tenants::Except(tenants) => (" to tenants other than", tenants),
+        };
+        let tenants: Vec<&str> = tenants.iter().map(|tenant| tenant.as_str()).collect();
+        write!(f, "{before} {}", tenants.join(", "))
+    }
+}
+
+/// Every name of every tool.
+pub(super) struct NameIndex {
+    ids: HashMap<String, Holders>,
+    wires: HashMap<String, Holders>,
+    /// All versions of a name, the highest first. Of whichever tenant: a name begins with its
+    /// source's id, so that only sources whose ids differ in `-` and `_` can share one.
+    otc: HashMap<String, Vec<usize>>,
+}
+
+/// The tools of one name.
+enum Holders {
+    One(usize),
+    Several(Box<Several>),
+}
+
+struct Several {
+    /// That of every tenant, or of all but some.
+    every: Option<usize>,
+    /// Those of single tenants.
+    single: HashMap<TenantId, usize>,
+    /// Any of them.
+    first: usize,
+}
+
+impl NameIndex {
+    /// Of `entries` without collisions.
+    pub(super) fn of(entries: &[Arc<Entry>]) -> Self {
+        let mut otc: HashMap<String, Vec<usize>> = HashMap::new();
+        for (i, entry) in entries.iter().enumerate() {
+            otc.entry(entry.names.otc.clone()).or_default().push(i);
+        }
+        let version = |i: &usize| entries.get(*i).map(|entry| entry.names.version_numbers());
+        for versions in otc.values_mut() {
+            versions.sort_by_key(|i| std::cmp::Reverse(version(i)));
+        }
+        let index = |name: fn(&Entry) -> &str| {
+            let mut held: HashMap<String, Vec<usize>> = HashMap::new();
+            for (i, entry) in entries.iter().enumerate() {
+                held.entry(name(entry).to_owned()).or_default().push(i);
+            }
+            let held = held.into_iter();
+            held.filter_map(|(name, held)| Some((name, Holders::of(entries, &held)?))).collect()
+        };
+        Self { ids: index(|entry| entry.id.as_str()), wires: index(|entry| &entry.names.wire), otc }
+    }
+}
+
+impl Holders {
+    fn of(entries: &[Arc<Entry>], held: &[usize]) -> Option<Self> {
+        let first = match held {
+            [] => return None,
+            [only] => return Some(Self::One(*only)),
+            [first, ..] => *first,
+        };
+        let mut several = Several { every: None, single: HashMap::new(), first };
+        for &i in held {
+            match &entries.get(i)?.tenants {
+                Tenants::All | Tenants::Except(_) => several.every = Some(i),
+                Tenants::Only(tenants) => {
+                    several.single.extend(tenants.iter().map(|tenant| (tenant.clone(), i)));
+                }
+            }
+        }
+        Some(Self::Several(Box::new(several)))
+    }
+
+    fn of_tenant(&self, tenant: &TenantId) -> usize {
+        match self {
+            Self::One(i) => *i,
+            Self::Several(several) => {
+                let single = several.single.get(tenant);
+                *single.or(several.every.as_ref()).unwrap_or(&several.first)
+            }
+        }
+    }
+
+    fn all(&self) -> Vec<usize> {
+        match self {
+            Self::One(i) => vec![*i],
+            Self::Several(several) => {
+                several.every.iter().chain(several.single.values()).copied().collect()
+            }
+        }
+    }
+}
+
+/// What a tenant finds under a name is its own tool, or, when it has none, another tenant's, which
+/// no decision lets it see: that it was looked for is then recorded.
+impl Catalog {
+    /// By tool id.
+    pub fn by_id(&self, tenant: &TenantId, id: &str) -> Option<&Arc<Entry>> {
+        self.entries.get(self.names.ids.get(id)?.of_tenant(tenant))
+    }
+
+    /// By wire name.
+    pub fn by_wire(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Entry>> {
+        self.entries.get(self.names.wires.get(name)?.of_tenant(tenant))
+    }
+
+    /// By `Toolkit.Tool`: the highest version.
+    pub fn by_otc(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Entry>> {
+        let first = self.otc_versions(tenant, name).next();
+        first.or_else(|| self.entries.get(*self.names.otc.get(name)?.first()?))
+    }
+
+    /// By `Toolkit.Tool` in one version.
+    pub fn by_otc_version(
+        &self,
+        tenant: &TenantId,
+        name: &str,
+        version: [u64; 3],
+    ) -> Option<&Arc<Entry>> {
+        let all = || self.names.otc.get(name).into_iter().flatten();
+        let of_version = all().filter_map(|&i| self.entries.get(i));
+        let of_version = of_version.filter(|entry| entry.names.is_version(version));
+        let own = of_version.clone().find(|entry| entry.tenants.admits(tenant));
+        own.or_else(|| of_version.clone().next())
+    }
+
+    /// Every version of `Toolkit.Tool` that exists for `tenant`, the highest first.
+    pub fn otc_versions(&self, tenant: &TenantId, name: &str) -> impl Iterator<Item = &Arc<Entry>> {
+        let versions = self.names.otc.get(name).into_iter().flatten();
+        let versions = versions.filter_map(|&i| self.entries.get(i));
+        versions.filter(|entry| entry.tenants.admits(tenant))
+    }
+
+    /// By any name: tool id, wire name, or `Toolkit.Tool` with or without a version.
+    pub fn find(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Entry>> {
+        let versioned = || {
+            let (bare, _) = name.split_once('@')?;
+            let all = self.names.otc.get(bare).into_iter().flatten();
+            let all = all.filter_map(|&i| self.entries.get(i));
+            let mut same = all.filter(|entry| entry.names.otc_id() == name);
+            let own = same.clone().find(|entry| entry.tenants.admits(tenant));
+            own.or_else(|| same.next())
+        };
+        let found = [self.by_id(tenant, name), self.by_wire(tenant, name)];
+        let found = || found.into_iter().chain([self.by_otc(tenant, name), versioned()]).flatten();
+        found().find(|entry| entry.tenants.admits(tenant)).or_else(|| found().next())
+    }
+
+    /// Every tool of a name that [`find`](Self::find) takes, whichever tenants it exists for. For
+    /// operators.
+    pub fn find_all(&self, name: &str) -> Vec<&Arc<Entry>> {
+        let otc = name.split_once('@').map_or(name, |(bare, _)| bare);
+        let is = |i: &usize| {
+            let entry = self.entries.get(*i);
+            entry.is_some_and(|entry| entry.names.otc == name || entry.names.otc_id() == name)
+        };
+        let held = [self.names.ids.get(name), self.names.wires.get(name)];
+        let held = held.into_iter().flatten().flat_map(Holders::all);
+        let otc = self.names.otc.get(otc).into_iter().flatten().copied().filter(is);
+        let all: BTreeSet<usize> = held.chain(otc).collect();
+        all.into_iter().filter_map(|i| self.entries.get(i)).collect()
+    }
+
+    /// Every tool of id `id`, whichever tenants it exists for.
+    pub fn all_by_id(&self, id: &str) -> Vec<&Arc<Entry>> {
+        let held: BTreeSet<usize> =
+            self.names.ids.get(id).into_iter().flat_map(Holders::all).collect();
+        held.into_iter().filter_map(|i| self.entries.get(i)).collect()
+    }
+}
+
+/// What an entry loses because it shares a name.
+#[derive(Default, Clone)]
+struct Loss {
+    /// All tenants but those for which another reason applies.
+    every: bool,
+    tenants: BTreeSet<TenantId>,
+}
+
+/// `entries` without those tenants for which a name would be that of several.
+pub(super) fn without_collisions(entries: Vec<Arc<Entry>>) -> (Vec<Arc<Entry>>, Vec<Collision>) {
+    let mut held: HashMap<(&str, Cow<'_, str>), Vec<usize>> = HashMap::new();
+    for (i, entry) in entries.iter().enumerate() {
+        for (kind, name) in [
+            ("id", entry.id.as_str().into()),
+            ("wire", entry.names.wire.as_str().into()),
+            ("otc", entry.names.otc_id().into()),
+        ] {
+            held.entry((kind, name)).or_default().push(i);
+        }
+    }
+    let mut collisions = BTreeSet::new();
+    let mut losses: HashMap<usize, Loss> = HashMap::new();
+    for ((_, name), holders) in held.into_iter().filter(|(_, holders)| holders.len() > 1) {
+        for (tools, tenants) in ambiguities(&entries, &holders) {
+            for i in &tools {
+                let loss = losses.entry(*i).or_default();
+                match &tenants {
+                    Tenants::Only(only) => loss.tenants.extend(only.iter().cloned()),
+                    Tenants::All | Tenants::Except(_) => loss.every = true,
+                }
+            }
+            let tools = tools.iter().filter_map(|i| Some(entries.get(*i)?.id.clone())).collect();
+            collisions.insert(Collision { name: name.to_string(), tools, tenants });
+        }
+    }
+    let kept = entries.iter().enumerate().filter_map(|(i, entry)| match losses.get(&i) {
+        None => Some(Arc::clone(entry)),
+        Some(loss) => {
+            let tenants = loss.left_of(&entry.tenants);
+            (!tenants.is_empty()).then(|| Arc::new(entry.narrowed(tenants)))
+        }
+    });
+    (kept.collect(), collisions.into_iter().collect())
+}
+
+impl Loss {
+    fn left_of(&self, tenants: &Tenants) -> Tenants {
+        let lost = Tenants::Except(self.tenants.iter().cloned().collect());
+        match self.every {
+            // Two tools of every tenant share the name, for single tenants, too.
+            true => Tenants::Only(Vec::new()),
+            false => tenants.common(&lost),
+        }
+    }
+}
+
+/// Which of `holders`, which have one name, exist together for which tenants.
+fn ambiguities(entries: &[Arc<Entry>], holders: &[usize]) -> Vec<(Vec<usize>, Tenants)> {
+    let tenants = |i: &usize| entries.get(*i).map(|entry| &entry.tenants);
+    let is_single = |i: &&usize| matches!(tenants(i), Some(Tenants::Only(_)));
+    let every: Vec<usize> = holders.iter().filter(|i| !is_single(i)).copied().collect();
+    let mut of_tenant: BTreeMap<&TenantId, Vec<usize>> = BTreeMap::new();
+    for i in holders {
+        if let Some(Tenants::Only(only)) = tenants(i) {
+            for tenant in only.iter().collect::<BTreeSet<_>>() {
+                of_tenant.entry(tenant).or_default().push(*i);
+            }
+        }
+    }
+    let mut groups: BTreeMap<Vec<usize>, Vec<TenantId>> = BTreeMap::new();
+    for (tenant, single) in of_tenant {
+        let mut together: Vec<usize> = single.into_iter().chain(every.iter().copied()).collect();
+        together.sort_unstable();
+        if together.len() > 1 {
+            groups.entry(together).or_default().push(tenant.clone());
+        }
+    }
+    let mut all = Vec::new();
+    if every.len() > 1 {
+        // Those that see more of them are told of more of them.
+        let apart: Vec<TenantId> = groups.values().flatten().cloned().collect();
+        let tenants = if apart.is_empty() { Tenants::All } else { Tenants::Except(apart) };
+        all.push((every, tenants));
+    }
+    all.extend(groups.into_iter().map(|(tools, tenants)| (tools, Tenants::Only(tenants))));
+    all
+}
