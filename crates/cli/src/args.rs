@@ -119,7 +119,8 @@ Examples:
 Once ready it prints `listening on http://ADDR` on stdout; logs go to stderr (TOOLCRIB_LOG says
 what is logged). SIGTERM and SIGINT end it in order. The configuration is
 read again when its file changes and on SIGHUP: what is wrong with it is logged, and then nothing
-changes.
+changes. A file that has become empty or lost its last source changes nothing either, unless
+--allow-empty says that it may.
 
 One server per data directory: a second one is refused, because limits are counted per server.
 

@@ -138,6 +138,11 @@ pub(crate) fn no_url(global: &Global, what: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Whether `text`, which is TOML, says nothing: it may have comments.
+pub(crate) fn is_blank(text: &str) -> bool {
+    toml::from_str(text).is_ok_and(|table: toml::Table| table.is_empty())
+}
+
 fn names_a_store(text: &str) -> bool {
     let table: Option<toml::Table> = toml::from_str(text).ok();
     table.and_then(|table| table.get("store")?.get("url").cloned()).is_some()

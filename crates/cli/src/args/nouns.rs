@@ -20,6 +20,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<SocketAddr>,
 
+    /// Apply a changed configuration that is empty or has no sources left
+    #[arg(long)]
+    pub(crate) allow_empty: bool,
+
     /// Also serve the OpenWOP test seams (/v1/host/sample/...), for conformance runs on a loopback
     /// address with a data directory of their own; never for real callers
     #[arg(long)]

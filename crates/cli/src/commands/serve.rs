@@ -1,7 +1,7 @@
 //! `serve`: from a configuration to a listener, and in order back to nothing.
 //!
 //! Invariant (I-30): nothing but loopback is served unless the configuration says what protects it.
-//! Invariant: a configuration that cannot be taken over changes nothing.
+//! Invariant: a configuration that cannot be taken over, or that has become empty, changes nothing.
 
 mod changes;
 mod lock;
@@ -114,6 +114,7 @@ pub(crate) async fn run(
         }
     };
 
+    let mut text = settings.text.clone();
     let (stop, stopped) = watch::channel(false);
     let router = toolcrib::router(gateway.clone(), &config);
     let mut server = tokio::spawn(toolcrib::serve(listener, router, until(stopped)));
@@ -142,11 +143,11 @@ pub(crate) async fn run(
                     Asked::End => break Ok(()),
                     Asked::Reload => {
                         watch.look();
-                        reload(&gateway, &keeper, &config, args, global, printer).await;
+                        reload(&gateway, &keeper, &config, &mut text, args, global, printer).await;
                     }
                 },
                 () = watch.changed() => {
-                    reload(&gateway, &keeper, &config, args, global, printer).await;
+                    reload(&gateway, &keeper, &config, &mut text, args, global, printer).await;
                 }
             }
         },
@@ -237,11 +238,12 @@ async fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListene
 }
 
 /// Takes over the file as it is now, or says why not and changes nothing. `started` is what the
-/// listener and the store were set up with.
+/// listener and the store were set up with, `text` the file that is in force.
 async fn reload(
     gateway: &Gateway,
     keeper: &Keeper,
     started: &Config,
+    text: &mut Option<String>,
     args: &ServeArgs,
     global: &Global,
     printer: Printer,
@@ -256,15 +258,20 @@ async fn reload(
             fresh.config.server.listen = listen;
         }
         let old = gateway.config();
+        if !args.allow_empty {
+            not_emptied(&old, text.as_deref(), &fresh)?;
+        }
         keeper.apply(&fresh.config.record).await.map_err(|problem| not_kept(&problem))?;
         if let Err(error) = gateway.apply(fresh.config.clone()).await {
             keeper.apply(&old.record).await.map_err(|problem| not_kept(&problem))?;
             return Err(error.into());
         }
-        anyhow::Ok(fresh.config)
+        anyhow::Ok(fresh)
     };
     match taken.await {
         Ok(fresh) => {
+            *text = fresh.text;
+            let fresh = fresh.config;
             for section in fixed_at_start(started, &fresh) {
                 printer.warning(format_args!("[{section}] changed; that takes a restart"));
             }
@@ -279,6 +286,23 @@ async fn reload(
                 .error(&error.context("the configuration was not taken over; the old one stays"));
         }
     }
+}
+
+/// A file without content, or without sources where there were some, is most likely one that is
+/// being written, was cut off or got lost.
+fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Result<()> {
+    let is_blank = |text: Option<&str>| text.is_none_or(settings::is_blank);
+    let blank = is_blank(fresh.text.as_deref());
+    let problem = match (blank, fresh.config.sources.is_empty()) {
+        (true, _) if !is_blank(text) => "the configuration file is empty or gone",
+        (false, true) if !old.sources.is_empty() => "the configuration has no sources any more",
+        _ => return Ok(()),
+    };
+    Err(advised(
+        problem,
+        "write the whole file and move it into place; to remove everything, restart the server, or \
+         start it with --allow-empty",
+    ))
 }
 
 /// The sections that differ and are only read at the start.

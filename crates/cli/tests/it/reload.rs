@@ -3,7 +3,9 @@
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::support::{Caller, Server, config, dir, eventually, key, write_config};
+use crate::support::{
+    Caller, Process, Server, config, dir, eventually, key, toolcrib, write_config,
+};
 
 fn tools(caller: &Caller) -> Vec<Value> {
     let listed = caller.get("/v1/tools");
@@ -48,4 +50,51 @@ async fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
     server.process.until("what needs a restart", |it| {
         it.stderr().contains("[server] changed; that takes a restart").then_some(())
     });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_has_become_empty_changes_nothing_unless_it_may() {
+    let roles = "[[role]]\nname = \"reader\"\nscopes = [\"demo:read\"]\n";
+    for allowed in [false, true] {
+        let dir = dir();
+        let file = write_config(dir.path(), &config(""));
+        let args: &[&str] = if allowed { &["--allow-empty"] } else { &[] };
+        let listen = ["serve", "--listen", "127.0.0.1:0"];
+        let mut server = Server::of(toolcrib(dir.path()).args(listen).args(args));
+        let (_, text) = key(dir.path(), &["--scope", "*"]);
+        let caller = server.caller(Some(&text));
+        eventually("the tools are there", || tools(&caller).len() == 6);
+        if allowed {
+            write_config(dir.path(), "");
+            server.process.signal(Signal::HUP);
+            eventually("the tools are gone", || tools(&caller).is_empty());
+            continue;
+        }
+        let refused = |it: &Process| it.stderr().matches("was not taken over").count();
+        for (at, (emptied, why)) in [
+            (Some(""), "the configuration file is empty or gone"),
+            (Some("# sources will come\n\n"), "the configuration file is empty or gone"),
+            (Some(roles), "the configuration has no sources any more"),
+            (None, "the configuration file is empty or gone"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            match emptied {
+                Some(text) => drop(write_config(dir.path(), text)),
+                None => std::fs::remove_file(&file).unwrap(),
+            }
+            // Whether the change or the signal comes first, it is refused.
+            server.process.signal(Signal::HUP);
+            let said = server.process.until(why, |it| {
+                let said = it.stderr();
+                (refused(it) > at && said.contains(why) && said.contains("--allow-empty"))
+                    .then_some(said)
+            });
+            assert_eq!(tools(&caller).len(), 6, "the old one stays: {said}");
+        }
+        write_config(dir.path(), &config("[source.tools.wipe]\nhide = true\n"));
+        eventually("a whole file is taken over", || tools(&caller).len() == 5);
+        server.stop();
+    }
 }
