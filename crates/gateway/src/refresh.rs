@@ -93,6 +93,8 @@ impl Refresher {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> (Self, mpsc::UnboundedReceiver<SourceId>) {
+        // A source announces changes once a second at most, of 32 bytes, and whoever receives them
+        // never waits.
         let (requests, receiver) = mpsc::unbounded_channel();
         let slots = Slots::new(Config::empty(std::path::Path::new("")).gate);
         let refresher = Self {

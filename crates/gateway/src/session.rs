@@ -48,8 +48,8 @@ use crate::{
 pub const MAX_INTERACTIONS: usize = 10_000;
 
 /// Tools with a session of their own in one interaction. Calls of further ones are recorded in the
-/// same run, without a bracket.
-pub const MAX_TOOLS: usize = 1_024;
+/// same run, without a bracket. Each takes about 500 bytes, and a call to get there.
+pub const MAX_TOOLS: usize = 256;
 
 /// Time without a call after which an interaction's tool sessions are closed as `failed`. A later
 /// call opens new ones, under a new `sessionId`.

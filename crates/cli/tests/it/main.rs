@@ -27,6 +27,7 @@ mod lock;
 mod once;
 mod packs;
 mod pins;
+mod progress;
 mod quota;
 mod record;
 mod reload;

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use aws_lc_rs::hmac;
-use quick_cache::sync::Cache;
+use quick_cache::{Weighter, sync::Cache};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
 use toolcrib_core::{
@@ -27,8 +27,9 @@ use super::{
 };
 use crate::config::{Config, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 
-/// Verified tokens that are remembered.
+/// Verified tokens that are remembered, and the bytes that they may take.
 const REMEMBERED: usize = 10_000;
+const REMEMBERED_BYTES: u64 = 32 << 20;
 /// Longest that a token with a shared secret may have left.
 const SHARED_LIFE: Duration = Duration::from_secs(15 * 60);
 /// How far the clocks of those who share a secret may be apart.
@@ -40,7 +41,20 @@ const SHARED: &str = "otc";
 pub(super) struct Tokens {
     issuers: Vec<Arc<Issuer>>,
     shared: Option<Shared>,
-    verified: Cache<[u8; 32], Arc<Principal>>,
+    verified: Cache<[u8; 32], Arc<Principal>, Bytes>,
+}
+
+/// What a principal takes: an issuer may put many scopes and roles into a token.
+#[derive(Clone)]
+struct Bytes;
+
+impl Weighter<[u8; 32], Arc<Principal>> for Bytes {
+    fn weight(&self, _: &[u8; 32], principal: &Arc<Principal>) -> u64 {
+        let scopes = principal.scopes.iter().map(|scope| 64 + scope.to_string().len());
+        let roles = principal.roles.iter().map(|role| 64 + role.len());
+        let total: usize = scopes.chain(roles).sum();
+        u64::try_from(1024 + total).unwrap_or(u64::MAX)
+    }
 }
 
 struct Shared {
@@ -80,7 +94,7 @@ impl Tokens {
         Self {
             issuers: config.issuers.iter().map(issuer).collect(),
             shared: config.otc_jwt.clone().map(|shared| Shared::new(shared, &config.roles)),
-            verified: Cache::new(REMEMBERED),
+            verified: Cache::with_weighter(REMEMBERED, REMEMBERED_BYTES, Bytes),
         }
     }
 

@@ -51,6 +51,9 @@ pub(crate) struct Interest {
     pub(crate) acknowledged: Option<Arc<Notify>>,
 }
 
+/// Longest id of a request of the upstream's own that is answered, in bytes of JSON.
+const MAX_ID: usize = 256;
+
 /// Run with the request's id when a request is dropped that the upstream may be working on.
 pub(crate) type OnCancel = Box<dyn FnOnce(u64) + Send>;
 
@@ -123,7 +126,11 @@ impl Peer {
             (None, Some("notifications/tools/list_changed")) => self.list_changed.notify_one(),
             (None, Some("notifications/subscriptions/acknowledged")) => self.acknowledge(),
             (None, Some(_)) => {}
-            (Some(id), Some(method)) => reply(encode_answer(id, method)),
+            // Repeated in the answer, which may have to wait.
+            (Some(id), Some(method)) if id.get().len() <= MAX_ID => {
+                reply(encode_answer(id, method));
+            }
+            (Some(_), Some(_)) => return false,
             (Some(id), None) => match own_id(id) {
                 Some(id) => self.answer(id, incoming),
                 None => return false,

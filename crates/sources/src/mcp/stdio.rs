@@ -28,7 +28,9 @@ use super::{
 };
 use crate::process::{self, Child, Pipes};
 
-/// Messages waiting for a child that is slow to read; further callers wait their turn.
+/// Messages waiting for a child that is slow to read; further callers wait their turn. Requests are
+/// as large as their arguments (`[server] max_body`), and calls in flight hold those in any case;
+/// answers to the child are at most 1 KiB.
 const QUEUE: usize = 64;
 /// A child that reads nothing for this long is lost.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -69,7 +71,7 @@ pub(crate) fn start(
 ) -> Result<(Stdio, StdioDriver), String> {
     let (child, Pipes { stdin, stdout }) = process::spawn(spec, source)?;
     let (outgoing, queue) = mpsc::channel(QUEUE);
-    // Bounded by the requests that were written: a child that does not read is given up.
+    // Eight bytes for each call in flight that was written: a child that does not read is given up.
     let (cancels, cancelled) = mpsc::unbounded_channel();
     let stop_writing = CancellationToken::new();
     let pipes = Arc::new(Ending::default());

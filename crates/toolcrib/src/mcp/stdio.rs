@@ -42,8 +42,8 @@ use super::{
 const MAX_LINE: usize = 4 << 20;
 /// Calls that run at once; one model asks for a handful.
 const MAX_CALLS: usize = 256;
-/// Messages that may wait for the peer to read.
-const MAX_WAITING: usize = 64;
+/// Messages that may wait for the peer to read, each at most an answer of `[gate] max_result`.
+const MAX_WAITING: usize = 16;
 /// How long calls may go on after the input has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
 
