@@ -33,6 +33,12 @@ pub enum StoreError {
     Conflict(String),
 }
 
+/// The file system that something is stored on.
+pub trait FreeSpace: Send + Sync + 'static {
+    /// Bytes that this process may still use. Blocks for as long as the file system takes.
+    fn free_space(&self) -> Result<u64, StoreError>;
+}
+
 /// One API key, without the key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyRecord {

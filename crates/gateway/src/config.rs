@@ -116,6 +116,8 @@ pub struct StoreConfig {
     pub seal_key: Option<KeyPlace>,
     /// The key before that one, while not everything is sealed anew.
     pub old_seal_key: Option<KeyPlace>,
+    /// Bytes of its file system below which only what runs is recorded.
+    pub keep_free: u64,
 }
 
 /// Where a key is. It is read when it is needed, so that commands that do not need it need not be
@@ -507,6 +509,7 @@ impl Config {
                 path: base.join(".toolcrib/toolcrib.db"),
                 seal_key: None,
                 old_seal_key: None,
+                keep_free: 256 << 20,
             },
             record: RecordConfig {
                 durability: Durability::Strict,

@@ -44,6 +44,7 @@ mod quota;
 mod record;
 mod refresh;
 pub mod session;
+mod space;
 pub mod toolsets;
 mod workflow;
 

@@ -103,6 +103,8 @@ pub struct Metrics {
     source_discoveries: Family<SourceLabels, Counter>,
     source_discovery_failures: Family<SourceLabels, Counter>,
     unrecorded: Counter,
+    store_free: Gauge,
+    store_low: Gauge,
     generation: Gauge,
     checkpoints: Counter,
     anchor_failures: Counter,
@@ -140,6 +142,7 @@ impl Default for Metrics {
         let source_discoveries = Family::default();
         let source_discovery_failures = Family::default();
         let unrecorded = Counter::default();
+        let (store_free, store_low) = (Gauge::default(), Gauge::default());
         let generation = Gauge::default();
         registry.register("calls", "Calls by surface and result", calls.clone());
         registry.register("call_seconds", "Time tools ran", call_seconds.clone());
@@ -187,8 +190,18 @@ impl Default for Metrics {
         );
         registry.register(
             "events_unrecorded",
-            "Closing or denial events that could not be stored",
+            "Closing or denial events that could not be stored, or were left out to save disk space",
             unrecorded.clone(),
+        );
+        registry.register(
+            "store_free_bytes",
+            "Free disk space where the store is",
+            store_free.clone(),
+        );
+        registry.register(
+            "store_low_on_space",
+            "1 while less than keep_free is free and what did not run is not recorded, else 0",
+            store_low.clone(),
         );
         registry.register(
             "catalog_generation",
@@ -242,6 +255,8 @@ impl Default for Metrics {
             source_discoveries,
             source_discovery_failures,
             unrecorded,
+            store_free,
+            store_low,
             generation,
             checkpoints,
             anchor_failures,
@@ -348,6 +363,11 @@ impl Metrics {
         let labels = SourceLabels { source: source.to_string() };
         let tools = u64::try_from(tools).unwrap_or(u64::MAX);
         self.source_drifts.get_or_create(&labels).inc_by(tools);
+    }
+
+    pub(crate) fn space(&self, free: u64, low: bool) {
+        self.store_free.set(i64::try_from(free).unwrap_or(i64::MAX));
+        self.store_low.set(low.into());
     }
 
     pub(crate) fn unrecorded(&self) {

@@ -32,7 +32,7 @@ use toolcrib_core::{
 };
 use uuid::Uuid;
 
-use crate::metrics::Metrics;
+use crate::{metrics::Metrics, space::Space};
 
 /// Writes events.
 pub(crate) struct Record {
@@ -44,6 +44,7 @@ pub(crate) struct Record {
     /// By route template, of which there are few.
     knocks: Mutex<HashMap<String, Knock>>,
     late: Arc<Semaphore>,
+    space: Arc<Space>,
 }
 
 /// Requests without credentials on one route.
@@ -89,9 +90,11 @@ impl Started {
 }
 
 /// Denials of reads and of unauthenticated requests that wait to be written. They come at the rate
-/// at which strangers knock, so they are queued here and dropped (and counted) beyond it.
+/// at which strangers knock, so they are queued here and dropped (and counted) beyond it. Names of
+/// all kinds are short: about 1 KiB each, 1 MiB in all.
 const MAX_QUIET: usize = 1024;
-/// Closing events that may wait for a store that does not answer.
+/// Closing events that may wait for a store that does not answer. About 1 KiB each and 300 bytes for
+/// every host that the call reached (at most 64): 10 MiB, at worst 200 MiB.
 const MAX_LATE: usize = 10_000;
 /// How often a closing event is tried before the caller is answered without it, and after.
 const PROMPT_TRIES: u32 = 3;
@@ -107,7 +110,13 @@ impl Record {
         tokio::spawn(store_quietly(queued, Arc::clone(&log), Arc::clone(&metrics)));
         let dropped = Arc::new(AtomicU64::new(0));
         let late = Arc::new(Semaphore::new(MAX_LATE));
-        Self { log, clock, metrics, quiet, dropped, knocks: Mutex::default(), late }
+        let (knocks, space) = (Mutex::default(), Arc::default());
+        Self { log, clock, metrics, quiet, dropped, knocks, late, space }
+    }
+
+    /// What is left for it.
+    pub(crate) fn space(&self) -> &Arc<Space> {
+        &self.space
     }
 
     /// Makes the opening event durable; without that nothing may run.
@@ -179,7 +188,7 @@ impl Record {
     }
 
     /// Records a call that was refused before it started: a pair without a duration, and for a denial
-    /// the decision. The refusal stands whether or not it could be stored.
+    /// the decision. The refusal stands whether or not it could be stored; with little space it is not.
     pub(crate) async fn refused(
         &self,
         call: &CallIdentity,
@@ -202,6 +211,9 @@ impl Record {
                     reason,
                 )
             });
+        }
+        if self.space.is_low() {
+            return events.iter().for_each(|_| self.metrics.unrecorded());
         }
         if let Err(error) = self.log.append(events).await {
             self.metrics.unrecorded();
@@ -309,6 +321,9 @@ impl Record {
     }
 
     fn queue(&self, event: NewEvent) {
+        if self.space.is_low() {
+            return self.metrics.unrecorded();
+        }
         if self.quiet.try_send(Quiet::Store(Box::new(event))).is_err() {
             self.metrics.unrecorded();
             let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;

@@ -30,7 +30,7 @@ mod tests;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use toolcrib_core::store::StoreError;
+use toolcrib_core::store::{FreeSpace, StoreError};
 
 use crate::seal::SealKeys;
 
@@ -165,6 +165,14 @@ impl SqliteStore {
     /// Where the file is, without symbolic links.
     pub fn path(&self) -> &Path {
         self.inner.readers.place()
+    }
+}
+
+impl FreeSpace for SqliteStore {
+    fn free_space(&self) -> Result<u64, StoreError> {
+        let stats = rustix::fs::statvfs(self.path())
+            .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        Ok(stats.f_bavail.saturating_mul(stats.f_frsize))
     }
 }
 

@@ -66,7 +66,7 @@ async fn livez() -> Response {
 }
 
 /// Whether callers can be served: keys can be checked. Sources that are down do not count, because
-/// they take only their own tools with them.
+/// they take only their own tools with them. A store that is low on disk space is a `warning`.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -85,7 +85,11 @@ async fn readyz(State(state): State<AppState>) -> Response {
             &b"{\"status\":\"unavailable\",\"reason\":\"keys cannot be read\"}"[..],
         ),
         Ok(_) | Err(AuthError::Missing | AuthError::Invalid) => {
-            respond::json_bytes(StatusCode::OK, &b"{\"status\":\"ready\"}"[..])
+            let ready: &[u8] = match state.gateway.is_low_on_space() {
+                false => b"{\"status\":\"ready\"}",
+                true => b"{\"status\":\"ready\",\"warning\":\"the store is low on disk space\"}",
+            };
+            respond::json_bytes(StatusCode::OK, ready)
         }
     }
 }

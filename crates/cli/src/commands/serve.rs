@@ -102,6 +102,7 @@ pub(crate) async fn run(
     let signer = signing::key(&config).await?;
     let gateway = local::start(config.clone(), library, stores, credentials).await?;
 
+    gateway.watch_space(Arc::new(store.clone()), config.store.keep_free).await;
     let deliveries = Arc::new(Deliveries::default());
     gateway.send_webhooks(Arc::clone(&deliveries) as Arc<dyn DeliveryFactory>);
     let parts = Parts { store: Arc::new(store.clone()), signer: Arc::new(signer), deliveries };

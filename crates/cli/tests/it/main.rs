@@ -33,6 +33,7 @@ mod record;
 mod reload;
 mod remote;
 mod seams;
+mod space;
 mod stdio;
 mod toolsets;
 mod upstream;

@@ -53,6 +53,7 @@ pub(super) struct Store {
     pub(super) url: Option<Spanned<String>>,
     pub(super) seal_key: Option<Spanned<KeyPlace>>,
     pub(super) old_seal_key: Option<Spanned<KeyPlace>>,
+    pub(super) keep_free: Option<Spanned<String>>,
 }
 
 /// Where a key is. Never the key itself, which no complaint may repeat.

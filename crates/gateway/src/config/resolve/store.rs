@@ -3,12 +3,15 @@
 use toml::Spanned;
 
 use super::{Resolver, file};
-use crate::config::{KeyPlace, StoreConfig};
+use crate::config::{KeyPlace, StoreConfig, units::parse_size};
 
 impl Resolver<'_> {
     pub(super) fn store(&mut self, config: &mut StoreConfig, typed: &file::Store) {
         if let Some(path) = self.read("store.url", typed.url.as_ref(), sqlite_path) {
             config.path = self.base.join(path);
+        }
+        if let Some(bytes) = self.read("store.keep_free", typed.keep_free.as_ref(), keep_free) {
+            config.keep_free = bytes;
         }
         config.seal_key = self.key_place("store.seal_key", typed.seal_key.as_ref());
         config.old_seal_key = self.key_place("store.old_seal_key", typed.old_seal_key.as_ref());
@@ -45,6 +48,14 @@ impl Resolver<'_> {
         };
         self.complain(typed.span().start, key, empty);
         None
+    }
+}
+
+/// A size, or `off`, which is none.
+fn keep_free(text: &str) -> Result<u64, String> {
+    match text {
+        "off" => Ok(0),
+        size => parse_size(size).map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX)),
     }
 }
 
