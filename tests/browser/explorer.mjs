@@ -73,6 +73,10 @@ await check('the page leaves no placeholder and sends a strict policy', async ()
 await check('without a key the page asks to sign in', async () => {
   equal(await page.textContent('#token-badge'), 'No token', 'badge');
   truthy(/API key/.test(await page.textContent('#signin')), 'no guidance to the key field');
+  const told = await page.textContent('#signin');
+  truthy(/keys create/.test(told), 'it is not said how a key is made');
+  // The demo prints the name of a file, not the keys.
+  truthy(!/keys are printed/.test(told), 'it is said that keys are printed');
   equal(await page.locator('button.item').count(), 0, 'tools listed');
   await page.click('#signin button');
   equal(await page.evaluate(() => document.activeElement.id), 'token', 'focused element');
@@ -175,6 +179,18 @@ await check('executing add 2 + 3 gives 5', async () => {
   );
 });
 
+await check('Ctrl and Enter execute the open tool, wherever the focus is', async () => {
+  await open('demo__echo');
+  await input('/text').fill('hi');
+  for (const focus of ['.tool [data-tab="schema"]', '[data-action="validate"]', '#search']) {
+    await page.evaluate(() => document.querySelector('.outcome')?.remove());
+    await page.click('.tool [data-tab="schema"]');
+    if (!focus.includes('validate')) await page.focus(focus);
+    await page.keyboard.press('Control+Enter');
+    await page.locator('.outcome[data-tone="good"]').waitFor();
+  }
+});
+
 await check('a failing tool is shown in red', async () => {
   await open('demo__fail');
   const outcome = await execute();
@@ -267,6 +283,13 @@ await check('who may answer sees what waits for consent, and answers it', async 
     asked.push((await refused.json()).details.approvalId);
   }
   const { page: desk, complaints: said, close } = await openPage(browser);
+  // As where the operator has arguments shown.
+  await desk.route('**/v1/approvals/*', async (route) => {
+    if (route.request().method() !== 'GET') return route.continue();
+    const response = await route.fetch();
+    const shown = { ...(await response.json()), redactedArguments: { depth: { of: 2 } } };
+    return route.fulfill({ response, json: shown });
+  });
   await desk.goto(`${explorer}#approval=${asked[1]}`);
   await desk.fill('#token', TOOLCRIB_KEY_APPROVER);
   await desk.click('#use-key');
@@ -279,6 +302,10 @@ await check('who may answer sees what waits for consent, and answers it', async 
   for (const part of ['admin', 'mcp:demo.wipe', 'target', 'string'])
     truthy(text.includes(part), `the card has no ${part}: ${text}`);
   truthy(!text.includes('onerror'), 'the card shows an argument');
+  const shown = card(asked[0]).locator('pre code');
+  await shown.waitFor();
+  const border = await shown.evaluate((code) => getComputedStyle(code).borderTopWidth);
+  equal(border, '0px', 'border around the lines of JSON');
   equal(await card(asked[0]).locator('[data-verdict="override"]').isVisible(), false, 'override');
   await card(asked[0]).locator('input').fill('fine');
   await card(asked[0]).locator('[data-verdict="grant"]').click();
@@ -306,6 +333,35 @@ await check('who asked sees no buttons for it', async () => {
   equal(await own.locator('#approvals').isHidden(), true, 'the strip');
   complaints.push(...said);
   await close();
+});
+
+await check('a call that waits for consent says who asked and who can answer', async () => {
+  const { page: own, complaints: said, close } = await openPage(browser);
+  await own.goto(`${explorer}#tool=demo__wipe`);
+  await signIn(own, TOOLCRIB_KEY_ADMIN);
+  await own.click('[data-action="execute"]');
+  await own.click('[data-confirm="run"]');
+  const note = own.locator('.outcome .approval-note');
+  await note.filter({ hasText: 'approvals grant' }).waitFor();
+  const told = await own.locator('.outcome').innerText();
+  for (const part of ['Waits for approval', 'made as admin', 'approvals:respond'])
+    truthy(told.includes(part), `the outcome has no "${part}": ${told}`);
+  complaints.push(...said);
+  await close();
+});
+
+await check('a phone has its landmarks, with the list and with a tool', async () => {
+  const phone = await openPage(browser, { viewport: { width: 390, height: 844 } });
+  const visible = (selector) => phone.page.locator(`${selector} >> visible=true`).count();
+  await phone.page.goto(explorer);
+  equal(await visible('main'), 1, 'main landmarks without a key');
+  await signIn(phone.page, TOOLCRIB_KEY_ADMIN);
+  equal([await visible('main'), await visible('nav')], [1, 1], 'main and nav with the list');
+  await phone.page.click('button.item[data-name="demo__add"]');
+  await phone.page.waitForSelector('.tool h2');
+  equal([await visible('main'), await visible('nav')], [1, 0], 'main and nav with a tool');
+  complaints.push(...phone.complaints);
+  await phone.close();
 });
 
 await check('nothing overflows at 390 px', async () => {

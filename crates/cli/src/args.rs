@@ -5,6 +5,7 @@ mod conformance;
 mod credentials;
 mod explain;
 mod nouns;
+mod output;
 mod packs;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub(crate) use nouns::{
     TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolSearchArgs, ToolsCommand,
     VerifyArgs,
 };
+pub(crate) use output::{Output, OutputFormat};
 pub(crate) use packs::{PackTrust, PackWord, PacksCommand};
 
 use crate::env;
@@ -147,9 +149,15 @@ tenant `default`. Every call passes the same gate and the same record as on the 
     #[command(after_help = "\
 Examples:
   toolcrib call files__read_file '{\"path\": \"/srv/docs/a.md\"}'
+  toolcrib call files__read_file path=/srv/docs/a.md
+  toolcrib call demo__add a=1 --arg b=2
   toolcrib call mcp:files.read_file @arguments.json
+  toolcrib call notes__write name=today text=@notes.md
   echo '{\"a\": 1, \"b\": 2}' | toolcrib call demo__add -
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt call demo__echo '{\"text\": \"hi\"}'
+
+A VALUE is read as the tool's schema says: a number, true or false, JSON for lists and objects, and
+text otherwise. @FILE stands for the text of a file, @- for that on stdin, and @@ for an @.
 
 Prints what the tool answered; progress goes to stderr. With --json the whole answer. The exit code
 is 1 when the tool failed or was not run.")]

@@ -39,7 +39,7 @@ pub(crate) async fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
     let printer = *printer;
     match command {
         Command::Serve(args) => serve::run(&args, &global, printer).await,
-        Command::Mcp(args) => mcp::run(args, &global).await,
+        Command::Mcp(args) => mcp::run(args, &global, printer).await,
         Command::Tools(command) => tools::run(command, &global, printer).await,
         Command::Call(args) => call::run(args, &global, printer).await,
         Command::Explain(args) => explain::run(&args, &global, printer).await,

@@ -30,7 +30,7 @@ use toolcrib_store::SqliteStore;
 
 use crate::{
     args::Global,
-    commands::tools,
+    commands::tools::{self, Shown},
     env::Secrets,
     local,
     printer::Printer,
@@ -233,7 +233,7 @@ impl Demo {
         }
         gateway.authenticator().refresh().await;
         facts.write(&file)?;
-        local::settle(gateway).await;
+        local::settle(gateway, printer).await;
         self.introduce(gateway, &facts, &file, printer)
     }
 
@@ -245,7 +245,8 @@ impl Demo {
         printer: Printer,
     ) -> anyhow::Result<()> {
         let snapshot = gateway.snapshot();
-        let entries: Vec<_> = snapshot.catalog.entries().iter().map(|entry| &**entry).collect();
+        let entries: Vec<_> =
+            snapshot.catalog.entries().iter().map(|entry| Shown::of(entry)).collect();
         if entries.is_empty() {
             printer.warning("the demo's source did not tell its tools in time");
         }

@@ -8,6 +8,7 @@
 //! | `TOOLCRIB_SECOND_KEY` | as `--second-key` of `conformance` |
 //! | `TOOLCRIB_LOG` | what is logged, for example `info,toolcrib_sources=debug` |
 //! | `NO_COLOR` | no colours |
+//! | `COLUMNS` | how wide tables are, instead of as wide as the terminal |
 //!
 //! The first four are read by the argument parser. Nothing else in the workspace reads the
 //! environment.

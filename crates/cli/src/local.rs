@@ -7,10 +7,12 @@ use std::{path::Path, sync::Arc, time::Duration};
 use toolcrib_core::{
     catalog::Entry,
     credential::CredentialStore,
+    descriptor::SourceKind,
     id::{PrincipalId, SourceId, TenantId},
     principal::{AuthMethod, Principal},
     scope::{Grant, ScopeSet},
-    source::SourceState,
+    source::{InvalidSource, SourceFactory as _, SourceState},
+    suggest,
 };
 use toolcrib_gateway::{
     Gateway, GatewayBuilder, Stores,
@@ -23,6 +25,8 @@ use toolcrib_store::{MemoryPins, SealKeys, SqliteStore};
 use crate::{
     confined,
     failure::advised,
+    meter::Spinner,
+    printer::Printer,
     seal,
     settings::{self, Settings},
     store,
@@ -44,13 +48,38 @@ pub(crate) struct Local {
 }
 
 impl Local {
-    /// Over the store of `settings`, which records what the command calls.
-    pub(crate) async fn start(settings: Settings) -> anyhow::Result<Self> {
+    /// Over the store of `settings`, which records what the command calls. Without the seal key
+    /// nobody is asked for consent, and sources have no credentials.
+    pub(crate) async fn start(settings: Settings, printer: Printer) -> anyhow::Result<Self> {
+        let keys = match seal::keys(&settings.config.store).await {
+            Ok(keys) => Some(keys),
+            Err(error) if seal::is_needed(&settings.config) => {
+                printer.warning(format_args!("{error}; sources that need a credential will fail"));
+                None
+            }
+            Err(error) => {
+                printer.detail(format_args!("{error}; calls that need an approval will fail"));
+                None
+            }
+        };
+        Self::start_with(settings, keys).await
+    }
+
+    /// As [`start`](Self::start), with `keys` for what is sealed.
+    pub(crate) async fn start_with(
+        settings: Settings,
+        keys: Option<SealKeys>,
+    ) -> anyhow::Result<Self> {
         let store = store::open(&settings.config)?;
-        let credentials = seal::needed(&settings.config, &store).await?;
+        let credentials = keys.clone().filter(|_| seal::is_needed(&settings.config));
+        let credentials =
+            credentials.map(|keys| Arc::new(store.credentials(keys)) as Arc<dyn CredentialStore>);
         let library = settings::library(&settings.data_dir);
-        let approvals = seal::keys(&settings.config.store).await?;
-        let stores = store::seams(&store, SealKeys::none(), approvals);
+        let mut stores =
+            store::seams(&store, SealKeys::none(), keys.clone().unwrap_or_else(SealKeys::none));
+        if keys.is_none() {
+            stores.approvals = None;
+        }
         let gateway = start(settings.config, library, stores, credentials).await?;
         Ok(Self { gateway, store: Some(store) })
     }
@@ -58,7 +87,11 @@ impl Local {
     /// Over nothing: for commands that only look at what the sources offer now. Only credentials
     /// and pins are read, when there are some: without the one a source may not tell, and without
     /// the other nobody knows what of it may be shown.
-    pub(crate) async fn start_forgetful(config: Config, data_dir: &Path) -> anyhow::Result<Self> {
+    pub(crate) async fn start_forgetful(
+        config: Config,
+        data_dir: &Path,
+        printer: Printer,
+    ) -> anyhow::Result<Self> {
         let pinned = config.sources.iter().any(|source| source.pins.mode != PinMode::Off);
         let wanted = pinned || seal::is_needed(&config);
         let store = match wanted && config.store.path.is_file() {
@@ -72,7 +105,7 @@ impl Local {
             stores = stores.with_pins(MemoryPins::copy_of(store, sources).await?);
         }
         let credentials = match &store {
-            Some(store) => seal::needed(&config, store).await?,
+            Some(store) => seal::needed(&config, store, printer).await,
             None => None,
         };
         let library = settings::library(data_dir);
@@ -109,15 +142,27 @@ pub(crate) async fn start(
     stores: Stores,
     credentials: Option<Arc<dyn CredentialStore>>,
 ) -> anyhow::Result<Gateway> {
-    let mut factory = Factory::new(Arc::new(SystemClock::default()))
-        .with_launcher(confined::launcher())
-        .with_packs(library);
+    let mut factory = factory(library);
     if let Some(credentials) = credentials {
         factory = factory.with_credentials(credentials);
     }
     let key_sets = Arc::new(factory.key_sets());
     let builder = GatewayBuilder::new(config, stores, Arc::new(factory)).key_sets(key_sets);
     Ok(builder.start().await?)
+}
+
+/// The sources of `config` that can never work. Nothing is started.
+pub(crate) fn invalid_sources(config: &Config, library: Library) -> Vec<InvalidSource> {
+    let factory = factory(library);
+    // The gateway runs workflows itself.
+    let built = config.sources.iter().filter(|source| source.kind != SourceKind::Workflow);
+    built.filter_map(|source| factory.check(&source.spec).err()).collect()
+}
+
+fn factory(library: Library) -> Factory {
+    Factory::new(Arc::new(SystemClock::default()))
+        .with_launcher(confined::launcher())
+        .with_packs(library)
 }
 
 /// The operator at this machine.
@@ -137,18 +182,46 @@ pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<P
 }
 
 /// What is said of a name that no toolset has.
-pub(crate) fn no_toolset() -> anyhow::Error {
-    advised("no such toolset", "the configuration has them as `[toolset.NAME]`")
+pub(crate) fn no_toolset(name: &str, config: &Config) -> anyhow::Error {
+    let known = config.toolsets.iter().map(|toolset| toolset.name.as_str());
+    let meant = suggest::did_you_mean(name, known);
+    advised(format!("no such toolset{meant}"), "the configuration has them as `[toolset.NAME]`")
+}
+
+/// Which tool somebody may have meant by `name`: by its wire name, else by one of its ids.
+pub(crate) fn meant(gateway: &Gateway, name: &str) -> String {
+    let snapshot = gateway.snapshot();
+    let entries = snapshot.catalog.entries();
+    let kinds: [fn(&Entry) -> String; 3] = [
+        |entry| entry.names.wire.clone(),
+        |entry| entry.id.to_string(),
+        |entry| entry.names.otc_id(),
+    ];
+    let meant = kinds.into_iter().map(|kind| {
+        let names: Vec<String> = entries.iter().map(|entry| kind(entry)).collect();
+        suggest::did_you_mean(name, names.iter().map(String::as_str))
+    });
+    meant.into_iter().find(|meant| !meant.is_empty()).unwrap_or_default()
 }
 
 /// Waits until every source has told its tools or has shown that it will not soon.
-pub(crate) async fn settle(gateway: &Gateway) {
-    gateway.settle(PATIENCE).await;
+pub(crate) async fn settle(gateway: &Gateway, printer: Printer) {
+    settle_for(gateway, PATIENCE, printer).await;
+}
+
+/// As [`settle`], but for as long as `patience` says.
+pub(crate) async fn settle_for(gateway: &Gateway, patience: Duration, printer: Printer) {
+    let _spinner = Spinner::start(printer, "waiting for the sources");
+    gateway.settle(patience).await;
 }
 
 /// The tool of that id, wire name or OTC id, once its source is ready to run it or will not be
 /// soon. What a source offered last is known at once, so a tool can be there before its source is.
-pub(crate) async fn awaited(gateway: &Gateway, name: &str) -> anyhow::Result<Arc<Entry>> {
+pub(crate) async fn awaited(
+    gateway: &Gateway,
+    name: &str,
+    printer: Printer,
+) -> anyhow::Result<Arc<Entry>> {
     let ready = async {
         loop {
             if let Some(entry) = entry(gateway, name)
@@ -161,7 +234,7 @@ pub(crate) async fn awaited(gateway: &Gateway, name: &str) -> anyhow::Result<Arc
     };
     let found = tokio::select! {
         entry = ready => Some(entry),
-        () = settle(gateway) => entry(gateway, name),
+        () = settle(gateway, printer) => entry(gateway, name),
     };
     found.ok_or_else(|| {
         let waiting: Vec<String> = gateway
@@ -170,10 +243,13 @@ pub(crate) async fn awaited(gateway: &Gateway, name: &str) -> anyhow::Result<Arc
             .filter(|source| source.status.state != SourceState::Ready)
             .map(|source| format!("`{}`", source.id))
             .collect();
+        let meant = meant(gateway, name);
         match waiting.is_empty() {
-            true => advised("no such tool", "`toolcrib tools list` shows the tools"),
+            true => {
+                advised(format!("no such tool{meant}"), "`toolcrib tools list` shows the tools")
+            }
             false => advised(
-                format!("no such tool, but {} did not answer", waiting.join(", ")),
+                format!("no such tool, but {} did not answer{meant}", waiting.join(", ")),
                 "`toolcrib sources check` says why",
             ),
         }

@@ -15,12 +15,15 @@ mod env;
 mod failure;
 mod local;
 mod logging;
+mod meter;
 mod misread;
+mod preflight;
 mod printer;
 mod seal;
 mod settings;
 mod signing;
 mod store;
+mod table;
 
 use std::process::ExitCode;
 
@@ -40,7 +43,7 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return misread::report(error),
     };
-    let mut printer = Printer::new(&args.global);
+    let mut printer = Printer::new(&args.global, args.command.output());
     if matches!(args.command, Command::Mcp(_)) {
         // Its stdout is for protocol messages.
         printer = printer.without_json();

@@ -9,17 +9,21 @@ use std::{
 };
 
 use anstream::AutoStream;
-use comfy_table::{Table, presets};
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::{args::Global, failure};
+use crate::{
+    args::{Global, OutputFormat},
+    failure,
+    table::{Column, Layout},
+};
 
 /// Prints. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Printer {
     json: bool,
+    wide: bool,
     quiet: bool,
     verbose: bool,
 }
@@ -32,8 +36,13 @@ pub(crate) struct OutputClosed;
 pub(crate) type Printed = anyhow::Result<()>;
 
 impl Printer {
-    pub(crate) fn new(global: &Global) -> Self {
-        Self { json: global.json, quiet: global.quiet, verbose: global.verbose > 0 }
+    pub(crate) fn new(global: &Global, output: Option<OutputFormat>) -> Self {
+        Self {
+            json: global.json || output == Some(OutputFormat::Json),
+            wide: output == Some(OutputFormat::Wide),
+            quiet: global.quiet,
+            verbose: global.verbose > 0,
+        }
     }
 
     /// The same, but always with text for people.
@@ -44,6 +53,11 @@ impl Printer {
     /// Whether the caller wants JSON instead of text for people.
     pub(crate) fn wants_json(self) -> bool {
         self.json
+    }
+
+    /// Whether the caller wants few words.
+    pub(crate) fn is_quiet(self) -> bool {
+        self.quiet
     }
 
     /// One line of data.
@@ -80,20 +94,11 @@ impl Printer {
     /// A table of data.
     pub(crate) fn table<const N: usize>(
         self,
-        head: [&str; N],
+        head: [Column; N],
         rows: impl IntoIterator<Item = [String; N]>,
     ) -> Printed {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(head.map(str::to_uppercase));
-        for row in rows {
-            table.add_row(row.map(|cell| harmless(&cell).replace(['\n', '\t'], " ")));
-        }
-        for column in table.column_iter_mut() {
-            column.set_padding((0, 2));
-        }
-        let text = table.to_string();
-        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-        self.line(lines.join("\n"))
+        let rows = rows.into_iter().map(|row| row.map(|cell| harmless(&cell)));
+        self.line(Layout::of_stdout(self.wide).lines(head, rows).join("\n"))
     }
 
     /// Something worth knowing.
@@ -155,7 +160,7 @@ fn written(result: io::Result<()>) -> Printed {
 }
 
 /// `text` without control characters other than line breaks and tabs.
-fn harmless(text: &str) -> String {
+pub(crate) fn harmless(text: &str) -> String {
     text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 

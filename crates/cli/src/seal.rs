@@ -10,6 +10,7 @@ use toolcrib_store::{SealKey, SealKeys, SqliteStore};
 use crate::{
     env,
     failure::{Advise as _, advised},
+    printer::Printer,
 };
 
 /// The keys of `config`; none when it names none.
@@ -28,14 +29,22 @@ pub(crate) fn is_needed(config: &Config) -> bool {
     config.sources.iter().any(|source| source.spec.credential.is_some())
 }
 
-/// The credentials in `store`, if a source of `config` names one.
+/// The credentials in `store`, if a source of `config` names one and the seal key can be read.
+/// Without it, only the sources that need a credential fail.
 pub(crate) async fn needed(
     config: &Config,
     store: &SqliteStore,
-) -> anyhow::Result<Option<Arc<dyn CredentialStore>>> {
-    match is_needed(config) {
-        true => Ok(Some(Arc::new(store.credentials(keys(&config.store).await?)))),
-        false => Ok(None),
+    printer: Printer,
+) -> Option<Arc<dyn CredentialStore>> {
+    if !is_needed(config) {
+        return None;
+    }
+    match keys(&config.store).await {
+        Ok(keys) => Some(Arc::new(store.credentials(keys))),
+        Err(error) => {
+            printer.warning(format_args!("{error}; sources that need a credential will fail"));
+            None
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use toolcrib_core::{catalog::Tenants, credential::Secret};
-use toolcrib_gateway::config::{self, Config};
+use toolcrib_gateway::config::{self, Config, ConfigError, Problem, Reading};
 use toolcrib_sources::Library;
 
 use crate::{
@@ -34,24 +34,61 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Reads and checks the configuration that `global` names.
+    /// Reads and checks the configuration that `global` names, for a command. A secret that cannot
+    /// be read here is no error: its source cannot be used, and everything else can.
     pub(crate) fn load(global: &Global) -> anyhow::Result<Self> {
+        Self::read(global, |reading| reading.without_missing().map(|(config, _)| config))
+    }
+
+    /// As [`load`](Self::load), for a server: it needs every secret.
+    pub(crate) fn load_complete(global: &Global) -> anyhow::Result<Self> {
+        Self::read(global, Reading::complete)
+    }
+
+    /// What can be read of `file`, and everything that is wrong with it.
+    pub(crate) fn check(global: &Global, file: &Path) -> anyhow::Result<Checked> {
+        let text = read(file)?;
+        let base = base_of(file);
+        let reading = config::read(&file.display().to_string(), &text, &base, &Secrets);
+        let data_dir = data_dir(global, &base);
+        let config = reading.partial().map(|config| placed(config.clone(), &text, &data_dir));
+        Ok(Checked { config, problems: reading.problems(), text, data_dir })
+    }
+
+    fn read(
+        global: &Global,
+        checked: impl FnOnce(Reading) -> Result<Config, ConfigError>,
+    ) -> anyhow::Result<Self> {
         let file = file(global);
         let base = file.as_deref().map(base_of).unwrap_or_default();
         let text = file.as_deref().map(read).transpose()?;
-        let own_store = text.as_deref().is_some_and(names_a_store);
-        let mut config = match (&file, &text) {
+        let config = match (&file, &text) {
             (Some(file), Some(text)) => {
-                config::parse(&file.display().to_string(), text, &base, &Secrets)?
+                checked(config::read(&file.display().to_string(), text, &base, &Secrets))?
             }
             _ => Config::empty(&base),
         };
         let data_dir = data_dir(global, &base);
-        if !own_store {
-            config.store.path = data_dir.join(STORE_FILE);
-        }
+        let config = placed(config, text.as_deref().unwrap_or_default(), &data_dir);
         Ok(Self { config, text, data_dir })
     }
+}
+
+/// A configuration file with everything that is wrong with it.
+pub(crate) struct Checked {
+    /// What can be read of it; none when it is not TOML.
+    pub(crate) config: Option<Config>,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) text: String,
+    pub(crate) data_dir: PathBuf,
+}
+
+/// `config` with its store in `data_dir`, unless `text` names another place.
+fn placed(mut config: Config, text: &str, data_dir: &Path) -> Config {
+    if !names_a_store(text) {
+        config.store.path = data_dir.join(STORE_FILE);
+    }
+    config
 }
 
 /// The configuration file, if there is one.

@@ -38,4 +38,5 @@ pub mod scope;
 pub mod shape;
 pub mod source;
 pub mod store;
+pub mod suggest;
 pub mod text;

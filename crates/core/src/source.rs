@@ -83,7 +83,13 @@ impl SourceSpec {
     /// Names what the source is a connection to, whatever its secrets and limits: what was learned
     /// from one upstream must not be shown as another's.
     pub fn upstream_identity(&self) -> String {
-        match &self.upstream {
+        self.upstream.identity()
+    }
+}
+
+impl UpstreamSpec {
+    fn identity(&self) -> String {
+        match self {
             UpstreamSpec::McpStdio(stdio) => {
                 let variables: Vec<_> = stdio.env.keys().collect();
                 format!("stdio {:?} in {:?} with {variables:?}", stdio.command, stdio.cwd)
@@ -99,6 +105,30 @@ impl SourceSpec {
                 pack::PackOffer::Actions => format!("actions of {}", pack.location.identity()),
             },
             UpstreamSpec::Native => "native".to_owned(),
+            UpstreamSpec::Unusable(unusable) => unusable.upstream.identity(),
+        }
+    }
+
+    /// Which surface it is.
+    pub fn kind(&self) -> SourceKind {
+        match self {
+            UpstreamSpec::McpStdio(_) | UpstreamSpec::McpHttp(_) => SourceKind::Mcp,
+            UpstreamSpec::Connector(_) => SourceKind::Connector,
+            UpstreamSpec::Commands(_) | UpstreamSpec::Native => SourceKind::HostExtension,
+            UpstreamSpec::Workflow(_) => SourceKind::Workflow,
+            UpstreamSpec::Pack(pack) => match pack.offers {
+                pack::PackOffer::Nodes => SourceKind::NodePack,
+                pack::PackOffer::Actions => SourceKind::Connector,
+            },
+            UpstreamSpec::Unusable(unusable) => unusable.upstream.kind(),
+        }
+    }
+
+    /// The upstream that was configured, whether or not it can be used.
+    pub fn configured(&self) -> &UpstreamSpec {
+        match self {
+            UpstreamSpec::Unusable(unusable) => unusable.upstream.configured(),
+            usable => usable,
         }
     }
 }
@@ -133,6 +163,18 @@ pub enum UpstreamSpec {
     Pack(pack::PackSpec),
     /// Tools of the program that embeds the gateway; there is nothing to connect to.
     Native,
+    /// An upstream that must not be contacted, because a secret of it could not be read.
+    Unusable(Unusable),
+}
+
+/// An upstream whose secrets could not all be read. Commands that do not need it go on without it;
+/// a server does not start.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unusable {
+    /// What was configured, without the missing secrets.
+    pub upstream: Box<UpstreamSpec>,
+    /// Which secret is missing, for the operator.
+    pub reason: String,
 }
 
 /// A child process. Its environment is cleared but for `PATH`, `HOME`, `LANG`, `TMPDIR`, `USER`

@@ -251,7 +251,7 @@ struct Usual {
 
 impl Usual {
     fn of(source: &SourceConfig) -> Self {
-        match &source.spec.upstream {
+        match source.spec.upstream.configured() {
             // What runs programs asks first, and what they reach is not ours to mediate.
             UpstreamSpec::Commands(_) => Self {
                 tier: SafetyTier::Exec,
@@ -268,6 +268,7 @@ impl Usual {
             | UpstreamSpec::McpHttp(_)
             | UpstreamSpec::Workflow(_)
             | UpstreamSpec::Pack(_)
+            | UpstreamSpec::Unusable(_)
             | UpstreamSpec::Native => Self {
                 tier: SafetyTier::Write,
                 egress: Egress::HostMediated,
@@ -300,7 +301,7 @@ pub(crate) fn default_scope(source: &SourceConfig) -> Result<Scope, String> {
 }
 
 fn transport(source: &SourceConfig) -> Transport {
-    match (source.kind, &source.spec.upstream) {
+    match (source.kind, source.spec.upstream.configured()) {
         (_, UpstreamSpec::Native | UpstreamSpec::Workflow(_))
         | (SourceKind::NodePack | SourceKind::Workflow | SourceKind::HostExtension, _) => {
             Transport::Native

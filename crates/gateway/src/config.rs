@@ -4,6 +4,7 @@
 //! `{ file = … }`), and those come through [`SecretReader`].
 
 mod approvals;
+mod document;
 mod file;
 mod resolve;
 mod tokens;
@@ -36,11 +37,11 @@ use toolcrib_core::{
     source::SourceSpec,
 };
 
-use crate::{export::Format, policy::PolicySet};
+use crate::{assemble, export::Format, policy::PolicySet, scopes::RouteScope};
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
 pub(crate) use resolve::is_private_enough;
-pub use resolve::{pack_location, parse, public_key};
+pub use resolve::{Reading, pack_location, parse, public_key, read};
 pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 pub use toolcrib_core::source::pack::PackLocation;
 pub use toolset::{ToolPattern, ToolsetConfig};
@@ -450,6 +451,15 @@ pub trait SecretReader {
     fn file(&self, path: &std::path::Path) -> Result<Secret, String>;
 }
 
+/// A secret that a configuration refers to and that cannot be read here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingSecret {
+    /// The source that needs it; none when only a server does.
+    pub source: Option<SourceId>,
+    /// Where it is named, and why it cannot be read.
+    pub problem: Problem,
+}
+
 /// Everything that is wrong with a configuration, each with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigError {
@@ -470,23 +480,43 @@ pub struct Problem {
     pub message: String,
 }
 
+impl ConfigError {
+    /// What is wrong with `file`, by line.
+    pub fn new(file: impl Into<String>, mut problems: Vec<Problem>) -> Self {
+        problems.sort_by_key(|problem| problem.line);
+        Self { file: file.into(), problems }
+    }
+}
+
+/// The line of `key`, in the form of [`Problem::key`], in the text of a configuration file; or that
+/// of the nearest table around it.
+pub fn line_of_key(text: &str, key: &str) -> Option<usize> {
+    document::line_of_key(text, key)
+}
+
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, problem) in self.problems.iter().enumerate() {
             if i > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}", self.file)?;
-            if let Some(line) = problem.line {
-                write!(f, ":{line}")?;
-            }
-            write!(f, ": ")?;
-            if let Some(key) = &problem.key {
-                write!(f, "`{key}`: ")?;
-            }
-            write!(f, "{}", problem.message)?;
+            write!(f, "{}{problem}", self.file)?;
         }
         Ok(())
+    }
+}
+
+/// Follows the name of the file: `:LINE: ` and so on.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(line) = self.line {
+            write!(f, ":{line}")?;
+        }
+        write!(f, ": ")?;
+        if let Some(key) = &self.key {
+            write!(f, "`{key}`: ")?;
+        }
+        write!(f, "{}", self.message)
     }
 }
 
@@ -560,6 +590,20 @@ impl Config {
             toolsets: Vec::new(),
             test_seams: false,
         }
+    }
+
+    /// The scopes that this configuration and the server ask for by name.
+    pub fn known_scopes(&self) -> Vec<Scope> {
+        let rules = self.sources.iter().flat_map(|source| {
+            let usual = assemble::default_scope(source).ok();
+            let rules = source.rules.iter().flat_map(|rule| {
+                let consent = rule.set.consent.scope.clone();
+                rule.set.scopes.iter().flatten().cloned().chain(consent).collect::<Vec<_>>()
+            });
+            usual.into_iter().chain(rules).collect::<Vec<_>>()
+        });
+        let routes = RouteScope::ALL.iter().filter_map(|it| Scope::parse(it.as_str()).ok());
+        rules.chain([self.approvals.respond_scope.clone()]).chain(routes).collect()
     }
 
     /// The source called `id`.

@@ -23,12 +23,12 @@ use toolcrib_core::{
     source::SourceState,
 };
 
-use crate::{Gateway, Snapshot, config::DeniedCalls, quota};
+use crate::{Gateway, Snapshot, config::DeniedCalls, quota, scopes::RouteScope};
 
 /// Whoever holds it may look at quarantined tools anyway.
-const SEES_PINS: &str = "pins:approve";
+const SEES_PINS: &str = RouteScope::PinsApprove.as_str();
 /// Whoever holds it is told how sources are doing anyway.
-const SEES_SOURCES: &str = "sources:read";
+const SEES_SOURCES: &str = RouteScope::SourcesRead.as_str();
 /// Missing scopes that are told one by one when a list is empty.
 const MAX_MISSING: usize = 10;
 

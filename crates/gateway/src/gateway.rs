@@ -51,6 +51,7 @@ use crate::{
     quota::{self, Quotas},
     record::Record,
     refresh::{Refresher, Slots},
+    scopes::RouteScope,
     session::Interactions,
     workflow::{self, Home, LiveRuns, SnapshotWorkflows},
 };
@@ -194,17 +195,6 @@ pub struct GatewayBuilder {
 
 /// For a program that has no sources but its own tools.
 struct NoFactory;
-
-/// Scopes that routes ask for, beside those of tools.
-pub const ROUTE_SCOPES: &[&str] = &[
-    "audit:read",
-    crate::authn::manage::SCOPE,
-    crate::authn::manage::IMPERSONATE,
-    "metrics:read",
-    "pins:approve",
-    "runs:cancel",
-    "sources:read",
-];
 
 /// How long calls in flight have to be recorded once their sources are closed: the store answers in
 /// milliseconds, and a store that does not is not waited for.
@@ -556,7 +546,13 @@ impl Gateway {
         let required = |entry: &Arc<Entry>| entry.tool.auth.clone()?.scopes;
         let mut scopes: Vec<Scope> =
             snapshot.catalog.entries().iter().filter_map(required).flatten().collect();
-        scopes.extend(ROUTE_SCOPES.iter().filter_map(|scope| Scope::parse(scope).ok()));
+        // Consent is asked of whoever holds the scope of a tool's rule, or of the configuration.
+        scopes.extend(
+            snapshot.catalog.entries().iter().filter_map(|entry| entry.consent.scope.clone()),
+        );
+        scopes.push(self.config().approvals.respond_scope.clone());
+        let routes = RouteScope::ALL.iter().map(|scope| Scope::parse(scope.as_str()));
+        scopes.extend(routes.filter_map(Result::ok));
         let reaches = |grant: &Grant| scopes.iter().any(|scope| grant.covers(scope));
         let of_role = |(name, grants): (String, Vec<Grant>)| {
             let idle = grants.into_iter().filter(|grant| !reaches(grant));

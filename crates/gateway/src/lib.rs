@@ -43,14 +43,13 @@ pub mod provider;
 mod quota;
 mod record;
 mod refresh;
+pub mod scopes;
 pub mod session;
 mod space;
 pub mod toolsets;
 mod workflow;
 
 pub use breaker::{BreakerReport, BreakerState};
-pub use gateway::{
-    Gateway, GatewayBuilder, ROUTE_SCOPES, Snapshot, SourceLoad, SourceReport, Stores,
-};
+pub use gateway::{Gateway, GatewayBuilder, Snapshot, SourceLoad, SourceReport, Stores};
 pub use quota::{MAX_UNSETTLED, QuotaReport};
 pub use toolcrib_core as core;

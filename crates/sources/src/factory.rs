@@ -5,6 +5,7 @@ use std::sync::Arc;
 use toolcrib_core::{
     clock::Clock,
     credential::CredentialStore,
+    descriptor::SourceKind,
     source::{
         InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, UpstreamSpec,
         command::CommandsSpec,
@@ -20,6 +21,7 @@ use crate::{
     mcp::{McpSource, Target},
     openapi::{self, ConnectorSource},
     pack::{self, Library, PackSource, Surroundings},
+    unusable::UnusableSource,
 };
 
 /// Builds MCP sources over stdio and streamable HTTP, connectors, node packs, and sources of
@@ -44,6 +46,7 @@ enum Plan {
     Connector(Arc<openapi::Plan>),
     Commands(CommandsSpec, Launcher),
     Pack(PackSpec, Option<Egress>, Option<Arc<SourceCredential>>),
+    Unusable(SourceKind, String),
 }
 
 // === impl Factory ===
@@ -132,6 +135,9 @@ impl Factory {
                 let egress = http.then(|| self.network()?.egress(guard)).transpose()?;
                 Ok(Plan::Pack(pack.clone(), egress, self.credential(spec)?))
             }
+            UpstreamSpec::Unusable(unusable) => {
+                Ok(Plan::Unusable(unusable.upstream.kind(), unusable.reason.clone()))
+            }
             UpstreamSpec::Native => {
                 Err("its tools are those of a program that embeds the gateway".to_owned())
             }
@@ -169,6 +175,9 @@ impl SourceFactory for Factory {
                 let library = self.packs.clone();
                 let around = Surroundings { clock, listener, library, runtime, egress, credential };
                 Arc::new(PackSource::start(id, pack, limits, around))
+            }
+            Plan::Unusable(kind, reason) => {
+                Arc::new(UnusableSource::new(id, kind, reason, clock.now()))
             }
         })
     }

@@ -24,6 +24,7 @@ mod pack;
 mod process;
 mod status;
 mod text;
+mod unusable;
 
 pub use deliver::Deliveries;
 pub use egress::{Resolver, SystemResolver};

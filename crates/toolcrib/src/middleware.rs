@@ -41,7 +41,7 @@ use tower::Layer as _;
 use crate::state::AppState;
 
 pub(crate) use self::{
-    authenticate::{Caller, holds, require},
+    authenticate::{Caller, require},
     body::Payload,
     challenge::{Challenge, WELL_KNOWN},
     mount::{Access, Credentials, Hosts, Mount, Paths, Strangers},

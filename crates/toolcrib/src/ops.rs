@@ -9,7 +9,7 @@ use axum::{
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::{authn::AuthError, config::MountAuth, metrics::Surface};
+use toolcrib_gateway::{authn::AuthError, config::MountAuth, metrics::Surface, scopes::RouteScope};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
@@ -111,7 +111,7 @@ async fn metrics(
 ) -> Result<Response, Refusal> {
     // Without a caller the mount is open, which only the operator can have made it.
     if let Some(Extension(Caller(caller))) = caller {
-        require(&state, &caller, "metrics:read", "/metrics")?;
+        require(&state, &caller, RouteScope::MetricsRead, "/metrics")?;
     }
     let mut response = respond::json_bytes(StatusCode::OK, state.gateway.metrics().encode());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -4,7 +4,10 @@ use clap::{Args, Subcommand};
 use toolcrib_core::{
     approval::ApprovalState,
     id::{ApprovalId, TenantId},
+    suggest,
 };
+
+use super::Output;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
@@ -62,6 +65,9 @@ pub(crate) struct ApprovalListArgs {
     /// Only this tenant's
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -77,6 +83,7 @@ pub(crate) struct ApprovalAnswerArgs {
 fn approval_state(text: &str) -> Result<ApprovalState, String> {
     let found = ApprovalState::ALL.into_iter().find(|state| state.as_str() == text);
     found.ok_or_else(|| {
-        "expected pending, granted, rejected, expired, used or overridden".to_owned()
+        let meant = suggest::did_you_mean(text, ApprovalState::ALL.iter().map(|it| it.as_str()));
+        format!("expected pending, granted, rejected, expired, used or overridden{meant}")
     })
 }

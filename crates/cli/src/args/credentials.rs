@@ -8,7 +8,7 @@ use toolcrib_core::{
     id::{CredentialName, PrincipalId, TenantId},
 };
 
-use super::nouns::lifetime;
+use super::{Output, nouns::lifetime};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CredentialsCommand {
@@ -37,7 +37,7 @@ can see arguments. Running servers use it at once.")]
 Examples:
   toolcrib credentials list
   toolcrib credentials list --json | jq -r '.[] | select(.state != \"active\") | .name'")]
-    List,
+    List(Output),
 
     /// Replace the value of a credential; running servers use the new one at once
     #[command(after_help = "\

@@ -8,7 +8,10 @@ use toolcrib_core::{
     id::{KeyId, PrincipalId, RunId, SourceId, TenantId},
     scope::Grant,
     store::RunState,
+    suggest,
 };
+
+use super::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
@@ -51,6 +54,7 @@ pub(crate) enum ToolsCommand {
     #[command(after_help = "\
 Examples:
   toolcrib tools list
+  toolcrib tools list -o wide
   toolcrib tools list --json | jq -r '.[].toolId'
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools list --source mcp
   toolcrib tools list --toolset work
@@ -96,7 +100,7 @@ The approved form and the newest other form are shown member by member; characte
 stand there as <U+202E>. What is compared is what the server, or a command that asked the sources,
 saw last. With --url the key needs the scope pins:approve.")]
     Diff {
-        /// Tool id or wire name; without it everything that waits for an approval
+        /// Tool id, wire name or OTC id; without it everything that waits for an approval
         tool: Option<String>,
     },
 
@@ -118,7 +122,7 @@ Examples:
   toolcrib tools show mcp:files.read_file
   toolcrib tools show files__read_file --json")]
     Show {
-        /// Tool id or wire name
+        /// Tool id, wire name or OTC id
         tool: String,
     },
 }
@@ -126,7 +130,7 @@ Examples:
 #[derive(Debug, Args)]
 #[group(id = "which", required = true, multiple = true)]
 pub(crate) struct ToolApproveArgs {
-    /// Tool ids or wire names
+    /// Tool ids, wire names or OTC ids
     #[arg(value_name = "TOOL", group = "which", conflicts_with_all = ["source", "all"])]
     pub(crate) tools: Vec<String>,
 
@@ -148,6 +152,9 @@ pub(crate) struct ToolLintArgs {
     /// Fail on warnings, too
     #[arg(long)]
     pub(crate) strict: bool,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -159,6 +166,9 @@ pub(crate) struct ToolListArgs {
     /// Only tools of this toolset
     #[arg(long, value_name = "NAME")]
     pub(crate) toolset: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Args)]
@@ -180,21 +190,25 @@ pub(crate) struct CallArgs {
     /// Tool id, wire name or OTC id
     pub(crate) tool: String,
 
-    /// The arguments: a JSON object, `-` for stdin, or `@FILE`
-    #[arg(value_name = "JSON", default_value = "{}")]
-    pub(crate) arguments: String,
+    /// The arguments: a JSON object, `-` for one on stdin, `@FILE` for one in a file, or KEY=VALUE
+    #[arg(value_name = "JSON|KEY=VALUE")]
+    pub(crate) arguments: Vec<String>,
+
+    /// One argument of the tool, as KEY=VALUE; may be repeated
+    #[arg(long = "arg", value_name = "KEY=VALUE")]
+    pub(crate) pairs: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SourcesCommand {
     /// List the sources with their state, tools and problems
-    List,
+    List(Output),
 
     /// As list, but the exit code is 1 when a source is not ready or a rule matches nothing
     #[command(after_help = "\
 Examples:
   toolcrib sources check && systemctl reload toolcrib")]
-    Check,
+    Check(Output),
 }
 
 #[derive(Debug, Subcommand)]
@@ -208,8 +222,8 @@ Examples:
 The text of the key is printed on stdout and stored nowhere; only its SHA-256 is. Servers that use
 the same store accept the key within a second, without a restart.
 
-A role is a name in the configuration; a scope is `a:b:c`, where `*` stands for one segment and a
-last `*` for the rest.
+A role is a name in the configuration; one that does not exist is refused. A scope is `a:b:c`, where
+`*` stands for one segment and a last `*` for the rest.
 
 With --url the server makes the key, in the tenant of the caller, who needs the scope `keys:manage`
 and can give only scopes and roles that it has itself. A key of another principal that exists needs
@@ -224,7 +238,7 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys list
 
 When a key was used last is written down once a minute.")]
-    List,
+    List(Output),
 
     /// Make the key that follows a key; both work until the overlap ends
     #[command(after_help = "\
@@ -317,11 +331,17 @@ pub(crate) struct RunListArgs {
     /// Only this tenant's runs
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 fn run_state(text: &str) -> Result<RunState, String> {
     let found = RunState::ALL.into_iter().find(|state| state.as_str() == text);
-    found.ok_or_else(|| "expected running, completed, failed or cancelled".to_owned())
+    found.ok_or_else(|| {
+        let meant = suggest::did_you_mean(text, RunState::ALL.iter().map(|it| it.as_str()));
+        format!("expected running, completed, failed or cancelled{meant}")
+    })
 }
 
 #[derive(Debug, Subcommand)]
@@ -372,7 +392,7 @@ Examples:
   toolcrib audit forwarders --json --url http://127.0.0.1:8808 --key-file operator.key
 
 A server shows them to keys with the scope metrics:read.")]
-    Forwarders,
+    Forwarders(Output),
 }
 
 #[derive(Debug, Args)]
@@ -453,11 +473,14 @@ pub(crate) struct VerifyArgs {
     /// than once
     #[arg(long, value_name = "FILE")]
     pub(crate) public_key: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Say everything that is wrong with a configuration file
+    /// Report everything that keeps a server from starting with a configuration file
     #[command(after_help = "\
 Examples:
   toolcrib config check
@@ -466,7 +489,7 @@ Examples:
         /// The file [default: that of --config]
         file: Option<PathBuf>,
 
-        /// Also start the sources and report rules and roles that match no tool
+        /// Also start the sources, wait for their tools, and report what matches none of them
         #[arg(long)]
         connect: bool,
     },
@@ -518,7 +541,10 @@ fn name(text: &str) -> Result<String, String> {
 }
 
 fn source_kind(text: &str) -> Result<SourceKind, String> {
-    text.parse().map_err(|error: toolcrib_core::descriptor::UnknownValue| error.to_string())
+    text.parse().map_err(|error: toolcrib_core::descriptor::UnknownValue| {
+        let meant = suggest::did_you_mean(text, SourceKind::ALL.iter().map(|it| it.as_str()));
+        format!("{error}{meant}")
+    })
 }
 
 /// A duration of the configuration, or days.

@@ -5,6 +5,8 @@ use std::{path::PathBuf, str::FromStr};
 use clap::{Args, Subcommand};
 use toolcrib_gateway::config;
 
+use super::Output;
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum PacksCommand {
     /// Check a pack and install it
@@ -31,7 +33,7 @@ beside the archive, or in the file that `signing.signatureRef` names.")]
     },
 
     /// List the installed packs, and those that this program brings
-    List,
+    List(Output),
 
     /// Remove an installed pack
     Remove {

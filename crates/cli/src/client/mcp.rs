@@ -49,6 +49,15 @@ pub(crate) struct Listed {
     meta: Map<String, Value>,
 }
 
+/// A page of a list.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Page {
+    #[serde(default)]
+    tools: Vec<Listed>,
+    next_cursor: Option<String>,
+}
+
 /// A message of the server.
 #[derive(Debug, Deserialize)]
 struct Message {
@@ -79,10 +88,14 @@ struct ToolResult {
 }
 
 const VERSION: &str = "2026-07-28";
+/// Tools that are read of a list.
+const MAX_LISTED: usize = 1_000_000;
 /// Silence of a stream after which the server is given up: it says something every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
 /// The members of `_meta` by which the server says what MCP has no place for.
 const TOOL_ID: &str = "dev.toolcrib/toolId";
+const SOURCE_ID: &str = "dev.toolcrib/sourceId";
+const OTC_ID: &str = "dev.toolcrib/otcId";
 const RUN_ID: &str = "dev.toolcrib/runId";
 const ERROR: &str = "dev.toolcrib/error";
 const APPROVAL_ID: &str = "dev.toolcrib/approvalId";
@@ -93,21 +106,57 @@ impl Listed {
     pub(crate) fn tool_id(&self) -> Option<&str> {
         self.meta.get(TOOL_ID)?.as_str()
     }
+
+    /// The id of its source.
+    pub(crate) fn source_id(&self) -> Option<&str> {
+        self.meta.get(SOURCE_ID)?.as_str()
+    }
+
+    /// What it takes.
+    pub(crate) fn input_schema(&self) -> &Value {
+        &self.input_schema
+    }
+
+    /// Its OTC id, with the version.
+    pub(crate) fn otc_id(&self) -> Option<&str> {
+        self.meta.get(OTC_ID)?.as_str()
+    }
+
+    /// The tool of `tools` with this tool id, wire name or OTC id, with or without a version.
+    pub(crate) fn find<'a>(tools: &'a [Self], name: &str) -> Option<&'a Self> {
+        let bare = |id: &str| id.split_once('@').is_some_and(|(bare, _)| bare == name);
+        let by = |is_it: &dyn Fn(&Self) -> bool| tools.iter().find(|tool| is_it(tool));
+        by(&|tool| tool.tool_id() == Some(name))
+            .or_else(|| by(&|tool| tool.name == name))
+            .or_else(|| by(&|tool| tool.otc_id() == Some(name)))
+            .or_else(|| by(&|tool| tool.otc_id().is_some_and(bare)))
+    }
 }
 
 impl Client {
     /// The tools that the key may use.
     pub(crate) async fn mcp_tools(&self) -> anyhow::Result<Vec<Listed>> {
-        let request = self.mcp("tools/list", None, json!({}))?.timeout(READ_LIMIT);
-        let response = self.sent(request).await?;
-        let status = response.status();
-        let message = whole(response).await?;
-        match (message.result, message.error) {
-            (Some(result), None) => {
-                let mut result: Map<String, Value> = serde_json::from_str(result.get())?;
-                Ok(serde_json::from_value(result.remove("tools").unwrap_or(json!([])))?)
+        let (mut tools, mut params) = (Vec::new(), json!({}));
+        loop {
+            let request = self.mcp("tools/list", None, params)?.timeout(READ_LIMIT);
+            let response = self.sent(request).await?;
+            let status = response.status();
+            let message = whole(response).await?;
+            let (Some(result), None) = (message.result, &message.error) else {
+                return Err(rejected(status, message.error));
+            };
+            let page: Page = serde_json::from_str(result.get())?;
+            tools.extend(page.tools);
+            match page.next_cursor {
+                Some(cursor) if tools.len() <= MAX_LISTED => params = json!({ "cursor": cursor }),
+                Some(_) => {
+                    return Err(advised(
+                        "the server lists more tools than this command reads",
+                        "use a toolset, or a key that may use fewer",
+                    ));
+                }
+                None => return Ok(tools),
             }
-            (_, error) => Err(rejected(status, error)),
         }
     }
 

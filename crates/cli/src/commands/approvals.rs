@@ -16,8 +16,9 @@ use crate::{
     failure::{Exit, advised, usage},
     local::{self, Local},
     printer::Printer,
+    seal,
     settings::Settings,
-    store,
+    store, table,
 };
 
 pub(crate) async fn run(
@@ -32,7 +33,12 @@ pub(crate) async fn run(
             // Only what is stored is looked at: nothing is connected.
             settings.config.sources.clear();
             let store = store::open_existing(&settings.config)?;
-            let local = Local::start(settings).await?;
+            // Only what was sealed needs the key.
+            let keys = match &command {
+                ApprovalsCommand::List(_) => SealKeys::none(),
+                _ => seal::keys(&settings.config.store).await?,
+            };
+            let local = Local::start_with(settings, Some(keys)).await?;
             let done = local.run(async |gateway| here(&command, gateway, &store, printer).await);
             let done = done.await;
             store.close().await;
@@ -168,15 +174,23 @@ fn list(approvals: &[Value], printer: Printer) -> anyhow::Result<()> {
     let rows = approvals.iter().map(|approval| {
         let text = |member| text(approval, member).to_owned();
         [
-            text("approvalId"),
-            text("toolId"),
-            text("principal"),
             text("state"),
+            text("principal"),
             progress(approval),
             text("expiresAt"),
+            text("toolId"),
+            text("approvalId"),
         ]
     });
-    printer.table(["approval", "tool", "principal", "state", "granted", "expires"], rows)
+    let head = [
+        table::state("state"),
+        table::text("principal"),
+        table::name("granted"),
+        table::time("expires"),
+        table::text("tool"),
+        table::name("approval"),
+    ];
+    printer.table(head, rows)
 }
 
 fn show(approval: &Value, printer: Printer) -> anyhow::Result<()> {

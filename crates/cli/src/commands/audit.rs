@@ -41,7 +41,7 @@ pub(crate) async fn run(
     let (command, tenant) = match command {
         AuditCommand::Verify(args) => return verify::run(&args, global, printer).await,
         AuditCommand::Key => return verify::key(global, printer).await,
-        AuditCommand::Forwarders => return forwarders::run(global, printer).await,
+        AuditCommand::Forwarders(_) => return forwarders::run(global, printer).await,
         AuditCommand::Tail(args) => {
             let tenant = args.tenant.clone();
             (Reading::Tail(args), tenant)

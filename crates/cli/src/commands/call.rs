@@ -1,48 +1,50 @@
 //! `call`: one call through the gate, here or on a running server.
 
 mod answer;
+mod arguments;
 mod remote;
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use toolcrib_core::{
-    call::{Progress, ProgressSink},
+    call::{CallError, ProgressSink},
     id::TenantId,
 };
-use toolcrib_gateway::{Gateway, call::CallRequest, list::ToolRef, metrics::Surface};
+use toolcrib_gateway::{Gateway, approvals, call::CallRequest, list::ToolRef, metrics::Surface};
 
-use super::input;
+use arguments::Typed;
+
 use crate::{
     args::{CallArgs, Global},
     client::Client,
-    failure::{Exit, usage},
+    failure::Exit,
     local::{self, Local},
+    meter::Meter,
     printer::Printer,
     settings::Settings,
 };
 
 pub(crate) async fn run(args: CallArgs, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
-    let arguments = input::document(&args.arguments)?;
-    if !arguments.is_object() {
-        return Err(usage("the arguments must be a JSON object such as '{\"path\": \"a.md\"}'"));
-    }
+    let arguments = Typed::parse(&args)?;
     match Client::connect(global, printer)? {
-        Some(client) => remote::run(&args.tool, &arguments, &client, printer).await,
+        Some(client) => remote::run(&args.tool, arguments, &client, printer).await,
         None => here(&args.tool, arguments, global, printer).await,
     }
 }
 
 async fn here(
     tool: &str,
-    arguments: Value,
+    arguments: Typed,
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    Local::start(Settings::load(global)?)
+    Local::start(Settings::load(global)?, printer)
         .await?
         .run(async |gateway: &Gateway| {
-            let entry = local::awaited(gateway, tool).await?;
+            let entry = local::awaited(gateway, tool, printer).await?;
+            let schema = entry.tool.input_schema.clone().map(Value::Object);
+            let arguments = arguments.for_schema(schema.as_ref())?;
             // The operator stands in whatever tenant the tool exists for.
             let tenant = match &entry.tenants {
                 toolcrib_core::catalog::Tenants::Only(tenants) => tenants.first().cloned(),
@@ -53,17 +55,19 @@ async fn here(
             let operator = local::operator(tenant, Vec::new())?;
             let mut request =
                 CallRequest::new(Surface::Cli, ToolRef::Id(entry.id.as_str()), arguments);
-            request.progress = Some(Arc::new(ProgressLines(printer)));
-            answer::called(gateway.call(&operator, request).await, printer)
+            let meter = Arc::new(Meter::new(printer));
+            request.progress = Some(Arc::clone(&meter) as Arc<dyn ProgressSink>);
+            let called = gateway.call(&operator, request).await;
+            meter.end();
+            let approval = match &called.result {
+                Err(CallError::ApprovalRequired { asked: Some(asked), .. }) => {
+                    let shown = gateway.approval(&operator, &asked.approval).await.ok();
+                    let now = gateway.clock().now();
+                    shown.map(|it| approvals::told(&it.approval, None, &operator, now))
+                }
+                _ => None,
+            };
+            answer::called(called, approval.as_ref(), printer)
         })
         .await
-}
-
-/// Prints progress as it comes.
-struct ProgressLines(Printer);
-
-impl ProgressSink for ProgressLines {
-    fn report(&self, progress: Progress) {
-        answer::progress(progress, self.0);
-    }
 }

@@ -1,21 +1,24 @@
 //! `config check`: everything that is wrong with a file, before a server has to find out.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use serde_json::json;
 use toolcrib_core::source::SourceState;
 use toolcrib_gateway::{
     Gateway,
-    config::{self, Config, ConfigError},
+    config::{Config, ConfigError},
 };
 
 use crate::{
     args::{ConfigCommand, Global},
-    env::Secrets,
     failure::{Exit, advised},
     local::{self, Local},
+    preflight,
     printer::Printer,
-    settings,
+    settings::{self, Checked, Settings},
 };
 
 pub(crate) async fn run(
@@ -30,15 +33,18 @@ pub(crate) async fn run(
             "name the file: `toolcrib config check FILE`",
         )
     })?;
-    let text = settings::read(&file)?;
-    let name = file.display().to_string();
-    let base = settings::base_of(&file);
-    match config::parse(&name, &text, &base, &Secrets) {
-        Err(error) => refused(&error, printer),
-        Ok(config) if connect => {
-            connected(&file, config, &settings::data_dir(global, &base), printer).await
+    let Checked { config, mut problems, text, data_dir } = Settings::check(global, &file)?;
+    if let Some(config) = &config {
+        let obstacles = preflight::check(config, &data_dir).await.err().unwrap_or_default();
+        let address = preflight::unusable_address(config).await;
+        problems.extend(obstacles.iter().chain(&address).map(|it| it.problem(&text)));
+    }
+    match config {
+        Some(config) if problems.is_empty() && connect => {
+            connected(&file, config, &data_dir, printer).await
         }
-        Ok(config) => accepted(&file, &config, &[], printer),
+        Some(config) if problems.is_empty() => accepted(&file, &config, &[], printer),
+        _ => refused(&ConfigError::new(file.display().to_string(), problems), printer),
     }
 }
 
@@ -65,14 +71,21 @@ async fn connected(
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let checked = config.clone();
-    let problems = Local::start_forgetful(config, data_dir)
+    let problems = Local::start_forgetful(config, data_dir, printer)
         .await?
         .run(async |gateway: &Gateway| {
-            local::settle(gateway).await;
+            local::settle_for(gateway, patience(&checked), printer).await;
             Ok(problems(gateway))
         })
         .await?;
     accepted(file, &checked, &problems, printer)
+}
+
+/// A check waits until each source has connected and told its tools, or has failed to.
+fn patience(config: &Config) -> Duration {
+    let slowest = config.sources.iter().map(|source| source.spec.limits.connect_timeout).max();
+    // Connecting and telling may each take that long.
+    local::PATIENCE + slowest.unwrap_or_default() * 2
 }
 
 fn problems(gateway: &Gateway) -> Vec<String> {

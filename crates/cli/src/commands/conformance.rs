@@ -13,7 +13,7 @@ use crate::{
     env,
     failure::{Exit, advised, usage},
     printer::Printer,
-    settings,
+    settings, table,
 };
 
 pub(crate) async fn run(
@@ -83,7 +83,9 @@ async fn checked(host: &Arc<Host>, plan: Plan, printer: Printer) -> anyhow::Resu
 }
 
 fn print(report: &Report, printer: Printer) -> anyhow::Result<()> {
-    printer.table(["outcome", "check", "level", ""], report.rows())?;
+    let head =
+        [table::state("outcome"), table::name("check"), table::name("level"), table::text("")];
+    printer.table(head, report.rows())?;
     let failures = report.failures();
     if !failures.is_empty() {
         printer.foreign(&failures)?;
@@ -121,7 +123,13 @@ fn list(args: &ConformanceArgs, printer: Printer) -> anyhow::Result<()> {
     let rows = checks.map(|check| {
         [check.id, check.level.as_str(), check.section, check.sentence].map(str::to_owned)
     });
-    printer.table(["check", "level", "section", "requirement"], rows)
+    let head = [
+        table::name("check"),
+        table::name("level"),
+        table::text("section"),
+        table::text("requirement"),
+    ];
+    printer.table(head, rows)
 }
 
 fn plan(args: ConformanceArgs) -> Plan {

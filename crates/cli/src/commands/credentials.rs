@@ -27,7 +27,7 @@ use crate::{
     printer::Printer,
     seal,
     settings::{self, Settings},
-    store,
+    store, table,
 };
 
 /// Longest value that is read.
@@ -55,7 +55,7 @@ pub(crate) async fn run(
             (store::open(config)?, keys)
         }
         // Looking and removing need no key.
-        CredentialsCommand::List | CredentialsCommand::Remove { .. } => {
+        CredentialsCommand::List(_) | CredentialsCommand::Remove { .. } => {
             (store::open_existing(config)?, toolcrib_store::SealKeys::none())
         }
         _ => (store::open_existing(config)?, seal::keys(&config.store).await?),
@@ -63,7 +63,7 @@ pub(crate) async fn run(
     let credentials = store.credentials(keys);
     let result = match command {
         CredentialsCommand::Set(args) => set(*args, &credentials, printer).await,
-        CredentialsCommand::List => list(&credentials, printer).await,
+        CredentialsCommand::List(_) => list(&credentials, printer).await,
         CredentialsCommand::Rotate(args) => rotate(args, &credentials, printer).await,
         CredentialsCommand::Remove { whose } => remove(whose, &credentials, printer).await,
         CredentialsCommand::Reseal => reseal(&credentials, printer).await,
@@ -128,16 +128,25 @@ async fn list(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Resu
         let audiences: Vec<_> = it.audiences.iter().map(ToString::to_string).collect();
         [
             it.name.to_string(),
+            state(it, now),
             it.owner.tenant.to_string(),
             it.owner.principal.as_ref().map(ToString::to_string).unwrap_or_default(),
             it.kind.word().to_owned(),
             audiences.join(" "),
             moment(it.rotated_at),
-            state(it, now),
             it.id.to_string(),
         ]
     });
-    let head = ["name", "tenant", "principal", "kind", "audiences", "set", "state", "id"];
+    let head = [
+        table::name("name"),
+        table::state("state"),
+        table::text("tenant"),
+        table::text("principal"),
+        table::text("kind"),
+        table::text("audiences"),
+        table::time("set"),
+        table::name("id"),
+    ];
     printer.table(head, rows)?;
     Ok(Exit::Done)
 }

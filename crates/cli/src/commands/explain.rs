@@ -22,6 +22,7 @@ use toolcrib_gateway::{
 use crate::{
     args::{ExplainArgs, Global},
     client::Client,
+    commands::keys,
     failure::{Exit, advised, usage},
     local::{self, Local},
     printer::Printer,
@@ -36,7 +37,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     let told = match Client::connect(global, printer)? {
         Some(client) => remote(args, &client).await?,
-        None => here(args, global).await?,
+        None => here(args, global, printer).await?,
     };
     print(&told, printer)?;
     let outcome = told.get("outcome").and_then(Value::as_str).unwrap_or_default();
@@ -65,7 +66,7 @@ async fn remote(args: &ExplainArgs, client: &Client) -> anyhow::Result<Value> {
     client.get(&["v1", "explain"], &query).await
 }
 
-async fn here(args: &ExplainArgs, global: &Global) -> anyhow::Result<Value> {
+async fn here(args: &ExplainArgs, global: &Global, printer: Printer) -> anyhow::Result<Value> {
     let arguments =
         match &args.arguments_shape {
             None => None,
@@ -75,14 +76,21 @@ async fn here(args: &ExplainArgs, global: &Global) -> anyhow::Result<Value> {
         };
     let Settings { config, data_dir, .. } = Settings::load(global)?;
     let (who, identity) = identify(args, &config).await?;
-    let mut told = Local::start_forgetful(config, &data_dir)
+    let mut told = Local::start_forgetful(config, &data_dir, printer)
         .await?
         .run(async |gateway: &Gateway| {
-            local::settle(gateway).await;
+            local::settle(gateway, printer).await;
             let call = arguments
                 .as_ref()
                 .map(|arguments| CallContext { surface: &args.surface, arguments });
-            Ok(gateway.explain(&who, args.tool.as_deref(), call).await)
+            let told = gateway.explain(&who, args.tool.as_deref(), call).await;
+            if let (Some(tool), Verdict::Unknown) = (args.tool.as_deref(), told.outcome) {
+                let meant = local::meant(gateway, tool);
+                if !meant.is_empty() {
+                    printer.note(format_args!("no such tool{meant}"));
+                }
+            }
+            Ok(told)
         })
         .await?;
     if identity.result == StepResult::Stop {
@@ -185,7 +193,7 @@ fn tenant(args: &ExplainArgs) -> anyhow::Result<TenantId> {
 
 fn known_roles<'a>(config: &Config, roles: &'a [String]) -> anyhow::Result<&'a [String]> {
     match roles.iter().find(|role| !config.roles.contains_key(*role)) {
-        Some(role) => Err(usage(format!("there is no role `{role}` in the configuration"))),
+        Some(role) => Err(keys::unknown_role(role, config)),
         None => Ok(roles),
     }
 }

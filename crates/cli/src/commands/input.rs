@@ -14,16 +14,21 @@ const MAX_BYTES: u64 = 64 << 20;
 /// The document that `typed` stands for: itself, `-` for stdin, `@FILE`.
 pub(crate) fn document(typed: &str) -> anyhow::Result<Value> {
     let (from, bytes) = match (typed, typed.strip_prefix('@')) {
-        ("-", _) => ("on stdin".to_owned(), bounded(std::io::stdin())?),
-        (_, Some(path)) => {
-            let opened = std::fs::File::open(path);
-            let file = opened.with_context(|| format!("the file {path} cannot be read"))?;
-            (format!("in {path}"), bounded(file)?)
-        }
+        ("-", _) => ("on stdin".to_owned(), file("-")?),
+        (_, Some(path)) => (format!("in {path}"), file(path)?),
         (typed, None) => ("of the arguments".to_owned(), typed.as_bytes().to_vec()),
     };
     json::parse_strict(&bytes)
         .map_err(|error| usage(format!("the text {from} is not JSON: {error}")))
+}
+
+/// The bytes of the file at `path`, or of stdin when it is `-`.
+pub(super) fn file(path: &str) -> anyhow::Result<Vec<u8>> {
+    if path == "-" {
+        return bounded(std::io::stdin());
+    }
+    let opened = std::fs::File::open(path);
+    bounded(opened.with_context(|| format!("the file {path} cannot be read"))?)
 }
 
 /// All that `reader` gives, if it is not too much.

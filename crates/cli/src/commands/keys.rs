@@ -7,11 +7,15 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
-    store::KeyStore as _,
+    store::{KeyRecord, KeyStore as _},
+    suggest,
 };
-use toolcrib_gateway::authn::{
-    self, KeyRequest, NewKey,
-    manage::{self, KeyInfo, moment},
+use toolcrib_gateway::{
+    authn::{
+        self, KeyRequest, NewKey,
+        manage::{self, KeyInfo, moment},
+    },
+    config::Config,
 };
 use toolcrib_store::SqliteStore;
 
@@ -21,7 +25,7 @@ use crate::{
     failure::{Exit, advised, usage},
     printer::Printer,
     settings::Settings,
-    store,
+    store, table,
 };
 
 /// Where keys are kept.
@@ -44,7 +48,7 @@ pub(crate) async fn run(
             let settings = Settings::load(global)?;
             Place::Here(match &command {
                 KeysCommand::Create(args) => {
-                    check_roles(args, &settings, printer);
+                    check_grants(args, &settings.config, printer)?;
                     store::open(&settings.config)?
                 }
                 _ => store::open_existing(&settings.config)?,
@@ -53,7 +57,7 @@ pub(crate) async fn run(
     };
     let result = match command {
         KeysCommand::Create(args) => create(args, &place, printer).await,
-        KeysCommand::List => list(&place, printer).await,
+        KeysCommand::List(_) => list(&place, printer).await,
         KeysCommand::Rotate { id, overlap } => rotate(&id, overlap, &place, printer).await,
         KeysCommand::Revoke { id } => revoke(&id, &place, printer).await,
     };
@@ -71,15 +75,39 @@ fn check(args: &KeyCreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// One with an unknown role may be early.
-fn check_roles(args: &KeyCreateArgs, settings: &Settings, printer: Printer) {
-    for role in &args.roles {
-        if !settings.config.roles.contains_key(role) {
+/// A role that does not exist gives nothing, and a scope that nothing asks for is mostly misspelt.
+fn check_grants(args: &KeyCreateArgs, config: &Config, printer: Printer) -> anyhow::Result<()> {
+    if let Some(role) = args.roles.iter().find(|role| !config.roles.contains_key(*role)) {
+        return Err(unknown_role(role, config));
+    }
+    let known = config.known_scopes();
+    let known: Vec<String> = known.iter().map(ToString::to_string).collect();
+    for scope in &args.scopes {
+        let text = scope.to_string();
+        let meant = suggest::closest(&text, known.iter().map(String::as_str));
+        if let Some(meant) = meant.filter(|meant| *meant != text) {
             printer.warning(format_args!(
-                "there is no role `{role}` in the configuration; until there is, it gives nothing"
+                "nothing in the configuration asks for the scope `{text}`; did you mean `{meant}`?"
             ));
         }
     }
+    Ok(())
+}
+
+/// What is said of a role that `config` does not have.
+pub(crate) fn unknown_role(role: &str, config: &Config) -> anyhow::Error {
+    let meant = suggest::did_you_mean(role, config.roles.keys().map(String::as_str));
+    usage(format!("there is no role `{role}` in the configuration{meant}"))
+}
+
+/// What is said of a key that does not exist, or does not work any more.
+fn unknown_key(message: &str, id: &KeyId, keys: &[KeyRecord]) -> anyhow::Error {
+    let named = keys.iter().find(|key| key.name == id.as_str());
+    let meant = match named {
+        Some(key) => format!("; did you mean `{}`, which is called {}?", key.id, key.name),
+        None => suggest::did_you_mean(id.as_str(), keys.iter().map(|key| key.id.as_str())),
+    };
+    advised(format!("{message}{meant}"), "`toolcrib keys list` shows the ids")
 }
 
 async fn create(args: KeyCreateArgs, place: &Place, printer: Printer) -> anyhow::Result<Exit> {
@@ -150,8 +178,7 @@ async fn rotate(
         Place::Here(store) => store,
     };
     let keys = store.list().await?;
-    let gone =
-        || advised("there is no key of this id that works", "`toolcrib keys list` shows the ids");
+    let gone = || unknown_key("no active key with this id", id, &keys);
     let old = keys.iter().find(|key| key.id == *id).ok_or_else(gone)?;
     if manage::is_followed(&keys, id) {
         return Err(advised(
@@ -185,18 +212,28 @@ async fn list(place: &Place, printer: Printer) -> anyhow::Result<Exit> {
     let rows = keys.into_iter().map(|key| {
         let state = state(&key, Utc::now());
         [
-            key.id,
             key.name,
-            key.tenant,
+            state,
             key.principal,
+            key.tenant,
             key.roles.join(" "),
             key.scopes.join(" "),
-            key.created_at,
             key.last_used_at.unwrap_or_else(|| "never".to_owned()),
-            state,
+            key.created_at,
+            key.id,
         ]
     });
-    let head = ["id", "name", "tenant", "principal", "roles", "scopes", "created", "used", "state"];
+    let head = [
+        table::text("name"),
+        table::state("state"),
+        table::text("principal"),
+        table::wide("tenant"),
+        table::text("roles"),
+        table::text("scopes"),
+        table::wide("used"),
+        table::wide("created"),
+        table::name("id"),
+    ];
     printer.table(head, rows)?;
     Ok(Exit::Done)
 }
@@ -211,10 +248,8 @@ async fn revoke(id: &KeyId, place: &Place, printer: Printer) -> anyhow::Result<E
         Place::Here(store) => {
             let now = Utc::now();
             if !store.revoke(id, now).await? {
-                return Err(advised(
-                    "there is no key of this id that is not revoked already",
-                    "`toolcrib keys list` shows the ids",
-                ));
+                let keys = store.list().await?;
+                return Err(unknown_key("no key with this id that could be revoked", id, &keys));
             }
             (moment(now), "revoked; running servers refuse it within a second")
         }

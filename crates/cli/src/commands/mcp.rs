@@ -9,16 +9,17 @@ use crate::{
     args::{Global, McpArgs},
     failure::{Advise as _, Exit},
     local::{self, Local},
+    printer::Printer,
     settings::{self, Settings},
 };
 
-pub(crate) async fn run(args: McpArgs, global: &Global) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: McpArgs, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
     settings::no_url(global, "`toolcrib mcp` serves")?;
     let key = settings::key(global)?;
     let settings = Settings::load(global)?;
     let config = settings.config.mcp.clone();
-    let local = Local::start(settings).await?;
-    let served = serve(&local.gateway, &config, args, key).await;
+    let local = Local::start(settings, printer).await?;
+    let served = serve(&local.gateway, &config, args, key, printer).await;
     local.end().await;
     served.map(|()| Exit::Done)
 }
@@ -29,10 +30,12 @@ async fn serve(
     config: &McpConfig,
     args: McpArgs,
     key: Option<Secret>,
+    printer: Printer,
 ) -> anyhow::Result<()> {
     let within = args.toolset.as_deref().map_or_else(Within::default, Within::toolset);
     if !gateway.has(&within) {
-        return Err(local::no_toolset());
+        let name = args.toolset.as_deref().unwrap_or_default();
+        return Err(local::no_toolset(name, &gateway.config()));
     }
     let principal: Arc<Principal> = match key {
         Some(key) => gateway.authenticator().identify(key.expose(), Accepted::Usual).await.advise(
@@ -44,7 +47,7 @@ async fn serve(
     let mut interrupted = pin!(local::interrupted());
     // A client lists once, at its start, and calls at once; both want the sources.
     tokio::select! {
-        () = local::settle(gateway) => {}
+        () = local::settle(gateway, printer) => {}
         () = &mut interrupted => return Ok(()),
     }
     let streams = (tokio::io::stdin(), tokio::io::stdout());

@@ -12,6 +12,7 @@ use crate::{
     failure::{Exit, advised},
     printer::Printer,
     settings::{self, Settings},
+    table,
 };
 
 pub(crate) async fn run(
@@ -26,7 +27,7 @@ pub(crate) async fn run(
         PacksCommand::Add { pack, integrity, trust } => {
             add(&library, &pack, integrity, trust, printer)
         }
-        PacksCommand::List => list(&library, printer),
+        PacksCommand::List(_) => list(&library, printer),
         PacksCommand::Remove { pack } => remove(&library, pack, printer),
         PacksCommand::Verify { pack, trust } => verify(&library, pack, &trust, printer),
     })
@@ -76,7 +77,13 @@ fn list(library: &Library, printer: Printer) -> anyhow::Result<Exit> {
                 .into_iter()
                 .map(|(name, version)| [name, version, BUNDLED.to_owned(), String::new()]),
         );
-    printer.table(["name", "version", "from", "integrity"], rows)?;
+    let head = [
+        table::name("name"),
+        table::name("version"),
+        table::text("from"),
+        table::text("integrity"),
+    ];
+    printer.table(head, rows)?;
     Ok(Exit::Done)
 }
 

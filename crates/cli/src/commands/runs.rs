@@ -16,7 +16,7 @@ use crate::{
     failure::{Exit, advised, usage},
     printer::Printer,
     settings::Settings,
-    store,
+    store, table,
 };
 
 /// What is shown of a workflow's run: the members of `GET /v1/runs`.
@@ -181,13 +181,21 @@ fn table(runs: &[Shown], printer: Printer) -> anyhow::Result<()> {
             None => run.state.clone(),
         };
         [
-            run.run_id.clone(),
             run.tool_id.clone(),
-            run.principal.clone(),
             state,
+            run.principal.clone(),
             run.started_at.clone(),
             run.ended_at.clone().unwrap_or_default(),
+            run.run_id.clone(),
         ]
     });
-    printer.table(["run", "workflow", "principal", "state", "started", "ended"], rows)
+    let head = [
+        table::text("workflow"),
+        table::state("state"),
+        table::text("principal"),
+        table::time("started"),
+        table::time("ended"),
+        table::name("run"),
+    ];
+    printer.table(head, rows)
 }

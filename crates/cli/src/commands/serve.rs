@@ -1,6 +1,5 @@
 //! `serve`: from a configuration to a listener, and in order back to nothing.
 //!
-//! Invariant (I-30): nothing but loopback is served unless the configuration says what protects it.
 //! Invariant: a configuration that cannot be taken over, or that has become empty, changes nothing.
 
 mod changes;
@@ -28,8 +27,8 @@ use crate::{
     demo::{self, Demo},
     failure::{Advise as _, Exit, advised},
     local,
+    preflight::{self, not_kept},
     printer::Printer,
-    seal,
     settings::{self, Settings},
     signing, store,
 };
@@ -63,7 +62,8 @@ pub(crate) async fn run(
     }
     settings.config.test_seams = args.test_seams;
     let config = settings.config.clone();
-    protected(&config)?;
+    let ready = preflight::check(&config, &settings.data_dir).await;
+    let ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
     if config.test_seams {
         seams_stay_here(&config)?;
         printer.warning(SEAMS);
@@ -94,12 +94,15 @@ pub(crate) async fn run(
         ));
     }
     // A configuration that is read later may name a credential that this one does not.
-    let keys = seal::keys(&config.store).await?;
+    let keys = ready.seal_keys;
     let credentials = store.credentials(keys.clone());
     let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
     let library = settings::library(&settings.data_dir);
     let stores = store::seams(&store, keys.clone(), keys);
-    let signer = signing::key(&config).await?;
+    let signer = match ready.signing_key {
+        Some(key) => key,
+        None => signing::key(&config).await?,
+    };
     let gateway = local::start(config.clone(), library, stores, credentials).await?;
 
     gateway.watch_space(Arc::new(store.clone()), config.store.keep_free).await;
@@ -172,7 +175,7 @@ pub(crate) async fn run(
 }
 
 fn load(global: &Global, printer: Printer) -> anyhow::Result<Settings> {
-    let settings = Settings::load(global)?;
+    let settings = Settings::load_complete(global)?;
     if settings::file(global).is_none() {
         printer.note("there is no configuration here, so there are no tools; `toolcrib serve --demo` has some");
     }
@@ -197,19 +200,6 @@ fn report_idle_roles(gateway: &Gateway) {
             tracing::warn!("{grant} {}", local::MATCHES_NOTHING);
         }
     });
-}
-
-/// I-30
-fn protected(config: &Config) -> anyhow::Result<()> {
-    let listen = config.server.listen;
-    if listen.ip().is_loopback() || config.server.behind_proxy {
-        return Ok(());
-    }
-    Err(advised(
-        format!("{listen} can be reached from other machines, and nothing protects it"),
-        "keys would travel in the open: listen on 127.0.0.1, or put a proxy that terminates TLS in \
-         front and say `[server] behind_proxy = true`",
-    ))
 }
 
 /// Test seams write what they are told into the record, so no other machine may reach them.
@@ -254,7 +244,7 @@ async fn reload(
         return;
     }
     let taken = async {
-        let mut fresh = Settings::load(global)?;
+        let mut fresh = Settings::load_complete(global)?;
         if let Some(listen) = args.listen {
             fresh.config.server.listen = listen;
         }
@@ -320,13 +310,6 @@ fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
         ("otc], [mcp] or [openwop", mounts(old) != mounts(new)),
     ];
     sections.into_iter().filter(|(_, changed)| *changed).map(|(name, _)| name).collect()
-}
-
-fn not_kept(problem: &str) -> anyhow::Error {
-    advised(
-        format!("the record cannot be sent where `[record]` says: {problem}"),
-        "look at `[[record.anchor]]` and `[[record.forward]]`",
-    )
 }
 
 fn flat<E>(ended: Result<Result<(), E>, tokio::task::JoinError>) -> anyhow::Result<()>

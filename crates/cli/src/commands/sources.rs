@@ -12,6 +12,7 @@ use crate::{
     local::{self, Local},
     printer::Printer,
     settings::Settings,
+    table,
 };
 
 /// What is shown of a source: the members of `GET /v1/sources` that people look for.
@@ -103,7 +104,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     let told = match Client::connect(global, printer)? {
         Some(client) => client.get(&["v1", "sources"], &[]).await?,
-        None => here(global).await?,
+        None => here(global, printer).await?,
     };
     let toolsets = told.get("toolsets").cloned().unwrap_or_else(|| json!([]));
     let toolsets: Vec<ShownToolset> = serde_json::from_value(toolsets)?;
@@ -133,22 +134,22 @@ pub(crate) async fn run(
             && source.problems.is_empty()
     };
     match command {
-        SourcesCommand::Check
+        SourcesCommand::Check(_)
             if !sources.iter().all(sound) || toolsets.iter().any(|it| it.unresolved > 0) =>
         {
             Ok(Exit::Failed)
         }
-        SourcesCommand::Check | SourcesCommand::List => Ok(Exit::Done),
+        SourcesCommand::Check(_) | SourcesCommand::List(_) => Ok(Exit::Done),
     }
 }
 
 /// Over nothing stored: what matters is what the sources say now, not what they said last.
-async fn here(global: &Global) -> anyhow::Result<Value> {
+async fn here(global: &Global, printer: Printer) -> anyhow::Result<Value> {
     let Settings { config, data_dir, .. } = Settings::load(global)?;
-    Local::start_forgetful(config, &data_dir)
+    Local::start_forgetful(config, &data_dir, printer)
         .await?
         .run(async |gateway: &Gateway| {
-            local::settle(gateway).await;
+            local::settle(gateway, printer).await;
             let operator = local::operator(TenantId::parse("default")?, Vec::new())?;
             let mut toolsets = json!(gateway.toolsets(&operator));
             let snapshot = gateway.snapshot();
@@ -185,20 +186,24 @@ fn print(sources: &[Shown], printer: Printer) -> anyhow::Result<()> {
             source.load.refused().to_string(),
             source.breaker.words(),
             source.problems.len().to_string(),
+            source.restarts.to_string(),
+            source.since.clone(),
             source.detail.clone().unwrap_or_default(),
         ]
     });
     let head = [
-        "source",
-        "kind",
-        "state",
-        "tools",
-        "quarantined",
-        "running",
-        "refused",
-        "breaker",
-        "problems",
-        "detail",
+        table::name("source"),
+        table::text("kind"),
+        table::state("state"),
+        table::name("tools"),
+        table::wide("quarantined"),
+        table::wide("running"),
+        table::wide("refused"),
+        table::state("breaker"),
+        table::name("problems"),
+        table::wide("restarts"),
+        table::wide("since"),
+        table::text("detail"),
     ];
     printer.table(head, rows)?;
     for source in sources {
@@ -236,7 +241,13 @@ fn print_toolsets(toolsets: &[ShownToolset], printer: Printer) -> anyhow::Result
         ]
     });
     printer.line("")?;
-    printer.table(["toolset", "tools", "unresolved", "title"], rows)
+    let head = [
+        table::name("toolset"),
+        table::name("tools"),
+        table::name("unresolved"),
+        table::text("title"),
+    ];
+    printer.table(head, rows)
 }
 
 /// The state as it stands in JSON.

@@ -4,24 +4,38 @@ mod diff;
 mod lint;
 mod pins;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
 use toolcrib_core::{
     catalog::{Entry, Tenants, View},
     descriptor::ToolDescriptor,
     id::TenantId,
+    suggest,
 };
 use toolcrib_gateway::Gateway;
 
 use crate::{
     args::{Global, ToolListArgs, ToolSearchArgs, ToolsCommand},
-    client::Client,
+    client::{Client, Listed},
     failure::{Exit, advised},
     local::{self, Local},
     printer::Printer,
     settings::Settings,
+    table,
 };
+
+/// A tool as it is shown, whoever was asked.
+pub(crate) struct Shown {
+    /// What it is called by: its wire name.
+    name: String,
+    /// The id of its source.
+    source: String,
+    otc_id: String,
+    /// Only the operator sees it.
+    digest: Option<String>,
+    tool: ToolDescriptor,
+}
 
 pub(crate) async fn run(
     command: ToolsCommand,
@@ -31,12 +45,15 @@ pub(crate) async fn run(
     let client = Client::connect(global, printer)?;
     match (command, client) {
         (ToolsCommand::List(args), None) => list(&args, global, printer).await?,
-        (ToolsCommand::List(args), Some(client)) => list_remote(&args, &client, printer).await?,
+        (ToolsCommand::List(args), Some(client)) => {
+            let tools = remote(&args, None, &client, printer).await?;
+            print(&tools, "there are no tools that this key may use", printer)?;
+        }
         (ToolsCommand::Search(args), None) => search(&args, global, printer).await?,
         (ToolsCommand::Search(args), Some(client)) => {
             let words = args.words.join(" ");
-            let found = remote(&args.of, Some((&words, args.limit)), &client).await?;
-            print_remote(&found, "no tool that this key may use has such words", printer)?;
+            let found = remote(&args.of, Some((&words, args.limit)), &client, printer).await?;
+            print(&found, "no tool that this key may use has such words", printer)?;
         }
         (ToolsCommand::Lint(args), client) => {
             return lint::run(&args, client, global, printer).await;
@@ -60,27 +77,27 @@ pub(crate) async fn run(
 }
 
 async fn list(args: &ToolListArgs, global: &Global, printer: Printer) -> anyhow::Result<()> {
-    Local::start(Settings::load(global)?)
+    Local::start(Settings::load(global)?, printer)
         .await?
         .run(async |gateway: &Gateway| {
-            local::settle(gateway).await;
+            local::settle(gateway, printer).await;
             let entries = wanted(gateway, args)?;
             warn_of_silent(gateway, printer);
-            print(&entries, printer)
+            print(&shown(&entries), "there are no tools", printer)
         })
         .await
 }
 
 /// As a server does it, over every tool.
 async fn search(args: &ToolSearchArgs, global: &Global, printer: Printer) -> anyhow::Result<()> {
-    Local::start(Settings::load(global)?)
+    Local::start(Settings::load(global)?, printer)
         .await?
         .run(async |gateway: &Gateway| {
-            local::settle(gateway).await;
+            local::settle(gateway, printer).await;
             let view = View::new(wanted(gateway, &args.of)?);
             warn_of_silent(gateway, printer);
             let found = view.search(&args.words.join(" "), None, usize::from(args.limit));
-            print(&found, printer)
+            print(&shown(&found), "no tool has such words", printer)
         })
         .await
 }
@@ -89,7 +106,10 @@ async fn search(args: &ToolSearchArgs, global: &Global, printer: Printer) -> any
 fn wanted(gateway: &Gateway, args: &ToolListArgs) -> anyhow::Result<Vec<Arc<Entry>>> {
     let snapshot = gateway.snapshot();
     let toolset = match &args.toolset {
-        Some(name) => Some(snapshot.catalog.toolset(name).ok_or_else(local::no_toolset)?),
+        Some(name) => {
+            let unknown = || local::no_toolset(name, &gateway.config());
+            Some(snapshot.catalog.toolset(name).ok_or_else(unknown)?)
+        }
         None => None,
     };
     let wanted = |entry: &&Arc<Entry>| {
@@ -99,54 +119,49 @@ fn wanted(gateway: &Gateway, args: &ToolListArgs) -> anyhow::Result<Vec<Arc<Entr
     Ok(snapshot.catalog.entries().iter().filter(wanted).map(Arc::clone).collect())
 }
 
-fn print(entries: &[Arc<Entry>], printer: Printer) -> anyhow::Result<()> {
-    let entries: Vec<&Entry> = entries.iter().map(|entry| &**entry).collect();
-    match printer.wants_json() {
-        true => printer.json(&entries.into_iter().map(full).collect::<Vec<_>>()),
-        false => table(&entries, printer),
-    }
+fn shown(entries: &[Arc<Entry>]) -> Vec<Shown> {
+    entries.iter().map(|entry| Shown::of(entry)).collect()
 }
 
-fn warn_of_silent(gateway: &Gateway, printer: Printer) {
-    for source in gateway.sources().iter().filter(|source| source.discovered_at.is_none()) {
-        printer.warning(format_args!(
-            "source `{}` did not answer; what it offered last is shown",
-            source.id
-        ));
-    }
-}
-
-/// The tools as a table for people.
-pub(crate) fn table(entries: &[&Entry], printer: Printer) -> anyhow::Result<()> {
-    if entries.is_empty() {
-        printer.note("there are no tools");
-        return Ok(());
-    }
-    let rows = entries.iter().map(|entry| {
-        let [tier, scopes, approval] = needs(&entry.tool);
-        [entry.id.to_string(), entry.names.wire.clone(), tier, scopes, approval]
-    });
-    printer.table(["tool", "name", "tier", "scopes", "approval"], rows)
-}
-
-async fn list_remote(args: &ToolListArgs, client: &Client, printer: Printer) -> anyhow::Result<()> {
-    let tools = remote(args, None, client).await?;
-    print_remote(&tools, "there are no tools that this key may use", printer)
-}
-
-fn print_remote(tools: &[ToolDescriptor], none: &str, printer: Printer) -> anyhow::Result<()> {
+fn print(tools: &[Shown], none: &str, printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
-        return printer.json(&tools);
+        return printer.json(&tools.iter().map(Shown::json).collect::<Vec<_>>());
     }
     if tools.is_empty() {
         printer.note(none);
         return Ok(());
     }
-    let rows = tools.iter().map(|tool| {
+    table(tools, printer)
+}
+
+/// The tools as a table for people, the same whoever is asked.
+pub(crate) fn table(tools: &[Shown], printer: Printer) -> anyhow::Result<()> {
+    let rows = tools.iter().map(|shown| {
+        let tool = &shown.tool;
         let [tier, scopes, approval] = needs(tool);
-        [tool.tool_id.clone(), tool.source.to_string(), tier, scopes, approval]
+        let (name, source) = (shown.name.clone(), shown.source.clone());
+        [name, source, tool.source.to_string(), tier, approval, scopes, tool.tool_id.clone()]
     });
-    printer.table(["tool", "source", "tier", "scopes", "approval"], rows)
+    let head = [
+        table::name("name"),
+        table::text("source"),
+        table::text("kind"),
+        table::tier("tier"),
+        table::text("approval"),
+        table::text("scopes"),
+        table::name("tool"),
+    ];
+    printer.table(head, rows)
+}
+
+fn warn_of_silent(gateway: &Gateway, printer: Printer) {
+    for source in gateway.sources().iter().filter(|source| source.discovered_at.is_none()) {
+        let why = source.status.detail.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
+        printer.warning(format_args!(
+            "source `{}` did not answer{why}; what it offered last is shown",
+            source.id
+        ));
+    }
 }
 
 /// What the key may use of what was asked for; with words, what fits them.
@@ -154,7 +169,8 @@ async fn remote(
     args: &ToolListArgs,
     search: Option<(&str, u16)>,
     client: &Client,
-) -> anyhow::Result<Vec<ToolDescriptor>> {
+    printer: Printer,
+) -> anyhow::Result<Vec<Shown>> {
     let catalog = client.catalog()?;
     let mut tools = catalog.tools();
     if let Some(kind) = args.source {
@@ -167,18 +183,31 @@ async fn remote(
         tools = tools.search(words, limit);
     }
     let listed = tools.list().await.map_err(|error| client.explained(error))?;
-    listed.ok_or_else(|| {
+    let listed = listed.ok_or_else(|| {
         advised("the server has no catalog", "is this the address of a toolcrib server?")
-    })
+    })?;
+    // The catalog has no place for names; a host that is no toolcrib may serve no other list.
+    let names = client.mcp_tools().await.unwrap_or_else(|error| {
+        printer.detail(format_args!("the names of the tools could not be read: {error:#}"));
+        Vec::new()
+    });
+    let by_id: HashMap<&str, &Listed> =
+        names.iter().filter_map(|it| Some((it.tool_id()?, it))).collect();
+    let shown = |tool: ToolDescriptor| {
+        let names = by_id.get(tool.tool_id.as_str()).copied();
+        Shown::listed(tool, names)
+    };
+    Ok(listed.into_iter().map(shown).collect())
 }
 
 async fn show(tool: &str, global: &Global, printer: Printer) -> anyhow::Result<()> {
-    Local::start(Settings::load(global)?)
+    Local::start(Settings::load(global)?, printer)
         .await?
         .run(async |gateway: &Gateway| {
-            let entry = local::awaited(gateway, tool).await?;
+            let entry = local::awaited(gateway, tool, printer).await?;
+            let shown = Shown::of(&entry);
             if printer.wants_json() {
-                return printer.json(&full(&entry));
+                return printer.json(&shown.json());
             }
             let words = |tenants: &[TenantId]| {
                 tenants.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" ")
@@ -188,41 +217,50 @@ async fn show(tool: &str, global: &Global, printer: Printer) -> anyhow::Result<(
                 Tenants::Only(tenants) => words(tenants),
                 Tenants::Except(tenants) => format!("all but {}", words(tenants)),
             };
-            let more = [
-                ("name", entry.names.wire.clone()),
-                ("otc id", entry.names.otc_id()),
-                ("from", format!("{} ({})", entry.source, entry.upstream_name)),
-                ("tenants", tenants),
-            ];
-            details(&entry.tool, &more, printer)
+            let more = [("upstream", entry.upstream_name.clone()), ("tenants", tenants)];
+            details(&shown, &more, printer)
         })
         .await
 }
 
-async fn show_remote(tool: &str, client: &Client, printer: Printer) -> anyhow::Result<()> {
-    let found = client.catalog()?.tools().get(tool).await;
+async fn show_remote(name: &str, client: &Client, printer: Printer) -> anyhow::Result<()> {
+    let names = client.mcp_tools().await?;
+    let listed = Listed::find(&names, name);
+    let id = listed.and_then(Listed::tool_id).unwrap_or(name);
+    let found = client.catalog()?.tools().get(id).await;
     let Some(tool) = found.map_err(|error| client.explained(error))? else {
-        return Err(advised("no such tool", "`toolcrib tools list` shows what the key may use"));
+        return Err(unknown(name, names.iter().map(|it| it.name.as_str())));
     };
+    let shown = Shown::listed(tool, listed);
     match printer.wants_json() {
-        true => printer.json(&tool),
-        false => details(&tool, &[], printer),
+        true => printer.json(&shown.json()),
+        false => details(&shown, &[], printer),
     }
 }
 
-fn details(tool: &ToolDescriptor, more: &[(&str, String)], printer: Printer) -> anyhow::Result<()> {
+/// What is said of a name that no tool has for the key.
+pub(crate) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> anyhow::Error {
+    let meant = suggest::did_you_mean(name, known);
+    advised(format!("no such tool{meant}"), "`toolcrib tools list` shows what the key may use")
+}
+
+fn details(shown: &Shown, more: &[(&str, String)], printer: Printer) -> anyhow::Result<()> {
+    let tool = &shown.tool;
     let [tier, scopes, approval] = needs(tool);
     let own = [
-        ("tool", tool.tool_id.clone()),
+        ("name", shown.name.clone()),
         ("title", tool.title.clone().unwrap_or_default()),
-        ("source", tool.source.to_string()),
+        ("source", shown.source.clone()),
+        ("kind", tool.source.to_string()),
         ("tier", tier),
         ("scopes", scopes),
         ("approval", approval),
         ("egress", tool.egress.map(|it| it.to_string()).unwrap_or_default()),
         ("replay", tool.replay_policy.map(|it| it.to_string()).unwrap_or_default()),
     ];
-    for (name, value) in own.iter().chain(more).filter(|(_, value)| !value.is_empty()) {
+    let ids = [("otc id", shown.otc_id.clone()), ("tool", tool.tool_id.clone())];
+    let lines = own.iter().chain(more).chain(&ids);
+    for (name, value) in lines.filter(|(_, value)| !value.is_empty()) {
         printer.foreign(&format!("{:<10}{value}", format!("{name}:")))?;
     }
     if let Some(description) = &tool.description {
@@ -247,14 +285,46 @@ fn needs(tool: &ToolDescriptor) -> [String; 3] {
     [tool.safety_tier.to_string(), scopes, approval]
 }
 
-/// The descriptor with what only the operator may know.
-fn full(entry: &Entry) -> Value {
-    let mut tool = json!(entry.tool);
-    if let Some(tool) = tool.as_object_mut() {
-        tool.insert("wireName".to_owned(), json!(entry.names.wire));
-        tool.insert("otcId".to_owned(), json!(entry.names.otc_id()));
-        tool.insert("sourceId".to_owned(), json!(entry.source));
-        tool.insert("digest".to_owned(), json!(entry.digest.map(|digest| digest.to_string())));
+impl Shown {
+    pub(crate) fn of(entry: &Entry) -> Self {
+        Self {
+            name: entry.names.wire.clone(),
+            source: entry.source.to_string(),
+            otc_id: entry.names.otc_id(),
+            digest: entry.digest.map(|digest| digest.to_string()),
+            tool: entry.tool.clone(),
+        }
     }
-    tool
+
+    /// `tool`, with what the server says of its names.
+    fn listed(tool: ToolDescriptor, names: Option<&Listed>) -> Self {
+        let text = |of: fn(&Listed) -> Option<&str>| {
+            names.and_then(of).map(str::to_owned).unwrap_or_default()
+        };
+        Self {
+            name: names.map(|it| it.name.clone()).unwrap_or_default(),
+            source: text(Listed::source_id),
+            otc_id: text(Listed::otc_id),
+            digest: None,
+            tool,
+        }
+    }
+
+    /// The descriptor with the other names of the tool.
+    fn json(&self) -> Value {
+        let mut tool = json!(self.tool);
+        if let Some(members) = tool.as_object_mut() {
+            for (member, value) in
+                [("wireName", &self.name), ("otcId", &self.otc_id), ("sourceId", &self.source)]
+            {
+                if !value.is_empty() {
+                    members.insert(member.to_owned(), json!(value));
+                }
+            }
+            if let Some(digest) = &self.digest {
+                members.insert("digest".to_owned(), json!(digest));
+            }
+        }
+        tool
+    }
 }

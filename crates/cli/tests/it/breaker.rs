@@ -58,7 +58,7 @@ async fn calls_of_a_source_that_is_away_fail_at_once_and_say_for_how_long() {
     assert_eq!(source["breaker"]["opened"], 1, "{sources}");
     assert!(source["load"]["refusedByBreaker"].as_u64().unwrap() >= 2, "{sources}");
     std::fs::write(dir.path().join("key.txt"), &bob).unwrap();
-    let there = ["--url", &server.url, "--key-file", "key.txt", "sources", "list"];
+    let there = ["--url", &server.url, "--key-file", "key.txt", "sources", "list", "-o", "wide"];
     let listed = run(dir.path(), &there).ok().stdout;
     assert!(listed.contains("open") && listed.contains("0/64"), "{listed}");
     let metrics = bob_calls.text("/metrics").await;

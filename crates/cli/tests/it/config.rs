@@ -19,7 +19,7 @@ const SOURCE: &str = "[[source]]\nid = \"a\"\nkind = \"mcp\"\n";
 
 #[test]
 fn every_problem_has_its_place() {
-    insta::assert_snapshot!(refused("[server]\nlisten = \"127.0.0.1:1\"\nlissen = 1\n"), @"toolcrib.toml:3: unknown field `lissen`, expected one of `listen`, `behind_proxy`, `allowed_hosts`, `allowed_origins`, `max_body`, `public_metrics`");
+    insta::assert_snapshot!(refused("[server]\nlisten = \"127.0.0.1:0\"\nlissen = 1\n"), @"toolcrib.toml:3: `server.lissen`: unknown field `lissen`, did you mean `listen`? Expected one of `listen`, `behind_proxy`, `allowed_hosts`, `allowed_origins`, `max_body`, `public_metrics`");
     insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.tools.\"a[\"]\nsafety_tier = \"read\"\n")), @r#"toolcrib.toml:5: `source.a.tools."a["`: is not a glob: unclosed character class; missing ']'"#);
     insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.tools.\"*\"]\nsafety_tier = \"exec\"\n")), @r#"toolcrib.toml:5: `source.a.tools."*".safety_tier`: "exec" is only for kind "host-extension"; use "write""#);
     insta::assert_snapshot!(refused(&format!("{SOURCE}command = [\"x\"]\n[source.env]\nTOKEN = {{ env = \"TOOLCRIB_TEST_MISSING\" }}\n")), @"toolcrib.toml:6: `source.a.env.TOKEN`: environment variable TOOLCRIB_TEST_MISSING is not set");
@@ -33,6 +33,124 @@ fn every_problem_has_its_place() {
     toolcrib.toml:5: `gate.timeout`: expected a duration such as "250ms", "30s", "5m" or "2h"
     "#);
     insta::assert_snapshot!(refused("[mcp]\nauth = \"optional\"\n"), @r#"toolcrib.toml:2: `mcp.auth`: "optional" needs an [anonymous] table that says which tenant and scopes callers without credentials get"#);
+}
+
+#[test]
+fn all_mistakes_are_reported_at_once() {
+    let text = r#"colour = "blue"
+[server]
+listen = "0.0.0.0:0"
+public_metrics = "yes"
+[store]
+seal_key = { env = "TOOLCRIB_TEST_MISSING" }
+[gate]
+rate = 5
+timeout = "soon"
+[anonymous]
+tenant = 7
+scopes = ["a:b"]
+[mcp]
+auth = "optional"
+page_size = "many"
+[[source]]
+id = "a"
+kind = "mcp"
+command = ["x"]
+conect_timeout = "5s"
+refresh = "often"
+[source.env]
+TOKEN = { env = "TOOLCRIB_TEST_MISSING" }
+[[source]]
+id = "b"
+command = ["x", 5]
+[[source]]
+id = "c"
+kind = "connector"
+document = true
+[[approvals.webhook]]
+url = "https://hooks.example.com"
+secret = { env = "TOOLCRIB_TEST_MISSING" }
+[[record.anchor]]
+url = "https://anchors.example.com"
+headers = { x-a = 5, x-b = true }
+"#;
+    let said = refused(text);
+    let places: Vec<&str> = said.lines().map(|line| &line[14..line.find(": ").unwrap()]).collect();
+    let keys: Vec<&str> =
+        said.lines().map(|line| line.split('`').nth(1).unwrap_or_default()).collect();
+    let expected = [
+        ("1", "colour"),
+        ("3", "server.listen"),
+        ("4", "server.public_metrics"),
+        ("6", "store.seal_key"),
+        ("8", "gate.rate"),
+        ("9", "gate.timeout"),
+        // What is missing because it is wrong is not also called missing.
+        ("11", "anonymous.tenant"),
+        ("15", "mcp.page_size"),
+        ("20", "source.a.conect_timeout"),
+        ("21", "source.a.refresh"),
+        ("23", "source.a.env.TOKEN"),
+        ("24", "source.b"),
+        ("26", "source.b.command"),
+        ("30", "source.c.document"),
+        ("33", "approvals.webhook.secret"),
+        ("36", "record.anchor.headers.x-a"),
+        ("36", "record.anchor.headers.x-b"),
+    ];
+    let found: Vec<(&str, &str)> = places.into_iter().zip(keys).collect();
+    assert_eq!(found, expected, "{said}");
+    for part in [
+        "`gate.rate`: invalid type: integer `5`, expected a string",
+        "did you mean `connect_timeout`? Expected one of `id`",
+        "`source.b`: missing field `kind`",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn a_file_that_is_not_toml_has_its_mistakes_reported_too() {
+    let text = "[gate]\nrate = 5\n[server\nlisten = \"127.0.0.1:0\"\n[mcp]\nauth = = 1\n";
+    let said = refused(text);
+    for part in ["toml:2: `gate.rate`: invalid type", "toolcrib.toml:3: ", "toolcrib.toml:6: "] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+}
+
+#[test]
+fn what_serve_refuses_is_refused() {
+    // I-30
+    let said = refused("[server]\nlisten = \"0.0.0.0:0\"\n");
+    assert!(said.starts_with("toolcrib.toml:2: `server.listen`: 0.0.0.0:0 can be"), "{said}");
+    let said = refused("[store]\nseal_key = { file = \"no.key\" }\n");
+    assert!(said.starts_with("toolcrib.toml:2: `store.seal_key`: "), "{said}");
+    let said = refused("[record]\nsigning_key = { env = \"TOOLCRIB_TEST_MISSING\" }\n");
+    assert!(said.starts_with("toolcrib.toml:2: `record.signing_key`: "), "{said}");
+    let source = "[[source]]\nid = \"p\"\nkind = \"mcp\"\nurl = \"https://a.example/mcp\"\n\
+                  headers = { x-a = \"two\\nlines\" }\n";
+    let said = refused(source);
+    assert!(said.starts_with("toolcrib.toml:1: `source.p`: source `p`: "), "{said}");
+}
+
+#[test]
+fn scopes_of_the_server_reach_something() {
+    let dir = dir();
+    let scopes = r#"["approvals:respond", "approvals:override", "audit:read", "keys:manage",
+        "metrics:read", "pins:approve", "runs:cancel", "sources:read", "finance:sign", "demo:read"]"#;
+    let text = config(&format!(
+        "[source.tools.wipe]\napproval = \"always\"\napproval_scope = \"finance:sign\"\n\
+         [[role]]\nname = \"lead\"\nscopes = {scopes}\n"
+    ));
+    write_config(dir.path(), &text);
+    run(dir.path(), &["config", "check", "--connect"]).ok();
+    // A scope of the configuration replaces the usual one.
+    write_config(dir.path(), &format!("[approvals]\nrespond_scope = \"desk:answer\"\n{text}"));
+    let checked = run(dir.path(), &["config", "check", "--connect"]);
+    assert_eq!(
+        (checked.code, checked.stdout.as_str()),
+        (1, "toolcrib.toml: role \"lead\": approvals:respond matches no tool and no route\n")
+    );
 }
 
 #[test]

@@ -54,17 +54,33 @@ fn a_key_is_shown_once_and_listed_without_its_text() {
     );
     let table = run(dir.path(), &["keys", "list"]).ok().stdout;
     assert!(
-        table.starts_with("ID") && table.contains(id.as_str().unwrap()) && table.contains("active")
+        table.starts_with("NAME")
+            && table.contains(id.as_str().unwrap())
+            && table.contains("active")
     );
     run(dir.path(), &["keys", "revoke", id.as_str().unwrap()]).ok();
     assert!(run(dir.path(), &["keys", "list"]).ok().stdout.contains("revoked "));
 }
 
 #[test]
-fn an_unknown_role_is_warned_about() {
+fn a_key_with_an_unknown_role_is_not_made() {
     let dir = dir();
-    let made = run(dir.path(), &["keys", "create", "--name", "ci", "--role", "nobody"]).ok();
-    assert!(made.stderr.contains("warning: there is no role `nobody`"), "{}", made.stderr);
+    write_config(dir.path(), &config("[[role]]\nname = \"reader\"\nscopes = [\"demo:read\"]\n"));
+    let create =
+        |args: &[&str]| run(dir.path(), &[&["keys", "create", "--name", "ci"], args].concat());
+    let refused = create(&["--role", "raeder"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (2, ""));
+    let said = "error: there is no role `raeder` in the configuration; did you mean `reader`?\n";
+    assert!(refused.stderr.starts_with(said), "{}", refused.stderr);
+    assert!(!dir.path().join(".toolcrib").exists(), "nothing was made");
+    // A scope can be of a tool that is not there yet.
+    let made = create(&["--role", "reader", "--scope", "demo:raed"]).ok();
+    assert!(made.stderr.contains("did you mean `demo:read`?"), "{}", made.stderr);
+    let made = create(&["--scope", "demo:*", "--scope", "audit:read"]).ok();
+    assert!(!made.stderr.contains("did you mean"), "{}", made.stderr);
+    let missing = run(dir.path(), &["keys", "revoke", "ci"]);
+    assert_eq!(missing.code, 1);
+    assert!(missing.stderr.contains("which is called ci?"), "{}", missing.stderr);
 }
 
 #[cfg(unix)]

@@ -12,13 +12,13 @@ fn tools_are_listed_with_what_they_need() {
     let dir = dir();
     write_config(dir.path(), &config(RULES));
     insta::assert_snapshot!(run(dir.path(), &["tools", "list"]).ok().stdout, @r#"
-    TOOL                 NAME              TIER   SCOPES      APPROVAL
-    mcp:demo.add         demo__add         read   demo:read   never
-    mcp:demo.echo        demo__echo        read   demo:read   never
-    mcp:demo.fail        demo__fail        write  demo:write  never
-    mcp:demo.slow        demo__slow        read   demo:read   never
-    mcp:demo.structured  demo__structured  read   demo:read   never
-    mcp:demo.wipe        demo__wipe        read   demo:read   always
+    NAME              SOURCE  KIND  TIER   APPROVAL  SCOPES      TOOL
+    demo__add         demo    mcp   read   never     demo:read   mcp:demo.add
+    demo__echo        demo    mcp   read   never     demo:read   mcp:demo.echo
+    demo__fail        demo    mcp   write  never     demo:write  mcp:demo.fail
+    demo__slow        demo    mcp   read   never     demo:read   mcp:demo.slow
+    demo__structured  demo    mcp   read   never     demo:read   mcp:demo.structured
+    demo__wipe        demo    mcp   read   always    demo:read   mcp:demo.wipe
     "#);
     let listed = run(dir.path(), &["--json", "tools", "list", "--source", "mcp"]).ok().json();
     assert_eq!(listed.as_array().unwrap().len(), 6);
@@ -28,11 +28,14 @@ fn tools_are_listed_with_what_they_need() {
     assert_eq!(none, json!([]));
 }
 
+/// The OTC id with its version.
+const VERSIONED: &str = concat!("demo.fail@", env!("CARGO_PKG_VERSION"));
+
 #[test]
 fn one_tool_is_shown() {
     let dir = dir();
     write_config(dir.path(), &config(RULES));
-    for name in ["mcp:demo.fail", "demo__fail", "demo.fail"] {
+    for name in ["mcp:demo.fail", "demo__fail", "demo.fail", VERSIONED] {
         let shown = run(dir.path(), &["tools", "show", name]).ok().stdout;
         assert!(
             shown.contains("tier:     write") && shown.contains("scopes:   demo:write"),
@@ -63,6 +66,16 @@ fn a_call_prints_the_answer_and_the_code_says_how_it_went() {
         ["progress 1/3 step 1 of 3", "progress 2/3 step 2 of 3", "progress 3/3 step 3 of 3"]
     );
 
+    // As pairs, typed by the schema: `5` is text for one tool and a number for the other.
+    assert_eq!(call(&["demo__add", "a=1", "--arg", "b=2"]).ok().stdout, "3\n");
+    assert_eq!(call(&["demo__echo", "text=5"]).ok().stdout, "5\n");
+    assert_eq!(call(&["demo__add", r#"{"a":1}"#, "b=2"]).ok().stdout, "3\n");
+    std::fs::write(dir.path().join("words.txt"), "from a file").unwrap();
+    assert_eq!(call(&["demo__echo", "text=@words.txt"]).ok().stdout, "from a file\n");
+    let untyped = call(&["demo__add", "a=one", "b=2"]);
+    assert_eq!((untyped.code, untyped.stdout.as_str()), (2, ""));
+    assert!(untyped.stderr.contains("`a` must be a number"), "{}", untyped.stderr);
+
     let wrong = call(&["demo__add", r#"{"a":"x"}"#]);
     assert_eq!(wrong.code, 1);
     assert!(wrong.stderr.contains("  /a: ") && wrong.stderr.contains("  /b: "), "{}", wrong.stderr);
@@ -72,6 +85,17 @@ fn a_call_prints_the_answer_and_the_code_says_how_it_went() {
     assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
     assert!(refused.stderr.contains("approval required"), "{}", refused.stderr);
 
+    assert!(
+        refused.stderr.contains("the request was made as `operator`; another principal"),
+        "{}",
+        refused.stderr
+    );
+    assert!(refused.stderr.contains("with the scope `approvals:respond`"), "{}", refused.stderr);
+
+    for meant in ["demo__ehco", "mcp:demo.ecko", "echo"] {
+        let unknown = call(&[meant]);
+        assert!(unknown.stderr.contains("no such tool; did you mean `"), "{}", unknown.stderr);
+    }
     let unknown = call(&["demo__nothing"]);
     assert_eq!(unknown.code, 1);
     assert!(unknown.stderr.contains("no such tool"), "{}", unknown.stderr);

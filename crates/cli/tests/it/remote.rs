@@ -29,12 +29,15 @@ impl Remote {
     }
 }
 
-/// What was printed, but for the id of what a person was asked.
+/// What was printed, but for the id of what a person was asked, and who asked.
 fn without_ids(text: &str) -> String {
-    match text.split_once("(approval ") {
-        Some((before, rest)) => format!("{before}({}", rest.split_once(')').unwrap().1),
+    let text = match text.split_once("(approval ") {
+        Some((_, rest)) => text.replace(rest.split_once(')').unwrap().0, "ID"),
         None => text.to_owned(),
-    }
+    };
+    ["operator", "admin"]
+        .iter()
+        .fold(text, |text, who| text.replace(&format!("made as `{who}`"), "made as WHO"))
 }
 
 #[test]
@@ -76,8 +79,15 @@ fn a_call_there_prints_what_a_call_here_prints() {
                 assert!(name == "approvalId" || is_moment, "{args:?}: {name} {text}");
                 *value = Value::Null;
             }
-            if let Some(Value::String(message)) = answer.pointer_mut("/error/message") {
-                *message = without_ids(message);
+            let message =
+                answer.pointer("/error/message").and_then(Value::as_str).map(str::to_owned);
+            for member in ["/error/message", "/error/hint"] {
+                if let (Some(Value::String(text)), Some(message)) =
+                    (answer.pointer_mut(member), &message)
+                {
+                    let both = without_ids(&format!("{message}\n{text}"));
+                    *text = both.split_once('\n').unwrap().1.to_owned();
+                }
             }
         }
         assert_eq!(here, there, "{args:?}");
@@ -159,4 +169,69 @@ fn a_caller_who_is_too_fast_is_told_when_to_come_back() {
     let told = call(&["--json"]).json();
     assert_eq!(told["error"]["code"], "rate_limited");
     assert!(told["error"]["details"]["retryAfterMs"].is_u64(), "{told}");
+}
+
+#[test]
+fn tools_are_listed_and_shown_alike_here_and_there() {
+    let remote = Remote::start();
+    let file = remote.dir.path().join("toolcrib.toml");
+    // What the demo says about its MCP server.
+    let rules = "[source.tools.\"{echo,add}\"]\nsafety_tier = \"pure\"\nrate = \"off\"\n\
+                 replay_policy = \"deterministic\"\n\
+                 [source.tools.\"{fail,wipe}\"]\nscopes = [\"demo:write\"]\nsafety_tier = \"write\"\n\
+                 [source.tools.wipe]\napproval = \"always\"\n";
+    let text = config(rules)
+        .replace("safety_tier = \"read\"", "safety_tier = \"read\"\negress = \"none\"");
+    std::fs::write(file, text).unwrap();
+    let here = |args: &[&str]| run(remote.dir.path(), args).ok().stdout;
+    let there = |args: &[&str]| remote.run("admin", args).ok().stdout;
+    let list = ["tools", "list", "--source", "mcp"];
+    assert_eq!(here(&list), there(&list));
+    let search = ["tools", "search", "weather"];
+    let head = |text: String| -> Vec<String> {
+        text.lines().next().unwrap().split_whitespace().map(str::to_owned).collect()
+    };
+    assert_eq!(head(here(&search)), head(there(&search)), "the same columns");
+    let operators = |line: &&str| !line.starts_with("upstream:") && !line.starts_with("tenants:");
+    for name in [
+        "demo__fail",
+        "mcp:demo.fail",
+        "demo.fail",
+        concat!("demo.fail@", env!("CARGO_PKG_VERSION")),
+    ] {
+        let (here, there) = (here(&["tools", "show", name]), there(&["tools", "show", name]));
+        let here: Vec<&str> = here.lines().filter(operators).collect();
+        assert_eq!(here, there.lines().collect::<Vec<_>>(), "{name}");
+        let told = remote.run("admin", &["explain", "--tool", name]).ok().stdout;
+        assert!(told.contains("a call would run"), "{name}: {told}");
+    }
+    let json = remote.run("admin", &["--json", "tools", "show", "demo.fail"]).ok().json();
+    assert_eq!(
+        json!([json["wireName"], json["sourceId"], json["toolId"]]),
+        json!(["demo__fail", "demo", "mcp:demo.fail"])
+    );
+    let unknown = remote.run("admin", &["tools", "show", "demo__ehco"]);
+    assert_eq!(unknown.code, 1);
+    assert!(unknown.stderr.contains("did you mean `demo__echo`?"), "{}", unknown.stderr);
+    let unknown = remote.run("admin", &["call", "demo__ehco"]);
+    assert!(unknown.stderr.contains("did you mean `demo__echo`?"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_pin_is_found_by_every_name_of_its_tool() {
+    let remote = Remote::start();
+    for name in ["demo__echo", "mcp:demo.echo", "demo.echo", "demo.echo@9.9.9"] {
+        let shown = remote.run("admin", &["--json", "tools", "diff", name]).ok().json();
+        assert_eq!(shown[0]["toolId"], "mcp:demo.echo", "{name}");
+    }
+}
+
+#[test]
+fn a_call_that_waits_for_consent_says_who_asked_and_who_can_answer() {
+    let remote = Remote::start();
+    let refused = remote.run("admin", &["call", "demo__wipe"]);
+    assert_eq!(refused.code, 1);
+    let hint = "hint: the request was made as `admin`; another principal with the scope \
+                `approvals:respond` can grant it: `toolcrib approvals grant ";
+    assert!(refused.stderr.contains(hint), "{}", refused.stderr);
 }

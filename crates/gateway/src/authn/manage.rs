@@ -17,13 +17,15 @@ use toolcrib_core::{
     store::{KeyRecord, StoreError},
 };
 
+use crate::scopes::RouteScope;
+
 use super::{Authenticator, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
 
 /// What a caller needs to manage the keys of its tenant.
-pub const SCOPE: &str = "keys:manage";
+pub const SCOPE: &str = RouteScope::KeysManage.as_str();
 /// What a caller needs, besides [`SCOPE`], to create or rotate a key of another principal that
 /// exists, or of a name that this program uses itself.
-pub const IMPERSONATE: &str = "keys:impersonate";
+pub const IMPERSONATE: &str = RouteScope::KeysImpersonate.as_str();
 /// Principals of this program's own, in lower case, without punctuation: the operator at the
 /// machine, callers without credentials, and the system as it ends approvals. The empty one is `-`.
 const RESERVED: [&str; 4] = ["", "operator", "anonymous", "coresystem"];

@@ -23,6 +23,7 @@ use std::{
 
 use toml::Spanned;
 use toolcrib_core::{
+    credential::Secret,
     id::TenantId,
     limit::Rate,
     quota::Quota,
@@ -30,12 +31,66 @@ use toolcrib_core::{
 };
 
 use super::{
-    AnonymousConfig, Config, ConfigError, DeniedCalls, ExplorerPolicy, ListBody, MountAuth,
-    Problem, SecretReader, file,
+    AnonymousConfig, Config, ConfigError, DeniedCalls, ExplorerPolicy, ListBody, MissingSecret,
+    MountAuth, Problem, SecretReader,
+    document::{self, Document, line_of},
+    file,
     units::{parse_age, parse_duration, parse_size},
 };
 
-/// Reads the text of configuration file `name`. Relative paths in it start from `base`.
+/// A configuration as it was read. Either [`complete`](Self::complete), or
+/// [`without_missing`](Self::without_missing) for a command that needs only some of its secrets.
+#[derive(Debug)]
+pub struct Reading {
+    file: String,
+    config: Config,
+    problems: Vec<Problem>,
+    missing: Vec<MissingSecret>,
+    is_toml: bool,
+}
+
+impl Reading {
+    /// The configuration, all of whose secrets can be read.
+    ///
+    /// # Errors
+    /// Everything that is wrong, missing secrets included.
+    pub fn complete(self) -> Result<Config, ConfigError> {
+        let problems = self.problems();
+        self.or(problems).map(|(config, _)| config)
+    }
+
+    /// The configuration without the secrets that cannot be read, and which those are. A source
+    /// that needs one of them cannot be used, and what only a server needs is incomplete.
+    ///
+    /// # Errors
+    /// Everything that is wrong, except for missing secrets.
+    pub fn without_missing(mut self) -> Result<(Config, Vec<MissingSecret>), ConfigError> {
+        let problems = std::mem::take(&mut self.problems);
+        self.or(problems)
+    }
+
+    /// Everything that is wrong, missing secrets included.
+    pub fn problems(&self) -> Vec<Problem> {
+        let missing = self.missing.iter().map(|missing| missing.problem.clone());
+        self.problems.iter().cloned().chain(missing).collect()
+    }
+
+    /// What could be read, for further checks; `None` when the file is not TOML. What is wrong with
+    /// it is left out, or as in an empty file.
+    pub fn partial(&self) -> Option<&Config> {
+        self.is_toml.then_some(&self.config)
+    }
+
+    fn or(self, problems: Vec<Problem>) -> Result<(Config, Vec<MissingSecret>), ConfigError> {
+        match problems.is_empty() {
+            true => Ok((self.config, self.missing)),
+            false => Err(ConfigError::new(self.file, problems)),
+        }
+    }
+}
+
+/// Reads the text of configuration file `name`, all of whose secrets can be read. Relative paths in
+/// it start from `base`.
 ///
 /// # Errors
 /// Everything that is wrong, each with file, line, key and what was expected.
@@ -45,40 +100,74 @@ pub fn parse(
     base: &Path,
     secrets: &dyn SecretReader,
 ) -> Result<Config, ConfigError> {
-    let typed: file::File = toml::from_str(text).map_err(|error| ConfigError {
-        file: name.to_owned(),
-        problems: vec![Problem {
-            line: error.span().map(|span| line_of(text, span.start)),
-            key: None,
-            message: error.message().to_owned(),
-        }],
-    })?;
-    let mut resolver = Resolver { text, base, secrets, problems: Vec::new() };
-    let config = resolver.config(typed);
-    match resolver.problems {
-        problems if problems.is_empty() => Ok(config),
-        problems => Err(ConfigError { file: name.to_owned(), problems }),
-    }
+    read(name, text, base, secrets).complete()
 }
 
-fn line_of(text: &str, offset: usize) -> usize {
-    text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
+/// Reads the text of configuration file `name`, as far as it can be read.
+pub fn read(name: &str, text: &str, base: &Path, secrets: &dyn SecretReader) -> Reading {
+    let mut document = document::read(text);
+    let typed = std::mem::take(&mut document.file);
+    let problems = std::mem::take(&mut document.problems);
+    let is_toml = document.is_toml;
+    let mut resolver = Resolver { text, base, secrets, document, problems, missing: Vec::new() };
+    let config = match is_toml {
+        true => resolver.config(typed),
+        false => Config::empty(base),
+    };
+    let Resolver { problems, missing, .. } = resolver;
+    Reading { file: name.to_owned(), config, problems, missing, is_toml }
 }
 
 struct Resolver<'a> {
     text: &'a str,
     base: &'a Path,
     secrets: &'a dyn SecretReader,
+    document: Document,
     problems: Vec<Problem>,
+    missing: Vec<MissingSecret>,
 }
 
 impl Resolver<'_> {
+    /// The text that `{ env = … }` or `{ file = … }` refers to. What cannot be read is remembered as
+    /// missing; whether that is a mistake depends on who reads the configuration.
+    fn referred(&mut self, offset: usize, key: &str, typed: &file::Value) -> Option<Secret> {
+        let secret = match typed {
+            file::Value::Plain(text) => Ok(Secret::new(text.clone())),
+            file::Value::Env(variable) => self
+                .secrets
+                .env(variable)
+                .ok_or_else(|| format!("environment variable {variable} is not set")),
+            file::Value::File(path) => self.secrets.file(&self.base.join(path)),
+        };
+        secret
+            .map_err(|message| {
+                let line = Some(line_of(self.text, offset));
+                let problem = Problem { line, key: Some(key.to_owned()), message };
+                self.missing.push(MissingSecret { source: None, problem });
+            })
+            .ok()
+    }
+
     fn complain(&mut self, offset: usize, key: &str, message: impl Into<String>) {
         self.problems.push(Problem {
             line: Some(line_of(self.text, offset)),
             key: Some(key.to_owned()),
             message: message.into(),
         });
+    }
+
+    /// As [`complain`](Self::complain), unless something in `table` could not be read: that is
+    /// reported already, and says why something seems to be missing or superfluous.
+    fn complain_of_absence(
+        &mut self,
+        offset: usize,
+        table: &str,
+        key: &str,
+        message: impl Into<String>,
+    ) {
+        if !self.document.has_broken(table) {
+            self.complain(offset, key, message);
+        }
     }
 
     /// `value` read by `read`, or a complaint.
@@ -267,7 +356,7 @@ impl Resolver<'_> {
                 if !anonymous {
                     let message = "\"optional\" needs an [anonymous] table that says which tenant \
                                    and scopes callers without credentials get";
-                    self.complain(offset, key, message);
+                    self.complain_of_absence(offset, "anonymous", key, message);
                 }
                 MountAuth::Optional
             }
@@ -285,7 +374,8 @@ impl Resolver<'_> {
             if config.explorer.policy != ExplorerPolicy::All && config.anonymous.is_none() {
                 let message = "anything but \"all\" needs an [anonymous] table that says which \
                                tenant and scopes callers without credentials get";
-                self.complain(policy.span().start, "explorer.policy", message);
+                let at = policy.span().start;
+                self.complain_of_absence(at, "anonymous", "explorer.policy", message);
             }
         }
         let prefix = self.read("explorer.prefix", typed.prefix.as_ref(), |text| {

@@ -10,7 +10,7 @@ use toolcrib_core::{
     clock::Timestamp,
     event::NewEvent,
     id::{PrincipalId, SourceId, TenantId, ToolId},
-    names,
+    names::{self, Names},
     pin::{Pin, PinAnswer, PinChoice, PinForm, PinStore},
     store::StoreError,
 };
@@ -141,7 +141,7 @@ impl PinDesk<'_> {
         Ok(reports)
     }
 
-    /// The pin of the tool with this id or wire name, with its documents.
+    /// The pin of the tool with this id, wire name or OTC id, with its documents.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -151,13 +151,16 @@ impl PinDesk<'_> {
         Ok(pin.and_then(|pin| report(source, &pin, true)))
     }
 
-    /// Whose tool that is, and what its source calls it.
+    /// Whose tool that is, by its id, wire name or OTC id, and what its source calls it.
     async fn find(&self, tool: &str) -> Result<Option<(&SourceConfig, String)>, StoreError> {
+        // The pins do not know versions.
+        let otc = tool.split_once('@').map_or(tool, |(bare, _)| bare);
         for source in self.sources() {
             let book = self.pins.book(&source.spec.id).await?;
             let named = |name: &&String| {
                 let id = tool_id(source, name).is_some_and(|id| id.as_str() == tool);
-                (id || wire_name(source, name) == tool) && self.shows(source, name)
+                let names = names_of(source, name);
+                (id || names.wire == tool || names.otc == otc) && self.shows(source, name)
             };
             if let Some(name) = book.tools.keys().find(named) {
                 return Ok(Some((source, name.clone())));
@@ -201,8 +204,8 @@ impl PinDesk<'_> {
     }
 }
 
-fn wire_name(source: &SourceConfig, name: &str) -> String {
-    names::names(&source.spec.id, name, None).styled(source.names, name).wire
+fn names_of(source: &SourceConfig, name: &str) -> Names {
+    names::names(&source.spec.id, name, None).styled(source.names, name)
 }
 
 fn report(source: &SourceConfig, pin: &Pin, documents: bool) -> Option<PinReport> {
@@ -221,7 +224,7 @@ fn report(source: &SourceConfig, pin: &Pin, documents: bool) -> Option<PinReport
         tool_id: tool_id(source, &pin.tool)?,
         source_id: source.spec.id.clone(),
         upstream_name: pin.tool.clone(),
-        name: wire_name(source, &pin.tool),
+        name: names_of(source, &pin.tool).wire,
         state,
         quarantined: state != PinState::Approved && source.pins.mode == PinMode::Enforce,
         approved: pin.approved.as_ref().map(|it| moment(&it.form, it.at, it.by.as_ref())),

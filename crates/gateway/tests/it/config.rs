@@ -71,8 +71,8 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
             "[server]\nlisten = \"8808\"",
             "toolcrib.toml:2: `server.listen`: expected an address and a port",
         ),
-        ("[server]\nport = 1", "toolcrib.toml:2: unknown field `port`"),
-        ("[sever]\n", "toolcrib.toml:1: unknown field `sever`"),
+        ("[server]\nport = 1", "toolcrib.toml:2: `server.port`: unknown field `port`"),
+        ("[sever]\n", "toolcrib.toml:1: `sever`: unknown field `sever`, did you mean `server`?"),
         ("a = [", "toolcrib.toml:1:"),
         ("[store]\nurl = \"mysql://x\"", "`store.url`: expected \"sqlite:PATH\""),
         ("[gate]\nburst = 0", "`gate.burst`: must be at least 1"),
@@ -82,7 +82,7 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         ),
         (
             "[[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\nbreaker = { failure = 3 }",
-            "toolcrib.toml:5: expected \"off\", or a table of `failures`, `window` and `open`",
+            "toolcrib.toml:5: `source.s.breaker`: expected \"off\", or a table of `failures`, `window` and `open`",
         ),
         (
             "[[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\nbreaker.failures = 1",
@@ -91,7 +91,10 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         ("[gate]\nrate = \"many\"", "`gate.rate`: expected calls per time such as \"30/m\""),
         ("[gate]\ntimeout = \"soon\"", "`gate.timeout`: expected a duration such as"),
         ("[oxp]\nauth = \"optional\"", "`oxp.auth`: \"optional\" needs an [anonymous] table"),
-        ("[oxp]\nenable = true", "toolcrib.toml:2: unknown field `enable`"),
+        (
+            "[oxp]\nenable = true",
+            "toolcrib.toml:2: `oxp.enable`: unknown field `enable`, did you mean `enabled`?",
+        ),
         ("[mcp]\nauth = \"optional\"", "`mcp.auth`: \"optional\" needs an [anonymous] table"),
         ("[mcp]\npage_size = 0", "`mcp.page_size`: must be at least 1"),
         ("[mcp]\nsession_idle = \"ever\"", "`mcp.session_idle`: expected a duration such as"),

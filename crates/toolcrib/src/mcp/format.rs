@@ -72,7 +72,14 @@ fn write(entry: &Entry, output: Option<&SchemaObject>, out: &mut Vec<u8>) {
         tool.insert("outputSchema".to_owned(), Value::Object(output.clone()));
     }
     tool.insert("annotations".to_owned(), annotations(entry));
-    tool.insert("_meta".to_owned(), json!({ "dev.toolcrib/toolId": entry.id.as_str() }));
+    tool.insert(
+        "_meta".to_owned(),
+        json!({
+            "dev.toolcrib/toolId": entry.id.as_str(),
+            "dev.toolcrib/sourceId": entry.source.as_str(),
+            "dev.toolcrib/otcId": entry.names.otc_id(),
+        }),
+    );
     // A tool that cannot be written would leave a hole in the list; a map of JSON always can.
     out.extend(serde_json::to_vec(&tool).unwrap_or_else(|_| b"{}".to_vec()));
 }
@@ -187,7 +194,11 @@ mod tests {
                 "readOnlyHint": false, "destructiveHint": true,
                 "idempotentHint": false, "openWorldHint": true,
             },
-            "_meta": { "dev.toolcrib/toolId": "mcp:files.read" },
+            "_meta": {
+                "dev.toolcrib/toolId": "mcp:files.read",
+                "dev.toolcrib/sourceId": "files",
+                "dev.toolcrib/otcId": "files.read@0.0.0",
+            },
         });
         assert_eq!(written(&LEGACY, |_| {}), expected);
         assert_eq!(written(&MODERN, |_| {}), expected);

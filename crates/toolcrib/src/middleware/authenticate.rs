@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::{extract::FromRequestParts, http::request::Parts};
 use http::{HeaderMap, header};
-use toolcrib_core::{principal::Principal, scope::Scope};
-use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth};
+use toolcrib_core::principal::Principal;
+use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth, scopes::RouteScope};
 
 use super::{Credentials, Refusal, Strangers};
 use crate::{serve::connection, state::AppState};
@@ -75,19 +75,14 @@ pub(crate) async fn caller(
 pub(crate) fn require(
     state: &AppState,
     caller: &Principal,
-    scope: &'static str,
+    scope: RouteScope,
     route: &str,
 ) -> Result<(), Refusal> {
-    if holds(caller, scope) {
+    if scope.is_held_by(caller) {
         return Ok(());
     }
-    state.gateway.record_denied(caller, scope, route);
-    Err(Refusal::MissingScope(scope))
-}
-
-/// Whether the caller holds `scope`.
-pub(crate) fn holds(caller: &Principal, scope: &str) -> bool {
-    Scope::parse(scope).is_ok_and(|wanted| caller.scopes.covers(&wanted))
+    state.gateway.record_denied(caller, scope.as_str(), route);
+    Err(Refusal::MissingScope(scope.as_str()))
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {

@@ -8,6 +8,7 @@ use axum::{
 use http::StatusCode;
 use serde::Serialize;
 use toolcrib_core::event::{EventQuery, RunEvent};
+use toolcrib_gateway::scopes::RouteScope;
 use utoipa::{PartialSchema, ToSchema, openapi};
 
 use super::{
@@ -83,7 +84,7 @@ pub(super) async fn list(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, "audit:read", "/v1/events")?;
+    require(&state, &caller, RouteScope::AuditRead, "/v1/events")?;
     let after = match respond::query(query.as_deref(), "after").map(|text| text.parse::<u64>()) {
         None => None,
         Some(Ok(after)) => Some(after),

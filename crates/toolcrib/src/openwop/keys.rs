@@ -20,6 +20,7 @@ use toolcrib_gateway::authn::{
     KeyRequest, NewKey,
     manage::{self, KeyError, KeyInfo},
 };
+use toolcrib_gateway::scopes::RouteScope;
 use utoipa::ToSchema;
 
 use super::error::{self, BadMember, ErrorEnvelope};
@@ -81,7 +82,7 @@ pub(super) async fn list(
     State(state): State<AppState>,
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, manage::SCOPE, "/v1/keys")?;
+    require(&state, &caller, RouteScope::KeysManage, "/v1/keys")?;
     match state.gateway.authenticator().keys_of(&caller).await {
         Ok(keys) => {
             let keys = keys.iter().map(KeyInfo::from).collect();
@@ -113,7 +114,7 @@ pub(super) async fn create(
     Caller(caller): Caller,
     Payload(body): Payload,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, manage::SCOPE, "/v1/keys")?;
+    require(&state, &caller, RouteScope::KeysManage, "/v1/keys")?;
     let request = match asked(&body, &caller) {
         Ok(request) => request,
         Err(problem) => return Ok(problem.into_response()),
@@ -150,7 +151,7 @@ pub(super) async fn rotate(
     id: Segment,
     Payload(body): Payload,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, manage::SCOPE, "/v1/keys/{id}/rotate")?;
+    require(&state, &caller, RouteScope::KeysManage, "/v1/keys/{id}/rotate")?;
     let Ok(id) = KeyId::parse(id.as_str()) else { return Ok(error::not_found()) };
     let overlap = match members(&body, &["overlapSeconds"]) {
         Err(problem) => return Ok(problem.into_response()),
@@ -193,7 +194,7 @@ pub(super) async fn revoke(
     Caller(caller): Caller,
     id: Segment,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, manage::SCOPE, "/v1/keys/{id}")?;
+    require(&state, &caller, RouteScope::KeysManage, "/v1/keys/{id}")?;
     let Ok(id) = KeyId::parse(id.as_str()) else { return Ok(error::not_found()) };
     match state.gateway.authenticator().revoke_key(&caller, &id).await {
         Ok(at) => {

@@ -11,7 +11,10 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::{canonical::Digest, json::parse_strict};
-use toolcrib_gateway::pins::{ApprovedPin, PinError, PinReport};
+use toolcrib_gateway::{
+    pins::{ApprovedPin, PinError, PinReport},
+    scopes::RouteScope,
+};
 use utoipa::ToSchema;
 
 use super::error::{self, ErrorEnvelope};
@@ -22,7 +25,6 @@ use crate::{
 };
 
 /// Who may look and approve.
-const SCOPE: &str = "pins:approve";
 /// Tools in one request.
 const MAX_TOOLS: usize = 1_000;
 
@@ -78,7 +80,7 @@ pub(super) async fn list(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, SCOPE, "/v1/pins")?;
+    require(&state, &caller, RouteScope::PinsApprove, "/v1/pins")?;
     let pins = match respond::query(query.as_deref(), "tool") {
         Some(tool) => {
             let pin = state.gateway.pin(&caller.tenant, &tool).await;
@@ -116,7 +118,7 @@ pub(super) async fn approve(
     Caller(caller): Caller,
     Payload(body): Payload,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, SCOPE, "/v1/pins/approve")?;
+    require(&state, &caller, RouteScope::PinsApprove, "/v1/pins/approve")?;
     let wanted = match read(&body) {
         Ok(wanted) => wanted,
         Err(problem) => return Ok(error::bad_body("tools", problem)),

@@ -12,6 +12,7 @@ use toolcrib_core::{
     record::{Checkpoint, RecordStore},
     store::StoreError,
 };
+use toolcrib_gateway::scopes::RouteScope;
 use utoipa::ToSchema;
 
 use super::error::{self, ErrorEnvelope};
@@ -82,7 +83,7 @@ pub(super) async fn checkpoints(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, "audit:read", "/v1/record/checkpoints")?;
+    require(&state, &caller, RouteScope::AuditRead, "/v1/record/checkpoints")?;
     let after = match respond::query(query.as_deref(), "after").map(|text| text.parse::<u64>()) {
         None => 0,
         Some(Ok(after)) => after,
@@ -115,7 +116,7 @@ pub(super) async fn forwarders(
     State(state): State<AppState>,
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, "metrics:read", "/v1/record/forwarders")?;
+    require(&state, &caller, RouteScope::MetricsRead, "/v1/record/forwarders")?;
     let told = match state.gateway.record_store() {
         Some(store) => tell(&state, &**store).await,
         None => Ok(Forwarders { last_position: 0, forwarders: Vec::new() }),

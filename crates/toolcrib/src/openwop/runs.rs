@@ -8,6 +8,7 @@ use toolcrib_core::{
     id::{PrincipalId, RunId, TenantId},
     principal::Principal,
 };
+use toolcrib_gateway::scopes::RouteScope;
 use utoipa::ToSchema;
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
     events::RunEventSchema,
 };
 use crate::{
-    middleware::{Caller, Refusal, Segment, holds},
+    middleware::{Caller, Refusal, Segment},
     respond,
     state::AppState,
 };
@@ -88,7 +89,8 @@ pub(super) async fn read(
 
 /// Whether `caller` may see a run with these events: its own, or with `audit:read` any.
 pub(super) fn may_see(caller: &Principal, events: &[RunEvent]) -> bool {
-    holds(caller, "audit:read") || events.iter().any(|event| concerns(event, &caller.id))
+    RouteScope::AuditRead.is_held_by(caller)
+        || events.iter().any(|event| concerns(event, &caller.id))
 }
 
 /// Whether `event` says that `principal` acted.

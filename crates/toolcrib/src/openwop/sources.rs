@@ -3,7 +3,7 @@
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use serde::Serialize;
-use toolcrib_gateway::{QuotaReport, SourceReport, toolsets::ToolsetReport};
+use toolcrib_gateway::{QuotaReport, SourceReport, scopes::RouteScope, toolsets::ToolsetReport};
 use utoipa::ToSchema;
 
 use super::error::ErrorEnvelope;
@@ -45,7 +45,7 @@ pub(super) async fn list(
     State(state): State<AppState>,
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, "sources:read", "/v1/sources")?;
+    require(&state, &caller, RouteScope::SourcesRead, "/v1/sources")?;
     let sources = state.gateway.sources_of(&caller.tenant);
     let toolsets = state.gateway.toolsets(&caller);
     let quota = state.gateway.quota(&caller).await.unwrap_or_else(|error| {

@@ -11,6 +11,7 @@ use toolcrib_core::{
     principal::Principal,
     store::{RunQuery, RunRecord, RunState},
 };
+use toolcrib_gateway::scopes::RouteScope;
 use utoipa::ToSchema;
 
 use super::{
@@ -18,7 +19,7 @@ use super::{
     query,
 };
 use crate::{
-    middleware::{Caller, Refusal, Segment, holds},
+    middleware::{Caller, Refusal, Segment},
     respond,
     state::AppState,
 };
@@ -74,7 +75,7 @@ pub(super) async fn list(
         // No run has such an id.
         Some(Err(_)) => return Ok(respond::json(StatusCode::OK, &Runs { runs: Vec::new() })),
     };
-    let principal = whose(&caller, "audit:read");
+    let principal = whose(&caller, RouteScope::AuditRead);
     let runs =
         find(&state, RunQuery { run, state: wanted, limit, ..of(&caller, principal) }).await?;
     Ok(respond::json(StatusCode::OK, &Runs { runs }))
@@ -101,7 +102,7 @@ pub(super) async fn cancel(
     run: Segment,
 ) -> Result<Response, Refusal> {
     let Ok(run) = RunId::parse(run.as_str()) else { return Ok(error::not_found()) };
-    let principal = whose(&caller, "runs:cancel");
+    let principal = whose(&caller, RouteScope::RunsCancel);
     let query = RunQuery { run: Some(run.clone()), limit: 1, ..of(&caller, principal) };
     if find(&state, query).await?.is_empty() {
         return Ok(error::not_found());
@@ -112,8 +113,8 @@ pub(super) async fn cancel(
 }
 
 /// Everybody's with `scope`, and without it those of the caller.
-fn whose(caller: &Principal, scope: &str) -> Option<PrincipalId> {
-    (!holds(caller, scope)).then(|| caller.id.clone())
+fn whose(caller: &Principal, scope: RouteScope) -> Option<PrincipalId> {
+    (!scope.is_held_by(caller)).then(|| caller.id.clone())
 }
 
 fn of(caller: &Principal, principal: Option<PrincipalId>) -> RunQuery {

@@ -27,6 +27,15 @@ export function startDetail() {
   on('execute', () => {
     for (const view of views.values()) view.refresh();
   });
+  document.addEventListener('keydown', (event) => {
+    if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || event.repeat) return;
+    // A question that is open is answered first; the forms above the tools have keys of their own.
+    if (event.target.closest?.('dialog, .top, .approvals')) return;
+    const open = state.status === 'ready' ? views.get(state.selected) : undefined;
+    if (!open?.element.isConnected) return;
+    event.preventDefault();
+    open.execute();
+  });
 }
 
 function draw({ moved = false } = {}) {

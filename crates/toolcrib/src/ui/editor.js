@@ -5,7 +5,7 @@ import { isObject, locate, parseJson, parseProblem, pretty } from './json.js';
 import { prefill, simplify, propertiesOf } from './schema.js';
 import { createForm } from './form.js';
 
-export function createEditor({ schema, onChange, onRun }) {
+export function createEditor({ schema, onChange }) {
   const root = isObject(schema) ? schema : {};
   const simple = simplify(root, root);
   let mode = 'form';
@@ -53,13 +53,6 @@ export function createEditor({ schema, onChange, onRun }) {
     host,
     problem,
   );
-  element.addEventListener('keydown', (event) => {
-    if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
-      event.preventDefault();
-      onRun();
-    }
-  });
-
   function draw() {
     for (const toggle of toggles)
       toggle.setAttribute('aria-pressed', String(toggle.dataset.mode === mode));

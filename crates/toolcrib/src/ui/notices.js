@@ -32,11 +32,11 @@ export function signIn() {
       h(
         'li',
         {},
-        'Get a key from whoever runs this server. With ',
-        h('code', { text: 'toolcrib serve --demo' }),
-        ' the keys are printed at the start; else ',
+        'Get a key from the operator of this server, who makes one with ',
         h('code', { text: 'toolcrib keys create' }),
-        ' makes one.',
+        '. The demo (',
+        h('code', { text: 'toolcrib serve --demo' }),
+        ') writes its keys to the file that it names at the start.',
       ),
       h(
         'li',
@@ -90,14 +90,15 @@ export function overview() {
     h(
       'dl',
       { class: 'keys' },
-      key('/', 'search'),
-      key('↑ ↓', 'move in the list'),
-      key('Enter', 'open a tool'),
-      key('Ctrl Enter', 'execute'),
+      key(['/'], 'search'),
+      key(['↑', '↓'], 'move in the list'),
+      key(['Enter'], 'open a tool'),
+      key([/^(Mac|iP)/.test(navigator.platform) ? '⌘' : 'Ctrl', 'Enter'], 'execute the open tool'),
     ),
   );
 }
 
-function key(name, text) {
-  return h('div', {}, h('dt', {}, h('kbd', { text: name })), h('dd', { text }));
+function key(names, text) {
+  const keys = names.map((name) => h('kbd', { text: name }));
+  return h('div', {}, h('dt', {}, keys), h('dd', { text }));
 }

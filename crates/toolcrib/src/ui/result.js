@@ -1,7 +1,7 @@
 // One call's outcome: what it means in one line, then the content, then everything as it came.
 import { h, button, copyButton, formatBytes, formatMs } from './dom.js';
 import { isObject, jsonBlock, own } from './json.js';
-import { problemText } from './api.js';
+import { approval, problemText } from './api.js';
 import { renderContent, renderStructured } from './blocks.js';
 import { tabs } from './tabs.js';
 
@@ -97,6 +97,12 @@ function describe(outcome) {
     };
   }
   const text = problemText(reply);
+  if (approvalId(reply) !== undefined)
+    return {
+      tone: 'warn',
+      title: 'Waits for approval',
+      text: 'The tool has not run. When the request is granted, make the same call again.',
+    };
   const known = {
     401: {
       title: 'Not signed in',
@@ -119,6 +125,39 @@ function describe(outcome) {
   };
 }
 
+/** The request for consent that a refused call has made. */
+function approvalId(reply) {
+  const details = own(reply.data, 'details');
+  const id = own(details, 'approvalId');
+  return own(details, 'approval') === 'required' && typeof id === 'string' ? id : undefined;
+}
+
+/** Who asked and who can answer, as the server says; the call's own answer does not say it. */
+function approvalNote(id) {
+  const host = h('p', { class: 'approval-note' }, 'Request ', h('code', { text: id }));
+  approval(id).then(
+    (reply) => {
+      if (reply.status !== 200 || !isObject(reply.data)) return;
+      const { principal, requiredScope, requiredRole } = reply.data;
+      const holder = [
+        typeof requiredScope === 'string' ? ['the scope ', h('code', { text: requiredScope })] : [],
+        typeof requiredRole === 'string' ? [' and the role ', h('code', { text: requiredRole })] : [],
+      ];
+      host.append(
+        ', made as ',
+        h('bdi', { class: 'mono', text: String(principal) }),
+        '. Another principal with ',
+        ...holder.flat(),
+        ' can answer it: on this page with their own key, or with ',
+        h('code', { text: `toolcrib approvals grant ${id}` }),
+        '.',
+      );
+    },
+    () => {}, // the id is enough to find it
+  );
+  return host;
+}
+
 /** The 403 that means the whole server runs without execution, unlike one about this tool. */
 export function executionDisabled(reply) {
   return (
@@ -130,8 +169,10 @@ export function executionDisabled(reply) {
 function explain(view, reply, actions) {
   const details = own(reply.data, 'details');
   const scopes = own(details, 'requiredScopes');
+  const waiting = approvalId(reply);
   return [
     h('p', { text: view.text }),
+    waiting === undefined ? undefined : approvalNote(waiting),
     Array.isArray(scopes)
       ? h(
           'p',

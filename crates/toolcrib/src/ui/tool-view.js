@@ -20,7 +20,6 @@ export function createToolView(tool) {
       runner.clear();
       snippets.refresh();
     },
-    onRun: () => (state.executeEnabled ? runner.run() : undefined),
   });
   const setCount = (count) =>
     view.setLabel('history', count === 0 ? 'History' : `History (${count})`);
@@ -72,6 +71,12 @@ export function createToolView(tool) {
     element,
     tool,
     refresh: runner.refresh,
+    /** As the button does, whichever tab is open. */
+    execute: () => {
+      if (!state.executeEnabled) return;
+      view.show('try');
+      runner.run();
+    },
     drop: runner.drop,
     busy: runner.busy,
     fresh: () => born === state.tools,

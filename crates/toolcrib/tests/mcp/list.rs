@@ -36,7 +36,11 @@ async fn a_list_has_the_members_of_its_era() {
                 "title": "Echo!", "readOnlyHint": true, "destructiveHint": false,
                 "idempotentHint": true, "openWorldHint": false,
             },
-            "_meta": { "dev.toolcrib/toolId": "mcp:crib.echo" },
+            "_meta": {
+                "dev.toolcrib/toolId": "mcp:crib.echo",
+                "dev.toolcrib/sourceId": "crib",
+                "dev.toolcrib/otcId": "crib.echo@0.0.0",
+            },
         })
     );
     assert_eq!(tool(tools, "crib__bare")["inputSchema"], json!({ "type": "object" }));

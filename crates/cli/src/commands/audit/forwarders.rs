@@ -5,7 +5,7 @@ use serde_json::Value;
 use toolcrib_core::record::RecordStore as _;
 
 use crate::{
-    args::Global, client::Client, failure::Exit, printer::Printer, settings::Settings, store,
+    args::Global, client::Client, failure::Exit, printer::Printer, settings::Settings, store, table,
 };
 
 /// What `GET /v1/record/forwarders` tells of one.
@@ -81,5 +81,13 @@ fn print(shown: &[Shown], printer: Printer) -> anyhow::Result<()> {
             it.problem.clone().unwrap_or_default(),
         ]
     });
-    printer.table(["name", "kind", "delivered", "behind", "failing since", "problem"], rows)
+    let head = [
+        table::name("name"),
+        table::text("kind"),
+        table::name("delivered"),
+        table::name("behind"),
+        table::time("failing"),
+        table::text("problem"),
+    ];
+    printer.table(head, rows)
 }

@@ -25,7 +25,7 @@ use crate::{
     failure::{Advise as _, Exit, advised, usage},
     printer::Printer,
     settings::{self, Settings},
-    signing, store,
+    signing, store, table,
 };
 
 /// How often a long check says how far it is.
@@ -278,7 +278,14 @@ fn tell(report: &Report, printer: Printer) -> anyhow::Result<()> {
         ]
     });
     if !report.tenants.is_empty() {
-        printer.table(["tenant", "from", "to", "signed to", "hash"], rows)?;
+        let head = [
+            table::text("tenant"),
+            table::name("from"),
+            table::name("to"),
+            table::name("signed to"),
+            table::name("hash"),
+        ];
+        printer.table(head, rows)?;
     }
     for finding in &report.findings {
         printer.foreign(&in_a_line(finding))?;

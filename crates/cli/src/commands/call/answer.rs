@@ -1,7 +1,7 @@
 //! What `call` prints, wherever the call ran.
 
 use serde_json::{Map, Value, json};
-use toolcrib_core::call::{CallError, Outcome, Progress};
+use toolcrib_core::call::{CallError, Outcome};
 use toolcrib_gateway::call::Called;
 
 use crate::{
@@ -10,19 +10,31 @@ use crate::{
 };
 
 pub(super) const SEE_SCHEMA: &str = "`toolcrib tools show` shows the schema";
-pub(super) const SEE_APPROVAL: &str = "`toolcrib approvals list` shows who was asked; the configuration says `approval` for this tool";
 pub(super) const SEE_SOURCES: &str = "`toolcrib sources check` says more";
 
-/// How far a call is.
-pub(super) fn progress(progress: Progress, printer: Printer) {
-    let Progress { progress, total, message } = progress;
-    let total = total.map(|total| format!("/{total}")).unwrap_or_default();
-    let message = message.map(|text| format!(" {text}")).unwrap_or_default();
-    printer.note_foreign(&format!("progress {progress}{total}{message}"));
+/// Who asked for consent, and who can give it. `approval` is the request, where it can be read.
+pub(super) fn see_approval(approval: Option<&Value>) -> String {
+    let text = |name| approval.and_then(|it| it.get(name)).and_then(Value::as_str);
+    let (Some(id), Some(principal)) = (text("approvalId"), text("principal")) else {
+        return "`toolcrib approvals list` shows the requests; a principal cannot grant its own"
+            .to_owned();
+    };
+    let scope = text("requiredScope").map(|scope| format!(" with the scope `{scope}`"));
+    let role = text("requiredRole").map(|role| format!(" and the role `{role}`"));
+    format!(
+        "the request was made as `{principal}`; another principal{}{} can grant it: `toolcrib \
+         approvals grant {id}`",
+        scope.unwrap_or_default(),
+        role.unwrap_or_default()
+    )
 }
 
-/// How a call of our own ended.
-pub(super) fn called(called: Called, printer: Printer) -> anyhow::Result<Exit> {
+/// How a call of our own ended. `approval` is the request for consent that it made, if it made one.
+pub(super) fn called(
+    called: Called,
+    approval: Option<&Value>,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
     let Called { run_id, call_id, result, duration, .. } = called;
     let ids = json!({
         "runId": run_id,
@@ -32,7 +44,9 @@ pub(super) fn called(called: Called, printer: Printer) -> anyhow::Result<Exit> {
     printer.detail(format_args!("run {run_id}, call {call_id}"));
     match result {
         Ok(outcome) => answered(ids, &outcome, printer),
-        Err(error) => refused(ids, error.code(), &details(&error), explain(&error), printer),
+        Err(error) => {
+            refused(ids, error.code(), &details(&error), explain(&error, approval), printer)
+        }
     }
 }
 
@@ -117,7 +131,7 @@ fn details(error: &CallError) -> Value {
     }
 }
 
-fn explain(error: &CallError) -> anyhow::Error {
+fn explain(error: &CallError, approval: Option<&Value>) -> anyhow::Error {
     match error {
         CallError::InvalidArguments(violations) => {
             let mut message = error.to_string();
@@ -131,7 +145,7 @@ fn explain(error: &CallError) -> anyhow::Error {
             advised(message, SEE_SCHEMA)
         }
         CallError::ApprovalRequired { .. } | CallError::ApprovalRejected { .. } => {
-            advised(error.words(), SEE_APPROVAL)
+            advised(error.words(), see_approval(approval))
         }
         CallError::Upstream(_) => advised(error.to_string(), SEE_SOURCES),
         _ => anyhow::Error::msg(error.to_string()),

@@ -1,43 +1,52 @@
 //! A call on a running server.
 
 use serde_json::{Value, json};
+use toolcrib_core::{call::ProgressSink as _, suggest};
 
-use super::answer;
+use super::{answer, arguments::Typed};
 use crate::{
     client::{self, CallEnd, Client, Listed},
+    commands::tools,
     failure::{Exit, advised},
+    meter::Meter,
     printer::Printer,
 };
 
 /// Calls `tool`, which may be a tool id, a wire name or an OTC id.
 pub(super) async fn run(
     tool: &str,
-    arguments: &Value,
+    arguments: Typed,
     client: &Client,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let tools = client.mcp_tools().await?;
-    let listed = match known(tool, &tools) {
-        None if tool.contains('.') => {
-            let name = otc_name(tool, client).await?;
-            name.and_then(|name| tools.iter().find(|it| it.name == name))
-        }
-        listed => listed,
-    };
+    let listed = Listed::find(&tools, tool);
     let name = match listed {
         Some(listed) => listed.name.as_str(),
         // What the key may not use is not listed, but the server says which scopes it takes.
         None if is_wire_name(tool) => tool,
-        None => return refused(json!({}), "not_found", "no such tool", &Value::Null, printer),
+        None => {
+            let error = tools::unknown(tool, tools.iter().map(|it| it.name.as_str()));
+            return answer::refused(json!({}), "not_found", &Value::Null, error, printer);
+        }
     };
-    let progress = |progress| answer::progress(progress, printer);
-    match client.mcp_call(name, listed, arguments, progress).await? {
+    let arguments = arguments.for_schema(listed.map(Listed::input_schema))?;
+    let meter = Meter::new(printer);
+    let ended = client.mcp_call(name, listed, &arguments, |progress| meter.report(progress)).await;
+    meter.end();
+    match ended? {
         CallEnd::Answered { run_id, outcome } => {
             let ids = ids(run_id, printer);
             answer::answered(ids, &outcome, printer)
         }
         CallEnd::Refused { run_id, code, message, details } => {
-            refused(ids(run_id, printer), &code, &message, &details, printer)
+            let ids = ids(run_id, printer);
+            let approval = match details.get("approvalId").and_then(Value::as_str) {
+                Some(id) => client.get(&["v1", "approvals", id], &[]).await.ok(),
+                None => None,
+            };
+            let error = refusal(tool, &tools, &code, &message, &details, approval.as_ref());
+            answer::refused(ids, &code, &details, error, printer)
         }
     }
 }
@@ -52,40 +61,26 @@ fn ids(run_id: Option<String>, printer: Printer) -> Value {
     }
 }
 
-fn refused(
-    ids: Value,
+fn refusal(
+    tool: &str,
+    known: &[Listed],
     code: &str,
     message: &str,
     details: &Value,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
-    let error = match code {
-        "not_found" => advised(message, "`toolcrib tools list` shows what the key may use"),
+    approval: Option<&Value>,
+) -> anyhow::Error {
+    match code {
+        "not_found" => {
+            let meant = suggest::did_you_mean(tool, known.iter().map(|it| it.name.as_str()));
+            advised(format!("{message}{meant}"), "`toolcrib tools list` shows what the key may use")
+        }
         "forbidden" => advised(message, client::missing_scopes(details)),
         "rate_limited" => advised(message, client::later(details)),
         "validation_error" => advised(message, answer::SEE_SCHEMA),
-        "approval_required" => advised(message, answer::SEE_APPROVAL),
+        "approval_required" => advised(message, answer::see_approval(approval)),
         code if code.starts_with("upstream") => advised(message, answer::SEE_SOURCES),
         _ => anyhow::Error::msg(message.to_owned()),
-    };
-    answer::refused(ids, code, details, error, printer)
-}
-
-fn known<'a>(tool: &str, tools: &'a [Listed]) -> Option<&'a Listed> {
-    tools.iter().find(|it| it.tool_id() == Some(tool) || it.name == tool)
-}
-
-/// The wire name of the tool with OTC id `id`, with or without its version. Looked up where these
-/// ids are at home, never made up.
-async fn otc_name(id: &str, client: &Client) -> anyhow::Result<Option<String>> {
-    let listed = client.get(&["tools"], &[]).await?;
-    let tools = listed.get("tools").and_then(Value::as_array);
-    let is_it = |full: &str| full == id || full.split_once('@').is_some_and(|(bare, _)| bare == id);
-    let found = tools
-        .into_iter()
-        .flatten()
-        .find(|tool| tool.get("id").and_then(Value::as_str).is_some_and(is_it));
-    Ok(found.and_then(|tool| tool.get("name")?.as_str()).map(str::to_owned))
+    }
 }
 
 fn is_wire_name(text: &str) -> bool {

@@ -13,6 +13,7 @@ use crate::{
     local::{self, Local},
     printer::Printer,
     settings::Settings,
+    table,
 };
 
 pub(super) async fn run(
@@ -24,8 +25,9 @@ pub(super) async fn run(
     let (tools, upstream) = match client {
         None => discovered(args, global, printer).await?,
         Some(client) => {
-            let all = ToolListArgs { source: args.source, toolset: None };
-            (super::remote(&all, None, &client).await?, Vec::new())
+            let all = ToolListArgs { source: args.source, toolset: None, output: args.output };
+            let listed = super::remote(&all, None, &client, printer).await?;
+            (listed.into_iter().map(|listed| listed.tool).collect(), Vec::new())
         }
     };
     let mut found: Vec<Finding> = tools.iter().flat_map(lint::lint).collect();
@@ -54,10 +56,10 @@ async fn discovered(
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<(Vec<ToolDescriptor>, Vec<Finding>)> {
-    Local::start(Settings::load(global)?)
+    Local::start(Settings::load(global)?, printer)
         .await?
         .run(async |gateway: &Gateway| {
-            local::settle(gateway).await;
+            local::settle(gateway, printer).await;
             super::warn_of_silent(gateway, printer);
             let snapshot = gateway.snapshot();
             let entries = snapshot.catalog.entries().iter();
@@ -74,13 +76,20 @@ fn table(found: &[Finding], tools: usize, printer: Printer) -> anyhow::Result<()
         let rows = found.iter().map(|found| {
             [
                 found.severity.as_str().to_owned(),
-                found.tool.clone(),
-                found.pointer.clone(),
                 found.rule.to_owned(),
+                found.pointer.clone(),
                 format!("{}: {}", found.message, found.advice),
+                found.tool.clone(),
             ]
         });
-        printer.table(["severity", "tool", "where", "rule", "what and what to do"], rows)?;
+        let head = [
+            table::state("severity"),
+            table::text("rule"),
+            table::text("where"),
+            table::text("what and what to do"),
+            table::name("tool"),
+        ];
+        printer.table(head, rows)?;
     }
     let count = |severity| found.iter().filter(|found| found.severity == severity).count();
     printer.note(format_args!(

@@ -4,7 +4,7 @@
 use chrono::Utc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolcrib_core::{canonical::Digest, event::EventLog as _, id::PrincipalId};
+use toolcrib_core::{canonical::Digest, event::EventLog as _, id::PrincipalId, suggest};
 use toolcrib_gateway::{
     config::Config,
     pins::{PinDesk, PinError},
@@ -134,7 +134,7 @@ pub(super) async fn show(
         Some(tool) => {
             pins = place.pins(Some(tool)).await?;
             if pins.is_empty() {
-                return Err(unknown(tool));
+                return Err(unknown(tool, &place.pins(None).await?));
             }
         }
         None => {
@@ -172,28 +172,36 @@ pub(super) async fn approve(
     place: &Place,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    let pins = place.pins(None).await?;
     let mut chosen = Vec::new();
     if args.tools.is_empty() {
+        let pins = place.pins(None).await?;
+        if let Some(source) = &args.source
+            && !pins.iter().any(|pin| pin.source_id == source.as_str())
+        {
+            let known = pins.iter().map(|pin| pin.source_id.as_str());
+            let meant = suggest::did_you_mean(source.as_str(), known);
+            return Err(advised(
+                format!("no tools of a source `{source}` were seen{meant}"),
+                "`toolcrib sources list` shows the sources",
+            ));
+        }
         let of_source = |pin: &Shown| {
             args.source.as_ref().is_none_or(|source| pin.source_id == source.as_str())
         };
         chosen.extend(waiting(pins).into_iter().filter(of_source));
     } else {
-        let pins = pins;
         for tool in &args.tools {
-            let named = |pin: &&Shown| pin.tool_id == *tool || pin.name == *tool;
-            let Some(pin) = pins.iter().find(named) else { return Err(unknown(tool)) };
+            let Some(pin) = place.pins(Some(tool)).await?.pop() else {
+                return Err(unknown(tool, &place.pins(None).await?));
+            };
             if pin.seen.is_none() {
                 return Err(advised(
                     format!("nothing waits for an approval of {}", pin.tool_id),
                     "`toolcrib tools diff` shows what waits",
                 ));
             }
+            chosen.push(pin);
         }
-        let wanted =
-            |pin: &Shown| args.tools.iter().any(|it| *it == pin.tool_id || *it == pin.name);
-        chosen.extend(waiting(pins).into_iter().filter(wanted));
     }
     let wanted: Vec<(String, String)> =
         chosen.into_iter().filter_map(|pin| Some((pin.tool_id, pin.seen?.digest))).collect();
@@ -219,9 +227,11 @@ fn waiting(pins: Vec<Shown>) -> Vec<Shown> {
     pins.into_iter().filter(|pin| pin.seen.is_some()).collect()
 }
 
-fn unknown(tool: &str) -> anyhow::Error {
+fn unknown(tool: &str, pins: &[Shown]) -> anyhow::Error {
+    let known = pins.iter().flat_map(|pin| [pin.name.as_str(), pin.tool_id.as_str()]);
+    let meant = suggest::did_you_mean(tool, known);
     advised(
-        format!("no pin of a tool {tool:?} is known"),
+        format!("no pin of a tool {tool:?} is known{meant}"),
         "pins are of tools of upstreams that were seen; `toolcrib sources list` asks the upstreams",
     )
 }

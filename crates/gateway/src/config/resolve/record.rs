@@ -110,7 +110,8 @@ impl Resolver<'_> {
                 true => "a forwarder of kind \"file\" has `file` and no `url`",
                 false => "a forwarder of this kind has `url` and no `file`",
             };
-            self.complain(at, &key("kind"), message);
+            let table = format!("record.forward.{name}");
+            self.complain_of_absence(at, &table, &key("kind"), message);
             return None;
         }
         let file::Forward { file, url, headers, allow, .. } = typed;
@@ -145,7 +146,7 @@ impl Resolver<'_> {
                 Some(Destination::Http(HttpSpec { url: url?, headers: headers?, allow: allow? }))
             }
             _ => {
-                self.complain(at, key, "expected either `file` or `url`");
+                self.complain_of_absence(at, key, key, "expected either `file` or `url`");
                 None
             }
         }

@@ -13,13 +13,12 @@ use std::{collections::BTreeMap, str::FromStr, time::Duration};
 use toml::Spanned;
 use toolcrib_core::{
     catalog::Tenants,
-    credential::Secret,
     descriptor::SourceKind,
     egress::{Allow, AllowList},
     id::{SourceId, TenantId},
     names::NameStyle,
     redact,
-    source::{SecretValue, SourceLimits, SourceSpec, pack::PackOffer},
+    source::{SecretValue, SourceLimits, SourceSpec, Unusable, UpstreamSpec, pack::PackOffer},
 };
 
 pub(super) use mcp::{check_header, check_url};
@@ -87,6 +86,7 @@ impl Resolver<'_> {
             .filter_map(|(pattern, rule)| self.rule(&id, kind, tenants.as_ref(), pattern, rule))
             .collect();
         self.foreign_keys(&id, kind, &typed);
+        let missing = self.missing.len();
         let upstream = match kind {
             SourceKind::Mcp => self.mcp_source(&id, &typed),
             SourceKind::HostExtension => self.command_source(&id, &mut typed),
@@ -94,6 +94,7 @@ impl Resolver<'_> {
             SourceKind::Workflow => self.workflow_source(&id, &typed),
             SourceKind::NodePack => self.pack_source(&id, PackOffer::Nodes, &typed),
         };
+        let upstream = self.withheld(&id, missing, upstream);
         let mut limits = SourceLimits::default();
         if let Some(timeout) =
             self.read(&key("connect_timeout"), typed.connect_timeout.as_ref(), parse_duration)
@@ -138,6 +139,28 @@ impl Resolver<'_> {
             pins,
             breaker,
             rules,
+        })
+    }
+
+    /// `upstream` as it may be used: not at all when a secret of it, one of those missing after the
+    /// first `before`, cannot be read.
+    fn withheld(
+        &mut self,
+        id: &SourceId,
+        before: usize,
+        upstream: Option<UpstreamSpec>,
+    ) -> Option<UpstreamSpec> {
+        let mut reason = None;
+        for missing in self.missing.iter_mut().skip(before) {
+            missing.source = Some(id.clone());
+            reason.get_or_insert_with(|| missing.problem.message.clone());
+        }
+        let upstream = upstream?;
+        Some(match reason {
+            None => upstream,
+            Some(reason) => {
+                UpstreamSpec::Unusable(Unusable { upstream: Box::new(upstream), reason })
+            }
         })
     }
 
@@ -233,7 +256,8 @@ impl Resolver<'_> {
         (self.problems.len() == before).then_some(entries)
     }
 
-    /// Secrets and plain values by name, for an environment or for headers.
+    /// Secrets and plain values by name, for an environment or for headers; those that cannot be
+    /// read are left out.
     pub(super) fn values(
         &mut self,
         key: &str,
@@ -244,25 +268,14 @@ impl Resolver<'_> {
         for (name, value) in typed {
             let key = format!("{key}.{name}");
             let offset = value.span().start;
-            let secret = match value.get_ref() {
-                file::Value::Plain(_) if redact::is_secret_key(name) => {
-                    let message = "a secret must not stand in this file: write { env = \"NAME\" } \
-                                   or { file = \"path\" }";
-                    self.complain(offset, &key, message);
-                    continue;
-                }
-                file::Value::Plain(text) => Ok(Secret::new(text.clone())),
-                file::Value::Env(variable) => self
-                    .secrets
-                    .env(variable)
-                    .ok_or_else(|| format!("environment variable {variable} is not set")),
-                file::Value::File(path) => self.secrets.file(&self.base.join(path)),
-            };
-            match secret {
-                Ok(secret) => {
-                    values.insert(name.clone(), SecretValue(secret));
-                }
-                Err(problem) => self.complain(offset, &key, problem),
+            if matches!(value.get_ref(), file::Value::Plain(_)) && redact::is_secret_key(name) {
+                let message = "a secret must not stand in this file: write { env = \"NAME\" } \
+                               or { file = \"path\" }";
+                self.complain(offset, &key, message);
+                continue;
+            }
+            if let Some(secret) = self.referred(offset, &key, value.get_ref()) {
+                values.insert(name.clone(), SecretValue(secret));
             }
         }
         (self.problems.len() == before).then_some(values)

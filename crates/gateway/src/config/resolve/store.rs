@@ -18,7 +18,8 @@ impl Resolver<'_> {
         if let (None, Some(old)) = (&typed.seal_key, &typed.old_seal_key) {
             let message = "there is no `seal_key` that follows it; if it is still the key, rename \
                            this to `seal_key`";
-            self.complain(old.span().start, "store.old_seal_key", message);
+            let (table, key) = ("store.seal_key", "store.old_seal_key");
+            self.complain_of_absence(old.span().start, table, key, message);
         }
     }
 

@@ -141,17 +141,14 @@ impl Resolver<'_> {
 
     /// A secret that stands elsewhere.
     pub(super) fn secret(&mut self, key: &str, typed: &Spanned<file::Value>) -> Option<Secret> {
-        let secret = match typed.get_ref() {
-            file::Value::Plain(_) => Err("a secret must not stand in this file: write \
-                                          { env = \"NAME\" } or { file = \"path\" }"
-                .to_owned()),
-            file::Value::Env(variable) => self
-                .secrets
-                .env(variable)
-                .ok_or_else(|| format!("environment variable {variable} is not set")),
-            file::Value::File(path) => self.secrets.file(&self.base.join(path)),
-        };
-        secret.map_err(|problem| self.complain(typed.span().start, key, problem)).ok()
+        let at = typed.span().start;
+        if matches!(typed.get_ref(), file::Value::Plain(_)) {
+            let message = "a secret must not stand in this file: write { env = \"NAME\" } or \
+                           { file = \"path\" }";
+            self.complain(at, key, message);
+            return None;
+        }
+        self.referred(at, key, typed.get_ref())
     }
 
     pub(super) fn shared_jwt(&mut self, typed: file::SharedJwt) -> Option<SharedJwtConfig> {

@@ -35,7 +35,8 @@ impl Resolver<'_> {
         let before = self.problems.len();
         if typed.commands.0.is_empty() {
             let message = "expected at least one [source.commands.NAME] with a `program`";
-            self.complain(typed.id.span().start, &format!("source.{id}.commands"), message);
+            let (table, key) = (format!("source.{id}"), format!("source.{id}.commands"));
+            self.complain_of_absence(typed.id.span().start, &table, &key, message);
         }
         let commands = std::mem::take(&mut typed.commands).0;
         let commands: Vec<_> =

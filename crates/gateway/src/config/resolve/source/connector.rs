@@ -45,7 +45,9 @@ impl Resolver<'_> {
             None => {
                 let message = "expected the OpenAPI document: `document = \"service.yaml\"`, or an \
                                http or https address; or `pack = \"…\"`";
-                self.complain(typed.id.span().start, &key("document"), message);
+                let table = format!("source.{id}");
+                let at = typed.id.span().start;
+                self.complain_of_absence(at, &table, &key("document"), message);
                 None
             }
             Some(place) => {

@@ -63,8 +63,9 @@ impl Resolver<'_> {
                 None
             }
             (None, None) => {
-                self.complain(
+                self.complain_of_absence(
                     at,
+                    &format!("source.{id}"),
                     &key("command"),
                     "expected `command = [\"program\", …]` or `url = \"https://…\"`",
                 );

@@ -36,7 +36,9 @@ impl Resolver<'_> {
             Some(pack) => self.read(&key("pack"), Some(pack), pack_location),
             None => {
                 let message = "expected a directory, a .tgz or the name of an installed pack";
-                self.complain(typed.id.span().start, &key("pack"), message);
+                let table = format!("source.{id}");
+                let at = typed.id.span().start;
+                self.complain_of_absence(at, &table, &key("pack"), message);
                 None
             }
         };
@@ -93,24 +95,16 @@ impl Resolver<'_> {
     /// complaint, so that it never counts as none.
     fn trusted_keys(&mut self, key: &str, typed: &file::Source) -> Option<Vec<[u8; 32]>> {
         let mut keys = Vec::new();
+        let before = self.problems.len();
         for value in &typed.trusted_keys {
-            let text = match value.get_ref() {
-                file::Value::Plain(text) => Ok(text.clone()),
-                file::Value::File(path) => {
-                    self.secrets.file(&self.base.join(path)).map(|text| text.expose().to_owned())
-                }
-                file::Value::Env(variable) => self
-                    .secrets
-                    .env(variable)
-                    .map(|text| text.expose().to_owned())
-                    .ok_or_else(|| format!("environment variable {variable} is not set")),
-            };
-            match text.and_then(|text| public_key(&text).map_err(str::to_owned)) {
+            let offset = value.span().start;
+            let Some(text) = self.referred(offset, key, value.get_ref()) else { continue };
+            match public_key(text.expose()) {
                 Ok(public) => keys.push(public),
-                Err(problem) => self.complain(value.span().start, key, problem),
+                Err(problem) => self.complain(offset, key, problem),
             }
         }
-        (keys.len() == typed.trusted_keys.len()).then_some(keys)
+        (self.problems.len() == before).then_some(keys)
     }
 }
 

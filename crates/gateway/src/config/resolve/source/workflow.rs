@@ -16,7 +16,8 @@ impl Resolver<'_> {
         let key = format!("source.{id}.files");
         let Some(files) = &typed.files else {
             let message = "expected the workflows' files, such as [\"flows/*.yaml\"]";
-            self.complain(typed.id.span().start, &key, message);
+            let table = format!("source.{id}");
+            self.complain_of_absence(typed.id.span().start, &table, &key, message);
             return None;
         };
         let at = files.span().start;

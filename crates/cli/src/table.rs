@@ -1,0 +1,297 @@
+//! Tables of data for people, as wide as the terminal.
+//!
+//! Invariants:
+//! - no word is broken and no row takes two lines: what does not fit ends in `…`, and `-o wide`
+//!   prints everything;
+//! - names and ids, which people copy, are shortened last.
+
+use std::io::IsTerminal as _;
+
+use chrono::{DateTime, Utc};
+use owo_colors::{AnsiColors, OwoColorize as _};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+use crate::env;
+
+/// Between two columns.
+const GAP: usize = 2;
+/// Columns get no narrower than this, unless that is the only way to fit.
+const LEAST: usize = 6;
+
+/// A column.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    title: &'static str,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Shortened where room is missing.
+    Text,
+    /// Shortened last.
+    Name,
+    /// A moment in RFC 3339; shown as the time from now.
+    Time,
+    /// As text, in the colour of the state that it begins with.
+    State,
+    /// As a name, in the colour of the tier.
+    Tier,
+    /// Only with `-o wide`.
+    Wide,
+}
+
+/// How a table is printed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Layout {
+    /// Columns of characters; none for as many as are needed.
+    pub(crate) width: Option<usize>,
+    /// Everything, with moments as they are.
+    pub(crate) wide: bool,
+    pub(crate) now: DateTime<Utc>,
+}
+
+/// Shortened where room is missing.
+pub(crate) const fn text(title: &'static str) -> Column {
+    Column { title, kind: Kind::Text }
+}
+
+/// A name, an id or a number, which is shortened last.
+pub(crate) const fn name(title: &'static str) -> Column {
+    Column { title, kind: Kind::Name }
+}
+
+/// A moment in RFC 3339.
+pub(crate) const fn time(title: &'static str) -> Column {
+    Column { title, kind: Kind::Time }
+}
+
+/// A state, perhaps with more words after it.
+pub(crate) const fn state(title: &'static str) -> Column {
+    Column { title, kind: Kind::State }
+}
+
+/// A safety tier.
+pub(crate) const fn tier(title: &'static str) -> Column {
+    Column { title, kind: Kind::Tier }
+}
+
+/// Something for `-o wide` alone.
+pub(crate) const fn wide(title: &'static str) -> Column {
+    Column { title, kind: Kind::Wide }
+}
+
+impl Layout {
+    /// For standard output: as wide as its terminal, or as `COLUMNS` says.
+    pub(crate) fn of_stdout(wide: bool) -> Self {
+        let asked = env::variable("COLUMNS").and_then(|columns| columns.parse().ok());
+        let width = asked.or_else(|| {
+            let stdout = std::io::stdout();
+            let size = stdout.is_terminal().then(|| terminal_size::terminal_size_of(&stdout));
+            size.flatten().map(|(width, _)| usize::from(width.0))
+        });
+        Self { width: width.filter(|_| !wide), wide, now: Utc::now() }
+    }
+
+    /// The lines of a table, coloured.
+    pub(crate) fn lines<const N: usize>(
+        &self,
+        head: [Column; N],
+        rows: impl IntoIterator<Item = [String; N]>,
+    ) -> Vec<String> {
+        let shown: Vec<usize> = (0..N)
+            .filter(|&at| self.wide || head.get(at).is_some_and(|it| it.kind != Kind::Wide))
+            .collect();
+        let columns: Vec<Column> = shown.iter().filter_map(|&at| head.get(at).copied()).collect();
+        let mut cells = vec![columns.iter().map(|it| it.title.to_uppercase()).collect::<Vec<_>>()];
+        for row in rows {
+            let row: Vec<String> = row.into_iter().collect();
+            let kept = shown.iter().zip(&columns).filter_map(|(&at, column)| {
+                Some(self.cell(column.kind, row.get(at)?.replace(['\n', '\t'], " ")))
+            });
+            cells.push(kept.collect());
+        }
+        let widths = self.widths(&columns, &cells);
+        let lines = cells.iter().enumerate().map(|(number, row)| {
+            let mut line = String::new();
+            for ((cell, column), &width) in row.iter().zip(&columns).zip(&widths) {
+                let cell = shortened(cell, width);
+                let padding = " ".repeat((width + GAP).saturating_sub(cell.width()));
+                match colour(column.kind, &cell).filter(|_| number > 0) {
+                    Some(colour) => line.push_str(&cell.color(colour).to_string()),
+                    None => line.push_str(&cell),
+                }
+                line.push_str(&padding);
+            }
+            line.trim_end().to_owned()
+        });
+        lines.collect()
+    }
+
+    fn cell(&self, kind: Kind, text: String) -> String {
+        match kind {
+            Kind::Time if !self.wide => ago(&text, self.now),
+            Kind::State if !self.wide => {
+                // A state may end in a moment: `revoked 2026-11-22T09:00:00Z`.
+                match text.rsplit_once(' ') {
+                    Some((state, moment)) => format!("{state} {}", ago(moment, self.now)),
+                    None => text,
+                }
+            }
+            _ => text,
+        }
+    }
+
+    /// How wide each column is.
+    fn widths(&self, columns: &[Column], cells: &[Vec<String>]) -> Vec<usize> {
+        let mut widths: Vec<usize> = (0..columns.len())
+            .map(|at| cells.iter().filter_map(|row| row.get(at)).map(|it| it.width()).max())
+            .map(Option::unwrap_or_default)
+            .collect();
+        let Some(width) = self.width else { return widths };
+        let gaps = GAP * columns.len().saturating_sub(1);
+        let titles: Vec<usize> = columns.iter().map(|column| column.title.width()).collect();
+        // First what is only read, down to its title; then everything.
+        for names_too in [false, true] {
+            loop {
+                let too_much = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
+                let widest = widths
+                    .iter()
+                    .enumerate()
+                    .filter(|&(at, &width)| {
+                        let kind = columns.get(at).map(|column| column.kind);
+                        let is_name = matches!(kind, Some(Kind::Name | Kind::Tier));
+                        let least = if names_too { 1 } else { LEAST };
+                        let least = least.max(titles.get(at).copied().unwrap_or_default());
+                        (names_too || !is_name) && width > least
+                    })
+                    .max_by_key(|&(_, &width)| width)
+                    .map(|(at, _)| at);
+                match widest.and_then(|at| widths.get_mut(at)) {
+                    Some(width) if too_much > 0 => *width -= 1,
+                    _ => break,
+                }
+            }
+        }
+        widths
+    }
+}
+
+/// `text` in at most `width` columns, the last of them a `…` when something is missing.
+fn shortened(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut short = String::new();
+    let mut used = 1;
+    for c in text.chars() {
+        used += c.width().unwrap_or_default();
+        if used > width {
+            break;
+        }
+        short.push(c);
+    }
+    let mut short = short.trim_end().to_owned();
+    short.push('…');
+    short
+}
+
+/// The moment `text` as the time from `now`; other text as it is.
+fn ago(text: &str, now: DateTime<Utc>) -> String {
+    let Ok(moment) = DateTime::parse_from_rfc3339(text) else { return text.to_owned() };
+    let seconds = (now - moment.to_utc()).num_seconds();
+    let (value, unit) = match seconds.unsigned_abs() {
+        passed @ 0..60 => (passed, "s"),
+        passed @ 60..3_600 => (passed / 60, "m"),
+        passed @ 3_600..172_800 => (passed / 3_600, "h"),
+        passed => (passed / 86_400, "d"),
+    };
+    match seconds {
+        ..0 => format!("in {value}{unit}"),
+        _ => format!("{value}{unit} ago"),
+    }
+}
+
+fn colour(kind: Kind, cell: &str) -> Option<AnsiColors> {
+    let word = cell.split([' ', ',']).next().unwrap_or_default();
+    match (kind, word) {
+        (Kind::State, "ready" | "active" | "closed" | "completed" | "granted" | "pass") => {
+            Some(AnsiColors::Green)
+        }
+        (Kind::State, "starting" | "pending" | "running" | "until" | "half-open" | "warning") => {
+            Some(AnsiColors::Yellow)
+        }
+        (
+            Kind::State,
+            "degraded" | "stopped" | "open" | "failed" | "rejected" | "expired" | "revoked"
+            | "cancelled" | "error" | "fail",
+        ) => Some(AnsiColors::Red),
+        (Kind::Tier, "pure" | "read") => Some(AnsiColors::Green),
+        (Kind::Tier, "write") => Some(AnsiColors::Yellow),
+        (Kind::Tier, "exec") => Some(AnsiColors::Red),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout(width: Option<usize>, wide: bool) -> Layout {
+        let now = DateTime::parse_from_rfc3339("2026-11-22T10:00:00Z").unwrap().to_utc();
+        Layout { width, wide, now }
+    }
+
+    fn plain(lines: Vec<String>) -> Vec<String> {
+        lines.iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect()
+    }
+
+    const HEAD: [Column; 4] = [name("name"), text("note"), time("used"), wide("more")];
+
+    fn rows() -> [[String; 4]; 2] {
+        [
+            ["files__read_file", "reads a file of the documents", "2026-11-22T09:57:00Z", "x"],
+            ["add", "数 adds", "never", "y"],
+        ]
+        .map(|row| row.map(str::to_owned))
+    }
+
+    #[test]
+    fn a_table_fits_and_breaks_no_word() {
+        assert_eq!(
+            plain(layout(Some(40), false).lines(HEAD, rows())),
+            [
+                "NAME              NOTE            USED",
+                "files__read_file  reads a file…   3m ago",
+                "add               数 adds         never",
+            ]
+        );
+        for width in 20..100 {
+            for line in plain(layout(Some(width), false).lines(HEAD, rows())) {
+                assert!(line.width() <= width, "{width}: {line}");
+            }
+        }
+    }
+
+    #[test]
+    fn wide_tables_have_everything() {
+        let lines = plain(layout(None, true).lines(HEAD, rows())).join("\n");
+        assert!(lines.contains("MORE") && lines.contains("2026-11-22T09:57:00Z"), "{lines}");
+        assert!(lines.contains("reads a file of the documents"), "{lines}");
+    }
+
+    #[test]
+    fn moments_are_told_from_now() {
+        let now = layout(None, false).now;
+        for (moment, told) in [
+            ("2026-11-22T09:59:58Z", "2s ago"),
+            ("2026-11-22T09:00:00Z", "1h ago"),
+            ("2026-11-12T10:00:00Z", "10d ago"),
+            ("2026-11-22T10:05:00.500Z", "in 5m"),
+            ("never", "never"),
+            ("", ""),
+        ] {
+            assert_eq!(ago(moment, now), told);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What somebody may have meant who typed a name that does not exist.
+
+/// The name among `known` that `typed` is most likely a misspelling of: at most two edits away, or
+/// the last part of exactly one of them (`echo` of `demo__echo`).
+pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let typed = folded(typed);
+    if typed.is_empty() {
+        return None;
+    }
+    let allowed = if typed.chars().count() <= 4 { 1 } else { 2 };
+    let mut nearest: Option<(usize, &str)> = None;
+    let mut ending: Vec<&str> = Vec::new();
+    for name in known {
+        let folded = folded(name);
+        let distance = strsim::damerau_levenshtein(&typed, &folded);
+        if distance <= allowed && nearest.is_none_or(|(least, _)| distance < least) {
+            nearest = Some((distance, name));
+        }
+        let before = folded.strip_suffix(&typed).and_then(|rest| rest.chars().next_back());
+        if before.is_some_and(|before| !before.is_alphanumeric()) {
+            ending.push(name);
+        }
+    }
+    match (nearest, ending.as_slice()) {
+        (Some((_, name)), _) => Some(name),
+        (None, [name]) => Some(name),
+        (None, _) => None,
+    }
+}
+
+/// `; did you mean X?`, or nothing: the end of a message about `typed`.
+pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    closest(typed, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// Upper and lower case, `-` and `_` are mixed up more often than anything else.
+fn folded(name: &str) -> String {
+    name.to_lowercase().replace('-', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn misspellings_are_recognised_and_other_names_are_not() {
+        let known = ["demo__echo", "demo__add", "files__read_file", "reader", "writer"];
+        let closest = |typed| closest(typed, known);
+        assert_eq!(closest("demo__ehco"), Some("demo__echo"));
+        assert_eq!(closest("DEMO--ECHO"), Some("demo__echo"));
+        assert_eq!(closest("echo"), Some("demo__echo"));
+        assert_eq!(closest("read_file"), Some("files__read_file"));
+        assert_eq!(closest("raeder"), Some("reader"));
+        assert_eq!(closest("demo__multiply"), None);
+        assert_eq!(closest("file"), None, "half a word is not a part of the name");
+        assert_eq!(closest(""), None);
+    }
+}
