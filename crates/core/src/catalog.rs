@@ -520,6 +520,19 @@ impl View {
         &self.entries
     }
 
+    /// The visible tool with this id.
+    pub fn by_id(&self, id: &str) -> Option<&Arc<Entry>> {
+        let at = self.entries.binary_search_by(|entry| entry.id.as_str().cmp(id)).ok()?;
+        self.entries.get(at)
+    }
+
+    /// `entry` if it is visible. Takes as long when there is no entry, for which `name` is looked up.
+    /// Another tenant's tool can have the id of a visible one.
+    pub fn check<'e>(&self, entry: Option<&'e Arc<Entry>>, name: &str) -> Option<&'e Arc<Entry>> {
+        let found = self.by_id(entry.map_or(name, |entry| entry.id.as_str()));
+        entry.filter(|entry| found.is_some_and(|found| Arc::ptr_eq(found, entry)))
+    }
+
     /// The list in `format`, of one kind of source or of all; joined once and kept.
     pub fn body(&self, format: &ListFormat, source: Option<SourceKind>) -> Arc<Body> {
         let key = (format.key, source);

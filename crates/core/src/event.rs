@@ -113,8 +113,8 @@ pub struct ToolCalled {
     /// Pairs the two events.
     #[schemars(with = "String")]
     pub call_id: CallId,
-    /// SHA-256, lower hex, over the RFC 8785 form of the redacted arguments. Absent when the call
-    /// was refused before its arguments had a canonical form.
+    /// SHA-256, lower hex, over the RFC 8785 form of the redacted arguments. Absent when they have no
+    /// canonical form, and when the caller may not use the tool: nobody looks at arguments before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_hash: Option<String>,
     /// Who called.
@@ -190,15 +190,16 @@ pub struct AuthorizationDecided {
     pub principal: PrincipalId,
     /// What was asked for, for example `tools:read` or `tools:call`.
     pub action: String,
-    /// On what: a tool id, a route template, or `unknown`.
+    /// On what: a tool id, a route template, `unknown`, or `*` for several.
     pub resource: String,
     /// The decision.
     pub allowed: bool,
-    /// Why: `unauthenticated`, `tenant`, `scope`, `unlabelled`, `undecided` or `unknown`.
+    /// Why: `unauthenticated`, `tenant`, `scope`, `unlabelled`, `policy`, `undecided` or `unknown`; for
+    /// calls refused by a later step that are counted together, the code of the refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How often the same happened since the last event that told of it, beside this one. Callers
-    /// without credentials are told of at most once a second and route.
+    /// How often the same happened in addition to this once. Refusals beyond what a caller may have
+    /// recorded one by one are counted together in one event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u64>,
 }

@@ -1,6 +1,8 @@
 //! The gate: the one pipeline that every call passes, whatever surface it came by.
 //!
 //! Invariant (I-7): authorization is the decision that also makes lists.
+//! Invariant (I-9, I-81): nothing whose cost depends on the arguments runs before the permit, and a name
+//! that leads to no tool that the caller sees takes the same path whether or not there is such a tool.
 //! Invariant (I-12): denied calls take nothing from the bucket, so limits come after authorization.
 //! Invariant (I-18): nothing runs before its opening event is durable.
 //! Invariant (I-22): from the opening event on, the call has a task of its own; a caller that hangs
@@ -31,7 +33,7 @@ use crate::{
     list::{ToolRef, Within},
     metrics::{Limit, Surface},
     quota::QuotaError,
-    record::{self, CallIdentity},
+    record::{self, CallIdentity, Miss, MissedCall},
     session::Bracket,
     workflow::Part,
 };
@@ -75,11 +77,13 @@ pub(crate) struct Ids {
     pub(crate) run: RunId,
     /// Its identity in them, where it has one before it is made.
     pub(crate) call: Option<CallId>,
+    /// What the request has been looked at in already (I-23).
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
 }
 
 impl From<RunId> for Ids {
     fn from(run: RunId) -> Self {
-        Self { run, call: None }
+        Self { run, call: None, snapshot: None }
     }
 }
 
@@ -124,7 +128,8 @@ impl Gateway {
             result: Err(CallError::Internal),
             duration: None,
         };
-        called.result = self.pass(bracket, principal, request, part, &mut called).await;
+        let snapshot = ids.snapshot.unwrap_or_else(|| self.snapshot());
+        called.result = self.pass(snapshot, bracket, principal, request, part, &mut called).await;
         let result = called.result.as_ref().map(|outcome| outcome.is_error);
         self.metrics().call(surface, result, called.duration);
         if let Err(CallError::Upstream(error)) = &called.result {
@@ -144,31 +149,31 @@ impl Gateway {
     /// The nine steps.
     async fn pass(
         &self,
+        snapshot: Arc<Snapshot>,
         bracket: Option<Bracket>,
         principal: &Principal,
         request: CallRequest<'_>,
         part: Option<Part>,
         called: &mut Called,
     ) -> Result<Outcome, CallError> {
-        let snapshot = self.snapshot();
-
-        // 1. resolve; what is not in the part of the catalog that was asked does not exist there
-        let entry = request.tool.resolve(&snapshot.catalog, &principal.tenant).map(Arc::clone);
-        let Some(entry) = entry.filter(|entry| request.within.holds(&snapshot.catalog, entry))
-        else {
-            self.record().unknown(principal, "tools:call");
-            return Err(CallError::NoSuchTool);
+        // 1. resolve in what the caller sees; nothing else exists for it
+        let cause = part.as_ref().map(|part| part.cause.clone());
+        let (run, call) = (called.run_id.clone(), called.call_id.clone());
+        let missed = MissedCall { run, call, cause: cause.clone() };
+        let found = snapshot.find(principal, request.tool, &request.within, Some(missed));
+        let entry = match found {
+            Ok(entry) => entry,
+            Err(miss) => return Err(self.miss(principal, miss)),
         };
-        let arguments_hash = record::args_hash(&request.arguments);
         let call = CallIdentity {
             tenant: principal.tenant.clone(),
             principal: principal.id.clone(),
             agent: AgentId::system(),
             run: called.run_id.clone(),
             call: called.call_id.clone(),
-            args_hash: arguments_hash.as_ref().ok().cloned(),
+            args_hash: None,
             entry: Arc::clone(&entry),
-            cause: part.as_ref().map(|part| part.cause.clone()),
+            cause,
         };
 
         // 2. authorize
@@ -178,33 +183,43 @@ impl Gateway {
         let permit = Permit::new(&snapshot.decider, principal, &entry, generation, asked);
         let permit = match permit {
             Ok(permit) => permit,
-            Err(Denied::Tenant) => {
-                self.record().foreign(principal, "tools:call", &entry);
-                return Err(CallError::NoSuchTool);
+            Err(denied) => {
+                let refusal = Refused { call, reason: Some(denied.reason()), bracket: None };
+                let error = match denied {
+                    Denied::Arguments => record::forbidden(&entry, &denied),
+                    // Lists show the tool, so this authorizer decides calls by something else.
+                    _ if snapshot.gate.denied_calls == DeniedCalls::Forbidden => {
+                        record::forbidden(&entry, &denied)
+                    }
+                    _ => CallError::NoSuchTool,
+                };
+                return self.refuse(refusal, Some(&request.arguments), error).await;
             }
-            Err(denied) => return Err(self.deny(&snapshot, &call, &denied).await),
         };
         called.entry = Some(Arc::clone(&entry));
-        if let Some(bracket) = &bracket {
-            bracket.open(&entry.id).await?;
-        }
+        let refused = |call| Refused { call, reason: None, bracket: bracket.as_ref() };
 
         // 3. limit, unless the call that asked for the grant of this one has paid for it
         let gate = match self.gate(principal, &entry, &request.arguments).await {
             Ok(gate) => gate,
-            Err(error) => return self.refuse(&call, error).await,
+            Err(error) => {
+                return self.refuse(refused(call), Some(&request.arguments), error).await;
+            }
         };
         if !gate.is_paid()
             && let Err(error) = self.limit(&call).await
         {
-            return self.refuse(&call, error).await;
+            return self.refuse(refused(call), Some(&request.arguments), error).await;
         }
 
         // 4. validate
-        let arguments = match checked(&entry, request.arguments, arguments_hash.err()) {
+        let hash = record::args_hash(&request.arguments);
+        let call = CallIdentity { args_hash: hash.as_ref().ok().cloned(), ..call };
+        let arguments = match checked(&entry, request.arguments, hash.err()) {
             Ok(arguments) => arguments,
             Err(violations) => {
-                return self.refuse(&call, CallError::InvalidArguments(violations)).await;
+                let error = CallError::InvalidArguments(violations);
+                return self.refuse(refused(call), None, error).await;
             }
         };
 
@@ -216,22 +231,31 @@ impl Gateway {
         };
         let counted = match counted {
             Ok(counted) => counted,
-            Err(error) => return self.refuse(&call, self.over_quota(&call, error)).await,
+            Err(error) => {
+                let error = self.over_quota(&call, error);
+                return self.refuse(refused(call), None, error).await;
+            }
         };
+        if let Some(bracket) = &bracket {
+            bracket.open(&entry.id).await?;
+        }
         let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
         let parent = part.as_ref().map(|part| &part.parent);
         let sent = Sent { surface: request.surface.as_str(), arguments: &arguments };
         let approved = self.approve(call, principal, gate, sent, parent, &hang_up).await;
         let call = match approved {
             Ok(call) => call,
-            Err((call, error)) => return self.refuse(&call, error).await,
+            Err((call, error)) => return self.refuse(refused(call), None, error).await,
         };
         // A grant is spent, so this one runs even if others were faster.
         let counted = match counted {
             Some(counted) => counted,
             None => match self.quotas().take(&quotas, false).await {
                 Ok(counted) => counted,
-                Err(error) => return self.refuse(&call, self.over_quota(&call, error)).await,
+                Err(error) => {
+                    let error = self.over_quota(&call, error);
+                    return self.refuse(refused(call), None, error).await;
+                }
             },
         };
 
@@ -304,21 +328,15 @@ impl Gateway {
         }
     }
 
-    async fn deny(&self, snapshot: &Snapshot, call: &CallIdentity, denied: &Denied) -> CallError {
-        let entry = &call.entry;
-        let required = match denied {
-            // No scope would help.
-            Denied::Policy | Denied::Arguments => None,
-            _ => entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone()),
+    /// Answers a name that leads to no tool that `principal` sees, and has it recorded.
+    fn miss(&self, principal: &Principal, miss: Miss) -> CallError {
+        let denied = miss.disclosed(principal);
+        let error = match (&miss.entry, denied) {
+            (Some(entry), Some(denied)) => record::forbidden(entry, &denied),
+            _ => CallError::NoSuchTool,
         };
-        let error =
-            CallError::Forbidden { tool: entry.id.clone(), required: required.unwrap_or_default() };
-        self.record().refused(call, &error, Some(denied.reason())).await;
-        match (snapshot.gate.denied_calls, denied) {
-            // The caller's own lists show it.
-            (DeniedCalls::Forbidden, _) | (DeniedCalls::NotFound, Denied::Arguments) => error,
-            (DeniedCalls::NotFound, _) => CallError::NoSuchTool,
-        }
+        self.record().missed(principal, record::CALL, miss);
+        error
     }
 
     pub(crate) async fn limit(&self, call: &CallIdentity) -> Result<(), CallError> {
@@ -353,11 +371,36 @@ impl Gateway {
         }
     }
 
-    /// Records a call that does not start, and gives `error` back.
-    async fn refuse(&self, call: &CallIdentity, error: CallError) -> Result<Outcome, CallError> {
-        self.record().refused(call, &error, None).await;
+    /// Gives `error` back, and records the call that does not start, unless its caller has been refused
+    /// so often that this is only counted. `arguments` are those that have no hash yet.
+    async fn refuse(
+        &self,
+        refused: Refused<'_>,
+        arguments: Option<&Value>,
+        error: CallError,
+    ) -> Result<Outcome, CallError> {
+        let Refused { mut call, reason, bracket } = refused;
+        if !self.record().admits(&call, reason.unwrap_or(error.code())) {
+            return Err(error);
+        }
+        if let Some(bracket) = bracket {
+            bracket.open(&call.entry.id).await?;
+        }
+        if let Some(arguments) = arguments {
+            call.args_hash = record::args_hash(arguments).ok();
+        }
+        self.record().refused(&call, &error, reason).await;
         Err(error)
     }
+}
+
+/// A call that is refused although its caller sees the tool.
+struct Refused<'a> {
+    call: CallIdentity,
+    /// Why, where it is a denial.
+    reason: Option<&'static str>,
+    /// Its part in its interaction, if it belongs there.
+    bracket: Option<&'a Bracket>,
 }
 
 /// The arguments as an object that fits the schema and has a canonical form, or every violation.

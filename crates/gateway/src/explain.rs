@@ -23,7 +23,11 @@ use toolcrib_core::{
     source::SourceState,
 };
 
-use crate::{Gateway, Snapshot, config::DeniedCalls, quota, scopes::RouteScope};
+use crate::{
+    Gateway, Snapshot, quota,
+    record::{Miss, READ},
+    scopes::RouteScope,
+};
 
 /// Whoever holds it may look at quarantined tools anyway.
 const SEES_PINS: &str = RouteScope::PinsApprove.as_str();
@@ -197,34 +201,29 @@ impl Gateway {
             let steps = vec![steps::offered(entry), steps::pin(entry, true)];
             return told(who, entry, steps);
         }
-        let Some(entry) = snapshot.catalog.find(&who.tenant, name) else {
-            self.record().unknown(who, "tools:read");
-            return unknown(who);
-        };
-        let denied = match snapshot.decider.authorize(who.subject(), entry) {
-            Ok(()) => {
-                let mut steps = vec![steps::offered(entry), steps::tenant(who, entry, To::Caller)];
-                steps.extend(self.gate_steps(&snapshot, who, entry, None, To::Caller).await);
-                return told(who, entry, steps);
-            }
-            Err(Denied::Tenant) => {
-                self.record().foreign(who, "tools:read", entry);
-                return unknown(who);
-            }
-            Err(denied) => denied,
-        };
-        self.record().denied(who, "tools:read", entry.id.as_str(), denied.reason());
-        match snapshot.gate.denied_calls {
-            DeniedCalls::NotFound => unknown(who),
-            // A call of it is told its name and its scopes.
-            DeniedCalls::Forbidden => {
-                let mut steps = vec![steps::offered(entry), steps::scope(who, entry)];
-                if denied == Denied::Policy {
-                    steps.push(steps::denied_by_policy());
-                }
-                told(who, entry, steps)
-            }
+        let entry = snapshot.catalog.find(&who.tenant, name);
+        if let Some(entry) = snapshot.view(who).check(entry, name) {
+            let mut steps = vec![steps::offered(entry), steps::tenant(who, entry, To::Caller)];
+            steps.extend(self.gate_steps(&snapshot, who, entry, None, To::Caller).await);
+            return told(who, entry, steps);
         }
+        let miss = Miss {
+            snapshot: Arc::clone(&snapshot),
+            scopes: who.scopes.clone(),
+            entry: entry.cloned(),
+            call: None,
+        };
+        // A call of it is told its name and its scopes.
+        let disclosed = miss.disclosed(who).map(|denied| {
+            let entry = entry?;
+            let mut steps = vec![steps::offered(entry), steps::scope(who, entry)];
+            if denied == Denied::Policy {
+                steps.push(steps::denied_by_policy());
+            }
+            Some(told(who, entry, steps))
+        });
+        self.record().missed(who, READ, miss);
+        disclosed.flatten().unwrap_or_else(|| unknown(who))
     }
 
     /// Scope, policy, limits, consent and source, for a tool that there is.

@@ -18,7 +18,7 @@ use toolcrib_core::{
     catalog::{Catalog, Entry, Generation, Tenants},
     clock::{Clock, Timestamp},
     descriptor::SourceKind,
-    event::EventLog,
+    event::{EventLog, EventQuery, LoggedEvent},
     id::{AgentId, RunId, SourceId, TenantId},
     idempotency::IdempotencyStore,
     key_set::KeySetSource,
@@ -495,9 +495,14 @@ impl Gateway {
         &self.inner.authenticator
     }
 
-    /// The event log.
-    pub fn log(&self) -> &dyn EventLog {
-        &*self.inner.log
+    /// Reads the event log. Denials are written in the background; this waits for those that came
+    /// before it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn read_events(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.inner.record.settle().await;
+        self.inner.log.read(query).await
     }
 
     /// Numbers for operators.
@@ -657,11 +662,13 @@ impl Gateway {
         Ok(approved)
     }
 
-    /// Fills every rate-limit bucket of `tenant`. For tests of a running server.
+    /// Fills every rate-limit bucket of `tenant`, and those of its refusals. For tests of a running
+    /// server.
     ///
     /// # Errors
     /// [`StoreError`]: the limiter is not available.
     pub async fn reset_limits(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        self.inner.record.reset_refusals(tenant);
         self.inner.limiter.reset(tenant).await
     }
 

@@ -42,7 +42,7 @@ use toolcrib_core::{
 
 use self::table::{Busy, Found, Holder, Limits, Table};
 use crate::{
-    Gateway,
+    Gateway, Snapshot,
     call::{CallRequest, Called, Ids},
     list::ToolRef,
     record,
@@ -135,9 +135,12 @@ impl Gateway {
         if key.text.is_empty() || key.text.len() > MAX_KEY {
             return Err(OnceError::Unusable);
         }
-        let Some((entry, call)) = self.identify(principal, &request) else {
+        let snapshot = self.snapshot();
+        let Some((entry, call)) = identify(&snapshot, principal, &request) else {
             // The pipeline says why, and records it.
-            return Ok(Once::Called(Arc::new(self.call(principal, request).await)));
+            let ids = Ids { run: record::new_id(), call: None, snapshot: Some(snapshot) };
+            let called = self.call_in(ids, None, principal, request, None).await;
+            return Ok(Once::Called(Arc::new(called)));
         };
         let holder: Holder = (principal.tenant.clone(), principal.id.clone());
         let text = format!("{}:{}", key.space, key.text);
@@ -159,7 +162,7 @@ impl Gateway {
                     let tool = ToolRef::Id(entry.id.as_str());
                     let request =
                         CallRequest { surface, tool, within, arguments, progress, meta, input };
-                    let own = OneCall { gateway: &gateway, key, call, entry: &entry };
+                    let own = OneCall { gateway: &gateway, snapshot, key, call, entry: &entry };
                     let ran = own.run(&principal, request, keep, ticket);
                     let told = tokio::select! {
                         told = ran => told,
@@ -173,35 +176,6 @@ impl Gateway {
         };
         let told = waiting.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
         told.unwrap_or_else(|| Ok(Once::Called(lost())))
-    }
-
-    /// What is asked for, if the caller may have it and it can be told from anything else. Tools of
-    /// the test seams have no name that lasts.
-    fn identify(&self, who: &Principal, request: &CallRequest<'_>) -> Option<(Arc<Entry>, Digest)> {
-        if matches!(request.tool, ToolRef::Probe(_)) {
-            return None;
-        }
-        let snapshot = self.snapshot();
-        let entry = request.tool.resolve(&snapshot.catalog, &who.tenant)?;
-        if !request.within.holds(&snapshot.catalog, entry) {
-            return None;
-        }
-        // An answer that is kept is an answer to this call: whoever may not make it any more is not
-        // given it.
-        let surface = request.surface.as_str();
-        let asked = CallContext { surface, arguments: &request.arguments };
-        snapshot.decider.authorize_call(who.subject(), entry, asked).ok()?;
-        let mut bytes = entry.id.as_str().as_bytes().to_vec();
-        bytes.push(0);
-        // As sent, not redacted: two secrets are two calls.
-        bytes.extend(canonical::canonical_bytes(&request.arguments).ok()?);
-        // A further round is another call.
-        if let Some(input) = request.input.as_ref().filter(|input| input.is_retry()) {
-            bytes.push(0);
-            let round = json!([input.responses, input.state]);
-            bytes.extend(canonical::canonical_bytes(&round).ok()?);
-        }
-        Some((Arc::clone(entry), Digest::of(&bytes)))
     }
 
     fn take(&self, holder: &Holder, key: &str, call: Digest) -> Result<Taken, OnceError> {
@@ -223,6 +197,35 @@ impl Gateway {
     }
 }
 
+/// What is asked for, if the caller may have it and it can be told from anything else. Tools of
+/// the test seams have no name that lasts.
+fn identify(
+    snapshot: &Arc<Snapshot>,
+    who: &Principal,
+    request: &CallRequest<'_>,
+) -> Option<(Arc<Entry>, Digest)> {
+    if matches!(request.tool, ToolRef::Probe(_)) {
+        return None;
+    }
+    let entry = snapshot.find(who, request.tool, &request.within, None).ok()?;
+    // An answer that is kept is an answer to this call: whoever may not make it any more is not
+    // given it.
+    let surface = request.surface.as_str();
+    let asked = CallContext { surface, arguments: &request.arguments };
+    snapshot.decider.authorize_call(who.subject(), &entry, asked).ok()?;
+    let mut bytes = entry.id.as_str().as_bytes().to_vec();
+    bytes.push(0);
+    // As sent, not redacted: two secrets are two calls.
+    bytes.extend(canonical::canonical_bytes(&request.arguments).ok()?);
+    // A further round is another call.
+    if let Some(input) = request.input.as_ref().filter(|input| input.is_retry()) {
+        bytes.push(0);
+        let round = json!([input.responses, input.state]);
+        bytes.extend(canonical::canonical_bytes(&round).ok()?);
+    }
+    Some((entry, Digest::of(&bytes)))
+}
+
 /// What a key leads to.
 enum Taken {
     Kept(Kept),
@@ -233,6 +236,7 @@ enum Taken {
 /// A call that has its key in this process.
 struct OneCall<'a> {
     gateway: &'a Gateway,
+    snapshot: Arc<Snapshot>,
     key: OnceKey,
     call: Digest,
     entry: &'a Arc<Entry>,
@@ -247,9 +251,9 @@ impl OneCall<'_> {
         keep: impl FnOnce(&Called) -> Option<Bytes>,
         ticket: Ticket,
     ) -> Told {
-        let Self { gateway, key, call, entry } = self;
+        let Self { gateway, snapshot, key, call, entry } = self;
         let (run, call_id): (RunId, CallId) = (record::new_id(), record::new_id());
-        let ttl = gateway.snapshot().gate.idempotency_ttl;
+        let ttl = snapshot.gate.idempotency_ttl;
         let store = gateway.idempotency_store().filter(|store| store.seals());
         if let Some(store) = store {
             let now = gateway.clock().now();
@@ -297,7 +301,7 @@ impl OneCall<'_> {
                 }
             }
         }
-        let ids = Ids { run: run.clone(), call: Some(call_id) };
+        let ids = Ids { run: run.clone(), call: Some(call_id), snapshot: Some(snapshot) };
         let called = Arc::new(gateway.call_in(ids, None, principal, request, None).await);
         // Who is asked for more has no answer yet that could be repeated.
         let body = if asked(&called) { None } else { keep(&called) };

@@ -2,11 +2,13 @@
 //!
 //! Invariant (I-7): every answer here is made of the same decision that [`call`](mod@crate::call)
 //! makes. Invariant (I-24): a list costs a few look-ups, however large the catalog.
+//! Invariant (I-9, I-81): a name is looked up in what its caller sees, and in nothing else before that.
+//! Finding a hidden tool, a foreign tool or no tool takes the same steps.
 
 use std::sync::Arc;
 
 use toolcrib_core::{
-    authorize::{Authorizer as _, Denied},
+    authorize::Authorizer as _,
     catalog::{Body, Catalog, Entry, ListFormat, Toolset, View},
     descriptor::SourceKind,
     id::TenantId,
@@ -15,7 +17,13 @@ use toolcrib_core::{
     source::Source,
 };
 
-use crate::{Gateway, Snapshot, breaker::Breaker, probe::Probe, quota::quotas_of};
+use crate::{
+    Gateway, Snapshot,
+    breaker::Breaker,
+    probe::Probe,
+    quota::quotas_of,
+    record::{Miss, MissedCall, READ},
+};
 
 /// How a tool is named in a request. Names are looked up, never taken apart.
 #[derive(Debug, Clone, Copy)]
@@ -81,6 +89,14 @@ impl<'a> ToolRef<'a> {
         }
     }
 
+    /// The name as it was sent.
+    fn text(&self) -> &str {
+        match self {
+            Self::Id(text) | Self::Wire(text) | Self::Otc { name: text, .. } => text,
+            Self::Probe(probe) => probe.entry().id.as_str(),
+        }
+    }
+
     /// What runs `entry`, which this name resolved to.
     pub(crate) fn source(self, snapshot: &Snapshot, entry: &Entry) -> Option<Arc<dyn Source>> {
         match self {
@@ -117,17 +133,55 @@ impl<'a> ToolRef<'a> {
     }
 }
 
+impl Snapshot {
+    /// What `principal` may see, and so may call.
+    pub(crate) fn view(&self, principal: &Principal) -> Arc<View> {
+        self.catalog.view(&self.decider, principal.subject())
+    }
+
+    /// The tool of that name in a part of the catalog, if `principal` sees it.
+    ///
+    /// # Errors
+    /// It does not. Says whether there is such a tool, which only the record may depend on, and what
+    /// the configuration lets callers know.
+    pub(crate) fn find(
+        self: &Arc<Self>,
+        principal: &Principal,
+        tool: ToolRef<'_>,
+        within: &Within,
+        call: Option<MissedCall>,
+    ) -> Result<Arc<Entry>, Miss> {
+        let entry = tool.resolve(&self.catalog, &principal.tenant);
+        let entry = entry.filter(|entry| within.holds(&self.catalog, entry));
+        let seen = match (tool, entry) {
+            // A probe is in no catalog.
+            (ToolRef::Probe(_), Some(probe)) => {
+                Some(probe).filter(|it| self.decider.authorize(principal.subject(), it).is_ok())
+            }
+            (_, entry) => self.view(principal).check(entry, tool.text()),
+        };
+        match seen {
+            Some(entry) => Ok(Arc::clone(entry)),
+            None => Err(Miss {
+                snapshot: Arc::clone(self),
+                scopes: principal.scopes.clone(),
+                entry: entry.cloned(),
+                call,
+            }),
+        }
+    }
+}
+
 impl Gateway {
     /// What `principal` may see, and so may call.
     pub fn view(&self, principal: &Principal) -> Arc<View> {
-        let snapshot = self.snapshot();
-        snapshot.catalog.view(&snapshot.decider, principal.subject())
+        self.snapshot().view(principal)
     }
 
     /// What `principal` may see of a part of the catalog; `None` when there is no such part.
     pub fn view_within(&self, principal: &Principal, within: &Within) -> Option<Arc<View>> {
-        let Some(name) = within.name() else { return Some(self.view(principal)) };
         let snapshot = self.snapshot();
+        let Some(name) = within.name() else { return Some(snapshot.view(principal)) };
         let toolset = snapshot.catalog.toolset(name)?;
         Some(snapshot.catalog.view_within(&snapshot.decider, principal.subject(), toolset))
     }
@@ -162,9 +216,9 @@ impl Gateway {
     /// it is asked to explain a refusal that is recorded already.
     pub fn otc_versions(&self, principal: &Principal, name: &str) -> Vec<Arc<Entry>> {
         let snapshot = self.snapshot();
-        let usable =
-            |entry: &&Arc<Entry>| snapshot.decider.authorize(principal.subject(), entry).is_ok();
-        snapshot.catalog.otc_versions(&principal.tenant, name).filter(usable).cloned().collect()
+        let view = snapshot.view(principal);
+        let versions = snapshot.catalog.otc_versions(&principal.tenant, name);
+        versions.filter(|entry| view.check(Some(*entry), name).is_some()).cloned().collect()
     }
 
     /// One tool, if `principal` may use it. Unknown, hidden and foreign tools are all `None`; the
@@ -180,20 +234,23 @@ impl Gateway {
         tool: ToolRef<'_>,
         within: &Within,
     ) -> Option<Arc<Entry>> {
-        let snapshot = self.snapshot();
-        let entry = tool.resolve(&snapshot.catalog, &principal.tenant);
-        let Some(entry) = entry.filter(|entry| within.holds(&snapshot.catalog, entry)) else {
-            self.record().unknown(principal, "tools:read");
-            return None;
-        };
-        match snapshot.decider.authorize(principal.subject(), entry) {
-            Ok(()) => return Some(Arc::clone(entry)),
-            Err(Denied::Tenant) => self.record().foreign(principal, "tools:read", entry),
-            Err(denied) => {
-                let resource = entry.id.as_str();
-                self.record().denied(principal, "tools:read", resource, denied.reason());
+        match self.snapshot().find(principal, tool, within, None) {
+            Ok(entry) => Some(entry),
+            Err(miss) => {
+                self.record().missed(principal, READ, miss);
+                None
             }
         }
-        None
+    }
+
+    /// As [`find_within`](Self::find_within), for a request that looks the tool up again: records
+    /// nothing.
+    pub fn peek_within(
+        &self,
+        principal: &Principal,
+        tool: ToolRef<'_>,
+        within: &Within,
+    ) -> Option<Arc<Entry>> {
+        self.snapshot().find(principal, tool, within, None).ok()
     }
 }

@@ -105,6 +105,7 @@ pub struct Metrics {
     unrecorded: Counter,
     store_free: Gauge,
     store_low: Gauge,
+    refusals_counted: Counter,
     generation: Gauge,
     checkpoints: Counter,
     anchor_failures: Counter,
@@ -143,6 +144,7 @@ impl Default for Metrics {
         let source_discovery_failures = Family::default();
         let unrecorded = Counter::default();
         let (store_free, store_low) = (Gauge::default(), Gauge::default());
+        let refusals_counted = Counter::default();
         let generation = Gauge::default();
         registry.register("calls", "Calls by surface and result", calls.clone());
         registry.register("call_seconds", "Time tools ran", call_seconds.clone());
@@ -204,6 +206,11 @@ impl Default for Metrics {
             store_low.clone(),
         );
         registry.register(
+            "refusals_counted",
+            "Refusals beyond those that are recorded one by one; events tell how many there were",
+            refusals_counted.clone(),
+        );
+        registry.register(
             "catalog_generation",
             "Number of the current catalog",
             generation.clone(),
@@ -257,6 +264,7 @@ impl Default for Metrics {
             unrecorded,
             store_free,
             store_low,
+            refusals_counted,
             generation,
             checkpoints,
             anchor_failures,
@@ -372,6 +380,10 @@ impl Metrics {
 
     pub(crate) fn unrecorded(&self) {
         self.unrecorded.inc();
+    }
+
+    pub(crate) fn refusal_counted(&self) {
+        self.refusals_counted.inc();
     }
 
     pub(crate) fn checkpoint(&self) {

@@ -3,19 +3,21 @@
 //! Invariant (I-18): the opening event is a gate. Invariant (I-19): the closing event is not.
 //! Invariant (I-20): nothing here has a place for arguments or results.
 
+mod refusals;
+
 use std::{
-    collections::{BTreeSet, HashMap},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::{
+    sync::{Semaphore, mpsc, oneshot},
+    time::Instant,
+};
 use toolcrib_core::{
+    authorize::{Authorizer as _, Denied, Subject},
     call::{CallError, Outcome, UpstreamError, UpstreamErrorKind},
     canonical,
     catalog::Entry,
@@ -32,34 +34,34 @@ use toolcrib_core::{
 };
 use uuid::Uuid;
 
+pub(crate) use self::refusals::{Miss, MissedCall, Refusal, RefusalSubject};
+use self::refusals::{Refusals, Row};
 use crate::{metrics::Metrics, space::Space};
 
 /// Writes events.
 pub(crate) struct Record {
-    log: Arc<dyn EventLog>,
-    clock: Arc<dyn Clock>,
-    metrics: Arc<Metrics>,
-    quiet: mpsc::Sender<Quiet>,
-    dropped: Arc<AtomicU64>,
-    /// By route template, of which there are few.
-    knocks: Mutex<HashMap<String, Knock>>,
+    writer: Arc<Writer>,
+    queue: mpsc::Sender<DenialQueueItem>,
     late: Arc<Semaphore>,
     space: Arc<Space>,
 }
 
-/// Requests without credentials on one route.
-struct Knock {
-    told_at: u64,
-    untold: u64,
+/// What the record and the task behind its queue share.
+struct Writer {
+    log: Arc<dyn EventLog>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    refusals: Refusals,
 }
 
-/// Nanoseconds between two events about the same route.
-const KNOCK_PAUSE: u64 = 1_000_000_000;
-
 /// What the task behind the queue of denials does next.
-enum Quiet {
-    Store(Box<NewEvent>),
-    Flushed(oneshot::Sender<()>),
+enum DenialQueueItem {
+    /// Records one refusal.
+    Refused(Box<Refusal>),
+    /// Records how many there were.
+    Repeated(Vec<Row>),
+    /// Reports that everything before it has been stored, or could not be.
+    Settle(oneshot::Sender<()>),
 }
 
 /// Who a call belongs to, what it is of, and how it is identified.
@@ -89,10 +91,11 @@ impl Started {
     }
 }
 
-/// Denials of reads and of unauthenticated requests that wait to be written. They come at the rate
-/// at which strangers knock, so they are queued here and dropped (and counted) beyond it. Names of
-/// all kinds are short: about 1 KiB each, 1 MiB in all.
-const MAX_QUIET: usize = 1024;
+/// Refusals that may wait to be written, of about 1 KiB each; further ones are counted.
+const MAX_QUEUED: usize = 1024;
+/// How long a batch of denials takes, whatever is in it. Who reads events after a denial waits for the
+/// batch, and must not learn from that how much was written.
+const BATCH_TIME: Duration = Duration::from_millis(25);
 /// Closing events that may wait for a store that does not answer. About 1 KiB each and 300 bytes for
 /// every host that the call reached (at most 64): 10 MiB, at worst 200 MiB.
 const MAX_LATE: usize = 10_000;
@@ -106,12 +109,11 @@ impl Record {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let (quiet, queued) = mpsc::channel(MAX_QUIET);
-        tokio::spawn(store_quietly(queued, Arc::clone(&log), Arc::clone(&metrics)));
-        let dropped = Arc::new(AtomicU64::new(0));
-        let late = Arc::new(Semaphore::new(MAX_LATE));
-        let (knocks, space) = (Mutex::default(), Arc::default());
-        Self { log, clock, metrics, quiet, dropped, knocks, late, space }
+        let (queue, queued) = mpsc::channel(MAX_QUEUED);
+        let writer = Arc::new(Writer { log, clock, metrics, refusals: Refusals::default() });
+        tokio::spawn(write_denials(queued, Arc::clone(&writer)));
+        let (late, space) = (Arc::new(Semaphore::new(MAX_LATE)), Arc::default());
+        Self { writer, queue, late, space }
     }
 
     /// What is left for it.
@@ -121,9 +123,9 @@ impl Record {
 
     /// Makes the opening event durable; without that nothing may run.
     pub(crate) async fn started(&self, call: CallIdentity) -> Result<Started, CallError> {
-        let event = self.called(&call);
+        let event = self.writer.called(&call);
         let id = event.event_id.clone();
-        match self.log.append(vec![event]).await {
+        match self.writer.log.append(vec![event]).await {
             Ok(_) => Ok(Started { call, event: id }),
             Err(error) => Err(self.refused_to_store(&error)),
         }
@@ -146,20 +148,20 @@ impl Record {
                 self.event(call.tenant.clone(), call.run.clone(), body, Some(cause.clone()))
             })
             .collect();
-        events.push(self.returned(&call, cause, result, duration));
+        events.push(self.writer.returned(&call, cause, result, duration));
         self.insist(events).await;
     }
 
     /// Makes an event durable before what it tells of may happen.
     pub(crate) async fn ahead(&self, event: NewEvent) -> Result<(), CallError> {
-        let stored = self.log.append(vec![event]).await;
+        let stored = self.writer.log.append(vec![event]).await;
         stored.map(drop).map_err(|error| self.refused_to_store(&error))
     }
 
     /// Stores closing events, which tell of what is done and so are not given up easily.
     pub(crate) async fn insist(&self, events: Vec<NewEvent>) {
         for attempt in 0..PROMPT_TRIES {
-            match self.log.append(events.clone()).await {
+            match self.writer.log.append(events.clone()).await {
                 Ok(_) => return,
                 Err(error) => {
                     tracing::error!(%error, attempt, "a closing event could not be stored")
@@ -172,9 +174,9 @@ impl Record {
 
     fn finish_later(&self, events: Vec<NewEvent>) {
         let Ok(place) = Arc::clone(&self.late).try_acquire_owned() else {
-            return self.metrics.unrecorded();
+            return self.writer.metrics.unrecorded();
         };
-        let (log, metrics) = (Arc::clone(&self.log), Arc::clone(&self.metrics));
+        let (log, metrics) = (Arc::clone(&self.writer.log), Arc::clone(&self.writer.metrics));
         tokio::spawn(async move {
             for _ in 0..LATE_TRIES {
                 tokio::time::sleep(Duration::from_secs(5)).await;
@@ -187,36 +189,33 @@ impl Record {
         });
     }
 
+    /// Whether a call that is refused with `code` gets events of its own. If not, it has been counted.
+    pub(crate) fn admits(&self, call: &CallIdentity, code: &str) -> bool {
+        if self.admits_of(&call.tenant, &call.principal) {
+            return true;
+        }
+        let (resource, reason) = (call.entry.id.as_str().into(), code.into());
+        self.count(Refusal {
+            tenant: call.tenant.clone(),
+            principal: call.principal.clone(),
+            action: CALL.into(),
+            subject: RefusalSubject::Known { resource, reason },
+            at: self.writer.clock.now(),
+        });
+        false
+    }
+
     /// Records a call that was refused before it started: a pair without a duration, and for a denial
-    /// the decision. The refusal stands whether or not it could be stored; with little space it is not.
+    /// the decision. The refusal stands whether or not it could be stored.
     pub(crate) async fn refused(
         &self,
         call: &CallIdentity,
         error: &CallError,
         reason: Option<&str>,
     ) {
-        let opening = self.called(call);
-        let closing = self.returned(call, opening.event_id.clone(), Err(error), None);
-        let cause = opening.event_id.clone();
-        let mut events = vec![opening, closing];
-        if let Some(reason) = reason {
-            events.push(NewEvent {
-                causation_id: Some(cause),
-                ..self.decided(
-                    call.tenant.clone(),
-                    call.principal.clone(),
-                    call.run.clone(),
-                    "tools:call",
-                    call.entry.id.as_str(),
-                    reason,
-                )
-            });
-        }
-        if self.space.is_low() {
-            return events.iter().for_each(|_| self.metrics.unrecorded());
-        }
-        if let Err(error) = self.log.append(events).await {
-            self.metrics.unrecorded();
+        let events = self.writer.refused(call, error, reason);
+        if let Err(error) = self.writer.log.append(events).await {
+            self.writer.metrics.unrecorded();
             tracing::error!(%error, "a refused call could not be recorded");
         }
     }
@@ -250,100 +249,120 @@ impl Record {
             self.event(tenant.clone(), run.clone(), body, None)
         };
         let rows = references.into_iter().filter(|text| !text.is_empty()).map(row).collect();
-        self.log.append(rows).await.map(|_| run)
+        self.writer.log.append(rows).await.map(|_| run)
     }
 
-    /// Records the denial of something that is not a call, without making anyone wait.
+    /// Records a denial without making its caller wait. What this costs does not depend on what was
+    /// denied, nor on why.
+    pub(crate) fn deny(&self, refusal: Refusal) {
+        match self.admits_of(&refusal.tenant, &refusal.principal) {
+            true => self.enqueue(refusal),
+            false => self.count(refusal),
+        }
+    }
+
+    /// Whether a refusal of `principal` gets events of its own; none does while space is low.
+    fn admits_of(&self, tenant: &TenantId, principal: &PrincipalId) -> bool {
+        let now = self.writer.clock.monotonic_nanos();
+        !self.space.is_low() && self.writer.refusals.admit(tenant, principal, now)
+    }
+
+    /// Records the denial of something that is not a call of a tool.
     pub(crate) fn denied(&self, principal: &Principal, action: &str, resource: &str, reason: &str) {
-        let (tenant, id) = (principal.tenant.clone(), principal.id.clone());
-        self.queue(self.decided(tenant, id, new_id(), action, resource, reason));
+        self.deny(Refusal {
+            tenant: principal.tenant.clone(),
+            principal: principal.id.clone(),
+            action: action.into(),
+            subject: RefusalSubject::Known { resource: resource.into(), reason: reason.into() },
+            at: self.writer.clock.now(),
+        });
+    }
+
+    /// Records that a name led to no tool that the caller may use.
+    pub(crate) fn missed(&self, principal: &Principal, action: &str, miss: Miss) {
+        self.deny(Refusal {
+            tenant: principal.tenant.clone(),
+            principal: principal.id.clone(),
+            action: action.into(),
+            subject: RefusalSubject::Miss(Box::new(miss)),
+            at: self.writer.clock.now(),
+        });
     }
 
     /// Records that a name was asked for that does not exist. The name itself is the caller's text.
     pub(crate) fn unknown(&self, principal: &Principal, action: &str) {
-        self.denied(principal, action, "unknown", "unknown");
-    }
-
-    /// Records that a foreign tenant's tool was asked for. To the caller's tenant, its auditors
-    /// included, that is a name that does not exist (I-9); which tool it was is told to the operator.
-    pub(crate) fn foreign(&self, principal: &Principal, action: &str, entry: &Entry) {
-        self.unknown(principal, action);
-        let who = PrincipalId::parse(format!("{}/{}", principal.tenant, principal.id));
-        if let (Ok(tenant), Ok(who)) = (TenantId::parse(TenantId::OPERATOR), who) {
-            let resource = entry.id.as_str();
-            self.queue(self.decided(tenant, who, new_id(), action, resource, "tenant"));
-        }
+        self.denied(principal, action, UNKNOWN, UNKNOWN);
     }
 
     /// Records that somebody without valid credentials was turned away from `route` (a template).
-    /// Such requests belong to no tenant, and come at the rate at which strangers knock: one event a
-    /// second and route, the next of which says how many there were beside it.
+    /// Such requests belong to no tenant: one event a second and route, and a count of the others.
     pub(crate) fn unauthenticated(&self, route: &str) {
-        let now = self.clock.monotonic_nanos();
-        let mut knocks = self.knocks.lock();
-        match knocks.get_mut(route) {
-            Some(knock) if now.saturating_sub(knock.told_at) < KNOCK_PAUSE => knock.untold += 1,
-            Some(knock) => {
-                knock.told_at = now;
-                let untold = std::mem::take(&mut knock.untold);
-                self.tell_knock(route, untold);
-            }
-            None => {
-                knocks.insert(route.to_owned(), Knock { told_at: now, untold: 0 });
-                self.tell_knock(route, 0);
-            }
-        }
-    }
-
-    /// Records what was counted but not told yet and is not followed by anything that would tell it.
-    pub(crate) fn tell_repeated(&self) {
-        let now = self.clock.monotonic_nanos();
-        for (route, knock) in self.knocks.lock().iter_mut() {
-            if knock.untold > 0 && now.saturating_sub(knock.told_at) >= KNOCK_PAUSE {
-                knock.told_at = now;
-                let untold = std::mem::take(&mut knock.untold);
-                self.tell_knock(route, untold - 1);
-            }
-        }
-    }
-
-    fn tell_knock(&self, route: &str, repeated: u64) {
-        if let (Ok(tenant), Ok(who)) =
+        let (Ok(tenant), Ok(principal)) =
             (TenantId::parse(TenantId::OPERATOR), PrincipalId::parse("anonymous"))
+        else {
+            return;
+        };
+        let subject =
+            RefusalSubject::Known { resource: route.into(), reason: "unauthenticated".into() };
+        let at = self.writer.clock.now();
+        let refusal = Refusal { tenant, principal, action: "http:request".into(), subject, at };
+        let now = self.writer.clock.monotonic_nanos();
+        match !self.space.is_low() && self.writer.refusals.admit_stranger(route, now) {
+            true => self.enqueue(refusal),
+            false => self.count(refusal),
+        }
+    }
+
+    fn enqueue(&self, refusal: Refusal) {
+        let item = DenialQueueItem::Refused(Box::new(refusal));
+        if let Err(error) = self.queue.try_send(item)
+            && let DenialQueueItem::Refused(refusal) = error.into_inner()
         {
-            let reason = "unauthenticated";
-            let mut event = self.decided(tenant, who, new_id(), "http:request", route, reason);
-            if let EventBody::AuthorizationDecided(decided) = &mut event.body {
-                decided.repeated = (repeated > 0).then_some(repeated);
-            }
-            self.queue(event);
+            self.count(*refusal);
         }
     }
 
-    fn queue(&self, event: NewEvent) {
+    fn count(&self, refusal: Refusal) {
+        self.writer.metrics.refusal_counted();
         if self.space.is_low() {
-            return self.metrics.unrecorded();
+            self.writer.metrics.unrecorded();
         }
-        if self.quiet.try_send(Quiet::Store(Box::new(event))).is_err() {
-            self.metrics.unrecorded();
-            let dropped = self.dropped.fetch_add(1, Ordering::Relaxed) + 1;
-            if dropped.is_power_of_two() {
-                tracing::warn!(dropped, "denials come faster than they can be recorded");
-            }
+        self.writer.refusals.count(refusal, 1, self.writer.clock.monotonic_nanos());
+    }
+
+    /// Records the counts of refusals that have been counted for long enough. While space is low they
+    /// wait.
+    pub(crate) fn flush_counted_refusals(&self) {
+        if self.space.is_low() {
+            return;
+        }
+        let Ok(place) = self.queue.try_reserve() else { return };
+        let rows = self.writer.refusals.take(self.writer.clock.monotonic_nanos(), false);
+        if !rows.is_empty() {
+            place.send(DenialQueueItem::Repeated(rows));
         }
     }
 
-    /// Waits until the denials that are queued now have been stored (or could not be).
-    pub(crate) async fn flush(&self) {
-        for (route, knock) in self.knocks.lock().drain() {
-            if let Some(more) = knock.untold.checked_sub(1) {
-                self.tell_knock(&route, more);
-            }
-        }
-        let (done, flushed) = oneshot::channel();
-        if self.quiet.send(Quiet::Flushed(done)).await.is_ok() && flushed.await.is_err() {
+    /// Fills the buckets of `tenant`, so that its next refusals have events of their own.
+    pub(crate) fn reset_refusals(&self, tenant: &TenantId) {
+        self.writer.refusals.reset(tenant);
+    }
+
+    /// Waits until the denials that are queued now have been stored (or could not be). Whoever was
+    /// denied and then reads events finds its own.
+    pub(crate) async fn settle(&self) {
+        let (done, settled) = oneshot::channel();
+        if self.queue.send(DenialQueueItem::Settle(done)).await.is_ok() && settled.await.is_err() {
             tracing::error!("the queue of denials ended early");
         }
+    }
+
+    /// Stores everything that is queued or counted. For the end.
+    pub(crate) async fn flush(&self) {
+        let rows = self.writer.refusals.take(self.writer.clock.monotonic_nanos(), true);
+        // The queue ends with the record, so it takes them.
+        self.queue.send(DenialQueueItem::Repeated(rows)).await.ok();
+        self.settle().await;
     }
 
     fn refused_to_store(&self, error: &StoreError) -> CallError {
@@ -352,6 +371,18 @@ impl Record {
     }
 
     pub(crate) fn event(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        body: EventBody,
+        cause: Option<EventId>,
+    ) -> NewEvent {
+        self.writer.event(tenant, run, body, cause)
+    }
+}
+
+impl Writer {
+    fn event(
         &self,
         tenant: TenantId,
         run: RunId,
@@ -418,54 +449,195 @@ impl Record {
         self.event(call.tenant.clone(), call.run.clone(), body, Some(cause))
     }
 
-    fn decided(
+    /// The events of a call that was refused before it started.
+    fn refused(
         &self,
-        tenant: TenantId,
-        principal: PrincipalId,
-        run: RunId,
-        action: &str,
-        resource: &str,
-        reason: &str,
-    ) -> NewEvent {
+        call: &CallIdentity,
+        error: &CallError,
+        reason: Option<&str>,
+    ) -> Vec<NewEvent> {
+        let opening = self.called(call);
+        let closing = self.returned(call, opening.event_id.clone(), Err(error), None);
+        let cause = opening.event_id.clone();
+        let mut events = vec![opening, closing];
+        if let Some(reason) = reason {
+            let decision = Decision {
+                tenant: call.tenant.clone(),
+                principal: call.principal.clone(),
+                action: CALL.into(),
+                resource: call.entry.id.as_str().into(),
+                reason: reason.into(),
+            };
+            let decided = self.decided(decision, call.run.clone(), 1);
+            events.push(NewEvent { causation_id: Some(cause), ..decided });
+        }
+        events
+    }
+
+    /// An event that tells of `count` denials of one kind.
+    fn decided(&self, decision: Decision, run: RunId, count: u64) -> NewEvent {
+        let Decision { tenant, principal, action, resource, reason } = decision;
         let body = EventBody::AuthorizationDecided(AuthorizationDecided {
             principal,
-            action: action.to_owned(),
-            resource: resource.to_owned(),
+            action: action.into(),
+            resource: resource.into(),
             allowed: false,
-            reason: Some(reason.to_owned()),
-            repeated: None,
+            reason: Some(reason.into()),
+            repeated: count.checked_sub(1).filter(|others| *others > 0),
         });
         self.event(tenant, run, body, None)
     }
-}
 
-async fn store_quietly(
-    mut queued: mpsc::Receiver<Quiet>,
-    log: Arc<dyn EventLog>,
-    metrics: Arc<Metrics>,
-) {
-    let mut batch = Vec::new();
-    while queued.recv_many(&mut batch, MAX_QUIET).await > 0 {
-        let (mut events, mut waiting) = (Vec::new(), Vec::new());
-        for item in batch.drain(..) {
-            match item {
-                Quiet::Store(event) => events.push(*event),
-                Quiet::Flushed(done) => waiting.push(done),
+    /// The events of one refusal.
+    fn events_of(&self, refusal: &Refusal) -> Vec<NewEvent> {
+        let (decisions, denied) = refusal.decisions();
+        let call = match &refusal.subject {
+            RefusalSubject::Miss(miss) => miss.call.as_ref().zip(miss.entry.as_ref()),
+            RefusalSubject::Known { .. } => None,
+        };
+        let mut events = match (call, denied) {
+            // To its own tenant a denied call is a pair, too (RFC 0064).
+            (Some((missed, entry)), Some(denied)) => {
+                let call = CallIdentity {
+                    tenant: refusal.tenant.clone(),
+                    principal: refusal.principal.clone(),
+                    agent: AgentId::system(),
+                    run: missed.run.clone(),
+                    call: missed.call.clone(),
+                    args_hash: None,
+                    entry: Arc::clone(entry),
+                    cause: missed.cause.clone(),
+                };
+                self.refused(&call, &forbidden(entry, &denied), Some(denied.reason()))
+            }
+            _ => decisions.into_iter().map(|it| self.decided(it, new_id(), 1)).collect(),
+        };
+        for event in &mut events {
+            event.timestamp = refusal.at;
+        }
+        events
+    }
+
+    /// The events of refusals that were counted. What the tenant may not tell apart is one event.
+    fn events_of_rows(&self, rows: &[Row]) -> Vec<NewEvent> {
+        let mut counts: BTreeMap<Decision, u64> = BTreeMap::new();
+        for row in rows {
+            for decision in row.first.decisions().0 {
+                let count = counts.entry(decision).or_default();
+                *count = count.saturating_add(row.count);
             }
         }
-        let lost = events.len();
-        if lost > 0
-            && let Err(error) = log.append(events).await
-        {
-            (0..lost).for_each(|_| metrics.unrecorded());
-            tracing::error!(%error, lost, "denials could not be recorded");
+        let event = |(decision, count)| self.decided(decision, new_id(), count);
+        counts.into_iter().map(event).collect()
+    }
+
+    /// Records `refused` and `rows`; what cannot be stored is counted and tried again later.
+    async fn write(&self, refused: Vec<Refusal>, rows: Vec<Row>) {
+        let mut events: Vec<NewEvent> =
+            refused.iter().flat_map(|refusal| self.events_of(refusal)).collect();
+        events.extend(self.events_of_rows(&rows));
+        let Err(error) = self.log.append(events).await else { return };
+        tracing::error!(%error, "denials could not be recorded one by one; they are counted");
+        let now = self.clock.monotonic_nanos();
+        for refusal in refused {
+            self.metrics.unrecorded();
+            self.refusals.count(refusal, 1, now);
+        }
+        for Row { first, count, .. } in rows {
+            self.refusals.count(first, count, now);
+        }
+    }
+}
+
+/// What a denial says in the record of a tenant.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Decision {
+    tenant: TenantId,
+    principal: PrincipalId,
+    action: Box<str>,
+    resource: Box<str>,
+    reason: Box<str>,
+}
+
+impl Refusal {
+    /// What is said of it, to its tenant first; and why the tool was denied, where the tenant has it.
+    ///
+    /// That a foreign tenant's tool was asked for is told to the operator alone. To the caller's tenant,
+    /// its auditors included, that is a name that does not exist (I-9).
+    fn decisions(&self) -> (Vec<Decision>, Option<Denied>) {
+        let of = |resource: &str, reason: &str| Decision {
+            tenant: self.tenant.clone(),
+            principal: self.principal.clone(),
+            action: self.action.clone(),
+            resource: resource.into(),
+            reason: reason.into(),
+        };
+        let miss = match &self.subject {
+            RefusalSubject::Known { resource, reason } => {
+                return (vec![of(resource, reason)], None);
+            }
+            RefusalSubject::Miss(miss) => miss,
+        };
+        let subject =
+            Subject { tenant: &self.tenant, scopes: &miss.scopes, principal: &self.principal };
+        let denied = miss.entry.as_ref().and_then(|entry| {
+            let denied = miss.snapshot.decider.authorize(subject, entry).err()?;
+            Some((entry.id.as_str(), denied))
+        });
+        match denied {
+            None => (vec![of(UNKNOWN, UNKNOWN)], None),
+            Some((tool, Denied::Tenant)) => {
+                let mut decisions = vec![of(UNKNOWN, UNKNOWN)];
+                let who = PrincipalId::parse(format!("{}/{}", self.tenant, self.principal));
+                if let (Ok(tenant), Ok(principal)) = (TenantId::parse(TenantId::OPERATOR), who) {
+                    decisions.push(Decision { tenant, principal, ..of(tool, "tenant") });
+                }
+                (decisions, None)
+            }
+            Some((tool, denied)) => (vec![of(tool, denied.reason())], Some(denied)),
+        }
+    }
+}
+
+/// What a caller that is denied `entry` is told.
+pub(crate) fn forbidden(entry: &Entry, denied: &Denied) -> CallError {
+    let required = match denied {
+        // No scope would help.
+        Denied::Policy | Denied::Arguments => None,
+        _ => entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone()),
+    };
+    CallError::Forbidden { tool: entry.id.clone(), required: required.unwrap_or_default() }
+}
+
+async fn write_denials(mut queued: mpsc::Receiver<DenialQueueItem>, writer: Arc<Writer>) {
+    let mut batch = Vec::new();
+    while queued.recv_many(&mut batch, MAX_QUEUED).await > 0 {
+        let end = Instant::now() + BATCH_TIME;
+        let (mut refused, mut rows, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for item in batch.drain(..) {
+            match item {
+                DenialQueueItem::Refused(refusal) => refused.push(*refusal),
+                DenialQueueItem::Repeated(counted) => rows.extend(counted),
+                DenialQueueItem::Settle(done) => waiting.push(done),
+            }
+        }
+        if !refused.is_empty() || !rows.is_empty() {
+            writer.write(refused, rows).await;
+            tokio::time::sleep_until(end).await;
         }
         for done in waiting {
-            // Nobody waits any more: then nobody needs to hear it.
+            // A reader that has left needs no answer.
             done.send(()).ok();
         }
     }
 }
+
+/// What is said of names that lead nowhere.
+const UNKNOWN: &str = "unknown";
+/// The action of a call.
+pub(crate) const CALL: &str = "tools:call";
+/// The action of reading about a tool.
+pub(crate) const READ: &str = "tools:read";
 
 /// The tool's own words are content, so the record has these instead.
 fn tool_failed() -> EventError {

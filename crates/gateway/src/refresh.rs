@@ -129,7 +129,7 @@ impl Refresher {
                     _ = tick.tick() => {
                         let due = refresher.slots.lock().due(refresher.clock.now());
                         due.iter().for_each(|source| refresher.ask(&gateway, source));
-                        gateway.record().tell_repeated();
+                        gateway.record().flush_counted_refusals();
                         refresher.watch_pins(&gateway);
                         refresher.watch_toolsets(&gateway);
                     }

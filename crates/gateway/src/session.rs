@@ -193,7 +193,7 @@ impl Interaction {
             duration: None,
         };
         if !self.belongs_to(principal) {
-            gateway.record().unknown(principal, "tools:call");
+            gateway.record().unknown(principal, record::CALL);
             return refused(CallError::NoSuchTool);
         }
         match Shared::begin(&self.shared) {
@@ -348,6 +348,8 @@ impl Shared {
         if !closing.is_empty() {
             // In the order in which they were opened: ids of events rise.
             closing.sort_by(|a, b| a.causation_id.cmp(&b.causation_id));
+            // Denied calls of the interaction may still wait to be written.
+            self.gateway.record().settle().await;
             self.gateway.record().insist(closing).await;
         }
     }

@@ -41,7 +41,7 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     clock::{Clock, Timestamp},
     credential::Secret,
-    event::{EventLog as _, EventQuery, LoggedEvent},
+    event::{EventQuery, LoggedEvent},
     id::{KeyId, PrincipalId, SourceId, TenantId},
     principal::AuthMethod,
     scope::Grant,
@@ -361,7 +361,7 @@ impl TestGateway {
         loop {
             let after = events.last().map(|last| last.position);
             let query = EventQuery { after, ..EventQuery::default() };
-            match self.store.read(query).await.unwrap() {
+            match self.gateway.read_events(query).await.unwrap() {
                 page if page.is_empty() => return events,
                 page => events.extend(page),
             }

@@ -94,7 +94,7 @@ const COMMON_OPTIONS: &str = "Options of every command:";
 
 /// Name, type, labels and meaning of every metric. A family shows itself in the exposition only
 /// once it has a value, so the list stands here; a test compares it with a server that has them all.
-const METRICS: [(&str, &str, &str, &str); 22] = [
+const METRICS: [(&str, &str, &str, &str); 23] = [
     ("toolcrib_calls", "counter", "surface, result", "Calls by surface and result"),
     ("toolcrib_call_seconds", "histogram", "", "Time tools ran"),
     ("toolcrib_http_requests", "counter", "surface, status", "Requests by surface and status"),
@@ -149,6 +149,12 @@ const METRICS: [(&str, &str, &str, &str); 22] = [
         "gauge",
         "",
         "1 while less than keep_free is free and what did not run is not recorded, else 0",
+    ),
+    (
+        "toolcrib_refusals_counted",
+        "counter",
+        "",
+        "Refusals beyond those that are recorded one by one; events tell how many there were",
     ),
     ("toolcrib_catalog_generation", "gauge", "", "Number of the current catalog"),
     ("toolcrib_record_checkpoints", "counter", "", "Checkpoints that were signed"),

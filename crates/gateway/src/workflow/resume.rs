@@ -361,7 +361,7 @@ impl History {
         };
         let mut history = Self::default();
         for _ in 0..MAX_PAGES {
-            let page = gateway.log().read(query.clone()).await?;
+            let page = gateway.read_events(query.clone()).await?;
             query.after = page.last().map(|last| last.position);
             let full = page.len() >= PAGE;
             for logged in page {

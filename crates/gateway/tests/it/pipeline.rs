@@ -7,6 +7,7 @@ use toolcrib_core::{
     call::{CallError, UpstreamErrorKind},
     event::EventBody,
 };
+use toolcrib_gateway::{call::CallRequest, list::ToolRef, metrics::Surface};
 
 use crate::support::{eventually, principal, rig};
 
@@ -427,4 +428,53 @@ async fn refusals_without_credentials_are_counted_not_piled_up() {
     let told = repeated.len() as u64 + repeated.iter().flatten().sum::<u64>();
     assert_eq!(told, 1000, "none is lost: {repeated:?}");
     assert!(repeated.len() <= 5, "{repeated:?}");
+}
+
+/// I-9: counts do not tell the caller's tenant more than single events do.
+#[tokio::test]
+async fn counted_denials_of_foreign_and_unknown_tools_are_one_to_the_tenant() {
+    let rig = rig(&["echo"], "tenants = [\"mine\"]").await;
+    let stranger = principal("other", ALL);
+    for _ in 0..300 {
+        for tool in ["s__echo", "s__nothing"] {
+            let request = CallRequest::new(Surface::Cli, ToolRef::Wire(tool), json!({}));
+            assert!(rig.gateway.call(&stranger, request).await.result.is_err());
+        }
+    }
+    rig.gateway.close().await;
+    let decided = |tenant: &str| {
+        let events = rig.log.kept.events().into_iter();
+        let of_tenant = events.filter(|logged| logged.tenant.as_str() == tenant);
+        let decided = of_tenant.filter_map(|logged| match logged.event.body {
+            EventBody::AuthorizationDecided(decided) => Some(decided),
+            _ => None,
+        });
+        decided.collect::<Vec<_>>()
+    };
+    let of_other = decided("other");
+    assert!(of_other.iter().all(|it| it.resource == "unknown"), "{of_other:?}");
+    let counts: Vec<u64> = of_other.iter().filter_map(|it| it.repeated).collect();
+    assert_eq!(counts.len(), 1, "one event for both: {counts:?}");
+    assert_eq!(of_other.len() as u64 + counts[0], 600);
+    let of_operator = decided("-");
+    let of_foreign: u64 = of_operator.iter().map(|it| 1 + it.repeated.unwrap_or(0)).sum();
+    assert_eq!(of_foreign, 300, "{of_operator:?}");
+}
+
+/// A store that takes nothing for a while: what could not be recorded is told of later.
+#[tokio::test]
+async fn denials_that_cannot_be_stored_are_counted_and_told_of_later() {
+    let rig = rig(&["echo"], "[source.tools.\"*\"]\nscopes = [\"a\"]").await;
+    let nobody = principal("t", &[]);
+    rig.log.fails.store(true, Ordering::SeqCst);
+    for _ in 0..10 {
+        rig.call(&nobody, "s__echo", json!({})).await;
+    }
+    assert!(rig.log.told().is_empty());
+    rig.log.fails.store(false, Ordering::SeqCst);
+    rig.gateway.close().await;
+    assert_eq!(rig.log.told(), ["decided tools:call mcp:s.echo scope"]);
+    let event = rig.log.kept.events()[0].event.clone();
+    let EventBody::AuthorizationDecided(decided) = event.body else { panic!("{event:?}") };
+    assert_eq!(decided.repeated, Some(9));
 }

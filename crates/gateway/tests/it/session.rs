@@ -324,3 +324,19 @@ async fn every_bracket_is_closed_once_and_last() {
         assert!(open.is_empty(), "{run} left open: {bodies:?}");
     }
 }
+
+/// Refused calls cannot fill the log by way of the sessions around them.
+#[tokio::test]
+async fn refusals_that_are_only_counted_open_no_session() {
+    let rig = rig(&["echo"], "[source.tools.\"*\"]\nrate = \"1/d\"").await;
+    let caller = principal("t", ALL);
+    for _ in 0..500 {
+        let interaction = rig.gateway.interaction(&caller).unwrap();
+        let _refused = call(&interaction, &caller, "s__echo").await;
+        interaction.close(SessionOutcome::Completed).await;
+    }
+    // One call that ran, a hundred refusals, and each with its session.
+    let told = rig.log.told();
+    assert_eq!(told.iter().filter(|it| it.starts_with("opened")).count(), 101);
+    assert_eq!(told.len(), 404);
+}

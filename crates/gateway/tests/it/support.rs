@@ -375,7 +375,15 @@ pub(crate) fn principal(tenant: &str, scopes: &[&str]) -> Principal {
 impl Rig {
     pub(crate) async fn call(&self, principal: &Principal, tool: &str, arguments: Value) -> Called {
         let request = CallRequest::new(Surface::Cli, ToolRef::Wire(tool), arguments);
-        self.gateway.call(principal, request).await
+        let called = self.gateway.call(principal, request).await;
+        self.settle().await;
+        called
+    }
+
+    /// Waits until denials are in the log, as whoever reads events does.
+    pub(crate) async fn settle(&self) {
+        let query = EventQuery { limit: 1, ..EventQuery::default() };
+        self.gateway.read_events(query).await.unwrap();
     }
 
     pub(crate) fn source(&self) -> Arc<Scripted> {

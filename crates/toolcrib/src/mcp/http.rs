@@ -21,7 +21,10 @@ use axum::{
 use http::{HeaderMap, Method, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::principal::Principal;
-use toolcrib_gateway::{list::Within, metrics::Surface};
+use toolcrib_gateway::{
+    list::{ToolRef, Within},
+    metrics::Surface,
+};
 
 use super::{
     answer,
@@ -202,7 +205,7 @@ async fn answer(
         }
         Ok(Step::Call(call)) => {
             if era == Era::Modern && !call.stands_for() {
-                check_params(state, principal, headers, &call)
+                check_params(state, principal, within, headers, &call)
                     .map_err(|error| reject(Some(id), error))?;
             }
             Ok(run(state, call, readable).await)
@@ -249,25 +252,15 @@ fn no_session(id: Option<&Id>) -> Response {
 fn check_params(
     state: &AppState,
     principal: &Principal,
+    within: &Within,
     headers: &HeaderMap,
     call: &ToolCall,
 ) -> Result<(), RpcError> {
-    let snapshot = state.gateway.snapshot();
-    let Some(entry) = snapshot.catalog.by_wire(&principal.tenant, call.name()) else {
-        return Ok(());
-    };
-    let params = param_headers::of(entry);
-    if params.is_empty() {
-        return Ok(());
-    }
-    let view = state.gateway.view(principal);
-    let at = view.entries().binary_search_by(|seen| seen.id.cmp(&entry.id));
-    match at.ok().and_then(|at| view.entries().get(at)) {
-        // Another tenant's tool can have the same id.
-        Some(seen) if Arc::ptr_eq(seen, entry) => {
-            headers::check_params(headers, &params, call.arguments())
-        }
-        _ => Ok(()),
+    let tool = ToolRef::Wire(call.name());
+    let Some(entry) = state.gateway.peek_within(principal, tool, within) else { return Ok(()) };
+    match param_headers::of(&entry) {
+        params if params.is_empty() => Ok(()),
+        params => headers::check_params(headers, &params, call.arguments()),
     }
 }
 

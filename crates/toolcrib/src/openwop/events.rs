@@ -98,7 +98,7 @@ pub(super) async fn list(
         limit,
         newest: after.is_none(),
     };
-    match state.gateway.log().read(wanted).await {
+    match state.gateway.read_events(wanted).await {
         Ok(logged) => {
             let next = logged.last().map_or(after.unwrap_or(0), |last| last.position);
             let events = logged

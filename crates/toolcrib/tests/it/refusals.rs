@@ -1,0 +1,126 @@
+//! Refusals cost a caller nothing, so they must cost the event log next to nothing.
+
+use std::path::Path;
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use toolcrib_core::event::{EventBody, LoggedEvent};
+use toolcrib_testkit::gateway::{Actor, TestGateway, TestTool};
+
+/// Requests of each kind. Together they are well beyond what one principal has recorded one by one.
+const EACH: usize = 400;
+
+async fn gateway() -> TestGateway {
+    let input = json!({ "type": "object", "required": ["n"] });
+    TestGateway::builder()
+        .config("[gate]\nrate = \"1000000/s\"")
+        .tool(TestTool::new("rare").scopes(["files:read"]).rule("rate = \"1/d\""))
+        .tool(TestTool::new("strict").scopes(["files:read"]).input(input))
+        .tool(TestTool::new("hidden").scopes(["files:write"]))
+        .tool(TestTool::new("asks").scopes(["files:read"]).rule("approval = \"always\""))
+        // No bucket fills while the test runs.
+        .manual_clock()
+        .start()
+        .await
+}
+
+/// What the store takes on disk, once it is closed.
+fn size(directory: &Path) -> u64 {
+    let files = ["test.db", "test.db-wal"].into_iter();
+    files.filter_map(|file| Some(directory.join(file).metadata().ok()?.len())).sum()
+}
+
+/// One request of each kind, none of which runs anything but the first of `rare`.
+async fn refused(caller: &Actor) {
+    let call = |id: &str| json!({ "request": { "tool_id": id } });
+    for (tool, status) in [
+        ("crib.rare", 429),
+        ("crib.strict", 422),
+        ("crib.hidden", 403),
+        // What wants approval is an answer of the tool to this protocol.
+        ("crib.asks", 200),
+        ("crib.absent", 400),
+    ] {
+        assert_eq!(caller.post("/tools/call", call(tool)).await.status, status, "{tool}");
+    }
+    assert_eq!(caller.get("/v1/tools/mcp:crib.absent").await.status, 404);
+    assert_eq!(caller.get("/v1/events").await.status, 403);
+}
+
+/// How many refusals the log tells of.
+fn counted(events: &[LoggedEvent]) -> u64 {
+    let of = |logged: &LoggedEvent| match &logged.event.body {
+        EventBody::ToolReturned(returned) => u64::from(returned.duration_ms.is_none()),
+        // One that belongs to a pair is told of by the pair.
+        EventBody::AuthorizationDecided(decided) if logged.event.causation_id.is_none() => {
+            1 + decided.repeated.unwrap_or(0)
+        }
+        _ => 0,
+    };
+    events.iter().map(of).sum()
+}
+
+#[tokio::test]
+async fn thousands_of_refusals_take_little_of_the_store_and_every_one_is_counted() {
+    let idle = gateway().await;
+    idle.gateway.close().await;
+    idle.store.close().await;
+    let gw = gateway().await;
+    let caller = gw.principal("loud", ["files:read"]).await;
+    let rare = json!({ "request": { "tool_id": "crib.rare" } });
+    assert_eq!(caller.post("/tools/call", rare).await.status, 200);
+    for _ in 0..EACH / 10 {
+        join_all((0..10).map(|_| refused(&caller))).await;
+    }
+    assert_eq!((gw.runs("crib", "rare"), gw.runs("crib", "asks")), (1, 0));
+    let number = 7 * EACH as u64;
+    // The first ones are told of as ever.
+    let pairs = |events: &[LoggedEvent]| {
+        let kinds = events.iter().map(|logged| logged.event.body.kind());
+        kinds.filter(|kind| *kind == "agent.toolReturned").count()
+    };
+    let before = gw.events().await;
+    assert!(pairs(&before) > 40, "{}", pairs(&before));
+    // The end of the gateway tells of the others.
+    gw.gateway.close().await;
+    let events = gw.events().await;
+    assert_eq!(counted(&events), number);
+    assert!(events.len() < 400, "{}", events.len());
+    let told: Vec<Value> = events
+        .iter()
+        .map(|logged| serde_json::to_value(&logged.event).unwrap()["payload"].clone())
+        .filter(|payload| payload["repeated"].as_u64() > Some(100))
+        .collect();
+    for (resource, reason) in [
+        ("mcp:crib.rare", "rate_limited"),
+        ("mcp:crib.strict", "validation_error"),
+        ("mcp:crib.hidden", "scope"),
+        ("mcp:crib.asks", "approval_required"),
+        ("unknown", "unknown"),
+        ("/v1/events", "scope"),
+    ] {
+        let found = told.iter().any(|it| it["resource"] == resource && it["reason"] == reason);
+        assert!(found, "{resource} {reason}: {told:#?}");
+    }
+    gw.store.close().await;
+    let grown = size(gw.directory()) - size(idle.directory());
+    assert!(grown / number <= 200, "{grown} bytes for {number} refusals");
+}
+
+/// A refusal that is only counted names a run that has no events; one that is not is found at once.
+#[tokio::test]
+async fn who_is_denied_and_then_reads_finds_its_pair() {
+    let gw = gateway().await;
+    let caller = gw.principal("quiet", ["files:read"]).await;
+    for _ in 0..20 {
+        let ask = json!({ "request": { "tool_id": "crib.hidden" } });
+        let reply = caller.post("/tools/call", ask).await;
+        let run = reply.header("toolcrib-run-id").to_owned();
+        let events = caller.get(&format!("/v1/runs/{run}/events")).await;
+        assert_eq!(events.status, 200, "{run}");
+        let events = events.json()["events"].clone();
+        let types: Vec<_> = events.as_array().unwrap().iter().map(|it| &it["type"]).collect();
+        assert_eq!(types, ["agent.toolCalled", "agent.toolReturned", "authorization.decided"]);
+        assert!(events[0]["payload"].get("argsHash").is_none(), "nobody looks at its arguments");
+    }
+}
