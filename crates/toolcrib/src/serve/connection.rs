@@ -34,6 +34,10 @@ pub(crate) fn authenticated() {
     CURRENT.try_with(|connection| connection.activity.lock().authenticated = true).ok();
 }
 
+/// How long a connection without a request is new: that of a caller that is about to show its key
+/// must not be taken for one of a flood.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// How long a peer may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
@@ -66,10 +70,12 @@ struct Activity {
 /// How readily a connection gives up its place; the smallest goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// No credential, no request.
+    /// No credential, and no request for some time.
     Idle,
     /// No credential, but a request.
     Busy,
+    /// No credential, and too new for its first request to be expected here.
+    Fresh,
     /// A credential, and no request.
     Known,
 }
@@ -119,9 +125,10 @@ impl Connection {
 
     /// Whether, and before which others, the connection gives up its place: the longest inactive
     /// first. `None`: not at all.
-    pub(super) fn rank(&self) -> Option<(Rank, Instant)> {
+    pub(super) fn rank(&self, now: Instant) -> Option<(Rank, Instant)> {
         let activity = *self.activity.lock();
         let rank = match (activity.authenticated, activity.requests) {
+            (false, 0) if now.saturating_duration_since(activity.since) < FRESH => Rank::Fresh,
             (false, 0) => Rank::Idle,
             (false, _) => Rank::Busy,
             (true, 0) => Rank::Known,
@@ -265,13 +272,15 @@ mod tests {
             Patience { unauthenticated: Duration::from_secs(1), reading: Duration::from_secs(2) };
         let connection = Arc::new(Connection::new());
         assert!(connection.expires(patience).is_some(), "no request");
-        assert_eq!(connection.rank().unwrap().0, Rank::Idle);
+        let now = Instant::now();
+        assert_eq!(connection.rank(now).unwrap().0, Rank::Fresh);
+        assert_eq!(connection.rank(now + FRESH).unwrap().0, Rank::Idle);
 
         let exchange = connection.begin(Version::HTTP_2);
         assert_eq!(connection.expires(patience), None, "a handler runs");
-        assert_eq!(connection.rank().unwrap().0, Rank::Busy);
+        assert_eq!(connection.rank(now).unwrap().0, Rank::Busy);
         CURRENT.scope(Arc::clone(&connection), async { authenticated() }).await;
-        assert_eq!(connection.rank(), None, "a caller's request is not cut off");
+        assert_eq!(connection.rank(now), None, "a caller's request is not cut off");
 
         let mut answer = Answer::new(Body::from(vec![0; PIECE + 1]), exchange);
         answer.frame().await.unwrap().unwrap();
@@ -279,6 +288,6 @@ mod tests {
         answer.frame().await.unwrap().unwrap();
         drop(answer);
         assert_eq!(connection.expires(patience), None, "an idle caller may stay");
-        assert_eq!(connection.rank().unwrap().0, Rank::Known);
+        assert_eq!(connection.rank(now).unwrap().0, Rank::Known);
     }
 }

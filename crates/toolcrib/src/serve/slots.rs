@@ -6,7 +6,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::connection::{Connection, Rank};
 
@@ -69,15 +69,24 @@ impl Slots {
 
     /// Evicts connections, unless evicted ones are still about to go.
     pub(super) fn make_room(&self) {
+        self.make_room_at(Instant::now());
+    }
+
+    fn make_room_at(&self, now: Instant) {
         let taken = self.taken.lock();
         if taken.connections.values().any(|connection| connection.is_evicted()) {
             return;
         }
         let ranked = taken.connections.values();
-        let mut ranked: Vec<_> = ranked.filter_map(|it| Some((it.rank()?, it))).collect();
+        let mut ranked: Vec<_> = ranked.filter_map(|it| Some((it.rank(now)?, it))).collect();
         ranked.sort_unstable_by_key(|(rank, _)| *rank);
-        let idle = ranked.iter().take_while(|((rank, _), _)| *rank == Rank::Idle).count();
-        let count = idle.min(self.size / BATCH).max(1);
+        let first = ranked.first().map(|((rank, _), _)| *rank);
+        let same = ranked.iter().take_while(|((rank, _), _)| Some(*rank) == first).count();
+        let count = match first {
+            Some(Rank::Idle | Rank::Fresh) => same.min(self.size / BATCH).max(1),
+            // What has a request, or a credential, is given up one by one.
+            Some(Rank::Busy | Rank::Known) | None => 1,
+        };
         for (_, connection) in ranked.into_iter().take(count) {
             connection.evict();
         }
@@ -116,18 +125,29 @@ mod tests {
         let _call = calling.connection.begin(Version::HTTP_2);
         known(waiting).await;
         let _request = busy.connection.begin(Version::HTTP_11);
+        // What is idle now is so for some time by then.
+        let later = Instant::now() + Duration::from_secs(1);
         for (before, next) in [old, young, busy, waiting].into_iter().enumerate() {
-            slots.make_room();
+            slots.make_room_at(later);
             let evicted = places.iter().filter(|it| it.connection.is_evicted()).count();
             assert!(next.connection.is_evicted());
             assert_eq!(evicted, before + 1, "one at a time of so few");
-            slots.make_room();
+            slots.make_room_at(later);
             let evicted = places.iter().filter(|it| it.connection.is_evicted()).count();
             assert_eq!(evicted, before + 1, "none as long as that one is about to go");
             // As if it had gone.
             slots.taken.lock().connections.remove(&next.number);
         }
-        slots.make_room();
+        slots.make_room_at(later);
         assert!(!calling.connection.is_evicted());
+    }
+
+    #[tokio::test]
+    async fn a_new_connection_outlasts_one_with_a_request_and_no_credential() {
+        let slots = Arc::new(Slots::new(2));
+        let (busy, fresh) = (slots.take().await, slots.take().await);
+        let _request = busy.connection.begin(Version::HTTP_11);
+        slots.make_room();
+        assert!(busy.connection.is_evicted() && !fresh.connection.is_evicted());
     }
 }
