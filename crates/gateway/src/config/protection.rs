@@ -76,7 +76,7 @@ impl Config {
         }
         let file = file.map(|file| file.display().to_string()).unwrap_or_default();
         if !problems.is_empty() {
-            return Err(ConfigError { file, problems });
+            return Err(ConfigError::new(file, problems));
         }
         for confinement in
             self.sources.iter_mut().flat_map(|it| confinements(&mut it.spec.upstream))
