@@ -21,10 +21,10 @@ pub(crate) use credentials::{
 };
 pub(crate) use explain::ExplainArgs;
 pub(crate) use nouns::{
-    AuditCommand, CallArgs, ConfigCommand, ExportArgs, ExportFormat, GenArgs, HashArgs, ImportArgs,
-    KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs, SourcesCommand,
-    TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolSearchArgs, ToolsCommand,
-    VerifyArgs,
+    AuditCommand, CallArgs, ConfigCommand, DemoCommand, ExportArgs, ExportFormat, GenArgs,
+    HashArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs,
+    SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolSearchArgs,
+    ToolsCommand, VerifyArgs,
 };
 pub(crate) use output::{Output, OutputFormat};
 pub(crate) use packs::{PackTrust, PackWord, PacksCommand};
@@ -140,6 +140,10 @@ Examples:
 Without a key the caller is the operator of this machine: principal `operator` with scope `*` in
 tenant `default`. Every call passes the same gate and the same record as on the server.")]
     Mcp(McpArgs),
+
+    /// Print the keys of the demo
+    #[command(subcommand)]
+    Demo(DemoCommand),
 
     /// See which tools there are
     #[command(subcommand)]

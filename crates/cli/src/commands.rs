@@ -21,7 +21,7 @@ mod sources;
 pub(crate) mod tools;
 
 use crate::{
-    args::{Args, Command},
+    args::{Args, Command, DemoCommand},
     demo,
     failure::Exit,
     logging::{self, Usual},
@@ -40,6 +40,9 @@ pub(crate) async fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
     match command {
         Command::Serve(args) => serve::run(&args, &global, printer).await,
         Command::Mcp(args) => mcp::run(args, &global, printer).await,
+        Command::Demo(DemoCommand::Keys { name }) => {
+            demo::print_keys(name.as_deref(), &global, printer)
+        }
         Command::Tools(command) => tools::run(command, &global, printer).await,
         Command::Call(args) => call::run(args, &global, printer).await,
         Command::Explain(args) => explain::run(&args, &global, printer).await,

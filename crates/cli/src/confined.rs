@@ -1,14 +1,14 @@
-//! How commands of host extensions are started: this program again, which gives up what the command
-//! shall not have and becomes the command.
+//! How children are started: this program again, which watches over a child, or gives up what the
+//! child must not have and becomes it.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
-use toolcrib_sources::{Launcher, run_confined};
+use toolcrib_sources::{Launcher, run_child};
 
 /// The first argument of a start as launcher. Nobody types it, so no help shows it.
-const WORD: &str = "run-confined";
+const WORD: &str = "run-child";
 
-/// Starts commands through this program, also when its file has been replaced by a newer one.
+/// Starts children through this program, also when its file has been replaced by a newer one.
 pub(crate) fn launcher() -> Launcher {
     let own = PathBuf::from("/proc/self/exe");
     let program = match own.exists() {
@@ -18,9 +18,9 @@ pub(crate) fn launcher() -> Launcher {
     Launcher { program, arguments: vec![OsString::from(WORD)] }
 }
 
-/// Becomes a command, if that is what this start is for. Before anything else, so that the command
-/// has no thread and no open file of ours.
+/// Starts a child, if that is what this start is for. Before anything else, so that the child has
+/// no thread and no open file of ours.
 pub(crate) fn entered() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    (arguments.next()? == WORD).then(|| run_confined(arguments))
+    (arguments.next()? == WORD).then(|| run_child(arguments))
 }

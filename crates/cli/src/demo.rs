@@ -32,6 +32,7 @@ use crate::{
     args::Global,
     commands::tools::{self, Shown},
     env::Secrets,
+    failure::{Exit, advised},
     local,
     printer::Printer,
     settings::{DATA_DIR, STORE_FILE, Settings},
@@ -53,6 +54,9 @@ const CALLERS: [(&str, &str, &str); 4] = [
     ("approver", "demo", "approvals:respond"),
     ("other-tenant", "other", "*"),
 ];
+
+/// Their names.
+pub(crate) const CALLER_NAMES: [&str; 4] = [CALLERS[0].0, CALLERS[1].0, CALLERS[2].0, CALLERS[3].0];
 
 /// The demo's configuration, but for the path of this program and the library's address.
 const CONFIG: &str = r#"
@@ -163,6 +167,47 @@ pub(crate) fn left_keys_in(data_dir: &Path) -> bool {
     data_dir.join(FILE).is_file()
 }
 
+/// Prints the keys that a demo left in the data directory, or the one called `name`.
+pub(crate) fn print_keys(
+    name: Option<&str>,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    let file = data_dir(global).join(FILE);
+    let facts = Facts::read(&file).ok_or_else(|| {
+        advised(
+            format!("there is no demo here: {} is missing or cannot be read", file.display()),
+            "start one with `toolcrib serve --demo`, and name its --data-dir if it has one",
+        )
+    })?;
+    match name {
+        None if printer.wants_json() => printer.json(&facts.keys)?,
+        None => {
+            for (name, key) in &facts.keys {
+                printer.line(format_args!("{name:<12}  {key}"))?;
+            }
+        }
+        Some(name) => {
+            let key = facts.keys.get(name).ok_or_else(|| {
+                advised(
+                    format!("{} has no key called {name}", file.display()),
+                    "start the demo again: it makes the keys that are missing",
+                )
+            })?;
+            match printer.wants_json() {
+                true => printer.json(&serde_json::json!({ "name": name, "key": key }))?,
+                false => printer.line(key)?,
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Where the demo keeps its state.
+fn data_dir(global: &Global) -> PathBuf {
+    global.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR))
+}
+
 impl Demo {
     pub(crate) async fn new(global: &Global, printer: Printer) -> anyhow::Result<Self> {
         if let Some(file) = &global.config {
@@ -171,7 +216,7 @@ impl Demo {
                 file.display()
             ));
         }
-        let data_dir = global.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR));
+        let data_dir = data_dir(global);
         if data_dir.join(STORE_FILE).exists() && !left_keys_in(&data_dir) {
             printer.warning(format_args!(
                 "{} is there already: the demo's keys will be accepted by every server that uses \
@@ -192,6 +237,7 @@ impl Demo {
         let text = text.replace("PROGRAM", &typed(program));
         let mut config = config::parse("demo", &text, &self.data_dir, &Secrets)?;
         config.store.path = self.data_dir.join(STORE_FILE);
+        config.protect(None, &self.data_dir)?;
         Ok(Settings { config, text: None, data_dir: self.data_dir.clone() })
     }
 
@@ -260,13 +306,14 @@ MCP          {url}/mcp
 OpenWOP      {url}/v1/tools
 OTC          {url}/tools
 OXP          {url}/oxp
-keys         {file} (admin, reader, approver, other-tenant)
+keys         {names}: `toolcrib demo keys` prints them ({file})
 
 Try:
   curl -s -H 'Authorization: Bearer {admin}' {url}/v1/tools
   curl -s -H 'Authorization: Bearer {admin}' -H 'Content-Type: application/json' \\
     -d '{{\"request\": {{\"tool_id\": \"demo.echo\", \"input\": {{\"text\": \"hello\"}}}}}}' {url}/tools/call
 ",
+            names = CALLER_NAMES.join(", "),
             file = file.display(),
         ))
     }

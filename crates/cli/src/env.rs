@@ -15,7 +15,7 @@
 
 use std::{io::Read as _, path::Path};
 
-use toolcrib_core::credential::Secret;
+use toolcrib_core::{credential::Secret, text::io_reason};
 use toolcrib_gateway::config::SecretReader;
 
 pub(crate) const CONFIG: &str = "TOOLCRIB_CONFIG";
@@ -50,7 +50,7 @@ impl SecretReader for Secrets {
 /// The text of a secret file without trailing line breaks.
 pub(crate) fn read_secret(path: &Path) -> Result<Secret, String> {
     let unreadable = |error: std::io::Error| {
-        format!("the file {} cannot be read ({})", path.display(), error.kind())
+        format!("the file {} cannot be read ({})", path.display(), io_reason(error.kind()))
     };
     let file = std::fs::File::open(path).map_err(unreadable)?;
     let mut text = String::new();

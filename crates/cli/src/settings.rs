@@ -51,8 +51,12 @@ impl Settings {
         let base = base_of(file);
         let reading = config::read(&file.display().to_string(), &text, &base, &Secrets);
         let data_dir = data_dir(global, &base);
-        let config = reading.partial().map(|config| placed(config.clone(), &text, &data_dir));
-        Ok(Checked { config, problems: reading.problems(), text, data_dir })
+        let mut config = reading.partial().map(|config| placed(config.clone(), &text, &data_dir));
+        let mut problems = reading.problems();
+        if let Some(Err(error)) = config.as_mut().map(|it| it.protect(Some(file), &data_dir)) {
+            problems.extend(error.problems);
+        }
+        Ok(Checked { config, problems, text, data_dir })
     }
 
     fn read(
@@ -69,7 +73,8 @@ impl Settings {
             _ => Config::empty(&base),
         };
         let data_dir = data_dir(global, &base);
-        let config = placed(config, text.as_deref().unwrap_or_default(), &data_dir);
+        let mut config = placed(config, text.as_deref().unwrap_or_default(), &data_dir);
+        config.protect(file.as_deref(), &data_dir)?;
         Ok(Self { config, text, data_dir })
     }
 }

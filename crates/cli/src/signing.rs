@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolcrib_core::credential::Secret;
+use toolcrib_core::{credential::Secret, text::io_reason};
 use toolcrib_gateway::config::{Config, KeyPlace};
 use toolcrib_store::SigningKey;
 
@@ -81,7 +81,7 @@ fn make(path: &Path) -> anyhow::Result<()> {
 
 fn unwritable(path: &Path, error: &std::io::Error) -> anyhow::Error {
     advised(
-        format!("the signing key {} cannot be made ({})", path.display(), error.kind()),
+        format!("the signing key {} cannot be made ({})", path.display(), io_reason(error.kind())),
         "make the directory writable, or say where a key is with `[record] signing_key`",
     )
 }

@@ -185,8 +185,11 @@ pub struct StdioSpec {
     pub command: Vec<String>,
     /// Extra environment; values may be secrets.
     pub env: BTreeMap<String, SecretValue>,
-    /// Working directory.
+    /// Working directory. Without one a confined program gets an empty directory of its own, any
+    /// other the server's.
     pub cwd: Option<PathBuf>,
+    /// What it may reach; without it, whatever the server may.
+    pub sandbox: Option<command::Confinement>,
 }
 
 /// An HTTP endpoint.

@@ -24,6 +24,16 @@ pub fn is_hidden(character: char) -> bool {
     }
 }
 
+/// Why a file or program could not be used, in words that belong into a message. The library's own
+/// calls a file an entity.
+pub fn io_reason(kind: std::io::ErrorKind) -> String {
+    match kind {
+        std::io::ErrorKind::NotFound => "not found".to_owned(),
+        std::io::ErrorKind::AlreadyExists => "already exists".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 /// `text` without what is not seen.
 pub fn seen(text: &str) -> Cow<'_, str> {
     match text.chars().any(is_hidden) {

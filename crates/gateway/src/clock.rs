@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use chrono::Utc;
+use chrono::{SubsecRound as _, Utc};
 use toolcrib_core::clock::{Clock, Timestamp};
 
 /// System time, and time since this value was made.
@@ -17,7 +17,8 @@ impl Default for SystemClock {
 
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
-        Utc::now()
+        // What people and records read. Nothing is decided by less.
+        Utc::now().trunc_subsecs(3)
     }
 
     fn monotonic_nanos(&self) -> u64 {

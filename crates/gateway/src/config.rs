@@ -6,6 +6,7 @@
 mod approvals;
 mod document;
 mod file;
+mod protection;
 mod resolve;
 mod tokens;
 mod toolset;
@@ -40,6 +41,7 @@ use toolcrib_core::{
 use crate::{assemble, export::Format, policy::PolicySet, scopes::RouteScope};
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
+pub use protection::Protection;
 pub(crate) use resolve::is_private_enough;
 pub use resolve::{Reading, pack_location, parse, public_key, read};
 pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};
@@ -86,6 +88,8 @@ pub struct Config {
     pub resource: Option<ResourceConfig>,
     /// Named parts of the catalog, in the order of the file.
     pub toolsets: Vec<ToolsetConfig>,
+    /// What confined programs must not reach; [`Config::protect`] sees to it.
+    pub protection: Protection,
     /// Whether the test seams under `/v1/host/sample` are there. No file can say so: whoever starts
     /// the server does, for this once.
     pub test_seams: bool,
@@ -562,6 +566,7 @@ impl Config {
             approvals: ApprovalsConfig::default(),
             policies: None,
             sources: Vec::new(),
+            protection: Protection::default(),
             roles: BTreeMap::new(),
             anonymous: None,
             openwop: OpenWopConfig { list_body: ListBody::Array },

@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use toolcrib_core::text::io_reason;
+
 /// Entries of one directory that are looked at.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -22,12 +24,14 @@ pub(crate) fn find(pattern: &Path) -> Result<Vec<PathBuf>, String> {
         Some(directory) => directory,
     };
     let directory_name = name_of(directory);
-    let entries = std::fs::read_dir(directory)
-        .map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
+    let entries = std::fs::read_dir(directory).map_err(|error| {
+        format!("{directory_name}/: cannot be read ({})", io_reason(error.kind()))
+    })?;
     let mut found = Vec::new();
     for entry in entries.take(MAX_ENTRIES) {
-        let entry = entry
-            .map_err(|error| format!("{directory_name}/: cannot be read ({})", error.kind()))?;
+        let entry = entry.map_err(|error| {
+            format!("{directory_name}/: cannot be read ({})", io_reason(error.kind()))
+        })?;
         let file = entry.file_name();
         if glob.is_match(Path::new(&file)) && !file.to_string_lossy().starts_with('.') {
             found.push(entry.path());
@@ -38,7 +42,7 @@ pub(crate) fn find(pattern: &Path) -> Result<Vec<PathBuf>, String> {
 
 /// The text of a file of at most `most` bytes.
 pub(crate) fn read(file: &Path, most: usize) -> Result<String, String> {
-    let broken = |error: std::io::Error| format!("cannot be read ({})", error.kind());
+    let broken = |error: std::io::Error| format!("cannot be read ({})", io_reason(error.kind()));
     let about = std::fs::metadata(file).map_err(broken)?;
     // A pipe would be waited for.
     if !about.is_file() {

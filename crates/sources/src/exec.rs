@@ -1,7 +1,7 @@
 //! Commands of this machine as a [`Source`] (host extension, tier `exec`).
 //!
 //! Invariant: what is run is what the operator wrote; a caller's values are arguments and input of
-//! it and nothing else. Invariant: a command runs confined, in a process group of its own, which is
+//! it and nothing else. Invariant: a command runs confined, and it and everything that it started are
 //! gone when the call is over, however it ended.
 
 use std::{
@@ -24,20 +24,20 @@ use toolcrib_core::{
     source::{
         Discovered, DiscoveredTool, Source, SourceLimits, SourceListener, SourceState,
         SourceStatus,
-        command::{CommandSpec, CommandsSpec, OutputKind, scalar},
+        command::{CommandSpec, CommandsSpec, Confinement, OutputKind, scalar},
     },
 };
 
 use crate::process::{
-    confined::{COMPLAINT, NOT_STARTED, Orders},
+    confined::Orders,
     once::{self, Ended, Program},
 };
 
 /// Secrets that are not looked for in output, because they would be found in innocent text.
 const SHORT_SECRET: usize = 8;
 
-/// How commands are started: a program that calls [`run_confined`](crate::run_confined) with what
-/// follows `arguments`.
+/// How children are started: a program that calls [`run_child`](crate::run_child) with what follows
+/// `arguments`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launcher {
     /// The program.
@@ -98,16 +98,13 @@ impl CommandSource {
                 Err(problem) => return unfit(&problem),
             },
         };
-        let orders = Orders::of(command).to_argument().map_err(unavailable)?;
-        let mut all = self.launcher.arguments.clone();
-        all.push(orders.into());
-        all.push(command.program.clone().into());
-        all.extend(arguments.into_iter().map(OsString::from));
         let ended = once::run(Program {
-            program: &self.launcher.program,
-            arguments: all,
+            launcher: &self.launcher,
+            program: &command.program,
+            arguments: arguments.into_iter().map(OsString::from).collect(),
             environment: environment(command),
-            cwd: &command.cwd,
+            cwd: command.cwd.as_deref(),
+            confinement: Orders::of(command),
             input: input.into_bytes(),
             max_output: command.max_output.min(call.max_result_bytes),
         })
@@ -171,16 +168,31 @@ impl Source for CommandSource {
 
 /// `command` with paths that mean the same wherever it runs.
 fn anchored(mut command: CommandSpec) -> CommandSpec {
-    let anchor = |path: &mut PathBuf| {
-        let here = if path.as_os_str().is_empty() { Path::new(".") } else { path.as_path() };
-        if let Ok(absolute) = std::path::absolute(here) {
-            *path = absolute;
-        }
-    };
-    anchor(&mut command.cwd);
-    command.confinement.read.iter_mut().for_each(anchor);
-    command.confinement.write.iter_mut().for_each(anchor);
+    command.cwd.iter_mut().for_each(anchor);
+    anchored_confinement(&mut command.confinement);
     command
+}
+
+/// The same for what a program may reach.
+pub(crate) fn anchored_confinement(confinement: &mut Confinement) {
+    let Confinement { read, write, protected, .. } = confinement;
+    read.iter_mut().chain(write).for_each(anchor);
+    for paths in [&mut protected.secret, &mut protected.fixed] {
+        *paths = std::mem::take(paths)
+            .into_iter()
+            .map(|mut path| {
+                anchor(&mut path);
+                path
+            })
+            .collect();
+    }
+}
+
+fn anchor(path: &mut PathBuf) {
+    let here = if path.as_os_str().is_empty() { Path::new(".") } else { path.as_path() };
+    if let Ok(absolute) = std::path::absolute(here) {
+        *path = absolute;
+    }
 }
 
 fn unavailable(detail: impl Into<String>) -> UpstreamError {
@@ -193,10 +205,8 @@ fn problem(command: &CommandSpec) -> Option<String> {
     if access(&command.program, Access::EXEC_OK).is_err() {
         return Some(format!("{} is not a program that can be run", command.program.display()));
     }
-    if !command.cwd.is_dir() {
-        return Some(format!("{} is not a directory", command.cwd.display()));
-    }
-    None
+    let cwd = command.cwd.as_deref().filter(|cwd| !cwd.is_dir())?;
+    Some(format!("{} is not a directory", cwd.display()))
 }
 
 fn describe(command: &CommandSpec) -> DiscoveredTool {
@@ -232,11 +242,6 @@ fn environment(command: &CommandSpec) -> Vec<(String, OsString)> {
 fn outcome(command: &CommandSpec, ended: Ended) -> Result<Outcome, UpstreamError> {
     let Ended { status, stdout, stderr } = ended;
     let stderr = without_secrets(command, String::from_utf8_lossy(&stderr).into_owned());
-    if status.code() == Some(NOT_STARTED)
-        && let Some(why) = stderr.trim().strip_prefix(COMPLAINT)
-    {
-        return Err(unavailable(why.trim()));
-    }
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     if code.is_some_and(|code| command.success.contains(&code)) {
         return succeeded(command, stdout);

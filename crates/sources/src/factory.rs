@@ -1,13 +1,13 @@
 //! Builds running sources from checked descriptions.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use toolcrib_core::{
     clock::Clock,
     credential::CredentialStore,
     descriptor::SourceKind,
     source::{
-        InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, UpstreamSpec,
+        InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, StdioSpec, UpstreamSpec,
         command::CommandsSpec,
         pack::{PackGrant, PackSpec},
     },
@@ -16,7 +16,7 @@ use toolcrib_core::{
 use crate::{
     credential::{Credentials, SourceCredential},
     egress::{Egress, Endpoint, Guard, Network, Resolver, SharedNetwork, SystemResolver},
-    exec::{CommandSource, Launcher},
+    exec::{CommandSource, Launcher, anchored_confinement},
     key_set::KeySets,
     mcp::{McpSource, Target},
     openapi::{self, ConnectorSource},
@@ -79,7 +79,9 @@ impl Factory {
         KeySets(Arc::clone(&self.network))
     }
 
-    /// The same factory, which can also build sources of commands: they are started by `launcher`.
+    /// The same factory, whose sources start programs through `launcher`. Without one there are no
+    /// commands and no sandboxes, and a descendant of a stdio server that leaves its process group
+    /// outlives it.
     #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
         self.launcher = Some(launcher);
@@ -107,10 +109,17 @@ impl Factory {
 
     fn plan(&self, spec: &SourceSpec) -> Result<Plan, String> {
         match &spec.upstream {
-            UpstreamSpec::McpStdio(stdio) => match stdio.command.first() {
-                Some(program) if !program.is_empty() => Ok(Plan::Mcp(Target::Stdio(stdio.clone()))),
-                _ => Err("the command is empty; give a program and its arguments".to_owned()),
-            },
+            UpstreamSpec::McpStdio(stdio) => {
+                if stdio.command.first().is_none_or(String::is_empty) {
+                    return Err("the command is empty; give a program and its arguments".to_owned());
+                }
+                if stdio.sandbox.is_some() && self.launcher.is_none() {
+                    return Err(
+                        "a sandbox needs a launcher, and this program brings none".to_owned()
+                    );
+                }
+                Ok(Plan::Mcp(Target::Stdio(anchored(stdio.clone()), self.launcher.clone())))
+            }
             UpstreamSpec::McpHttp(http) => {
                 let endpoint = Endpoint::new(http)?;
                 let guard = Guard::new(http.allow.clone(), Some(endpoint.url()));
@@ -143,6 +152,18 @@ impl Factory {
             }
         }
     }
+}
+
+/// `stdio` with paths that mean the same wherever its program runs.
+fn anchored(mut stdio: StdioSpec) -> StdioSpec {
+    if let Some(sandbox) = &mut stdio.sandbox {
+        // It may read where it runs, and the program itself.
+        let program = stdio.command.first().filter(|program| program.contains('/'));
+        sandbox.read.extend(program.map(PathBuf::from));
+        sandbox.read.extend(stdio.cwd.clone());
+        anchored_confinement(sandbox);
+    }
+    stdio
 }
 
 impl SourceFactory for Factory {

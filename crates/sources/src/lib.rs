@@ -32,6 +32,6 @@ pub use exec::Launcher;
 pub use factory::Factory;
 pub use key_set::KeySets;
 pub use pack::{BundledPack, InstalledPack, Library, PackCode, PackError, PackReport, inspect};
-pub use process::confined::run as run_confined;
 pub use process::files::raise_file_limit;
 pub use process::helper::printed_by;
+pub use process::run_child;

@@ -31,12 +31,13 @@ use std::sync::Arc;
 use crate::{
     credential::SourceCredential,
     egress::{Egress, Endpoint},
+    exec::Launcher,
 };
 
 /// Where a source's upstream is.
 pub(crate) enum Target {
-    /// A program to start.
-    Stdio(StdioSpec),
+    /// A program to start, and what starts it.
+    Stdio(StdioSpec, Option<Launcher>),
     /// A URL to post to.
     Http { endpoint: Endpoint, egress: Egress, credential: Option<Arc<SourceCredential>> },
 }

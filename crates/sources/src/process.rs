@@ -1,31 +1,73 @@
 //! Child processes. The only place that starts a program.
 //!
-//! Invariant: a child leads its own process group, and when its [`Child`] is closed or dropped the
-//! whole group is sent SIGKILL, so that a descendant that ignores SIGTERM does not outlive it.
+//! A child is started by a [`reaper`], this program run again, which ends the child and everything
+//! that descends from it. Without a [`Launcher`] (a program that embeds the sources need not bring
+//! one) it is started directly, and its process group takes the place of its descendants.
+//!
+//! Invariant: a child leads its own process group, and when its [`Child`] is closed or dropped it
+//! and all of that is sent SIGKILL, so that a descendant that ignores SIGTERM does not outlive it.
 //! Invariant: a child's environment is what its description says, not ours.
 //! Invariant: what a child writes to stderr is cut per line and limited per second.
 
 use std::{
+    ffi::OsString,
     io,
-    process::{ExitStatus, Stdio},
+    process::{ExitCode, ExitStatus, Stdio},
     sync::Arc,
     time::Duration,
 };
 
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
+use serde::{Deserialize, Serialize};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio_util::task::AbortOnDropHandle;
 use toolcrib_core::{
     id::SourceId,
     source::{SecretValue, StdioSpec},
+    text::io_reason,
 };
+
+use self::reaper::{End, Reaped, Reaper, Streams};
+use crate::exec::Launcher;
 
 pub(crate) mod confined;
 pub(crate) mod files;
 pub(crate) mod helper;
+mod landlock;
 pub(crate) mod once;
+pub(crate) mod reaper;
 mod stderr;
+
+/// What this program is when it is run again, as one argument.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Stage {
+    Reap(reaper::Orders),
+    Confine(confined::Orders),
+}
+
+impl Stage {
+    fn to_argument(&self) -> Result<String, String> {
+        serde_json::to_string(self).map_err(|_| "a path is not UTF-8".to_owned())
+    }
+}
+
+/// What [`Launcher`](crate::Launcher) runs: `ORDERS PROGRAM [ARGUMENT]…`. Call it before the
+/// program starts a thread or opens a file.
+pub fn run_child(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let mut arguments = arguments.into_iter();
+    let stage = arguments.next().and_then(|text| text.into_string().ok());
+    let stage = stage.and_then(|text| serde_json::from_str(&text).ok());
+    match (stage, arguments.next()) {
+        (Some(Stage::Reap(orders)), Some(program)) => reaper::run(orders, program, arguments),
+        (Some(Stage::Confine(orders)), Some(program)) => {
+            confined::run(&orders, &program, &mut arguments)
+        }
+        // Only toolcrib itself starts it.
+        (None, _) | (_, None) => ExitCode::FAILURE,
+    }
+}
 
 /// What a child may have of our own environment.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
@@ -37,13 +79,22 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How long what is left in the stderr pipe may take to arrive after the group was killed.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// A running child and its process group.
+/// A running child and everything that it started.
 pub(crate) struct Child {
-    // Before `process`: the group is killed before its leader can be reaped.
-    group: Group,
-    process: tokio::process::Child,
+    process: Process,
     stderr: AbortOnDropHandle<()>,
     last_line: Arc<Mutex<Option<String>>>,
+}
+
+/// How a child is held.
+enum Process {
+    Reaped(Reaper),
+    /// Without a launcher.
+    Direct {
+        // Before `process`: the group is killed before its leader can be reaped.
+        group: Group,
+        process: tokio::process::Child,
+    },
 }
 
 /// The pipes to a child.
@@ -52,12 +103,54 @@ pub(crate) struct Pipes {
     pub(crate) stdout: ChildStdout,
 }
 
-/// Starts the program that `spec` describes.
-#[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
-pub(crate) fn spawn(spec: &StdioSpec, source: &SourceId) -> Result<(Child, Pipes), String> {
-    let Some((program, arguments)) = spec.command.split_first() else {
-        return Err("the command is empty".to_owned());
+/// Starts the program that `spec` describes, and returns when it is running.
+pub(crate) async fn spawn(
+    spec: &StdioSpec,
+    source: &SourceId,
+    launcher: Option<&Launcher>,
+) -> Result<(Child, Pipes), String> {
+    let last_line = Arc::new(Mutex::new(None));
+    let secrets = spec.env.values().map(|SecretValue(secret)| secret.clone()).collect();
+    let log = stderr::Log::new(source.clone(), secrets, Arc::clone(&last_line));
+    let (process, stderr, pipes) = match launcher {
+        Some(launcher) => {
+            let (mut reaper, Streams { stdin, stdout, stderr }) = reaped(spec, launcher)?;
+            reaper.started().await?;
+            (Process::Reaped(reaper), tokio::spawn(log.run(stderr)), Pipes { stdin, stdout })
+        }
+        None => {
+            let (group, mut process, pipes) = direct(spec)?;
+            let stderr = process.stderr.take().ok_or(NO_PIPES)?;
+            (Process::Direct { group, process }, tokio::spawn(log.run(stderr)), pipes)
+        }
     };
+    let stderr = AbortOnDropHandle::new(stderr);
+    Ok((Child { process, stderr, last_line }, pipes))
+}
+
+const NO_PIPES: &str = "the program was started without its pipes";
+
+fn reaped(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, Streams), String> {
+    let (program, arguments) = split(spec)?;
+    let confinement = spec.sandbox.as_ref().map(confined::Orders::new);
+    let reaped = Reaped {
+        launcher,
+        program: program.into(),
+        arguments: arguments.iter().map(OsString::from).collect(),
+        environment: environment(spec),
+        cwd: spec.cwd.as_deref(),
+        has_scratch: confinement.is_some(),
+        confinement,
+    };
+    reaped.start()
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
+fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child, Pipes), String> {
+    if spec.sandbox.is_some() {
+        return Err("`sandbox` needs a launcher, and this program brings none".to_owned());
+    }
+    let (program, arguments) = split(spec)?;
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(environment(spec)).process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -70,24 +163,22 @@ pub(crate) fn spawn(spec: &StdioSpec, source: &SourceId) -> Result<(Child, Pipes
     if let Some(child) = group.0 {
         files::inherit_limit(child);
     }
-    let (Some(stdin), Some(stdout), Some(stderr)) =
-        (process.stdin.take(), process.stdout.take(), process.stderr.take())
-    else {
-        return Err("the program was started without its pipes".to_owned());
-    };
-    let last_line = Arc::new(Mutex::new(None));
-    let secrets = spec.env.values().map(|SecretValue(secret)| secret.clone()).collect();
-    let log = stderr::Log::new(source.clone(), secrets, Arc::clone(&last_line));
-    let stderr = AbortOnDropHandle::new(tokio::spawn(log.run(stderr)));
-    Ok((Child { group, process, stderr, last_line }, Pipes { stdin, stdout }))
+    let (stdin, stdout) =
+        (process.stdin.take().ok_or(NO_PIPES)?, process.stdout.take().ok_or(NO_PIPES)?);
+    Ok((group, process, Pipes { stdin, stdout }))
+}
+
+fn split(spec: &StdioSpec) -> Result<(&String, &[String]), String> {
+    spec.command.split_first().ok_or_else(|| "the command is empty".to_owned())
 }
 
 #[expect(clippy::disallowed_methods, reason = "what a child inherits is read when it starts")]
-fn environment(spec: &StdioSpec) -> Vec<(&str, std::ffi::OsString)> {
+fn environment(spec: &StdioSpec) -> Vec<(String, OsString)> {
+    let inherited = INHERITED.into_iter();
     let inherited =
-        INHERITED.into_iter().filter_map(|name| std::env::var_os(name).map(|value| (name, value)));
+        inherited.filter_map(|name| std::env::var_os(name).map(|value| (name.to_owned(), value)));
     // Configured values come last, so that they win over inherited ones.
-    let configured = spec.env.iter().map(|(name, value)| (name.as_str(), value.0.expose().into()));
+    let configured = spec.env.iter().map(|(name, value)| (name.clone(), value.0.expose().into()));
     inherited.chain(configured).collect()
 }
 
@@ -96,39 +187,54 @@ fn cannot_start(error: &io::Error) -> String {
         io::ErrorKind::NotFound => {
             "cannot start the program: not found; check `command`, `cwd` and PATH".to_owned()
         }
-        kind => format!("cannot start the program: {kind}"),
+        kind => format!("cannot start the program: {}", io_reason(kind)),
     }
 }
 
 // === impl Child ===
 
 impl Child {
-    /// Waits until the child has ended, and reaps it. What is left of its group is killed.
+    /// Waits until the child has ended, and reaps it. What is left of it is killed.
     pub(crate) async fn exited(&mut self) -> String {
-        let status = self.process.wait().await;
-        self.group.kill();
-        match status {
-            Ok(status) => describe(status),
-            Err(error) => format!("could not be waited for: {error}"),
+        match &mut self.process {
+            Process::Reaped(reaper) => match reaper.ended().await {
+                End::Exited(status) => describe(status),
+                End::NotStarted(why) => why,
+                End::Lost => LOST.to_owned(),
+            },
+            Process::Direct { group, process } => {
+                let status = process.wait().await;
+                group.kill();
+                match status {
+                    Ok(status) => describe(status),
+                    Err(error) => format!("could not be waited for: {error}"),
+                }
+            }
         }
     }
 
     /// Ends the child, whose stdin the caller has closed: waits, sends SIGTERM to the group,
-    /// waits, sends SIGKILL to the group, and reaps the child.
+    /// waits, kills all that is left, and reaps the child.
     pub(crate) async fn close(&mut self) {
         if tokio::time::timeout(GRACE, self.exited()).await.is_ok() {
             return;
         }
-        self.group.signal(Signal::TERM);
+        match &mut self.process {
+            Process::Reaped(reaper) => reaper.terminate().await,
+            Process::Direct { group, .. } => group.signal(Signal::TERM),
+        }
         if tokio::time::timeout(GRACE, self.exited()).await.is_ok() {
             return;
         }
         self.kill().await;
     }
 
-    /// Kills the whole group and reaps the child.
+    /// Kills the child and all that it started, and reaps it.
     pub(crate) async fn kill(&mut self) {
-        self.group.signal(Signal::KILL);
+        match &mut self.process {
+            Process::Reaped(reaper) => reaper.kill(),
+            Process::Direct { group, .. } => group.signal(Signal::KILL),
+        }
         self.exited().await;
     }
 
@@ -142,6 +248,9 @@ impl Child {
         self.last_line.lock().clone()
     }
 }
+
+/// How a child ended whose reaper was killed.
+pub(crate) const LOST: &str = "was lost: somebody ended the process that watched over it";
 
 pub(crate) fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt as _;

@@ -30,7 +30,10 @@ mod tests;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use toolcrib_core::store::{FreeSpace, StoreError};
+use toolcrib_core::{
+    store::{FreeSpace, StoreError},
+    text::io_reason,
+};
 
 use crate::seal::SealKeys;
 
@@ -112,7 +115,7 @@ impl SqliteStore {
             StoreError::Unavailable(format!(
                 "{} cannot be found ({})",
                 path.display(),
-                error.kind()
+                io_reason(error.kind())
             ))
         })?;
         let connection = open::writer(&path, options.durability, patience)

@@ -15,7 +15,8 @@ use super::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Serve a built-in demo: two tenants, three keys, one MCP source that is this program itself
+    /// Serve a built-in demo: two tenants, four keys and a source of each kind. It needs no
+    /// configuration, no network and no other program
     #[arg(long)]
     pub(crate) demo: bool,
 
@@ -31,6 +32,23 @@ pub(crate) struct ServeArgs {
     /// address with a data directory of their own; never for real callers
     #[arg(long)]
     pub(crate) test_seams: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DemoCommand {
+    /// Print the API keys that `serve --demo` made
+    #[command(after_help = "\
+Examples:
+  toolcrib demo keys
+  export TOOLCRIB_KEY=$(toolcrib demo keys admin)
+
+They are read from demo.json in the data directory: name the same --data-dir as `serve --demo`.
+With the name of a key only its text is printed.")]
+    Keys {
+        /// The key's name
+        #[arg(value_parser = crate::demo::CALLER_NAMES)]
+        name: Option<String>,
+    },
 }
 
 #[derive(Debug, Args)]

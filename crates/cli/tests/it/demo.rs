@@ -297,3 +297,26 @@ async fn the_command_line_talks_to_it() {
     assert_eq!(denied.code, 1);
     assert!(denied.stderr.contains("hint: set TOOLCRIB_KEY"), "{}", denied.stderr);
 }
+
+#[test]
+fn its_keys_are_printed_for_a_shell() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let there = data.to_str().unwrap();
+    let none = run(dir.path(), &["demo", "keys", "admin", "--data-dir", there]);
+    assert_eq!(none.code, 1, "{none:?}");
+    assert!(none.stderr.contains("there is no demo") && none.stderr.contains("serve --demo"));
+    assert_eq!(none.stdout, "");
+
+    let _server = Server::demo(&data);
+    for name in ["admin", "reader", "approver", "other-tenant"] {
+        let printed = run(dir.path(), &["demo", "keys", name, "--data-dir", there]).ok().stdout;
+        assert_eq!(printed, format!("{}\n", demo_key(&data, name)));
+    }
+    let all = run(dir.path(), &["demo", "keys", "--data-dir", there]).ok().stdout;
+    assert_eq!(all.lines().count(), 4, "{all}");
+    let all = run(dir.path(), &["--json", "demo", "keys", "--data-dir", there]).ok().json();
+    assert_eq!(all, facts(&data)["keys"]);
+    let unknown = run(dir.path(), &["demo", "keys", "nobody", "--data-dir", there]);
+    assert!(unknown.code == 2 && unknown.stderr.contains("other-tenant"), "{unknown:?}");
+}

@@ -51,6 +51,7 @@ fn the_help_names_what_there_is() {
     Commands:
       serve        Serve the tools of a configuration, or a demo
       mcp          Serve MCP over stdin and stdout, for a client that starts its servers itself
+      demo         Print the keys of the demo
       tools        See which tools there are
       call         Call a tool
       explain      See why somebody could call a tool or not, or why a list is empty

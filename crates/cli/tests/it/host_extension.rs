@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Ran, dir, eventually, run, write_config};
+use crate::support::{Caller, Ran, Server, dir, eventually, key, run, write_config};
 
 /// A host extension with `commands`, none of which asks for approval.
 fn configure(dir: &Path, commands: &str) {
@@ -233,12 +233,7 @@ timeout = "300ms"
     let marker = 86_399.25;
     let slept = call(dir.path(), "sleep", &json!({ "seconds": marker }));
     assert!(slept.code == 1 && slept.stderr.contains("did not answer in time"), "{slept:?}");
-    eventually("the program is gone", || {
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        let lines = processes.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());
-        let wanted = marker.to_string();
-        !lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(&wanted))
-    });
+    eventually("the program is gone", || !is_mentioned(&marker.to_string()));
 
     let spun = call(dir.path(), "spin", &json!({}));
     assert!(spun.code == 1 && spun.stdout.contains("was ended by signal"), "{spun:?}");
@@ -301,4 +296,323 @@ fn commands_that_can_never_work_are_told_apart() {
     let listed = run(dir.path(), &["sources", "check"]);
     let said = listed.stdout + &listed.stderr;
     assert!(said.contains("is not a program that can be run"), "{said}");
+}
+
+/// Whether a process has `text` in its command line.
+fn is_mentioned(text: &str) -> bool {
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = processes.filter_map(|it| std::fs::read(it.path().join("cmdline")).ok());
+    lines.into_iter().any(|line| String::from_utf8_lossy(&line).contains(text))
+}
+
+/// A number of seconds that only one test sleeps for.
+fn seconds(test: u32) -> String {
+    format!("8{}.{test}", std::process::id())
+}
+
+const READ: &str = r#"
+[source.commands.read]
+program = "/usr/bin/cat"
+args = ["--", "{path}"]
+parameters = { path = { type = "string" } }
+"#;
+
+#[test]
+fn no_command_reaches_the_data_directory_a_key_or_a_secret() {
+    let dir = dir();
+    std::fs::write(dir.path().join("seal.key"), "0".repeat(64)).unwrap();
+    std::fs::write(dir.path().join("token"), "a secret").unwrap();
+    std::fs::write(dir.path().join("notes"), "a note").unwrap();
+    let listing = r#"
+[source.commands.list]
+program = "/usr/bin/ls"
+args = ["-A"]
+[source.commands.where]
+program = "/usr/bin/pwd"
+[source.commands.other]
+program = "/usr/bin/true"
+env = { API_TOKEN = { file = "token" } }
+"#;
+    let keys = "[store]\nseal_key = { file = \"seal.key\" }\n";
+    let source = "[[source]]\nid = \"ops\"\nkind = \"host-extension\"\n";
+    let rules = "[source.tools.\"*\"]\nscopes = []\napproval = \"never\"\n\
+                 approval_reason = \"they are for tests\"\n";
+    write_config(dir.path(), &format!("{keys}{source}{READ}{listing}{rules}"));
+    // The first call makes the store and its signing key.
+    assert_eq!(called(dir.path(), "list", &json!({})), "", "it runs in an empty directory");
+    let place = called(dir.path(), "where", &json!({}));
+    assert!(!Path::new(place.trim()).exists(), "{place} is gone with the call");
+    let data = std::fs::read_dir(dir.path().join(".toolcrib")).unwrap().flatten();
+    let mut files: Vec<_> = data.map(|entry| entry.path()).filter(|it| it.is_file()).collect();
+    assert!(files.iter().any(|it| it.ends_with("toolcrib.db")), "{files:?}");
+    files.extend(["seal.key", "token", "toolcrib.toml", "notes"].map(|it| dir.path().join(it)));
+    for file in files {
+        let ran = call(dir.path(), "read", &json!({ "path": file }));
+        assert!(ran.code == 1 && ran.stdout.contains("Permission denied"), "{file:?}: {ran:?}");
+    }
+}
+
+#[test]
+fn paths_that_lead_to_what_is_protected_are_refused_when_the_configuration_is_loaded() {
+    let dir = dir();
+    let there = dir.path();
+    for name in ["token", "seal.key"] {
+        std::fs::write(there.join(name), "a secret").unwrap();
+    }
+    for name in ["inside", ".toolcrib"] {
+        std::fs::create_dir(there.join(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(".toolcrib", there.join("link")).unwrap();
+    std::os::unix::fs::symlink("/", there.join("inside/root")).unwrap();
+    let absolute = format!("sandbox = {{ read = [\"{}\"] }}", there.display());
+    let data = "the data directory or a key";
+    let cases = [
+        ("cwd = \".\"", data),
+        ("cwd = \"\"", data),
+        ("cwd = \"inside/..\"", data),
+        ("sandbox = { read = [\"inside\", \"/\"] }", data),
+        ("sandbox = { read = [\"..\"] }", data),
+        ("sandbox = { read = [\"link\"] }", data),
+        ("sandbox = { read = [\".toolcrib/packs/new\"] }", data),
+        ("sandbox = { read = [\"inside/root\"] }", data),
+        ("sandbox = { read = [\"missing/../.toolcrib\"] }", data),
+        ("sandbox = { read = [\"seal.key\"] }", data),
+        (absolute.as_str(), data),
+        ("sandbox = { write = [\"token\"] }", "a file with a secret"),
+        ("sandbox = { write = [\"toolcrib.toml\"] }", "the configuration"),
+    ];
+    let with = |line: &str| {
+        let text = format!(
+            "[store]\nseal_key = {{ file = \"seal.key\" }}\n[[source]]\nid = \"ops\"\n\
+             kind = \"host-extension\"\n[source.commands.x]\nprogram = \"/usr/bin/cat\"\n\
+             env = {{ API_TOKEN = {{ file = \"token\" }} }}\n{line}\n"
+        );
+        write_config(there, &text);
+        run(there, &["config", "check"])
+    };
+    for (line, what) in cases {
+        let ran = with(line);
+        let said = ran.stdout + &ran.stderr;
+        assert!(ran.code == 1 && said.contains(what), "{line}: {said}");
+        assert!(
+            said.contains("toolcrib.toml:9") && said.contains("source.ops.commands.x"),
+            "{said}"
+        );
+        let call = run(there, &["call", "ops__x", "{}"]);
+        assert!(call.code == 1 && call.stderr.contains(what), "{line}: {call:?}");
+    }
+    // A secret that is named itself is meant.
+    for line in ["sandbox = { read = [\"inside\", \"token\"] }", "cwd = \"inside\""] {
+        with(line).ok();
+    }
+}
+
+/// What a path leads to is looked at again when a command starts.
+#[tokio::test]
+async fn links_that_are_made_later_lead_nowhere() {
+    let dir = dir();
+    let there = dir.path();
+    std::fs::create_dir(there.join("place")).unwrap();
+    std::fs::write(there.join("place/note"), "a note").unwrap();
+    let read = format!("{READ}sandbox = {{ read = [\"place\"] }}\n");
+    configure(there, &read);
+    let file = there.join("toolcrib.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("[server]\nlisten = \"127.0.0.1:0\"\n{text}")).unwrap();
+    let server = Server::start(there);
+    let (_, admin) = key(there, &["--principal", "ada", "--scope", "*"]);
+    let caller = Caller::new(&server.url, Some(&admin));
+    let read = async |path: &str| {
+        let path = there.join(path);
+        caller.otc("ops.read", json!({ "path": path })).await.1.to_string()
+    };
+    assert!(read("place/note").await.contains("a note"));
+    std::fs::hard_link(there.join(".toolcrib/toolcrib.db"), there.join("place/other")).unwrap();
+    let said = read("place/other").await;
+    assert!(!said.contains("SQLite") && said.contains("\"success\":false"), "{said}");
+    std::fs::remove_dir_all(there.join("place")).unwrap();
+    std::os::unix::fs::symlink(".toolcrib", there.join("place")).unwrap();
+    let said = read("place/toolcrib.db").await;
+    assert!(!said.contains("SQLite") && said.contains("\"success\":false"), "{said}");
+}
+
+/// A command that ran has run, whatever it says of itself.
+#[tokio::test]
+async fn a_command_that_imitates_a_failed_start_runs_once() {
+    let dir = dir();
+    let there = dir.path();
+    let ran = there.join("ran");
+    std::fs::create_dir(&ran).unwrap();
+    let script = format!(
+        "echo run >> {}/log; echo 'toolcrib-confined: it cannot be confined' >&2; exit 125",
+        ran.display()
+    );
+    configure(
+        there,
+        &format!(
+            "[source.commands.liar]\nprogram = \"/bin/sh\"\nargs = [\"-c\", \"{script}\"]\n\
+             sandbox = {{ write = [\"ran\"] }}\n"
+        ),
+    );
+    let file = there.join("toolcrib.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("[server]\nlisten = \"127.0.0.1:0\"\n{text}")).unwrap();
+    let server = Server::start(there);
+    let (_, admin) = key(there, &["--principal", "ada", "--scope", "*"]);
+    let caller = Caller::new(&server.url, Some(&admin));
+    let request = json!({ "request": { "call_id": "one", "tool_id": "ops.liar", "input": {} } });
+    for _ in 0..2 {
+        let (status, answer) = caller.post("/tools/call", &request).await;
+        assert_eq!(status, 200, "{answer}");
+        assert!(answer.to_string().contains("exited with status 125"), "{answer}");
+    }
+    assert_eq!(std::fs::read_to_string(ran.join("log")).unwrap(), "run\n");
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_told_from_one_that_failed() {
+    let dir = dir();
+    let text = dir.path().join("text");
+    std::fs::write(&text, "#!/nowhere/interpreter\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&text, mode).unwrap();
+    configure(dir.path(), &format!("[source.commands.x]\nprogram = \"{}\"", text.display()));
+    let ran = call(dir.path(), "x", &json!({}));
+    assert!(ran.code == 1 && ran.stderr.contains("cannot start the program"), "{ran:?}");
+}
+
+/// I-26: also what left the process group and the session, and lost its parent.
+#[test]
+fn what_a_command_leaves_behind_is_gone_when_it_is_answered() {
+    let dir = dir();
+    let (near, far) = (seconds(1), seconds(2));
+    let script = format!(
+        "setsid sleep {near} & setsid sh -c 'setsid sleep {far} & exit' & sleep 0.3; echo done"
+    );
+    configure(
+        dir.path(),
+        &format!(
+            "[source.commands.daemon]\nprogram = \"/bin/sh\"\nargs = [\"-c\", \"{script}\"]\n"
+        ),
+    );
+    assert_eq!(called(dir.path(), "daemon", &json!({})), "done\n");
+    assert!(!is_mentioned(&near) && !is_mentioned(&far), "a descendant is still there");
+}
+
+/// A stdio server with a descendant that left its session, as a source of a running server.
+fn with_daemon(dir: &Path, seconds: &str, more: &str) -> Server {
+    let program = crate::support::PROGRAM;
+    let script = format!("setsid sleep {seconds} & exec {program} demo-upstream");
+    let text = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\n{more}[[source]]\nid = \"demo\"\nkind = \"mcp\"\n\
+         command = [\"/bin/sh\", \"-c\", \"{script}\"]\n"
+    );
+    write_config(dir, &text);
+    let server = Server::start(dir);
+    eventually("the source has started", || is_mentioned(seconds));
+    server
+}
+
+// I-26
+#[test]
+fn what_a_server_of_a_source_leaves_behind_ends_with_the_source() {
+    let dir = dir();
+    let marker = seconds(3);
+    let server = with_daemon(dir.path(), &marker, "");
+    // The source is closed when it is taken out.
+    write_config(dir.path(), "[server]\nlisten = \"127.0.0.1:0\"\n");
+    server.process.signal(rustix::process::Signal::HUP);
+    eventually("the descendant is gone", || !is_mentioned(&marker));
+    server.stop();
+}
+
+// I-26
+#[test]
+fn nothing_is_left_of_a_source_when_its_server_is_ended_or_killed() {
+    let dir = dir();
+    let marker = seconds(4);
+    with_daemon(dir.path(), &marker, "").stop();
+    assert!(!is_mentioned(&marker), "a server that has ended has ended its sources");
+    let mut server = with_daemon(dir.path(), &marker, "");
+    server.process.kill();
+    eventually("the descendant is gone", || !is_mentioned(&marker));
+}
+
+/// A stdio server in a sandbox reads, writes and connects where it may and nowhere else.
+#[tokio::test]
+async fn a_sandboxed_server_reaches_what_it_was_given_and_nothing_else() {
+    let dir = dir();
+    let there = dir.path();
+    for name in ["shared", "written"] {
+        std::fs::create_dir(there.join(name)).unwrap();
+    }
+    std::fs::write(there.join("shared/note"), "x").unwrap();
+    std::fs::write(there.join("secret"), "x").unwrap();
+    let open = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = |it: &std::net::TcpListener| it.local_addr().unwrap().port();
+    let (open, closed) = (port(&open), port(&closed));
+    let base = there.display();
+    // What succeeds leaves a file; then it is the demo's server.
+    let attempt = |name: &str, command: String| {
+        format!("if {command} 2>/dev/null; then : > {base}/written/{name}; fi; ")
+    };
+    let connect = |port: u16| format!("(exec 3<>/dev/tcp/127.0.0.1/{port})");
+    let script = [
+        attempt("read-shared", format!("(: < {base}/shared/note)")),
+        attempt("read-secret", format!("(: < {base}/secret)")),
+        attempt("read-data", format!("(: < {base}/.toolcrib/toolcrib.db)")),
+        attempt("write-shared", format!("(: > {base}/shared/new)")),
+        attempt("write-outside", format!("(: > {base}/new)")),
+        attempt("connect-open", connect(open)),
+        attempt("connect-closed", connect(closed)),
+        format!("exec {} demo-upstream", crate::support::PROGRAM),
+    ]
+    .concat();
+    let program = Path::new(crate::support::PROGRAM).display();
+    let with = |sandbox: &str| {
+        let text = format!(
+            "[server]\nlisten = \"127.0.0.1:0\"\n[[source]]\nid = \"demo\"\nkind = \"mcp\"\n\
+             command = [\"/bin/bash\", \"-c\", \"{script}\"]\n{sandbox}\n\
+             [source.tools.\"*\"]\nscopes = []\n"
+        );
+        write_config(there, &text);
+    };
+    with(&format!(
+        "sandbox = {{ read = [\"shared\", \"{program}\"], write = [\"written\"], connect = [{open}] }}"
+    ));
+    let server = Server::start(there);
+    let (_, admin) = key(there, &["--principal", "ada", "--scope", "*"]);
+    let caller = Caller::new(&server.url, Some(&admin));
+    eventually("it is connected", || there.join("written/connect-open").exists());
+    let mut answer = Value::Null;
+    for _ in 0..200 {
+        answer = caller.otc("demo.add", json!({ "a": 2, "b": 3 })).await.1;
+        if answer["result"]["success"] == true {
+            break;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    assert_eq!(answer["result"]["success"], true, "{answer}");
+    let mut done: Vec<_> = std::fs::read_dir(there.join("written"))
+        .unwrap()
+        .flatten()
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    done.sort();
+    assert_eq!(done, ["connect-open", "read-shared"]);
+    server.stop();
+
+    for (sandbox, what) in [
+        ("sandbox = { read = [\".\"] }", "the data directory"),
+        ("cwd = \".\"\nsandbox = {}", "the data directory"),
+        ("sandbox = { connect = \"all\" }", "expected TCP ports"),
+        ("sandbox = { mode = \"off\" }", "mode_reason"),
+        ("sandbox = { network = true }", "unknown field"),
+    ] {
+        with(sandbox);
+        let ran = run(there, &["config", "check"]);
+        let said = ran.stdout + &ran.stderr;
+        assert!(ran.code == 1 && said.contains(what), "{sandbox}: {said}");
+    }
 }

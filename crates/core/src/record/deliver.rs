@@ -22,7 +22,7 @@ pub enum Destination {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryError {
     /// The file could not be written.
-    #[error("the file cannot be written ({0})")]
+    #[error("the file cannot be written ({})", crate::text::io_reason(*.0))]
     File(std::io::ErrorKind),
     /// It leads where this host does not connect.
     #[error("the destination is not a public address; if it is meant, list it in `allow`")]

@@ -43,8 +43,9 @@ pub struct CommandSpec {
     pub stdin: Option<String>,
     /// Parameters and their schemas.
     pub parameters: Map<String, Value>,
-    /// Working directory.
-    pub cwd: PathBuf,
+    /// Working directory, which it may read. Without one it gets an empty directory of its own,
+    /// which is removed after the call.
+    pub cwd: Option<PathBuf>,
     /// Its environment beside `inherit`; values may be secrets.
     pub env: BTreeMap<String, SecretValue>,
     /// Variables that it has from the server's own environment.
@@ -70,7 +71,7 @@ pub enum OutputKind {
     Json,
 }
 
-/// What a command may reach. What is not named it cannot open.
+/// What a program may reach. It cannot open anything else.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confinement {
     /// Whether that is enforced.
@@ -79,8 +80,28 @@ pub struct Confinement {
     pub read: Vec<PathBuf>,
     /// Files and directories that it may also write.
     pub write: Vec<PathBuf>,
-    /// Whether it may use the network.
-    pub network: bool,
+    /// Where it may connect to over TCP.
+    pub connect: Connect,
+    /// What it cannot reach, whatever else is named.
+    pub protected: Protected,
+}
+
+/// Where a program may connect to over TCP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Connect {
+    /// These ports of any host; none of them means no connection at all. It cannot listen.
+    Ports(BTreeSet<u16>),
+    /// Anywhere; it may also listen.
+    Any,
+}
+
+/// Files and directories of the server that no confined program may reach.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Protected {
+    /// Neither read nor written: the data directory, keys, and files with secrets.
+    pub secret: BTreeSet<PathBuf>,
+    /// Not written: the configuration.
+    pub fixed: BTreeSet<PathBuf>,
 }
 
 /// Whether a confinement is enforced.

@@ -174,7 +174,9 @@ pub(super) struct Source {
     #[serde(default)]
     pub(super) env: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
-    pub(super) cwd: Option<String>,
+    pub(super) cwd: Option<Spanned<String>>,
+    #[serde(default)]
+    pub(super) sandbox: Option<Sandbox>,
     #[serde(default)]
     pub(super) url: Option<Spanned<String>>,
     #[serde(default)]
@@ -256,7 +258,7 @@ pub(super) struct HostCommand {
     pub(super) stdin: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) parameters: Ordered<Spanned<toml::Value>>,
-    pub(super) cwd: Option<String>,
+    pub(super) cwd: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) env: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
@@ -284,9 +286,17 @@ pub(super) enum CommandArgument {
 pub(super) struct Sandbox {
     pub(super) mode: Option<Spanned<String>>,
     pub(super) mode_reason: Option<String>,
-    pub(super) read: Vec<String>,
-    pub(super) write: Vec<String>,
-    pub(super) network: bool,
+    pub(super) read: Vec<Spanned<String>>,
+    pub(super) write: Vec<Spanned<String>>,
+    pub(super) connect: Option<Spanned<ConnectChoice>>,
+}
+
+/// TCP ports, or a word.
+#[derive(Debug, Deserialize)]
+#[serde(untagged, expecting = "expected TCP ports such as [443], or \"any\"")]
+pub(super) enum ConnectChoice {
+    Ports(Vec<u16>),
+    Word(String),
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -305,6 +315,7 @@ impl Source {
             "command" => self.command.is_some(),
             "env" => !self.env.is_empty(),
             "cwd" => self.cwd.is_some(),
+            "sandbox" => self.sandbox.is_some(),
             "url" => self.url.is_some(),
             "headers" => !self.headers.is_empty(),
             "credential" => self.credential.is_some(),

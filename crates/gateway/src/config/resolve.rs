@@ -16,7 +16,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     num::NonZeroU32,
-    path::Path,
+    path::{Path, PathBuf},
     str::FromStr,
     time::Duration,
 };
@@ -32,9 +32,10 @@ use toolcrib_core::{
 
 use super::{
     AnonymousConfig, Config, ConfigError, DeniedCalls, ExplorerPolicy, ListBody, MissingSecret,
-    MountAuth, Problem, SecretReader,
+    MountAuth, Problem, Protection, SecretReader,
     document::{self, Document, line_of},
     file,
+    protection::NamedPath,
     units::{parse_age, parse_duration, parse_size},
 };
 
@@ -109,12 +110,14 @@ pub fn read(name: &str, text: &str, base: &Path, secrets: &dyn SecretReader) -> 
     let typed = std::mem::take(&mut document.file);
     let problems = std::mem::take(&mut document.problems);
     let is_toml = document.is_toml;
-    let mut resolver = Resolver { text, base, secrets, document, problems, missing: Vec::new() };
-    let config = match is_toml {
+    let (missing, protection) = (Vec::new(), Protection::default());
+    let mut resolver = Resolver { text, base, secrets, document, problems, missing, protection };
+    let mut config = match is_toml {
         true => resolver.config(typed),
         false => Config::empty(base),
     };
-    let Resolver { problems, missing, .. } = resolver;
+    let Resolver { problems, missing, protection, .. } = resolver;
+    config.protection = protection;
     Reading { file: name.to_owned(), config, problems, missing, is_toml }
 }
 
@@ -125,6 +128,7 @@ struct Resolver<'a> {
     document: Document,
     problems: Vec<Problem>,
     missing: Vec<MissingSecret>,
+    protection: Protection,
 }
 
 impl Resolver<'_> {
@@ -137,7 +141,13 @@ impl Resolver<'_> {
                 .secrets
                 .env(variable)
                 .ok_or_else(|| format!("environment variable {variable} is not set")),
-            file::Value::File(path) => self.secrets.file(&self.base.join(path)),
+            file::Value::File(path) => {
+                let path = self.base.join(path);
+                let secret = self.secrets.file(&path);
+                // Confined programs will not read it.
+                self.protection.secrets.insert(path);
+                secret
+            }
         };
         secret
             .map_err(|message| {
@@ -168,6 +178,15 @@ impl Resolver<'_> {
         if !self.document.has_broken(table) {
             self.complain(offset, key, message);
         }
+    }
+
+    /// `path` of a program that is confined.
+    fn reachable(&mut self, key: &str, typed: &Spanned<String>, is_written: bool) -> PathBuf {
+        let path = self.base.join(typed.get_ref());
+        let line = line_of(self.text, typed.span().start);
+        let key = key.to_owned();
+        self.protection.named.push(NamedPath { line, key, path: path.clone(), is_written });
+        path
     }
 
     /// `value` read by `read`, or a complaint.

@@ -54,7 +54,7 @@ impl McpSource {
             Target::Http { endpoint, credential: Some(credential), .. } => {
                 Some((Arc::clone(credential), endpoint.url().clone()))
             }
-            Target::Http { .. } | Target::Stdio(_) => None,
+            Target::Http { .. } | Target::Stdio(..) => None,
         };
         let slots = limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let shared = Arc::new(Shared {

@@ -26,7 +26,10 @@ use super::{
     message::{Reply, encode_cancelled},
     peer::{OnCancel, Peer},
 };
-use crate::process::{self, Child, Pipes};
+use crate::{
+    exec::Launcher,
+    process::{self, Child, Pipes},
+};
 
 /// Messages waiting for a child that is slow to read; further callers wait their turn. Requests are
 /// as large as their arguments (`[server] max_body`), and calls in flight hold those in any case;
@@ -63,13 +66,14 @@ enum Outgoing {
 }
 
 /// Starts the child.
-pub(crate) fn start(
+pub(crate) async fn start(
     spec: &StdioSpec,
+    launcher: Option<&Launcher>,
     source: &SourceId,
     limits: &SourceLimits,
     peer: Arc<Peer>,
 ) -> Result<(Stdio, StdioDriver), String> {
-    let (child, Pipes { stdin, stdout }) = process::spawn(spec, source)?;
+    let (child, Pipes { stdin, stdout }) = process::spawn(spec, source, launcher).await?;
     let (outgoing, queue) = mpsc::channel(QUEUE);
     // Eight bytes for each call in flight that was written: a child that does not read is given up.
     let (cancels, cancelled) = mpsc::unbounded_channel();

@@ -106,7 +106,7 @@ impl Supervisor {
         let stop = &self.shared.stop;
         let mut approach = Approach::Probe;
         let mut pause = Pause::new(match self.target {
-            Target::Stdio(_) => LONGEST_PAUSE_STDIO,
+            Target::Stdio(..) => LONGEST_PAUSE_STDIO,
             Target::Http { .. } => LONGEST_PAUSE_HTTP,
         });
         loop {
@@ -144,7 +144,7 @@ impl Supervisor {
         // Whoever refuses a credential may say which.
         let echoes = match &self.target {
             Target::Http { credential: Some(credential), .. } => credential.echoes(),
-            Target::Http { .. } | Target::Stdio(_) => Echoes::default(),
+            Target::Http { .. } | Target::Stdio(..) => Echoes::default(),
         };
         let reason = &*echoes.text(reason);
         tracing::warn!(source = %self.shared.id, reason, "source is not connected");
@@ -154,7 +154,12 @@ impl Supervisor {
     /// Starts and negotiates, within the time that connecting may take.
     async fn connect(&self, approach: Approach) -> Attempt {
         let shared = &self.shared;
-        let (wire, mut driver) = match self.start() {
+        let started = tokio::select! {
+            biased;
+            () = shared.stop.cancelled() => return Attempt::Stopped,
+            started = self.start() => started,
+        };
+        let (wire, mut driver) = match started {
             Ok(started) => started,
             Err(reason) => return Attempt::Failed { reason, ended: false },
         };
@@ -182,12 +187,14 @@ impl Supervisor {
         }
     }
 
-    fn start(&self) -> Result<(Wire, Driver), String> {
+    async fn start(&self) -> Result<(Wire, Driver), String> {
         let shared = &self.shared;
         let peer = Peer::new(Arc::clone(&shared.list_changed));
         match &self.target {
-            Target::Stdio(spec) => {
-                let (stdio, driver) = stdio::start(spec, &shared.id, &shared.limits, peer)?;
+            Target::Stdio(spec, launcher) => {
+                let (launcher, limits) = (launcher.as_ref(), &shared.limits);
+                let (stdio, driver) =
+                    stdio::start(spec, launcher, &shared.id, limits, peer).await?;
                 Ok((Wire::Stdio(stdio), Driver::Stdio(Box::new(driver))))
             }
             Target::Http { endpoint, egress, credential } => {

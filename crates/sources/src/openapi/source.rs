@@ -26,6 +26,7 @@ use toolcrib_core::{
         Discovered, Source, SourceLimits, SourceListener, SourceState, SourceStatus,
         connector::{ConnectorSpec, DocumentAt},
     },
+    text::io_reason,
 };
 use url::Url;
 
@@ -187,7 +188,7 @@ impl Plan {
 
 async fn read_file(path: &Path) -> Result<Vec<u8>, UpstreamError> {
     let unreadable = |error: std::io::Error| {
-        let detail = format!("{} cannot be read: {}", path.display(), error.kind());
+        let detail = format!("{} cannot be read: {}", path.display(), io_reason(error.kind()));
         UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
     };
     let file = tokio::fs::File::open(path).await.map_err(unreadable)?;

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use toolcrib_core::text::io_reason;
+
 use super::{
     archive,
     error::{PackCode, PackError},
@@ -64,7 +66,7 @@ pub(super) fn read(path: &Path, max: usize) -> Result<Vec<u8>, PackError> {
 }
 
 fn unreadable(what: &str, error: &std::io::Error) -> PackError {
-    PackCode::Unreadable.error(format!("{what} cannot be read: {}", error.kind()))
+    PackCode::Unreadable.error(format!("{what} cannot be read: {}", io_reason(error.kind())))
 }
 
 fn directory(root: &Path) -> Result<Files, PackError> {

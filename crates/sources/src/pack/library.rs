@@ -9,7 +9,10 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use toolcrib_core::source::pack::{PackGrant, PackVerification};
+use toolcrib_core::{
+    source::pack::{PackGrant, PackVerification},
+    text::io_reason,
+};
 
 use super::{
     error::{PackCode, PackError},
@@ -302,7 +305,7 @@ impl Library {
         PackCode::Unreadable.error(format!(
             "{} cannot be written: {}",
             self.dir.display(),
-            error.kind()
+            io_reason(error.kind())
         ))
     }
 }
@@ -333,7 +336,7 @@ fn beside(archive: &Path) -> PathBuf {
 fn discard(path: &Path) -> Result<(), PackError> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => PackCode::Unreadable
-            .refuse(format!("an installed file cannot be removed: {}", error.kind())),
+            .refuse(format!("an installed file cannot be removed: {}", io_reason(error.kind()))),
         _ => Ok(()),
     }
 }

@@ -6,7 +6,7 @@
 use std::{process::Stdio, time::Duration};
 
 use tokio::{io::AsyncReadExt as _, process::Command};
-use toolcrib_core::credential::Secret;
+use toolcrib_core::{credential::Secret, text::io_reason};
 
 /// How long such a program may take; somebody may have to type.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -24,9 +24,9 @@ pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
     };
     let mut command = Command::new(program);
     command.args(arguments).stdout(Stdio::piped()).kill_on_drop(true);
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("the program {program} cannot be started ({})", error.kind()))?;
+    let mut child = command.spawn().map_err(|error| {
+        format!("the program {program} cannot be started ({})", io_reason(error.kind()))
+    })?;
     let Some(stdout) = child.stdout.take() else {
         return Err("the program was started without its output".to_owned());
     };
@@ -41,7 +41,9 @@ pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
     match status {
         Ok(status) if status.success() => {}
         Ok(status) => return Err(format!("the program {program} failed ({status})")),
-        Err(error) => return Err(format!("the program {program} was lost ({})", error.kind())),
+        Err(error) => {
+            return Err(format!("the program {program} was lost ({})", io_reason(error.kind())));
+        }
     }
     let value = text.expose().trim_end_matches(['\r', '\n']);
     match (read, value) {

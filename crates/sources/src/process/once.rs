@@ -1,33 +1,31 @@
 //! A program that runs once: input in, output out, and nothing of it left behind.
 
-use std::{
-    ffi::OsString,
-    path::Path,
-    process::{ExitStatus, Stdio},
-    time::Duration,
-};
+use std::{ffi::OsString, path::Path, process::ExitStatus};
 
-use rustix::process::Pid;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _},
-    process::{ChildStdin, Command},
+    process::ChildStdin,
 };
 use toolcrib_core::call::{UpstreamError, UpstreamErrorKind};
 
-use super::{Group, cannot_start};
+use super::{
+    DRAIN, LOST, confined,
+    reaper::{End, Reaped, Streams},
+};
+use crate::exec::Launcher;
 
 /// Bytes of what it says on stderr that are kept, from the end.
 const STDERR: usize = 8 << 10;
 
-/// How long what is left in the pipes may take to arrive after the group was killed.
-const DRAIN: Duration = Duration::from_millis(200);
-
 /// A program, its arguments and its surroundings.
 pub(crate) struct Program<'a> {
+    pub(crate) launcher: &'a Launcher,
     pub(crate) program: &'a Path,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(String, OsString)>,
-    pub(crate) cwd: &'a Path,
+    /// Without one it runs in an empty directory of its own.
+    pub(crate) cwd: Option<&'a Path>,
+    pub(crate) confinement: confined::Orders,
     pub(crate) input: Vec<u8>,
     /// Bytes of output; more ends the program.
     pub(crate) max_output: usize,
@@ -41,24 +39,22 @@ pub(crate) struct Ended {
     pub(crate) stderr: Vec<u8>,
 }
 
-/// Runs `program` to its end. Dropping the future kills it and everything that it has started.
-#[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
+/// Runs `program` to its end, and returns when everything that it has started is gone. Dropping the
+/// future kills all of it.
 pub(crate) async fn run(program: Program<'_>) -> Result<Ended, UpstreamError> {
-    let Program { program, arguments, environment, cwd, input, max_output } = program;
-    let mut command = Command::new(program);
-    command.args(arguments).env_clear().envs(environment).current_dir(cwd).process_group(0);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.kill_on_drop(true);
-    let mut process = command.spawn().map_err(|error| {
-        UpstreamError::new(UpstreamErrorKind::Unavailable, cannot_start(&error))
-    })?;
-    // Dropped before `process`: the group is killed before its leader can be reaped.
-    let mut group = Group(process.id().and_then(|id| Pid::from_raw(id.cast_signed())));
-    let (Some(stdin), Some(stdout), Some(stderr)) =
-        (process.stdin.take(), process.stdout.take(), process.stderr.take())
-    else {
-        return Err(died("the program was started without its pipes"));
+    let Program { launcher, program, arguments, environment, cwd, confinement, input, max_output } =
+        program;
+    let reaped = Reaped {
+        launcher,
+        program: program.into(),
+        arguments,
+        environment,
+        cwd,
+        has_scratch: true,
+        confinement: Some(confinement),
     };
+    let unavailable = |why: String| UpstreamError::new(UpstreamErrorKind::Unavailable, why);
+    let (mut reaper, Streams { stdin, stdout, stderr }) = reaped.start().map_err(unavailable)?;
     let mut output = Vec::new();
     let mut complaint = Vec::new();
     let mut pipes = Box::pin(async {
@@ -72,15 +68,18 @@ pub(crate) async fn run(program: Program<'_>) -> Result<Ended, UpstreamError> {
     let mut read = None;
     let status = loop {
         tokio::select! {
-            status = process.wait() => break status.map_err(|error| died(&error.to_string()))?,
+            end = reaper.ended() => break match end {
+                End::Exited(status) => status,
+                End::NotStarted(why) => return Err(unavailable(why)),
+                End::Lost => return Err(died(LOST)),
+            },
             ended = &mut pipes, if read.is_none() => {
                 ended?;
                 read = Some(());
             }
         }
     };
-    // What it has left running may hold the pipes open.
-    group.kill();
+    // What could not be killed may hold the pipes open.
     if read.is_none()
         && let Ok(ended) = tokio::time::timeout(DRAIN, &mut pipes).await
     {

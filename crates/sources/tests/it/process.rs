@@ -126,7 +126,7 @@ async fn a_kill_from_outside_is_survived() {
 #[tokio::test]
 async fn a_program_that_does_not_exist_is_named_as_the_problem_without_its_path() {
     let command = vec!["/nowhere/secret-program".to_owned()];
-    let spec = StdioSpec { command, env: BTreeMap::new(), cwd: None };
+    let spec = StdioSpec { command, env: BTreeMap::new(), cwd: None, sandbox: None };
     let status = Rig::stdio(spec, SourceLimits::default()).degraded().await;
     let detail = status.detail.unwrap();
     assert!(detail.starts_with("cannot start the program: not found"), "{detail}");

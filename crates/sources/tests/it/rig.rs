@@ -229,7 +229,7 @@ pub(crate) fn presenting(store: Arc<dyn CredentialStore>) -> Factory {
 pub(crate) fn faulty(words: &[&str]) -> StdioSpec {
     let program = faulty_program().to_string_lossy().into_owned();
     let command = std::iter::once(program).chain(words.iter().map(|w| (*w).to_owned())).collect();
-    StdioSpec { command, env: BTreeMap::new(), cwd: None }
+    StdioSpec { command, env: BTreeMap::new(), cwd: None, sandbox: None }
 }
 
 pub(crate) fn secret(value: &str) -> SecretValue {

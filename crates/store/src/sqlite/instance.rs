@@ -12,7 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolcrib_core::store::StoreError;
+use toolcrib_core::{store::StoreError, text::io_reason};
 
 use super::open;
 
@@ -151,6 +151,6 @@ fn unavailable(path: &Path, error: &io::Error) -> StoreError {
     StoreError::Unavailable(format!(
         "{} cannot be used ({}); check that this user may write there",
         path.display(),
-        error.kind()
+        io_reason(error.kind())
     ))
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
-use toolcrib_core::store::StoreError;
+use toolcrib_core::{store::StoreError, text::io_reason};
 
 use super::{Durability, chain, failure::Failure};
 
@@ -58,7 +58,7 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
         Err(error) => Err(StoreError::Unavailable(format!(
             "{} cannot be created ({}); check that this user may write its directory",
             path.display(),
-            error.kind()
+            io_reason(error.kind())
         ))),
     }
 }
@@ -69,7 +69,7 @@ pub(super) fn create_dir(path: &Path) -> Result<(), StoreError> {
         StoreError::Unavailable(format!(
             "the directory {} cannot be created ({}); create it or choose another path",
             path.display(),
-            error.kind()
+            io_reason(error.kind())
         ))
     })
 }

@@ -18,7 +18,7 @@ use std::{
 
 use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use toolcrib_core::store::StoreError;
+use toolcrib_core::{store::StoreError, text::io_reason};
 
 use super::{failure::Failure, instance::Instance};
 use crate::queue::{Queue, Taken};
@@ -93,7 +93,7 @@ impl Writer {
             .map_err(|error| {
                 StoreError::Unavailable(format!(
                     "the writer thread cannot be started ({})",
-                    error.kind()
+                    io_reason(error.kind())
                 ))
             })?;
         Ok(Self {

@@ -41,6 +41,7 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("command", &[SourceKind::Mcp]),
     ("env", &[SourceKind::Mcp]),
     ("cwd", &[SourceKind::Mcp]),
+    ("sandbox", &[SourceKind::Mcp]),
     ("url", &[SourceKind::Mcp]),
     ("headers", &[SourceKind::Connector, SourceKind::Mcp]),
     ("credential", &[SourceKind::Connector, SourceKind::Mcp, SourceKind::NodePack]),
@@ -88,7 +89,7 @@ impl Resolver<'_> {
         self.foreign_keys(&id, kind, &typed);
         let missing = self.missing.len();
         let upstream = match kind {
-            SourceKind::Mcp => self.mcp_source(&id, &typed),
+            SourceKind::Mcp => self.mcp_source(&id, &mut typed),
             SourceKind::HostExtension => self.command_source(&id, &mut typed),
             SourceKind::Connector => self.connector_source(&id, &typed),
             SourceKind::Workflow => self.workflow_source(&id, &typed),

@@ -31,7 +31,9 @@ impl Resolver<'_> {
         let typed = typed?;
         let empty = match typed.get_ref() {
             file::KeyPlace::File(path) if !path.is_empty() => {
-                return Some(KeyPlace::File(self.base.join(path)));
+                let path = self.base.join(path);
+                self.protection.keys.insert(path.clone());
+                return Some(KeyPlace::File(path));
             }
             file::KeyPlace::Env(name) if !name.is_empty() => {
                 return Some(KeyPlace::Env(name.clone()));

@@ -1,6 +1,9 @@
 //! A host extension: `[source.commands.NAME]`.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use serde_json::{Map, Value};
 use toml::Spanned;
@@ -9,8 +12,8 @@ use toolcrib_core::{
     source::{
         UpstreamSpec,
         command::{
-            CommandSpec, CommandsSpec, Confinement, ConfinementMode, OutputKind, Resources,
-            Template, Typed,
+            CommandSpec, CommandsSpec, Confinement, ConfinementMode, Connect, OutputKind,
+            Protected, Resources, Template, Typed,
         },
     },
 };
@@ -88,7 +91,7 @@ impl Resolver<'_> {
             arguments: arguments?,
             stdin,
             parameters,
-            cwd: typed.cwd.map_or_else(|| self.base.to_owned(), |cwd| self.base.join(cwd)),
+            cwd: typed.cwd.map(|cwd| self.reachable(&key("cwd"), &cwd, false)),
             env: self.values(&key("env"), &typed.env)?,
             inherit: typed.inherit.into_iter().collect(),
             output: output.unwrap_or(OutputKind::Text),
@@ -121,7 +124,13 @@ impl Resolver<'_> {
         parameters
     }
 
-    fn confinement(&mut self, at: usize, key: &str, typed: file::Sandbox) -> Confinement {
+    /// What a program may reach: of a command, or of an MCP server that is run as a child.
+    pub(super) fn confinement(
+        &mut self,
+        at: usize,
+        key: &str,
+        typed: file::Sandbox,
+    ) -> Confinement {
         let mode = self.read(&format!("{key}.mode"), typed.mode.as_ref(), |text| match text {
             "required" => Ok(ConfinementMode::Required),
             "best-effort" => Ok(ConfinementMode::BestEffort),
@@ -131,17 +140,33 @@ impl Resolver<'_> {
         let mode = mode.unwrap_or(ConfinementMode::Required);
         let reason = typed.mode_reason.as_deref().map(str::trim).unwrap_or_default();
         if mode != ConfinementMode::Required && reason.is_empty() {
-            let message = "a command is confined unless you say why it need not be: write \
+            let message = "a program is confined unless you say why it need not be: write \
                            `mode_reason = \"…\"` beside it";
             self.complain(at, &format!("{key}.mode"), message);
         }
-        let base = self.base;
-        let paths = |typed: Vec<String>| typed.into_iter().map(|path| base.join(path)).collect();
+        let connect = match typed.connect {
+            None => Connect::Ports(BTreeSet::new()),
+            Some(choice) => match choice.into_inner() {
+                file::ConnectChoice::Ports(ports) => Connect::Ports(ports.into_iter().collect()),
+                file::ConnectChoice::Word(word) => {
+                    if word != "any" {
+                        let message = "expected TCP ports such as [443], or \"any\"";
+                        self.complain(at, &format!("{key}.connect"), message);
+                    }
+                    Connect::Any
+                }
+            },
+        };
+        let mut paths = |list: &str, typed: &[Spanned<String>], is_written| {
+            let key = format!("{key}.{list}");
+            typed.iter().map(|path| self.reachable(&key, path, is_written)).collect()
+        };
         Confinement {
             mode,
-            read: paths(typed.read),
-            write: paths(typed.write),
-            network: typed.network,
+            read: paths("read", &typed.read, false),
+            write: paths("write", &typed.write, true),
+            connect,
+            protected: Protected::default(),
         }
     }
 

@@ -11,10 +11,11 @@ impl Resolver<'_> {
     pub(super) fn mcp_source(
         &mut self,
         id: &SourceId,
-        typed: &file::Source,
+        typed: &mut file::Source,
     ) -> Option<UpstreamSpec> {
         let key = |member: &str| format!("source.{id}.{member}");
         let at = typed.id.span().start;
+        let sandbox = typed.sandbox.take().map(|it| self.confinement(at, &key("sandbox"), it));
         match (&typed.command, &typed.url) {
             (Some(command), None) => {
                 if command.get_ref().first().is_none_or(String::is_empty) {
@@ -29,13 +30,25 @@ impl Resolver<'_> {
                 if !typed.allow.is_empty() {
                     self.complain(at, &key("allow"), "only a source with `url` has `allow`");
                 }
+                let cwd = typed.cwd.as_ref().map(|cwd| match sandbox {
+                    Some(_) => self.reachable(&key("cwd"), cwd, false),
+                    None => self.base.join(cwd.get_ref()),
+                });
                 Some(UpstreamSpec::McpStdio(StdioSpec {
                     command: command.get_ref().clone(),
                     env: self.values(&key("env"), &typed.env)?,
-                    cwd: typed.cwd.as_ref().map(|cwd| self.base.join(cwd)),
+                    cwd,
+                    sandbox,
                 }))
             }
             (None, Some(url)) => {
+                if sandbox.is_some() {
+                    self.complain(
+                        at,
+                        &key("sandbox"),
+                        "only a source with `command` has `sandbox`",
+                    );
+                }
                 let checked = self.read(&key("url"), Some(url), check_url);
                 if !typed.env.is_empty() || typed.cwd.is_some() {
                     self.complain(

@@ -1,0 +1,252 @@
+//! What a confined program may reach, enforced with Landlock.
+//!
+//! Invariant: nothing that is protected becomes reachable, whatever the lists say and wherever links
+//! lead when the program is started. Files are compared by device and inode, so their names do not
+//! matter.
+
+#[cfg(not(target_os = "linux"))]
+use super::confined::{Mode, Orders};
+
+/// Confinement exists on Linux alone.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn confine(orders: &Orders) -> Result<(), String> {
+    match orders.mode {
+        Mode::Required => Err("this system has no Landlock".to_owned()),
+        Mode::BestEffort | Mode::Off => Ok(()),
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(super) use linux::confine;
+
+#[cfg(target_os = "linux")]
+mod linux {
+    use std::{
+        collections::BTreeSet,
+        os::fd::OwnedFd,
+        path::{Path, PathBuf},
+    };
+
+    use landlock::{
+        ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort,
+        PathBeneath, Ruleset, RulesetAttr as _, RulesetCreatedAttr as _, RulesetError, Scope,
+    };
+    use rustix::fs::{CWD, FileType, Mode as FileMode, OFlags, ResolveFlags, Stat, fstat, openat2};
+
+    use crate::process::confined::{Mode, Orders};
+
+    /// Linux 6.7: files, truncation, TCP.
+    const NEEDED: ABI = ABI::V4;
+    /// Linux 6.12: device controls, signals and abstract sockets of processes outside.
+    const WANTED: ABI = ABI::V6;
+
+    /// What a program needs of a system before it does anything: its libraries, and what the C
+    /// library looks at.
+    const SYSTEM: &[&str] = &[
+        "/usr",
+        "/bin",
+        "/sbin",
+        "/lib",
+        "/lib32",
+        "/lib64",
+        "/etc/alternatives",
+        "/etc/ca-certificates",
+        "/etc/group",
+        "/etc/hosts",
+        "/etc/ld.so.cache",
+        "/etc/ld.so.conf",
+        "/etc/ld.so.conf.d",
+        "/etc/locale.alias",
+        "/etc/localtime",
+        "/etc/nsswitch.conf",
+        "/etc/passwd",
+        "/etc/resolv.conf",
+        "/etc/ssl",
+        "/dev/random",
+        "/dev/urandom",
+        "/dev/zero",
+    ];
+
+    pub(in crate::process) fn confine(orders: &Orders) -> Result<(), String> {
+        let level = match orders.mode {
+            Mode::Off => return Ok(()),
+            Mode::Required => CompatLevel::HardRequirement,
+            Mode::BestEffort => CompatLevel::BestEffort,
+        };
+        let read = AccessFs::from_read(WANTED);
+        let all = AccessFs::from_all(WANTED);
+        let secret = Territory::new(&orders.secret)?;
+        let mut fixed = Territory::new(&orders.fixed)?;
+        fixed.extend(&secret);
+        let mut places = Vec::new();
+        for path in SYSTEM {
+            places.extend(without(Path::new(path), &secret).into_iter().map(|fd| (fd, read)));
+        }
+        places.extend(without(Path::new("/dev/null"), &secret).into_iter().map(|fd| (fd, all)));
+        for (paths, access, territory) in
+            [(&orders.read, read, &secret), (&orders.write, all, &fixed)]
+        {
+            for path in paths {
+                if let Some(place) = open(path) {
+                    territory.admit(&place, path)?;
+                    places.push((place.fd, access));
+                }
+            }
+        }
+        let rules = || -> Result<(), RulesetError> {
+            let mut ruleset = Ruleset::default()
+                .set_compatibility(level)
+                .handle_access(AccessFs::from_all(NEEDED))?;
+            if orders.connect.is_some() {
+                ruleset = ruleset.handle_access(AccessNet::from_all(NEEDED))?;
+            }
+            let ruleset = ruleset
+                .set_compatibility(CompatLevel::BestEffort)
+                .handle_access(all)?
+                .scope(Scope::from_all(WANTED))?
+                .create()?;
+            let ports = orders.connect.iter().flatten();
+            let ports =
+                ports.map(|port| Ok::<_, RulesetError>(NetPort::new(*port, AccessNet::ConnectTcp)));
+            let places = places.into_iter().map(rule);
+            ruleset.add_rules(ports)?.add_rules(places)?.restrict_self()?;
+            Ok(())
+        };
+        rules().map_err(|error| format!("Landlock (Linux 6.7 or later): {error}"))
+    }
+
+    /// A file has fewer rights than a directory.
+    fn rule(
+        (fd, access): (OwnedFd, BitFlags<AccessFs>),
+    ) -> Result<PathBeneath<OwnedFd>, RulesetError> {
+        let is_directory = fstat(&fd).is_ok_and(|it| is_directory(&it));
+        let access = if is_directory { access } else { access & AccessFs::from_file(WANTED) };
+        Ok(PathBeneath::new(fd, access))
+    }
+
+    fn is_directory(about: &Stat) -> bool {
+        FileType::from_raw_mode(about.st_mode) == FileType::Directory
+    }
+
+    /// A file or directory that was found, and will not become another one.
+    struct Place {
+        fd: OwnedFd,
+        about: Stat,
+        path: PathBuf,
+    }
+
+    /// What is at `path` now, if anything is.
+    fn open(path: &Path) -> Option<Place> {
+        let path = path.canonicalize().ok()?;
+        let (flags, mode) = (OFlags::PATH | OFlags::CLOEXEC, FileMode::empty());
+        // A link that was put in since is not followed.
+        let fd = openat2(CWD, &path, flags, mode, ResolveFlags::NO_SYMLINKS).ok()?;
+        let about = fstat(&fd).ok()?;
+        Some(Place { fd, about, path })
+    }
+
+    /// What is beneath `path`, but for `territory`.
+    fn without(path: &Path, territory: &Territory) -> Vec<OwnedFd> {
+        let Some(place) = open(path) else { return Vec::new() };
+        if !territory.covers(&place.about) {
+            let inside = territory.contains(&place.path);
+            return if inside { Vec::new() } else { vec![place.fd] };
+        }
+        let entries = std::fs::read_dir(&place.path).into_iter().flatten().flatten();
+        let entries = entries.filter(|it| it.file_type().is_ok_and(|kind| !kind.is_symlink()));
+        entries.flat_map(|entry| without(&entry.path(), territory)).collect()
+    }
+
+    /// Protected files and directories.
+    #[derive(Default)]
+    struct Territory {
+        roots: Vec<PathBuf>,
+        /// Device and inode of each root and of every directory above it.
+        above: BTreeSet<(u64, u64)>,
+        /// Devices with a root that has more than one name.
+        linked: BTreeSet<u64>,
+    }
+
+    impl Territory {
+        fn new(protected: &[PathBuf]) -> Result<Self, String> {
+            let mut territory = Self::default();
+            for path in protected {
+                // What does not exist yet is protected at the place where it would be made.
+                let Some(path) = resolved(path) else { continue };
+                for place in path.ancestors() {
+                    let about = match rustix::fs::stat(place) {
+                        Ok(about) => about,
+                        Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => continue,
+                        Err(error) => {
+                            let place = place.display();
+                            return Err(format!("{place} cannot be protected: {error}"));
+                        }
+                    };
+                    territory.above.insert(identity(&about));
+                    if place == path {
+                        territory.note_links(place, &about);
+                    }
+                }
+                territory.roots.push(path);
+            }
+            Ok(territory)
+        }
+
+        /// Remembers the device of a file with a second name: `place`, or one in it.
+        fn note_links(&mut self, place: &Path, about: &Stat) {
+            let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
+            let inside = entries.filter_map(|entry| rustix::fs::lstat(entry.path()).ok());
+            let files = inside.chain([*about]).filter(|it| !is_directory(it) && it.st_nlink > 1);
+            self.linked.extend(files.map(|it| it.st_dev));
+        }
+
+        fn extend(&mut self, other: &Self) {
+            self.roots.extend_from_slice(&other.roots);
+            self.above.extend(&other.above);
+            self.linked.extend(&other.linked);
+        }
+
+        /// Whether this is a protected file or directory, or above one.
+        fn covers(&self, about: &Stat) -> bool {
+            self.above.contains(&identity(about))
+        }
+
+        /// Whether `path` is in a protected directory.
+        fn contains(&self, path: &Path) -> bool {
+            self.roots.iter().any(|root| path.starts_with(root))
+        }
+
+        /// Fails when a program that reaches `place` would reach something protected.
+        fn admit(&self, place: &Place, named: &Path) -> Result<(), String> {
+            let named = named.display();
+            if self.covers(&place.about) || self.contains(&place.path) {
+                return Err(format!(
+                    "{named} leads to the data directory, a key, a secret or the configuration; \
+                     name a narrower path"
+                ));
+            }
+            if is_directory(&place.about) && self.linked.contains(&place.about.st_dev) {
+                return Err(format!(
+                    "a protected file has a second name (hard link), which could be in {named}; \
+                     remove that name"
+                ));
+            }
+            Ok(())
+        }
+    }
+
+    #[expect(clippy::useless_conversion, reason = "the types differ between systems")]
+    fn identity(about: &Stat) -> (u64, u64) {
+        (about.st_dev.into(), about.st_ino.into())
+    }
+
+    /// `path` without links; its last parts need not exist.
+    fn resolved(path: &Path) -> Option<PathBuf> {
+        let absolute = std::path::absolute(path).ok()?;
+        absolute.ancestors().find_map(|there| {
+            let rest = absolute.strip_prefix(there).ok()?;
+            // Part by part: joined with nothing, a file would end in a slash.
+            Some(there.canonicalize().ok()?.components().chain(rest.components()).collect())
+        })
+    }
+}

@@ -1,0 +1,379 @@
+//! The reaper: this program, run again between the server and a child. It adopts what the child
+//! starts and leaves behind, in whichever session or process group that is, and ends all of it.
+//!
+//! Its standard error is a socket to the server. What the server writes there are commands; that it
+//! closes it, or dies, is the last one. What the reaper writes there are frames: what the child
+//! says on its own standard error, and how it ended.
+//!
+//! Invariant: the reaper ends after everything that descends from it (on Linux; elsewhere after the
+//! child's process group), and with the server.
+//! Invariant: it signals its own children alone, and nobody else reaps those, so no number it uses
+//! can have come to mean another process.
+
+mod client;
+
+use std::{
+    ffi::OsString,
+    fs::DirBuilder,
+    io::{self, PipeReader},
+    os::{
+        fd::{AsFd as _, AsRawFd as _, OwnedFd},
+        unix::fs::DirBuilderExt as _,
+    },
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+    time::Duration,
+};
+
+use rustix::{
+    io::{Errno, FdFlags, fcntl_setfd},
+    process::{
+        Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, waitid, waitpid,
+    },
+};
+use serde::{Deserialize, Serialize};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{
+        UnixStream,
+        unix::{OwnedReadHalf, OwnedWriteHalf, pipe},
+    },
+    process::ChildStderr,
+    signal::unix::{Signal as Signals, SignalKind, signal},
+    time::Instant,
+};
+
+use super::{DRAIN, cannot_start, confined};
+
+pub(crate) use client::{End, Reaped, Reaper, Streams};
+
+/// From the server: send SIGTERM to the child's process group.
+const TERMINATE: u8 = b'T';
+
+/// Frames to the server: this byte, the length as four bytes (big endian), and so many bytes.
+const STARTED: u8 = b'S';
+/// Why the child was not started, as text.
+const FAILED: u8 = b'F';
+/// What it wrote to its standard error.
+const STDERR: u8 = b'E';
+/// How it ended: the raw status of `wait`, as four bytes.
+const ENDED: u8 = b'X';
+
+/// Longest payload of a frame.
+const FRAME: usize = 8 << 10;
+
+/// How long descendants may resist SIGKILL before the end is reported nevertheless. A process that
+/// waits for a device or a network file system does.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often what is left is looked for, when nothing is heard of it.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Everything the reaper has to know, as one argument.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    /// How this program is run again.
+    launcher: Vec<String>,
+    confinement: Option<confined::Orders>,
+    /// Where to make the empty directory that the child runs in.
+    scratch: Option<PathBuf>,
+}
+
+/// Starts `program`, waits for it, and ends what it leaves behind.
+pub(super) fn run(
+    orders: Orders,
+    program: OsString,
+    arguments: impl Iterator<Item = OsString>,
+) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let reaped = runtime.and_then(|it| it.block_on(reap(orders, program, arguments.collect())));
+    match reaped {
+        Ok(()) => ExitCode::SUCCESS,
+        // The server sees that the socket is closed without an end.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+async fn reap(orders: Orders, program: OsString, arguments: Vec<OsString>) -> io::Result<()> {
+    let (mut commands, mut frames) = socket()?;
+    // Signals to all processes of a service, or of a terminal, mean the server. It decides.
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
+        drop(signal(kind)?);
+    }
+    let mut deaths = signal(SignalKind::child())?;
+    adopt()?;
+    let scratch = orders.scratch.as_deref().map(Scratch::make).transpose();
+    let started = scratch
+        .map_err(|error| format!("no working directory: {error}"))
+        .and_then(|scratch| Ok((start(&orders, scratch.as_ref(), &program, &arguments)?, scratch)));
+    let ((mut child, mut stderr, report), scratch) = match started {
+        Ok(started) => started,
+        Err(problem) => return send(&mut frames, FAILED, problem.as_bytes()).await,
+    };
+    give_up_streams()?;
+    let mut buffer = vec![0; FRAME];
+    let mut heard = true;
+    let mut starting = Box::pin(outcome_of_start(report));
+    let mut problem = None;
+    let mut is_starting = true;
+    while is_starting || child.status.is_none() {
+        tokio::select! {
+            outcome = &mut starting, if is_starting => {
+                is_starting = false;
+                match outcome {
+                    Ok(()) => send(&mut frames, STARTED, &[]).await?,
+                    Err(why) => { problem = Some(why); break; }
+                }
+            }
+            _ = deaths.recv() => child.look()?,
+            read = stderr.read(&mut buffer), if heard => {
+                heard = forward(&mut frames, &buffer, read).await;
+            }
+            command = commands.read_u8() => match command {
+                Ok(TERMINATE) => child.signal_group(Signal::TERM),
+                Ok(_) | Err(_) => break,
+            }
+        }
+    }
+    child.end_all(&mut deaths).await?;
+    // What is still in the pipe. Nobody is left to write to it, unless they resist.
+    let rest = async {
+        while heard {
+            let read = stderr.read(&mut buffer).await;
+            heard = forward(&mut frames, &buffer, read).await;
+        }
+    };
+    tokio::time::timeout(DRAIN, rest).await.ok();
+    drop(scratch);
+    match (problem, child.status) {
+        (Some(problem), _) => send(&mut frames, FAILED, problem.as_bytes()).await,
+        (None, Some(status)) => send(&mut frames, ENDED, &status.to_be_bytes()).await,
+        (None, None) => Ok(()),
+    }
+}
+
+/// The socket to the server.
+fn socket() -> io::Result<(OwnedReadHalf, OwnedWriteHalf)> {
+    let socket = io::stderr().as_fd().try_clone_to_owned()?;
+    let socket = std::os::unix::net::UnixStream::from(socket);
+    socket.set_nonblocking(true)?;
+    Ok(UnixStream::from_std(socket)?.into_split())
+}
+
+/// Closes the child's streams here, so that only the child and its descendants hold them open.
+fn give_up_streams() -> io::Result<()> {
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    nix::unistd::dup2_stdin(&null)?;
+    nix::unistd::dup2_stdout(&null)?;
+    nix::unistd::dup2_stderr(&null)?;
+    Ok(())
+}
+
+/// Descendants whose parents have ended become children of this process.
+#[cfg(target_os = "linux")]
+fn adopt() -> io::Result<()> {
+    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
+}
+
+/// Only Linux has this; elsewhere a descendant that leaves the process group is out of reach.
+#[cfg(not(target_os = "linux"))]
+#[expect(clippy::unnecessary_wraps, reason = "the Linux version can fail")]
+fn adopt() -> io::Result<()> {
+    Ok(())
+}
+
+type Start = (Child, ChildStderr, Option<PipeReader>);
+
+/// Starts the program, or its launcher, which reports over the pipe.
+#[expect(clippy::disallowed_methods, reason = "the reaper is a part of `process`")]
+fn start(
+    orders: &Orders,
+    scratch: Option<&Scratch>,
+    program: &OsString,
+    arguments: &[OsString],
+) -> Result<Start, String> {
+    use std::os::unix::process::CommandExt as _;
+    let internal = |error: io::Error| error.to_string();
+    let mut report = None;
+    let mut command = match &orders.confinement {
+        None => Command::new(program),
+        Some(confinement) => {
+            let (reader, writer) = io::pipe().map_err(internal)?;
+            // Only this process starts programs here, one at a time, so nobody else inherits it.
+            fcntl_setfd(&writer, FdFlags::empty()).map_err(|error| internal(error.into()))?;
+            let mut confinement = confinement.clone();
+            confinement.report = writer.as_raw_fd();
+            confinement.read.extend(scratch.map(|it| it.0.clone()));
+            let Some((launcher, first)) = orders.launcher.split_first() else {
+                return Err("there is no launcher".to_owned());
+            };
+            let mut command = Command::new(launcher);
+            command.args(first).arg(super::Stage::Confine(confinement).to_argument()?).arg(program);
+            report = Some((reader, writer));
+            command
+        }
+    };
+    if let Some(scratch) = scratch {
+        command.current_dir(&scratch.0);
+    }
+    command.args(arguments).process_group(0).stderr(Stdio::piped());
+    let mut process = command.spawn().map_err(|error| cannot_start(&error))?;
+    let Some(stderr) = process.stderr.take() else {
+        return Err("the program was started without its pipes".to_owned());
+    };
+    let stderr = ChildStderr::from_std(stderr).map_err(internal)?;
+    let pid = Pid::from_child(&process);
+    Ok((Child { pid, status: None }, stderr, report.map(|(reader, _)| reader)))
+}
+
+/// Whether the launcher became the program: exec closes the report.
+async fn outcome_of_start(report: Option<PipeReader>) -> Result<(), String> {
+    let Some(report) = report else { return Ok(()) };
+    let mut said = Vec::new();
+    let mut report =
+        pipe::Receiver::from_owned_fd(OwnedFd::from(report)).map_err(|error| error.to_string())?;
+    report.read_to_end(&mut said).await.map_err(|error| error.to_string())?;
+    match said.strip_prefix(&[confined::READY]) {
+        Some([]) => Ok(()),
+        None if said.is_empty() => Err("the launcher ended before it started anything".to_owned()),
+        rest => Err(String::from_utf8_lossy(rest.unwrap_or(&said)).into_owned()),
+    }
+}
+
+async fn send(frames: &mut OwnedWriteHalf, kind: u8, payload: &[u8]) -> io::Result<()> {
+    let payload = payload.get(..FRAME).unwrap_or(payload);
+    let mut frame = vec![kind];
+    frame.extend(u32::try_from(payload.len()).unwrap_or_default().to_be_bytes());
+    frame.extend_from_slice(payload);
+    frames.write_all(&frame).await
+}
+
+/// Sends on what was read; false when that was the end.
+async fn forward(frames: &mut OwnedWriteHalf, buffer: &[u8], read: io::Result<usize>) -> bool {
+    match read.map(|read| buffer.get(..read)) {
+        Ok(Some([]) | None) | Err(_) => false,
+        // A server that is gone is noticed when it is read from.
+        Ok(Some(bytes)) => send(frames, STDERR, bytes).await.is_ok(),
+    }
+}
+
+/// The child, which leads its own process group.
+struct Child {
+    pid: Pid,
+    status: Option<i32>,
+}
+
+impl Child {
+    /// Reaps what has ended.
+    fn look(&mut self) -> io::Result<()> {
+        if self.status.is_none() && has_ended(WaitId::Pid(self.pid))? == Some(true) {
+            // As long as the child is not reaped, its group cannot be another one.
+            self.signal_group(Signal::KILL);
+            if let Some((_, status)) = waitpid(Some(self.pid), WaitOptions::NOHANG)? {
+                self.status = Some(status.as_raw());
+            }
+        }
+        self.reap_adopted()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn reap_adopted(&mut self) -> io::Result<()> {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                // It ended a moment ago; its group is among the children that are killed then.
+                Ok(Some((pid, status))) if pid == self.pid => self.status = Some(status.as_raw()),
+                Ok(Some(_)) | Err(Errno::INTR) => {}
+                Ok(None) | Err(Errno::CHILD) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// There are none.
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unnecessary_wraps, reason = "the Linux version can fail")]
+    fn reap_adopted(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Signals the child's process group, unless the child has been reaped.
+    fn signal_group(&self, signal: Signal) {
+        if self.status.is_none() {
+            // It fails when the group has ended, which is what is wanted.
+            kill_process_group(self.pid, signal).ok();
+        }
+    }
+
+    /// Kills the child and everything that descends from it, and reaps all of it.
+    async fn end_all(&mut self, deaths: &mut Signals) -> io::Result<()> {
+        let until = Instant::now() + PATIENCE;
+        self.signal_group(Signal::KILL);
+        loop {
+            self.look()?;
+            if has_ended(WaitId::All)?.is_none() || Instant::now() >= until {
+                return Ok(());
+            }
+            // Whose parents die is a child of this process at the next look.
+            kill_children();
+            tokio::select! {
+                _ = deaths.recv() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            }
+        }
+    }
+}
+
+/// Whether a child has ended and waits to be reaped; none when there is no such child.
+fn has_ended(which: WaitId<'_>) -> io::Result<Option<bool>> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    match waitid(which, options) {
+        Ok(ended) => Ok(Some(ended.is_some())),
+        Err(Errno::INTR) => Ok(Some(false)),
+        Err(Errno::CHILD) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Sends SIGKILL to every child of this process.
+#[cfg(target_os = "linux")]
+fn kill_children() {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
+            continue;
+        };
+        // number (name) state parent …; the name may contain anything.
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+        if parent.and_then(|text| text.parse::<i32>().ok()) == Some(own)
+            && let Some(pid) = Pid::from_raw(pid)
+        {
+            // What cannot be killed is looked for again.
+            rustix::process::kill_process(pid, Signal::KILL).ok();
+        }
+    }
+}
+
+/// The child's group was killed, and there are no other children.
+#[cfg(not(target_os = "linux"))]
+fn kill_children() {}
+
+/// An empty directory that is removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make(within: &Path) -> io::Result<Self> {
+        let number = getrandom::u64().map_err(io::Error::other)?;
+        let path = within.join(format!("toolcrib-{number:016x}"));
+        // Of this name there is none; if there is one it is not ours.
+        DirBuilder::new().mode(0o700).create(&path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left behind is empty, or was made by a program that is not confined.
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
