@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{ChildStdin, ChildStdout, Command};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use toolcrib_core::{
     id::SourceId,
     source::{SecretValue, StdioSpec},
@@ -42,7 +42,9 @@ pub(crate) struct Child {
     // Before `process`: the group is killed before its leader can be reaped.
     group: Group,
     process: tokio::process::Child,
-    stderr: AbortOnDropHandle<()>,
+    _stderr: AbortOnDropHandle<()>,
+    /// Cancelled when everything on stderr has been read.
+    stderr_read: CancellationToken,
     last_line: Arc<Mutex<Option<String>>>,
 }
 
@@ -78,8 +80,14 @@ pub(crate) fn spawn(spec: &StdioSpec, source: &SourceId) -> Result<(Child, Pipes
     let last_line = Arc::new(Mutex::new(None));
     let secrets = spec.env.values().map(|SecretValue(secret)| secret.clone()).collect();
     let log = stderr::Log::new(source.clone(), secrets, Arc::clone(&last_line));
-    let stderr = AbortOnDropHandle::new(tokio::spawn(log.run(stderr)));
-    Ok((Child { group, process, stderr, last_line }, Pipes { stdin, stdout }))
+    let stderr_read = CancellationToken::new();
+    let read = stderr_read.clone().drop_guard();
+    let reader = AbortOnDropHandle::new(tokio::spawn(async move {
+        let _read = read;
+        log.run(stderr).await;
+    }));
+    let child = Child { group, process, _stderr: reader, stderr_read, last_line };
+    Ok((child, Pipes { stdin, stdout }))
 }
 
 #[expect(clippy::disallowed_methods, reason = "what a child inherits is read when it starts")]
@@ -132,11 +140,12 @@ impl Child {
         self.exited().await;
     }
 
-    /// The last line of stderr, once the child has ended and what it wrote has been read.
-    pub(crate) async fn last_words(&mut self) -> Option<String> {
+    /// The last line of stderr, once the child has ended and what it wrote has been read. Can be
+    /// called any number of times.
+    pub(crate) async fn last_words(&self) -> Option<String> {
         // An unfinished reader (a descendant that left the group holds the pipe) is no reason to
         // wait longer.
-        if tokio::time::timeout(DRAIN, &mut self.stderr).await.is_err() {
+        if tokio::time::timeout(DRAIN, self.stderr_read.cancelled()).await.is_err() {
             tracing::debug!("stderr was still open after its process group was gone");
         }
         self.last_line.lock().clone()
