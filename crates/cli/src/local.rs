@@ -21,6 +21,7 @@ use toolcrib_gateway::{
 };
 use toolcrib_sources::{Factory, Library};
 use toolcrib_store::{MemoryPins, SealKeys, SqliteStore};
+use toolcrib_tasks::Tasks;
 
 use crate::{
     confined,
@@ -142,13 +143,14 @@ pub(crate) async fn start(
     stores: Stores,
     credentials: Option<Arc<dyn CredentialStore>>,
 ) -> anyhow::Result<Gateway> {
-    let mut factory = factory(library);
+    let tasks = Tasks::new();
+    let mut factory = factory(library).with_tasks(tasks.clone());
     if let Some(credentials) = credentials {
         factory = factory.with_credentials(credentials);
     }
     let key_sets = Arc::new(factory.key_sets());
-    let builder = GatewayBuilder::new(config, stores, Arc::new(factory)).key_sets(key_sets);
-    Ok(builder.start().await?)
+    let builder = GatewayBuilder::new(config, stores, Arc::new(factory));
+    Ok(builder.key_sets(key_sets).tasks(tasks).start().await?)
 }
 
 /// The sources of `config` that can never work. Nothing is started.

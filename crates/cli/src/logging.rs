@@ -37,4 +37,5 @@ pub(crate) fn start(global: &Global, usual: Usual) {
         .with_ansi(io::stderr().is_terminal() && env::variable("NO_COLOR").is_none())
         .try_init()
         .ok();
+    toolcrib_tasks::panics::install();
 }

@@ -25,7 +25,7 @@ mod signing;
 mod store;
 mod table;
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::Parser as _;
 
@@ -34,6 +34,9 @@ use crate::{
     failure::Exit,
     printer::{OutputClosed, Printer},
 };
+
+/// How long a server that ends may take to drop what is still there.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     if let Some(code) = confined::entered() {
@@ -65,8 +68,13 @@ fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
     // that one is installed already.
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let serves = matches!(args.command, Command::Serve(_));
     let result = runtime.block_on(commands::run(args, printer));
-    // A thread that still waits for standard input must not keep the program alive.
-    runtime.shutdown_background();
+    match serves {
+        // Tasks that did not end in order are dropped, and children die with them (I-26).
+        true => runtime.shutdown_timeout(LAST_MOMENT),
+        // A thread that still waits for standard input must not keep the program alive.
+        false => runtime.shutdown_background(),
+    }
     result
 }

@@ -30,6 +30,7 @@ use chrono::DateTime;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     clock::{Clock, Timestamp},
     id::{KeyId, PrincipalId, TenantId},
@@ -38,6 +39,7 @@ use toolcrib_core::{
     scope::{Grant, ScopeSet},
     store::{KeyRecord, KeyStore, StoreError},
 };
+use toolcrib_tasks::Tasks;
 
 pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
 use self::{
@@ -153,6 +155,7 @@ impl Authenticator {
         clock: Arc<dyn Clock>,
         config: &Config,
         key_sets: Option<Arc<dyn KeySetSource>>,
+        (tasks, ended): (&Tasks, &CancellationToken),
     ) -> Self {
         let changes = watch::Sender::new(0);
         let tokens = Tokens::new(config, None, key_sets.as_ref(), &clock, &changes);
@@ -172,19 +175,28 @@ impl Authenticator {
         let authenticator = Self { inner: Arc::new(inner) };
         authenticator.inner.follow().await;
         let weak = Arc::downgrade(&authenticator.inner);
-        tokio::spawn(async move {
-            loop {
-                match weak.upgrade() {
-                    Some(inner) if !inner.stopped.load(Ordering::Relaxed) => {
-                        inner.policy.load().tokens.tend();
-                        inner.write_uses(USED_EVERY).await;
+        let stop = ended.clone();
+        tasks.spawn("keys", toolcrib_tasks::Policy::Forever, ended.clone(), move || {
+            let (weak, stop) = (weak.clone(), stop.clone());
+            async move {
+                loop {
+                    match weak.upgrade() {
+                        Some(inner) if !inner.stopped.load(Ordering::Relaxed) => {
+                            inner.policy.load().tokens.tend();
+                            inner.write_uses(USED_EVERY).await;
+                        }
+                        Some(_) | None => return,
                     }
-                    Some(_) | None => return,
-                }
-                tokio::time::sleep(POLL).await;
-                match weak.upgrade() {
-                    Some(inner) if !inner.stopped.load(Ordering::Relaxed) => inner.follow().await,
-                    Some(_) | None => return,
+                    tokio::select! {
+                        () = tokio::time::sleep(POLL) => {}
+                        () = stop.cancelled() => return,
+                    }
+                    match weak.upgrade() {
+                        Some(inner) if !inner.stopped.load(Ordering::Relaxed) => {
+                            inner.follow().await;
+                        }
+                        Some(_) | None => return,
+                    }
                 }
             }
         });

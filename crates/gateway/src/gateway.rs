@@ -8,15 +8,14 @@ use std::{
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use serde::Serialize;
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use toolcrib_core::{
     approval::ApprovalStore,
     authorize::{Authorizer, ScopeAuthorizer},
     canonical::Digest,
-    catalog::{Catalog, Entry, Generation, Tenants},
-    clock::{Clock, Timestamp},
+    catalog::{Catalog, Entry, Generation},
+    clock::Clock,
     descriptor::SourceKind,
     event::{EventLog, EventQuery, LoggedEvent},
     id::{AgentId, RunId, SourceId, TenantId},
@@ -29,17 +28,15 @@ use toolcrib_core::{
     quota::QuotaStore,
     record::RecordStore,
     scope::{Grant, Scope},
-    source::{
-        InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, SourceStatus,
-        UpstreamSpec,
-    },
+    source::{InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, UpstreamSpec},
     store::{CatalogStore, KeyStore, RunQuery, RunRecord, RunStore, StoreError},
 };
+use toolcrib_tasks::Tasks;
 
 use crate::{
     approvals::{self, Approvals},
     authn::Authenticator,
-    breaker::{Breaker, BreakerReport},
+    breaker::Breaker,
     clock::SystemClock,
     config::{Config, GateConfig, SourceConfig},
     idempotency::{self, Idempotency},
@@ -51,6 +48,7 @@ use crate::{
     quota::{self, Quotas},
     record::Record,
     refresh::{Refresher, Slots},
+    report::SourceReport,
     scopes::RouteScope,
     session::Interactions,
     workflow::{self, Home, LiveRuns, SnapshotWorkflows},
@@ -63,6 +61,7 @@ pub struct Gateway {
 }
 
 /// A gateway that does not stay because of this.
+#[derive(Clone)]
 pub(crate) struct WeakGateway(Weak<Inner>);
 
 impl WeakGateway {
@@ -94,6 +93,7 @@ struct Inner {
     once: Option<Arc<dyn IdempotencyStore>>,
     quotas: Arc<Quotas>,
     ended: CancellationToken,
+    tasks: Tasks,
     /// Where the record is kept, once somebody keeps it.
     record_store: OnceLock<Arc<dyn RecordStore>>,
 }
@@ -135,52 +135,6 @@ pub struct Stores {
     pub quotas: Option<Arc<dyn QuotaStore>>,
 }
 
-/// How one source is doing, for `sources list` and its like.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SourceReport {
-    /// Its id.
-    pub id: SourceId,
-    /// Which surface.
-    pub kind: SourceKind,
-    /// For whom it exists.
-    #[serde(skip)]
-    pub tenants: Tenants,
-    /// Its state.
-    #[serde(flatten)]
-    pub status: SourceStatus,
-    /// Tools it offers.
-    pub tools: usize,
-    /// Tools that it has and that are left out because nobody has approved them as they are.
-    pub quarantined: usize,
-    /// Calls that run, calls that may, and calls that were refused.
-    pub load: SourceLoad,
-    /// How its breaker stands.
-    pub breaker: BreakerReport,
-    /// When its tools were last discovered; `None` when not yet in this process.
-    pub discovered_at: Option<Timestamp>,
-    /// What is wrong with its tools and rules.
-    pub problems: Vec<String>,
-}
-
-/// What is asked of a source, and what it is spared.
-#[derive(Debug, Clone, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct SourceLoad {
-    /// Calls that run now, those that wait for their turn included.
-    pub running: u64,
-    /// Calls that its upstream runs at once; further ones wait inside their own deadline.
-    pub max_concurrency: usize,
-    /// The limits of its tools, for each principal and tool; `off` is none.
-    pub rates: Vec<String>,
-    /// Calls refused in this process because a bucket was empty.
-    pub refused_by_rate: u64,
-    /// Calls refused in this process because a quota was used up.
-    pub refused_by_quota: u64,
-    /// Calls refused in this process because the breaker was open.
-    pub refused_by_breaker: u64,
-}
-
 /// Puts a [`Gateway`] together.
 pub struct GatewayBuilder {
     config: Config,
@@ -191,6 +145,7 @@ pub struct GatewayBuilder {
     limiter: Option<Arc<dyn RateLimiter>>,
     key_sets: Option<Arc<dyn KeySetSource>>,
     natives: Vec<NativeTools>,
+    tasks: Tasks,
 }
 
 /// For a program that has no sources but its own tools.
@@ -199,6 +154,13 @@ struct NoFactory;
 /// How long calls in flight have to be recorded once their sources are closed: the store answers in
 /// milliseconds, and a store that does not is not waited for.
 pub(crate) const CLOSING_TIME: Duration = Duration::from_secs(5);
+
+impl Drop for Inner {
+    /// Also a gateway that nobody closed takes its tasks along.
+    fn drop(&mut self) {
+        self.ended.cancel();
+    }
+}
 
 // === impl Stores ===
 
@@ -296,6 +258,7 @@ impl GatewayBuilder {
             limiter: None,
             key_sets: None,
             natives: Vec::new(),
+            tasks: Tasks::new(),
         }
     }
 
@@ -339,6 +302,14 @@ impl GatewayBuilder {
         self
     }
 
+    /// The board on which the gateway has its background tasks. Give the factory of sources the same
+    /// one, so that probes and metrics show the tasks of sources, too.
+    #[must_use]
+    pub fn tasks(mut self, tasks: Tasks) -> Self {
+        self.tasks = tasks;
+        self
+    }
+
     /// Another limiter.
     pub fn limiter(mut self, limiter: Arc<dyn RateLimiter>) -> Self {
         self.limiter = Some(limiter);
@@ -351,17 +322,20 @@ impl GatewayBuilder {
     /// # Errors
     /// A source whose description can never work, or two of one id.
     pub async fn start(self) -> Result<Gateway, InvalidSource> {
-        let metrics = Arc::new(Metrics::default());
+        let (tasks, ended) = (self.tasks, CancellationToken::new());
+        let metrics = Arc::new(Metrics::new(tasks.clone()));
         let record = Record::new(
             Arc::clone(&self.stores.log),
             Arc::clone(&self.clock),
             Arc::clone(&metrics),
+            (&tasks, &ended),
         );
         let authenticator = Authenticator::start(
             Arc::clone(&self.stores.keys),
             Arc::clone(&self.clock),
             &self.config,
             self.key_sets,
+            (&tasks, &ended),
         )
         .await;
         let limiter =
@@ -413,7 +387,8 @@ impl GatewayBuilder {
                 approvals: Approvals::new(self.stores.approvals),
                 once: self.stores.once,
                 quotas,
-                ended: CancellationToken::new(),
+                ended,
+                tasks,
                 record_store: OnceLock::new(),
             }),
         };
@@ -422,7 +397,7 @@ impl GatewayBuilder {
         for native in &gateway.inner.natives {
             gateway.inner.refresher.discover(&gateway, &native.spec.id).await;
         }
-        Refresher::run(gateway.clone(), requests);
+        Refresher::run(&gateway, requests);
         workflow::follow(&gateway);
         approvals::follow(&gateway);
         idempotency::follow(&gateway);
@@ -750,6 +725,11 @@ impl Gateway {
     /// Cancelled when the gateway closes.
     pub(crate) fn ended(&self) -> &CancellationToken {
         &self.inner.ended
+    }
+
+    /// The background tasks of this gateway and of what it was built with.
+    pub fn tasks(&self) -> &Tasks {
+        &self.inner.tasks
     }
 
     pub(crate) fn limiter(&self) -> &dyn RateLimiter {

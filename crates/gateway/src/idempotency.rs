@@ -362,23 +362,15 @@ pub(crate) fn follow(gateway: &Gateway) {
     if gateway.idempotency_store().is_none() {
         return;
     }
-    let (weak, ended) = (gateway.downgrade(), gateway.ended().clone());
-    tokio::spawn(async move {
+    gateway.spawn_each("idempotency", SWEEP, |gateway| async move {
+        let Some(store) = gateway.idempotency_store() else { return };
         loop {
-            tokio::select! {
-                () = tokio::time::sleep(SWEEP) => {}
-                () = ended.cancelled() => return,
-            }
-            let Some(gateway) = weak.upgrade() else { return };
-            let Some(store) = gateway.idempotency_store() else { return };
-            loop {
-                match store.sweep(gateway.clock().now()).await {
-                    Ok(0) => break,
-                    Ok(_) => {}
-                    Err(error) => {
-                        tracing::warn!(%error, "old answers could not be forgotten");
-                        break;
-                    }
+            match store.sweep(gateway.clock().now()).await {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "old answers could not be forgotten");
+                    break;
                 }
             }
         }

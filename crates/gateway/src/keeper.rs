@@ -10,17 +10,15 @@ pub(crate) mod backoff;
 mod forward;
 mod sign;
 
-use std::sync::Arc;
+use std::{future::Future, sync::Arc};
 
-use tokio::{
-    sync::{Mutex, broadcast, watch},
-    task::JoinHandle,
-};
+use tokio::sync::{Mutex, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     clock::Clock,
     record::{CheckpointSigner, Delivery, DeliveryFactory, RecordStore},
 };
+use toolcrib_tasks::{Policy, TaskName, Tasks};
 
 use crate::{
     Gateway,
@@ -51,6 +49,7 @@ pub struct Keeper {
     signing: Mutex<Option<Task>>,
     outgoing: Mutex<Vec<(Outgoing, Task)>>,
     deliveries: Arc<dyn DeliveryFactory>,
+    tasks: Tasks,
 }
 
 /// What all tasks lean on.
@@ -63,7 +62,7 @@ struct Shared {
 
 struct Task {
     end: CancellationToken,
-    handle: JoinHandle<()>,
+    task: toolcrib_tasks::Task,
 }
 
 /// Something that is delivered to; when its description changes, it is another one.
@@ -100,16 +99,15 @@ impl Keeper {
             signing: Mutex::new(None),
             outgoing: Mutex::new(Vec::new()),
             deliveries: parts.deliveries,
+            tasks: gateway.tasks().clone(),
         };
         keeper.apply(config).await?;
-        let end = CancellationToken::new();
-        let signing = sign::run(
-            Arc::clone(&keeper.shared),
-            keeper.config.subscribe(),
-            keeper.signed.clone(),
-            end.clone(),
-        );
-        *keeper.signing.lock().await = Some(Task { end, handle: tokio::spawn(signing) });
+        let shared = Arc::clone(&keeper.shared);
+        let (config, signed) = (keeper.config.subscribe(), keeper.signed.clone());
+        let signing = keeper.start_task("signing".into(), move |end| {
+            sign::run(Arc::clone(&shared), config.clone(), signed.clone(), end)
+        });
+        *keeper.signing.lock().await = Some(signing);
         Ok(keeper)
     }
 
@@ -143,22 +141,39 @@ impl Keeper {
         }
         *outgoing = staying;
         for (wanted, delivery) in fresh {
-            let end = CancellationToken::new();
             let shared = Arc::clone(&self.shared);
-            let handle = match wanted.clone() {
+            let task = match wanted.clone() {
                 Outgoing::Anchor(number, _) => {
-                    let signed = self.signed.subscribe();
-                    tokio::spawn(anchor::run(shared, number, delivery, signed, end.clone()))
+                    let signed = self.signed.clone();
+                    self.start_task(TaskName::of("anchor", number.to_string()), move |end| {
+                        let (shared, delivery) = (Arc::clone(&shared), Arc::clone(&delivery));
+                        anchor::run(shared, number, delivery, signed.subscribe(), end)
+                    })
                 }
                 Outgoing::Forward(forward) => {
-                    tokio::spawn(forward::run(shared, forward, delivery, end.clone()))
+                    let name = TaskName::of("forwarder", forward.name.as_str());
+                    self.start_task(name, move |end| {
+                        let (shared, delivery) = (Arc::clone(&shared), Arc::clone(&delivery));
+                        forward::run(shared, forward.clone(), delivery, end)
+                    })
                 }
             };
-            outgoing.push((wanted, Task { end, handle }));
+            outgoing.push((wanted, task));
         }
         drop(outgoing);
         self.config.send_replace(config.clone());
         Ok(())
+    }
+
+    fn start_task<F, R>(&self, name: TaskName, run: F) -> Task
+    where
+        F: Fn(CancellationToken) -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let end = CancellationToken::new();
+        let token = end.clone();
+        let run = move || run(token.clone());
+        Task { task: self.tasks.spawn(name, Policy::Forever, end.clone(), run), end }
     }
 
     /// Signs what is not signed yet, sends that to the anchors, and ends everything. Whoever does not
@@ -180,9 +195,7 @@ impl Keeper {
 impl Task {
     async fn end(self) {
         self.end.cancel();
-        if self.handle.await.is_err() {
-            tracing::error!("a task of the record broke off");
-        }
+        self.task.ended().await;
     }
 }
 

@@ -20,6 +20,7 @@
 pub mod approvals;
 pub mod assemble;
 pub mod authn;
+mod background;
 mod breaker;
 pub mod call;
 pub mod clock;
@@ -43,13 +44,17 @@ pub mod provider;
 mod quota;
 mod record;
 mod refresh;
+mod report;
 pub mod scopes;
 pub mod session;
 mod space;
 pub mod toolsets;
 mod workflow;
 
+pub use background::{Check, CheckState};
 pub use breaker::{BreakerReport, BreakerState};
-pub use gateway::{Gateway, GatewayBuilder, Snapshot, SourceLoad, SourceReport, Stores};
+pub use gateway::{Gateway, GatewayBuilder, Snapshot, Stores};
 pub use quota::{MAX_UNSETTLED, QuotaReport};
+pub use report::{SourceLoad, SourceReport};
 pub use toolcrib_core as core;
+pub use toolcrib_tasks as tasks;

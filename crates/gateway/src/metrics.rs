@@ -1,7 +1,7 @@
 //! Numbers for operators. Labels are closed sets or the operator's own words (source ids); nothing
 //! that a caller or an upstream can choose becomes a label.
 
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, text},
@@ -14,6 +14,7 @@ use prometheus_client::{
     registry::Registry,
 };
 use toolcrib_core::{call::CallError, id::SourceId};
+use toolcrib_tasks::{TaskState, Tasks, panics};
 
 use crate::breaker::BreakerState;
 
@@ -60,6 +61,11 @@ struct RequestLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct TaskLabels {
+    task: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct SourceLabels {
     source: String,
 }
@@ -90,6 +96,10 @@ impl Drop for RunningCall {
 /// All metrics of a gateway.
 pub struct Metrics {
     registry: Registry,
+    tasks: Tasks,
+    task_failures: Family<TaskLabels, Counter>,
+    tasks_down: Family<TaskLabels, Gauge>,
+    panics: Counter,
     calls: Family<CallLabels, Counter>,
     call_seconds: Histogram,
     requests: Family<RequestLabels, Counter>,
@@ -126,8 +136,9 @@ impl fmt::Debug for Metrics {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
+impl Metrics {
+    /// The metrics of a gateway whose background tasks are on the board `tasks`.
+    pub(crate) fn new(tasks: Tasks) -> Self {
         let mut registry = Registry::with_prefix("toolcrib");
         let calls = Family::default();
         // 0.5 ms to about 16 min: from a local echo to the longest sensible tool.
@@ -146,6 +157,9 @@ impl Default for Metrics {
         let (store_free, store_low) = (Gauge::default(), Gauge::default());
         let refusals_counted = Counter::default();
         let generation = Gauge::default();
+        let task_failures = Family::default();
+        let tasks_down = Family::default();
+        let panics = Counter::default();
         registry.register("calls", "Calls by surface and result", calls.clone());
         registry.register("call_seconds", "Time tools ran", call_seconds.clone());
         registry.register("http_requests", "Requests by surface and status", requests.clone());
@@ -215,6 +229,17 @@ impl Default for Metrics {
             "Number of the current catalog",
             generation.clone(),
         );
+        registry.register(
+            "task_failures",
+            "How often a background task panicked or ended early",
+            task_failures.clone(),
+        );
+        registry.register(
+            "tasks_down",
+            "Background tasks that failed and do not run at the moment",
+            tasks_down.clone(),
+        );
+        registry.register("panics", "Panics in this process", panics.clone());
         let checkpoints = Counter::default();
         let anchor_failures = Counter::default();
         let pruned = Counter::default();
@@ -249,6 +274,10 @@ impl Default for Metrics {
         );
         Self {
             registry,
+            tasks,
+            task_failures,
+            tasks_down,
+            panics,
             calls,
             call_seconds,
             requests,
@@ -279,11 +308,34 @@ impl Default for Metrics {
 impl Metrics {
     /// All metrics as OpenMetrics text.
     pub fn encode(&self) -> String {
+        self.count_tasks();
         let mut out = String::new();
         match text::encode(&mut out, &self.registry) {
             Ok(()) => out,
             Err(fmt::Error) => String::new(),
         }
+    }
+
+    /// Takes over what the board of tasks says.
+    fn count_tasks(&self) {
+        let mut kinds: BTreeMap<&'static str, (u64, i64)> = BTreeMap::new();
+        for report in self.tasks.reports() {
+            let (failures, down) = kinds.entry(report.name.kind).or_default();
+            *failures += report.failures;
+            *down += i64::from(report.state >= TaskState::Restarting);
+        }
+        for (task, (failures, down)) in kinds {
+            let labels = TaskLabels { task };
+            let counter = self.task_failures.get_or_create(&labels);
+            counter.inc_by(failures.saturating_sub(counter.get()));
+            self.tasks_down.get_or_create(&labels).set(down);
+        }
+        self.panics.inc_by(panics::count().saturating_sub(self.panics.get()));
+    }
+
+    /// How often background tasks of `source` failed.
+    pub(crate) fn task_failures(&self, source: &SourceId) -> u64 {
+        self.tasks.failures_of(source.as_str())
     }
 
     /// Counts an answered HTTP request.

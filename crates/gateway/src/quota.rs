@@ -370,17 +370,9 @@ impl Gateway {
 
 /// Tells the store what was counted, until the gateway ends.
 pub(crate) fn follow(gateway: &Gateway) {
-    let (weak, ended) = (gateway.downgrade(), gateway.ended().clone());
-    tokio::spawn(async move {
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(PAUSE) => {}
-                () = ended.cancelled() => return,
-            }
-            let Some(gateway) = weak.upgrade() else { return };
-            if let Err(error) = gateway.quotas().settle().await {
-                tracing::warn!(%error, "counts of quotas could not be stored; they are tried again");
-            }
+    gateway.spawn_each("quotas", PAUSE, |gateway| async move {
+        if let Err(error) = gateway.quotas().settle().await {
+            tracing::warn!(%error, "counts of quotas could not be stored; they are tried again");
         }
     });
 }

@@ -16,6 +16,7 @@ use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     authorize::{Authorizer as _, Denied, Subject},
     call::{CallError, Outcome, UpstreamError, UpstreamErrorKind},
@@ -32,6 +33,7 @@ use toolcrib_core::{
     redact::Redactor,
     store::StoreError,
 };
+use toolcrib_tasks::{Policy, Tasks};
 use uuid::Uuid;
 
 pub(crate) use self::refusals::{Miss, MissedCall, Refusal, RefusalSubject};
@@ -108,10 +110,14 @@ impl Record {
         log: Arc<dyn EventLog>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
+        (tasks, ended): (&Tasks, &CancellationToken),
     ) -> Self {
         let (queue, queued) = mpsc::channel(MAX_QUEUED);
         let writer = Arc::new(Writer { log, clock, metrics, refusals: Refusals::default() });
-        tokio::spawn(write_denials(queued, Arc::clone(&writer)));
+        let (queued, writes) = (Arc::new(Queue::new(queued)), Arc::clone(&writer));
+        tasks.spawn("denials", Policy::UntilDone, ended.clone(), move || {
+            write_denials(Arc::clone(&queued), Arc::clone(&writes))
+        });
         let (late, space) = (Arc::new(Semaphore::new(MAX_LATE)), Arc::default());
         Self { writer, queue, late, space }
     }
@@ -609,7 +615,11 @@ pub(crate) fn forbidden(entry: &Entry, denied: &Denied) -> CallError {
     CallError::Forbidden { tool: entry.id.clone(), required: required.unwrap_or_default() }
 }
 
-async fn write_denials(mut queued: mpsc::Receiver<DenialQueueItem>, writer: Arc<Writer>) {
+/// The denials that wait, for the one task that writes them.
+type Queue = tokio::sync::Mutex<mpsc::Receiver<DenialQueueItem>>;
+
+async fn write_denials(queued: Arc<Queue>, writer: Arc<Writer>) {
+    let mut queued = queued.lock().await;
     let mut batch = Vec::new();
     while queued.recv_many(&mut batch, MAX_QUEUED).await > 0 {
         let end = Instant::now() + BATCH_TIME;

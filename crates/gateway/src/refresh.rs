@@ -17,6 +17,7 @@ use std::{
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     catalog::Generation,
     clock::Clock,
@@ -27,6 +28,7 @@ use toolcrib_core::{
     source::{Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceSpec},
     store::CatalogStore,
 };
+use toolcrib_tasks::{Policy, TaskName};
 
 pub(crate) use slots::{Located, Slots};
 use slots::{Made, Slot};
@@ -36,6 +38,7 @@ use crate::{
     assemble::classify,
     breaker::Breaker,
     config::{Config, SourceConfig},
+    gateway::WeakGateway,
     metrics::Metrics,
     pins::{self, PinDesk, Settled},
     toolsets::Told,
@@ -71,6 +74,18 @@ pub(crate) struct Refresher {
 struct LastGood<D> {
     upstream: String,
     discovered: D,
+}
+
+/// Requests to discover, for the one task that serves them.
+type Requests = tokio::sync::Mutex<mpsc::UnboundedReceiver<SourceId>>;
+
+/// Lowers a flag when the work that it stands for is over, however it ends.
+struct Lowered<'a>(&'a AtomicBool);
+
+impl Drop for Lowered<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// Passes a source's news on to the refresher's task.
@@ -115,27 +130,37 @@ impl Refresher {
     }
 
     /// Serves requests to discover, each source in a task of its own.
-    pub(crate) fn run(gateway: Gateway, mut requests: mpsc::UnboundedReceiver<SourceId>) {
-        tokio::spawn(async move {
-            let mut tick = tokio::time::interval(Duration::from_secs(1));
-            tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
-            loop {
-                let refresher = gateway.refresher();
-                tokio::select! {
-                    request = requests.recv() => match request {
-                        Some(source) => refresher.ask(&gateway, &source),
-                        None => return,
-                    },
-                    _ = tick.tick() => {
-                        let due = refresher.slots.lock().due(refresher.clock.now());
-                        due.iter().for_each(|source| refresher.ask(&gateway, source));
-                        gateway.record().flush_counted_refusals();
-                        refresher.watch_pins(&gateway);
-                        refresher.watch_toolsets(&gateway);
-                    }
-                }
-            }
+    pub(crate) fn run(gateway: &Gateway, requests: mpsc::UnboundedReceiver<SourceId>) {
+        let requests = Arc::new(tokio::sync::Mutex::new(requests));
+        let ended = gateway.ended().clone();
+        gateway.spawn_forever("refresh", move |weak| {
+            Self::serve(weak, ended.clone(), Arc::clone(&requests))
         });
+    }
+
+    async fn serve(weak: WeakGateway, ended: CancellationToken, requests: Arc<Requests>) {
+        let mut requests = requests.lock().await;
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            let request = tokio::select! {
+                () = ended.cancelled() => return,
+                request = requests.recv() => request,
+                _ = tick.tick() => None,
+            };
+            // Held only while there is something to do (I-91).
+            let Some(gateway) = weak.upgrade() else { return };
+            let refresher = gateway.refresher();
+            if let Some(source) = request {
+                refresher.ask(&gateway, &source);
+                continue;
+            }
+            let due = refresher.slots.lock().due(refresher.clock.now());
+            due.iter().for_each(|source| refresher.ask(&gateway, source));
+            gateway.record().flush_counted_refusals();
+            refresher.watch_pins(&gateway);
+            refresher.watch_toolsets(&gateway);
+        }
     }
 
     /// Has one source asked soon.
@@ -151,22 +176,38 @@ impl Refresher {
         if std::mem::replace(&mut slot.asking, true) {
             return;
         }
-        let (gateway, id) = (gateway.clone(), id.clone());
-        tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(DEBOUNCE).await;
-                let refresher = gateway.refresher();
-                match refresher.slots.lock().find(&id) {
-                    Some(slot) if slot.wanted => slot.wanted = false,
-                    Some(slot) => {
-                        slot.asking = false;
-                        return;
-                    }
-                    None => return,
-                }
-                refresher.discover(&gateway, &id).await;
-            }
+        drop(slots);
+        let (weak, ended, id) = (gateway.downgrade(), gateway.ended().clone(), id.clone());
+        let name = TaskName::of("discovery", id.as_str());
+        gateway.tasks().spawn(name, Policy::UntilDone, ended.clone(), move || {
+            Self::ask_until_answered(weak.clone(), ended.clone(), id.clone())
         });
+    }
+
+    async fn ask_until_answered(weak: WeakGateway, ended: CancellationToken, id: SourceId) {
+        // Also what a run wanted to know that panicked.
+        let mut first = true;
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(DEBOUNCE) => {}
+                () = ended.cancelled() => return,
+            }
+            let Some(gateway) = weak.upgrade() else { return };
+            let refresher = gateway.refresher();
+            match refresher.slots.lock().find(&id) {
+                Some(slot) if slot.wanted || first => slot.wanted = false,
+                Some(slot) => {
+                    slot.asking = false;
+                    return;
+                }
+                None => return,
+            }
+            first = false;
+            tokio::select! {
+                () = refresher.discover(&gateway, &id) => {}
+                () = ended.cancelled() => return,
+            }
+        }
     }
 
     /// Takes over `config`; gives back the sources that are no longer in it. Nothing is started
@@ -380,9 +421,11 @@ impl Refresher {
         if self.pins.is_none() || self.pinning.swap(true, Ordering::AcqRel) {
             return;
         }
+        let tasks = gateway.tasks();
         let gateway = gateway.clone();
-        tokio::spawn(async move {
+        tasks.once("pins", async move {
             let refresher = gateway.refresher();
+            let _done = Lowered(&refresher.pinning);
             if let Some(pins) = &refresher.pins {
                 let unfinished =
                     refresher.slots.lock().slots.iter().any(|slot| slot.pins_unfinished);
@@ -396,7 +439,6 @@ impl Refresher {
                     Err(error) => tracing::warn!(%error, "the pins could not be looked at"),
                 }
             }
-            refresher.pinning.store(false, Ordering::Release);
         });
     }
 
@@ -410,11 +452,12 @@ impl Refresher {
         if !worth || self.telling.swap(true, Ordering::AcqRel) {
             return;
         }
+        let tasks = gateway.tasks();
         let gateway = gateway.clone();
-        tokio::spawn(async move {
+        tasks.once("toolsets", async move {
             let refresher = gateway.refresher();
+            let _done = Lowered(&refresher.telling);
             gateway.tell_unresolved(&refresher.told).await;
-            refresher.telling.store(false, Ordering::Release);
         });
     }
 

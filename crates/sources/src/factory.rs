@@ -12,6 +12,7 @@ use toolcrib_core::{
         pack::{PackGrant, PackSpec},
     },
 };
+use toolcrib_tasks::Tasks;
 
 use crate::{
     credential::{Credentials, SourceCredential},
@@ -38,6 +39,7 @@ pub struct Factory {
     launcher: Option<Launcher>,
     /// Where installed packs are.
     packs: Option<Library>,
+    tasks: Tasks,
 }
 
 /// What a description comes to, before anything is started.
@@ -56,7 +58,7 @@ impl Factory {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let network = SharedNetwork::new(Arc::new(SystemResolver));
         let credentials = Arc::new(Credentials::new(None, Arc::clone(&clock)));
-        Self { clock, credentials, network, launcher: None, packs: None }
+        Self { clock, credentials, network, launcher: None, packs: None, tasks: Tasks::new() }
     }
 
     /// Sources find the credentials that they name in `store`. Without one, a source that names a
@@ -92,6 +94,13 @@ impl Factory {
     #[must_use]
     pub fn with_packs(mut self, library: Library) -> Self {
         self.packs = Some(library);
+        self
+    }
+
+    /// The same factory, whose sources have their tasks on this board.
+    #[must_use]
+    pub fn with_tasks(mut self, tasks: Tasks) -> Self {
+        self.tasks = tasks;
         self
     }
 
@@ -183,18 +192,26 @@ impl SourceFactory for Factory {
         let (id, clock) = (spec.id.clone(), Arc::clone(&self.clock));
         let limits = spec.limits.clone();
         Ok(match self.plan(spec).map_err(invalid)? {
-            Plan::Mcp(target) => {
-                Arc::new(McpSource::start(id, target, limits, listener, clock, &runtime))
-            }
+            Plan::Mcp(target) => Arc::new(McpSource::start(
+                id,
+                target,
+                limits,
+                listener,
+                clock,
+                &runtime,
+                &self.tasks,
+            )),
             Plan::Connector(plan) => {
-                Arc::new(ConnectorSource::start(id, plan, limits, listener, clock, &runtime))
+                Arc::new(ConnectorSource::start(id, plan, limits, listener, clock, &self.tasks))
             }
             Plan::Commands(commands, launcher) => {
                 Arc::new(CommandSource::start(id, commands, launcher, &limits, &listener, clock))
             }
             Plan::Pack(pack, egress, credential) => {
                 let library = self.packs.clone();
-                let around = Surroundings { clock, listener, library, runtime, egress, credential };
+                let tasks = self.tasks.clone();
+                let around =
+                    Surroundings { clock, listener, library, runtime, egress, credential, tasks };
                 Arc::new(PackSource::start(id, pack, limits, around))
             }
             Plan::Unusable(kind, reason) => {

@@ -26,6 +26,9 @@ mod status;
 mod text;
 mod unusable;
 
+/// The kind of the task that keeps a source going; its instance is the source's id.
+pub const SUPERVISOR: &str = "source";
+
 pub use deliver::Deliveries;
 pub use egress::{Resolver, SystemResolver};
 pub use exec::Launcher;

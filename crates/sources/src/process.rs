@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
 use tokio::process::{ChildStdin, ChildStdout, Command};
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use toolcrib_core::{
     id::SourceId,
     source::{SecretValue, StdioSpec},
@@ -82,7 +82,9 @@ const DRAIN: Duration = Duration::from_millis(200);
 /// A running child and everything that it started.
 pub(crate) struct Child {
     process: Process,
-    stderr: AbortOnDropHandle<()>,
+    _stderr: AbortOnDropHandle<()>,
+    /// Cancelled when everything on stderr has been read.
+    stderr_read: CancellationToken,
     last_line: Arc<Mutex<Option<String>>>,
 }
 
@@ -112,20 +114,30 @@ pub(crate) async fn spawn(
     let last_line = Arc::new(Mutex::new(None));
     let secrets = spec.env.values().map(|SecretValue(secret)| secret.clone()).collect();
     let log = stderr::Log::new(source.clone(), secrets, Arc::clone(&last_line));
+    let stderr_read = CancellationToken::new();
+    let read = stderr_read.clone().drop_guard();
     let (process, stderr, pipes) = match launcher {
         Some(launcher) => {
             let (mut reaper, Streams { stdin, stdout, stderr }) = reaped(spec, launcher)?;
             reaper.started().await?;
-            (Process::Reaped(reaper), tokio::spawn(log.run(stderr)), Pipes { stdin, stdout })
+            let reader = tokio::spawn(async move {
+                let _read = read;
+                log.run(stderr).await;
+            });
+            (Process::Reaped(reaper), reader, Pipes { stdin, stdout })
         }
         None => {
             let (group, mut process, pipes) = direct(spec)?;
             let stderr = process.stderr.take().ok_or(NO_PIPES)?;
-            (Process::Direct { group, process }, tokio::spawn(log.run(stderr)), pipes)
+            let reader = tokio::spawn(async move {
+                let _read = read;
+                log.run(stderr).await;
+            });
+            (Process::Direct { group, process }, reader, pipes)
         }
     };
-    let stderr = AbortOnDropHandle::new(stderr);
-    Ok((Child { process, stderr, last_line }, pipes))
+    let _stderr = AbortOnDropHandle::new(stderr);
+    Ok((Child { process, _stderr, stderr_read, last_line }, pipes))
 }
 
 const NO_PIPES: &str = "the program was started without its pipes";
@@ -238,11 +250,12 @@ impl Child {
         self.exited().await;
     }
 
-    /// The last line of stderr, once the child has ended and what it wrote has been read.
-    pub(crate) async fn last_words(&mut self) -> Option<String> {
+    /// The last line of stderr, once the child has ended and what it wrote has been read. Can be
+    /// called any number of times.
+    pub(crate) async fn last_words(&self) -> Option<String> {
         // An unfinished reader (a descendant that left the group holds the pipe) is no reason to
         // wait longer.
-        if tokio::time::timeout(DRAIN, &mut self.stderr).await.is_err() {
+        if tokio::time::timeout(DRAIN, self.stderr_read.cancelled()).await.is_err() {
             tracing::debug!("stderr was still open after its process group was gone");
         }
         self.last_line.lock().clone()

@@ -138,6 +138,11 @@ impl SqliteStore {
         self.inner.writer.ended().await;
     }
 
+    /// Waits until the store can write no more, because it was closed or because its writer failed.
+    pub async fn ended(&self) {
+        self.inner.writer.ended().await;
+    }
+
     /// Transactions that this store has committed. With concurrent callers it stays well below the
     /// number of appends.
     pub fn commits(&self) -> u64 {

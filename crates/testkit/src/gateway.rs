@@ -302,6 +302,11 @@ impl TestGateway {
         Actor::new(self.client.clone(), self.url.clone(), Some(key.to_owned()))
     }
 
+    /// The board of the gateway's background tasks.
+    pub fn tasks(&self) -> &toolcrib_gateway::tasks::Tasks {
+        self.gateway.tasks()
+    }
+
     /// How often `tool` of `source` has been run.
     pub fn runs(&self, source: &str, tool: &str) -> usize {
         self.sources.runs(source, tool)

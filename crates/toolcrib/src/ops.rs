@@ -1,19 +1,28 @@
 //! For operators: probes, metrics, and what we serve in machine-readable form.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    sync::Arc,
+};
 
 use axum::{
     Extension,
     extract::State,
     response::{IntoResponse as _, Response},
 };
-use http::{HeaderMap, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use serde_json::{Value, json};
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::{authn::AuthError, config::MountAuth, metrics::Surface, scopes::RouteScope};
+use toolcrib_gateway::{
+    CheckState, config::MountAuth, metrics::Surface, scopes::RouteScope, tasks::TaskReport,
+};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    middleware::{Access, Caller, Hosts, Mount, Paths, Refusal, Segment, require},
+    middleware::{
+        Access, Caller, Credentials, Hosts, Mount, Paths, Refusal, Segment, authenticate::caller,
+        require,
+    },
     openwop::{self, ErrorEnvelope},
     respond::{self, Caching},
     state::{AppState, Surfaces},
@@ -65,33 +74,82 @@ async fn livez() -> Response {
     respond::json_bytes(StatusCode::OK, &b"{\"status\":\"ok\"}"[..])
 }
 
-/// Whether callers can be served: keys can be checked. Sources that are down do not count, because
+/// Whether callers can be served: keys can be checked, and no background task has ended that the
+/// process cannot do without. Sources that are down do not count, because
 /// they take only their own tools with them. A store that is low on disk space is a `warning`.
 #[utoipa::path(
     get,
     path = "/readyz",
     tag = "Operations",
     security(()),
+    params(("verbose" = Option<String>, Query, description =
+        "Add the single checks; for a caller with the scope `metrics:read` also the background tasks")),
     responses(
         (status = 200, description = "They can", body = Object),
         (status = 503, description = "Not now", body = Object),
     )
 )]
-async fn readyz(State(state): State<AppState>) -> Response {
-    // No key is empty, so the answer tells only whether keys are known.
-    match state.gateway.authenticator().authenticate("") {
-        Err(AuthError::Unavailable) => respond::json_bytes(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &b"{\"status\":\"unavailable\",\"reason\":\"keys cannot be read\"}"[..],
-        ),
-        Ok(_) | Err(AuthError::Missing | AuthError::Invalid) => {
-            let ready: &[u8] = match state.gateway.is_low_on_space() {
-                false => b"{\"status\":\"ready\"}",
-                true => b"{\"status\":\"ready\",\"warning\":\"the store is low on disk space\"}",
-            };
-            respond::json_bytes(StatusCode::OK, ready)
+async fn readyz(State(state): State<AppState>, uri: Uri, headers: HeaderMap) -> Response {
+    let checks = state.gateway.health();
+    let failed = checks.iter().find(|check| check.state == CheckState::Failed);
+    let mut body = match failed {
+        None => json!({ "status": "ready" }),
+        Some(check) => json!({ "status": "unavailable", "reason": check.reason }),
+    };
+    if failed.is_none()
+        && state.gateway.is_low_on_space()
+        && let Some(body) = body.as_object_mut()
+    {
+        body.insert("warning".to_owned(), json!("the store is low on disk space"));
+    }
+    let asks = |pair: &str| pair == "verbose" || pair.starts_with("verbose=");
+    if uri.query().unwrap_or_default().split('&').any(asks)
+        && let Some(body) = body.as_object_mut()
+    {
+        let shown = checks.iter().map(|check| {
+            json!({ "name": check.name, "state": check.state.as_str(), "reason": check.reason })
+        });
+        body.insert("checks".to_owned(), shown.collect());
+        if may_see_tasks(&state, &headers).await {
+            body.insert("tasks".to_owned(), tasks(&state));
         }
     }
+    let status = match failed {
+        None => StatusCode::OK,
+        Some(_) => StatusCode::SERVICE_UNAVAILABLE,
+    };
+    respond::json(status, &body)
+}
+
+/// A probe needs no key, so credentials that are not valid are no reason to refuse it.
+async fn may_see_tasks(state: &AppState, headers: &HeaderMap) -> bool {
+    let required = MountAuth::Required;
+    let caller = caller(&state.gateway, headers, required, Credentials::BEARER).await;
+    caller.is_ok_and(|Caller(caller)| RouteScope::MetricsRead.is_held_by(&caller))
+}
+
+/// The background tasks by what they do. Which sources, anchors and forwarders they work for is not
+/// shown: a source may be another tenant's.
+fn tasks(state: &AppState) -> Value {
+    let mut kinds: BTreeMap<&'static str, TaskReport> = BTreeMap::new();
+    for report in state.gateway.tasks().reports() {
+        match kinds.entry(report.name.kind) {
+            Entry::Vacant(place) => drop(place.insert(report)),
+            Entry::Occupied(mut sum) => {
+                let sum = sum.get_mut();
+                sum.state = sum.state.max(report.state);
+                sum.running += report.running;
+                sum.failures += report.failures;
+            }
+        }
+    }
+    let shown = kinds.into_iter().map(|(task, report)| {
+        json!({
+            "task": task, "state": report.state.as_str(), "running": report.running,
+            "failures": report.failures,
+        })
+    });
+    shown.collect()
 }
 
 /// Counters and histograms as OpenMetrics text.

@@ -13,9 +13,10 @@ use crate::tidy::tree::Tree;
 /// Members that a member may depend on, tests aside.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("toolcrib-core", &[]),
+    ("toolcrib-tasks", &[]),
     ("toolcrib-store", &["toolcrib-core"]),
-    ("toolcrib-sources", &["toolcrib-core"]),
-    ("toolcrib-gateway", &["toolcrib-core"]),
+    ("toolcrib-sources", &["toolcrib-core", "toolcrib-tasks"]),
+    ("toolcrib-gateway", &["toolcrib-core", "toolcrib-tasks"]),
     ("toolcrib", &["toolcrib-core", "toolcrib-gateway"]),
     ("toolcrib-client", &["toolcrib-core"]),
     (
@@ -27,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "toolcrib-gateway",
             "toolcrib-sources",
             "toolcrib-store",
+            "toolcrib-tasks",
         ],
     ),
 ];

@@ -94,7 +94,7 @@ const COMMON_OPTIONS: &str = "Options of every command:";
 
 /// Name, type, labels and meaning of every metric. A family shows itself in the exposition only
 /// once it has a value, so the list stands here; a test compares it with a server that has them all.
-const METRICS: [(&str, &str, &str, &str); 23] = [
+const METRICS: [(&str, &str, &str, &str); 26] = [
     ("toolcrib_calls", "counter", "surface, result", "Calls by surface and result"),
     ("toolcrib_call_seconds", "histogram", "", "Time tools ran"),
     ("toolcrib_http_requests", "counter", "surface, status", "Requests by surface and status"),
@@ -157,6 +157,19 @@ const METRICS: [(&str, &str, &str, &str); 23] = [
         "Refusals beyond those that are recorded one by one; events tell how many there were",
     ),
     ("toolcrib_catalog_generation", "gauge", "", "Number of the current catalog"),
+    (
+        "toolcrib_task_failures",
+        "counter",
+        "task",
+        "How often a background task panicked or ended early",
+    ),
+    (
+        "toolcrib_tasks_down",
+        "gauge",
+        "task",
+        "Background tasks that failed and do not run at the moment",
+    ),
+    ("toolcrib_panics", "counter", "", "Panics in this process"),
     ("toolcrib_record_checkpoints", "counter", "", "Checkpoints that were signed"),
     (
         "toolcrib_record_anchor_failures",

@@ -5,7 +5,7 @@
 mod changes;
 mod lock;
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{future::Future, net::SocketAddr, path::Path, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use chrono::Utc;
@@ -13,7 +13,9 @@ use tokio::{
     net::TcpListener,
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
+    time::Instant,
 };
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::{credential::CredentialStore, record::DeliveryFactory};
 use toolcrib_gateway::{
     Gateway,
@@ -21,6 +23,7 @@ use toolcrib_gateway::{
     keeper::{Keeper, Parts},
 };
 use toolcrib_sources::Deliveries;
+use toolcrib_tasks::Policy;
 
 use crate::{
     args::{Global, ServeArgs},
@@ -40,6 +43,13 @@ use lock::Lock;
 const SEAMS: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can put \
                      calls of made-up tools and principals into its tenant's record and reset its \
                      rate limits; use it for conformance runs alone";
+
+/// How long the end may take, requests that run included. Service managers kill after thirty seconds
+/// unless they are told otherwise.
+const LONGEST_END: Duration = Duration::from_secs(25);
+
+/// How long the end may take after a second signal: longer than calls in flight need to be recorded.
+const SHORT_END: Duration = Duration::from_secs(8);
 
 /// How long sources have to tell their tools before roles that reach none are reported.
 const SETTLED: Duration = Duration::from_secs(60);
@@ -119,6 +129,14 @@ pub(crate) async fn run(
     };
 
     let mut text = settings.text.clone();
+    // Without its writer the store refuses everything, and only another process has a new one.
+    let essential = gateway.tasks().clone();
+    let (closing, writer) = (CancellationToken::new(), store.clone());
+    essential.spawn("store", Policy::Essential, closing.clone(), move || {
+        let writer = writer.clone();
+        async move { writer.ended().await }
+    });
+
     let (stop, stopped) = watch::channel(false);
     let router = toolcrib::router(gateway.clone(), &config);
     let mut server = tokio::spawn(toolcrib::serve(listener, router, until(stopped)));
@@ -134,7 +152,8 @@ pub(crate) async fn run(
         Some(_) => Watch::nothing(),
         None => {
             let usual = Path::new(settings::DEFAULT_FILE);
-            Watch::start(global.config.as_deref().unwrap_or(usual), settings.text.as_deref())
+            let file = global.config.as_deref().unwrap_or(usual);
+            Watch::start(file, settings.text.as_deref(), gateway.tasks())
         }
     };
 
@@ -143,6 +162,10 @@ pub(crate) async fn run(
         Ok(()) => loop {
             tokio::select! {
                 ended = &mut server => break flat(ended),
+                task = essential.fatal() => break Err(advised(
+                    format!("the background task `{task}` ended, and nothing works without it"),
+                    "the log says what happened; start the server again",
+                )),
                 asked = signals.next() => match asked {
                     Asked::End => break Ok(()),
                     Asked::Reload => {
@@ -158,20 +181,58 @@ pub(crate) async fn run(
         Err(error) => Err(error),
     };
     stop.send_replace(true);
-    if !server.is_finished() {
-        tracing::info!("ending; a second signal cuts off requests that run");
+    closing.cancel();
+    let cut = CancellationToken::new();
+    let ending = async {
+        if !server.is_finished() {
+            tracing::info!("ending; a second signal cuts off requests that run");
+            tokio::select! {
+                ended = &mut server => if let Err(error) = flat(ended) {
+                    tracing::warn!("the server did not end well: {error:#}");
+                },
+                () = cut.cancelled() => server.abort(),
+            }
+        }
+        gateway.close().await;
+        // What the end of the gateway recorded is signed, too.
+        keeper.close().await;
+        store.close().await;
+    };
+    match end_in_time(ending, &cut, async || signals.end().await).await {
+        true => served.map(|()| Exit::Done),
+        // What was recorded is durable, and the next start closes what is left open.
+        false => served.map(|()| Exit::Failed),
+    }
+}
+
+/// Runs `ending` to its end, but no longer than [`LONGEST_END`]. A second signal cuts off requests and
+/// leaves [`SHORT_END`] for the rest; a third one ends at once. Returns whether everything ended in
+/// order.
+async fn end_in_time(
+    ending: impl Future<Output = ()>,
+    cut: &CancellationToken,
+    mut signal: impl AsyncFnMut(),
+) -> bool {
+    let mut ending = pin!(ending);
+    let mut limit = pin!(tokio::time::sleep(LONGEST_END));
+    loop {
         tokio::select! {
-            ended = &mut server => if let Err(error) = flat(ended) {
-                tracing::warn!("the server did not end well: {error:#}");
-            },
-            () = signals.end() => server.abort(),
+            () = &mut ending => return true,
+            () = &mut limit => {
+                tracing::error!("the server did not end in time; what is left is cut off");
+                return false;
+            }
+            () = signal() => {
+                if cut.is_cancelled() {
+                    tracing::warn!("a third signal; what is left is cut off");
+                    return false;
+                }
+                cut.cancel();
+                let sooner = limit.deadline().min(Instant::now() + SHORT_END);
+                limit.as_mut().reset(sooner);
+            }
         }
     }
-    gateway.close().await;
-    // What the end of the gateway recorded is signed, too.
-    keeper.close().await;
-    store.close().await;
-    served.map(|()| Exit::Done)
 }
 
 fn load(global: &Global, printer: Printer) -> anyhow::Result<Settings> {
@@ -193,9 +254,13 @@ fn load(global: &Global, printer: Printer) -> anyhow::Result<Settings> {
 
 /// Logs which roles reach nothing, once the sources have told their tools. Nobody waits for it.
 fn report_idle_roles(gateway: &Gateway) {
+    let tasks = gateway.tasks();
     let gateway = gateway.clone();
-    tokio::spawn(async move {
-        gateway.settle(SETTLED).await;
+    tasks.once("roles", async move {
+        tokio::select! {
+            () = gateway.settle(SETTLED) => {}
+            () = gateway.until_closed() => return,
+        }
         for grant in gateway.unmatched_grants() {
             tracing::warn!("{grant} {}", local::MATCHES_NOTHING);
         }
@@ -360,4 +425,28 @@ impl Signals {
 enum Asked {
     End,
     Reload,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // I-90
+    #[tokio::test(start_paused = true)]
+    async fn the_end_has_a_limit_and_each_signal_shortens_it() {
+        let never = std::future::pending::<()>;
+        for (signals, longest) in [(0, LONGEST_END), (1, SHORT_END), (2, Duration::ZERO)] {
+            let (started, cut) = (Instant::now(), CancellationToken::new());
+            let mut left = signals;
+            let signal = async || match left {
+                0 => never().await,
+                _ => left -= 1,
+            };
+            assert!(!end_in_time(never(), &cut, signal).await);
+            assert_eq!(started.elapsed(), longest, "after {signals} more signals");
+            assert_eq!(cut.is_cancelled(), signals > 0);
+        }
+        let cut = CancellationToken::new();
+        assert!(end_in_time(async {}, &cut, async || never().await).await);
+    }
 }

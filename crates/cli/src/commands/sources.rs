@@ -33,6 +33,9 @@ struct Shown {
     load: Load,
     #[serde(default)]
     breaker: Breaker,
+    /// Background tasks of it that failed and were started again.
+    #[serde(default)]
+    task_failures: u64,
     discovered_at: Option<String>,
     problems: Vec<String>,
 }
@@ -119,6 +122,12 @@ pub(crate) async fn run(
             ));
         }
     }
+    for source in sources.iter().filter(|source| source.task_failures > 0) {
+        printer.warning(format_args!(
+            "`{}`: its background tasks failed {} times and were started again; the log says where",
+            source.id, source.task_failures
+        ));
+    }
     print_toolsets(&toolsets, printer)?;
     if let Some(quota) = told.get("quota")
         && !printer.wants_json()
@@ -132,6 +141,7 @@ pub(crate) async fn run(
         source.state == state(SourceState::Ready)
             && source.discovered_at.is_some()
             && source.problems.is_empty()
+            && source.task_failures == 0
     };
     match command {
         SourcesCommand::Check(_)

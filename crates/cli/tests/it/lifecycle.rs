@@ -1,9 +1,14 @@
 //! Starting, refusing to start, and ending.
 
-use std::{fs, net::TcpListener};
+use std::{
+    fs,
+    net::TcpListener,
+    time::{Duration, Instant},
+};
 
 use rustix::process::Signal;
 use serde_json::json;
+use toolcrib_testkit::upstream::faulty_program;
 
 use crate::support::{
     Process, Server, config, demo_key, dir, eventually, is_running, key, run, signal_pid, toolcrib,
@@ -38,6 +43,39 @@ async fn the_end_takes_every_child_along_and_closes_every_call() {
         1,
         "{events}"
     );
+}
+
+// I-27, I-90
+#[tokio::test(flavor = "multi_thread")]
+async fn sources_that_fail_all_the_time_are_all_tried_again_and_do_not_hold_up_the_end() {
+    let dir = dir();
+    let program = faulty_program();
+    let mut text = "[server]\nlisten = \"127.0.0.1:0\"\n".to_owned();
+    for number in 0..24 {
+        let start = ["exit", "orphan"][number % 2];
+        text += &format!(
+            "[[source]]\nid = \"s{number}\"\nkind = \"mcp\"\ncommand = [{program:?}, \"start={start}\"]\n"
+        );
+    }
+    write_config(dir.path(), &text);
+    let (_, key) = key(dir.path(), &["--principal", "ada", "--scope", "sources:read"]);
+    let mut server = Server::start(dir.path());
+    let admin = server.caller(Some(&key));
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let (_, told) = admin.get("/v1/sources").await;
+        let sources = told["sources"].as_array().unwrap().clone();
+        assert_eq!(sources.len(), 24);
+        assert!(sources.iter().all(|source| source["taskFailures"] == 0), "{sources:?}");
+        if sources.iter().all(|source| source["restarts"].as_u64().unwrap() >= 4) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "some were not tried again: {sources:?}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    server.process.signal(Signal::TERM);
+    assert_eq!(server.process.ended().code(), Some(0), "{}", server.process.stderr());
+    assert!(!server.process.stderr().contains("panic"), "{}", server.process.stderr());
 }
 
 #[tokio::test]

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::approval::{ApprovalQuery, ApprovalStore};
 
-use crate::Gateway;
+use crate::{Gateway, gateway::WeakGateway};
 
 /// How often the store is asked whether another process has changed something.
 const POLL: Duration = Duration::from_millis(250);
@@ -21,31 +22,33 @@ pub(crate) fn follow(gateway: &Gateway) {
     if gateway.approval_gate().store().is_none() {
         return;
     }
-    let (weak, ended) = (gateway.downgrade(), gateway.ended().clone());
-    tokio::spawn(async move {
-        let (mut seen, mut polls) = (None, 0_u64);
-        loop {
-            tokio::select! {
-                () = tokio::time::sleep(POLL) => {}
-                () = ended.cancelled() => return,
-            }
-            let Some(gateway) = weak.upgrade() else { return };
-            let Some(store) = gateway.approval_gate().store() else { return };
-            if gateway.approval_gate().changed.receiver_count() > 0 {
-                notice(&gateway, store.as_ref(), &mut seen).await;
-            }
-            if polls.is_multiple_of(SWEEP) {
-                sweep(&gateway, store.as_ref()).await;
-            }
-            if polls.is_multiple_of(PRUNE) {
-                let before = gateway.clock().now() - chrono::Duration::days(KEPT_DAYS);
-                if let Err(error) = store.prune(before).await {
-                    tracing::warn!(%error, "old approvals could not be forgotten");
-                }
-            }
-            polls = polls.wrapping_add(1);
+    let ended = gateway.ended().clone();
+    gateway.spawn_forever("approvals", move |weak| poll(weak, ended.clone()));
+}
+
+async fn poll(weak: WeakGateway, ended: CancellationToken) {
+    let (mut seen, mut polls) = (None, 0_u64);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(POLL) => {}
+            () = ended.cancelled() => return,
         }
-    });
+        let Some(gateway) = weak.upgrade() else { return };
+        let Some(store) = gateway.approval_gate().store() else { return };
+        if gateway.approval_gate().changed.receiver_count() > 0 {
+            notice(&gateway, store.as_ref(), &mut seen).await;
+        }
+        if polls.is_multiple_of(SWEEP) {
+            sweep(&gateway, store.as_ref()).await;
+        }
+        if polls.is_multiple_of(PRUNE) {
+            let before = gateway.clock().now() - chrono::Duration::days(KEPT_DAYS);
+            if let Err(error) = store.prune(before).await {
+                tracing::warn!(%error, "old approvals could not be forgotten");
+            }
+        }
+        polls = polls.wrapping_add(1);
+    }
 }
 
 async fn notice(gateway: &Gateway, store: &dyn ApprovalStore, seen: &mut Option<u64>) {

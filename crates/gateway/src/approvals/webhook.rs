@@ -12,13 +12,13 @@ use std::{sync::Arc, time::Duration};
 use aws_lc_rs::hmac;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     approval::{Approval, ApprovalQuery, ApprovalStore},
     record::{Delivery, DeliveryFactory, Destination},
     store::StoreError,
 };
+use toolcrib_tasks::Policy;
 
 use crate::{Gateway, config::WebhookConfig, gateway::WeakGateway, keeper::backoff};
 
@@ -38,53 +38,61 @@ impl Gateway {
         if self.approval_gate().store().is_none() {
             return;
         }
-        let (weak, ended) = (self.downgrade(), self.ended().clone());
-        tokio::spawn(async move {
-            let mut running: Vec<(WebhookConfig, Running)> = Vec::new();
-            loop {
-                let Some(gateway) = weak.upgrade() else { return };
-                let wanted = gateway.config().approvals.webhooks.clone();
-                running.retain(|(config, _)| wanted.contains(config));
-                for config in wanted {
-                    if running.iter().any(|(other, _)| *other == config) {
-                        continue;
-                    }
-                    match deliveries.build(&Destination::Http(config.http.clone())) {
-                        Ok(delivery) => {
-                            let started = Running::start(&gateway, config.clone(), delivery);
-                            running.push((config, started));
-                        }
-                        Err(problem) => tracing::error!(problem, "a webhook cannot be used"),
-                    }
-                }
-                drop(gateway);
-                tokio::select! {
-                    () = tokio::time::sleep(LOOK) => {}
-                    () = ended.cancelled() => return,
-                }
-            }
+        let ended = self.ended().clone();
+        self.spawn_forever("webhooks", move |weak| {
+            follow(weak, ended.clone(), Arc::clone(&deliveries))
         });
+    }
+}
+
+/// Keeps one receiver running for each webhook of the configuration.
+async fn follow(weak: WeakGateway, ended: CancellationToken, deliveries: Arc<dyn DeliveryFactory>) {
+    let mut running: Vec<(WebhookConfig, Running)> = Vec::new();
+    loop {
+        let Some(gateway) = weak.upgrade() else { return };
+        let wanted = gateway.config().approvals.webhooks.clone();
+        running.retain(|(config, _)| wanted.contains(config));
+        for config in wanted {
+            if running.iter().any(|(other, _)| *other == config) {
+                continue;
+            }
+            match deliveries.build(&Destination::Http(config.http.clone())) {
+                Ok(delivery) => {
+                    let started = Running::start(&gateway, config.clone(), delivery);
+                    running.push((config, started));
+                }
+                Err(problem) => tracing::error!(problem, "a webhook cannot be used"),
+            }
+        }
+        drop(gateway);
+        tokio::select! {
+            () = tokio::time::sleep(LOOK) => {}
+            () = ended.cancelled() => return,
+        }
     }
 }
 
 /// One receiver that is told; ends when dropped.
 struct Running {
     end: CancellationToken,
-    _task: JoinHandle<()>,
 }
 
 impl Running {
     fn start(gateway: &Gateway, config: WebhookConfig, delivery: Arc<dyn Delivery>) -> Self {
         let end = gateway.ended().child_token();
-        let hook = Hook { reader: config.reader(), config, delivery };
+        let hook = Arc::new(Hook { reader: config.reader(), config, delivery });
         let (weak, cancelled) = (gateway.downgrade(), end.clone());
-        let task = tokio::spawn(async move {
-            tokio::select! {
-                () = hook.run(&weak) => {}
-                () = cancelled.cancelled() => {}
+        let run = move || {
+            let (hook, weak, cancelled) = (Arc::clone(&hook), weak.clone(), cancelled.clone());
+            async move {
+                tokio::select! {
+                    () = hook.run(&weak) => {}
+                    () = cancelled.cancelled() => {}
+                }
             }
-        });
-        Self { end, _task: task }
+        };
+        gateway.tasks().spawn("webhook", Policy::Forever, end.clone(), run);
+        Self { end }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::{
     collections::HashSet,
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -14,6 +15,7 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
@@ -147,9 +149,12 @@ impl Issuer {
         let issuer = Arc::clone(self);
         // A task of its own: whoever asked may hang up.
         tokio::spawn(async move {
-            let read = match tokio::time::timeout(ATTEMPT, issuer.read(&*source)).await {
-                Ok(read) => read,
-                Err(_late) => Err("it takes too long to answer".to_owned()),
+            let read = tokio::time::timeout(ATTEMPT, issuer.read(&*source));
+            // However the attempt ends, it is noted, so that there is another one.
+            let read = match AssertUnwindSafe(read).catch_unwind().await {
+                Ok(Ok(read)) => read,
+                Ok(Err(_late)) => Err("it takes too long to answer".to_owned()),
+                Err(_panic) => Err("an internal error interrupted the attempt".to_owned()),
             };
             issuer.note(read);
             drop(ends);

@@ -14,13 +14,13 @@ use toolcrib_core::{
 };
 
 use crate::{
-    Snapshot, SourceReport,
+    Snapshot,
     assemble::{Assembled, assemble, classify},
     breaker::Breaker,
     config::{GateConfig, SourceConfig, ToolsetConfig},
-    gateway::SourceLoad,
     metrics::{Limit, Metrics},
     policy::{Decider, PolicySet},
+    report::{SourceLoad, SourceReport},
     workflow::{Flow, Flows, SnapshotWorkflows, flows, offer},
 };
 
@@ -414,6 +414,7 @@ impl Slot {
                 refused_by_quota: metrics.refusals(&self.config.spec.id, Limit::Quota),
                 refused_by_breaker: metrics.refusals(&self.config.spec.id, Limit::Breaker),
             },
+            task_failures: metrics.task_failures(&self.config.spec.id),
             breaker: self.breaker.report(),
             discovered_at: self.discovered_at,
             problems: failure.chain(named.filter(|_| open)).collect(),

@@ -18,10 +18,11 @@ use toolcrib_core::{
     scope::ScopeSet,
     store::{KeptRun, RunRecord, RunState, RunStore, StoreError},
 };
+use toolcrib_tasks::Policy;
 
 use super::{
     failure::{self, Ended, Failure, Kept},
-    live::Keep,
+    live::{Keep, LiveRuns},
     run::{End, Ends, Run, keep_in},
 };
 use crate::Gateway;
@@ -74,21 +75,28 @@ pub(crate) fn follow(gateway: &Gateway) {
     let ended = gateway.ended().clone();
     gateway.running().spawn(resume_all(gateway.clone(), Arc::clone(&store)));
     let runs = Arc::clone(gateway.runs());
-    gateway.running().spawn(async move {
-        loop {
-            tokio::select! {
-                () = ended.cancelled() => return,
-                () = tokio::time::sleep(LOOK) => {}
-            }
-            if runs.is_idle() {
-                continue;
-            }
-            match store.asked().await {
-                Ok(calls) => calls.iter().for_each(|call| runs.cancel_call(call)),
-                Err(error) => tracing::warn!(%error, "which runs are to end cannot be read"),
-            }
-        }
+    let stop = ended.clone();
+    let following = gateway.tasks().supervise("workflows", Policy::Forever, ended, move || {
+        follow_requests(stop.clone(), Arc::clone(&runs), Arc::clone(&store))
     });
+    gateway.running().spawn(following);
+}
+
+/// Ends the runs here that other processes want to end.
+async fn follow_requests(ended: CancellationToken, runs: Arc<LiveRuns>, store: Arc<dyn RunStore>) {
+    loop {
+        tokio::select! {
+            () = ended.cancelled() => return,
+            () = tokio::time::sleep(LOOK) => {}
+        }
+        if runs.is_idle() {
+            continue;
+        }
+        match store.asked().await {
+            Ok(calls) => calls.iter().for_each(|call| runs.cancel_call(call)),
+            Err(error) => tracing::warn!(%error, "which runs are to end cannot be read"),
+        }
+    }
 }
 
 async fn resume_all(gateway: Gateway, store: Arc<dyn RunStore>) {

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod authn;
+mod background;
 mod breaker;
 mod config;
 mod idempotency;

@@ -136,6 +136,10 @@ pub(crate) struct Scripted {
     pub(crate) hangs: AtomicBool,
     /// Is connected, and refuses to list.
     pub(crate) refuses: AtomicBool,
+    /// Discoveries that panic.
+    pub(crate) panics: AtomicUsize,
+    /// Whether its status panics.
+    pub(crate) status_panics: AtomicBool,
 }
 
 /// What the gateway holds: the test's own handle must not keep a removed source in use.
@@ -190,6 +194,8 @@ impl SourceFactory for Factory {
             asked: AtomicUsize::new(0),
             hangs: AtomicBool::new(false),
             refuses: AtomicBool::new(false),
+            panics: AtomicUsize::new(0),
+            status_panics: AtomicBool::new(false),
         });
         self.built.lock().push(Arc::clone(&source));
         listener.changed(&spec.id);
@@ -239,6 +245,10 @@ impl Source for Scripted {
     }
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
+        let left = |left: usize| left.checked_sub(1);
+        if self.panics.fetch_update(Ordering::SeqCst, Ordering::SeqCst, left).is_ok() {
+            panic!("a fault in a source");
+        }
         if self.hangs.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
         }
@@ -277,6 +287,7 @@ impl Source for Scripted {
         }
     }
     fn status(&self) -> SourceStatus {
+        assert!(!self.status_panics.load(Ordering::SeqCst), "a fault in a source");
         SourceStatus {
             state: match *self.offers.lock() {
                 Ok(_) => SourceState::Ready,

@@ -18,9 +18,9 @@ use toolcrib_core::{
     descriptor::SourceKind,
     id::SourceId,
     redact::Echoes,
-    source::{Discovered, Source, SourceLimits, SourceListener, SourceStatus},
+    source::{Discovered, Source, SourceLimits, SourceListener, SourceState, SourceStatus},
 };
-
+use toolcrib_tasks::{Policy, Task, TaskName, Tasks};
 use url::Url;
 
 use super::{
@@ -29,11 +29,12 @@ use super::{
     discover, result,
     supervise::{Shared, Supervisor},
 };
-use crate::{credential::SourceCredential, status::StatusBoard};
+use crate::{SUPERVISOR, credential::SourceCredential, status::StatusBoard};
 
 /// A supervised MCP server.
 pub(crate) struct McpSource {
     shared: Arc<Shared>,
+    supervisor: Task,
     /// What authorizes its requests, and the address that they go to.
     credential: Option<(Arc<SourceCredential>, Url)>,
 }
@@ -49,6 +50,7 @@ impl McpSource {
         listener: Arc<dyn SourceListener>,
         clock: Arc<dyn Clock>,
         runtime: &Handle,
+        tasks: &Tasks,
     ) -> Self {
         let credential = match &target {
             Target::Http { endpoint, credential: Some(credential), .. } => {
@@ -64,13 +66,20 @@ impl McpSource {
             connection: RwLock::new(None),
             slots: Semaphore::new(slots),
             stop: CancellationToken::new(),
-            stopped: super::ending::Ending::default(),
             list_changed: Arc::new(Notify::new()),
         });
-        let supervisor =
-            Supervisor { shared: Arc::clone(&shared), target, listener, runtime: runtime.clone() };
-        runtime.spawn(supervisor.run());
-        Self { shared, credential }
+        let supervisor = Arc::new(Supervisor {
+            shared: Arc::clone(&shared),
+            target,
+            listener,
+            runtime: runtime.clone(),
+        });
+        let name = TaskName::of(SUPERVISOR, shared.id.as_str());
+        let supervisor = tasks.spawn(name, Policy::Forever, shared.stop.clone(), move || {
+            let supervisor = Arc::clone(&supervisor);
+            async move { supervisor.run().await }
+        });
+        Self { shared, supervisor, credential }
     }
 
     fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
@@ -159,7 +168,8 @@ impl Source for McpSource {
 
     async fn close(&self) {
         self.shared.stop.cancel();
-        self.shared.stopped.ended().await;
+        self.supervisor.ended().await;
+        self.shared.status.set(SourceState::Stopped, "closed");
         if let Some((credential, _)) = &self.credential {
             credential.settled().await;
         }

@@ -58,6 +58,8 @@ pub(crate) struct StdioDriver {
     pipes: Arc<Ending>,
     stop_writing: CancellationToken,
     peer: Arc<Peer>,
+    /// Why it ended, once that is known: it is found out once and returned any number of times.
+    end: Option<String>,
 }
 
 enum Outgoing {
@@ -82,7 +84,10 @@ pub(crate) async fn start(
     let writer = Writer { stdin, queue, cancelled, peer: Arc::clone(&peer) };
     let (read_end, write_end) = (Arc::clone(&pipes), Arc::clone(&pipes));
     let stop = stop_writing.clone();
-    let writer = async move { write_end.end(writer.run(stop).await) };
+    let writer = async move {
+        let _lost = EndOnDrop(&write_end);
+        write_end.end(writer.run(stop).await);
+    };
     let reader = Reader {
         lines: Lines::new(BufReader::with_capacity(READ_BUFFER, stdout), limits.max_message_bytes),
         source: source.clone(),
@@ -90,7 +95,10 @@ pub(crate) async fn start(
         replies: outgoing.clone(),
         noise: 0,
     };
-    let reader = async move { read_end.end(reader.run().await) };
+    let reader = async move {
+        let _lost = EndOnDrop(&read_end);
+        read_end.end(reader.run().await);
+    };
     let driver = StdioDriver {
         child,
         reader: AbortOnDropHandle::new(tokio::spawn(reader)),
@@ -98,6 +106,7 @@ pub(crate) async fn start(
         pipes,
         stop_writing,
         peer: Arc::clone(&peer),
+        end: None,
     };
     Ok((Stdio { peer, outgoing, cancels }, driver))
 }
@@ -136,9 +145,17 @@ fn line(mut message: Vec<u8>) -> Vec<u8> {
 // === impl StdioDriver ===
 
 impl StdioDriver {
-    /// Waits until the child or one of its pipes ends, cleans up, and says what happened. May be
-    /// dropped and called again.
+    /// Waits until the child or one of its pipes ends, cleans up, and returns what happened. The
+    /// future may be dropped, and this may be called again, also after it has returned.
     pub(crate) async fn ended(&mut self) -> String {
+        if let Some(end) = &self.end {
+            return end.clone();
+        }
+        let end = self.find_end().await;
+        self.end.insert(end).clone()
+    }
+
+    async fn find_end(&mut self) -> String {
         tokio::select! {
             exit = self.child.exited() => {
                 // What the child wrote before it ended is still read.
@@ -157,9 +174,9 @@ impl StdioDriver {
         }
     }
 
-    /// Whether [`Self::ended`] has something to say.
+    /// Whether [`Self::ended`] returns without waiting for the child to go on.
     pub(crate) fn has_ended(&self) -> bool {
-        self.pipes.has_ended()
+        self.end.is_some() || self.pipes.has_ended()
     }
 
     async fn finish(&mut self, reason: &str) -> String {
@@ -189,7 +206,24 @@ impl StdioDriver {
     }
 }
 
+impl Drop for StdioDriver {
+    /// However the driver goes, no call waits for an answer that cannot come.
+    fn drop(&mut self) {
+        self.peer.fail_all(UpstreamErrorKind::Died, "the connection was lost");
+    }
+}
+
 // === The two tasks ===
+
+/// Ends the connection when the task that holds this is gone, however that happened.
+struct EndOnDrop<'a>(&'a Ending);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        // The first reason counts, so this is the reason only where there is no other.
+        self.0.end("lost its connection");
+    }
+}
 
 struct Writer {
     stdin: ChildStdin,

@@ -3,6 +3,7 @@
 //! Invariant: a source is connected by at most one task, which alone moves its state.
 //! Invariant: between two attempts there is a pause that doubles up to a cap and is shortened again
 //! only by a connection that held.
+//! Invariant (I-90): a run that panics leaves no connection behind, and is followed by another one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,12 +13,13 @@ use tokio::{
     sync::{Notify, Semaphore},
     time::Instant,
 };
-use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     id::SourceId,
     redact::Echoes,
     source::{SourceLimits, SourceListener, SourceState},
 };
+use toolcrib_tasks::Backoff;
 
 use super::{
     Target,
@@ -48,8 +50,6 @@ pub(crate) struct Shared {
     /// Calls that may be in flight at once.
     pub(crate) slots: Semaphore,
     pub(crate) stop: CancellationToken,
-    /// Set when everything is gone.
-    pub(crate) stopped: Ending,
     pub(crate) list_changed: Arc<Notify>,
 }
 
@@ -80,35 +80,32 @@ enum Attempt {
 // === impl Supervisor ===
 
 impl Supervisor {
-    /// Runs until the source is closed.
-    pub(crate) async fn run(self) {
-        let tell = {
-            let (shared, listener) = (Arc::clone(&self.shared), Arc::clone(&self.listener));
-            async move {
-                let tell = || {
-                    // While there is no connection there is nothing to read; when there is one
-                    // again, that is told on its own.
-                    if shared.connection.read().is_some() {
-                        listener.changed(&shared.id);
-                    }
-                };
-                watch::debounce(&shared.list_changed, tell).await;
+    /// Runs until the source is closed. Called again when an earlier run panicked.
+    pub(crate) async fn run(&self) {
+        let shared = &self.shared;
+        let changed = || {
+            // Without a connection there is nothing to read, and the next one is announced itself.
+            if shared.connection.read().is_some() {
+                self.listener.changed(&shared.id);
             }
         };
-        let telling = AbortOnDropHandle::new(tokio::spawn(tell));
-        self.keep_connected().await;
-        drop(telling);
-        self.shared.status.set(SourceState::Stopped, "closed");
-        self.shared.stopped.end("closed");
+        let _lost = ClearOnDrop(shared);
+        tokio::select! {
+            () = self.keep_connected() => {}
+            () = watch::debounce(&shared.list_changed, changed) => {}
+        }
     }
 
     async fn keep_connected(&self) {
         let stop = &self.shared.stop;
         let mut approach = Approach::Probe;
-        let mut pause = Pause::new(match self.target {
-            Target::Stdio(..) => LONGEST_PAUSE_STDIO,
-            Target::Http { .. } => LONGEST_PAUSE_HTTP,
-        });
+        let mut pause = Backoff::new(
+            FIRST_PAUSE,
+            match self.target {
+                Target::Stdio(..) => LONGEST_PAUSE_STDIO,
+                Target::Http { .. } => LONGEST_PAUSE_HTTP,
+            },
+        );
         loop {
             match self.connect(approach).await {
                 Attempt::Stopped => return,
@@ -135,7 +132,7 @@ impl Supervisor {
             }
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(pause.next()) => self.shared.status.count_restart(),
+                () = tokio::time::sleep(pause.next_pause()) => self.shared.status.count_restart(),
             }
         }
     }
@@ -227,14 +224,18 @@ impl Supervisor {
         shared.status.set(SourceState::Ready, &detail);
         tracing::info!(source = %shared.id, protocol = era.version(), "source is ready");
         self.listener.changed(&shared.id);
-        let watching = AbortOnDropHandle::new(tokio::spawn(watch::watch(connection)));
+        let watching = async {
+            watch::watch(connection).await;
+            // The upstream has no stream of changes; the connection goes on without one.
+            std::future::pending::<()>().await;
+        };
         let reason = tokio::select! {
             biased;
             () = shared.stop.cancelled() => None,
             reason = driver.ended() => Some(reason),
+            () = watching => None,
         };
         *shared.connection.write() = None;
-        drop(watching);
         if reason.is_none() {
             driver.close(&era).await;
         }
@@ -245,7 +246,7 @@ impl Supervisor {
 // === impl Driver ===
 
 impl Driver {
-    /// Waits until the connection ends, cleans up, and says what happened.
+    /// Waits until the connection ends, cleans up, and returns what happened. May be called again.
     async fn ended(&mut self) -> String {
         match self {
             Self::Stdio(driver) => driver.ended().await,
@@ -277,49 +278,16 @@ impl Driver {
     }
 }
 
-/// The pause before the next attempt.
-struct Pause {
-    next: Duration,
-    longest: Duration,
-}
+/// Leaves no connection behind when a run ends, however it ends.
+struct ClearOnDrop<'a>(&'a Shared);
 
-impl Pause {
-    fn new(longest: Duration) -> Self {
-        Self { next: FIRST_PAUSE, longest }
-    }
-
-    fn reset(&mut self) {
-        self.next = FIRST_PAUSE;
-    }
-
-    /// Between three quarters and five quarters of a duration that doubles every time: sources that
-    /// fell together should not rise together.
-    fn next(&mut self) -> Duration {
-        let base = self.next;
-        self.next = (base * 2).min(self.longest);
-        let random = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
-        base.mul_f64(0.75 + random / 2.0)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pauses_double_up_to_a_cap_and_start_small_after_a_reset() {
-        // I-27
-        let mut pause = Pause::new(Duration::from_secs(2));
-        let mut base = FIRST_PAUSE;
-        for _ in 0..8 {
-            let next = pause.next();
-            assert!(
-                next >= base.mul_f64(0.75) && next <= base.mul_f64(1.25),
-                "{next:?} of {base:?}"
-            );
-            base = (base * 2).min(Duration::from_secs(2));
+impl Drop for ClearOnDrop<'_> {
+    fn drop(&mut self) {
+        *self.0.connection.write() = None;
+        if std::thread::panicking() {
+            let detail = "an internal error interrupted it; it is started again";
+            self.0.status.set(SourceState::Degraded, detail);
+            self.0.status.count_restart();
         }
-        pause.reset();
-        assert!(pause.next() <= FIRST_PAUSE.mul_f64(1.25));
     }
 }

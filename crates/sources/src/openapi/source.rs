@@ -13,7 +13,7 @@ use std::{
 use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, Method, header};
 use parking_lot::RwLock;
-use tokio::{io::AsyncReadExt as _, runtime::Handle, sync::Semaphore};
+use tokio::{io::AsyncReadExt as _, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     authorize::Permit,
@@ -28,6 +28,7 @@ use toolcrib_core::{
     },
     text::io_reason,
 };
+use toolcrib_tasks::{Policy, TaskName, Tasks};
 use url::Url;
 
 use super::{
@@ -38,6 +39,7 @@ use super::{
     service::{Operations, Service, Wanted},
 };
 use crate::{
+    SUPERVISOR,
     credential::{Asks, SourceCredential},
     egress::{Egress, Guard, MAX_HOPS, Network, Outgoing, parse_headers, parse_url},
     status::StatusBoard,
@@ -282,7 +284,7 @@ impl ConnectorSource {
         limits: SourceLimits,
         listener: Arc<dyn SourceListener>,
         clock: Arc<dyn Clock>,
-        runtime: &Handle,
+        tasks: &Tasks,
     ) -> Self {
         let slots = limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let shared = Arc::new(Shared {
@@ -295,9 +297,13 @@ impl ConnectorSource {
             closed: CancellationToken::new(),
         });
         let beginner = Arc::clone(&shared);
-        runtime.spawn(async move {
-            let closed = beginner.closed.clone();
-            closed.run_until_cancelled(beginner.begin(&*listener)).await;
+        let name = TaskName::of(SUPERVISOR, shared.id.as_str());
+        tasks.spawn(name, Policy::UntilDone, shared.closed.clone(), move || {
+            let (beginner, listener) = (Arc::clone(&beginner), Arc::clone(&listener));
+            async move {
+                let closed = beginner.closed.clone();
+                closed.run_until_cancelled(beginner.begin(&*listener)).await;
+            }
         });
         Self(shared)
     }

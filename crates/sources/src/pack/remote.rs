@@ -17,6 +17,7 @@ use toolcrib_core::{
         pack::PackSpec,
     },
 };
+use toolcrib_tasks::Tasks;
 
 use super::{
     answer,
@@ -48,6 +49,7 @@ pub(super) struct Around<'a> {
     pub(super) clock: &'a Arc<dyn Clock>,
     pub(super) runtime: &'a tokio::runtime::Handle,
     pub(super) credential: Option<&'a Arc<SourceCredential>>,
+    pub(super) tasks: &'a Tasks,
 }
 
 /// The server of a remote pack.
@@ -91,6 +93,7 @@ impl Remote {
             Arc::new(Unheard),
             Arc::clone(around.clock),
             around.runtime,
+            around.tasks,
         ))
     }
 

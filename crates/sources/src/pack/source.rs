@@ -20,6 +20,7 @@ use toolcrib_core::{
         pack::{PackOffer, PackSpec},
     },
 };
+use toolcrib_tasks::{Policy, TaskName, Tasks};
 
 use super::{
     actions,
@@ -28,7 +29,7 @@ use super::{
     load::{self, Fingerprint, Pack},
     remote::{Around, Remote},
 };
-use crate::{credential::SourceCredential, egress::Egress, status::StatusBoard};
+use crate::{SUPERVISOR, credential::SourceCredential, egress::Egress, status::StatusBoard};
 
 /// What a pack finds around it.
 pub(crate) struct Surroundings {
@@ -40,6 +41,7 @@ pub(crate) struct Surroundings {
     pub(crate) egress: Option<Egress>,
     /// What requests that the manifest declares carry.
     pub(crate) credential: Option<Arc<SourceCredential>>,
+    pub(crate) tasks: Tasks,
 }
 
 /// A node pack.
@@ -62,6 +64,7 @@ struct Shared {
     runtime: tokio::runtime::Handle,
     egress: Option<Egress>,
     credential: Option<Arc<SourceCredential>>,
+    tasks: Tasks,
 }
 
 /// A pack that can be called.
@@ -89,7 +92,7 @@ impl PackSource {
         limits: SourceLimits,
         around: Surroundings,
     ) -> Self {
-        let Surroundings { clock, listener, library, runtime, egress, credential } = around;
+        let Surroundings { clock, listener, library, runtime, egress, credential, tasks } = around;
         let shared = Arc::new(Shared {
             id,
             spec,
@@ -104,11 +107,16 @@ impl PackSource {
             runtime: runtime.clone(),
             egress,
             credential,
+            tasks: tasks.clone(),
         });
         let loading = Arc::clone(&shared);
-        runtime.spawn(async move {
-            if loading.load().await.is_ok() {
-                listener.changed(&loading.id);
+        let name = TaskName::of(SUPERVISOR, shared.id.as_str());
+        tasks.spawn(name, Policy::UntilDone, shared.stop.clone(), move || {
+            let (loading, listener) = (Arc::clone(&loading), Arc::clone(&listener));
+            async move {
+                if loading.load().await.is_ok() {
+                    listener.changed(&loading.id);
+                }
             }
         });
         Self { shared }
@@ -260,6 +268,7 @@ impl Shared {
                     clock: &self.clock,
                     runtime: &self.runtime,
                     credential: self.credential.as_ref(),
+                    tasks: &self.tasks,
                 };
                 let remote = Remote::start(&pack, &around)?;
                 Ok((pack, Runner::Remote(remote)))

@@ -1,12 +1,22 @@
 //! Children: what they get, how they end, and that nothing of them is left.
 
-use std::{collections::BTreeMap, fs, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use toolcrib_core::{
     call::UpstreamErrorKind,
-    source::{SourceLimits, SourceState, StdioSpec},
+    id::SourceId,
+    source::{SourceLimits, SourceListener, SourceState, StdioSpec},
 };
+use toolcrib_tasks::Tasks;
 
 use crate::rig::{Rig, eventually, faulty, secret, text};
 
@@ -111,6 +121,42 @@ async fn the_status_of_a_dead_child_says_how_it_ended_and_its_last_words() {
     );
     // I-27: it is tried again, and the pauses keep it from being tried all the time.
     rig.until(|status| status.restarts >= 3).await;
+}
+
+// I-27, I-90
+#[tokio::test]
+async fn a_child_that_ends_while_a_descendant_holds_its_output_is_tried_again() {
+    let rig = Rig::faulty(&["start=orphan"]);
+    let status = rig.until(|status| status.restarts >= 3).await;
+    assert_ne!(status.state, SourceState::Ready);
+    rig.source.close().await;
+    assert_eq!(rig.source.status().state, SourceState::Stopped);
+}
+
+/// A listener of which the first news are too much.
+struct Fragile(AtomicU64);
+
+impl SourceListener for Fragile {
+    fn changed(&self, _: &SourceId) {
+        if self.0.fetch_add(1, Ordering::SeqCst) < 2 {
+            panic!("a fault in a listener");
+        }
+    }
+}
+
+// I-90
+#[tokio::test]
+async fn a_supervisor_that_panics_is_started_again_and_leaves_no_child_behind() {
+    let tasks = Tasks::new();
+    let rig = Rig::listened(faulty(&[]), Arc::new(Fragile(AtomicU64::new(0))), &tasks);
+    let status =
+        rig.until(|status| status.restarts >= 2 && status.state == SourceState::Ready).await;
+    assert_eq!(status.detail.as_deref(), Some("connected, MCP 2026-07-28"));
+    assert_eq!(tasks.failures_of("crib"), 2);
+    assert_eq!(text(&rig.call("echo", json!({})).await), "{}");
+    let pgid = group_with_grandchild(&rig).await;
+    rig.source.close().await;
+    eventually("the group is gone", || group(pgid).is_empty()).await;
 }
 
 #[tokio::test]

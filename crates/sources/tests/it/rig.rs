@@ -25,6 +25,7 @@ use toolcrib_core::{
     },
 };
 use toolcrib_sources::{Factory, Library};
+use toolcrib_tasks::Tasks;
 use toolcrib_testkit::upstream::faulty_program;
 
 /// Nothing here takes this long unless it never happens; machines that run tests can be very slow.
@@ -128,6 +129,20 @@ impl Rig {
         let (headers, allow) = (BTreeMap::new(), AllowList::default());
         let upstream = UpstreamSpec::McpHttp(HttpSpec { url: url.to_owned(), headers, allow });
         Self::with_credential(factory, upstream, name)
+    }
+
+    /// A child whose news go to `listener`, with its tasks on `tasks`.
+    pub(crate) fn listened(
+        spec: StdioSpec,
+        listener: Arc<dyn SourceListener>,
+        tasks: &Tasks,
+    ) -> Self {
+        let id = SourceId::parse("crib").unwrap();
+        let (upstream, limits) = (UpstreamSpec::McpStdio(spec), SourceLimits::default());
+        let spec = SourceSpec { id, upstream, limits, credential: None };
+        let factory = Factory::new(Arc::new(StoppedClock)).with_tasks(tasks.clone());
+        let source = factory.build(&spec, listener).unwrap();
+        Self { source, changes: watch::channel(0).1 }
     }
 
     /// The same of any kind.

@@ -8,7 +8,8 @@
 //! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list, or
 //!   `list=conformance`: that of the MCP conformance suites, whose calls then do what those ask for,
 //!   or `list=turning`: `echo`, which is described anew by each call of `turn {form}`.
-//! - `start=now|late|exit|noise|hang`: how it starts.
+//! - `start=now|late|exit|orphan|noise|hang`: how it starts; `orphan` ends at once and leaves a
+//!   descendant behind that holds stdout open.
 //! - `listen=yes|silent|no`: whether it says that its list may change, and acknowledges listeners.
 //! - `record=FILE`: every message that it gets is appended to the file, one line each.
 //!

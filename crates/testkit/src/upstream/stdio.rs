@@ -23,6 +23,10 @@ pub fn run(words: &[String]) {
             complain("cannot open the database");
             exit(4);
         }
+        "orphan" => {
+            orphan();
+            exit(4);
+        }
         "noise" => print("Welcome to the faulty server!\nListening\n"),
         "hang" => loop {
             thread::sleep(Duration::from_secs(60));
@@ -82,6 +86,20 @@ fn perform(step: Step) {
             print(&format!("{answer}\n"));
         }
     }
+}
+
+/// Starts a descendant that leaves the process group and holds stdout open for a while.
+#[expect(clippy::zombie_processes, reason = "the descendant is meant to be left behind")]
+fn orphan() {
+    use std::os::unix::process::CommandExt as _;
+    Command::new("sleep")
+        .arg("3")
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::inherit())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("sleep can be run");
 }
 
 fn print(text: &str) {

@@ -4,7 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::json;
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::call::Outcome;
+use toolcrib_gateway::tasks::{Policy, TaskName};
 use toolcrib_testkit::gateway::{TestGateway, TestTool};
 
 use crate::support::fixture;
@@ -19,6 +21,44 @@ async fn probes_answer_to_any_host() {
         assert!(text.starts_with("HTTP/1.1 200 "), "{text}");
     }
     assert_eq!(gw.anonymous().get("/readyz").await.json()["status"], "ready");
+}
+
+#[tokio::test]
+async fn a_probe_shows_what_fails_and_names_nothing() {
+    let gw = fixture().start().await;
+    let plain = gw.anonymous().get("/readyz?verbose").await.json();
+    assert_eq!(
+        plain,
+        json!({ "status": "ready", "checks": [
+            { "name": "keys", "state": "ok", "reason": null },
+            { "name": "tasks", "state": "ok", "reason": null },
+            { "name": "disk", "state": "ok", "reason": null },
+        ] })
+    );
+    let stranger = gw.principal("stranger", ["*:none"]).await;
+    assert_eq!(stranger.get("/readyz?verbose").await.json(), plain);
+    let operator = gw.principal("operator", ["metrics:read"]).await;
+    assert_eq!(operator.get("/readyz").await.json(), json!({ "status": "ready" }));
+    let lost = gw.tasks().once(TaskName::of("discovery", "crib"), async { panic!("a fault") });
+    lost.ended().await;
+    let seen = gw.anonymous().get("/readyz?verbose").await;
+    assert_eq!(seen.status, 200, "callers are served");
+    let check = &seen.json()["checks"][1];
+    assert_eq!((&check["name"], &check["state"]), (&json!("tasks"), &json!("degraded")));
+    assert_eq!(seen.json().get("tasks"), None);
+    let seen = operator.get("/readyz?verbose=1").await;
+    let tasks = seen.json()["tasks"].clone();
+    let task = |name: &str| tasks.as_array().unwrap().iter().find(|it| it["task"] == name).cloned();
+    let failed = json!({ "task": "discovery", "state": "recovering", "running": 0, "failures": 1 });
+    assert_eq!(task("discovery"), Some(failed));
+    assert_eq!(task("keys").unwrap()["state"], "running");
+    assert!(!seen.text().contains("crib"), "no source is named: {}", seen.text());
+    // I-90: a task that the process cannot do without.
+    let essential = || async {};
+    gw.tasks().spawn("store", Policy::Essential, CancellationToken::new(), essential).ended().await;
+    let seen = gw.anonymous().get("/readyz").await;
+    assert_eq!(seen.status, 503);
+    assert_eq!(seen.json()["reason"], "a background task ended");
 }
 
 #[tokio::test]

@@ -16,6 +16,8 @@ use tokio::{
     sync::{Notify, mpsc},
     time::{Instant, timeout},
 };
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolcrib_tasks::{Policy, Tasks};
 
 /// Silence after which a change is complete.
 const QUIET: Duration = Duration::from_millis(200);
@@ -28,29 +30,28 @@ pub(super) struct Watch {
     seen: Option<Vec<u8>>,
     settled: Arc<Notify>,
     /// Dropping it ends the watch.
-    _watcher: Option<RecommendedWatcher>,
+    _stop: Option<DropGuard>,
 }
 
 impl Watch {
     /// Watches `file`, whose content was `seen` when it was last taken over. A system that cannot
     /// watch is no reason not to serve.
-    pub(super) fn start(file: &Path, seen: Option<&str>) -> Self {
+    pub(super) fn start(file: &Path, seen: Option<&str>, tasks: &Tasks) -> Self {
         let settled = Arc::new(Notify::new());
-        let watcher = watcher(file, &settled)
-            .inspect_err(|error| {
-                tracing::warn!(%error, "the configuration file is not watched; SIGHUP still works");
-            })
-            .ok();
-        // What changed since it was read has to be noticed too.
-        settled.notify_one();
+        let stop = CancellationToken::new();
+        let watching = {
+            let (file, settled, stop) = (file.to_path_buf(), Arc::clone(&settled), stop.clone());
+            move || watch(file.clone(), Arc::clone(&settled), stop.clone())
+        };
+        tasks.spawn("config-watch", Policy::Forever, stop.clone(), watching);
         let seen = seen.map(|text| text.as_bytes().to_vec());
-        Self { file: file.to_path_buf(), seen, settled, _watcher: watcher }
+        Self { file: file.to_path_buf(), seen, settled, _stop: Some(stop.drop_guard()) }
     }
 
     /// Watches nothing.
     pub(super) fn nothing() -> Self {
         let settled = Arc::new(Notify::new());
-        Self { file: PathBuf::new(), seen: None, settled, _watcher: None }
+        Self { file: PathBuf::new(), seen: None, settled, _stop: None }
     }
 
     /// The next change. Dropping the future loses nothing.
@@ -72,8 +73,36 @@ impl Watch {
     }
 }
 
-/// Reports to `settled` when something happened to `file` and is over.
-fn watcher(file: &Path, settled: &Arc<Notify>) -> notify::Result<RecommendedWatcher> {
+/// Reports to `settled` when something happened to `file` and is over, until `stop`.
+async fn watch(file: PathBuf, settled: Arc<Notify>, stop: CancellationToken) {
+    let (told, mut tells) = mpsc::channel(1);
+    let _watcher = match watcher(&file, told) {
+        Ok(watcher) => watcher,
+        Err(error) => {
+            tracing::warn!(%error, "the configuration file is not watched; SIGHUP still works");
+            return stop.cancelled().await;
+        }
+    };
+    // What changed before it was watched has to be noticed too.
+    settled.notify_one();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            told = tells.recv() => if told.is_none() {
+                // The watcher has ended; the next run makes another one.
+                return;
+            },
+        }
+        let started = Instant::now();
+        while started.elapsed() < AT_MOST
+            && matches!(timeout(QUIET, tells.recv()).await, Ok(Some(())))
+        {}
+        settled.notify_one();
+    }
+}
+
+/// Sends to `told` when something happens to `file`.
+fn watcher(file: &Path, told: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
     let mut names: Vec<OsString> = file.file_name().map(OsStr::to_owned).into_iter().collect();
     let mut dirs = vec![directory(file)];
     if let Ok(real) = file.canonicalize() {
@@ -83,7 +112,6 @@ fn watcher(file: &Path, settled: &Arc<Notify>) -> notify::Result<RecommendedWatc
             dirs.push(directory(&real));
         }
     }
-    let (told, mut tells) = mpsc::channel::<()>(1);
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         if event.is_ok_and(|event| concerns(&event, &names)) {
             // Full means that somebody is about to look anyway.
@@ -93,17 +121,6 @@ fn watcher(file: &Path, settled: &Arc<Notify>) -> notify::Result<RecommendedWatc
     for dir in dirs {
         watcher.watch(&dir, RecursiveMode::NonRecursive)?;
     }
-    let settled = Arc::clone(settled);
-    // Ends with the watcher, which owns the other end of the channel.
-    tokio::spawn(async move {
-        while tells.recv().await.is_some() {
-            let started = Instant::now();
-            while started.elapsed() < AT_MOST
-                && matches!(timeout(QUIET, tells.recv()).await, Ok(Some(())))
-            {}
-            settled.notify_one();
-        }
-    });
     Ok(watcher)
 }
 

@@ -12,11 +12,12 @@ use std::{
 
 use base64::Engine as _;
 use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     event::SessionOutcome,
     principal::{AuthMethod, Principal},
 };
-use toolcrib_gateway::{Gateway, config::McpConfig, list::Within};
+use toolcrib_gateway::{Gateway, config::McpConfig, list::Within, tasks::Policy};
 
 use super::{Hold, Session};
 use crate::mcp::host::{Who, who};
@@ -123,26 +124,32 @@ impl Sessions {
     fn sweep(&self) {
         let (table, idle) = (Arc::downgrade(&self.table), self.idle);
         let gateway = self.gateway.clone();
-        let pause = (idle / 4).clamp(SWEEP.0, SWEEP.1);
-        tokio::spawn(async move {
-            loop {
-                tokio::select! {
-                    () = tokio::time::sleep(pause) => {}
-                    () = gateway.until_closed() => return,
-                }
-                let Some(table) = Weak::upgrade(&table) else { return };
-                let (ended, over) = {
-                    let mut table = table.lock();
-                    let ended = table.take_expired(gateway.clock().monotonic_nanos(), idle);
-                    table.swept = table.count > 0;
-                    (ended, !table.swept)
-                };
-                end_all(ended);
-                if over {
-                    return;
-                }
-            }
+        let tasks = gateway.tasks().clone();
+        // The task ends by itself when the gateway is closed or the last session is gone.
+        tasks.spawn("sessions", Policy::UntilDone, CancellationToken::new(), move || {
+            sweep_expired(gateway.clone(), Weak::clone(&table), idle)
         });
+    }
+}
+
+async fn sweep_expired(gateway: Gateway, table: Weak<Mutex<Table>>, idle: Duration) {
+    let pause = (idle / 4).clamp(SWEEP.0, SWEEP.1);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = gateway.until_closed() => return,
+        }
+        let Some(table) = Weak::upgrade(&table) else { return };
+        let (ended, over) = {
+            let mut table = table.lock();
+            let ended = table.take_expired(gateway.clock().monotonic_nanos(), idle);
+            table.swept = table.count > 0;
+            (ended, !table.swept)
+        };
+        end_all(ended);
+        if over {
+            return;
+        }
     }
 }
 

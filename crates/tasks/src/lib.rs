@@ -1,0 +1,176 @@
+//! Background tasks that cannot disappear unnoticed.
+//!
+//! Every task that lives longer than a request is started through [`Tasks`]: it has a name, a
+//! [`Policy`] for its end, and a place on a board that probes, metrics and lists of sources read.
+//!
+//! Invariant (I-90): a task that panics or ends early is counted, and is started again or ends the
+//! process.
+#![warn(missing_docs)]
+
+mod backoff;
+mod board;
+pub mod panics;
+
+use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+pub use crate::{
+    backoff::Backoff,
+    board::{TaskName, TaskReport, TaskState},
+};
+use board::{Board, Place};
+
+/// The pause before a task is started again; it doubles with each failure up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A task that ran for this long without a failure is sound again.
+pub(crate) const STABLE: Duration = Duration::from_secs(60);
+
+/// What the end of a task means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// It runs until it is stopped. When it panics or returns earlier, it is started again.
+    Forever,
+    /// It returns when its work is done. When it panics, it is started again.
+    UntilDone,
+    /// It runs until it is stopped, and the process cannot do without it: when it panics or returns
+    /// earlier, [`Tasks::fatal`] returns.
+    Essential,
+}
+
+/// The background tasks of a process. Clones share one board.
+#[derive(Debug, Clone, Default)]
+pub struct Tasks {
+    board: Arc<Board>,
+}
+
+/// A task that was started. Dropping this does not end it.
+#[derive(Debug, Clone)]
+pub struct Task {
+    ended: CancellationToken,
+}
+
+// === impl Tasks ===
+
+impl Tasks {
+    /// A board without tasks.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Starts a task. `run` creates each of its runs; a run must end soon after `stop` is cancelled.
+    /// Must be called inside a tokio runtime.
+    pub fn spawn<F, R>(
+        &self,
+        name: impl Into<TaskName>,
+        policy: Policy,
+        stop: CancellationToken,
+        run: F,
+    ) -> Task
+    where
+        F: FnMut() -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let task = Task { ended: CancellationToken::new() };
+        let ended = task.ended.clone().drop_guard();
+        let supervised = self.supervise(name, policy, stop, run);
+        tokio::spawn(async move {
+            let _ended = ended;
+            supervised.await;
+        });
+        task
+    }
+
+    /// The future that [`spawn`](Self::spawn) runs, for callers that track their tasks themselves.
+    pub fn supervise<F, R>(
+        &self,
+        name: impl Into<TaskName>,
+        policy: Policy,
+        stop: CancellationToken,
+        mut run: F,
+    ) -> impl Future<Output = ()> + Send + 'static
+    where
+        F: FnMut() -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let place = Place::enter(&self.board, name.into());
+        async move {
+            let mut pause = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+            loop {
+                let started = Instant::now();
+                // What a run leaves behind is shared and behind locks that do not poison.
+                let ended = AssertUnwindSafe(async { run().await }).catch_unwind().await;
+                match ended {
+                    Ok(()) if stop.is_cancelled() || policy == Policy::UntilDone => return,
+                    Ok(()) => place.failed("ended early"),
+                    Err(_panic) => place.failed("panicked"),
+                }
+                if stop.is_cancelled() {
+                    return;
+                }
+                if policy == Policy::Essential {
+                    return place.give_up();
+                }
+                if started.elapsed() >= STABLE {
+                    pause.reset();
+                }
+                tokio::select! {
+                    () = stop.cancelled() => return,
+                    () = tokio::time::sleep(pause.next_pause()) => place.resumed(),
+                }
+            }
+        }
+    }
+
+    /// Runs `work` once, in a task of its own. A panic is counted; the work is lost.
+    /// Must be called inside a tokio runtime.
+    pub fn once(
+        &self,
+        name: impl Into<TaskName>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) -> Task {
+        let task = Task { ended: CancellationToken::new() };
+        let ended = task.ended.clone().drop_guard();
+        let place = Place::enter(&self.board, name.into());
+        tokio::spawn(async move {
+            let _ended = ended;
+            if AssertUnwindSafe(work).catch_unwind().await.is_err() {
+                place.failed("panicked");
+            }
+        });
+        task
+    }
+
+    /// Waits until a task fails that the process cannot do without, and returns its name.
+    pub async fn fatal(&self) -> TaskName {
+        self.board.fatal().await
+    }
+
+    /// Every task that runs or has failed, by name.
+    pub fn reports(&self) -> Vec<TaskReport> {
+        self.board.reports()
+    }
+
+    /// How often tasks of this instance (a source) have failed.
+    pub fn failures_of(&self, instance: &str) -> u64 {
+        let reports = self.board.reports();
+        let own = reports.iter().filter(|report| report.name.instance.as_deref() == Some(instance));
+        own.map(|report| report.failures).sum()
+    }
+}
+
+// === impl Task ===
+
+impl Task {
+    /// Waits until the task has ended for good. Can be called any number of times.
+    pub async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;
