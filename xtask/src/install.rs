@@ -13,6 +13,7 @@
 //! | `TOOLCRIB_NODE`, `TOOLCRIB_NODE24` | Node.js from 20.11 on, and Node.js 24 |
 //! | `TOOLCRIB_PYTHON`, `TOOLCRIB_PYTHON_LEGACY` | Python with `mcp` 2.x, and with `mcp` 1.x |
 //! | `TOOLCRIB_PYTHON_OTC` | Python with `oxp` and `universal-tool-client` |
+//! | `TOOLCRIB_SCHEMATHESIS` | the program `schemathesis` |
 //! | `TOOLCRIB_MCP_TIME` | the program `mcp-server-time` |
 //! | `TOOLCRIB_CHROMIUM` | a Chromium |
 //! | `TOOLCRIB_BROWSER_DIR` | folder with the `node_modules` of `tests/browser` |
@@ -86,6 +87,8 @@ impl Tools {
             tools.keep("tests with a universal-tool-server", installed);
             let installed = python::otc(&mut tools);
             tools.keep("tests with the packages oxp and universal-tool-client", installed);
+            let installed = python::fuzzer(&mut tools);
+            tools.keep("tests with the fuzzer schemathesis", installed);
         }
         if needs.browser && paths::root().join("tests").join("browser").exists() {
             if let Some(npm) = &npm {

@@ -174,10 +174,12 @@ Examples:
   toolcrib explain --principal ci --tenant acme
   toolcrib explain --scope 'files:*' --tool mcp:files.read --arguments-shape '{\"path\": \"x\"}'
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --tool files__write_file
+  toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --principal ci --tool files__write_file
 
 Every step is told in the order in which the gate asks: key, tool, tenant, pin, scope, policy, rate,
 quota, approval, source. Nothing is called, and nothing is taken from a limit. With --url the
-server tells the key about itself, and nothing that a call would not tell it.
+server says what a call would say, to the key's own principal or, with --principal and the scope
+`explain:others`, to another principal of its tenant.
 
 The exit code is 0 when a call would run, if only after consent or with the right arguments, and 1
 when it would not; for a list, 1 when it is empty.")]

@@ -45,7 +45,10 @@ use toolcrib_core::{
 
 pub use self::{
     answer::{ApprovalError, Shown, told},
-    listen::{ApprovalListener, MAX_LISTENERS, MAX_LISTENERS_OF_ONE, TooManyListeners},
+    listen::{
+        ApprovalListener, MAX_LISTENERS, MAX_LISTENERS_OF_ONE, MAX_LISTENERS_OF_TENANT,
+        SHARE_OF_TENANT, TooManyListeners,
+    },
 };
 pub(crate) use self::{
     follow::follow,

@@ -29,6 +29,8 @@ use crate::{
     scopes::RouteScope,
 };
 
+/// What a caller needs to have calls of other principals of its tenant explained.
+pub const OTHERS: RouteScope = RouteScope::ExplainOthers;
 /// Whoever holds it may look at quarantined tools anyway.
 const SEES_PINS: &str = RouteScope::PinsApprove.as_str();
 /// Whoever holds it is told how sources are doing anyway.
@@ -85,6 +87,13 @@ enum To {
     Operator,
     /// What a call would tell.
     Caller,
+}
+
+/// Who asks about a caller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asker {
+    Itself,
+    Another,
 }
 
 /// One step of the way.
@@ -192,7 +201,18 @@ impl Gateway {
 
     /// Why `who` may call `tool` or not, or why its list is what it is, as far as it may know.
     pub async fn explain_to(&self, who: &Principal, tool: Option<&str>) -> Explanation {
+        self.explain_as(who, tool, Asker::Itself).await
+    }
+
+    /// What [`explain_to`](Self::explain_to) says to `who`, for somebody who asks in its place. It has
+    /// not asked, so nothing is recorded of it.
+    pub async fn explain_for(&self, who: &Principal, tool: Option<&str>) -> Explanation {
+        self.explain_as(who, tool, Asker::Another).await
+    }
+
+    async fn explain_as(&self, who: &Principal, tool: Option<&str>, asker: Asker) -> Explanation {
         let snapshot = self.snapshot();
+        let itself = asker == Asker::Itself;
         let Some(name) = tool else { return self.explain_own_list(&snapshot, who) };
         let holds = |scope: &str| Scope::parse(scope).is_ok_and(|it| who.scopes.covers(&it));
         let known = |entry: &&Arc<Entry>| entry.tenants.admits(&who.tenant);
@@ -222,7 +242,9 @@ impl Gateway {
             }
             Some(told(who, entry, steps))
         });
-        self.record().missed(who, READ, miss);
+        if itself {
+            self.record().missed(who, READ, miss);
+        }
         disclosed.flatten().unwrap_or_else(|| unknown(who))
     }
 

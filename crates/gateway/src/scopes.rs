@@ -30,6 +30,8 @@ route_scopes! {
     ApprovalsOverride = OVERRIDE_SCOPE,
     /// Read the record of the tenant.
     AuditRead = "audit:read",
+    /// Have calls of other principals explained.
+    ExplainOthers = "explain:others",
     /// Create and rotate keys of other principals, besides managing keys.
     KeysImpersonate = "keys:impersonate",
     /// Create, list, rotate and revoke the keys of the tenant.

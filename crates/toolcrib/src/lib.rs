@@ -17,6 +17,7 @@ mod openapi;
 mod openwop;
 mod ops;
 mod otc;
+mod parameters;
 mod resource;
 mod respond;
 mod router;

@@ -5,6 +5,10 @@
 use axum::response::Response;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use toolcrib_gateway::idempotency::MAX_KEY;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{ObjectBuilder, RefOr, Schema, Type},
+};
 
 /// Says that an answer is that of an earlier call.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
@@ -13,7 +17,7 @@ const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// A header that is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("`Idempotency-Key` must stand once, with 1 to 256 visible characters")]
+#[error("`Idempotency-Key` must appear exactly once and contain 1 to 256 visible ASCII characters")]
 pub(crate) struct BadKey;
 
 /// The key in `headers`, if there is one.
@@ -25,11 +29,24 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, BadKey> {
     }
     let text = value.to_str().map_err(|_| BadKey)?.trim();
     let bare = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+    let visible = bare.bytes().all(|byte| byte.is_ascii_graphic());
     match bare.len() {
-        1..=MAX_KEY => Ok(Some(bare.to_owned())),
+        1..=MAX_KEY if visible => Ok(Some(bare.to_owned())),
         _ => Err(BadKey),
     }
 }
+
+/// The value of the header, as described.
+pub(crate) struct IdempotencyKeyText;
+
+impl PartialSchema for IdempotencyKeyText {
+    fn schema() -> RefOr<Schema> {
+        let pattern = r#"^([!#-~][!-~]{0,255}|"[!-~]{1,256}"|")$"#;
+        ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
+    }
+}
+
+impl ToSchema for IdempotencyKeyText {}
 
 /// Marks `response` as that of an earlier call.
 pub(crate) fn replayed(mut response: Response) -> Response {
@@ -59,7 +76,9 @@ mod tests {
         let longest = "x".repeat(MAX_KEY);
         assert_eq!(read(&[&longest]), Ok(Some(longest.clone())));
         let long = format!("{longest}x");
-        for values in [&["a", "b"][..], &["a", "a"], &[""], &["\"\""], &["  "], &["ü"], &[&long]] {
+        for values in
+            [&["a b"][..], &["a", "b"], &["a", "a"], &[""], &["\"\""], &["  "], &["ü"], &[&long]]
+        {
             assert_eq!(read(values), Err(BadKey), "{values:?}");
         }
     }

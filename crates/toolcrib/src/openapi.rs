@@ -9,6 +9,7 @@ use crate::openwop::schemas::{self, without_dialect};
 /// What the parts of the interface are for.
 const TAGS: &[(&str, &str)] = &[
     ("OpenWOP", "The tool catalog of RFC 0078 and the record of RFC 0064"),
+    ("Approvals", "Requests for consent, and answers to them"),
     ("Open Tool Calling", "The protocol `otc://1.0`, at the root"),
     ("OXP", "The Open eXecution Protocol, which Open Tool Calling became"),
     ("Explorer", "The page and its endpoints; the prefix is configurable, this is the default one"),
@@ -48,7 +49,26 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
         },
     });
     put(&mut document, more, DEPTH);
+    refuses_unknown_parameters(&mut document);
     document
+}
+
+/// Every route under `/v1` refuses query parameters that it does not have ([`crate::parameters`]).
+fn refuses_unknown_parameters(document: &mut Value) {
+    let refused = json!({
+        "description": "A query parameter that this route does not have",
+        "content": { "application/json": {
+            "schema": { "$ref": "#/components/schemas/ErrorEnvelope" },
+        } },
+    });
+    let paths = document.get_mut("paths").and_then(Value::as_object_mut).into_iter().flatten();
+    let v1 = paths.filter(|(path, _)| path.starts_with("/v1/"));
+    let operations = v1.filter_map(|(_, item)| item.as_object_mut()).flatten();
+    for (_, operation) in operations {
+        if let Some(responses) = operation.get_mut("responses").and_then(Value::as_object_mut) {
+            responses.entry("400").or_insert_with(|| refused.clone());
+        }
+    }
 }
 
 /// Levels on which members are put beside each other; what stands lower is replaced as a whole.
@@ -86,14 +106,14 @@ fn toolset() -> Value {
         let id = operation.get("operationId").and_then(Value::as_str).unwrap_or_default();
         let id = format!("{id}Toolset");
         operation.insert("operationId".to_owned(), json!(id));
-        operation.insert(
-            "parameters".to_owned(),
-            json!([{
-                "name": "toolset", "in": "path", "required": true,
-                "description": "The name of a toolset: only its tools are listed and called",
-                "schema": { "type": "string" },
-            }]),
-        );
+        let toolset = json!({
+            "name": "toolset", "in": "path", "required": true,
+            "description": "The name of a toolset: only its tools are listed and called",
+            "schema": { "type": "string" },
+        });
+        if let Some(parameters) = operation.get_mut("parameters").and_then(Value::as_array_mut) {
+            parameters.push(toolset);
+        }
     }
     item
 }
@@ -103,10 +123,18 @@ fn mcp() -> Value {
     let message = json!({ "application/json": { "schema": { "type": "object" } } });
     let no_session = json!({ "description": "No session of this caller, or no such toolset", "content": message });
     let unauthenticated = json!({ "description": "No valid key", "content": message });
+    let session = |required: bool| {
+        json!({
+            "name": "Mcp-Session-Id", "in": "header", "required": required,
+            "description": "The session, as the answer to `initialize` named it",
+            "schema": { "type": "string", "pattern": "^[!-~]+$" },
+        })
+    };
     json!({ "get": {
         "tags": ["MCP"],
         "operationId": "mcpStream",
         "summary": "The stream of a session of one of the revisions with a handshake: news of the list of tools.",
+        "parameters": [session(true)],
         "responses": {
             "200": { "description": "Events, until the session or the server ends", "content": {
                 "text/event-stream": { "schema": { "type": "string" } },
@@ -120,6 +148,7 @@ fn mcp() -> Value {
         "tags": ["MCP"],
         "operationId": "mcpEnd",
         "summary": "Ends the session that Mcp-Session-Id names.",
+        "parameters": [session(true)],
         "responses": {
             "204": { "description": "It has ended" },
             "400": { "description": "No session is named", "content": message },
@@ -131,7 +160,10 @@ fn mcp() -> Value {
         "tags": ["MCP"],
         "operationId": "mcp",
         "summary": "One JSON-RPC message of the Model Context Protocol, revision 2026-07-28 or one of those with a handshake.",
-        "requestBody": { "required": true, "content": message },
+        "parameters": [session(false)],
+        "requestBody": { "required": true, "content": {
+            "application/json": { "schema": request() },
+        } },
         "responses": {
             "200": { "description": "The answer, or a stream of events that ends with it", "content": {
                 "application/json": { "schema": { "type": "object" } },
@@ -142,6 +174,23 @@ fn mcp() -> Value {
             "401": unauthenticated,
             "403": { "description": "A scope is missing, and `[auth.resource]` says where to get it", "content": message },
             "404": no_session,
+            "406": { "description": "The client does not read the answer's form", "content": message },
+            "413": { "description": "The message is longer than `server.max_body`", "content": message },
+            "415": { "description": "The Content-Type is not application/json", "content": message },
         },
     } })
+}
+
+/// A JSON-RPC request or notification; the protocol says which parameters a method has.
+fn request() -> Value {
+    json!({
+        "type": "object",
+        "required": ["jsonrpc", "method"],
+        "properties": {
+            "jsonrpc": { "const": "2.0" },
+            "id": { "type": ["string", "integer"] },
+            "method": { "type": "string" },
+            "params": { "type": "object" },
+        },
+    })
 }

@@ -7,18 +7,18 @@ mod events;
 mod explain;
 mod keys;
 mod pins;
-mod query;
 mod record;
 mod runs;
 pub(crate) mod schemas;
 mod seams;
 mod sources;
 mod tools;
+mod values;
 mod workflows;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-pub(crate) use self::error::{ErrorEnvelope, refuse};
+pub(crate) use self::error::{ErrorEnvelope, refuse, unknown_parameter};
 use crate::{
     middleware::{Access, Mount, Paths},
     state::{AppState, Surfaces},

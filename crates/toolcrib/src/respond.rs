@@ -126,17 +126,24 @@ pub(crate) fn with_retry_after(mut response: Response, wait: std::time::Duration
     response
 }
 
-/// The first value of query parameter `name`, decoded; later ones and unknown parameters are
-/// ignored.
+/// The first value of query parameter `name`, decoded; later ones are ignored.
 pub(crate) fn query(query: Option<&str>, name: &str) -> Option<String> {
-    let decode = |text: &str| {
-        let spaced = text.replace('+', " ");
-        percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
-    };
-    query?
-        .split('&')
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .find_map(|(key, value)| (decode(key) == name).then(|| decode(value)))
+    pairs(query?).find_map(|(key, value)| (decode(key) == name).then(|| decode(value)))
+}
+
+/// The names of all query parameters, decoded.
+pub(crate) fn query_names(query: &str) -> impl Iterator<Item = String> {
+    pairs(query).map(|(key, _)| decode(key))
+}
+
+fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty());
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+fn decode(text: &str) -> String {
+    let spaced = text.replace('+', " ");
+    percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
 /// Which part of the catalog a request is about, as the parameter `toolset` says.

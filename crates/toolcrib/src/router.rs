@@ -12,7 +12,7 @@ use crate::{
     explorer::{self, Explorer},
     mcp, middleware,
     openapi::document,
-    openwop, ops, otc, resource,
+    openwop, ops, otc, parameters, resource,
     state::{AppState, Surfaces},
 };
 
@@ -57,12 +57,11 @@ pub fn openapi() -> Value {
 
 fn routes(surfaces: &Surfaces, explorer: Explorer) -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
-        .merge(openwop::routes(surfaces))
+        .merge(parameters::checked(openwop::routes(surfaces).routes(routes!(ops::openapi))))
         .merge(OpenApiRouter::from(openwop::seams(surfaces)))
         .merge(otc::routes(surfaces))
         .merge(explorer::routes(explorer, &surfaces.explorer.prefix))
         .merge(OpenApiRouter::from(mcp::routes()))
         .merge(ops::routes())
         .merge(resource::routes(surfaces))
-        .routes(routes!(ops::openapi))
 }

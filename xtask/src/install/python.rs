@@ -35,6 +35,12 @@ pub(crate) fn otc(tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
+/// A fuzzer of HTTP interfaces with a description.
+pub(crate) fn fuzzer(tools: &mut Tools) -> Result<()> {
+    tools.set("TOOLCRIB_SCHEMATHESIS", environment("fuzzer")?.join("schemathesis"));
+    Ok(())
+}
+
 fn environment(name: &str) -> Result<PathBuf> {
     let source = paths::root().join("tests/clients/pypi").join(format!("{name}.txt"));
     let requirements =

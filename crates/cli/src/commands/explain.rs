@@ -1,7 +1,7 @@
 //! `explain`: why a principal could call a tool or not, and why its list is what it is.
 //!
-//! Here it is told everything, over the store of the configuration; a running server tells the key
-//! that asks about itself and nothing else (I-85).
+//! Here it is told everything, over the store of the configuration. A running server explains as the
+//! principal itself would be told, for callers with `explain:others` also about others (I-85).
 
 use anyhow::Context as _;
 use chrono::Utc;
@@ -48,21 +48,23 @@ pub(crate) async fn run(
     }
 }
 
-/// What the server tells the key about itself.
+/// What the server says about the caller, or about another principal of its tenant.
 async fn remote(args: &ExplainArgs, client: &Client) -> anyhow::Result<Value> {
-    let about_others = args.principal.is_some()
-        || args.tenant.is_some()
-        || args.key_id.is_some()
+    let for_the_store = args.tenant.is_some()
+        || (args.key_id.is_some() && args.principal.is_none())
         || !args.scopes.is_empty()
         || !args.roles.is_empty()
         || args.arguments_shape.is_some();
-    if about_others {
+    if for_the_store {
         return Err(usage(
-            "a server explains what the key that asks may do: with --url leave everything but \
-             --tool out, or run this beside the store",
+            "with --url only --tool, --principal and --key-id (of that principal) are possible; run \
+             this beside the store for the others",
         ));
     }
-    let query: Vec<(&str, &str)> = args.tool.iter().map(|tool| ("tool", tool.as_str())).collect();
+    let tool = args.tool.as_deref().map(|tool| ("tool", tool));
+    let who = args.principal.as_ref().map(|who| ("principal", who.as_str()));
+    let key = args.key_id.as_ref().map(|key| ("keyId", key.as_str()));
+    let query: Vec<(&str, &str)> = [tool, who, key].into_iter().flatten().collect();
     client.get(&["v1", "explain"], &query).await
 }
 

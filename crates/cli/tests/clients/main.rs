@@ -5,6 +5,7 @@
 #![cfg(test)]
 
 mod conformance;
+mod description;
 mod embedded_ui;
 mod issuer;
 mod published_api;

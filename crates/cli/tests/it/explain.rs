@@ -55,7 +55,22 @@ async fn a_server_tells_a_key_about_itself() {
     assert_eq!(echo["outcome"], "allowed");
     let absent = told(&["--tool", "demo__absent"]);
     assert_eq!((absent.code, &absent.json()["outcome"]), (1, &json!("unknown")));
-    assert_eq!(told(&["--principal", "ci"]).code, 2, "a server tells of nobody else");
+    assert_eq!(told(&["--scope", "*"]).code, 2, "that is for the store");
+    let who = echo["principal"].as_str().unwrap().to_owned();
+    let refused = told(&["--principal", &who]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("explain:others"), "{refused:?}");
+
+    // An admin asks for another principal, and is told what that one would be told.
+    let (_, admin) = key(dir.path(), &["--principal", "admin", "--scope", "explain:others"]);
+    std::fs::write(dir.path().join("key.txt"), &admin).unwrap();
+    eventually("the key works", || told(&["--principal", &who]).code == 0);
+    let of_ci = told(&["--principal", &who, "--tool", "demo__echo"]).ok().json();
+    assert_eq!(of_ci, echo);
+    assert_eq!(told(&["--tool", "demo__echo"]).code, 1, "it may not call the tool itself");
+    let nobody = told(&["--principal", "nobody", "--tool", "demo__echo"]);
+    assert_eq!(nobody.code, 1);
+    assert!(nobody.stderr.contains("no active key of this principal"), "{nobody:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //!
 //! What is done here takes effect in this process before it is answered.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ use toolcrib_core::{
 
 use crate::scopes::RouteScope;
 
-use super::{Authenticator, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
+use super::{Authenticator, KeyRequest, Known, NewKey, is_kept_for_tokens, new_key, next_key};
 
 /// What a caller needs to manage the keys of its tenant.
 pub const SCOPE: &str = RouteScope::KeysManage.as_str();
@@ -255,6 +255,58 @@ impl Authenticator {
         RESERVED.contains(&plain.as_str())
             || self.inner.policy.load().tokens.could_name(principal, tenant)
     }
+}
+
+impl Authenticator {
+    /// The caller that a valid key of `principal` in `tenant` stands for; with `key`, of that key.
+    /// Looking is no use of the key.
+    ///
+    /// # Errors
+    /// [`UnknownHolder`]: there is no such key, or there are several that differ.
+    pub fn holder_of(
+        &self,
+        tenant: &TenantId,
+        principal: &PrincipalId,
+        key: Option<&KeyId>,
+    ) -> Result<Arc<Principal>, UnknownHolder> {
+        let now = self.inner.clock.now();
+        let table = self.inner.table.load();
+        let valid = |known: &&Known| !known.revoked && known.expires_at.is_none_or(|end| now < end);
+        let wanted = |known: &&Known| {
+            known.principal.tenant == *tenant
+                && known.principal.id == *principal
+                && key.is_none_or(|key| known.principal.auth == AuthMethod::ApiKey(key.clone()))
+        };
+        let mut found: Vec<&Arc<Principal>> =
+            table.by_digest.values().filter(valid).filter(wanted).map(|it| &it.principal).collect();
+        found.sort_by_key(|holder| key_id(holder).map(KeyId::as_str));
+        let first = found.first().ok_or(UnknownHolder::NoKey)?;
+        let same = |it: &&Arc<Principal>| it.scopes == first.scopes && it.roles == first.roles;
+        match found.iter().all(same) {
+            true => Ok(Arc::clone(first)),
+            false => Err(UnknownHolder::Several(
+                found.iter().filter_map(|holder| key_id(holder).cloned()).collect(),
+            )),
+        }
+    }
+}
+
+fn key_id(holder: &Principal) -> Option<&KeyId> {
+    match &holder.auth {
+        AuthMethod::ApiKey(key) => Some(key),
+        AuthMethod::Jwt(_) | AuthMethod::Anonymous | AuthMethod::Operator => None,
+    }
+}
+
+/// Why it is not known as whom a principal would come.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum UnknownHolder {
+    /// It has no valid key in the tenant.
+    #[error("no active key of this principal")]
+    NoKey,
+    /// Its keys have different scopes or roles.
+    #[error("this principal has keys with different scopes or roles; name one with `keyId`")]
+    Several(Vec<KeyId>),
 }
 
 /// Whether another key of `keys` that is not revoked follows the key `id`.

@@ -37,6 +37,7 @@ use super::{
 };
 use crate::{
     middleware::{Payload, Refusal, Segment},
+    once::IdempotencyKeyText,
     respond,
 };
 
@@ -71,11 +72,12 @@ pub(super) struct TraceMeta {
     tag = "Explorer",
     params(
         ("name" = String, Path, description = "The tool's name, percent-encoded"),
-        ("Idempotency-Key" = Option<String>, Header, description = "Names the call: sent again, it is not made again, and has the same answer"),
+        ("Idempotency-Key" = inline(Option<IdempotencyKeyText>), Header, description = "Names the call: sent again, it is not made again, and has the same answer"),
     ),
     request_body(content = Object, content_type = "application/json"),
     responses(
         (status = 200, description = "The tool's answer", body = CallToolResult),
+        (status = 400, description = "`Idempotency-Key` is malformed, or the body ended early", body = Problem),
         (status = 401, description = "No valid key", body = Problem),
         (status = 403, description = "Tools may not be run from here, the caller lacks a scope, or the tool wants approval", body = Problem),
         (status = 404, description = "Unknown to this caller, for whatever reason", body = Problem),

@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     middleware::{Refusal, Segment},
+    parameters::ToolsetName,
     respond::{self, PRIVATE},
 };
 
@@ -141,7 +142,7 @@ fn write(entry: &Entry, json: &impl Serialize, out: &mut Vec<u8>) {
     path = "/tools",
     operation_id = "explorerTools",
     tag = "Explorer",
-    params(("toolset" = Option<String>, Query, description = "Only tools of this toolset")),
+    params(("toolset" = inline(Option<ToolsetName>), Query, description = "Only tools of this toolset")),
     responses(
         (status = 200, description = "Summaries", body = Vec<Summary<'static>>),
         (status = 304, description = "Not modified"),

@@ -72,7 +72,7 @@ impl From<Violation> for ValidationFailure {
     operation_id = "explorerValidate",
     tag = "Explorer",
     params(("name" = String, Path, description = "The tool's name, percent-encoded")),
-    request_body(content = Object, content_type = "application/json"),
+    request_body(content = Value, description = "Any JSON: whether it fits is the answer", content_type = "application/json"),
     responses(
         (status = 200, description = "Whether they fit", body = ValidateResult),
         (status = 400, description = "Not JSON", body = ValidateResult),

@@ -11,24 +11,24 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use bytes::Bytes;
 use futures_util::stream;
 use http::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{ApprovalQuery, ApprovalState, Verdict, VoteRefused},
+    approval::{ApprovalQuery, Verdict, VoteRefused},
     id::ApprovalId,
+    json::parse_strict,
 };
 use toolcrib_gateway::approvals::{ApprovalError, ApprovalListener, told};
 use utoipa::ToSchema;
 
 use super::{
     error::{self, ErrorEnvelope},
-    query,
+    values::{self, BadParameter, Limit, StateOfApproval},
 };
 use crate::{
-    middleware::{Caller, Refusal, Segment},
+    middleware::{Caller, Payload, Refusal, Segment},
     respond,
     state::AppState,
 };
@@ -47,11 +47,22 @@ pub(super) struct Approvals {
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
-    /// `grant`, `reject` or `override`.
-    #[schema(value_type = String)]
+    /// What is answered.
+    #[schema(value_type = VerdictWord)]
     verdict: Verdict,
-    /// Why, for people; an override needs one.
+    /// Why, for people, in at most 1000 bytes; an override needs one.
+    #[schema(max_length = 1000)]
     comment: Option<String>,
+}
+
+/// The values of `verdict`; only the schema is used.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "only its schema is used; `Verdict` is in a crate without utoipa")]
+enum VerdictWord {
+    Grant,
+    Reject,
+    Override,
 }
 
 /// The approvals that the caller asked for or could answer.
@@ -61,8 +72,8 @@ pub(super) struct Answer {
     operation_id = "listApprovals",
     tag = "Approvals",
     params(
-        ("state" = Option<String>, Query, description = "Only in this state: pending, granted, rejected, expired, used or overridden"),
-        ("limit" = Option<u64>, Query, description = "At most this many, 1 to 1000; 100 when absent"),
+        ("state" = inline(Option<StateOfApproval>), Query, description = "Only in this state"),
+        ("limit" = inline(Option<Limit>), Query, description = "At most this many; 100 when absent"),
     ),
     responses(
         (status = 200, description = "The approvals", body = Approvals),
@@ -76,13 +87,16 @@ pub(super) async fn list(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let states = ApprovalState::ALL;
-    let wanted = match query::one_of(query.as_deref(), "state", states, ApprovalState::as_str) {
-        Ok(wanted) => wanted,
-        Err(legal) => return Ok(error::bad_parameter("state", &legal)),
+    let read = || -> Result<_, BadParameter> {
+        let state = values::read(query.as_deref(), "state")?;
+        Ok((state, values::read(query.as_deref(), "limit")?.unwrap_or(Limit::DEFAULT)))
     };
-    let Some(limit) = query::limit(query.as_deref()) else { return Ok(query::bad_limit()) };
-    let query = ApprovalQuery { state: wanted, ..ApprovalQuery::default() };
+    let (wanted, Limit(limit)) = match read() {
+        Ok(read) => read,
+        Err(bad) => return Ok(bad.into_response()),
+    };
+    let state_of = |StateOfApproval(state)| state;
+    let query = ApprovalQuery { state: wanted.map(state_of), ..ApprovalQuery::default() };
     match state.gateway.approvals(&caller, query).await {
         Ok(mut found) => {
             found.truncate(limit);
@@ -138,6 +152,7 @@ pub(super) async fn by_id(
         (status = 401, description = "No valid key", body = ErrorEnvelope),
         (status = 403, description = "The caller may not answer this one", body = ErrorEnvelope),
         (status = 404, description = "Unknown to this caller, for whatever reason", body = ErrorEnvelope),
+        (status = 413, description = "The body is longer than `server.max_body`", body = ErrorEnvelope),
         (status = 409, description = "It takes no answer any more", body = ErrorEnvelope),
         (status = 503, description = "The approvals cannot be changed right now", body = ErrorEnvelope),
     )
@@ -146,10 +161,11 @@ pub(super) async fn answer(
     State(state): State<AppState>,
     Caller(caller): Caller,
     id: Segment,
-    body: Bytes,
+    Payload(body): Payload,
 ) -> Response {
     let Ok(id) = ApprovalId::parse(id.as_str()) else { return error::not_found() };
-    let Ok(Answer { verdict, comment }) = serde_json::from_slice(&body) else {
+    let answer = parse_strict(&body).ok().and_then(|body| serde_json::from_value(body).ok());
+    let Some(Answer { verdict, comment }) = answer else {
         let problem = "the body must be {\"verdict\": \"grant\", \"reject\" or \"override\", \
                        \"comment\"?: text}";
         // Whether there is such an approval is told first.

@@ -46,6 +46,16 @@ pub(super) fn bad_parameter(name: &str, legal: &[&str]) -> Response {
     error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
 }
 
+/// A parameter that the route, which has those of `names`, does not have.
+pub(crate) fn unknown_parameter(names: &[String]) -> Response {
+    let message = match names {
+        [] => "unknown query parameter: this route has none".to_owned(),
+        names => format!("unknown query parameter: this route has `{}`", names.join("`, `")),
+    };
+    let details = json!({ "legal": names });
+    error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
+}
+
 /// A parameter with this `problem`.
 pub(super) fn bad_request(name: &str, problem: &str) -> Response {
     let details = json!({ "parameter": name });

@@ -12,8 +12,8 @@ use toolcrib_gateway::scopes::RouteScope;
 use utoipa::{PartialSchema, ToSchema, openapi};
 
 use super::{
-    error::{self, ErrorEnvelope},
-    query,
+    error::ErrorEnvelope,
+    values::{self, BadParameter, Limit, Position},
 };
 use crate::{
     middleware::{Caller, Refusal, require},
@@ -68,8 +68,8 @@ pub(super) struct Positioned {
     operation_id = "listEvents",
     tag = "OpenWOP",
     params(
-        ("after" = Option<u64>, Query, description = "Only events at greater positions. Without it: the newest `limit` events"),
-        ("limit" = Option<u64>, Query, description = "At most this many, 1 to 1000; 100 when absent"),
+        ("after" = inline(Option<Position>), Query, description = "Only events at greater positions. Without it: the newest `limit` events"),
+        ("limit" = inline(Option<Limit>), Query, description = "At most this many; 100 when absent"),
     ),
     responses(
         (status = 200, description = "A page of events", body = EventPage),
@@ -85,12 +85,14 @@ pub(super) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     require(&state, &caller, RouteScope::AuditRead, "/v1/events")?;
-    let after = match respond::query(query.as_deref(), "after").map(|text| text.parse::<u64>()) {
-        None => None,
-        Some(Ok(after)) => Some(after),
-        Some(Err(_)) => return Ok(error::bad_number("after", 0, u64::MAX)),
+    let read = || -> Result<_, BadParameter> {
+        let after = values::read(query.as_deref(), "after")?.map(|Position(after)| after);
+        Ok((after, values::read(query.as_deref(), "limit")?.unwrap_or(Limit::DEFAULT)))
     };
-    let Some(limit) = query::limit(query.as_deref()) else { return Ok(query::bad_limit()) };
+    let (after, Limit(limit)) = match read() {
+        Ok(read) => read,
+        Err(bad) => return Ok(bad.into_response()),
+    };
     let wanted = EventQuery {
         tenant: Some(caller.tenant.clone()),
         run: None,

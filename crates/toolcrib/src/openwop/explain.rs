@@ -8,14 +8,23 @@ use axum::{
     response::Response,
 };
 use http::{HeaderValue, StatusCode, header};
-use toolcrib_gateway::explain::Explanation;
+use serde_json::json;
+use toolcrib_core::id::{KeyId, PrincipalId};
+use toolcrib_gateway::{
+    authn::manage::UnknownHolder,
+    explain::{Explanation, OTHERS},
+};
 use utoipa::{PartialSchema, ToSchema, openapi};
 
-use super::error::{self, ErrorEnvelope};
-use crate::{middleware::Caller, respond, state::AppState};
-
-/// Longest name of a tool; longer ones are nobody's.
-const MAX_NAME: usize = 512;
+use super::{
+    error::{self, ErrorEnvelope},
+    values::{self, BadParameter, Id, ToolName, Who},
+};
+use crate::{
+    middleware::{Caller, Refusal, require},
+    respond,
+    state::AppState,
+};
 
 /// Who asked, what would happen, and the steps that lead there.
 pub(crate) struct Explained;
@@ -73,31 +82,77 @@ impl ToSchema for Explained {
     }
 }
 
-/// Why the caller may call a tool or not, step by step; without `tool`, why its lists are what they
-/// are. Says what a call would say and nothing more, and calls nothing.
+/// Why a principal may call a tool or not, step by step; without `tool`, why its lists are what they
+/// are. It says what a call would say and nothing more, and calls nothing. With `principal` it is what
+/// that principal of the caller's tenant would be told, which needs the scope `explain:others`.
 #[utoipa::path(
     get,
     path = "/v1/explain",
     operation_id = "explain",
     tag = "OpenWOP",
-    params(("tool" = Option<String>, Query, description = "Tool id, wire name or OTC name")),
+    params(
+        ("tool" = inline(Option<ToolName>), Query, description = "Tool id, wire name or OTC name"),
+        ("principal" = inline(Option<Who>), Query, description = "A principal of the caller's tenant that has an active key; the caller itself when absent"),
+        ("keyId" = inline(Option<Id>), Query, description = "With `principal`: which of its keys it would come with; needed when they have different scopes or roles"),
+    ),
     responses(
         (status = 200, description = "What would happen, and why", body = Explained),
-        (status = 400, description = "`tool` is no name of a tool", body = ErrorEnvelope),
+        (status = 400, description = "A parameter has none of its values", body = ErrorEnvelope),
         (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `explain:others` is missing", body = ErrorEnvelope),
+        (status = 404, description = "No active key of this principal in the caller's tenant", body = ErrorEnvelope),
+        (status = 409, description = "The principal has keys with different scopes or roles, which `details.keyIds` lists: name one", body = ErrorEnvelope),
     )
 )]
 pub(super) async fn explain(
     State(state): State<AppState>,
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
-) -> Response {
-    let tool = respond::query(query.as_deref(), "tool");
-    if tool.as_ref().is_some_and(|tool| tool.is_empty() || tool.len() > MAX_NAME) {
-        return error::bad_body("tool", "must be a name of 1 to 512 bytes");
-    }
-    let explained: Explanation = state.gateway.explain_to(&caller, tool.as_deref()).await;
+) -> Result<Response, Refusal> {
+    let Asked { tool, who, key } = match Asked::read(query.as_deref()) {
+        Ok(asked) => asked,
+        Err(bad) => return Ok(bad.into_response()),
+    };
+    let explained: Explanation = match who {
+        None => state.gateway.explain_to(&caller, tool.as_deref()).await,
+        Some(who) => {
+            require(&state, &caller, OTHERS, "/v1/explain")?;
+            let holder = state.gateway.authenticator();
+            match holder.holder_of(&caller.tenant, &who, key.as_ref()) {
+                Ok(who) => state.gateway.explain_for(&who, tool.as_deref()).await,
+                Err(unknown) => return Ok(not_explained(&unknown)),
+            }
+        }
+    };
     let mut response = respond::json(StatusCode::OK, &explained);
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
+    Ok(response)
+}
+
+/// Whose call of which tool is to be explained.
+struct Asked {
+    tool: Option<String>,
+    who: Option<PrincipalId>,
+    key: Option<KeyId>,
+}
+
+impl Asked {
+    fn read(query: Option<&str>) -> Result<Self, BadParameter> {
+        Ok(Self {
+            tool: values::read(query, "tool")?.map(|ToolName(name)| name),
+            who: values::read(query, "principal")?.map(|Who(who)| who),
+            key: values::read(query, "keyId")?.map(|Id(id)| id),
+        })
+    }
+}
+
+fn not_explained(unknown: &UnknownHolder) -> Response {
+    let (status, code, details) = match unknown {
+        UnknownHolder::NoKey => (StatusCode::NOT_FOUND, "not_found", None),
+        UnknownHolder::Several(ids) => {
+            let details = json!({ "parameter": "keyId", "keyIds": ids });
+            (StatusCode::CONFLICT, "conflict", Some(details))
+        }
+    };
+    error::error(status, code, unknown.to_string(), details)
 }

@@ -6,16 +6,10 @@
 use std::time::Duration;
 
 use axum::{extract::State, response::Response};
-use chrono::{DateTime, Utc};
 use http::StatusCode;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use toolcrib_core::{
-    id::{KeyId, PrincipalId},
-    json,
-    principal::Principal,
-    scope::Grant,
-};
+use toolcrib_core::{id::KeyId, json, principal::Principal};
 use toolcrib_gateway::authn::{
     KeyRequest, NewKey,
     manage::{self, KeyError, KeyInfo},
@@ -23,7 +17,10 @@ use toolcrib_gateway::authn::{
 use toolcrib_gateway::scopes::RouteScope;
 use utoipa::ToSchema;
 
-use super::error::{self, BadMember, ErrorEnvelope};
+use super::{
+    error::{self, BadMember, ErrorEnvelope},
+    values::{Granted, Holder, KeyName, Moment, RoleName, Text},
+};
 use crate::{
     middleware::{Caller, Payload, Refusal, Segment, require},
     respond,
@@ -32,7 +29,6 @@ use crate::{
 
 /// How long both keys work when a rotation does not say.
 const OVERLAP: Duration = Duration::from_secs(60 * 60);
-const MAX_NAME: usize = 128;
 /// Most roles or scopes of one key.
 const MAX_HELD: usize = 100;
 
@@ -100,11 +96,12 @@ pub(super) async fn list(
     path = "/v1/keys",
     operation_id = "createKey",
     tag = "OpenWOP",
-    request_body(content = Object, description = "What the key is to be"),
+    request_body = KeyBody,
     responses(
         (status = 201, description = "The key, with its text", body = Made),
         (status = 400, description = "The body has none of its forms", body = ErrorEnvelope),
         (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 413, description = "The body is longer than `server.max_body`", body = ErrorEnvelope),
         (status = 403, description = "The scope `keys:manage` or `keys:impersonate` is missing, or the key would have roles or scopes that the caller does not have", body = ErrorEnvelope),
         (status = 503, description = "No key can be made right now", body = ErrorEnvelope),
     )
@@ -115,7 +112,7 @@ pub(super) async fn create(
     Payload(body): Payload,
 ) -> Result<Response, Refusal> {
     require(&state, &caller, RouteScope::KeysManage, "/v1/keys")?;
-    let request = match asked(&body, &caller) {
+    let request = match KeyBody::read(&body).and_then(|body| body.into_request(&caller)) {
         Ok(request) => request,
         Err(problem) => return Ok(problem.into_response()),
     };
@@ -134,11 +131,12 @@ pub(super) async fn create(
     operation_id = "rotateKey",
     tag = "OpenWOP",
     params(("id" = String, Path, description = "The key, as `GET /v1/keys` shows it")),
-    request_body(content = Object, description = "`{}` or the overlap"),
+    request_body = Rotation,
     responses(
         (status = 201, description = "The new key, with its text", body = Made),
         (status = 400, description = "The body has none of its forms", body = ErrorEnvelope),
         (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 413, description = "The body is longer than `server.max_body`", body = ErrorEnvelope),
         (status = 403, description = "The scope `keys:manage` or `keys:impersonate` is missing, or the key has roles or scopes that the caller does not have", body = ErrorEnvelope),
         (status = 404, description = "No key of the caller's tenant that works", body = ErrorEnvelope),
         (status = 409, description = "Another key follows this one already", body = ErrorEnvelope),
@@ -153,20 +151,9 @@ pub(super) async fn rotate(
 ) -> Result<Response, Refusal> {
     require(&state, &caller, RouteScope::KeysManage, "/v1/keys/{id}/rotate")?;
     let Ok(id) = KeyId::parse(id.as_str()) else { return Ok(error::not_found()) };
-    let overlap = match members(&body, &["overlapSeconds"]) {
+    let overlap = match Rotation::read(&body) {
+        Ok(rotation) => rotation.overlap_seconds.map_or(OVERLAP, Duration::from_secs),
         Err(problem) => return Ok(problem.into_response()),
-        Ok(members) => match members.get("overlapSeconds") {
-            None => OVERLAP,
-            Some(value) => match value.as_u64() {
-                Some(seconds) if Duration::from_secs(seconds) <= manage::MAX_OVERLAP => {
-                    Duration::from_secs(seconds)
-                }
-                Some(_) | None => {
-                    let problem = "must be whole seconds, at most 30 days";
-                    return Ok(error::bad_body("overlapSeconds", problem));
-                }
-            },
-        },
     };
     match state.gateway.authenticator().rotate_key(&caller, &id, overlap).await {
         Ok((key, until)) => Ok(made(&key, Some(manage::moment(until)))),
@@ -258,48 +245,95 @@ fn members(body: &[u8], known: &[&str]) -> Result<Map<String, Value>, BadMember>
     }
 }
 
-fn asked(body: &[u8], caller: &Principal) -> Result<KeyRequest, BadMember> {
-    let members = members(body, &["name", "principal", "roles", "scopes", "expiresAt"])?;
-    let text = |member: &'static str| match members.get(member) {
-        None => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.as_str())),
-        Some(_) => Err(BadMember::new(member, "must be a text")),
+/// The text at `member`.
+fn text<T: Text>(
+    members: &Map<String, Value>,
+    member: &'static str,
+) -> Result<Option<T>, BadMember> {
+    let Some(value) = members.get(member).filter(|value| !value.is_null()) else {
+        return Ok(None);
     };
-    let texts = |member: &'static str| match members.get(member) {
-        None => Ok(Vec::new()),
-        Some(Value::Array(texts)) if texts.len() <= MAX_HELD => texts
-            .iter()
-            .map(Value::as_str)
-            .collect::<Option<Vec<&str>>>()
-            .ok_or_else(|| BadMember::new(member, "must be an array of texts")),
-        Some(_) => Err(BadMember::new(member, "must be an array of at most 100 texts")),
+    let text = value.as_str().and_then(T::read);
+    text.map(Some).ok_or_else(|| BadMember::new(member, T::PROBLEM))
+}
+
+/// The texts at `member`.
+fn texts<T: Text>(
+    members: &Map<String, Value>,
+    member: &'static str,
+) -> Result<Option<Vec<T>>, BadMember> {
+    let Some(value) = members.get(member).filter(|value| !value.is_null()) else {
+        return Ok(None);
     };
-    let name = text("name")?.map(str::trim).unwrap_or_default();
-    if name.is_empty() || name.len() > MAX_NAME || name.chars().any(char::is_control) {
-        return Err(BadMember::new("name", "must be a text of 1 to 128 bytes"));
+    let texts = value.as_array().filter(|texts| texts.len() <= MAX_HELD);
+    let texts = texts.and_then(|texts| texts.iter().map(|it| T::read(it.as_str()?)).collect());
+    texts.map(Some).ok_or_else(|| BadMember::new(member, T::PROBLEM))
+}
+
+/// What a key is to be. At least one role or scope is needed.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct KeyBody {
+    /// For people.
+    name: KeyName,
+    /// Who the bearer is; the name when absent, if that is a legal principal.
+    principal: Option<Holder>,
+    #[schema(max_items = 100)]
+    roles: Option<Vec<RoleName>>,
+    #[schema(max_items = 100)]
+    scopes: Option<Vec<Granted>>,
+    /// When it stops working, in the future; never when absent.
+    expires_at: Option<Moment>,
+}
+
+impl KeyBody {
+    fn read(body: &[u8]) -> Result<Self, BadMember> {
+        let members = members(body, &["name", "principal", "roles", "scopes", "expiresAt"])?;
+        Ok(Self {
+            name: text(&members, "name")?
+                .ok_or_else(|| BadMember::new("name", KeyName::PROBLEM))?,
+            principal: text(&members, "principal")?,
+            roles: texts(&members, "roles")?,
+            scopes: texts(&members, "scopes")?,
+            expires_at: text(&members, "expiresAt")?,
+        })
     }
-    let principal = match text("principal")? {
-        Some(principal) => PrincipalId::parse(principal)
-            .map_err(|_| BadMember::new("principal", "must be 1 to 128 printable characters")),
-        None => PrincipalId::parse(name)
-            .map_err(|_| BadMember::new("principal", "must be there when the name is not one")),
-    }?;
-    let expires_at = match text("expiresAt")?.map(DateTime::parse_from_rfc3339) {
-        None => None,
-        Some(Ok(end)) => Some(end.with_timezone(&Utc)),
-        Some(Err(_)) => {
-            let problem = "must be a moment such as 2030-01-31T12:00:00Z";
-            return Err(BadMember::new("expiresAt", problem));
+
+    fn into_request(self, caller: &Principal) -> Result<KeyRequest, BadMember> {
+        let KeyName(name) = self.name;
+        let Some(Holder(principal)) = self.principal.or_else(|| Holder::read(&name)) else {
+            return Err(BadMember::new("principal", "is needed when the name cannot be one"));
+        };
+        Ok(KeyRequest {
+            tenant: caller.tenant.clone(),
+            principal,
+            roles: self.roles.into_iter().flatten().map(|RoleName(role)| role).collect(),
+            scopes: self.scopes.into_iter().flatten().map(|Granted(scope)| scope).collect(),
+            expires_at: self.expires_at.map(|Moment(end)| end),
+            name,
+        })
+    }
+}
+
+/// How a key is rotated.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Rotation {
+    /// How long both keys work; an hour when absent.
+    #[schema(maximum = 2_592_000)]
+    overlap_seconds: Option<u64>,
+}
+
+impl Rotation {
+    fn read(body: &[u8]) -> Result<Self, BadMember> {
+        let problem = || BadMember::new("overlapSeconds", "must be whole seconds, at most 30 days");
+        let overlap_seconds = match members(body, &["overlapSeconds"])?.get("overlapSeconds") {
+            None | Some(Value::Null) => None,
+            Some(value) => Some(value.as_u64().ok_or_else(problem)?),
+        };
+        match overlap_seconds.is_some_and(|it| Duration::from_secs(it) > manage::MAX_OVERLAP) {
+            true => Err(problem()),
+            false => Ok(Self { overlap_seconds }),
         }
-    };
-    let scopes = texts("scopes")?.into_iter().map(Grant::parse).collect::<Result<_, _>>();
-    Ok(KeyRequest {
-        name: name.to_owned(),
-        tenant: caller.tenant.clone(),
-        principal,
-        roles: texts("roles")?.into_iter().map(str::to_owned).collect(),
-        scopes: scopes
-            .map_err(|_| BadMember::new("scopes", "must be scopes such as a:b or a:*"))?,
-        expires_at,
-    })
+    }
 }

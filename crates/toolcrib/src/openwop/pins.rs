@@ -17,7 +17,10 @@ use toolcrib_gateway::{
 };
 use utoipa::ToSchema;
 
-use super::error::{self, ErrorEnvelope};
+use super::{
+    error::{self, ErrorEnvelope},
+    values::{self, ToolName},
+};
 use crate::{
     middleware::{Caller, Payload, Refusal, require},
     respond,
@@ -44,20 +47,23 @@ pub(super) struct Approved {
 
 /// What is approved; only the schema is used.
 #[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used; the body is read member by member")]
 pub(super) struct Approval {
-    /// All of them are approved, or none; at most 1000.
+    /// All of them are approved, or none.
+    #[schema(min_items = 1, max_items = 1000)]
     tools: Vec<ApprovalOfTool>,
 }
 
 /// One form of one tool.
 #[derive(ToSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[expect(dead_code, reason = "only its schema is used; the body is read member by member")]
 pub(super) struct ApprovalOfTool {
     /// The tool.
     tool_id: String,
     /// `seen.digest` of the pin that was looked at.
+    #[schema(pattern = "^[0-9a-f]{64}$")]
     digest: String,
 }
 
@@ -67,9 +73,10 @@ pub(super) struct ApprovalOfTool {
     path = "/v1/pins",
     operation_id = "listPins",
     tag = "OpenWOP",
-    params(("tool" = Option<String>, Query, description = "Only this tool (tool id or wire name), with both forms as its upstream wrote them")),
+    params(("tool" = inline(Option<ToolName>), Query, description = "Only this tool (tool id or wire name), with both forms as its upstream wrote them")),
     responses(
         (status = 200, description = "The pins", body = Pins),
+        (status = 400, description = "`tool` is no name of a tool", body = ErrorEnvelope),
         (status = 401, description = "No valid key", body = ErrorEnvelope),
         (status = 403, description = "The scope `pins:approve` is missing", body = ErrorEnvelope),
         (status = 503, description = "The pins cannot be read right now", body = ErrorEnvelope),
@@ -81,8 +88,12 @@ pub(super) async fn list(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     require(&state, &caller, RouteScope::PinsApprove, "/v1/pins")?;
-    let pins = match respond::query(query.as_deref(), "tool") {
-        Some(tool) => {
+    let tool = match values::read(query.as_deref(), "tool") {
+        Ok(tool) => tool,
+        Err(bad) => return Ok(bad.into_response()),
+    };
+    let pins = match tool {
+        Some(ToolName(tool)) => {
             let pin = state.gateway.pin(&caller.tenant, &tool).await;
             pin.map(|pin| pin.into_iter().collect())
         }
@@ -108,6 +119,7 @@ pub(super) async fn list(
         (status = 400, description = "The body is not as it should be", body = ErrorEnvelope),
         (status = 401, description = "No valid key", body = ErrorEnvelope),
         (status = 403, description = "The scope `pins:approve` is missing", body = ErrorEnvelope),
+        (status = 413, description = "The body is longer than `server.max_body`", body = ErrorEnvelope),
         (status = 404, description = "One of the tools has no pin that this caller may see", body = ErrorEnvelope),
         (status = 409, description = "One of the tools is not in that form any more, or approved already", body = ErrorEnvelope),
         (status = 503, description = "The pins cannot be changed right now", body = ErrorEnvelope),
@@ -143,10 +155,13 @@ fn read(body: &[u8]) -> Result<Vec<(String, Digest)>, &'static str> {
                  64 lower-case hex digits";
     let body = parse_strict(body).map_err(|_| shape)?;
     let tools = body.get("tools").and_then(Value::as_array).ok_or(shape)?;
-    if tools.is_empty() || tools.len() > MAX_TOOLS {
+    let has =
+        |value: &Value, members: usize| value.as_object().is_some_and(|it| it.len() == members);
+    if tools.is_empty() || tools.len() > MAX_TOOLS || !has(&body, 1) {
         return Err(shape);
     }
     let one = |tool: &Value| {
+        let tool = Some(tool).filter(|tool| has(tool, 2))?;
         let id = tool.get("toolId")?.as_str()?;
         let digest = Digest::parse(tool.get("digest")?.as_str()?)?;
         Some((id.to_owned(), digest))

@@ -15,7 +15,10 @@ use toolcrib_core::{
 use toolcrib_gateway::scopes::RouteScope;
 use utoipa::ToSchema;
 
-use super::error::{self, ErrorEnvelope};
+use super::{
+    error::ErrorEnvelope,
+    values::{self, Position},
+};
 use crate::{
     middleware::{Caller, Refusal, require},
     respond,
@@ -69,7 +72,7 @@ pub(super) struct Forwarder {
     path = "/v1/record/checkpoints",
     operation_id = "listCheckpoints",
     tag = "OpenWOP",
-    params(("after" = Option<u64>, Query, description = "Only checkpoints with greater numbers; 0 when absent")),
+    params(("after" = inline(Option<Position>), Query, description = "Only checkpoints with greater numbers; 0 when absent")),
     responses(
         (status = 200, description = "At most 1000 checkpoints", body = Checkpoints),
         (status = 400, description = "`after` is not a number", body = ErrorEnvelope),
@@ -84,10 +87,9 @@ pub(super) async fn checkpoints(
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
     require(&state, &caller, RouteScope::AuditRead, "/v1/record/checkpoints")?;
-    let after = match respond::query(query.as_deref(), "after").map(|text| text.parse::<u64>()) {
-        None => 0,
-        Some(Ok(after)) => after,
-        Some(Err(_)) => return Ok(error::bad_number("after", 0, u64::MAX)),
+    let after = match values::read(query.as_deref(), "after") {
+        Ok(after) => after.map_or(0, |Position(after)| after),
+        Err(bad) => return Ok(bad.into_response()),
     };
     let found = match state.gateway.record_store() {
         Some(store) => store.checkpoints(&caller.tenant, after).await,

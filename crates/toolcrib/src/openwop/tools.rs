@@ -14,21 +14,23 @@ use serde::Serialize;
 use toolcrib_core::{
     catalog::{Body, Entry, ListFormat},
     compact::CompactToolDescriptor,
-    descriptor::SourceKind,
 };
 use toolcrib_gateway::{config::ListBody, list::ToolRef};
 use utoipa::{PartialSchema, ToSchema, openapi};
 
-use super::error::{self, ErrorEnvelope};
+use super::{
+    error::{self, ErrorEnvelope},
+    values::{self, Kind, SearchLimit},
+};
 use crate::{
     middleware::{Caller, Segment},
+    parameters::ToolsetName,
     respond::{self, PRIVATE},
     state::AppState,
 };
 
-/// Tools that a search finds unless the caller asks for another number, and the most that it gets.
+/// Tools that a search finds unless the caller asks for another number.
 const FOUND: usize = 20;
-const MOST_FOUND: usize = 100;
 
 /// The envelope that the text of RFC 0078 §B shows, by name.
 const ENVELOPE_TYPE: &str = "application/vnd.openwop.tools+json";
@@ -90,28 +92,27 @@ impl ToSchema for Compact {
 /// The tools that the caller may use, sorted by `toolId`.
 ///
 /// A bare array, or `{"tools": […]}` for `Accept: application/vnd.openwop.tools+json` and where the
-/// operator set `openwop.list_body = "envelope"`. With `q` they are sorted by how well they fit. With `view=compact`, `{"tools": […]}` of compact
-/// descriptors. Of a parameter that stands more than once the first counts; unknown ones are ignored.
+/// operator set `openwop.list_body = "envelope"`. With `q` they are sorted by how well they fit. With
+/// `view=compact`, `{"tools": […]}` of compact
+/// descriptors. If a parameter is repeated, the first value is used.
 #[utoipa::path(
     get,
     path = "/v1/tools",
     operation_id = "listTools",
     tag = "OpenWOP",
     params(
-        ("source" = Option<String>, Query,
-            description = "Only tools of this kind of source: node-pack, workflow, mcp, connector or host-extension"),
+        ("source" = inline(Option<Kind>), Query, description = "Only tools of this kind of source"),
         ("view" = Option<String>, Query,
             description = "`compact` for descriptors without combined schemas; anything else is the standard view"),
-        ("toolset" = Option<String>, Query, description = "Only tools of this toolset"),
+        ("toolset" = inline(Option<ToolsetName>), Query, description = "Only tools of this toolset"),
         ("q" = Option<String>, Query,
             description = "Only tools that have words of this text, the best first; without a word it says nothing"),
-        ("limit" = Option<u32>, Query, description = "With `q`: at most so many, 1 to 100 (20)"),
+        ("limit" = inline(Option<SearchLimit>), Query, description = "With `q`: at most so many tools, 20 when absent"),
     ),
     responses(
         (status = 200, description = "The visible tools", content(
-            (Vec<Descriptor> = "application/json"),
+            (CatalogList = "application/json"),
             (ToolsEnvelope = "application/vnd.openwop.tools+json"),
-            (CompactTools = "application/json; view=compact"),
         )),
         (status = 304, description = "Not modified"),
         (status = 400, description = "`source` or `limit` is none of its values, or there is no such toolset", body = ErrorEnvelope),
@@ -125,13 +126,14 @@ pub(super) async fn list(
     request: Request,
 ) -> Response {
     let headers = request.headers();
-    let source = match respond::query(request.uri().query(), "source").map(|text| text.parse()) {
-        None => None,
-        Some(Ok(kind)) => Some(kind),
-        Some(Err(_)) => {
-            let legal: Vec<_> = SourceKind::ALL.iter().map(|kind| kind.as_str()).collect();
-            return error::bad_parameter("source", &legal);
-        }
+    let query = request.uri().query();
+    let source = match values::read(query, "source") {
+        Ok(source) => source.map(|Kind(kind)| kind),
+        Err(bad) => return bad.into_response(),
+    };
+    let limit = match values::read(query, "limit") {
+        Ok(limit) => limit.map_or(FOUND, |SearchLimit(limit)| limit),
+        Err(bad) => return bad.into_response(),
     };
     let (format, content_type) = if wants_compact(request.uri()) {
         (&COMPACT, "application/json")
@@ -146,15 +148,9 @@ pub(super) async fn list(
     let Some(view) = state.gateway.view_within(&caller, &respond::within(request.uri())) else {
         return error::bad_request("toolset", respond::NO_TOOLSET);
     };
-    let body = match respond::query(request.uri().query(), "q") {
+    let body = match respond::query(query, "q") {
         Some(words) if !words.trim().is_empty() => {
-            let limit = respond::query(request.uri().query(), "limit");
-            match limit.map_or(Ok(FOUND), |limit| limit.parse()) {
-                Ok(limit @ 1..=MOST_FOUND) => {
-                    Arc::new(written(&view.search(&words, source, limit), format))
-                }
-                Ok(_) | Err(_) => return error::bad_parameter("limit", &["1 to 100"]),
-            }
+            Arc::new(written(&view.search(&words, source, limit), format))
         }
         Some(_) | None => view.body(format, source),
     };
@@ -186,6 +182,51 @@ pub(crate) struct CompactTools {
     tools: Vec<Compact>,
 }
 
+/// Every form of the list: an array, or an object with descriptors or compact descriptors.
+pub(crate) struct CatalogList;
+
+impl PartialSchema for CatalogList {
+    fn schema() -> openapi::RefOr<openapi::Schema> {
+        let reference = |name| openapi::Ref::from_schema_name(name);
+        let array = openapi::ArrayBuilder::new().items(reference("ToolDescriptor"));
+        openapi::schema::AnyOfBuilder::new()
+            .item(array)
+            .item(reference("ToolsEnvelope"))
+            .item(reference("CompactTools"))
+            .into()
+    }
+}
+
+impl ToSchema for CatalogList {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "CatalogList".into()
+    }
+
+    fn schemas(schemas: &mut Vec<(String, openapi::RefOr<openapi::Schema>)>) {
+        schemas.push(("CompactTools".to_owned(), CompactTools::schema()));
+        schemas.push(("CompactToolDescriptor".to_owned(), Compact::schema()));
+        schemas.push(("ToolDescriptor".to_owned(), Descriptor::schema()));
+    }
+}
+
+/// Every form of one tool.
+pub(crate) struct CatalogTool;
+
+impl PartialSchema for CatalogTool {
+    fn schema() -> openapi::RefOr<openapi::Schema> {
+        openapi::schema::AnyOfBuilder::new()
+            .item(openapi::Ref::from_schema_name("ToolDescriptor"))
+            .item(openapi::Ref::from_schema_name("CompactToolDescriptor"))
+            .into()
+    }
+}
+
+impl ToSchema for CatalogTool {
+    fn name() -> std::borrow::Cow<'static, str> {
+        "CatalogTool".into()
+    }
+}
+
 /// One tool that the caller may use.
 #[utoipa::path(
     get,
@@ -198,10 +239,7 @@ pub(crate) struct CompactTools {
             description = "`compact` for the compact descriptor; anything else is the standard view"),
     ),
     responses(
-        (status = 200, description = "The tool", content(
-            (Descriptor = "application/json"),
-            (Compact = "application/json"),
-        )),
+        (status = 200, description = "The tool, in the form of the view", body = CatalogTool),
         (status = 304, description = "Not modified"),
         (status = 401, description = "No valid key", body = ErrorEnvelope),
         (status = 404, description = "Unknown to this caller, for whatever reason", body = ErrorEnvelope),

@@ -9,14 +9,14 @@ use serde::Serialize;
 use toolcrib_core::{
     id::{PrincipalId, RunId},
     principal::Principal,
-    store::{RunQuery, RunRecord, RunState},
+    store::{RunQuery, RunRecord},
 };
 use toolcrib_gateway::scopes::RouteScope;
 use utoipa::ToSchema;
 
 use super::{
     error::{self, ErrorEnvelope},
-    query,
+    values::{self, BadParameter, Limit, StateOfRun},
 };
 use crate::{
     middleware::{Caller, Refusal, Segment},
@@ -47,9 +47,9 @@ pub(super) struct Cancelled {
     operation_id = "listRuns",
     tag = "OpenWOP",
     params(
-        ("state" = Option<String>, Query, description = "Only in this state: running, completed, failed or cancelled"),
+        ("state" = inline(Option<StateOfRun>), Query, description = "Only in this state"),
         ("runId" = Option<String>, Query, description = "Only of this run"),
-        ("limit" = Option<u64>, Query, description = "At most this many, 1 to 1000; 100 when absent"),
+        ("limit" = inline(Option<Limit>), Query, description = "At most this many; 100 when absent"),
     ),
     responses(
         (status = 200, description = "The runs", body = Runs),
@@ -63,12 +63,14 @@ pub(super) async fn list(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let states = RunState::ALL;
-    let wanted = match query::one_of(query.as_deref(), "state", states, RunState::as_str) {
-        Ok(wanted) => wanted,
-        Err(legal) => return Ok(error::bad_parameter("state", &legal)),
+    let read = || -> Result<_, BadParameter> {
+        let state = values::read(query.as_deref(), "state")?.map(|StateOfRun(state)| state);
+        Ok((state, values::read(query.as_deref(), "limit")?.unwrap_or(Limit::DEFAULT)))
     };
-    let Some(limit) = query::limit(query.as_deref()) else { return Ok(query::bad_limit()) };
+    let (wanted, Limit(limit)) = match read() {
+        Ok(read) => read,
+        Err(bad) => return Ok(bad.into_response()),
+    };
     let run = match respond::query(query.as_deref(), "runId").map(|run| RunId::parse(&*run)) {
         None => None,
         Some(Ok(run)) => Some(run),

@@ -26,7 +26,8 @@ use super::{
 };
 use crate::{
     middleware::{Caller, Payload},
-    once, respond,
+    once::{self, IdempotencyKeyText},
+    respond,
     state::AppState,
 };
 
@@ -35,7 +36,11 @@ use crate::{
 #[expect(dead_code, reason = "only its schema is used; requests are read by `Asked::read`")]
 pub(super) struct CallBody {
     /// The version of the request; the newest when absent.
-    #[schema(rename = "$schema")]
+    #[schema(
+        rename = "$schema",
+        nullable = false,
+        pattern = r"^(otc://1\.0|urn:oxp:1\.0|https://.*/http/1\.0/openapi\.json)$"
+    )]
     schema: Option<String>,
     request: CallToolRequest,
 }
@@ -73,7 +78,7 @@ const HEADER_SPACE: &str = "otc-header";
     path = "/tools/call",
     operation_id = "otcCall",
     tag = "Open Tool Calling",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names a call without `call_id`: sent again, it is not made again, and has the same answer")),
+    params(("Idempotency-Key" = inline(Option<IdempotencyKeyText>), Header, description = "Names a call without `call_id`: sent again, it is not made again, and has the same answer")),
     request_body(content = CallBody, content_type = "application/json"),
     responses(
         (status = 200, description = "The tool ran, or failed", body = CallReply),

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     middleware::{Caller, Payload, Refusal},
+    parameters::ToolsetName,
     respond::{self, PRIVATE},
     state::AppState,
 };
@@ -39,7 +40,7 @@ pub(super) struct ToolList {
     path = "/tools",
     operation_id = "otcTools",
     tag = "Open Tool Calling",
-    params(("toolset" = Option<String>, Query, description = "Only tools of this toolset")),
+    params(("toolset" = inline(Option<ToolsetName>), Query, description = "Only tools of this toolset")),
     responses(
         (status = 200, description = "The visible tools", body = ToolList),
         (status = 304, description = "Not modified"),

@@ -20,6 +20,8 @@ use super::{
 };
 use crate::{
     middleware::{Caller, Payload, Refusal},
+    once::IdempotencyKeyText,
+    parameters::ToolsetName,
     state::AppState,
 };
 
@@ -71,7 +73,7 @@ async fn oxp_health(headers: HeaderMap) -> Response {
     path = "/oxp/tools",
     operation_id = "oxpTools",
     tag = "OXP",
-    params(("toolset" = Option<String>, Query, description = "Only tools of this toolset")),
+    params(("toolset" = inline(Option<ToolsetName>), Query, description = "Only tools of this toolset")),
     responses(
         (status = 200, description = "The visible tools", body = OxpToolList),
         (status = 304, description = "Not modified"),
@@ -99,7 +101,7 @@ async fn oxp_list(
     path = "/oxp/tools/call",
     operation_id = "oxpCall",
     tag = "OXP",
-    params(("Idempotency-Key" = Option<String>, Header, description = "Names a call without `call_id`: sent again, it is not made again, and has the same answer")),
+    params(("Idempotency-Key" = inline(Option<IdempotencyKeyText>), Header, description = "Names a call without `call_id`: sent again, it is not made again, and has the same answer")),
     request_body(content = CallBody, content_type = "application/json"),
     responses(
         (status = 200, description = "The tool ran, or failed", body = CallReply),

@@ -44,6 +44,12 @@ fn rows() -> Vec<Row> {
             "/v1/explain?tool=crib__read",
             ["401", "200 sees", "200 blind", "200 sees"],
         ),
+        // About another principal, which a foreign tenant does not have.
+        get(
+            "/v1/explain",
+            "/v1/explain?tool=crib__read&principal=crib",
+            ["401", "403", "404", "200 sees"],
+        ),
         get("/v1/runs/{runId}/events", "/v1/runs/RUN/events", own),
         get("/v1/runs", "/v1/runs", list),
         post(
@@ -218,6 +224,7 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let everything = [
         "files:read",
         "audit:read",
+        "explain:others",
         "keys:manage",
         "keys:impersonate",
         "metrics:read",

@@ -163,3 +163,56 @@ async fn an_operator_is_told_every_reason() {
     assert!(step(&list, "tenant")["message"].as_str().unwrap().starts_with("1 of them"));
     assert!(step(&list, "pin")["message"].as_str().unwrap().starts_with("1 more"));
 }
+
+/// I-85: about another principal of the tenant it is told, to the byte, what that principal would be
+/// told, and nothing is recorded as if it had asked.
+#[tokio::test]
+async fn another_principal_is_explained_as_it_would_be_told() {
+    let gw = every_reason().await;
+    let reader = gw.principal("reader", ["files:read"]).await;
+    let helper = gw.principal("helper", ["explain:others"]).await;
+    let foreign = gw.principal_of("other", "helper", &["*"]).await;
+    for query in ["tool=crib__read", "tool=crib__narrow", "tool=pins__drifts", "tool=none", "view"]
+    {
+        let query = if query == "view" { "" } else { query };
+        let own = reader.get(&format!("/v1/explain?{query}")).await;
+        let told = helper.get(&format!("/v1/explain?{query}&principal=reader")).await;
+        assert_eq!((told.status, told.text()), (200, own.text()), "{query}");
+        let other = foreign.get(&format!("/v1/explain?{query}&principal=reader")).await;
+        let nobody = foreign.get(&format!("/v1/explain?{query}&principal=nobody")).await;
+        assert_eq!((other.status, other.text()), (404, nobody.text()), "{query}");
+        let refused = reader.get(&format!("/v1/explain?{query}&principal=helper")).await;
+        assert_eq!(refused.status, 403, "{query}");
+        assert_eq!(refused.json()["details"]["scopeRequired"], "explain:others");
+    }
+    let scoped = helper.get("/v1/explain?tool=crib__scoped&principal=reader").await.json();
+    assert_eq!(step(&scoped, "scope")["message"], "missing: `files:write`");
+    gw.event(|event| event["payload"]["action"] == "explain:others").await;
+    let denials = gw.events().await;
+    let as_reader = |resource: &str| {
+        let denials = denials.iter().map(|it| serde_json::to_value(&it.event).unwrap());
+        denials
+            .filter(|it| it["payload"]["principal"] == "reader")
+            .filter(|it| it["payload"]["resource"] == resource)
+            .count()
+    };
+    assert_eq!(as_reader("mcp:crib.scoped"), 0, "the principal did not ask");
+
+    // Keys that differ are told apart by their ids, and keys that have ended do not count.
+    let second = gw.principal("reader", ["files:*"]).await;
+    let several = helper.get("/v1/explain?tool=crib__read&principal=reader").await;
+    assert_eq!(several.status, 409, "{}", several.text());
+    let mut ids = [gw.key_id(&reader).to_string(), gw.key_id(&second).to_string()];
+    ids.sort();
+    let mut told: Vec<String> =
+        serde_json::from_value(several.json()["details"]["keyIds"].clone()).unwrap();
+    told.sort();
+    assert_eq!(told, ids);
+    let path =
+        format!("/v1/explain?tool=crib__scoped&principal=reader&keyId={}", gw.key_id(&second));
+    assert_eq!(helper.get(&path).await.json()["outcome"], "allowed");
+    gw.revoke(&reader).await;
+    gw.revoke(&second).await;
+    assert_eq!(helper.get("/v1/explain?principal=reader").await.status, 404);
+    assert_eq!(helper.get("/v1/explain?principal=a%20b").await.status, 400);
+}

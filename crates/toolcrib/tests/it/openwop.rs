@@ -1,5 +1,6 @@
 mod approvals;
 mod by_id;
+mod description;
 mod discovery;
 mod events;
 mod seams;

@@ -31,7 +31,11 @@ async fn the_interface_describes_itself() {
     assert_eq!(document, toolcrib::openapi());
     assert_eq!(document["openapi"], "3.1.0");
     let list = &document["paths"]["/v1/tools"]["get"]["responses"]["200"]["content"];
-    assert_eq!(list["application/json"]["schema"]["type"], "array");
+    let schema = &list["application/json"]["schema"]["$ref"];
+    assert_eq!(schema, "#/components/schemas/CatalogList");
+    let forms = &document["components"]["schemas"]["CatalogList"]["anyOf"];
+    assert_eq!(forms[0]["type"], "array");
+    assert_eq!(forms.as_array().unwrap().len(), 3, "the array, the envelope and the compact view");
     assert!(list["application/vnd.openwop.tools+json"].is_object(), "{list}");
     assert!(
         document["components"]["schemas"]["ToolDescriptor"]["properties"]["safetyTier"].is_object()

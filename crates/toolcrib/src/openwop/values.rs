@@ -1,0 +1,288 @@
+//! Values that callers send in queries and bodies, each a type that parses a text and describes which
+//! texts it accepts, so that `openapi.json` says what the server does.
+//!
+//! Parameters that a route does not have are refused by `crate::parameters`, for all routes at once.
+
+use axum::response::Response;
+use chrono::{DateTime, Utc};
+use toolcrib_core::{
+    approval::ApprovalState,
+    clock::Timestamp,
+    descriptor::SourceKind,
+    id::{KeyId, PrincipalId},
+    scope::Grant,
+    store::RunState,
+};
+use toolcrib_gateway::authn::is_kept_for_tokens;
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{
+        KnownFormat, Object, ObjectBuilder, RefOr, Schema, SchemaFormat, Type,
+        schema::Schema::Object as AnObject,
+    },
+};
+
+use super::error;
+use crate::respond;
+
+/// The value of a query parameter.
+pub(super) trait Parameter: PartialSchema + Sized {
+    /// The value of `text`, if it has one.
+    fn parse(text: &str) -> Option<Self>;
+
+    /// The response to a text that has none.
+    fn rejection(name: &str) -> Response;
+}
+
+/// A text with a rule, in a query or a body.
+pub(super) trait Text: PartialSchema + Sized {
+    /// What is wrong with a text that does not follow it.
+    const PROBLEM: &str;
+
+    /// The value of `text`, if it follows the rule.
+    fn read(text: &str) -> Option<Self>;
+}
+
+impl<T: Text> Parameter for T {
+    fn parse(text: &str) -> Option<Self> {
+        T::read(text)
+    }
+
+    fn rejection(name: &str) -> Response {
+        error::bad_request(name, &format!("the parameter `{name}` {}", T::PROBLEM))
+    }
+}
+
+/// A text that is no value of its parameter.
+pub(super) struct BadParameter(Box<Response>);
+
+impl BadParameter {
+    pub(super) fn into_response(self) -> Response {
+        *self.0
+    }
+}
+
+/// The parameter `name`; of several the first.
+pub(super) fn read<P: Parameter>(
+    query: Option<&str>,
+    name: &str,
+) -> Result<Option<P>, BadParameter> {
+    match respond::query(query, name) {
+        None => Ok(None),
+        Some(text) => match P::parse(&text) {
+            Some(value) => Ok(Some(value)),
+            None => Err(BadParameter(Box::new(P::rejection(name)))),
+        },
+    }
+}
+
+fn described(object: impl Into<Object>) -> RefOr<Schema> {
+    RefOr::T(AnObject(object.into()))
+}
+
+/// A whole number in a range.
+macro_rules! number {
+    ($(#[$about:meta])* $name:ident($of:ty), $least:expr, $most:expr) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) struct $name(pub(super) $of);
+
+        impl Parameter for $name {
+            fn parse(text: &str) -> Option<Self> {
+                let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+                let number = text.parse().ok().filter(|_| digits);
+                number.filter(|number| ($least..=$most).contains(number)).map(Self)
+            }
+
+            fn rejection(name: &str) -> Response {
+                error::bad_number(name, $least, $most)
+            }
+        }
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let (least, most): (usize, usize) = ($least, $most);
+                described(
+                    ObjectBuilder::new()
+                        .schema_type(Type::Integer)
+                        .minimum(Some(least))
+                        .maximum(Some(most)),
+                )
+            }
+        }
+
+        impl ToSchema for $name {}
+    };
+}
+
+/// One word of several.
+macro_rules! word {
+    ($(#[$about:meta])* $name:ident, $of:ty) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) struct $name(pub(super) $of);
+
+        impl $name {
+            fn words() -> Vec<&'static str> {
+                <$of>::ALL.iter().map(|value| value.as_str()).collect()
+            }
+        }
+
+        impl Parameter for $name {
+            fn parse(text: &str) -> Option<Self> {
+                <$of>::ALL.iter().find(|value| value.as_str() == text).copied().map(Self)
+            }
+
+            fn rejection(name: &str) -> Response {
+                error::bad_parameter(name, &Self::words())
+            }
+        }
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let text = ObjectBuilder::new().schema_type(Type::String);
+                described(text.enum_values(Some(Self::words())))
+            }
+        }
+
+        impl ToSchema for $name {}
+    };
+}
+
+/// A text with a rule.
+macro_rules! text {
+    ($(#[$about:meta])* $name:ident($of:ty), $parse:expr, $problem:expr, $schema:expr) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub(super) struct $name(pub(super) $of);
+
+        impl Text for $name {
+            const PROBLEM: &str = $problem;
+
+            fn read(text: &str) -> Option<Self> {
+                let parse: fn(&str) -> Option<$of> = $parse;
+                parse(text).map(Self)
+            }
+        }
+
+        impl PartialSchema for $name {
+            fn schema() -> RefOr<Schema> {
+                let schema: fn(ObjectBuilder) -> ObjectBuilder = $schema;
+                described(schema(ObjectBuilder::new().schema_type(Type::String)))
+            }
+        }
+
+        impl ToSchema for $name {}
+    };
+}
+
+number!(
+    /// Items in one answer, at most.
+    Limit(usize),
+    1,
+    1_000
+);
+number!(
+    /// Tools that a search finds, at most.
+    SearchLimit(usize),
+    1,
+    100
+);
+number!(
+    /// A position in the record, or the number of a checkpoint. SQL has no greater integers.
+    Position(u64),
+    0,
+    9_223_372_036_854_775_807
+);
+word!(
+    /// The state of an approval.
+    StateOfApproval,
+    ApprovalState
+);
+word!(
+    /// The state of a run.
+    StateOfRun,
+    RunState
+);
+word!(
+    /// A kind of source.
+    Kind,
+    SourceKind
+);
+
+/// Longest name of a tool, in characters; no tool has a longer one.
+const MAX_NAME: usize = 512;
+
+text!(
+    /// A tool id, wire name or OTC name.
+    ToolName(String),
+    |text| (1..=MAX_NAME).contains(&text.chars().count()).then(|| text.to_owned()),
+    "must be a name of 1 to 512 characters",
+    |schema| schema.min_length(Some(1)).max_length(Some(MAX_NAME))
+);
+text!(
+    /// A principal.
+    Who(PrincipalId),
+    |text| PrincipalId::parse(text).ok(),
+    "must be 1 to 128 printable ASCII characters",
+    |schema| schema.pattern(Some("^[!-~]{1,128}$"))
+);
+
+text!(
+    /// The id of a key.
+    Id(KeyId),
+    |text| KeyId::parse(text).ok(),
+    "must be 1 to 128 printable ASCII characters",
+    |schema| schema.pattern(Some("^[!-~]{1,128}$"))
+);
+text!(
+    /// The name of a key.
+    KeyName(String),
+    |text| {
+        let legal = (1..=128).contains(&text.chars().count())
+            && !text.starts_with(' ')
+            && !text.chars().any(char::is_control);
+        legal.then(|| text.to_owned())
+    },
+    "must be 1 to 128 characters, without control characters or a space in front",
+    |schema| {
+        let pattern = r"^[^\u0000-\u0020\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]{0,127}$";
+        schema.pattern(Some(pattern)).min_length(Some(1)).max_length(Some(128))
+    }
+);
+text!(
+    /// The principal of a key.
+    Holder(PrincipalId),
+    |text| PrincipalId::parse(text).ok().filter(|id| !is_kept_for_tokens(id)),
+    "must be 1 to 128 printable ASCII characters without `|`, which is reserved for tokens",
+    |schema| schema.pattern(Some("^[!-{}~]{1,128}$"))
+);
+text!(
+    /// The name of a role.
+    RoleName(String),
+    |text| (1..=MAX_NAME).contains(&text.chars().count()).then(|| text.to_owned()),
+    "must be an array of at most 100 names of roles",
+    |schema| schema.min_length(Some(1)).max_length(Some(MAX_NAME))
+);
+text!(
+    /// A scope that a key gets.
+    Granted(Grant),
+    |text| Grant::parse(text).ok(),
+    "must be an array of at most 100 scopes such as `a:b` or `a:*`",
+    |schema| {
+        let pattern = r"^([A-Za-z0-9._-]+|\*)(:([A-Za-z0-9._-]+|\*))*$";
+        schema.pattern(Some(pattern)).max_length(Some(256))
+    }
+);
+text!(
+    /// A moment.
+    Moment(Timestamp),
+    |text| Some(DateTime::parse_from_rfc3339(text).ok()?.with_timezone(&Utc)),
+    "must be a moment such as 2030-01-31T12:00:00Z",
+    |schema| schema.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+);
+
+impl Limit {
+    /// The limit of a request that does not say.
+    pub(super) const DEFAULT: Self = Self(100);
+}
