@@ -49,6 +49,7 @@ use crate::{
     policy::Decider,
     provider::{NativeTools, Natives},
     quota::{self, Quotas},
+    readiness::Readiness,
     record::Record,
     refresh::{Refresher, Slots},
     scopes::RouteScope,
@@ -78,6 +79,7 @@ struct Inner {
     log: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
     record: Record,
     idempotency: Idempotency,
     authenticator: Authenticator,
@@ -352,10 +354,12 @@ impl GatewayBuilder {
     /// A source whose description can never work, or two of one id.
     pub async fn start(self) -> Result<Gateway, InvalidSource> {
         let metrics = Arc::new(Metrics::default());
+        let readiness = Arc::new(Readiness::default());
         let record = Record::new(
             Arc::clone(&self.stores.log),
             Arc::clone(&self.clock),
             Arc::clone(&metrics),
+            Arc::clone(&readiness),
         );
         let authenticator = Authenticator::start(
             Arc::clone(&self.stores.keys),
@@ -400,6 +404,7 @@ impl GatewayBuilder {
                 log: self.stores.log,
                 clock: self.clock,
                 metrics,
+                readiness,
                 record,
                 idempotency: Idempotency::default(),
                 authenticator,
@@ -523,6 +528,15 @@ impl Gateway {
     pub(crate) fn keeps_record_in(&self, store: Arc<dyn RecordStore>) {
         // The first keeper is the one that counts; there is one per gateway.
         self.inner.record_store.get_or_init(|| store);
+    }
+
+    /// Why callers cannot be served as they should be.
+    pub fn readiness(&self) -> &Readiness {
+        &self.inner.readiness
+    }
+
+    pub(crate) fn readiness_handle(&self) -> Arc<Readiness> {
+        Arc::clone(&self.inner.readiness)
     }
 
     pub(crate) fn clock_handle(&self) -> Arc<dyn Clock> {

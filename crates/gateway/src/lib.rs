@@ -41,6 +41,7 @@ pub mod policy;
 pub mod probe;
 pub mod provider;
 mod quota;
+pub mod readiness;
 mod record;
 mod refresh;
 pub mod scopes;

@@ -108,6 +108,7 @@ pub struct Metrics {
     refusals_counted: Counter,
     generation: Gauge,
     checkpoints: Counter,
+    refused_checkpoints: Counter,
     anchor_failures: Counter,
     pruned: Counter,
     forwarded: Family<ForwardLabels, Counter>,
@@ -216,6 +217,7 @@ impl Default for Metrics {
             generation.clone(),
         );
         let checkpoints = Counter::default();
+        let refused_checkpoints = Counter::default();
         let anchor_failures = Counter::default();
         let pruned = Counter::default();
         let forwarded = Family::default();
@@ -225,6 +227,11 @@ impl Default for Metrics {
             "record_checkpoints",
             "Checkpoints that were signed",
             checkpoints.clone(),
+        );
+        registry.register(
+            "record_checkpoints_refused",
+            "Checkpoints that were not signed, because the record does not continue what was signed",
+            refused_checkpoints.clone(),
         );
         registry.register(
             "record_anchor_failures",
@@ -267,6 +274,7 @@ impl Default for Metrics {
             refusals_counted,
             generation,
             checkpoints,
+            refused_checkpoints,
             anchor_failures,
             pruned,
             forwarded,
@@ -388,6 +396,10 @@ impl Metrics {
 
     pub(crate) fn checkpoint(&self) {
         self.checkpoints.inc();
+    }
+
+    pub(crate) fn refused_checkpoint(&self) {
+        self.refused_checkpoints.inc();
     }
 
     pub(crate) fn anchor_failed(&self) {

@@ -36,7 +36,7 @@ use uuid::Uuid;
 
 pub(crate) use self::refusals::{Miss, MissedCall, Refusal, RefusalSubject};
 use self::refusals::{Refusals, Row};
-use crate::{metrics::Metrics, space::Space};
+use crate::{metrics::Metrics, readiness::Readiness, space::Space};
 
 /// Writes events.
 pub(crate) struct Record {
@@ -44,6 +44,7 @@ pub(crate) struct Record {
     queue: mpsc::Sender<DenialQueueItem>,
     late: Arc<Semaphore>,
     space: Arc<Space>,
+    readiness: Arc<Readiness>,
 }
 
 /// What the record and the task behind its queue share.
@@ -108,12 +109,13 @@ impl Record {
         log: Arc<dyn EventLog>,
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
+        readiness: Arc<Readiness>,
     ) -> Self {
         let (queue, queued) = mpsc::channel(MAX_QUEUED);
         let writer = Arc::new(Writer { log, clock, metrics, refusals: Refusals::default() });
         tokio::spawn(write_denials(queued, Arc::clone(&writer)));
         let (late, space) = (Arc::new(Semaphore::new(MAX_LATE)), Arc::default());
-        Self { writer, queue, late, space }
+        Self { writer, queue, late, space, readiness }
     }
 
     /// What is left for it.
@@ -123,6 +125,7 @@ impl Record {
 
     /// Makes the opening event durable; without that nothing may run.
     pub(crate) async fn started(&self, call: CallIdentity) -> Result<Started, CallError> {
+        self.require_sound_store()?;
         let event = self.writer.called(&call);
         let id = event.event_id.clone();
         match self.writer.log.append(vec![event]).await {
@@ -154,6 +157,7 @@ impl Record {
 
     /// Makes an event durable before what it tells of may happen.
     pub(crate) async fn ahead(&self, event: NewEvent) -> Result<(), CallError> {
+        self.require_sound_store()?;
         let stored = self.writer.log.append(vec![event]).await;
         stored.map(drop).map_err(|error| self.refused_to_store(&error))
     }
@@ -363,6 +367,14 @@ impl Record {
         // The queue ends with the record, so it takes them.
         self.queue.send(DenialQueueItem::Repeated(rows)).await.ok();
         self.settle().await;
+    }
+
+    /// A store that is gone, or not the one that was signed, keeps nothing that counts.
+    fn require_sound_store(&self) -> Result<(), CallError> {
+        match self.readiness.refuses_calls() {
+            true => Err(CallError::NotAccountable("recorded")),
+            false => Ok(()),
+        }
     }
 
     fn refused_to_store(&self, error: &StoreError) -> CallError {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use axum::{
     Extension,
-    extract::State,
+    extract::{RawQuery, State},
     response::{IntoResponse as _, Response},
 };
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use serde_json::json;
 use toolcrib_core::catalog::Body;
 use toolcrib_gateway::{authn::AuthError, config::MountAuth, metrics::Surface, scopes::RouteScope};
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -65,8 +66,10 @@ async fn livez() -> Response {
     respond::json_bytes(StatusCode::OK, &b"{\"status\":\"ok\"}"[..])
 }
 
-/// Whether callers can be served: keys can be checked. Sources that are down do not count, because
-/// they take only their own tools with them. A store that is low on disk space is a `warning`.
+/// Whether callers can be served: keys can be checked, and the record is the one that was signed.
+/// Sources that are down do not count, because they take only their own tools with them. A store that
+/// is low on disk space is a `warning`. `reason` says what is wrong; with `?verbose`, `reasons` lists
+/// everything, by part.
 #[utoipa::path(
     get,
     path = "/readyz",
@@ -77,21 +80,29 @@ async fn livez() -> Response {
         (status = 503, description = "Not now", body = Object),
     )
 )]
-async fn readyz(State(state): State<AppState>) -> Response {
+async fn readyz(State(state): State<AppState>, RawQuery(query): RawQuery) -> Response {
+    let mut reasons = state.gateway.readiness().reasons();
     // No key is empty, so the answer tells only whether keys are known.
-    match state.gateway.authenticator().authenticate("") {
-        Err(AuthError::Unavailable) => respond::json_bytes(
-            StatusCode::SERVICE_UNAVAILABLE,
-            &b"{\"status\":\"unavailable\",\"reason\":\"keys cannot be read\"}"[..],
-        ),
-        Ok(_) | Err(AuthError::Missing | AuthError::Invalid) => {
-            let ready: &[u8] = match state.gateway.is_low_on_space() {
-                false => b"{\"status\":\"ready\"}",
-                true => b"{\"status\":\"ready\",\"warning\":\"the store is low on disk space\"}",
-            };
-            respond::json_bytes(StatusCode::OK, ready)
-        }
+    if let Err(AuthError::Unavailable) = state.gateway.authenticator().authenticate("") {
+        reasons.insert(0, ("keys", "keys cannot be read".to_owned()));
     }
+    let Some((_, first)) = reasons.first() else {
+        let ready: &[u8] = match state.gateway.is_low_on_space() {
+            false => b"{\"status\":\"ready\"}",
+            true => b"{\"status\":\"ready\",\"warning\":\"the store is low on disk space\"}",
+        };
+        return respond::json_bytes(StatusCode::OK, ready);
+    };
+    let all = reasons.iter().map(|(part, reason)| json!({ "part": part, "reason": reason }));
+    let mut parameters = query.as_deref().unwrap_or_default().split('&');
+    let verbose = parameters.any(|it| it.split('=').next() == Some("verbose"));
+    let body = match verbose {
+        true => json!({
+            "status": "unavailable", "reason": first, "reasons": all.collect::<Vec<_>>(),
+        }),
+        false => json!({ "status": "unavailable", "reason": first }),
+    };
+    respond::json_bytes(StatusCode::SERVICE_UNAVAILABLE, body.to_string())
 }
 
 /// Counters and histograms as OpenMetrics text.

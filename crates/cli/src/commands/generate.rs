@@ -159,6 +159,12 @@ const METRICS: [(&str, &str, &str, &str); 23] = [
     ("toolcrib_catalog_generation", "gauge", "", "Number of the current catalog"),
     ("toolcrib_record_checkpoints", "counter", "", "Checkpoints that were signed"),
     (
+        "toolcrib_record_checkpoints_refused",
+        "counter",
+        "",
+        "Checkpoints that were not signed, because the record does not continue what was signed",
+    ),
+    (
         "toolcrib_record_anchor_failures",
         "counter",
         "",
