@@ -21,10 +21,10 @@ pub(crate) use credentials::{
 };
 pub(crate) use explain::ExplainArgs;
 pub(crate) use nouns::{
-    AuditCommand, CallArgs, ConfigCommand, DemoCommand, ExportArgs, ExportFormat, GenArgs,
-    HashArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand, ServeArgs,
-    SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs, ToolSearchArgs,
-    ToolsCommand, VerifyArgs,
+    AcceptArgs, AuditCommand, CallArgs, ConfigCommand, DemoCommand, ExportArgs, ExportFormat,
+    GenArgs, HashArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand,
+    ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs,
+    ToolSearchArgs, ToolsCommand, VerifyArgs,
 };
 pub(crate) use output::{Output, OutputFormat};
 pub(crate) use packs::{PackTrust, PackWord, PacksCommand};

@@ -11,6 +11,8 @@ pub(crate) enum Exit {
     Done,
     /// The answer is bad news, and it has been printed.
     Failed,
+    /// The answer has been printed, and the code says which one it is.
+    Code(u8),
 }
 
 /// An error together with what to do about it.

@@ -54,6 +54,7 @@ fn main() -> ExitCode {
     match run(args, &printer) {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::FAILURE,
+        Ok(Exit::Code(code)) => ExitCode::from(code),
         // Whoever read our output has seen enough: `toolcrib audit export | head` is no failure.
         Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,
         Err(error) => {

@@ -10,19 +10,28 @@ use std::{
 
 use toolcrib_core::{credential::Secret, text::io_reason};
 use toolcrib_gateway::config::{Config, KeyPlace};
-use toolcrib_store::SigningKey;
+use toolcrib_store::{SigningKey, WitnessFile};
 
 use crate::{
     failure::{Advise as _, advised},
     seal,
 };
 
-/// The key of `config`, which is made when it is to be beside the store and is not there.
-pub(crate) async fn key(config: &Config) -> anyhow::Result<SigningKey> {
-    if config.record.signing_key.is_none() {
-        make(&beside(&config.store.path))?;
-    }
-    read(&place(config)).await
+/// The key of `config`, which is made when it is to be beside the store and is not there, and whether
+/// it may never have signed before.
+pub(crate) async fn key(config: &Config) -> anyhow::Result<(SigningKey, bool)> {
+    let may_be_new = match config.record.signing_key {
+        Some(_) => true,
+        None => make(&beside(&config.store.path))?,
+    };
+    Ok((read(&place(config)).await?, may_be_new))
+}
+
+/// Where it is kept what the key of `config` has signed last: beside the store, wherever the key is.
+pub(crate) fn witness(config: &Config) -> WitnessFile {
+    let mut name = config.store.path.as_os_str().to_owned();
+    name.push(".witness");
+    WitnessFile::new(name)
 }
 
 /// The key of `config`, if there is one.
@@ -59,12 +68,12 @@ async fn read(place: &KeyPlace) -> anyhow::Result<SigningKey> {
     )
 }
 
-/// Makes the file with a new key, unless there is one.
-fn make(path: &Path) -> anyhow::Result<()> {
+/// Makes the file with a new key, unless there is one. Returns whether it made one.
+fn make(path: &Path) -> anyhow::Result<bool> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = match file {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
         Err(error) => return Err(unwritable(path, &error)),
     };
     let key: Secret = SigningKey::generate()?;
@@ -72,7 +81,7 @@ fn make(path: &Path) -> anyhow::Result<()> {
         .write_all(key.expose().as_bytes())
         .and_then(|()| file.write_all(b"\n"))
         .and_then(|()| file.sync_all());
-    written.map_err(|error| {
+    written.map(|()| true).map_err(|error| {
         // Half a key would be found next time.
         drop(std::fs::remove_file(path));
         unwritable(path, &error)

@@ -99,6 +99,9 @@ pub enum EventBody {
     /// Somebody let the call pass whoever else would have had to consent.
     #[serde(rename = "approval.overridden")]
     ApprovalOverridden(ApprovalOverridden),
+    /// The operator accepted a record that does not continue what was signed.
+    #[serde(rename = "record.accepted")]
+    RecordAccepted(RecordAccepted),
 }
 
 /// Payload of `agent.toolCalled`.
@@ -282,6 +285,23 @@ pub struct ToolPinApproved {
     pub principal: Option<PrincipalId>,
 }
 
+/// Payload of `record.accepted`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RecordAccepted {
+    /// Who accepted it.
+    #[schemars(with = "String")]
+    pub principal: PrincipalId,
+    /// What was wrong with the record.
+    pub problem: String,
+    /// Number of the checkpoint that was signed last; absent when that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<u64>,
+    /// Why the operator accepted it, in the operator's words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
 impl EventBody {
     /// The event's type as it stands on the wire.
     pub fn kind(&self) -> &'static str {
@@ -298,6 +318,7 @@ impl EventBody {
             Self::ApprovalGranted(_) => "approval.granted",
             Self::ApprovalRejected(_) => "approval.rejected",
             Self::ApprovalOverridden(_) => "approval.overridden",
+            Self::RecordAccepted(_) => "record.accepted",
         }
     }
 
@@ -319,6 +340,7 @@ impl EventBody {
             Self::ApprovalGranted(payload) => serde_json::to_string(payload),
             Self::ApprovalRejected(payload) => serde_json::to_string(payload),
             Self::ApprovalOverridden(payload) => serde_json::to_string(payload),
+            Self::RecordAccepted(payload) => serde_json::to_string(payload),
         }
     }
 }

@@ -11,14 +11,18 @@ mod chain;
 mod checkpoint;
 mod deliver;
 mod export;
+mod witness;
 
 use async_trait::async_trait;
 
 pub use self::{
     chain::{Link, StoredEvent, genesis},
     checkpoint::{Checkpoint, CheckpointKind, InvalidCheckpoint, NO_CHECKPOINT, Signature, key_id},
-    deliver::{CheckpointSigner, Delivery, DeliveryError, DeliveryFactory, Destination},
+    deliver::{
+        CheckpointSigner, Delivery, DeliveryError, DeliveryFactory, Destination, WitnessStore,
+    },
     export::ExportedEvent,
+    witness::{Witness, Witnessed},
 };
 use crate::{canonical::Digest, clock::Timestamp, id::TenantId, store::StoreError};
 
@@ -53,7 +57,9 @@ pub struct News {
     pub tenant: TenantId,
     /// Position of its last event.
     pub position: u64,
-    /// Position of its last checkpoint, 0 when it has none.
+    /// Hash of that event; `None` when what is stored is none.
+    pub hash: Option<Digest>,
+    /// Position of its last checkpoint that is no mark of retention, 0 when it has none.
     pub checkpointed: u64,
 }
 
@@ -79,6 +85,12 @@ pub struct Cursor {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait RecordStore: Send + Sync + 'static {
+    /// What is wrong with the place where the record is kept: it is gone, emptied or replaced by
+    /// another one. `None` for a sound one.
+    async fn displaced(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Events exactly as they are stored, also when they make no sense.
     async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError>;
 
@@ -120,8 +132,8 @@ pub trait RecordStore: Send + Sync + 'static {
 
     /// Removes events of a tenant, oldest first, up to the position that its last mark of kind
     /// [`CheckpointKind::Pruned`] names; at most `limit` events. Returns how many there were. With the
-    /// last of them it removes the checkpoints whose number is below that of the first checkpoint at
-    /// or after that position, so that those that stay are a chain without a gap.
+    /// last of them it removes the checkpoints whose number is below that of the checkpoint that the
+    /// mark was made of, so that those that stay are a chain without a gap.
     async fn prune(&self, tenant: &TenantId, limit: usize) -> Result<usize, StoreError>;
 
     /// Every cursor, by name.

@@ -3,21 +3,21 @@
 //! Invariant (I-91): a background task holds the gateway only while it works, and ends when the
 //! gateway is closed or dropped.
 
-use std::{future::Future, time::Duration};
+use std::{borrow::Cow, future::Future, time::Duration};
 
 use toolcrib_tasks::{Policy, TaskName, TaskState};
 
 use crate::{Gateway, authn::AuthError, gateway::WeakGateway};
 
 /// Something that probes look at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Which part of the gateway.
     pub name: &'static str,
     /// How it is doing.
     pub state: CheckState,
     /// What is wrong, in words that anybody may read: no names of sources, tenants or tools.
-    pub reason: Option<&'static str>,
+    pub reason: Option<Cow<'static, str>>,
 }
 
 /// The states of a check.
@@ -40,8 +40,12 @@ impl Check {
     }
 
     /// A check that is not.
-    pub fn not(name: &'static str, state: CheckState, reason: &'static str) -> Self {
-        Self { name, state, reason: Some(reason) }
+    pub fn not(
+        name: &'static str,
+        state: CheckState,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { name, state, reason: Some(reason.into()) }
     }
 }
 
@@ -83,7 +87,11 @@ impl Gateway {
             false => Check::ok("disk"),
             true => Check::not("disk", CheckState::Degraded, "the store is low on disk space"),
         };
-        vec![keys, tasks, disk]
+        let record = match self.readiness().reason() {
+            None => Check::ok("record"),
+            Some(reason) => Check::not("record", CheckState::Failed, reason),
+        };
+        vec![keys, tasks, disk, record]
     }
 
     /// Starts a task that runs until the gateway ends.

@@ -46,6 +46,7 @@ use crate::{
     policy::Decider,
     provider::{NativeTools, Natives},
     quota::{self, Quotas},
+    readiness::Readiness,
     record::Record,
     refresh::{Refresher, Slots},
     report::SourceReport,
@@ -77,6 +78,7 @@ struct Inner {
     log: Arc<dyn EventLog>,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
     record: Record,
     idempotency: Idempotency,
     authenticator: Authenticator,
@@ -324,11 +326,13 @@ impl GatewayBuilder {
     pub async fn start(self) -> Result<Gateway, InvalidSource> {
         let (tasks, ended) = (self.tasks, CancellationToken::new());
         let metrics = Arc::new(Metrics::new(tasks.clone()));
+        let readiness = Arc::new(Readiness::default());
         let record = Record::new(
             Arc::clone(&self.stores.log),
             Arc::clone(&self.clock),
             Arc::clone(&metrics),
             (&tasks, &ended),
+            Arc::clone(&readiness),
         );
         let authenticator = Authenticator::start(
             Arc::clone(&self.stores.keys),
@@ -374,6 +378,7 @@ impl GatewayBuilder {
                 log: self.stores.log,
                 clock: self.clock,
                 metrics,
+                readiness,
                 record,
                 idempotency: Idempotency::default(),
                 authenticator,
@@ -498,6 +503,15 @@ impl Gateway {
     pub(crate) fn keeps_record_in(&self, store: Arc<dyn RecordStore>) {
         // The first keeper is the one that counts; there is one per gateway.
         self.inner.record_store.get_or_init(|| store);
+    }
+
+    /// Why callers cannot be served as they should be.
+    pub fn readiness(&self) -> &Readiness {
+        &self.inner.readiness
+    }
+
+    pub(crate) fn readiness_handle(&self) -> Arc<Readiness> {
+        Arc::clone(&self.inner.readiness)
     }
 
     pub(crate) fn clock_handle(&self) -> Arc<dyn Clock> {

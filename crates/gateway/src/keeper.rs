@@ -3,10 +3,13 @@
 //!
 //! Invariants:
 //! - no call waits for any of it (I-73): whatever is down, calls are recorded and run;
-//! - what was forwarded was delivered before its cursor moved, and nothing is pruned before that.
+//! - what was forwarded was delivered before its cursor moved, and nothing is pruned before that;
+//! - only a log that continues what the witness names is signed (I-72).
 
+mod accept;
 mod anchor;
 pub(crate) mod backoff;
+mod continuity;
 mod forward;
 mod sign;
 
@@ -16,14 +19,17 @@ use tokio::sync::{Mutex, broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     clock::Clock,
-    record::{CheckpointSigner, Delivery, DeliveryFactory, RecordStore},
+    record::{CheckpointSigner, Delivery, DeliveryFactory, RecordStore, WitnessStore},
 };
 use toolcrib_tasks::{Policy, TaskName, Tasks};
+
+pub use self::accept::{Acceptance, accept};
 
 use crate::{
     Gateway,
     config::{ForwardConfig, RecordConfig},
     metrics::Metrics,
+    readiness::Readiness,
 };
 
 /// Checkpoints that wait for a slow anchor; of a tenant only the last one counts, so an anchor that
@@ -36,6 +42,11 @@ pub struct Parts {
     pub store: Arc<dyn RecordStore>,
     /// Who signs.
     pub signer: Arc<dyn CheckpointSigner>,
+    /// Where it is kept what was signed last.
+    pub witness: Arc<dyn WitnessStore>,
+    /// Whether the key may never have signed before; then a store without checkpoints needs no
+    /// witness, whatever events it has.
+    pub key_may_be_new: bool,
     /// Who knows how to deliver.
     pub deliveries: Arc<dyn DeliveryFactory>,
 }
@@ -56,8 +67,11 @@ pub struct Keeper {
 struct Shared {
     store: Arc<dyn RecordStore>,
     signer: Arc<dyn CheckpointSigner>,
+    witness: Arc<dyn WitnessStore>,
+    key_may_be_new: bool,
     clock: Arc<dyn Clock>,
     metrics: Arc<Metrics>,
+    readiness: Arc<Readiness>,
 }
 
 struct Task {
@@ -89,8 +103,11 @@ impl Keeper {
         let shared = Arc::new(Shared {
             store: parts.store,
             signer: parts.signer,
+            witness: parts.witness,
+            key_may_be_new: parts.key_may_be_new,
             clock: gateway.clock_handle(),
             metrics: gateway.metrics_handle(),
+            readiness: gateway.readiness_handle(),
         });
         let keeper = Self {
             shared,
@@ -102,10 +119,15 @@ impl Keeper {
             tasks: gateway.tasks().clone(),
         };
         keeper.apply(config).await?;
-        let shared = Arc::clone(&keeper.shared);
-        let (config, signed) = (keeper.config.subscribe(), keeper.signed.clone());
+        let (shared, signed) = (Arc::clone(&keeper.shared), keeper.signed.clone());
+        let mut first = sign::Signing::new(Arc::clone(&shared), signed.clone());
+        // Before the first call: it would run on a store that is not the one that was signed.
+        first.check_all().await;
+        let (first, config) = (parking_lot::Mutex::new(Some(first)), keeper.config.subscribe());
         let signing = keeper.start_task("signing".into(), move |end| {
-            sign::run(Arc::clone(&shared), config.clone(), signed.clone(), end)
+            let again = || sign::Signing::new(Arc::clone(&shared), signed.clone());
+            let signing = first.lock().take().unwrap_or_else(again);
+            sign::run(signing, config.clone(), end)
         });
         *keeper.signing.lock().await = Some(signing);
         Ok(keeper)

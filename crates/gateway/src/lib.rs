@@ -42,6 +42,7 @@ pub mod policy;
 pub mod probe;
 pub mod provider;
 mod quota;
+pub mod readiness;
 mod record;
 mod refresh;
 mod report;

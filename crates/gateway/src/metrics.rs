@@ -118,6 +118,7 @@ pub struct Metrics {
     refusals_counted: Counter,
     generation: Gauge,
     checkpoints: Counter,
+    refused_checkpoints: Counter,
     anchor_failures: Counter,
     pruned: Counter,
     forwarded: Family<ForwardLabels, Counter>,
@@ -241,6 +242,7 @@ impl Metrics {
         );
         registry.register("panics", "Panics in this process", panics.clone());
         let checkpoints = Counter::default();
+        let refused_checkpoints = Counter::default();
         let anchor_failures = Counter::default();
         let pruned = Counter::default();
         let forwarded = Family::default();
@@ -250,6 +252,11 @@ impl Metrics {
             "record_checkpoints",
             "Checkpoints that were signed",
             checkpoints.clone(),
+        );
+        registry.register(
+            "record_checkpoints_refused",
+            "Checkpoints that were not signed, because the record does not continue what was signed",
+            refused_checkpoints.clone(),
         );
         registry.register(
             "record_anchor_failures",
@@ -296,6 +303,7 @@ impl Metrics {
             refusals_counted,
             generation,
             checkpoints,
+            refused_checkpoints,
             anchor_failures,
             pruned,
             forwarded,
@@ -440,6 +448,10 @@ impl Metrics {
 
     pub(crate) fn checkpoint(&self) {
         self.checkpoints.inc();
+    }
+
+    pub(crate) fn refused_checkpoint(&self) {
+        self.refused_checkpoints.inc();
     }
 
     pub(crate) fn anchor_failed(&self) {

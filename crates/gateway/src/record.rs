@@ -38,7 +38,7 @@ use uuid::Uuid;
 
 pub(crate) use self::refusals::{Miss, MissedCall, Refusal, RefusalSubject};
 use self::refusals::{Refusals, Row};
-use crate::{metrics::Metrics, space::Space};
+use crate::{metrics::Metrics, readiness::Readiness, space::Space};
 
 /// Writes events.
 pub(crate) struct Record {
@@ -46,6 +46,7 @@ pub(crate) struct Record {
     queue: mpsc::Sender<DenialQueueItem>,
     late: Arc<Semaphore>,
     space: Arc<Space>,
+    readiness: Arc<Readiness>,
 }
 
 /// What the record and the task behind its queue share.
@@ -111,6 +112,7 @@ impl Record {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
         (tasks, ended): (&Tasks, &CancellationToken),
+        readiness: Arc<Readiness>,
     ) -> Self {
         let (queue, queued) = mpsc::channel(MAX_QUEUED);
         let writer = Arc::new(Writer { log, clock, metrics, refusals: Refusals::default() });
@@ -119,7 +121,7 @@ impl Record {
             write_denials(Arc::clone(&queued), Arc::clone(&writes))
         });
         let (late, space) = (Arc::new(Semaphore::new(MAX_LATE)), Arc::default());
-        Self { writer, queue, late, space }
+        Self { writer, queue, late, space, readiness }
     }
 
     /// What is left for it.
@@ -129,6 +131,7 @@ impl Record {
 
     /// Makes the opening event durable; without that nothing may run.
     pub(crate) async fn started(&self, call: CallIdentity) -> Result<Started, CallError> {
+        self.require_sound_store()?;
         let event = self.writer.called(&call);
         let id = event.event_id.clone();
         match self.writer.log.append(vec![event]).await {
@@ -160,6 +163,7 @@ impl Record {
 
     /// Makes an event durable before what it tells of may happen.
     pub(crate) async fn ahead(&self, event: NewEvent) -> Result<(), CallError> {
+        self.require_sound_store()?;
         let stored = self.writer.log.append(vec![event]).await;
         stored.map(drop).map_err(|error| self.refused_to_store(&error))
     }
@@ -369,6 +373,14 @@ impl Record {
         // The queue ends with the record, so it takes them.
         self.queue.send(DenialQueueItem::Repeated(rows)).await.ok();
         self.settle().await;
+    }
+
+    /// A store that is gone, or not the one that was signed, keeps nothing that counts.
+    fn require_sound_store(&self) -> Result<(), CallError> {
+        match self.readiness.refuses_calls() {
+            true => Err(CallError::NotAccountable("recorded")),
+            false => Ok(()),
+        }
     }
 
     fn refused_to_store(&self, error: &StoreError) -> CallError {

@@ -11,6 +11,7 @@
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "these functions are tests")]
 
 pub mod approval_store;
+pub mod attack;
 pub mod catalog_store;
 pub mod credential_store;
 pub mod event_log;

@@ -25,6 +25,7 @@ mod seal;
 mod sign;
 mod sqlite;
 pub mod verify;
+mod witness;
 
 pub use self::{
     memory::{
@@ -32,11 +33,12 @@ pub use self::{
         MemoryQuotas, MemoryRuns,
     },
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
-    sign::{InvalidSigningKey, SigningKey, is_signed, public_key},
+    sign::{InvalidSigningKey, SigningKey, is_signed, public_key, witness},
     sqlite::{
         Durability, OnceBounds, Options, SqliteApprovals, SqliteCredentials, SqliteOnce,
         SqliteRuns, SqliteStore,
     },
+    witness::WitnessFile,
 };
 
 /// What [`queue`] locks with. The model-checked test compiles the same file against `shuttle`.

@@ -8,7 +8,9 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::Secret,
     id::TenantId,
-    record::{Checkpoint, CheckpointKind, CheckpointSigner, NO_CHECKPOINT, key_id},
+    record::{
+        Checkpoint, CheckpointKind, CheckpointSigner, NO_CHECKPOINT, Signature, Witness, key_id,
+    },
     store::StoreError,
 };
 
@@ -61,6 +63,20 @@ impl SigningKey {
 }
 
 impl CheckpointSigner for SigningKey {
+    fn public_key(&self) -> [u8; 32] {
+        self.public
+    }
+
+    fn sign(&self, bytes: &[u8]) -> Result<Signature, StoreError> {
+        let failed = || StoreError::Unavailable("a checkpoint could not be signed".to_owned());
+        let signature = self.pair.try_sign(bytes).map_err(|_| failed())?;
+        signature.as_ref().try_into().map_err(|_| failed())
+    }
+
+    fn is_own(&self, bytes: &[u8], signature: &Signature) -> bool {
+        is_signature(&self.public, bytes, signature)
+    }
+
     fn checkpoint(
         &self,
         kind: CheckpointKind,
@@ -80,9 +96,7 @@ impl CheckpointSigner for SigningKey {
             prev: last.map_or(NO_CHECKPOINT, Checkpoint::digest),
             signature: [0; 64],
         };
-        let failed = || StoreError::Unavailable("a checkpoint could not be signed".to_owned());
-        let signature = self.pair.try_sign(&checkpoint.signed()).map_err(|_| failed())?;
-        checkpoint.signature = signature.as_ref().try_into().map_err(|_| failed())?;
+        checkpoint.signature = self.sign(&checkpoint.signed())?;
         Ok(checkpoint)
     }
 }
@@ -103,8 +117,17 @@ pub fn public_key(text: &str) -> Result<[u8; 32], InvalidSigningKey> {
 
 /// Whether `checkpoint` was signed with the key that it names.
 pub fn is_signed(checkpoint: &Checkpoint) -> bool {
-    let key = UnparsedPublicKey::new(&ED25519, checkpoint.public_key);
-    key.verify(&checkpoint.signed(), &checkpoint.signature).is_ok()
+    is_signature(&checkpoint.public_key, &checkpoint.signed(), &checkpoint.signature)
+}
+
+/// Reads a [`Witness`]; `None` when its text is damaged or its signature is not of its own key.
+pub fn witness(text: &str) -> Option<Witness> {
+    let (witness, signature) = Witness::parse(text)?;
+    is_signature(&witness.public_key, &witness.signed(), &signature).then_some(witness)
+}
+
+fn is_signature(public_key: &[u8; 32], bytes: &[u8], signature: &Signature) -> bool {
+    UnparsedPublicKey::new(&ED25519, public_key).verify(bytes, signature).is_ok()
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod log;
 mod once;
 mod open;
 mod pins;
+mod place;
 mod quotas;
 mod readers;
 mod record;
@@ -86,6 +87,7 @@ struct Inner {
     writer: Writer,
     /// Name of this open store in `open_calls.instance`.
     instance: Arc<str>,
+    place: place::Place,
 }
 
 // === impl SqliteStore ===
@@ -122,8 +124,10 @@ impl SqliteStore {
             .map_err(|failure: Failure| failure.at(&path))?;
         let instance = Instance::start(&path)?;
         let name = instance.id().into();
+        let place = place::Place::new(&path)?;
         let writer = Writer::start(connection, path.clone(), instance)?;
-        Ok(Self { inner: Arc::new(Inner { readers: Readers::new(path), writer, instance: name }) })
+        let readers = Readers::new(path);
+        Ok(Self { inner: Arc::new(Inner { readers, writer, instance: name, place }) })
     }
 
     /// Stores everything that was handed over, copies the write-ahead log into the file and gives

@@ -6,15 +6,20 @@
 //! - after a finding the check goes on from what is stored, so that each break is told once;
 //! - memory grows with checkpoints and tenants, never with events.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
+use chrono::{DateTime, TimeDelta};
 use serde::Serialize;
 use toolcrib_core::{
     canonical::Digest,
+    clock::Timestamp,
     id::TenantId,
     record::{
-        Checkpoint, CheckpointKind, NO_CHECKPOINT, RecordStore, StoredEvent, StoredQuery, genesis,
-        key_id,
+        Checkpoint, CheckpointKind, NO_CHECKPOINT, RecordStore, StoredEvent, StoredQuery, Witness,
+        genesis, key_id,
     },
     store::StoreError,
 };
@@ -79,6 +84,8 @@ pub enum FindingCode {
     UnknownKey,
     /// A checkpoint that was kept elsewhere is not genuine.
     Anchor,
+    /// The witness is gone or not genuine, or the store does not have what it names.
+    Witness,
     /// The file is damaged, or a line of it is no event.
     Damaged,
 }
@@ -114,7 +121,30 @@ pub struct Verified {
     /// Last position that a checkpoint of a trusted key covers; what follows is chained but not
     /// signed yet.
     pub signed: u64,
+    /// Events after that.
+    pub unsigned: u64,
+    /// Timestamp of the first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unsigned_since: Option<String>,
 }
+
+/// What a report proves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// Everything is what was written, or follows from it and is too young to be signed.
+    Verified,
+    /// Something is not what was written.
+    Changed,
+    /// What is signed is what was written. Events after it are older than the checkpoint interval
+    /// and not signed.
+    UnsignedTail,
+    /// The events fit together. Of some tenant none is signed, so nothing says what was written.
+    NoCheckpoint,
+}
+
+/// How much later than its interval a checkpoint may be signed.
+const GRACE: TimeDelta = TimeDelta::seconds(30);
 
 /// Checks events as they come.
 #[derive(Debug, Default)]
@@ -135,6 +165,8 @@ struct Chain {
     /// What was said of positions, in ascending order, next ones last.
     said: Vec<Said>,
     signed: u64,
+    unsigned: u64,
+    unsigned_since: Option<String>,
 }
 
 /// A position, its hash, and who says so.
@@ -143,8 +175,54 @@ struct Said {
     position: u64,
     hash: Digest,
     number: u64,
-    elsewhere: bool,
+    by: By,
     trusted: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum By {
+    Store,
+    Anchor,
+    Witness,
+}
+
+// === impl By ===
+
+impl By {
+    /// What to add after the number of a checkpoint.
+    fn told(self) -> &'static str {
+        match self {
+            Self::Store => "",
+            Self::Anchor => " that was kept elsewhere",
+            Self::Witness => " that the witness names",
+        }
+    }
+}
+
+// === impl Report ===
+
+impl Report {
+    /// What it proves at `now`, of a record that is signed every `interval`.
+    pub fn verdict(&self, now: Timestamp, interval: Duration) -> Verdict {
+        if !self.findings.is_empty() {
+            return Verdict::Changed;
+        }
+        if self.tenants.is_empty() || self.tenants.iter().any(|it| it.signed == 0) {
+            return Verdict::NoCheckpoint;
+        }
+        let interval = TimeDelta::from_std(interval).unwrap_or(TimeDelta::MAX);
+        let due = interval.checked_add(&GRACE).and_then(|late| now.checked_sub_signed(late));
+        let overdue = |it: &Verified| {
+            let since = it.unsigned_since.as_deref()?;
+            // A moment that is none was not written by us.
+            let since = DateTime::parse_from_rfc3339(since).map_or(Timestamp::MIN_UTC, Into::into);
+            due.map(|due| since < due)
+        };
+        match self.tenants.iter().any(|it| overdue(it) == Some(true)) {
+            true => Verdict::UnsignedTail,
+            false => Verdict::Verified,
+        }
+    }
 }
 
 // === impl Verifier ===
@@ -201,7 +279,7 @@ impl Verifier {
                 position: checkpoint.position,
                 hash: checkpoint.hash,
                 number,
-                elsewhere: false,
+                by: By::Store,
                 trusted,
             });
             before = Some(checkpoint);
@@ -239,8 +317,36 @@ impl Verifier {
             position: checkpoint.position,
             hash: checkpoint.hash,
             number: checkpoint.number,
-            elsewhere: true,
+            by: By::Anchor,
             trusted,
+        });
+    }
+
+    /// Takes what `witness` names of `tenant`, whose checkpoints in the store are `checkpoints`.
+    /// Before its events.
+    fn witness(&mut self, witness: &Witness, tenant: &TenantId, checkpoints: &[Checkpoint]) {
+        let Some(known) = witness.tenants.get(tenant) else { return };
+        let number = known.number;
+        // What retention has removed since the witness was read is before the first one.
+        let pruned = checkpoints.first().is_some_and(|first| first.number > number);
+        let stored = checkpoints.iter().find(|it| it.number == number);
+        let problem = match stored {
+            Some(stored) if stored.digest() == known.digest => None,
+            Some(_) => Some("is not the one that was signed last"),
+            None if pruned => None,
+            None => Some("was signed last, as the witness says, and is gone"),
+        };
+        if let Some(problem) = problem {
+            let message = format!("checkpoint {number} {problem}");
+            self.find(FindingCode::Witness, tenant.as_str(), known.position, message);
+        }
+        self.chains.entry(tenant.to_string()).or_default().said.push(Said {
+            position: known.position,
+            hash: known.hash,
+            number,
+            by: By::Witness,
+            // It proves what a checkpoint proves, but a checkpoint is what others can check.
+            trusted: false,
         });
     }
 
@@ -289,20 +395,27 @@ impl Verifier {
         let hash = event.hash.or(right).unwrap_or_else(genesis);
         chain.first.get_or_insert(at);
         chain.last = Some((at, hash));
+        chain.unsigned += 1;
+        if chain.unsigned == 1 {
+            chain.unsigned_since = Some(event.timestamp.clone());
+        }
         while let Some(said) = chain.said.pop_if(|said| said.position <= at) {
             if said.position < at {
                 // Before the first event, or one that is missing, which has been told.
                 continue;
             }
             if said.hash == hash {
-                chain.signed = chain.signed.max(if said.trusted { at } else { 0 });
+                if said.trusted {
+                    chain.signed = at;
+                    (chain.unsigned, chain.unsigned_since) = (0, None);
+                }
                 continue;
             }
-            let whose = if said.elsewhere { "that was kept elsewhere " } else { "" };
             let message = format!(
-                "the log is not the one that checkpoint {} {whose}was made of: it was written anew \
-                 at this position or before it",
-                said.number
+                "the log is not the one that checkpoint {}{} was made of: it was written anew at \
+                 this position or before it",
+                said.number,
+                said.by.told()
             );
             found.push((FindingCode::Rewritten, at, message));
         }
@@ -326,7 +439,11 @@ impl Verifier {
 
     /// Adds what was found by other means.
     pub fn damaged(&mut self, message: String) {
-        let code = FindingCode::Damaged;
+        self.found(FindingCode::Damaged, message);
+    }
+
+    /// Adds what is wrong with the record as a whole.
+    pub fn found(&mut self, code: FindingCode, message: String) {
         self.tell(Finding {
             code,
             tenant: None,
@@ -366,18 +483,20 @@ impl Verifier {
             let ahead = chain.said.iter().find(|said| said.position > last.max(pruned));
             if let (Some(said), false) = (chain.said.first().filter(|_| ahead.is_some()), open_end)
             {
-                let whose = if said.elsewhere { " that was kept elsewhere" } else { "" };
                 let message = format!(
-                    "the log ends at position {last}; checkpoint {}{whose} says that it goes on to \
+                    "the log ends at position {last}; checkpoint {}{} says that it goes on to \
                      position {}",
-                    said.number, said.position
+                    said.number,
+                    said.by.told(),
+                    said.position
                 );
                 self.find(FindingCode::Truncated, &tenant, last + 1, message);
             }
             if let (Some(first), Some((last, hash))) = (chain.first, chain.last) {
                 let hash = hash.to_string();
-                let signed = chain.signed;
-                self.report.tenants.push(Verified { tenant, first, last, hash, signed });
+                let Chain { signed, unsigned, unsigned_since, .. } = chain;
+                let log = Verified { tenant, first, last, hash, signed, unsigned, unsigned_since };
+                self.report.tenants.push(log);
             }
         }
         let place = |finding: &Finding| (finding.tenant.clone(), finding.position);
@@ -406,7 +525,8 @@ fn gone(from: u64, to: u64) -> String {
 }
 
 /// Checks what `scope` names of the record in `store`. Signatures count when they are of `trusted`;
-/// `anchors` are checkpoints that were kept elsewhere. `progress` is called with the number of events
+/// `anchors` are checkpoints that were kept elsewhere, `witness` what was signed last, read before
+/// this is called. `progress` is called with the number of events
 /// done and of all events.
 ///
 /// A server may remove old events meanwhile. A check that found something is therefore repeated when
@@ -419,11 +539,13 @@ pub async fn record(
     scope: &Scope,
     trusted: Vec<[u8; 32]>,
     anchors: &[Checkpoint],
+    witness: Option<&Witness>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Report, StoreError> {
     let mut attempt = 1;
     loop {
-        let (report, last) = check(store, scope, trusted.clone(), anchors, &mut progress).await?;
+        let (report, last) =
+            check(store, scope, trusted.clone(), anchors, witness, &mut progress).await?;
         if report.findings.is_empty()
             || attempt == MAX_ATTEMPTS
             || !pruned_after(store, &last).await?
@@ -459,6 +581,7 @@ async fn check(
     scope: &Scope,
     trusted: Vec<[u8; 32]>,
     anchors: &[Checkpoint],
+    witness: Option<&Witness>,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<(Report, HashMap<TenantId, u64>), StoreError> {
     let ranged = scope.from.is_some_and(|from| from > 1);
@@ -486,10 +609,21 @@ async fn check(
             }
             last_numbers.insert(tenant.clone(), all.last().map_or(0, |last| last.number));
             verifier.checkpoints(tenant, &all);
+            if let Some(witness) = witness {
+                verifier.witness(witness, tenant, &all);
+            }
         }
         after = tenants.last().cloned();
         if after.is_none() || scope.tenant.is_some() {
             break;
+        }
+    }
+    // Tenants of which the store has nothing at all.
+    let lost = witness.into_iter().flat_map(|witness| witness.tenants.keys());
+    let lost = lost.filter(|tenant| !last_numbers.contains_key(*tenant));
+    for tenant in lost.filter(|it| scope.tenant.as_ref().is_none_or(|tenant| tenant == *it)) {
+        if let Some(witness) = witness {
+            verifier.witness(witness, tenant, &[]);
         }
     }
     let wanted =

@@ -133,7 +133,7 @@ async fn read_and_continue(store: &SqliteStore) {
     assert_eq!(store.recover(moment(50)).await.unwrap(), 2);
     // I-71: what was written before there was a chain has been chained, and is continued.
     let whole = verify::Scope::default();
-    let report = verify::record(store, &whole, Vec::new(), &[], |_, _| ()).await.unwrap();
+    let report = verify::record(store, &whole, Vec::new(), &[], None, |_, _| ()).await.unwrap();
     assert_eq!((report.events, report.tenants.len()), (9, 2));
     assert_eq!(report.findings, []);
     let last = EventQuery { after: Some(7), ..EventQuery::default() };

@@ -1,18 +1,12 @@
 //! I-71, I-72: whatever somebody does to the file with other means is found, and its place named.
 #![cfg(test)]
 
-use std::path::Path;
-
 use rusqlite::Connection;
-use toolcrib_core::{
-    canonical::Digest,
-    credential::Secret,
-    event::EventLog,
-    record::{Checkpoint, RecordStore, StoredEvent, StoredQuery, genesis},
-};
+use toolcrib_core::{credential::Secret, event::EventLog, record::Checkpoint};
 use toolcrib_store::{
     Durability, Options, SigningKey, SqliteStore,
     conformance::{
+        attack::rechain,
         event_log::decided,
         record_store::{prune, sign, signing_key},
     },
@@ -62,7 +56,8 @@ impl Rig {
     async fn verify(&self, scope: Scope, anchors: &[Checkpoint]) -> Report {
         let store = self.open();
         let trusted = vec![signing_key().public()];
-        let report = verify::record(&store, &scope, trusted, anchors, |_, _| ()).await.unwrap();
+        let report =
+            verify::record(&store, &scope, trusted, anchors, None, |_, _| ()).await.unwrap();
         store.close().await;
         report
     }
@@ -178,7 +173,7 @@ async fn what_is_gone_moved_or_put_in_is_found_where_it_begins() {
 async fn whoever_computes_the_hashes_anew_is_caught_by_the_next_checkpoint() {
     let rig = Rig::new().await;
     rig.tamper("UPDATE events SET payload = '{}' WHERE event_id = 't6'");
-    rechain(&rig, "t").await;
+    rechain(&Connection::open(rig.path()).unwrap(), "t");
     let findings = rig.findings().await;
     assert_eq!(places(&findings), [(FindingCode::Rewritten, Some("t"), Some(8))], "{findings:?}");
 }
@@ -238,23 +233,23 @@ async fn with_an_anchor_a_truncation_is_found() {
 async fn with_an_anchor_a_log_that_was_written_anew_with_another_key_is_found() {
     let rig = Rig::new().await;
     rig.tamper("UPDATE events SET payload = '{}' WHERE event_id = 't2'; DELETE FROM checkpoints");
-    rechain(&rig, "t").await;
+    rechain(&Connection::open(rig.path()).unwrap(), "t");
     let other = SigningKey::parse(&Secret::new("0b".repeat(32))).unwrap();
     let store = rig.open();
     sign(&store, &other, "t", 1).await;
     let whole = Scope::default();
     let own = vec![other.public()];
-    let report = verify::record(&store, &whole, own.clone(), &[], |_, _| ()).await.unwrap();
+    let report = verify::record(&store, &whole, own.clone(), &[], None, |_, _| ()).await.unwrap();
     assert_eq!(report.findings, [], "whoever has all of it can make it look right");
     let both = vec![other.public(), signing_key().public()];
     for trusted in [own, both] {
-        let report = verify::record(&store, &whole, trusted, &rig.anchors, |_, _| ()).await;
+        let report = verify::record(&store, &whole, trusted, &rig.anchors, None, |_, _| ()).await;
         let findings = report.unwrap().findings;
         let rewritten = findings.iter().find(|it| it.code == FindingCode::Rewritten).unwrap();
         assert_eq!(rewritten.position, Some(4), "{findings:?}");
     }
     let trusted = vec![signing_key().public()];
-    let report = verify::record(&store, &whole, trusted, &[], |_, _| ()).await.unwrap();
+    let report = verify::record(&store, &whole, trusted, &[], None, |_, _| ()).await.unwrap();
     assert!(report.findings.iter().any(|it| it.code == FindingCode::UnknownKey));
 }
 
@@ -320,25 +315,4 @@ async fn a_row_without_a_hash_at_the_end_is_continued() {
     store.close().await;
     let report = rig.verify(Scope::default(), &rig.anchors).await;
     assert_eq!((report.events, report.findings), (2 * EVENTS as u64 + 2, Vec::new()));
-}
-
-/// What somebody who knows the recipe does: makes all hashes of a tenant right again.
-async fn rechain(rig: &Rig, tenant: &str) {
-    let store = rig.open();
-    let query = StoredQuery { tenant: Some(tenant.parse().unwrap()), ..StoredQuery::default() };
-    let events = store.stored(query).await.unwrap();
-    store.close().await;
-    update(&rig.path(), &events);
-}
-
-fn update(path: &Path, events: &[StoredEvent]) {
-    let connection = Connection::open(path).unwrap();
-    let mut prev: Digest = genesis();
-    for event in events {
-        prev = event.hash_after(&prev);
-        let position = i64::try_from(event.position).unwrap();
-        connection
-            .execute("UPDATE events SET hash = ?1 WHERE position = ?2", (prev.0, position))
-            .unwrap();
-    }
 }

@@ -74,9 +74,9 @@ async fn livez() -> Response {
     respond::json_bytes(StatusCode::OK, &b"{\"status\":\"ok\"}"[..])
 }
 
-/// Whether callers can be served: keys can be checked, and no background task has ended that the
-/// process cannot do without. Sources that are down do not count, because
-/// they take only their own tools with them. A store that is low on disk space is a `warning`.
+/// Whether callers can be served: keys can be checked, no background task has ended that the process
+/// cannot do without, and the record is the one that was signed. Sources that are down do not count,
+/// because they take only their own tools with them. A store that is low on disk space is a `warning`.
 #[utoipa::path(
     get,
     path = "/readyz",

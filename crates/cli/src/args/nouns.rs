@@ -1,6 +1,6 @@
 //! The arguments of each command.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Args, Subcommand, ValueEnum};
 use toolcrib_core::{
@@ -379,7 +379,8 @@ Examples:
   toolcrib audit export --tenant default --format ocsf
 
 At the end the position to continue after is said on stderr. `jsonl` has a member `chain` in each
-line beside those of the RunEvent, with which `toolcrib audit verify --file` checks the export.")]
+line beside those of the RunEvent, with which `toolcrib audit verify --file` checks the export; only
+with --checkpoints can that prove more than that the events fit together.")]
     Export(ExportArgs),
 
     /// Check that the record is what was written
@@ -389,11 +390,29 @@ Examples:
   toolcrib audit verify --anchor anchors.jsonl --public-key record.pub
   toolcrib audit verify --file events.jsonl
 
-Every event is checked against the hash chain of its tenant, and the chains against their signed
-checkpoints. That finds what was changed, removed, moved or put in. Only with --anchor, a file of
-checkpoints that was kept elsewhere, is it found when the end of the record is gone or all of it was
-written anew. Exit code 1 says that something was found.")]
+Every event is checked against the hash chain of its tenant, the chains against their signed
+checkpoints, and those against the witness, a file beside the store that names what was signed last.
+That finds what was changed, removed, moved or put in. A file of checkpoints that was kept elsewhere
+(--anchor) also shows when the whole data directory was put back to an earlier state or written anew.
+
+Exit codes:
+  0  verified; events after the last checkpoint, if any, are younger than the checkpoint interval
+  1  something was changed, or the check failed
+  2  usage error
+  3  verified up to the last checkpoint; later events are older than the interval and not signed
+  4  no checkpoint covers the events of a tenant, so nothing proves that they are what was written")]
     Verify(VerifyArgs),
+
+    /// Accept a record that does not continue what was signed
+    #[command(after_help = "\
+Examples:
+  toolcrib audit accept --reason 'backup of Monday restored'
+
+A server signs only what continues what it signed before. After a backup was restored, the signing
+key was changed, or a loss was looked into, this accepts the record as it is. Stop the server first.
+Each log that is accepted gets the event record.accepted and a signed checkpoint of that kind.
+`toolcrib audit verify` still finds what was changed.")]
+    Accept(AcceptArgs),
 
     /// Print the public key that belongs to the signatures of checkpoints
     #[command(after_help = "\
@@ -449,6 +468,10 @@ pub(crate) struct ExportArgs {
     /// How events are written
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: ExportFormat,
+
+    /// Write the signed checkpoints before the events, so that the export proves itself
+    #[arg(long)]
+    pub(crate) checkpoints: bool,
 }
 
 /// How events are written.
@@ -463,6 +486,13 @@ pub(crate) enum ExportFormat {
     Ocsf,
     /// CloudEvents 1.0
     Cloudevents,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AcceptArgs {
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -491,6 +521,10 @@ pub(crate) struct VerifyArgs {
     /// than once
     #[arg(long, value_name = "FILE")]
     pub(crate) public_key: Vec<PathBuf>,
+
+    /// How often the record is signed [default: `checkpoint_interval` of the configuration]
+    #[arg(long, value_name = "DURATION", value_parser = toolcrib_gateway::config::parse_duration)]
+    pub(crate) interval: Option<Duration>,
 
     #[command(flatten)]
     pub(crate) output: Output,

@@ -2,6 +2,7 @@
 //!
 //! Invariant: events are read in pages, so that an export of any length needs little memory.
 
+mod accept;
 mod export;
 mod forwarders;
 mod verify;
@@ -40,6 +41,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     let (command, tenant) = match command {
         AuditCommand::Verify(args) => return verify::run(&args, global, printer).await,
+        AuditCommand::Accept(args) => return accept::run(&args, global, printer).await,
         AuditCommand::Key => return verify::key(global, printer).await,
         AuditCommand::Forwarders(_) => return forwarders::run(global, printer).await,
         AuditCommand::Tail(args) => {
@@ -256,6 +258,10 @@ fn in_a_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
         }
         EventBody::ApprovalOverridden(it) => {
             format!("by {} (approval {})", it.principal, it.gate_id)
+        }
+        EventBody::RecordAccepted(accepted) => {
+            let reason = accepted.reason.as_ref().map(|reason| format!(" ({reason})"));
+            format!("by {}: {}{}", accepted.principal, accepted.problem, reason.unwrap_or_default())
         }
         EventBody::ToolSessionOpened(opened) => {
             format!("{} (session {})", opened.tool_id, opened.session_id)

@@ -172,6 +172,12 @@ const METRICS: [(&str, &str, &str, &str); 26] = [
     ("toolcrib_panics", "counter", "", "Panics in this process"),
     ("toolcrib_record_checkpoints", "counter", "", "Checkpoints that were signed"),
     (
+        "toolcrib_record_checkpoints_refused",
+        "counter",
+        "",
+        "Checkpoints that were not signed, because the record does not continue what was signed",
+    ),
+    (
         "toolcrib_record_anchor_failures",
         "counter",
         "",

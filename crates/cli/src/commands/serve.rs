@@ -3,7 +3,7 @@
 //! Invariant: a configuration that cannot be taken over, or that has become empty, changes nothing.
 
 mod changes;
-mod lock;
+pub(super) mod lock;
 
 use std::{future::Future, net::SocketAddr, path::Path, pin::pin, sync::Arc, time::Duration};
 
@@ -109,8 +109,8 @@ pub(crate) async fn run(
     let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
     let library = settings::library(&settings.data_dir);
     let stores = store::seams(&store, keys.clone(), keys);
-    let signer = match ready.signing_key {
-        Some(key) => key,
+    let (signer, key_may_be_new) = match ready.signing_key {
+        Some(key) => (key, config.record.signing_key.is_some()),
         None => signing::key(&config).await?,
     };
     let gateway = local::start(config.clone(), library, stores, credentials).await?;
@@ -118,7 +118,13 @@ pub(crate) async fn run(
     gateway.watch_space(Arc::new(store.clone()), config.store.keep_free).await;
     let deliveries = Arc::new(Deliveries::default());
     gateway.send_webhooks(Arc::clone(&deliveries) as Arc<dyn DeliveryFactory>);
-    let parts = Parts { store: Arc::new(store.clone()), signer: Arc::new(signer), deliveries };
+    let parts = Parts {
+        store: Arc::new(store.clone()),
+        signer: Arc::new(signer),
+        witness: Arc::new(signing::witness(&config)),
+        key_may_be_new,
+        deliveries,
+    };
     let keeper = match Keeper::start(&gateway, parts, &config.record).await {
         Ok(keeper) => keeper,
         Err(problem) => {

@@ -40,6 +40,11 @@ fn verify(dir: &Path, args: &[&str]) -> Ran {
     run(dir, &[&["--json", "audit", "verify"], args].concat())
 }
 
+/// Waits until the first events of each tenant are signed.
+fn signed(dir: &Path) {
+    eventually("the first events are signed", || verify(dir, &[]).code == 0);
+}
+
 fn lines(path: &Path) -> Vec<Value> {
     let text = fs::read_to_string(path).unwrap_or_default();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
@@ -98,6 +103,7 @@ async fn a_record_is_signed_and_anchored_and_what_is_done_to_it_is_found() {
     let (server, text) = self::server(dir.path(), "checkpoint_interval = \"100ms\"");
     call(&server.caller(Some(&text)), 1).await;
     server.stop();
+    run(dir.path(), &["audit", "accept", "--reason", "another key"]).ok();
     let ran = verify(dir.path(), &[]);
     assert_eq!(ran.json()["findings"][0]["code"], "unknown_key", "{ran:?}");
     verify(dir.path(), &["--public-key", "record.pub"]).ok();
@@ -108,6 +114,7 @@ async fn an_export_can_be_checked_without_the_store() {
     let dir = dir();
     let (server, text) = server(dir.path(), "checkpoint_interval = \"100ms\"");
     call(&server.caller(Some(&text)), 3).await;
+    signed(dir.path());
     let keyed = ["--url", &server.url, "--key", &text];
     let remote = run(dir.path(), &[&keyed[..], &["audit", "export"]].concat()).ok().stdout;
     let told = run(dir.path(), &[&keyed[..], &["--json", "audit", "verify"]].concat());
@@ -118,6 +125,10 @@ async fn an_export_can_be_checked_without_the_store() {
         .unwrap();
     let trusting = ["audit", "verify", "--public-key", "record.pub"];
     run(dir.path(), &[&keyed[..], &trusting].concat()).ok();
+    let export = ["audit", "export", "--checkpoints"];
+    let exported = run(dir.path(), &[&keyed[..], &export].concat()).ok().stdout;
+    fs::write(dir.path().join("exported.jsonl"), exported).unwrap();
+    verify(dir.path(), &["--file", "exported.jsonl"]).ok();
     server.stop();
 
     let local = run(dir.path(), &["audit", "export", "--tenant", "default"]).ok().stdout;
@@ -125,7 +136,12 @@ async fn an_export_can_be_checked_without_the_store() {
     let file = dir.path().join("events.jsonl");
     fs::write(&file, &local).unwrap();
     let check = ["--file", "events.jsonl"];
-    assert_eq!(verify(dir.path(), &check).ok().json()["events"], 6);
+    let bare = verify(dir.path(), &check);
+    assert_eq!((bare.code, &bare.json()["events"]), (4, &json!(6)), "no checkpoint is in it");
+    let signed = ["audit", "export", "--tenant", "default", "--checkpoints"];
+    let signed = run(dir.path(), &signed).ok().stdout;
+    fs::write(dir.path().join("signed.jsonl"), &signed).unwrap();
+    assert_eq!(verify(dir.path(), &["--file", "signed.jsonl"]).ok().json()["events"], 6);
 
     let all: Vec<&str> = local.lines().collect();
     let written = |lines: &[&str]| fs::write(&file, lines.join("\n") + "\n").unwrap();
@@ -298,6 +314,8 @@ async fn a_record_that_is_pruned_again_and_again_proves_itself_all_the_time() {
     let dir = dir();
     let (server, text) = server(dir.path(), "checkpoint_interval = \"100ms\"\nkeep = \"1s\"");
     let caller = server.caller(Some(&text));
+    call(&caller, 1).await;
+    signed(dir.path());
     let (mut marks, mut last) = (0, 0);
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while marks < 6 {

@@ -40,4 +40,5 @@ mod tables;
 mod toolsets;
 mod upstream;
 mod watch;
+mod witness;
 mod workflow;

@@ -27,6 +27,9 @@ pub enum CheckpointKind {
     Head,
     /// That, and: the events up to it may be gone, whoever signs has removed them.
     Pruned,
+    /// That, and: the operator accepted the log as it is, although it does not continue the
+    /// checkpoints before this one.
+    Accepted,
 }
 
 impl CheckpointKind {
@@ -35,12 +38,13 @@ impl CheckpointKind {
         match self {
             Self::Head => "head",
             Self::Pruned => "pruned",
+            Self::Accepted => "accepted",
         }
     }
 
     /// Reads what [`as_str`](Self::as_str) writes.
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Head, Self::Pruned].into_iter().find(|kind| kind.as_str() == text)
+        [Self::Head, Self::Pruned, Self::Accepted].into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
@@ -129,12 +133,24 @@ struct Wire {
     signature: String,
 }
 
+/// A signature as hexadecimal digits.
+pub(super) fn signature_text(signature: &Signature) -> String {
+    let (first, second) = signature.split_at(32);
+    let half = |bytes: &[u8]| {
+        bytes.try_into().map(Digest).map_or_else(|_| String::new(), |d| d.to_string())
+    };
+    half(first) + &half(second)
+}
+
+/// Reads what [`signature_text`] writes.
+pub(super) fn parse_signature(text: &str) -> Option<Signature> {
+    let (first, second) = text.split_at_checked(64)?;
+    let halves = [Digest::parse(first)?.0, Digest::parse(second)?.0];
+    halves.concat().try_into().ok()
+}
+
 impl From<Checkpoint> for Wire {
     fn from(it: Checkpoint) -> Self {
-        let (first, second) = it.signature.split_at(32);
-        let half = |bytes: &[u8]| {
-            bytes.try_into().map(Digest).map_or_else(|_| String::new(), |d| d.to_string())
-        };
         Self {
             kind: it.kind.as_str().to_owned(),
             tenant: it.tenant.clone(),
@@ -145,7 +161,7 @@ impl From<Checkpoint> for Wire {
             key_id: key_id(&it.public_key),
             public_key: Digest(it.public_key).to_string(),
             prev: it.prev.to_string(),
-            signature: half(first) + &half(second),
+            signature: signature_text(&it.signature),
         }
     }
 }
@@ -155,11 +171,7 @@ impl TryFrom<Wire> for Checkpoint {
 
     fn try_from(wire: Wire) -> Result<Self, InvalidCheckpoint> {
         let digest = |text: &str| Digest::parse(text).ok_or(InvalidCheckpoint);
-        let (first, second) = wire.signature.split_at_checked(64).ok_or(InvalidCheckpoint)?;
-        let mut signature = [0; 64];
-        for (to, from) in signature.iter_mut().zip([digest(first)?.0, digest(second)?.0].concat()) {
-            *to = from;
-        }
+        let signature = parse_signature(&wire.signature).ok_or(InvalidCheckpoint)?;
         let at = chrono::DateTime::parse_from_rfc3339(&wire.time).map_err(|_| InvalidCheckpoint)?;
         let checkpoint = Self {
             kind: CheckpointKind::parse(&wire.kind).ok_or(InvalidCheckpoint)?,

@@ -4,7 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use async_trait::async_trait;
 
-use super::{Checkpoint, CheckpointKind};
+use super::{Checkpoint, CheckpointKind, Signature};
 use crate::{
     canonical::Digest, clock::Timestamp, id::TenantId, source::HttpSpec, store::StoreError,
 };
@@ -68,8 +68,31 @@ pub trait DeliveryFactory: Send + Sync + 'static {
     fn build(&self, destination: &Destination) -> Result<Arc<dyn Delivery>, String>;
 }
 
+/// Keeps the text of the [`Witness`](super::Witness), apart from the store.
+#[async_trait]
+pub trait WitnessStore: Send + Sync + 'static {
+    /// The text that was saved last; `None` when there is none.
+    async fn load(&self) -> Result<Option<String>, StoreError>;
+
+    /// Replaces the text. When this returns without an error, the new one survives a power failure;
+    /// until then the old one is whole.
+    async fn save(&self, text: String) -> Result<(), StoreError>;
+}
+
 /// Signs checkpoints.
 pub trait CheckpointSigner: Send + Sync + 'static {
+    /// The public key that its signatures belong to.
+    fn public_key(&self) -> [u8; 32];
+
+    /// Signs `bytes`.
+    ///
+    /// # Errors
+    /// It cannot sign.
+    fn sign(&self, bytes: &[u8]) -> Result<Signature, StoreError>;
+
+    /// Whether `signature` is one of its own, over `bytes`.
+    fn is_own(&self, bytes: &[u8], signature: &Signature) -> bool;
+
     /// The checkpoint that follows `last` and says that the event of `tenant` at a position has a
     /// hash.
     ///

@@ -1,20 +1,32 @@
 //! Signs checkpoints: for each tenant that has news after so many events or so much time. Prunes
 //! what is older than the configuration keeps.
 //!
-//! Invariant: an event is removed only under a checkpoint that was signed after it, after the mark
-//! that says so is stored, and after every forwarder has it.
+//! Invariants:
+//! - only a log that continues what was signed before is signed (`continuity.rs`), and the witness is
+//!   written after the checkpoints that it names, so that a crash leaves the store ahead of it;
+//! - an event is removed only under a checkpoint that was signed after it, after the mark that says
+//!   so is stored, and after every forwarder has it.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Bound,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
+    canonical::Digest,
     id::TenantId,
-    record::{Checkpoint, CheckpointKind, News},
+    record::{Checkpoint, CheckpointKind, News, Witness},
     store::StoreError,
 };
 
-use super::Shared;
+use super::{
+    Shared,
+    continuity::{self, Break, Failure},
+};
 use crate::config::RecordConfig;
 
 /// How often it is looked whether somebody has news.
@@ -25,14 +37,43 @@ const LOOK_BACK: Duration = Duration::from_secs(60);
 const STRIDE: u64 = 10_000;
 /// Events removed in one transaction.
 const CHUNK: usize = 500;
+/// Tenants of which each look checks that what was signed is still there.
+const CHECKED_AT_ONCE: usize = 32;
+/// Ends of a log that are remembered; beyond it, every second one is.
+const MAX_SEEN: usize = 128;
+/// Looks in a row that fail before that counts as a problem.
+const MAX_FAILURES: u32 = 3;
 
-struct Signing {
+pub(super) struct Signing {
     shared: Arc<Shared>,
     signed: broadcast::Sender<Checkpoint>,
     /// Position in the whole log up to which news are known; none before the first look.
     seen: Option<u64>,
     waiting: HashMap<TenantId, Waiting>,
     looked_back: Option<u64>,
+    /// What was signed last; none as long as nothing may be signed.
+    witness: Option<Witness>,
+    /// The witness differs from what is kept of it.
+    unsaved: bool,
+    /// The greatest position of the whole log that was ever seen.
+    highest: u64,
+    /// The last tenant whose signed part was checked.
+    checked: Option<TenantId>,
+    trouble: Trouble,
+    failures: u32,
+}
+
+/// What keeps the record from being signed.
+#[derive(Default)]
+struct Trouble {
+    /// The store is not the one that was opened, or is shorter than it was.
+    store: Option<&'static str>,
+    /// There is no witness that counts.
+    witness: Option<&'static str>,
+    /// Signed parts that are not what they were, by tenant.
+    signed: BTreeMap<TenantId, Break>,
+    /// Ends of logs that do not follow from what was signed.
+    ends: BTreeMap<TenantId, Break>,
 }
 
 /// A tenant whose last events are not signed.
@@ -40,26 +81,28 @@ struct Waiting {
     events: u64,
     /// Monotonic time of the first look that found news.
     since: u64,
+    /// Nothing of it was ever signed.
+    first: bool,
+    /// Ends of its log at earlier looks, in order: what was there then may not change any more.
+    seen: Vec<(u64, Digest)>,
 }
 
 pub(super) async fn run(
-    shared: Arc<Shared>,
+    mut signing: Signing,
     config: watch::Receiver<RecordConfig>,
-    signed: broadcast::Sender<Checkpoint>,
     end: CancellationToken,
 ) {
-    let (waiting, seen, looked_back) = (HashMap::new(), None, None);
-    let mut signing = Signing { shared, signed, seen, waiting, looked_back };
     loop {
         let config = config.borrow().clone();
         // In one piece: an end in between would leave a checkpoint that no anchor hears of.
-        if let Err(error) = signing.look(&config, end.is_cancelled()).await {
-            tracing::error!(%error, "the record could not be signed; it is tried again");
-        }
+        let looked = signing.look(&config, end.is_cancelled()).await;
+        signing.conclude(looked);
         if end.is_cancelled() {
             return;
         }
-        if let Err(error) = signing.look_back(&config, &end).await {
+        if signing.may_sign()
+            && let Err(error) = signing.look_back(&config, &end).await
+        {
             tracing::error!(%error, "old events could not be removed; it is tried again");
         }
         tokio::select! {
@@ -69,10 +112,189 @@ pub(super) async fn run(
     }
 }
 
+// === impl Trouble ===
+
+impl Trouble {
+    /// Why no call may run: what was signed is gone, and so may be what is written now.
+    fn loss(&self) -> Option<&'static str> {
+        let lost = self.signed.values().chain(self.ends.values()).any(Break::is_loss);
+        let missing = "a part of the record that was signed is gone";
+        self.store.or(lost.then_some(missing))
+    }
+
+    /// Why not everything is signed.
+    fn unsigned(&self) -> Option<&'static str> {
+        let altered = !self.signed.is_empty() || !self.ends.is_empty();
+        let text = "a part of the record is not what was signed or written";
+        self.witness.or(altered.then_some(text))
+    }
+}
+
 impl Signing {
+    pub(super) fn new(shared: Arc<Shared>, signed: broadcast::Sender<Checkpoint>) -> Self {
+        Self {
+            shared,
+            signed,
+            seen: None,
+            waiting: HashMap::new(),
+            looked_back: None,
+            witness: None,
+            unsaved: false,
+            highest: 0,
+            checked: None,
+            trouble: Trouble::default(),
+            failures: 0,
+        }
+    }
+
+    /// Compares all that was signed with what is there.
+    pub(super) async fn check_all(&mut self) {
+        let checked = async {
+            if self.look_at_store().await?.is_some() {
+                let all = self.witness.as_ref().map_or(0, |witness| witness.tenants.len());
+                self.check_signed(all).await?;
+            }
+            Ok(())
+        };
+        let checked = checked.await;
+        self.conclude(checked);
+    }
+
+    fn may_sign(&self) -> bool {
+        self.trouble.store.is_none() && self.witness.is_some()
+    }
+
+    /// Says how the record is: in `/readyz`, to calls, and in the log.
+    fn conclude(&mut self, looked: Result<(), StoreError>) {
+        match looked {
+            Ok(()) => self.failures = 0,
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                tracing::error!(%error, "the record could not be signed; it is tried again");
+            }
+        }
+        let readiness = &self.shared.readiness;
+        let loss = self.trouble.loss();
+        if loss.is_some() != readiness.refuses_calls() {
+            match loss {
+                Some(loss) => tracing::error!("{loss}: calls are refused"),
+                None => tracing::warn!("the record is whole again: calls run"),
+            }
+        }
+        readiness.set_refuses_calls(loss.is_some());
+        let reason = match (loss, self.trouble.unsigned()) {
+            (Some(loss), _) => Some(format!("{loss}; calls are refused")),
+            (None, Some(unsigned)) => {
+                Some(format!("{unsigned}; it is not signed until `toolcrib audit accept`"))
+            }
+            (None, None) if self.failures >= MAX_FAILURES => {
+                Some("the record cannot be signed".to_owned())
+            }
+            (None, None) => None,
+        };
+        readiness.set(reason);
+    }
+
+    /// The last position of the whole log, unless the store is not the one that was signed.
+    async fn look_at_store(&mut self) -> Result<Option<u64>, StoreError> {
+        self.trouble.store = self.shared.store.displaced().await;
+        if self.trouble.store.is_some() {
+            return Ok(None);
+        }
+        let last = self.shared.store.last_position().await?;
+        if self.witness.is_none() {
+            self.load_witness(last).await?;
+        }
+        let known = self.witness.as_ref().map_or(0, |witness| witness.position);
+        self.highest = self.highest.max(known);
+        if last < self.highest {
+            self.trouble.store = Some("the record is shorter than it was");
+            return Ok(None);
+        }
+        self.highest = last;
+        Ok(Some(last))
+    }
+
+    /// Reads what was signed last. Without it only what was never signed is signed.
+    async fn load_witness(&mut self, last: u64) -> Result<(), StoreError> {
+        let signer = &self.shared.signer;
+        let problem = match self.shared.witness.load().await? {
+            Some(text) => match continuity::witness(&text, &**signer) {
+                Some(witness) => {
+                    self.witness = Some(witness);
+                    None
+                }
+                None => Some("the witness of the record is not one of the signing key"),
+            },
+            None => {
+                let new =
+                    last == 0 || self.shared.key_may_be_new && !self.has_checkpoints().await?;
+                match new {
+                    true => {
+                        let witness = Witness::new(signer.public_key());
+                        let signature = signer.sign(&witness.signed())?;
+                        self.shared.witness.save(witness.text(&signature)).await?;
+                        self.witness = Some(witness);
+                        None
+                    }
+                    false => Some("the witness of the record is gone"),
+                }
+            }
+        };
+        if let Some(problem) = problem
+            && self.trouble.witness != Some(problem)
+        {
+            tracing::error!(
+                "{problem}: nothing is signed; look into it, stop the server and use \
+                 `toolcrib audit accept`"
+            );
+        }
+        self.trouble.witness = problem;
+        Ok(())
+    }
+
+    async fn has_checkpoints(&self) -> Result<bool, StoreError> {
+        let mut after = None;
+        loop {
+            let tenants = self.shared.store.tenants(after.as_ref()).await?;
+            for tenant in &tenants {
+                if self.shared.store.last_checkpoint(tenant).await?.is_some() {
+                    return Ok(true);
+                }
+            }
+            after = tenants.last().cloned();
+            if after.is_none() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Checks the signed parts of the next `count` tenants.
+    async fn check_signed(&mut self, count: usize) -> Result<(), StoreError> {
+        let Some(witness) = &self.witness else { return Ok(()) };
+        let from = match &self.checked {
+            Some(last) => Bound::Excluded(last.clone()),
+            None => Bound::Unbounded,
+        };
+        let next = witness.tenants.range((from, Bound::Unbounded)).take(count);
+        let next: Vec<_> = next.map(|(tenant, known)| (tenant.clone(), *known)).collect();
+        self.checked = match next.len() < count {
+            true => None,
+            false => next.last().map(|(tenant, _)| tenant.clone()),
+        };
+        for (tenant, known) in next {
+            let (store, signer) = (&self.shared.store, &self.shared.signer);
+            let found = continuity::base(&**store, &**signer, &tenant, Some(&known)).await;
+            let found = break_of(found.map(drop))?;
+            note(&mut self.trouble.signed, &tenant, found);
+        }
+        Ok(())
+    }
+
     /// Signs what is due; at the end everything.
     async fn look(&mut self, config: &RecordConfig, ending: bool) -> Result<(), StoreError> {
-        let last = self.shared.store.last_position().await?;
+        let Some(last) = self.look_at_store().await? else { return Ok(()) };
+        self.check_signed(CHECKED_AT_ONCE).await?;
         let now = self.shared.clock.monotonic_nanos();
         match self.seen {
             None => self.begin(now).await?,
@@ -90,22 +312,39 @@ impl Signing {
         if self.seen.is_none() {
             self.seen = Some(last);
         }
+        if self.witness.is_none() {
+            return Ok(());
+        }
         let interval = u64::try_from(config.checkpoint_interval.as_nanos()).unwrap_or(u64::MAX);
         let due: Vec<TenantId> = self
             .waiting
             .iter()
-            .filter(|(_, it)| {
+            .filter(|(tenant, it)| {
+                let refused = self.trouble.ends.contains_key(*tenant);
                 ending
-                    || it.events >= config.checkpoint_every
                     || now.saturating_sub(it.since) >= interval
+                    || !refused && (it.first || it.events >= config.checkpoint_every)
             })
             .map(|(tenant, _)| tenant.clone())
             .collect();
         for tenant in due {
             if self.sign(&tenant).await? {
                 self.waiting.remove(&tenant);
+            } else if let Some(waiting) = self.waiting.get_mut(&tenant) {
+                waiting.since = now;
             }
         }
+        self.save_witness().await
+    }
+
+    /// Keeps what was signed. After the checkpoints: a crash in between leaves checkpoints that are
+    /// signed and follow what the witness names.
+    async fn save_witness(&mut self) -> Result<(), StoreError> {
+        let Some(witness) = self.witness.as_mut().filter(|_| self.unsaved) else { return Ok(()) };
+        witness.position = self.highest;
+        let signature = self.shared.signer.sign(&witness.signed())?;
+        self.shared.witness.save(witness.text(&signature)).await?;
+        self.unsaved = false;
         Ok(())
     }
 
@@ -116,10 +355,15 @@ impl Signing {
             let tenants = self.shared.store.tenants(after.as_ref()).await?;
             for tenant in &tenants {
                 let Some(head) = self.shared.store.head(tenant).await? else { continue };
-                let last = self.shared.store.last_checkpoint(tenant).await?;
-                let checkpointed = last.map_or(0, |last| last.position);
-                let (tenant, position) = (tenant.clone(), head.position);
-                self.note(News { tenant, position, checkpointed }, now);
+                let witness = self.witness.as_ref();
+                let known = witness.and_then(|witness| witness.tenants.get(tenant));
+                let news = News {
+                    tenant: tenant.clone(),
+                    position: head.position,
+                    hash: Some(head.hash),
+                    checkpointed: known.map_or(0, |known| known.position),
+                };
+                self.note(news, now);
             }
             after = tenants.last().cloned();
             if after.is_none() {
@@ -131,31 +375,69 @@ impl Signing {
     fn note(&mut self, news: News, now: u64) {
         let events = news.position.saturating_sub(news.checkpointed);
         if events > 0 {
+            let first = news.checkpointed == 0;
             let waiting = self.waiting.entry(news.tenant);
-            waiting.or_insert(Waiting { events: 0, since: now }).events = events;
+            let new = || Waiting { events: 0, since: now, first, seen: Vec::new() };
+            let waiting = waiting.or_insert_with(new);
+            waiting.events = events;
+            let higher = waiting.seen.last().is_none_or(|last| last.0 < news.position);
+            if let Some(hash) = news.hash.filter(|_| higher) {
+                waiting.seen.push((news.position, hash));
+            }
+            if waiting.seen.len() > MAX_SEEN {
+                let mut index = 0;
+                waiting.seen.retain(|_| {
+                    index += 1;
+                    index % 2 == 0
+                });
+            }
         }
     }
 
-    /// Signs where the log of `tenant` ends; `false` when somebody else did at the same time.
-    async fn sign(&self, tenant: &TenantId) -> Result<bool, StoreError> {
-        let store = &self.shared.store;
-        let Some(head) = store.head(tenant).await? else { return Ok(true) };
-        let place = (head.position, head.hash);
-        let last = store.last_checkpoint(tenant).await?;
-        if last
-            .as_ref()
-            .is_some_and(|last| last.kind == CheckpointKind::Head && last.position == head.position)
+    /// Signs where the log of `tenant` ends; `false` when it may not be signed.
+    async fn sign(&mut self, tenant: &TenantId) -> Result<bool, StoreError> {
+        let Some(witness) = &self.witness else { return Ok(false) };
+        let (store, signer) = (Arc::clone(&self.shared.store), Arc::clone(&self.shared.signer));
+        let known = witness.tenants.get(tenant).copied();
+        let known = known.as_ref();
+        let seen = self.waiting.get(tenant).map_or(&[][..], |waiting| &waiting.seen);
+        let checked = async {
+            let base = continuity::base(&*store, &*signer, tenant, known).await?;
+            let head = continuity::head(&*store, tenant, &base, seen).await?;
+            Ok((base, head))
+        };
+        let (base, head) = match checked.await {
+            Ok(checked) => checked,
+            Err(failure) => {
+                let found = break_of(Err(failure))?;
+                self.shared.metrics.refused_checkpoint();
+                note(&mut self.trouble.ends, tenant, found);
+                return Ok(false);
+            }
+        };
+        note(&mut self.trouble.ends, tenant, None);
+        if let Some(last) = &base.last
+            && known.is_none_or(|known| known.number < last.number)
+            && let Some(witness) = &mut self.witness
         {
+            // Signed before a crash.
+            let mut caught_up = store.checkpoints(tenant, known.map_or(0, |it| it.number)).await?;
+            caught_up.retain(|it| it.number <= last.number);
+            caught_up.iter().for_each(|checkpoint| witness.add(checkpoint));
+            self.unsaved = true;
+        }
+        if head.position == base.position {
             return Ok(true);
         }
-        self.add(CheckpointKind::Head, tenant, place, last).await
+        let place = (head.position, head.hash);
+        self.add(CheckpointKind::Head, tenant, place, base.last).await
     }
 
     async fn add(
-        &self,
+        &mut self,
         kind: CheckpointKind,
         tenant: &TenantId,
-        place: (u64, toolcrib_core::canonical::Digest),
+        place: (u64, Digest),
         last: Option<Checkpoint>,
     ) -> Result<bool, StoreError> {
         let now = self.shared.clock.now();
@@ -164,6 +446,10 @@ impl Signing {
         let added = self.shared.store.add_checkpoint(checkpoint.clone()).await?;
         if added {
             self.shared.metrics.checkpoint();
+            if let Some(witness) = &mut self.witness {
+                witness.add(&checkpoint);
+                self.unsaved = true;
+            }
             // Nobody listens when there are no anchors.
             self.signed.send(checkpoint).ok();
         }
@@ -190,11 +476,19 @@ impl Signing {
         loop {
             let tenants = self.shared.store.tenants(after.as_ref()).await?;
             for tenant in &tenants {
-                let store = &self.shared.store;
-                if let Some(found) = store.prunable(tenant, before, delivered).await? {
-                    let last = store.last_checkpoint(tenant).await?;
+                // What is not what was signed is kept, for whoever looks into it.
+                if self.trouble.signed.contains_key(tenant)
+                    || self.trouble.ends.contains_key(tenant)
+                {
+                    continue;
+                }
+                let store = Arc::clone(&self.shared.store);
+                if let Some(found) = store.prunable(tenant, before, delivered).await?
+                    && let Some(last) = self.signed_last(tenant).await?
+                {
                     let place = (found.position, found.hash);
-                    self.add(CheckpointKind::Pruned, tenant, place, last).await?;
+                    self.add(CheckpointKind::Pruned, tenant, place, Some(last)).await?;
+                    self.save_witness().await?;
                 }
                 loop {
                     let removed = store.prune(tenant, CHUNK).await?;
@@ -214,6 +508,21 @@ impl Signing {
         }
     }
 
+    /// The last checkpoint of `tenant`, when what was signed is there.
+    async fn signed_last(&mut self, tenant: &TenantId) -> Result<Option<Checkpoint>, StoreError> {
+        let known = self.witness.as_ref().and_then(|witness| witness.tenants.get(tenant));
+        let (store, signer) = (&self.shared.store, &self.shared.signer);
+        match continuity::base(&**store, &**signer, tenant, known).await {
+            Ok(base) => Ok(base.last),
+            Err(failure) => {
+                let found = break_of(Err(failure))?;
+                self.shared.metrics.refused_checkpoint();
+                note(&mut self.trouble.signed, tenant, found);
+                Ok(None)
+            }
+        }
+    }
+
     /// Position in the whole log that every configured forwarder has delivered.
     async fn delivered(&self, config: &RecordConfig) -> Result<u64, StoreError> {
         if config.forwards.is_empty() {
@@ -224,5 +533,34 @@ impl Signing {
             cursors.iter().find(|cursor| cursor.name == name).map_or(0, |cursor| cursor.position)
         };
         Ok(config.forwards.iter().map(|forward| of(&forward.name)).min().unwrap_or(u64::MAX))
+    }
+}
+
+/// The break in `checked`, if that is what it failed with.
+fn break_of(checked: Result<(), Failure>) -> Result<Option<Break>, StoreError> {
+    match checked {
+        Ok(()) => Ok(None),
+        Err(Failure::Break(found)) => Ok(Some(found)),
+        Err(Failure::Store(error)) => Err(error),
+    }
+}
+
+/// Remembers what is wrong with the log of `tenant`, and logs it when that is news.
+fn note(known: &mut BTreeMap<TenantId, Break>, tenant: &TenantId, found: Option<Break>) {
+    match found {
+        None => {
+            if known.remove(tenant).is_some() {
+                tracing::warn!(%tenant, "the log of the tenant continues what was signed again");
+            }
+        }
+        Some(found) if known.get(tenant) == Some(&found) => {}
+        Some(found) => {
+            tracing::error!(
+                %tenant, problem = %found,
+                "the log of the tenant does not continue what was signed and is not signed; look \
+                 into it, stop the server and use `toolcrib audit accept`"
+            );
+            known.insert(tenant.clone(), found);
+        }
     }
 }

@@ -407,7 +407,8 @@ impl History {
             | EventBody::InterruptRequested(_)
             | EventBody::ApprovalGranted(_)
             | EventBody::ApprovalRejected(_)
-            | EventBody::ApprovalOverridden(_) => {}
+            | EventBody::ApprovalOverridden(_)
+            | EventBody::RecordAccepted(_) => {}
         }
     }
 }

@@ -312,9 +312,9 @@ async fn every_bracket_is_closed_once_and_last() {
                 }
                 EventBody::AuthorizationDecided(_) => panic!("nobody is denied"),
                 EventBody::EgressDecided(_) => panic!("nothing leaves"),
-                EventBody::ToolPinDrifted(_) | EventBody::ToolPinApproved(_) => {
-                    panic!("nothing changes")
-                }
+                EventBody::ToolPinDrifted(_)
+                | EventBody::ToolPinApproved(_)
+                | EventBody::RecordAccepted(_) => panic!("nothing changes"),
                 EventBody::InterruptRequested(_)
                 | EventBody::ApprovalGranted(_)
                 | EventBody::ApprovalRejected(_)

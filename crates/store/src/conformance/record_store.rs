@@ -1,5 +1,7 @@
 //! The promises of [`RecordStore`].
 
+use std::collections::HashMap;
+
 use toolcrib_core::{
     canonical::Digest,
     credential::Secret,
@@ -81,7 +83,7 @@ async fn fill(engine: &impl EventLog) {
 async fn findings(engine: &impl RecordStore) -> Vec<verify::Finding> {
     let trusted = vec![signing_key().public()];
     let whole = Scope::default();
-    verify::record(engine, &whole, trusted, &[], |_, _| ()).await.unwrap().findings
+    verify::record(engine, &whole, trusted, &[], None, |_, _| ()).await.unwrap().findings
 }
 
 pub async fn every_event_continues_its_tenants_chain(engine: &(impl EventLog + RecordStore)) {
@@ -164,9 +166,15 @@ pub async fn a_checkpoint_is_added_only_when_it_is_true_and_the_next_one(
 pub async fn news_are_told_with_what_is_signed(engine: &(impl EventLog + RecordStore)) {
     fill(engine).await;
     sign(engine, &signing_key(), "u", 1).await;
+    let mut hashes = HashMap::new();
+    for tenant in ["t", "u"] {
+        let head = engine.head(&tenant.parse().unwrap()).await.unwrap().unwrap();
+        hashes.insert(tenant, head.hash);
+    }
     let news = |tenant: &str, position, checkpointed| News {
         tenant: tenant.parse().unwrap(),
         position,
+        hash: Some(hashes[tenant]),
         checkpointed,
     };
     let mut all = engine.news(0, 9).await.unwrap();

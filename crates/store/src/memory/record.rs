@@ -56,12 +56,13 @@ impl RecordStore for MemoryLog {
         let mut last = std::collections::BTreeMap::new();
         for kept in &events.log {
             if kept.logged.position > after && kept.logged.position <= to {
-                last.insert(kept.logged.tenant.clone(), kept.logged.link.position);
+                last.insert(kept.logged.tenant.clone(), kept.logged.link);
             }
         }
-        let news = last.into_iter().map(|(tenant, position)| {
-            let checkpointed = events.of(&tenant).map(|it| it.position).max().unwrap_or(0);
-            News { tenant, position, checkpointed }
+        let news = last.into_iter().map(|(tenant, link)| {
+            let signed = events.of(&tenant).filter(|it| it.kind != CheckpointKind::Pruned).last();
+            let checkpointed = signed.map_or(0, |it| it.position);
+            News { tenant, position: link.position, hash: Some(link.hash), checkpointed }
         });
         Ok(news.collect())
     }
@@ -77,7 +78,7 @@ impl RecordStore for MemoryLog {
             kept.logged.tenant == new.tenant
                 && (link.position, link.hash) == (new.position, new.hash)
         });
-        let in_order = new.position >= position || new.kind == CheckpointKind::Pruned;
+        let in_order = new.position >= position || new.kind != CheckpointKind::Head;
         if new.number != number || new.prev != prev || !true_of_log || !in_order {
             return Ok(false);
         }
@@ -143,7 +144,8 @@ impl RecordStore for MemoryLog {
             && let Some(checkpoints) = events.checkpoints.get_mut(tenant)
         {
             // By number: a mark looks back, so positions do not rise along the chain.
-            let first = checkpoints.iter().position(|it| it.position >= mark).unwrap_or(0);
+            let needed = |it: &Checkpoint| it.kind != CheckpointKind::Pruned && it.position == mark;
+            let first = checkpoints.iter().rposition(needed).unwrap_or(0);
             checkpoints.drain(..first);
         }
         Ok(removed)

@@ -90,7 +90,8 @@ impl Record {
             | EventBody::InterruptRequested(_)
             | EventBody::ApprovalGranted(_)
             | EventBody::ApprovalRejected(_)
-            | EventBody::ApprovalOverridden(_) => Effect::None,
+            | EventBody::ApprovalOverridden(_)
+            | EventBody::RecordAccepted(_) => Effect::None,
         };
         Ok(Self {
             event_id: event.event_id.into(),
@@ -240,6 +241,7 @@ fn body(kind: &str, payload: &str) -> Option<EventBody> {
         "approval.granted" => serde_json::from_str(payload).map(EventBody::ApprovalGranted),
         "approval.rejected" => serde_json::from_str(payload).map(EventBody::ApprovalRejected),
         "approval.overridden" => serde_json::from_str(payload).map(EventBody::ApprovalOverridden),
+        "record.accepted" => serde_json::from_str(payload).map(EventBody::RecordAccepted),
         _ => return None,
     };
     body.ok()

@@ -27,6 +27,10 @@ const CHECKPOINT: &str =
 
 #[async_trait]
 impl RecordStore for SqliteStore {
+    async fn displaced(&self) -> Option<&'static str> {
+        self.inner.place.displaced()
+    }
+
     async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError> {
         self.inner.readers.read(move |connection| chain::select(connection, &query)).await
     }
@@ -88,8 +92,10 @@ impl RecordStore for SqliteStore {
         let read = move |connection: &Connection| {
             let mut statement = connection.prepare_cached(
                 "SELECT e.tenant, e.last, \
-                 coalesce((SELECT max(c.position) FROM checkpoints c WHERE c.tenant = e.tenant), 0) \
-                 FROM (SELECT tenant, max(tenant_position) AS last FROM events NOT INDEXED \
+                 coalesce((SELECT c.position FROM checkpoints c \
+                   WHERE c.tenant = e.tenant AND c.kind <> 'pruned' \
+                   ORDER BY c.number DESC LIMIT 1), 0), e.hash \
+                 FROM (SELECT tenant, max(tenant_position) AS last, hash FROM events NOT INDEXED \
                        WHERE position > ?1 AND position <= ?2 GROUP BY tenant) e",
             )?;
             let mut rows = statement.query([bound(after), bound(to)])?;
@@ -99,6 +105,7 @@ impl RecordStore for SqliteStore {
                     tenant: parse(row.get(0)?, || Failure::corrupt("a tenant"))?,
                     position: whole(row.get(1)?)?,
                     checkpointed: whole(row.get(2)?)?,
+                    hash: chain::digest(row, 3),
                 });
             }
             Ok(news)
@@ -186,8 +193,8 @@ impl RecordStore for SqliteStore {
                 connection
                     .prepare_cached(&format!(
                         "DELETE FROM checkpoints WHERE tenant = ?1 AND number < \
-                         (SELECT min(number) FROM checkpoints \
-                          WHERE tenant = ?1 AND position >= ({mark}))"
+                         (SELECT max(number) FROM checkpoints \
+                          WHERE tenant = ?1 AND kind <> 'pruned' AND position = ({mark}))"
                     ))?
                     .execute([&tenant])?;
             }
@@ -294,8 +301,8 @@ fn add(connection: &Connection, new: &Checkpoint) -> Result<bool, Failure> {
         .query_row(params![tenant, bound(new.position)], |row| Ok(chain::digest(row, 0)))
         .optional()?;
     let true_of_log = stored.flatten() == Some(new.hash);
-    // A mark of what was pruned looks back.
-    let in_order = new.position >= position || new.kind == CheckpointKind::Pruned;
+    // A mark of what was pruned looks back, and what is accepted may be shorter than it was.
+    let in_order = new.position >= position || new.kind != CheckpointKind::Head;
     if new.number != number || new.prev != prev || !true_of_log || !in_order {
         return Ok(false);
     }

@@ -99,6 +99,7 @@ fn concerns(event: &RunEvent, principal: &PrincipalId) -> bool {
         EventBody::ToolCalled(called) => called.principal == *principal,
         EventBody::AuthorizationDecided(decided) => decided.principal == *principal,
         EventBody::ToolPinApproved(approved) => approved.principal.as_ref() == Some(principal),
+        EventBody::RecordAccepted(accepted) => accepted.principal == *principal,
         EventBody::ToolReturned(_)
         | EventBody::ToolPinDrifted(_)
         | EventBody::EgressDecided(_)

@@ -8,7 +8,7 @@ use serde_json::Value;
 use toolcrib_core::{
     canonical::Digest,
     event::RunEvent,
-    record::{RecordStore as _, StoredEvent, StoredQuery},
+    record::{Checkpoint, RecordStore as _, StoredEvent, StoredQuery},
 };
 use toolcrib_gateway::export::Format;
 
@@ -16,12 +16,19 @@ use super::{Log, PAGE};
 use crate::{
     args::{ExportArgs, ExportFormat},
     client::Client,
+    failure::usage,
     printer::Printer,
 };
 
 pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
     let mut after = args.after.or(args.from.map(|from| from.saturating_sub(1))).unwrap_or(0);
     let (mut count, mut left_out) = (0, 0);
+    if args.checkpoints {
+        if args.format != ExportFormat::Jsonl {
+            return Err(usage("only the format jsonl has checkpoints"));
+        }
+        log.each_checkpoint(args.to, |checkpoint| printer.json_line(&checkpoint)).await?;
+    }
     loop {
         let mut page = log.stored(after).await?;
         let full = page.len() == PAGE;
@@ -81,6 +88,51 @@ struct Told {
 }
 
 impl Log {
+    /// Hands on every checkpoint, tenant by tenant, in order; of one tenant up to position `to`.
+    async fn each_checkpoint(
+        &self,
+        to: Option<u64>,
+        mut each: impl FnMut(Checkpoint) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let inside = |checkpoint: &Checkpoint| to.is_none_or(|to| checkpoint.position <= to);
+        let store = match self {
+            Self::Here(_, None) if to.is_some() => {
+                return Err(usage("--checkpoints and --to together need --tenant"));
+            }
+            Self::Here(store, _) => store,
+            Self::Remote(client) => {
+                let all = checkpoints(client).await?.into_iter();
+                return all.take_while(inside).try_for_each(each);
+            }
+        };
+        let mut tenants = match self {
+            Self::Here(_, Some(tenant)) => vec![tenant.clone()],
+            _ => store.tenants(None).await?,
+        };
+        while let Some(last) = tenants.last().cloned() {
+            for tenant in &tenants {
+                let mut after = 0;
+                loop {
+                    let page = store.checkpoints(tenant, after).await?;
+                    let Some(last) = page.last() else { break };
+                    after = last.number;
+                    let length = page.len();
+                    let page: Vec<_> = page.into_iter().take_while(inside).collect();
+                    let ended = page.len() < length;
+                    page.into_iter().try_for_each(&mut each)?;
+                    if ended {
+                        break;
+                    }
+                }
+            }
+            tenants = match self {
+                Self::Here(_, Some(_)) => Vec::new(),
+                _ => store.tenants(Some(&last)).await?,
+            };
+        }
+        Ok(())
+    }
+
     /// The next events after `after`, with where they stand.
     async fn stored(&self, after: u64) -> anyhow::Result<Vec<(u64, StoredEvent)>> {
         match self {
@@ -97,6 +149,23 @@ impl Log {
             }
             Self::Remote(client) => remote(client, after).await,
         }
+    }
+}
+
+/// The checkpoints of the key's tenant, from a server.
+pub(super) async fn checkpoints(client: &Client) -> anyhow::Result<Vec<Checkpoint>> {
+    let mut checkpoints: Vec<Checkpoint> = Vec::new();
+    loop {
+        let after = checkpoints.last().map_or(0, |last| last.number).to_string();
+        let path = ["v1", "record", "checkpoints"];
+        let mut page = client.get(&path, &[("after", after.as_str())]).await?;
+        let page = page.get_mut("checkpoints").map(Value::take).unwrap_or_default();
+        let page: Vec<Checkpoint> = serde_json::from_value(page)
+            .context("the server answered something else than checkpoints")?;
+        if page.is_empty() {
+            return Ok(checkpoints);
+        }
+        checkpoints.extend(page);
     }
 }
 

@@ -9,13 +9,17 @@ use std::{
 
 use anyhow::Context as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use serde_json::{Value, json};
+use serde_json::json;
 use toolcrib_core::{
     canonical::Digest,
-    record::{Checkpoint, ExportedEvent},
+    record::{Checkpoint, ExportedEvent, RecordStore as _, Witness, WitnessStore as _},
     store::StoreError,
 };
-use toolcrib_store::verify::{self, Finding, Report, Scope, Verifier};
+use toolcrib_gateway::config::Config;
+use toolcrib_store::{
+    SqliteStore,
+    verify::{self, Finding, FindingCode, Report, Scope, Verdict, Verifier},
+};
 
 use super::{PAGE, export::remote};
 use crate::{
@@ -28,6 +32,8 @@ use crate::{
     signing, store, table,
 };
 
+/// How often a record is signed when nothing says so.
+const INTERVAL: Duration = Duration::from_secs(60);
 /// How often a long check says how far it is.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -72,8 +78,19 @@ pub(super) async fn run(
         (None, Some(client)) => on_server(args, &client, trusted, &anchors, printer).await?,
         (None, None) => here(args, global, trusted, &anchors, printer).await?,
     };
-    tell(&report, printer)?;
-    Ok(if report.findings.is_empty() { Exit::Done } else { Exit::Failed })
+    let interval = args.interval.or_else(|| {
+        let settings = Settings::load(global).ok()?;
+        Some(settings.config.record.checkpoint_interval)
+    });
+    let interval = interval.unwrap_or(INTERVAL);
+    let verdict = report.verdict(chrono::Utc::now(), interval);
+    tell(&report, verdict, interval, printer)?;
+    Ok(match verdict {
+        Verdict::Verified => Exit::Done,
+        Verdict::Changed => Exit::Failed,
+        Verdict::UnsignedTail => Exit::Code(3),
+        Verdict::NoCheckpoint => Exit::Code(4),
+    })
 }
 
 /// The key of the store of `global`, if it can be read: whoever checks need not be able to sign.
@@ -90,41 +107,87 @@ async fn here(
     printer: Printer,
 ) -> anyhow::Result<Report> {
     let config = Settings::load(global)?.config;
-    match signing::existing(&config).await {
-        Ok(key) => trusted.extend(key.map(|key| key.public())),
+    let own = match signing::existing(&config).await {
+        Ok(key) => key.map(|key| key.public()),
         Err(error) if trusted.is_empty() => return Err(error),
-        Err(_) => {}
-    }
+        Err(_) => None,
+    };
+    trusted.extend(own);
+    // Before the checkpoints: a server that runs writes it after them.
+    let witness = witness(&config, &trusted).await;
     let store = store::open_existing(&config)?;
     let scope = Scope { tenant: args.tenant.clone(), from: args.from, to: args.to };
     let mut progress = Progress::new(printer);
-    let checked =
-        verify::record(&store, &scope, trusted, anchors, |done, all| progress.tell(done, all));
+    let known = witness.as_ref().ok().and_then(Option::as_ref);
+    let checked = verify::record(&store, &scope, trusted, anchors, known, |done, all| {
+        progress.tell(done, all)
+    });
     let checked = checked.await;
+    let unwitnessed = match (&witness, own) {
+        (Err(problem), _) => Some((*problem).to_owned()),
+        (Ok(None), Some(own)) if signed_by(&store, &own).await? => {
+            Some("the witness, which names what was signed last, is gone".to_owned())
+        }
+        _ => None,
+    };
     let damage = match scope.tenant {
         None => store.damage().await,
         Some(_) => Ok(Vec::new()),
     };
     store.close().await;
-    let unreadable = |what: String| {
+    let other = |code, what: String| {
         let mut verifier = Verifier::new(Vec::new(), true);
-        verifier.damaged(what);
+        verifier.found(code, what);
         verifier.finish(true)
     };
     let mut report = match checked {
         Ok(report) => report,
-        Err(StoreError::Corrupt(what)) => unreadable(what),
+        Err(StoreError::Corrupt(what)) => other(FindingCode::Damaged, what),
         Err(error) => return Err(error.into()),
     };
+    let unwitnessed = unwitnessed.into_iter().map(|what| other(FindingCode::Witness, what));
+    report.findings.extend(unwitnessed.flat_map(|report| report.findings));
     let damage = match damage {
         Ok(damage) => damage,
         Err(StoreError::Corrupt(what)) => vec![what],
         Err(error) => return Err(error.into()),
     };
     for line in damage {
-        report.findings.extend(unreadable(line).findings);
+        report.findings.extend(other(FindingCode::Damaged, line).findings);
     }
     Ok(report)
+}
+
+/// What was signed last, or what is wrong with the file that says so. `None` when there is no such
+/// file, or it may not be read: whoever checks need not be able to sign.
+async fn witness(config: &Config, trusted: &[[u8; 32]]) -> Result<Option<Witness>, &'static str> {
+    let Ok(Some(text)) = signing::witness(config).load().await else { return Ok(None) };
+    match toolcrib_store::witness(&text) {
+        None => Err("the witness, which names what was signed last, was changed"),
+        Some(witness) if !trusted.contains(&witness.public_key) => Err(
+            "the witness, which names what was signed last, is signed with a key that is not trusted",
+        ),
+        Some(witness) => Ok(Some(witness)),
+    }
+}
+
+/// Whether a tenant's last checkpoint is signed with `key`.
+async fn signed_by(store: &SqliteStore, key: &[u8; 32]) -> anyhow::Result<bool> {
+    let mut after = None;
+    loop {
+        let tenants = store.tenants(after.as_ref()).await?;
+        for tenant in &tenants {
+            // What cannot be read is part of the report.
+            let last = store.last_checkpoint(tenant).await.ok().flatten();
+            if last.is_some_and(|last| last.public_key == *key) {
+                return Ok(true);
+            }
+        }
+        after = tenants.last().cloned();
+        if after.is_none() {
+            return Ok(false);
+        }
+    }
 }
 
 /// A server tells of the key's own tenant.
@@ -142,19 +205,7 @@ async fn on_server(
         printer.warning("without --public-key no signature counts");
     }
     let mut verifier = Verifier::new(trusted, false);
-    let mut checkpoints: Vec<Checkpoint> = Vec::new();
-    loop {
-        let after = checkpoints.last().map_or(0, |last| last.number).to_string();
-        let path = ["v1", "record", "checkpoints"];
-        let mut page = client.get(&path, &[("after", after.as_str())]).await?;
-        let page = page.get_mut("checkpoints").map(Value::take).unwrap_or_default();
-        let page: Vec<Checkpoint> = serde_json::from_value(page)
-            .context("the server answered something else than checkpoints")?;
-        if page.is_empty() {
-            break;
-        }
-        checkpoints.extend(page);
-    }
+    let checkpoints = super::export::checkpoints(client).await?;
     if let Some(first) = checkpoints.first() {
         verifier.checkpoints(&first.tenant, &checkpoints);
     }
@@ -178,7 +229,7 @@ async fn on_server(
     }
 }
 
-/// An export, which may begin and, with `--to`, end anywhere.
+/// An export, which may begin and, with `--to`, end anywhere. Its checkpoints come first.
 fn exported(
     args: &VerifyArgs,
     path: &Path,
@@ -191,7 +242,8 @@ fn exported(
     for anchor in anchors.iter().filter(|anchor| wanted(anchor.tenant.as_str())) {
         verifier.anchor(anchor);
     }
-    verifier.begin();
+    let mut checkpoints: Vec<Checkpoint> = Vec::new();
+    let mut begun = false;
     let mut progress = Progress::new(printer);
     let (mut lines, mut line) = (open(path)?, Vec::new());
     for number in 1_u64.. {
@@ -199,6 +251,15 @@ fn exported(
         let unreadable = || format!("{} cannot be read", path.display());
         if lines.read_until(b'\n', &mut line).with_context(unreadable)? == 0 {
             break;
+        }
+        if !begun && let Ok(checkpoint) = serde_json::from_slice::<Checkpoint>(&line) {
+            if wanted(checkpoint.tenant.as_str()) {
+                checkpoints.push(checkpoint);
+            }
+            continue;
+        }
+        if !std::mem::replace(&mut begun, true) {
+            begin(&mut verifier, &checkpoints);
         }
         let read: Result<ExportedEvent<'_>, _> = serde_json::from_slice(&line);
         let Some(event) = read.ok().and_then(ExportedEvent::stored) else {
@@ -214,7 +275,20 @@ fn exported(
             progress.tell(number, 0);
         }
     }
+    if !begun {
+        begin(&mut verifier, &checkpoints);
+    }
     Ok(verifier.finish(args.to.is_some()))
+}
+
+/// Gives `verifier` the checkpoints of an export, those of a tenant one after the other.
+fn begin(verifier: &mut Verifier, checkpoints: &[Checkpoint]) {
+    for of_tenant in checkpoints.chunk_by(|one, next| one.tenant == next.tenant) {
+        if let Some(first) = of_tenant.first() {
+            verifier.checkpoints(&first.tenant, of_tenant);
+        }
+    }
+    verifier.begin();
 }
 
 fn public_key(path: &Path) -> anyhow::Result<[u8; 32]> {
@@ -254,11 +328,17 @@ fn open(path: &Path) -> anyhow::Result<BufReader<File>> {
     Ok(BufReader::with_capacity(1 << 18, file))
 }
 
-fn tell(report: &Report, printer: Printer) -> anyhow::Result<()> {
+fn tell(
+    report: &Report,
+    verdict: Verdict,
+    interval: Duration,
+    printer: Printer,
+) -> anyhow::Result<()> {
     if printer.wants_json() {
         let mut told = serde_json::to_value(report)?;
         if let Some(members) = told.as_object_mut() {
-            members.insert("ok".to_owned(), json!(report.findings.is_empty()));
+            members.insert("ok".to_owned(), json!(verdict == Verdict::Verified));
+            members.insert("result".to_owned(), json!(verdict));
         }
         return printer.json(&told);
     }
@@ -293,13 +373,48 @@ fn tell(report: &Report, printer: Printer) -> anyhow::Result<()> {
     if report.more_findings > 0 {
         printer.line(format_args!("and {} more", report.more_findings))?;
     }
-    let found = match report.findings.len() as u64 + report.more_findings {
-        0 => "nothing was changed".to_owned(),
-        1 => "1 finding".to_owned(),
-        count => format!("{count} findings"),
+    let proven = in_words(report, verdict, interval);
+    printer.line(format_args!(
+        "{} events, {} checkpoints: {proven}",
+        report.events, report.checkpoints
+    ))
+}
+
+/// What is proven and what is not.
+fn in_words(report: &Report, verdict: Verdict, interval: Duration) -> String {
+    let unsigned: u64 = report.tenants.iter().map(|it| it.unsigned).sum();
+    let events = match unsigned {
+        1 => "1 event".to_owned(),
+        count => format!("{count} events"),
     };
-    printer
-        .line(format_args!("{} events, {} checkpoints: {found}", report.events, report.checkpoints))
+    match verdict {
+        Verdict::Verified if unsigned == 0 => "verified, nothing was changed".to_owned(),
+        Verdict::Verified => {
+            format!(
+                "verified, nothing was changed; {events} will be signed with the next checkpoint"
+            )
+        }
+        Verdict::Changed => match report.findings.len() as u64 + report.more_findings {
+            1 => "1 finding".to_owned(),
+            count => format!("{count} findings"),
+        },
+        Verdict::UnsignedTail => format!(
+            "verified up to the last checkpoints; {events} after them are not signed, although \
+             records are signed every {interval:?}. They fit together, but nothing proves that they \
+             are what was written, or all of it. A running server signs them"
+        ),
+        Verdict::NoCheckpoint if report.events == 0 => "there is nothing to verify".to_owned(),
+        Verdict::NoCheckpoint => {
+            let without = report.tenants.iter().filter(|it| it.signed == 0);
+            let without: Vec<&str> = without.map(|it| it.tenant.as_str()).take(10).collect();
+            format!(
+                "the events fit together, but no checkpoint covers those of {}: nothing proves that \
+                 they are what was written, or all of it. A running server signs its store; an \
+                 export has checkpoints with `--checkpoints`, or name a file of them with --anchor",
+                without.join(", ")
+            )
+        }
+    }
 }
 
 fn in_a_line(finding: &Finding) -> String {

@@ -18,14 +18,14 @@ const LOCK_FILE: &str = "serve.lock";
 
 /// Held as long as it exists.
 #[derive(Debug)]
-pub(super) struct Lock {
+pub(in crate::commands) struct Lock {
     _file: File,
 }
 
 impl Lock {
     /// Takes the lock of the store of `settings`. `None` when the store's directory is missing:
     /// nobody serves what is not there.
-    pub(super) fn take(settings: &Settings) -> anyhow::Result<Option<Self>> {
+    pub(in crate::commands) fn take(settings: &Settings) -> anyhow::Result<Option<Self>> {
         let path = place(&settings.config.store.path);
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         if !dir.is_none_or(Path::is_dir) {

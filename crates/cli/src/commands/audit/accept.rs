@@ -1,0 +1,52 @@
+//! `audit accept`: the operator's word that the record counts as it is.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+use serde_json::json;
+use toolcrib_core::record::WitnessStore;
+use toolcrib_gateway::keeper;
+
+use crate::{
+    args::{AcceptArgs, Global},
+    commands::serve::lock::Lock,
+    failure::{Exit, advised},
+    printer::Printer,
+    settings::{self, Settings},
+    signing, store,
+};
+
+pub(super) async fn run(
+    args: &AcceptArgs,
+    global: &Global,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
+    settings::no_url(global, "a record is accepted")?;
+    let settings = Settings::load(global)?;
+    // A server that runs keeps what it signed last in memory, too.
+    let _lock = Lock::take(&settings)?;
+    let config = settings.config;
+    let store = store::open_existing(&config)?;
+    let Some(key) = signing::existing(&config).await? else {
+        return Err(advised(
+            "there is no signing key, so nothing was ever signed",
+            "the first `toolcrib serve` makes one",
+        ));
+    };
+    let witness: Arc<dyn WitnessStore> = Arc::new(signing::witness(&config));
+    let accepted = keeper::accept(&store, &key, &witness, args.reason.as_deref(), Utc::now()).await;
+    store.close().await;
+    let accepted = accepted?;
+    if printer.wants_json() {
+        let told = accepted.iter().map(|it| json!({ "tenant": it.tenant, "problem": it.problem }));
+        printer.json(&json!({ "accepted": told.collect::<Vec<_>>() }))?;
+        return Ok(Exit::Done);
+    }
+    if accepted.is_empty() {
+        printer.line("the record continues what was signed; there is nothing to accept")?;
+    }
+    for it in &accepted {
+        printer.foreign(&format!("accepted the log of {}: {}", it.tenant, it.problem))?;
+    }
+    Ok(Exit::Done)
+}

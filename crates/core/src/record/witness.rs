@@ -1,0 +1,179 @@
+//! What was signed last, kept apart from the store: without it, a store whose checkpoints were
+//! removed or rolled back would be signed as if it were new.
+//!
+//! What is signed (Ed25519) is, each part with its length before it as eight bytes, big end first:
+//! the text `toolcrib witness 1`, the public key (32 bytes), the position in the whole log, and for
+//! each tenant, by name: its name, the number and the digest of its last checkpoint, and the position
+//! and the hash that its last checkpoint names which is no mark of retention. Numbers have eight
+//! bytes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Checkpoint, CheckpointKind, Signature,
+    checkpoint::{key_id, parse_signature, signature_text},
+    genesis,
+};
+use crate::{canonical::Digest, id::TenantId};
+
+const DOMAIN: &str = "toolcrib witness 1";
+
+/// What a key has signed last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Witness {
+    /// The key.
+    pub public_key: [u8; 32],
+    /// Position of the last event of the whole log when this was signed.
+    pub position: u64,
+    /// Each tenant that has a checkpoint.
+    pub tenants: BTreeMap<TenantId, Witnessed>,
+}
+
+/// The last checkpoint of a tenant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Witnessed {
+    /// Its number.
+    pub number: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// The last position that was signed and is no mark of retention.
+    pub position: u64,
+    /// Hash of the event there.
+    pub hash: Digest,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Wire {
+    key_id: String,
+    public_key: String,
+    position: u64,
+    tenants: Vec<WireTenant>,
+    signature: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct WireTenant {
+    tenant: TenantId,
+    number: u64,
+    digest: String,
+    position: u64,
+    hash: String,
+}
+
+// === impl Witness ===
+
+impl Witness {
+    /// The witness of a key that has signed nothing.
+    pub fn new(public_key: [u8; 32]) -> Self {
+        Self { public_key, position: 0, tenants: BTreeMap::new() }
+    }
+
+    /// Adds a checkpoint that was stored.
+    pub fn add(&mut self, checkpoint: &Checkpoint) {
+        let entry = self.tenants.entry(checkpoint.tenant.clone());
+        let place = Witnessed { number: 0, digest: genesis(), position: 0, hash: genesis() };
+        let place = entry.or_insert(place);
+        (place.number, place.digest) = (checkpoint.number, checkpoint.digest());
+        if checkpoint.kind != CheckpointKind::Pruned {
+            (place.position, place.hash) = (checkpoint.position, checkpoint.hash);
+        }
+    }
+
+    /// The bytes that are signed.
+    pub fn signed(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(128 + 160 * self.tenants.len());
+        let mut part = |part: &[u8]| {
+            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            bytes.extend_from_slice(part);
+        };
+        part(DOMAIN.as_bytes());
+        part(&self.public_key);
+        part(&self.position.to_be_bytes());
+        for (tenant, last) in &self.tenants {
+            part(tenant.as_str().as_bytes());
+            part(&last.number.to_be_bytes());
+            part(&last.digest.0);
+            part(&last.position.to_be_bytes());
+            part(&last.hash.0);
+        }
+        bytes
+    }
+
+    /// The text that is kept, with a signature over [`signed`](Self::signed).
+    pub fn text(&self, signature: &Signature) -> String {
+        let tenants = self.tenants.iter().map(|(tenant, last)| WireTenant {
+            tenant: tenant.clone(),
+            number: last.number,
+            digest: last.digest.to_string(),
+            position: last.position,
+            hash: last.hash.to_string(),
+        });
+        let wire = Wire {
+            key_id: key_id(&self.public_key),
+            public_key: Digest(self.public_key).to_string(),
+            position: self.position,
+            tenants: tenants.collect(),
+            signature: signature_text(signature),
+        };
+        // Strings and numbers always have a JSON form.
+        serde_json::to_string(&wire).unwrap_or_default() + "\n"
+    }
+
+    /// Reads what [`text`](Self::text) writes. The signature is not checked.
+    pub fn parse(text: &str) -> Option<(Self, Signature)> {
+        let wire: Wire = serde_json::from_str(text).ok()?;
+        let mut tenants = BTreeMap::new();
+        for it in wire.tenants {
+            let (digest, hash) = (Digest::parse(&it.digest)?, Digest::parse(&it.hash)?);
+            let last = Witnessed { number: it.number, digest, position: it.position, hash };
+            tenants.insert(it.tenant, last);
+        }
+        let public_key = Digest::parse(&wire.public_key)?.0;
+        let witness = Self { public_key, position: wire.position, tenants };
+        (key_id(&public_key) == wire.key_id)
+            .then(|| parse_signature(&wire.signature))
+            .flatten()
+            .map(|signature| (witness, signature))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_witness_is_read_as_it_was_written_and_everything_in_it_is_signed() {
+        let mut witness = Witness::new([7; 32]);
+        witness.position = 12;
+        let last = Witnessed {
+            number: 3,
+            digest: Digest([0xab; 32]),
+            position: 9,
+            hash: Digest([0xcd; 32]),
+        };
+        witness.tenants.insert("t".parse().unwrap(), last);
+        let text = witness.text(&[9; 64]);
+        assert_eq!(Witness::parse(&text), Some((witness.clone(), [9; 64])));
+        for (from, to) in [("abab", "ABAB"), ("0909", "09"), ("\"number\"", "\"n\"")] {
+            assert_eq!(Witness::parse(&text.replacen(from, to, 1)), None, "{from}");
+        }
+        let changes: [&dyn Fn(&mut Witness); 7] = [
+            &|w| w.public_key = [8; 32],
+            &|w| w.position = 13,
+            &|w| w.tenants.clear(),
+            &|w| w.tenants.values_mut().for_each(|it| it.number += 1),
+            &|w| w.tenants.values_mut().for_each(|it| it.digest = Digest([1; 32])),
+            &|w| w.tenants.values_mut().for_each(|it| it.position += 1),
+            &|w| w.tenants.values_mut().for_each(|it| it.hash = Digest([1; 32])),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut changed = witness.clone();
+            change(&mut changed);
+            assert_ne!(changed.signed(), witness.signed(), "{number}");
+        }
+    }
+}

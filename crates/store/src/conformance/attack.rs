@@ -1,0 +1,214 @@
+//! What somebody does to a record who can write the file of the store, knows how hashes are made, and
+//! does not have the signing key. `docs/security.md` says what finds each of these.
+#![expect(missing_docs, reason = "the names say it")]
+
+use std::path::Path;
+
+use rusqlite::{Connection, Row, params};
+use toolcrib_core::{
+    canonical::Digest,
+    record::{StoredEvent, genesis},
+};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Attack {
+    /// An event is changed and every hash after it computed anew; the checkpoints stay.
+    Change,
+    /// That, and all checkpoints of the tenant are removed.
+    ChangeWithoutCheckpoints,
+    /// That, and the checkpoints from the changed event on are removed.
+    ChangeWithoutLaterCheckpoints,
+    /// The event that the last checkpoint names is changed, and that checkpoint removed.
+    ChangeWithoutLastCheckpoint,
+    /// An event is removed, those after it move up, and all checkpoints of the tenant are removed.
+    RemoveAndRenumber,
+    /// Everything of the tenant is removed, and positions of the whole log close the gap.
+    RemoveTenant,
+    /// An event is added after the last checkpoint.
+    InsertAfterLastCheckpoint,
+    /// The end is removed, with the last checkpoint.
+    CutSignedEnd,
+    /// The events after the last checkpoint are removed.
+    CutUnsignedEnd,
+}
+
+// === impl Attack ===
+
+impl Attack {
+    pub const ALL: [Self; 9] = [
+        Self::Change,
+        Self::ChangeWithoutCheckpoints,
+        Self::ChangeWithoutLaterCheckpoints,
+        Self::ChangeWithoutLastCheckpoint,
+        Self::RemoveAndRenumber,
+        Self::RemoveTenant,
+        Self::InsertAfterLastCheckpoint,
+        Self::CutSignedEnd,
+        Self::CutUnsignedEnd,
+    ];
+
+    /// Does it to the log of `tenant` in the store at `path`, which needs two checkpoints.
+    pub fn commit(self, path: &Path, tenant: &str) {
+        let connection = open(path);
+        let heads = heads(&connection, tenant);
+        let last = heads[heads.len() - 1];
+        let remove = |sql: &str, from: i64| {
+            connection.execute(sql, params![tenant, from]).unwrap();
+        };
+        let remove_checkpoints =
+            |from| remove("DELETE FROM checkpoints WHERE tenant = ?1 AND position >= ?2", from);
+        let remove_events =
+            |from| remove("DELETE FROM events WHERE tenant = ?1 AND tenant_position >= ?2", from);
+        match self {
+            Self::Change => change(&connection, tenant, 2),
+            Self::ChangeWithoutCheckpoints => {
+                change(&connection, tenant, 2);
+                remove_checkpoints(0);
+            }
+            Self::ChangeWithoutLaterCheckpoints => {
+                change(&connection, tenant, heads[1]);
+                remove_checkpoints(heads[1]);
+            }
+            Self::ChangeWithoutLastCheckpoint => {
+                change(&connection, tenant, last);
+                remove_checkpoints(last);
+            }
+            Self::RemoveAndRenumber => {
+                remove_and_renumber(&connection, tenant);
+                rechain(&connection, tenant);
+                remove_checkpoints(0);
+            }
+            Self::RemoveTenant => {
+                remove_events(0);
+                remove_checkpoints(0);
+            }
+            Self::InsertAfterLastCheckpoint => {
+                let mut event = events(&connection, tenant).pop().unwrap();
+                let prev = event.hash.unwrap();
+                event.tenant_position += 1;
+                event.event_id = format!("{}-again", event.event_id);
+                event.sequence += 1;
+                let hash = event.hash_after(&prev);
+                connection
+                    .execute(
+                        "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, \
+                         type, timestamp, causation_id, payload, hash) \
+                         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                        params![
+                            event.event_id,
+                            event.tenant,
+                            i64::try_from(event.tenant_position).unwrap(),
+                            event.run_id,
+                            i64::try_from(event.sequence).unwrap(),
+                            event.kind,
+                            event.timestamp,
+                            event.causation_id,
+                            event.payload,
+                            hash.0
+                        ],
+                    )
+                    .unwrap();
+            }
+            Self::CutSignedEnd => {
+                remove_events(last);
+                remove_checkpoints(last);
+            }
+            Self::CutUnsignedEnd => remove_events(last + 1),
+        }
+        close_gaps(&connection);
+    }
+}
+
+/// The store at `path`, by other means than ours.
+pub fn open(path: &Path) -> Connection {
+    Connection::open(path).unwrap()
+}
+
+/// Positions of the checkpoints of `tenant` that are no marks of retention.
+fn heads(connection: &Connection, tenant: &str) -> Vec<i64> {
+    let sql = "SELECT position FROM checkpoints WHERE tenant = ?1 AND kind <> 'pruned' \
+               ORDER BY number";
+    let mut statement = connection.prepare(sql).unwrap();
+    let rows = statement.query_map([tenant], |row| row.get(0)).unwrap();
+    rows.collect::<Result<_, _>>().unwrap()
+}
+
+/// Changes an event of `tenant`, and makes all hashes right again.
+pub fn change(connection: &Connection, tenant: &str, position: i64) {
+    let sql = "UPDATE events SET payload = replace(payload, '\":\"', '\":\"x') \
+               WHERE tenant = ?1 AND tenant_position = ?2";
+    assert_eq!(connection.execute(sql, params![tenant, position]).unwrap(), 1);
+    rechain(connection, tenant);
+}
+
+fn remove_and_renumber(connection: &Connection, tenant: &str) {
+    connection
+        .execute("DELETE FROM events WHERE tenant = ?1 AND tenant_position = 2", [tenant])
+        .unwrap();
+    for event in events(connection, tenant).iter().filter(|event| event.tenant_position > 2) {
+        let place = i64::try_from(event.position).unwrap();
+        connection
+            .execute(
+                "UPDATE events SET tenant_position = tenant_position - 1 WHERE position = ?1",
+                [place],
+            )
+            .unwrap();
+    }
+}
+
+/// Makes all hashes of a tenant right again.
+pub fn rechain(connection: &Connection, tenant: &str) {
+    let mut prev: Digest = genesis();
+    for event in events(connection, tenant) {
+        prev = event.hash_after(&prev);
+        let position = i64::try_from(event.position).unwrap();
+        connection
+            .execute("UPDATE events SET hash = ?1 WHERE position = ?2", params![prev.0, position])
+            .unwrap();
+    }
+}
+
+fn events(connection: &Connection, tenant: &str) -> Vec<StoredEvent> {
+    let mut statement = connection
+        .prepare(
+            "SELECT position, tenant, tenant_position, event_id, run_id, sequence, type, \
+             timestamp, causation_id, payload, hash FROM events WHERE tenant = ?1 \
+             ORDER BY tenant_position",
+        )
+        .unwrap();
+    let number = |row: &Row<'_>, column| u64::try_from(row.get::<_, i64>(column).unwrap()).unwrap();
+    let rows = statement.query_map([tenant], |row| {
+        Ok(StoredEvent {
+            position: number(row, 0),
+            tenant: row.get(1)?,
+            tenant_position: number(row, 2),
+            event_id: row.get(3)?,
+            run_id: row.get(4)?,
+            sequence: number(row, 5),
+            kind: row.get(6)?,
+            timestamp: row.get(7)?,
+            causation_id: row.get(8)?,
+            payload: row.get(9)?,
+            prev: None,
+            hash: row.get::<_, Option<[u8; 32]>>(10)?.map(Digest),
+        })
+    });
+    rows.unwrap().collect::<Result<_, _>>().unwrap()
+}
+
+/// Positions of the whole log rise by one again.
+fn close_gaps(connection: &Connection) {
+    let mut statement =
+        connection.prepare("SELECT position FROM events ORDER BY position").unwrap();
+    let rows = statement.query_map([], |row| row.get::<_, i64>(0)).unwrap();
+    let all: Vec<i64> = rows.collect::<Result<_, _>>().unwrap();
+    for (position, place) in all.iter().zip(1_i64..) {
+        connection
+            .execute("UPDATE events SET position = ?2 WHERE position = ?1", [*position, place])
+            .unwrap();
+    }
+    let last = i64::try_from(all.len()).unwrap();
+    connection
+        .execute("UPDATE sqlite_sequence SET seq = ?1 WHERE name = 'events'", [last])
+        .unwrap();
+}

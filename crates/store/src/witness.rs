@@ -1,0 +1,79 @@
+//! The witness of the record, in a file of its own.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use async_trait::async_trait;
+use toolcrib_core::{record::WitnessStore, store::StoreError};
+
+/// A file that is replaced as a whole.
+#[derive(Debug, Clone)]
+pub struct WitnessFile {
+    path: PathBuf,
+}
+
+// === impl WitnessFile ===
+
+impl WitnessFile {
+    /// The file at `path`, which need not exist yet.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn failed(&self, doing: &str, error: &io::Error) -> StoreError {
+        let path = self.path.display();
+        StoreError::Unavailable(format!("{path} cannot be {doing} ({})", error.kind()))
+    }
+
+    fn read(&self) -> Result<Option<String>, StoreError> {
+        match fs::read(&self.path) {
+            // What is not UTF-8 is damaged, and so is its text.
+            Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed("read", &error)),
+        }
+    }
+
+    fn replace(&self, text: &str) -> io::Result<()> {
+        let mut fresh = self.path.clone().into_os_string();
+        fresh.push(".new");
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&fresh, &self.path)?;
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
+    }
+
+    async fn off_the_runtime<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let file = self.clone();
+        let ended = tokio::task::spawn_blocking(move || work(&file)).await;
+        ended.unwrap_or_else(|_| Err(StoreError::Unavailable("the witness broke off".to_owned())))
+    }
+}
+
+#[async_trait]
+impl WitnessStore for WitnessFile {
+    async fn load(&self) -> Result<Option<String>, StoreError> {
+        self.off_the_runtime(Self::read).await
+    }
+
+    async fn save(&self, text: String) -> Result<(), StoreError> {
+        let save =
+            move |file: &Self| file.replace(&text).map_err(|error| file.failed("written", &error));
+        self.off_the_runtime(save).await
+    }
+}
