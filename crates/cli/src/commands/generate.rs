@@ -94,7 +94,7 @@ const COMMON_OPTIONS: &str = "Options of every command:";
 
 /// Name, type, labels and meaning of every metric. A family shows itself in the exposition only
 /// once it has a value, so the list stands here; a test compares it with a server that has them all.
-const METRICS: [(&str, &str, &str, &str); 26] = [
+const METRICS: [(&str, &str, &str, &str); 27] = [
     ("toolcrib_calls", "counter", "surface, result", "Calls by surface and result"),
     ("toolcrib_call_seconds", "histogram", "", "Time tools ran"),
     ("toolcrib_http_requests", "counter", "surface, status", "Requests by surface and status"),

@@ -101,6 +101,7 @@ fn confinements(upstream: &mut UpstreamSpec) -> Vec<&mut Confinement> {
         | UpstreamSpec::Workflow(_)
         | UpstreamSpec::Pack(_)
         | UpstreamSpec::Native => Vec::new(),
+        UpstreamSpec::Unusable(unusable) => confinements(&mut unusable.upstream),
     }
 }
 
@@ -116,7 +117,7 @@ fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     let beside = entries.filter(|it| it.file_name().as_encoded_bytes().starts_with(name));
     let mut files: Vec<PathBuf> = beside.map(|entry| entry.path()).collect();
     // Those that the server will make.
-    for ending in ["", "-wal", "-shm", "-journal", ".signing-key"] {
+    for ending in ["", "-wal", "-shm", "-journal", ".signing-key", ".witness"] {
         let mut path = store.as_os_str().to_owned();
         path.push(ending);
         files.push(path.into());
