@@ -3,7 +3,6 @@
 //! Invariant: a child leads its own process group, and when its [`Child`] is closed or dropped the
 //! whole group is sent SIGKILL, so that a descendant that ignores SIGTERM does not outlive it.
 //! Invariant: a child's environment is what its description says, not ours.
-//! Invariant: what a child writes to stderr is cut per line and limited per second.
 
 use std::{
     io,
@@ -12,20 +11,18 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::{ChildStdin, ChildStdout, Command};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
-use toolcrib_core::{
-    id::SourceId,
-    source::{SecretValue, StdioSpec},
-};
+use toolcrib_core::source::{SecretValue, StdioSpec};
+
+use self::stderr::{Lines, ProbeEnd};
 
 pub(crate) mod confined;
 pub(crate) mod files;
 pub(crate) mod helper;
 pub(crate) mod once;
-mod stderr;
+pub(crate) mod stderr;
 
 /// What a child may have of our own environment.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
@@ -45,18 +42,18 @@ pub(crate) struct Child {
     _stderr: AbortOnDropHandle<()>,
     /// Cancelled when everything on stderr has been read.
     stderr_read: CancellationToken,
-    last_line: Arc<Mutex<Option<String>>>,
 }
 
 /// The pipes to a child.
 pub(crate) struct Pipes {
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
+    pub(crate) probe_end: ProbeEnd,
 }
 
 /// Starts the program that `spec` describes.
 #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
-pub(crate) fn spawn(spec: &StdioSpec, source: &SourceId) -> Result<(Child, Pipes), String> {
+pub(crate) fn spawn(spec: &StdioSpec, lines: &Arc<Lines>) -> Result<(Child, Pipes), String> {
     let Some((program, arguments)) = spec.command.split_first() else {
         return Err("the command is empty".to_owned());
     };
@@ -77,17 +74,16 @@ pub(crate) fn spawn(spec: &StdioSpec, source: &SourceId) -> Result<(Child, Pipes
     else {
         return Err("the program was started without its pipes".to_owned());
     };
-    let last_line = Arc::new(Mutex::new(None));
     let secrets = spec.env.values().map(|SecretValue(secret)| secret.clone()).collect();
-    let log = stderr::Log::new(source.clone(), secrets, Arc::clone(&last_line));
+    let (reader, probe_end) = stderr::Reader::new(Arc::clone(lines), secrets);
     let stderr_read = CancellationToken::new();
     let read = stderr_read.clone().drop_guard();
-    let reader = AbortOnDropHandle::new(tokio::spawn(async move {
+    let reading = AbortOnDropHandle::new(tokio::spawn(async move {
         let _read = read;
-        log.run(stderr).await;
+        reader.run(stderr).await;
     }));
-    let child = Child { group, process, _stderr: reader, stderr_read, last_line };
-    Ok((child, Pipes { stdin, stdout }))
+    let child = Child { group, process, _stderr: reading, stderr_read };
+    Ok((child, Pipes { stdin, stdout, probe_end }))
 }
 
 #[expect(clippy::disallowed_methods, reason = "what a child inherits is read when it starts")]
@@ -140,15 +136,14 @@ impl Child {
         self.exited().await;
     }
 
-    /// The last line of stderr, once the child has ended and what it wrote has been read. Can be
-    /// called any number of times.
-    pub(crate) async fn last_words(&self) -> Option<String> {
+    /// Waits until what the child, which has ended, wrote to stderr has been read. Can be called any
+    /// number of times.
+    pub(crate) async fn stderr_read(&self) {
         // An unfinished reader (a descendant that left the group holds the pipe) is no reason to
         // wait longer.
         if tokio::time::timeout(DRAIN, self.stderr_read.cancelled()).await.is_err() {
             tracing::debug!("stderr was still open after its process group was gone");
         }
-        self.last_line.lock().clone()
     }
 }
 

@@ -11,6 +11,7 @@ mod published_api;
 #[path = "../it/support/recorder.rs"]
 mod recorder;
 mod rig;
+mod stderr;
 mod suites;
 mod surfaces;
 mod third_party;

@@ -26,7 +26,10 @@ use super::{
     message::{Reply, encode_cancelled},
     peer::{OnCancel, Peer},
 };
-use crate::process::{self, Child, Pipes};
+use crate::process::{
+    self, Child, Pipes,
+    stderr::{self, Probe, ProbeEnd},
+};
 
 /// Messages waiting for a child that is slow to read; further callers wait their turn. Requests are
 /// as large as their arguments (`[server] max_body`), and calls in flight hold those in any case;
@@ -44,6 +47,7 @@ pub(crate) struct Stdio {
     peer: Arc<Peer>,
     outgoing: mpsc::Sender<Outgoing>,
     cancels: mpsc::UnboundedSender<u64>,
+    probe_end: ProbeEnd,
 }
 
 /// The child itself and the two tasks at its pipes.
@@ -70,8 +74,9 @@ pub(crate) fn start(
     source: &SourceId,
     limits: &SourceLimits,
     peer: Arc<Peer>,
+    stderr: &Arc<stderr::Lines>,
 ) -> Result<(Stdio, StdioDriver), String> {
-    let (child, Pipes { stdin, stdout }) = process::spawn(spec, source)?;
+    let (child, Pipes { stdin, stdout, probe_end }) = process::spawn(spec, stderr)?;
     let (outgoing, queue) = mpsc::channel(QUEUE);
     // Eight bytes for each call in flight that was written: a child that does not read is given up.
     let (cancels, cancelled) = mpsc::unbounded_channel();
@@ -104,7 +109,7 @@ pub(crate) fn start(
         peer: Arc::clone(&peer),
         end: None,
     };
-    Ok((Stdio { peer, outgoing, cancels }, driver))
+    Ok((Stdio { peer, outgoing, cancels, probe_end }, driver))
 }
 
 // === impl Stdio ===
@@ -124,6 +129,12 @@ impl Stdio {
 
     pub(crate) async fn notify(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
         self.send(Outgoing::Message(line(message))).await
+    }
+
+    /// Tells what becomes of what the child wrote to stderr meanwhile. Only the first end counts.
+    pub(crate) fn probe_ended(&self, end: Probe) {
+        // The reader is gone when stderr is closed; then there is nothing to decide.
+        self.probe_end.send(end).ok();
     }
 
     async fn send(&self, outgoing: Outgoing) -> Result<(), UpstreamError> {
@@ -180,7 +191,8 @@ impl StdioDriver {
         self.peer.fail_all(UpstreamErrorKind::Died, reason);
         self.reader.abort();
         self.writer.abort();
-        self.with_last_words(&format!("the child {reason}")).await
+        self.child.stderr_read().await;
+        format!("the child {reason}")
     }
 
     /// Ends the child in order.
@@ -189,16 +201,9 @@ impl StdioDriver {
         // The writer owns stdin; a child that reads to its end goes by itself.
         self.stop_writing.cancel();
         self.child.close().await;
+        self.child.stderr_read().await;
         self.reader.abort();
         self.writer.abort();
-    }
-
-    /// `reason`, and the last thing the ended child wrote to stderr.
-    pub(crate) async fn with_last_words(&mut self, reason: &str) -> String {
-        match self.child.last_words().await {
-            Some(line) => format!("{reason}; last stderr line: {line}"),
-            None => reason.to_owned(),
-        }
     }
 }
 

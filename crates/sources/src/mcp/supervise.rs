@@ -31,7 +31,7 @@ use super::{
     stdio::{self, StdioDriver},
     watch,
 };
-use crate::status::StatusBoard;
+use crate::{process::stderr::Lines, status::StatusBoard};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// A program that ends all the time costs a start every time.
@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) id: SourceId,
     pub(crate) limits: SourceLimits,
     pub(crate) status: StatusBoard,
+    /// What its children say.
+    pub(crate) stderr: Arc<Lines>,
     pub(crate) connection: RwLock<Option<Arc<Connection>>>,
     /// Calls that may be in flight at once.
     pub(crate) slots: Semaphore,
@@ -184,7 +186,8 @@ impl Supervisor {
         let peer = Peer::new(Arc::clone(&shared.list_changed));
         match &self.target {
             Target::Stdio(spec) => {
-                let (stdio, driver) = stdio::start(spec, &shared.id, &shared.limits, peer)?;
+                let (stdio, driver) =
+                    stdio::start(spec, &shared.id, &shared.limits, peer, &shared.stderr)?;
                 Ok((Wire::Stdio(stdio), Driver::Stdio(Box::new(driver))))
             }
             Target::Http { endpoint, egress, credential } => {
@@ -264,7 +267,6 @@ impl Driver {
             }
             Self::Stdio(driver) => {
                 driver.close().await;
-                let reason = driver.with_last_words(&reason).await;
                 Attempt::Failed { reason, ended: false }
             }
         }
