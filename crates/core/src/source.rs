@@ -44,8 +44,33 @@ pub trait Source: Send + Sync + 'static {
     /// How it is doing.
     fn status(&self) -> SourceStatus;
 
+    /// The last lines that its children wrote to stderr, the oldest first. They may hold arguments of
+    /// calls: they are for the operator, and are neither stored nor sent anywhere.
+    fn stderr(&self) -> Vec<StderrLine> {
+        Vec::new()
+    }
+
     /// Ends children and connections in order. Idempotent; after it every call is `Unavailable`.
     async fn close(&self);
+}
+
+/// Where the lines go that children write to stderr.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StderrMode {
+    /// The last ones are kept in memory.
+    #[default]
+    Keep,
+    /// They are also logged.
+    Log,
+}
+
+/// A line that a child wrote to stderr, cut, without configured secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StderrLine {
+    /// When it was read.
+    pub at: Timestamp,
+    /// What it says.
+    pub line: String,
 }
 
 /// Builds running sources from descriptions. The gateway reloads through this.
@@ -190,6 +215,8 @@ pub struct StdioSpec {
     pub cwd: Option<PathBuf>,
     /// What it may reach; without it, whatever the server may.
     pub sandbox: Option<command::Confinement>,
+    /// Where its stderr goes.
+    pub stderr: StderrMode,
 }
 
 /// An HTTP endpoint.

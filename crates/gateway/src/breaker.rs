@@ -17,7 +17,7 @@ use serde::Serialize;
 use toolcrib_core::{
     call::{CallError, Outcome, UpstreamErrorKind},
     clock::{Clock, Timestamp},
-    id::SourceId,
+    id::{SourceId, TenantId},
     principal::Principal,
     source::{Source, SourceState},
 };
@@ -66,6 +66,16 @@ pub(crate) struct Breaker {
     metrics: Arc<Metrics>,
     hasher: RandomState,
     inner: Mutex<Inner>,
+    callers: Mutex<Callers>,
+}
+
+/// Of which tenants calls were let through, since the source was built.
+#[derive(Debug, Default)]
+enum Callers {
+    #[default]
+    Nobody,
+    Tenant(TenantId),
+    Several,
 }
 
 struct Inner {
@@ -111,7 +121,26 @@ impl Breaker {
         metrics.begin(&source);
         let circuit = Circuit::new();
         let inner = Mutex::new(Inner { config, circuit, opened_at: None, opened: 0 });
-        Arc::new(Self { source, clock, metrics, hasher: RandomState::new(), inner })
+        let callers = Mutex::default();
+        Arc::new(Self { source, clock, metrics, hasher: RandomState::new(), inner, callers })
+    }
+
+    /// Whether a tenant other than `tenant` has called the source since it was built.
+    pub(crate) fn serves_others(&self, tenant: &TenantId) -> bool {
+        match &*self.callers.lock() {
+            Callers::Nobody => false,
+            Callers::Tenant(only) => only != tenant,
+            Callers::Several => true,
+        }
+    }
+
+    fn note_caller(&self, tenant: &TenantId) {
+        let mut callers = self.callers.lock();
+        match &*callers {
+            Callers::Nobody => *callers = Callers::Tenant(tenant.clone()),
+            Callers::Tenant(only) if only != tenant => *callers = Callers::Several,
+            Callers::Tenant(_) | Callers::Several => {}
+        }
     }
 
     /// Takes over other settings; with other ones it begins closed.
@@ -130,6 +159,7 @@ impl Breaker {
         caller: &Principal,
         source: &dyn Source,
     ) -> Result<Passage, Duration> {
+        self.note_caller(&caller.tenant);
         let mut inner = self.inner.lock();
         let id = caller.id.to_string();
         let Some(config) = inner.config else {

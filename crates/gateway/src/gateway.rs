@@ -28,7 +28,9 @@ use toolcrib_core::{
     quota::QuotaStore,
     record::RecordStore,
     scope::{Grant, Scope},
-    source::{InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, UpstreamSpec},
+    source::{
+        InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, StderrLine, UpstreamSpec,
+    },
     store::{CatalogStore, KeyStore, RunQuery, RunRecord, RunStore, StoreError},
 };
 use toolcrib_tasks::Tasks;
@@ -49,7 +51,7 @@ use crate::{
     readiness::Readiness,
     record::Record,
     refresh::{Refresher, Slots},
-    report::SourceReport,
+    report::{SourceReport, StderrRefusal},
     scopes::RouteScope,
     session::Interactions,
     workflow::{self, Home, LiveRuns, SnapshotWorkflows},
@@ -531,6 +533,20 @@ impl Gateway {
     /// many they are nor what is wrong.
     pub fn sources_of(&self, tenant: &TenantId) -> Vec<SourceReport> {
         self.inner.refresher.reports(Some(tenant))
+    }
+
+    /// The last lines that children of the source `id` wrote to stderr. They may hold arguments of
+    /// calls, so they are for the operator (no `tenant`), or for a tenant that has the source for
+    /// itself.
+    ///
+    /// # Errors
+    /// [`StderrRefusal`].
+    pub fn source_stderr(
+        &self,
+        tenant: Option<&TenantId>,
+        id: &str,
+    ) -> Result<Vec<StderrLine>, StderrRefusal> {
+        self.inner.refresher.stderr(tenant, id)
     }
 
     /// Grants of roles that reach no tool and no route, as `role "NAME": GRANT`. Only telling once

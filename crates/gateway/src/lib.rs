@@ -56,6 +56,6 @@ pub use background::{Check, CheckState};
 pub use breaker::{BreakerReport, BreakerState};
 pub use gateway::{Gateway, GatewayBuilder, Snapshot, Stores};
 pub use quota::{MAX_UNSETTLED, QuotaReport};
-pub use report::{SourceLoad, SourceReport};
+pub use report::{SourceLoad, SourceReport, StderrRefusal};
 pub use toolcrib_core as core;
 pub use toolcrib_tasks as tasks;

@@ -25,7 +25,9 @@ use toolcrib_core::{
     id::{SourceId, TenantId},
     lint::{self, Finding},
     pin::PinStore,
-    source::{Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceSpec},
+    source::{
+        Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, StderrLine,
+    },
     store::CatalogStore,
 };
 use toolcrib_tasks::{Policy, TaskName};
@@ -41,6 +43,7 @@ use crate::{
     gateway::WeakGateway,
     metrics::Metrics,
     pins::{self, PinDesk, Settled},
+    report::StderrRefusal,
     toolsets::Told,
 };
 
@@ -579,6 +582,14 @@ impl Refresher {
 
     pub(crate) fn reports(&self, tenant: Option<&TenantId>) -> Vec<SourceReport> {
         self.slots.lock().reports(tenant, &self.metrics)
+    }
+
+    pub(crate) fn stderr(
+        &self,
+        tenant: Option<&TenantId>,
+        id: &str,
+    ) -> Result<Vec<StderrLine>, StderrRefusal> {
+        self.slots.lock().stderr(tenant, id)
     }
 
     /// Where a tool is that no snapshot offers.

@@ -54,3 +54,12 @@ pub struct SourceLoad {
     /// Calls refused in this process because the breaker was open.
     pub refused_by_breaker: u64,
 }
+
+/// Why lines of a source are not shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StderrRefusal {
+    /// The tenant has no such source, or a rule keeps some of its tools from the tenant.
+    Unknown,
+    /// Other tenants have called it, so lines may hold arguments of theirs.
+    Shared,
+}

@@ -42,6 +42,8 @@ route_scopes! {
     PinsApprove = "pins:approve",
     /// Cancel runs of workflows of other principals.
     RunsCancel = "runs:cancel",
+    /// Read what processes of sources wrote to stderr, which may hold arguments of calls.
+    SourcesLogs = "sources:logs",
     /// Read the status of sources.
     SourcesRead = "sources:read",
 }

@@ -23,7 +23,7 @@ use toolcrib_core::{
     id::SourceId,
     source::{
         Discovered, DiscoveredTool, Source, SourceLimits, SourceListener, SourceState,
-        SourceStatus,
+        SourceStatus, StderrLine,
         command::{CommandSpec, CommandsSpec, Confinement, OutputKind, scalar},
     },
 };
@@ -31,6 +31,7 @@ use toolcrib_core::{
 use crate::process::{
     confined::Orders,
     once::{self, Ended, Program},
+    stderr::Lines,
 };
 
 /// Secrets that are not looked for in output, because they would be found in innocent text.
@@ -52,6 +53,7 @@ pub(crate) struct CommandSource {
     commands: Vec<CommandSpec>,
     launcher: Launcher,
     slots: Semaphore,
+    stderr: Lines,
     closed: CancellationToken,
     since: Mutex<Timestamp>,
     clock: Arc<dyn Clock>,
@@ -69,6 +71,7 @@ impl CommandSource {
         let slots = Semaphore::new(limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS));
         listener.changed(&id);
         Self {
+            stderr: Lines::new(id.clone(), spec.stderr, Arc::clone(&clock)),
             id,
             commands: spec.commands.into_iter().map(anchored).collect(),
             launcher,
@@ -109,6 +112,8 @@ impl CommandSource {
             max_output: command.max_output.min(call.max_result_bytes),
         })
         .await?;
+        let secrets: Vec<_> = command.env.values().map(|value| value.0.clone()).collect();
+        self.stderr.take(&ended.stderr, &secrets);
         outcome(command, ended)
     }
 }
@@ -158,6 +163,10 @@ impl Source for CommandSource {
             true => SourceState::Stopped,
         };
         SourceStatus { state, detail: None, since: *self.since.lock(), restarts: 0 }
+    }
+
+    fn stderr(&self) -> Vec<StderrLine> {
+        self.stderr.kept()
     }
 
     async fn close(&self) {

@@ -7,7 +7,6 @@
 //! Invariant: a child leads its own process group, and when its [`Child`] is closed or dropped it
 //! and all of that is sent SIGKILL, so that a descendant that ignores SIGTERM does not outlive it.
 //! Invariant: a child's environment is what its description says, not ours.
-//! Invariant: what a child writes to stderr is cut per line and limited per second.
 
 use std::{
     ffi::OsString,
@@ -17,18 +16,22 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::{Deserialize, Serialize};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::{
+    io::AsyncRead,
+    process::{ChildStdin, ChildStdout, Command},
+};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use toolcrib_core::{
-    id::SourceId,
     source::{SecretValue, StdioSpec},
     text::io_reason,
 };
 
-use self::reaper::{End, Reaped, Reaper, Streams};
+use self::{
+    reaper::{End, Reaped, Reaper, Streams},
+    stderr::{Lines, ProbeEnd},
+};
 use crate::exec::Launcher;
 
 pub(crate) mod confined;
@@ -37,7 +40,7 @@ pub(crate) mod helper;
 mod landlock;
 pub(crate) mod once;
 pub(crate) mod reaper;
-mod stderr;
+pub(crate) mod stderr;
 
 /// What this program is when it is run again, as one argument.
 #[derive(Serialize, Deserialize)]
@@ -85,7 +88,6 @@ pub(crate) struct Child {
     _stderr: AbortOnDropHandle<()>,
     /// Cancelled when everything on stderr has been read.
     stderr_read: CancellationToken,
-    last_line: Arc<Mutex<Option<String>>>,
 }
 
 /// How a child is held.
@@ -103,41 +105,39 @@ enum Process {
 pub(crate) struct Pipes {
     pub(crate) stdin: ChildStdin,
     pub(crate) stdout: ChildStdout,
+    pub(crate) probe_end: ProbeEnd,
 }
 
 /// Starts the program that `spec` describes, and returns when it is running.
 pub(crate) async fn spawn(
     spec: &StdioSpec,
-    source: &SourceId,
     launcher: Option<&Launcher>,
+    lines: &Arc<Lines>,
 ) -> Result<(Child, Pipes), String> {
-    let last_line = Arc::new(Mutex::new(None));
+    let (process, stdin, stdout, stderr): (_, _, _, Box<dyn AsyncRead + Send + Unpin>) =
+        match launcher {
+            Some(launcher) => {
+                let (mut reaper, Streams { stdin, stdout, stderr }) = reaped(spec, launcher)?;
+                reaper.started().await?;
+                (Process::Reaped(reaper), stdin, stdout, Box::new(stderr))
+            }
+            None => {
+                let (group, mut process) = direct(spec)?;
+                let stdin = process.stdin.take().ok_or(NO_PIPES)?;
+                let stdout = process.stdout.take().ok_or(NO_PIPES)?;
+                let stderr = process.stderr.take().ok_or(NO_PIPES)?;
+                (Process::Direct { group, process }, stdin, stdout, Box::new(stderr))
+            }
+        };
     let secrets = spec.env.values().map(|SecretValue(secret)| secret.clone()).collect();
-    let log = stderr::Log::new(source.clone(), secrets, Arc::clone(&last_line));
+    let (reader, probe_end) = stderr::Reader::new(Arc::clone(lines), secrets);
     let stderr_read = CancellationToken::new();
     let read = stderr_read.clone().drop_guard();
-    let (process, stderr, pipes) = match launcher {
-        Some(launcher) => {
-            let (mut reaper, Streams { stdin, stdout, stderr }) = reaped(spec, launcher)?;
-            reaper.started().await?;
-            let reader = tokio::spawn(async move {
-                let _read = read;
-                log.run(stderr).await;
-            });
-            (Process::Reaped(reaper), reader, Pipes { stdin, stdout })
-        }
-        None => {
-            let (group, mut process, pipes) = direct(spec)?;
-            let stderr = process.stderr.take().ok_or(NO_PIPES)?;
-            let reader = tokio::spawn(async move {
-                let _read = read;
-                log.run(stderr).await;
-            });
-            (Process::Direct { group, process }, reader, pipes)
-        }
-    };
-    let _stderr = AbortOnDropHandle::new(stderr);
-    Ok((Child { process, _stderr, stderr_read, last_line }, pipes))
+    let _stderr = AbortOnDropHandle::new(tokio::spawn(async move {
+        let _read = read;
+        reader.run(stderr).await;
+    }));
+    Ok((Child { process, _stderr, stderr_read }, Pipes { stdin, stdout, probe_end }))
 }
 
 const NO_PIPES: &str = "the program was started without its pipes";
@@ -158,7 +158,7 @@ fn reaped(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, Streams), St
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
-fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child, Pipes), String> {
+fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child), String> {
     if spec.sandbox.is_some() {
         return Err("`sandbox` needs a launcher, and this program brings none".to_owned());
     }
@@ -175,9 +175,7 @@ fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child, Pipes), Str
     if let Some(child) = group.0 {
         files::inherit_limit(child);
     }
-    let (stdin, stdout) =
-        (process.stdin.take().ok_or(NO_PIPES)?, process.stdout.take().ok_or(NO_PIPES)?);
-    Ok((group, process, Pipes { stdin, stdout }))
+    Ok((group, process))
 }
 
 fn split(spec: &StdioSpec) -> Result<(&String, &[String]), String> {
@@ -250,15 +248,14 @@ impl Child {
         self.exited().await;
     }
 
-    /// The last line of stderr, once the child has ended and what it wrote has been read. Can be
-    /// called any number of times.
-    pub(crate) async fn last_words(&self) -> Option<String> {
+    /// Waits until what the child, which has ended, wrote to stderr has been read. Can be called any
+    /// number of times.
+    pub(crate) async fn stderr_read(&self) {
         // An unfinished reader (a descendant that left the group holds the pipe) is no reason to
         // wait longer.
         if tokio::time::timeout(DRAIN, self.stderr_read.cancelled()).await.is_err() {
             tracing::debug!("stderr was still open after its process group was gone");
         }
-        self.last_line.lock().clone()
     }
 }
 

@@ -60,6 +60,7 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
         .routes(routes!(record::forwarders))
         .routes(routes!(record::checkpoints))
         .routes(routes!(sources::list))
+        .routes(routes!(sources::logs))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::rotate))
         .routes(routes!(keys::revoke))

@@ -227,6 +227,21 @@ pub(crate) enum SourcesCommand {
 Examples:
   toolcrib sources check && systemctl reload toolcrib")]
     Check(Output),
+
+    /// Print the last lines that the processes of a source wrote to stderr
+    #[command(after_help = "\
+Examples:
+  toolcrib sources logs github --url http://127.0.0.1:8808
+  toolcrib sources logs github
+
+A source keeps its last 100 lines in memory. They may hold arguments of calls, so they are not in the
+server's log unless the source has `stderr = \"log\"`. With --url they are those of the running server,
+and the caller needs the scope `sources:logs`. Without it the sources are started here, as `sources
+check` does, and what they print meanwhile is shown.")]
+    Logs {
+        /// The source's id
+        id: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]

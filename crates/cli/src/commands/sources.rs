@@ -8,12 +8,15 @@ use toolcrib_gateway::Gateway;
 use crate::{
     args::{Global, SourcesCommand},
     client::Client,
-    failure::Exit,
+    failure::{Exit, advised},
     local::{self, Local},
     printer::Printer,
     settings::Settings,
     table,
 };
+
+/// Lines of stderr that are shown of a source that failed.
+const SHOWN_LINES: usize = 10;
 
 /// What is shown of a source: the members of `GET /v1/sources` that people look for.
 #[derive(Debug, Deserialize, Serialize)]
@@ -105,6 +108,9 @@ pub(crate) async fn run(
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
+    if let SourcesCommand::Logs { id } = command {
+        return logs(id, global, printer).await;
+    }
     let told = match Client::connect(global, printer)? {
         Some(client) => client.get(&["v1", "sources"], &[]).await?,
         None => here(global, printer).await?,
@@ -114,6 +120,22 @@ pub(crate) async fn run(
     let sources = told.get("sources").cloned().unwrap_or(Value::Null);
     let sources: Vec<Shown> = serde_json::from_value(sources)?;
     print(&sources, printer)?;
+    for source in sources.iter().filter(|source| source.state == state(SourceState::Degraded)) {
+        match told.get("lines").map(|lines| Vec::<Line>::deserialize(lines.get(&source.id)?).ok()) {
+            Some(lines) => {
+                for Line { line, .. } in lines.into_iter().flatten() {
+                    printer.note_foreign(&format!("{} (stderr): {line}", source.id));
+                }
+            }
+            None if !printer.wants_json() => {
+                printer.note(format_args!(
+                    "`toolcrib sources logs {}` shows what it printed",
+                    source.id
+                ));
+            }
+            None => {}
+        }
+    }
     for source in &sources {
         if source.state == state(SourceState::Ready) && source.discovered_at.is_none() {
             printer.warning(format_args!(
@@ -149,8 +171,63 @@ pub(crate) async fn run(
         {
             Ok(Exit::Failed)
         }
-        SourcesCommand::Check(_) | SourcesCommand::List(_) => Ok(Exit::Done),
+        SourcesCommand::Check(_) | SourcesCommand::List(_) | SourcesCommand::Logs { .. } => {
+            Ok(Exit::Done)
+        }
     }
+}
+
+/// A line that a process of a source wrote to stderr.
+#[derive(Debug, Deserialize, Serialize)]
+struct Line {
+    at: String,
+    line: String,
+}
+
+async fn logs(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
+    let told = match Client::connect(global, printer)? {
+        Some(client) => client.get(&["v1", "sources", id, "logs"], &[]).await?,
+        None => logs_here(id, global, printer).await?,
+    };
+    let lines: Vec<Line> = Vec::deserialize(told.get("lines").unwrap_or(&Value::Null))?;
+    if printer.wants_json() {
+        printer.json(&lines)?;
+        return Ok(Exit::Done);
+    }
+    if lines.is_empty() {
+        printer.note("the processes of this source have written nothing to stderr");
+    }
+    for Line { at, line } in lines {
+        printer.foreign(&format!("{at} {line}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+async fn logs_here(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Value> {
+    let Settings { config, data_dir, .. } = Settings::load(global)?;
+    if !config.sources.iter().any(|source| source.spec.id.as_str() == id) {
+        return Err(advised("no such source", "`toolcrib sources list` shows the sources"));
+    }
+    Local::start_forgetful(config, &data_dir, printer)
+        .await?
+        .run(async |gateway: &Gateway| {
+            local::settle(gateway, printer).await;
+            let lines = gateway.source_stderr(None, id).unwrap_or_default();
+            Ok(json!({ "lines": lines }))
+        })
+        .await
+}
+
+/// What a source that is not ready said last. Only here: on a server the lines are asked for.
+fn last_lines(gateway: &Gateway) -> Value {
+    let sources = gateway.sources();
+    let failed = sources.iter().filter(|it| it.status.state != SourceState::Ready);
+    let lines = failed.map(|source| {
+        let lines = gateway.source_stderr(None, source.id.as_str()).unwrap_or_default();
+        let last: Vec<_> = lines.into_iter().rev().take(SHOWN_LINES).rev().collect();
+        (source.id.to_string(), json!(last))
+    });
+    Value::Object(lines.collect())
 }
 
 /// Over nothing stored: what matters is what the sources say now, not what they said last.
@@ -172,7 +249,8 @@ async fn here(global: &Global, printer: Printer) -> anyhow::Result<Value> {
                     shown.insert("references".to_owned(), json!(toolset.unresolved));
                 }
             }
-            Ok(json!({ "sources": gateway.sources(), "toolsets": toolsets }))
+            let lines = last_lines(gateway);
+            Ok(json!({ "sources": gateway.sources(), "toolsets": toolsets, "lines": lines }))
         })
         .await
 }

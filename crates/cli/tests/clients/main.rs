@@ -13,6 +13,7 @@ mod published_api;
 mod recorder;
 mod rig;
 mod sandbox;
+mod stderr;
 mod suites;
 mod surfaces;
 mod third_party;

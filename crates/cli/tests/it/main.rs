@@ -34,6 +34,7 @@ mod reload;
 mod remote;
 mod seams;
 mod secrets;
+mod sources;
 mod space;
 mod stdio;
 mod tables;

@@ -22,6 +22,8 @@ pub const MAX_ARGUMENTS: usize = 512 << 10;
 /// The commands of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandsSpec {
+    /// Where the stderr of the commands goes.
+    pub stderr: super::StderrMode,
     /// In the order of the file.
     pub commands: Vec<CommandSpec>,
 }

@@ -24,6 +24,7 @@ pub(super) struct File {
     pub(super) gate: Gate,
     pub(super) approvals: Approvals,
     pub(super) policy: Policy,
+    pub(super) sources: Sources,
     pub(super) source: Vec<Source>,
     pub(super) role: Vec<Role>,
     pub(super) anonymous: Option<Anonymous>,
@@ -164,6 +165,13 @@ pub(super) enum DeniedCalls {
     NotFound,
 }
 
+/// What all sources share.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Sources {
+    pub(super) env: BTreeMap<String, Spanned<Value>>,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Source {
@@ -177,6 +185,8 @@ pub(super) struct Source {
     pub(super) cwd: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) sandbox: Option<Sandbox>,
+    #[serde(default)]
+    pub(super) stderr: Option<Spanned<String>>,
     #[serde(default)]
     pub(super) url: Option<Spanned<String>>,
     #[serde(default)]
@@ -316,6 +326,7 @@ impl Source {
             "env" => !self.env.is_empty(),
             "cwd" => self.cwd.is_some(),
             "sandbox" => self.sandbox.is_some(),
+            "stderr" => self.stderr.is_some(),
             "url" => self.url.is_some(),
             "headers" => !self.headers.is_empty(),
             "credential" => self.credential.is_some(),

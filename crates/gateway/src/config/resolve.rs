@@ -28,6 +28,7 @@ use toolcrib_core::{
     limit::Rate,
     quota::Quota,
     scope::{Grant, ScopeSet},
+    source::SecretValue,
 };
 
 use super::{
@@ -111,7 +112,16 @@ pub fn read(name: &str, text: &str, base: &Path, secrets: &dyn SecretReader) -> 
     let problems = std::mem::take(&mut document.problems);
     let is_toml = document.is_toml;
     let (missing, protection) = (Vec::new(), Protection::default());
-    let mut resolver = Resolver { text, base, secrets, document, problems, missing, protection };
+    let mut resolver = Resolver {
+        text,
+        base,
+        secrets,
+        document,
+        problems,
+        missing,
+        protection,
+        shared_env: BTreeMap::new(),
+    };
     let mut config = match is_toml {
         true => resolver.config(typed),
         false => Config::empty(base),
@@ -129,6 +139,8 @@ struct Resolver<'a> {
     problems: Vec<Problem>,
     missing: Vec<MissingSecret>,
     protection: Protection,
+    /// The environment of every child; none when something is wrong with it.
+    shared_env: BTreeMap<String, SecretValue>,
 }
 
 impl Resolver<'_> {
@@ -234,6 +246,7 @@ impl Resolver<'_> {
         config.resource = typed.auth.resource.and_then(|resource| self.resource(resource));
         self.explorer(&mut config, typed.explorer);
         config.toolsets = self.toolsets(typed.toolset.0);
+        self.shared_env = self.shared_env(&typed.sources.env);
         let mut seen = BTreeSet::new();
         for source in typed.source {
             let offset = source.id.span().start;

@@ -10,7 +10,7 @@ use toolcrib_core::{
     id::{SourceId, TenantId, ToolId},
     names,
     pin::PinBook,
-    source::{Discovered, Source, SourceState},
+    source::{Discovered, Source, SourceState, StderrLine},
 };
 
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     config::{GateConfig, SourceConfig, ToolsetConfig},
     metrics::{Limit, Metrics},
     policy::{Decider, PolicySet},
-    report::{SourceLoad, SourceReport},
+    report::{SourceLoad, SourceReport, StderrRefusal},
     workflow::{Flow, Flows, SnapshotWorkflows, flows, offer},
 };
 
@@ -237,6 +237,27 @@ impl Slots {
     /// How many tools of each source are quarantined.
     pub(crate) fn quarantined(&self) -> impl Iterator<Item = (&SourceId, usize)> {
         self.slots.iter().map(|slot| (&slot.config.spec.id, slot.quarantined.len()))
+    }
+
+    /// What children of the source `id` wrote to stderr, for the operator or for `tenant`.
+    pub(super) fn stderr(
+        &self,
+        tenant: Option<&TenantId>,
+        id: &str,
+    ) -> Result<Vec<StderrLine>, StderrRefusal> {
+        let known = |slot: &&Slot| {
+            slot.config.spec.id.as_str() == id
+                && tenant.is_none_or(|it| slot.config.tenants.admits(it))
+        };
+        let slot = self.slots.iter().find(known).ok_or(StderrRefusal::Unknown)?;
+        // Read first: whoever called before a line was written is known by then.
+        let lines = slot.source.stderr();
+        match tenant {
+            Some(tenant) if !slot.is_open_to(tenant) => Err(StderrRefusal::Unknown),
+            // Lines may hold the arguments of any call.
+            Some(tenant) if slot.breaker.serves_others(tenant) => Err(StderrRefusal::Shared),
+            Some(_) | None => Ok(lines),
+        }
     }
 
     /// How the sources are doing, all of them or what a tenant may know of those that it has.

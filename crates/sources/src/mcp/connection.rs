@@ -18,6 +18,7 @@ use super::{
     peer::Interest,
     stdio::Stdio,
 };
+use crate::process::stderr::Probe;
 
 /// One request, before it has an id.
 pub(crate) struct Call<'a> {
@@ -91,6 +92,13 @@ impl Wire {
         match self {
             Self::Stdio(stdio) => Ok(stdio.notify(message).await?),
             Self::Http(http) => http.notify(era, message).await,
+        }
+    }
+
+    /// The probe of the era has ended; what a child said about it is kept or dropped.
+    pub(crate) fn probe_ended(&self, end: Probe) {
+        if let Self::Stdio(stdio) = self {
+            stdio.probe_ended(end);
         }
     }
 

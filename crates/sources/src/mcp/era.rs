@@ -14,6 +14,7 @@ use super::{
     connection::{Call, ConnectError, Wire},
     message::{Reply, RpcError, UNSUPPORTED_VERSION, encode},
 };
+use crate::process::stderr::Probe;
 
 /// The version without a handshake.
 pub(crate) const MODERN: &str = "2026-07-28";
@@ -155,17 +156,24 @@ const CLIENT_INFO: ClientInfo = ClientInfo { name: "toolcrib", version: env!("CA
 /// Finds out which era the other side speaks, and enters it.
 pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session, ConnectError> {
     if approach == Approach::Handshake {
+        wire.probe_ended(Probe::Understood);
         return initialize(wire).await;
     }
     let mut probe = std::pin::pin!(discover(wire));
     if let Ok(verdict) = tokio::time::timeout(PROBE_TIMEOUT, &mut probe).await {
         return match verdict? {
-            Verdict::Modern(session) => Ok(session),
-            Verdict::Legacy => initialize(wire).await,
+            Verdict::Modern(session) => {
+                wire.probe_ended(Probe::Understood);
+                Ok(session)
+            }
+            Verdict::Legacy => {
+                wire.probe_ended(Probe::Refused);
+                initialize(wire).await
+            }
         };
     }
     let mut handshake = std::pin::pin!(initialize(wire));
-    tokio::select! {
+    let session = tokio::select! {
         verdict = &mut probe => match verdict? {
             Verdict::Modern(session) => Ok(session),
             Verdict::Legacy => handshake.await,
@@ -177,7 +185,12 @@ pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session
                 Verdict::Legacy => Err(refused),
             },
         },
-    }
+    }?;
+    wire.probe_ended(match session.era.is_modern() {
+        true => Probe::Understood,
+        false => Probe::Refused,
+    });
+    Ok(session)
 }
 
 async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {

@@ -18,7 +18,10 @@ use toolcrib_core::{
     descriptor::SourceKind,
     id::SourceId,
     redact::Echoes,
-    source::{Discovered, Source, SourceLimits, SourceListener, SourceState, SourceStatus},
+    source::{
+        Discovered, Source, SourceLimits, SourceListener, SourceState, SourceStatus, StderrLine,
+        StderrMode,
+    },
 };
 use toolcrib_tasks::{Policy, Task, TaskName, Tasks};
 use url::Url;
@@ -29,7 +32,9 @@ use super::{
     discover, result,
     supervise::{Shared, Supervisor},
 };
-use crate::{SUPERVISOR, credential::SourceCredential, status::StatusBoard};
+use crate::{
+    SUPERVISOR, credential::SourceCredential, process::stderr::Lines, status::StatusBoard,
+};
 
 /// A supervised MCP server.
 pub(crate) struct McpSource {
@@ -58,11 +63,17 @@ impl McpSource {
             }
             Target::Http { .. } | Target::Stdio(..) => None,
         };
+        let mode = match &target {
+            Target::Stdio(spec) => spec.stderr,
+            Target::Http { .. } => StderrMode::Keep,
+        };
+        let stderr = Arc::new(Lines::new(id.clone(), mode, Arc::clone(&clock)));
         let slots = limits.max_concurrency.clamp(1, Semaphore::MAX_PERMITS);
         let shared = Arc::new(Shared {
             id,
             limits,
             status: StatusBoard::new(clock),
+            stderr,
             connection: RwLock::new(None),
             slots: Semaphore::new(slots),
             stop: CancellationToken::new(),
@@ -164,6 +175,10 @@ impl Source for McpSource {
 
     fn status(&self) -> SourceStatus {
         self.shared.status.get()
+    }
+
+    fn stderr(&self) -> Vec<StderrLine> {
+        self.shared.stderr.kept()
     }
 
     async fn close(&self) {

@@ -28,7 +28,10 @@ use super::{
 };
 use crate::{
     exec::Launcher,
-    process::{self, Child, Pipes},
+    process::{
+        self, Child, Pipes,
+        stderr::{self, Probe, ProbeEnd},
+    },
 };
 
 /// Messages waiting for a child that is slow to read; further callers wait their turn. Requests are
@@ -47,6 +50,7 @@ pub(crate) struct Stdio {
     peer: Arc<Peer>,
     outgoing: mpsc::Sender<Outgoing>,
     cancels: mpsc::UnboundedSender<u64>,
+    probe_end: ProbeEnd,
 }
 
 /// The child itself and the two tasks at its pipes.
@@ -74,8 +78,10 @@ pub(crate) async fn start(
     source: &SourceId,
     limits: &SourceLimits,
     peer: Arc<Peer>,
+    stderr: &Arc<stderr::Lines>,
 ) -> Result<(Stdio, StdioDriver), String> {
-    let (child, Pipes { stdin, stdout }) = process::spawn(spec, source, launcher).await?;
+    let (child, pipes) = process::spawn(spec, launcher, stderr).await?;
+    let Pipes { stdin, stdout, probe_end } = pipes;
     let (outgoing, queue) = mpsc::channel(QUEUE);
     // Eight bytes for each call in flight that was written: a child that does not read is given up.
     let (cancels, cancelled) = mpsc::unbounded_channel();
@@ -108,7 +114,7 @@ pub(crate) async fn start(
         peer: Arc::clone(&peer),
         end: None,
     };
-    Ok((Stdio { peer, outgoing, cancels }, driver))
+    Ok((Stdio { peer, outgoing, cancels, probe_end }, driver))
 }
 
 // === impl Stdio ===
@@ -128,6 +134,12 @@ impl Stdio {
 
     pub(crate) async fn notify(&self, message: Vec<u8>) -> Result<(), UpstreamError> {
         self.send(Outgoing::Message(line(message))).await
+    }
+
+    /// Tells what becomes of what the child wrote to stderr meanwhile. Only the first end counts.
+    pub(crate) fn probe_ended(&self, end: Probe) {
+        // The reader is gone when stderr is closed; then there is nothing to decide.
+        self.probe_end.send(end).ok();
     }
 
     async fn send(&self, outgoing: Outgoing) -> Result<(), UpstreamError> {
@@ -184,7 +196,8 @@ impl StdioDriver {
         self.peer.fail_all(UpstreamErrorKind::Died, reason);
         self.reader.abort();
         self.writer.abort();
-        self.with_last_words(&format!("the child {reason}")).await
+        self.child.stderr_read().await;
+        format!("the child {reason}")
     }
 
     /// Ends the child in order.
@@ -193,16 +206,9 @@ impl StdioDriver {
         // The writer owns stdin; a child that reads to its end goes by itself.
         self.stop_writing.cancel();
         self.child.close().await;
+        self.child.stderr_read().await;
         self.reader.abort();
         self.writer.abort();
-    }
-
-    /// `reason`, and the last thing the ended child wrote to stderr.
-    pub(crate) async fn with_last_words(&mut self, reason: &str) -> String {
-        match self.child.last_words().await {
-            Some(line) => format!("{reason}; last stderr line: {line}"),
-            None => reason.to_owned(),
-        }
     }
 }
 

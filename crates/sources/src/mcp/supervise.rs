@@ -31,7 +31,7 @@ use super::{
     stdio::{self, StdioDriver},
     watch,
 };
-use crate::status::StatusBoard;
+use crate::{process::stderr::Lines, status::StatusBoard};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// A program that ends all the time costs a start every time.
@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) id: SourceId,
     pub(crate) limits: SourceLimits,
     pub(crate) status: StatusBoard,
+    /// What its children say.
+    pub(crate) stderr: Arc<Lines>,
     pub(crate) connection: RwLock<Option<Arc<Connection>>>,
     /// Calls that may be in flight at once.
     pub(crate) slots: Semaphore,
@@ -189,9 +191,10 @@ impl Supervisor {
         let peer = Peer::new(Arc::clone(&shared.list_changed));
         match &self.target {
             Target::Stdio(spec, launcher) => {
-                let (launcher, limits) = (launcher.as_ref(), &shared.limits);
+                let (launcher, limits, stderr) =
+                    (launcher.as_ref(), &shared.limits, &shared.stderr);
                 let (stdio, driver) =
-                    stdio::start(spec, launcher, &shared.id, limits, peer).await?;
+                    stdio::start(spec, launcher, &shared.id, limits, peer, stderr).await?;
                 Ok((Wire::Stdio(stdio), Driver::Stdio(Box::new(driver))))
             }
             Target::Http { endpoint, egress, credential } => {
@@ -271,7 +274,6 @@ impl Driver {
             }
             Self::Stdio(driver) => {
                 driver.close().await;
-                let reason = driver.with_last_words(&reason).await;
                 Attempt::Failed { reason, ended: false }
             }
         }

@@ -1,41 +1,149 @@
-//! A child's stderr: one log line each, cut, limited in rate, with the configured secrets taken out.
+//! What children write to stderr.
+//!
+//! Invariant (I-92): a line may hold arguments of calls, so by default it is only kept in memory: the
+//! last lines of a source, cut, bounded, with the configured secrets taken out. It reaches the log only
+//! where the source asks for that, and never a status, an error or the record.
 
 use std::{
+    collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
-use toolcrib_core::{credential::Secret, id::SourceId};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, BufReader},
+    sync::mpsc,
+};
+use toolcrib_core::{
+    clock::Clock,
+    credential::Secret,
+    id::SourceId,
+    source::{StderrLine, StderrMode},
+};
 
 use crate::text::tidy;
 
 /// Bytes of one line that are kept.
 const MAX_LINE: usize = 1024;
+/// Lines of one source that are kept.
+const MAX_KEPT: usize = 100;
 /// Lines logged per window; further ones are counted.
-const MAX_LINES: u32 = 100;
+const MAX_LOGGED: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(10);
 /// Shorter secrets are not looked for: `1` or `on` would be blanked out of every other line.
 const MIN_SECRET: usize = 4;
 
-pub(super) struct Log {
+/// The last lines of all children of a source. At most [`MAX_KEPT`] lines of [`MAX_LINE`] bytes.
+pub(crate) struct Lines {
     source: SourceId,
-    secrets: Vec<Secret>,
-    last_line: Arc<Mutex<Option<String>>>,
-    window: Instant,
+    mode: StderrMode,
+    clock: Arc<dyn Clock>,
+    kept: Mutex<VecDeque<StderrLine>>,
+    logged: Mutex<Window>,
+}
+
+/// What was logged in a while.
+struct Window {
+    began: Instant,
     logged: u32,
     suppressed: u64,
 }
 
-impl Log {
-    pub(super) fn new(
-        source: SourceId,
-        mut secrets: Vec<Secret>,
-        last_line: Arc<Mutex<Option<String>>>,
-    ) -> Self {
-        secrets.retain(|secret| secret.expose().len() >= MIN_SECRET);
-        Self { source, secrets, last_line, window: Instant::now(), logged: 0, suppressed: 0 }
+/// What happens to the lines that were written while the protocol was probed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// The probe was understood, so the lines are not about it.
+    Understood,
+    /// It was not, which is no fault of the child: its complaints are dropped.
+    Refused,
+}
+
+/// Tells the reader of a child's stderr how the probe ended. When this is dropped without a word, the
+/// lines are kept.
+pub(crate) type ProbeEnd = mpsc::UnboundedSender<Probe>;
+
+/// Reads one child's stderr.
+pub(super) struct Reader {
+    lines: Arc<Lines>,
+    secrets: Vec<Secret>,
+    probe: mpsc::UnboundedReceiver<Probe>,
+    /// Lines of the probe, until it has ended.
+    held: Option<VecDeque<StderrLine>>,
+}
+
+// === impl Lines ===
+
+impl Lines {
+    pub(crate) fn new(source: SourceId, mode: StderrMode, clock: Arc<dyn Clock>) -> Self {
+        let logged = Mutex::new(Window { began: Instant::now(), logged: 0, suppressed: 0 });
+        Self { source, mode, clock, kept: Mutex::default(), logged }
+    }
+
+    /// The lines, the oldest first.
+    pub(crate) fn kept(&self) -> Vec<StderrLine> {
+        self.kept.lock().iter().cloned().collect()
+    }
+
+    /// Takes what a child that has ended wrote.
+    pub(crate) fn take(&self, text: &[u8], secrets: &[Secret]) {
+        for line in text.split(|&byte| byte == b'\n') {
+            if let Some(line) = self.line(line, secrets) {
+                self.keep(line);
+            }
+        }
+    }
+
+    fn line(&self, bytes: &[u8], secrets: &[Secret]) -> Option<StderrLine> {
+        let mut text = String::from_utf8_lossy(bytes).into_owned();
+        for secret in secrets.iter().filter(|secret| secret.expose().len() >= MIN_SECRET) {
+            if text.contains(secret.expose()) {
+                text = text.replace(secret.expose(), "[secret]");
+            }
+        }
+        let line = tidy(&text, MAX_LINE);
+        (!line.is_empty()).then(|| StderrLine { at: self.clock.now(), line })
+    }
+
+    fn keep(&self, line: StderrLine) {
+        if self.mode == StderrMode::Log {
+            self.log(&line.line);
+        }
+        push(&mut self.kept.lock(), line);
+    }
+
+    fn log(&self, line: &str) {
+        let mut window = self.logged.lock();
+        if window.began.elapsed() >= WINDOW {
+            if window.suppressed > 0 {
+                let lines = window.suppressed;
+                tracing::info!(source = %self.source, lines, "upstream stderr suppressed");
+            }
+            *window = Window { began: Instant::now(), logged: 0, suppressed: 0 };
+        }
+        if window.logged < MAX_LOGGED {
+            window.logged += 1;
+            tracing::info!(source = %self.source, line, "upstream stderr");
+        } else {
+            window.suppressed += 1;
+        }
+    }
+}
+
+fn push(lines: &mut VecDeque<StderrLine>, line: StderrLine) {
+    if lines.len() >= MAX_KEPT {
+        lines.pop_front();
+    }
+    lines.push_back(line);
+}
+
+// === impl Reader ===
+
+impl Reader {
+    /// A reader that holds lines back until the end of the probe is told.
+    pub(super) fn new(lines: Arc<Lines>, secrets: Vec<Secret>) -> (Self, ProbeEnd) {
+        let (end, probe) = mpsc::unbounded_channel();
+        (Self { lines, secrets, probe, held: Some(VecDeque::new()) }, end)
     }
 
     /// Reads until the pipe closes.
@@ -43,9 +151,17 @@ impl Log {
         let mut pipe = BufReader::new(pipe);
         let mut line = Vec::new();
         loop {
-            let available = match pipe.fill_buf().await {
-                Ok([]) | Err(_) => break,
-                Ok(available) => available,
+            let available = tokio::select! {
+                // In this order: what was written before the answer to the probe is of the probe.
+                biased;
+                read = pipe.fill_buf() => match read {
+                    Ok([]) | Err(_) => break,
+                    Ok(available) => available,
+                },
+                end = self.probe.recv(), if self.held.is_some() => {
+                    self.probe_ended(end.unwrap_or(Probe::Understood));
+                    continue;
+                }
             };
             let end = available.iter().position(|&byte| byte == b'\n');
             let (text, used) = match end {
@@ -61,54 +177,103 @@ impl Log {
             }
         }
         self.line(&line);
-        self.report_suppressed();
+        // A child that ended during the probe failed, and its lines say why.
+        let end = self.probe.try_recv().unwrap_or(Probe::Understood);
+        self.probe_ended(end);
     }
 
     fn line(&mut self, bytes: &[u8]) {
-        let mut text = String::from_utf8_lossy(bytes).into_owned();
-        for secret in &self.secrets {
-            if text.contains(secret.expose()) {
-                text = text.replace(secret.expose(), "[secret]");
-            }
+        let Some(line) = self.lines.line(bytes, &self.secrets) else { return };
+        match &mut self.held {
+            Some(held) => push(held, line),
+            None => self.lines.keep(line),
         }
-        let text = tidy(&text, MAX_LINE);
-        if text.is_empty() {
-            return;
-        }
-        if self.window.elapsed() >= WINDOW {
-            self.report_suppressed();
-            self.window = Instant::now();
-            self.logged = 0;
-        }
-        if self.logged < MAX_LINES {
-            self.logged += 1;
-            tracing::info!(source = %self.source, line = %text, "upstream stderr");
-        } else {
-            self.suppressed += 1;
-        }
-        *self.last_line.lock() = Some(text);
     }
 
-    fn report_suppressed(&mut self) {
-        if self.suppressed > 0 {
-            tracing::info!(source = %self.source, lines = self.suppressed, "upstream stderr suppressed");
-            self.suppressed = 0;
+    fn probe_ended(&mut self, end: Probe) {
+        let held = self.held.take().unwrap_or_default();
+        if end == Probe::Understood {
+            held.into_iter().for_each(|line| self.lines.keep(line));
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt as _;
+    use toolcrib_core::clock::Timestamp;
+
     use super::*;
 
+    struct Stopped;
+
+    impl Clock for Stopped {
+        fn now(&self) -> Timestamp {
+            Timestamp::UNIX_EPOCH
+        }
+
+        fn monotonic_nanos(&self) -> u64 {
+            0
+        }
+    }
+
+    fn lines() -> Arc<Lines> {
+        let source = SourceId::parse("a").unwrap();
+        Arc::new(Lines::new(source, StderrMode::Keep, Arc::new(Stopped)))
+    }
+
+    fn texts(lines: &Lines) -> Vec<String> {
+        lines.kept().into_iter().map(|line| line.line).collect()
+    }
+
     #[tokio::test]
-    async fn the_last_line_is_kept_cut_and_without_secrets() {
-        let last_line = Arc::new(Mutex::new(None));
+    async fn lines_are_kept_cut_and_without_secrets() {
+        let kept = lines();
         let secrets = vec![Secret::new("hunter22".to_owned()), Secret::new("1".to_owned())];
-        let log = Log::new(SourceId::parse("a").unwrap(), secrets, Arc::clone(&last_line));
+        let (reader, _end) = Reader::new(Arc::clone(&kept), secrets);
         let mut text = vec![b'x'; 1 << 20];
         text.extend_from_slice(b"\npassword is hunter22, port 1\n\n");
-        log.run(text.as_slice()).await;
-        assert_eq!(last_line.lock().as_deref(), Some("password is [secret], port 1"));
+        reader.run(text.as_slice()).await;
+        let texts = texts(&kept);
+        assert_eq!(texts[0].trim_end_matches('…').len(), texts[0].matches('x').count());
+        assert!(texts[0].len() <= MAX_LINE + '…'.len_utf8());
+        assert_eq!(texts[1..], ["password is [secret], port 1"]);
+    }
+
+    // I-27, I-92
+    #[tokio::test]
+    async fn the_last_hundred_lines_are_kept() {
+        let kept = lines();
+        let text: String = (0..1_000).map(|number| format!("line {number}\n")).collect();
+        let (reader, end) = Reader::new(Arc::clone(&kept), Vec::new());
+        drop(end);
+        reader.run(text.as_bytes()).await;
+        let texts = texts(&kept);
+        assert_eq!((texts.len(), &*texts[0], &*texts[99]), (100, "line 900", "line 999"));
+    }
+
+    #[tokio::test]
+    async fn complaints_about_the_probe_are_dropped_unless_it_fails() {
+        for (told, expected) in [
+            (Some(Probe::Refused), vec!["after"]),
+            (Some(Probe::Understood), vec!["before", "after"]),
+            (None, vec!["before", "after"]),
+        ] {
+            let kept = lines();
+            let (reader, end) = Reader::new(Arc::clone(&kept), Vec::new());
+            let (mut child, pipe) = tokio::io::duplex(64);
+            let reading = tokio::spawn(reader.run(pipe));
+            child.write_all(b"before\n").await.unwrap();
+            match told {
+                Some(told) => end.send(told).unwrap(),
+                None => drop(end),
+            }
+            tokio::task::yield_now().await;
+            tokio::task::yield_now().await;
+            child.write_all(b"after\n").await.unwrap();
+            drop(child);
+            reading.await.unwrap();
+            assert_eq!(texts(&kept), expected, "{told:?}");
+        }
     }
 }

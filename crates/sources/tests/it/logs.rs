@@ -3,10 +3,10 @@
 use std::{cell::RefCell, io};
 
 use serde_json::json;
-use toolcrib_core::source::SourceLimits;
+use toolcrib_core::source::{SourceLimits, StderrMode};
 use toolcrib_testkit::upstream::{Answers, FaultyHttp};
 
-use crate::rig::{Rig, faulty, secret};
+use crate::rig::{Rig, eventually, faulty, secret};
 
 thread_local! {
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -36,7 +36,9 @@ async fn arguments_results_and_secrets_do_not_reach_the_log() {
         .init();
     let mut spec = faulty(&["era=legacy", "start=noise"]);
     spec.env.insert("API_TOKEN".to_owned(), secret("canary-secret"));
-    let stdio = Rig::stdio(spec, SourceLimits::default());
+    let stdio = Rig::stdio(spec.clone(), SourceLimits::default());
+    spec.stderr = StderrMode::Log;
+    let logging = Rig::stdio(spec, SourceLimits::default());
     let server = FaultyHttp::start(Answers::Events, &["era=modern"]);
     let headers = [("authorization", "Bearer canary-secret")];
     let http = Rig::http_with(&server.url(), &headers, SourceLimits::default());
@@ -46,10 +48,22 @@ async fn arguments_results_and_secrets_do_not_reach_the_log() {
             rig.call(tool, json!({ "text": "canary-argument", "kind": "unknown" })).await;
         }
         rig.try_call("malformed", json!({ "text": "canary-argument" })).await.unwrap_err();
+    }
+    // I-92: a child may print arguments.
+    stdio.call("complain", json!({ "text": "canary-argument" })).await;
+    let said = || stdio.stderr().contains(&"canary-argument".to_owned());
+    eventually("the line is kept", said).await;
+    logging.call("complain", json!({ "text": "wanted in the log" })).await;
+    eventually("the line is kept", || !logging.stderr().is_empty()).await;
+    for rig in [&stdio, &http, &logging] {
         rig.source.close().await;
+        let detail = rig.source.status().detail.unwrap_or_default();
+        assert!(!detail.contains("canary"), "{detail}");
     }
     let log = LOG.with_borrow(|log| String::from_utf8_lossy(log).into_owned());
-    assert!(log.contains("source is ready") && log.contains("upstream stderr"), "{log}");
+    assert!(log.contains("source is ready"), "{log}");
+    assert_eq!(log.matches("upstream stderr").count(), 1, "{log}");
+    assert!(log.contains("wanted in the log"), "{log}");
     assert!(log.contains("not JSON-RPC were skipped"), "{log}");
     for canary in ["canary", "no luck", "unknown zone", "hologram", "Welcome"] {
         assert!(!log.contains(canary), "{canary} in {log}");

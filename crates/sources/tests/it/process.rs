@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{
     call::UpstreamErrorKind,
     id::SourceId,
-    source::{SourceLimits, SourceListener, SourceState, StdioSpec},
+    source::{SourceLimits, SourceListener, SourceState, StderrMode, StdioSpec},
 };
 use toolcrib_tasks::Tasks;
 
@@ -112,13 +112,12 @@ async fn a_child_that_dies_in_a_call_fails_the_call_leaves_nothing_and_is_starte
 }
 
 #[tokio::test]
-async fn the_status_of_a_dead_child_says_how_it_ended_and_its_last_words() {
+async fn the_status_of_a_dead_child_says_how_it_ended_and_its_lines_are_kept() {
     let rig = Rig::faulty(&["start=exit"]);
     let status = rig.degraded().await;
-    assert_eq!(
-        status.detail.as_deref(),
-        Some("the child exited with status 4; last stderr line: cannot open the database")
-    );
+    // I-92: what a child says may be anything, so it is for the operator alone.
+    assert_eq!(status.detail.as_deref(), Some("the child exited with status 4"));
+    assert_eq!(rig.stderr()[..2], ["starting as asked: exit", "cannot open the database"]);
     // I-27: it is tried again, and the pauses keep it from being tried all the time.
     rig.until(|status| status.restarts >= 3).await;
 }
@@ -131,6 +130,24 @@ async fn a_child_that_ends_while_a_descendant_holds_its_output_is_tried_again() 
     assert_ne!(status.state, SourceState::Ready);
     rig.source.close().await;
     assert_eq!(rig.source.status().state, SourceState::Stopped);
+}
+
+// I-92: a server of python's mcp 1.x answers the probe with an error and complains on stderr.
+#[tokio::test]
+async fn complaints_about_the_probe_are_not_shown() {
+    for (era, expected) in [
+        ("legacy", vec!["echoed on stderr"]),
+        ("both", vec!["starting as asked: complain", "echoed on stderr"]),
+    ] {
+        let rig = Rig::faulty(&[&format!("era={era}"), "start=complain"]);
+        rig.call("complain", json!({ "text": "echoed on stderr" })).await;
+        eventually("it complains", || rig.stderr().contains(&"echoed on stderr".to_owned())).await;
+        assert_eq!(rig.stderr(), expected, "{era}");
+    }
+    // When connecting fails, they may say why.
+    let rig = Rig::faulty(&["era=strict", "start=exit"]);
+    rig.degraded().await;
+    assert!(rig.stderr().contains(&"cannot open the database".to_owned()), "{:?}", rig.stderr());
 }
 
 /// A listener of which the first news are too much.
@@ -172,7 +189,13 @@ async fn a_kill_from_outside_is_survived() {
 #[tokio::test]
 async fn a_program_that_does_not_exist_is_named_as_the_problem_without_its_path() {
     let command = vec!["/nowhere/secret-program".to_owned()];
-    let spec = StdioSpec { command, env: BTreeMap::new(), cwd: None, sandbox: None };
+    let spec = StdioSpec {
+        command,
+        env: BTreeMap::new(),
+        cwd: None,
+        sandbox: None,
+        stderr: StderrMode::Keep,
+    };
     let status = Rig::stdio(spec, SourceLimits::default()).degraded().await;
     let detail = status.detail.unwrap();
     assert!(detail.starts_with("cannot start the program: not found"), "{detail}");

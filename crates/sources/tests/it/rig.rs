@@ -20,7 +20,7 @@ use toolcrib_core::{
     scope::ScopeSet,
     source::{
         Discovered, HttpSpec, SecretValue, Source, SourceFactory as _, SourceLimits,
-        SourceListener, SourceSpec, SourceState, SourceStatus, StdioSpec, UpstreamSpec,
+        SourceListener, SourceSpec, SourceState, SourceStatus, StderrMode, StdioSpec, UpstreamSpec,
         pack::PackSpec,
     },
 };
@@ -184,6 +184,11 @@ impl Rig {
         self.until(|status| status.state == SourceState::Degraded).await
     }
 
+    /// What the children wrote to stderr.
+    pub(crate) fn stderr(&self) -> Vec<String> {
+        self.source.stderr().into_iter().map(|line| line.line).collect()
+    }
+
     /// How often the listener was told of changes.
     pub(crate) fn changes(&self) -> u64 {
         *self.changes.borrow()
@@ -244,7 +249,7 @@ pub(crate) fn presenting(store: Arc<dyn CredentialStore>) -> Factory {
 pub(crate) fn faulty(words: &[&str]) -> StdioSpec {
     let program = faulty_program().to_string_lossy().into_owned();
     let command = std::iter::once(program).chain(words.iter().map(|w| (*w).to_owned())).collect();
-    StdioSpec { command, env: BTreeMap::new(), cwd: None, sandbox: None }
+    StdioSpec { command, env: BTreeMap::new(), cwd: None, sandbox: None, stderr: StderrMode::Keep }
 }
 
 pub(crate) fn secret(value: &str) -> SecretValue {

@@ -361,7 +361,7 @@ fn streamed(shared: &Arc<Shared>, request: &Value, steps: Vec<Step>) -> Response
                     watch.shared.changes.send(()).ok();
                     ": changed\n\n".to_owned()
                 }
-                Step::Grandchild(_) => String::new(),
+                Step::Grandchild(_) | Step::Complain(_) => String::new(),
             };
             Some((Ok(Bytes::from(event)), (steps, watch)))
         },

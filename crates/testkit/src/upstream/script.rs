@@ -8,7 +8,8 @@
 //! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list, or
 //!   `list=conformance`: that of the MCP conformance suites, whose calls then do what those ask for,
 //!   or `list=turning`: `echo`, which is described anew by each call of `turn {form}`.
-//! - `start=now|late|exit|orphan|noise|hang`: how it starts; `orphan` ends at once and leaves a
+//! - `start=now|late|exit|orphan|noise|hang|complain`: how it starts; `complain` writes to stderr about
+//!   methods that it does not know, `orphan` ends at once and leaves a
 //!   descendant behind that holds stdout open.
 //! - `listen=yes|silent|no`: whether it says that its list may change, and acknowledges listeners.
 //! - `record=FILE`: every message that it gets is appended to the file, one line each.
@@ -46,6 +47,8 @@ pub enum Step {
     Big(Value, usize),
     /// Wait.
     Wait(Duration),
+    /// Write a line to stderr.
+    Complain(String),
     /// Never answer.
     Hang,
     /// End the process, or break the connection.
@@ -143,7 +146,14 @@ impl Script {
             }
             "strict" => vec![Step::Die],
             "deaf" => vec![Step::Hang],
-            _ => vec![error(request, -32601, "unknown method")],
+            _ => {
+                let mut steps = vec![error(request, -32601, "unknown method")];
+                if self.behaviour.start == "complain" {
+                    let problem = Step::Complain("31 validation errors".to_owned());
+                    steps.insert(0, problem);
+                }
+                steps
+            }
         }
     }
 
@@ -249,6 +259,7 @@ impl Script {
             "refuse",
             "die",
             "hang",
+            "complain",
             "slow",
             "progress",
             "env",
@@ -308,6 +319,12 @@ fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
         "refuse" => vec![error(request, -32602, "unknown zone \u{1b}[31mred")],
         "die" => vec![Step::Die],
         "hang" => vec![Step::Hang],
+        "complain" => {
+            let line = arguments["text"].as_str().unwrap_or_default();
+            let mut steps = vec![Step::Complain(line.to_owned())];
+            steps.extend(text("said"));
+            steps
+        }
         "slow" => {
             let mut steps = vec![Step::Wait(Duration::from_millis(number("ms")))];
             steps.extend(text("done"));

@@ -60,6 +60,7 @@ fn perform(step: Step) {
                 "{{\"result\":{{\"content\":[{{\"type\":\"text\",\"text\":\"{text}\"}}]}},\"jsonrpc\":\"2.0\",\"id\":{id}}}\n"
             ));
         }
+        Step::Complain(line) => complain(&line),
         Step::Wait(duration) => thread::sleep(duration),
         Step::Hang => loop {
             thread::sleep(Duration::from_secs(60));

@@ -3,12 +3,15 @@
 use axum::{extract::State, response::Response};
 use http::StatusCode;
 use serde::Serialize;
-use toolcrib_gateway::{QuotaReport, SourceReport, scopes::RouteScope, toolsets::ToolsetReport};
+use toolcrib_core::source::StderrLine;
+use toolcrib_gateway::{
+    QuotaReport, SourceReport, StderrRefusal, scopes::RouteScope, toolsets::ToolsetReport,
+};
 use utoipa::ToSchema;
 
-use super::error::ErrorEnvelope;
+use super::error::{self, ErrorEnvelope};
 use crate::{
-    middleware::{Caller, Refusal, require},
+    middleware::{Caller, Refusal, Segment, require},
     respond,
     state::AppState,
 };
@@ -25,6 +28,48 @@ pub(super) struct Sources {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     quota: Option<QuotaReport>,
+}
+
+/// What children of a source wrote to stderr.
+#[derive(Serialize, ToSchema)]
+pub(super) struct SourceLog {
+    /// The last lines, the oldest first.
+    #[schema(value_type = Vec<Object>)]
+    lines: Vec<StderrLine>,
+}
+
+/// The last lines (at most 100) that the children of a source wrote to stderr. They may hold arguments
+/// of calls. Of a source that other tenants have called, none are shown.
+#[utoipa::path(
+    get,
+    path = "/v1/sources/{sourceId}/logs",
+    operation_id = "getSourceLogs",
+    tag = "OpenWOP",
+    params(("sourceId" = String, Path, description = "The source's id")),
+    responses(
+        (status = 200, description = "The lines", body = SourceLog),
+        (status = 401, description = "No valid key", body = ErrorEnvelope),
+        (status = 403, description = "The scope `sources:logs` is missing, or other tenants have called the source", body = ErrorEnvelope),
+        (status = 404, description = "The caller's tenant has no such source", body = ErrorEnvelope),
+    )
+)]
+pub(super) async fn logs(
+    State(state): State<AppState>,
+    Caller(caller): Caller,
+    source: Segment,
+) -> Result<Response, Refusal> {
+    require(&state, &caller, RouteScope::SourcesLogs, "/v1/sources/{sourceId}/logs")?;
+    Ok(match state.gateway.source_stderr(Some(&caller.tenant), source.as_str()) {
+        Ok(lines) => respond::json(StatusCode::OK, &SourceLog { lines }),
+        Err(StderrRefusal::Unknown) => error::not_found(),
+        Err(StderrRefusal::Shared) => error::error(
+            StatusCode::FORBIDDEN,
+            "forbidden",
+            "other tenants have called this source, and its lines may hold their arguments; \
+             with `stderr = \"log\"` the operator has them in the server's log",
+            None,
+        ),
+    })
 }
 
 /// Every source of the caller's tenant: its kind, state, number of tools and problems, what limits

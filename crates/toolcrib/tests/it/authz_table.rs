@@ -62,6 +62,7 @@ fn rows() -> Vec<Row> {
         get("/v1/record/checkpoints", "/v1/record/checkpoints", ["401", "403", "200", "200"]),
         get("/v1/record/forwarders", "/v1/record/forwarders", ["401", "403", "200", "200"]),
         get("/v1/sources", "/v1/sources", ["401", "403", "200 blind", "200 sees"]),
+        get("/v1/sources/{sourceId}/logs", "/v1/sources/crib/logs", ["401", "403", "404", "200"]),
         get("/v1/keys", "/v1/keys", ["401", "403", "200 blind", "200 sees"]),
         post(
             "/v1/keys",
@@ -229,6 +230,7 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
         "keys:impersonate",
         "metrics:read",
         "pins:approve",
+        "sources:logs",
         "sources:read",
         "tools:flows",
     ];

@@ -18,7 +18,9 @@ use toolcrib_core::{
     id::{SourceId, TenantId},
     names::NameStyle,
     redact,
-    source::{SecretValue, SourceLimits, SourceSpec, Unusable, UpstreamSpec, pack::PackOffer},
+    source::{
+        SecretValue, SourceLimits, SourceSpec, StderrMode, Unusable, UpstreamSpec, pack::PackOffer,
+    },
 };
 
 pub(super) use mcp::{check_header, check_url};
@@ -42,6 +44,7 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("env", &[SourceKind::Mcp]),
     ("cwd", &[SourceKind::Mcp]),
     ("sandbox", &[SourceKind::Mcp]),
+    ("stderr", &[SourceKind::Mcp, SourceKind::HostExtension]),
     ("url", &[SourceKind::Mcp]),
     ("headers", &[SourceKind::Connector, SourceKind::Mcp]),
     ("credential", &[SourceKind::Connector, SourceKind::Mcp, SourceKind::NodePack]),
@@ -255,6 +258,43 @@ impl Resolver<'_> {
         let entries: AllowList =
             typed.iter().filter_map(|entry| self.read(key, Some(entry), Allow::from_str)).collect();
         (self.problems.len() == before).then_some(entries)
+    }
+
+    /// `[sources] env`: what every child has.
+    pub(super) fn shared_env(
+        &mut self,
+        typed: &BTreeMap<String, Spanned<file::Value>>,
+    ) -> BTreeMap<String, SecretValue> {
+        for (name, value) in typed {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                let message = "expected the name of an environment variable";
+                self.complain(value.span().start, &format!("sources.env.{name}"), message);
+            }
+        }
+        self.values("sources.env", typed).unwrap_or_default()
+    }
+
+    /// The environment of a child: that of all children, and over it its own.
+    fn child_env(
+        &mut self,
+        key: &str,
+        own: &BTreeMap<String, Spanned<file::Value>>,
+    ) -> Option<BTreeMap<String, SecretValue>> {
+        let own = self.values(key, own)?;
+        let mut env = self.shared_env.clone();
+        env.extend(own);
+        Some(env)
+    }
+
+    /// Where the stderr of the children of a source goes.
+    fn stderr(&mut self, id: &SourceId, typed: &file::Source) -> StderrMode {
+        let key = format!("source.{id}.stderr");
+        let read = self.read(&key, typed.stderr.as_ref(), |text| match text {
+            "keep" => Ok(StderrMode::Keep),
+            "log" => Ok(StderrMode::Log),
+            _ => Err("expected \"keep\" (the last lines, in memory) or \"log\""),
+        });
+        read.unwrap_or_default()
     }
 
     /// Secrets and plain values by name, for an environment or for headers; those that cannot be

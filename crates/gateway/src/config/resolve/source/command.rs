@@ -41,10 +41,12 @@ impl Resolver<'_> {
             let (table, key) = (format!("source.{id}"), format!("source.{id}.commands"));
             self.complain_of_absence(typed.id.span().start, &table, &key, message);
         }
+        let stderr = self.stderr(id, typed);
         let commands = std::mem::take(&mut typed.commands).0;
         let commands: Vec<_> =
             commands.into_iter().filter_map(|(name, it)| self.command(id, name, it)).collect();
-        (self.problems.len() == before).then_some(UpstreamSpec::Commands(CommandsSpec { commands }))
+        let spec = CommandsSpec { stderr, commands };
+        (self.problems.len() == before).then_some(UpstreamSpec::Commands(spec))
     }
 
     fn command(
@@ -92,7 +94,7 @@ impl Resolver<'_> {
             stdin,
             parameters,
             cwd: typed.cwd.map(|cwd| self.reachable(&key("cwd"), &cwd, false)),
-            env: self.values(&key("env"), &typed.env)?,
+            env: self.child_env(&key("env"), &typed.env)?,
             inherit: typed.inherit.into_iter().collect(),
             output: output.unwrap_or(OutputKind::Text),
             success: typed.success.unwrap_or_else(|| vec![0]).into_iter().collect(),

@@ -36,9 +36,10 @@ impl Resolver<'_> {
                 });
                 Some(UpstreamSpec::McpStdio(StdioSpec {
                     command: command.get_ref().clone(),
-                    env: self.values(&key("env"), &typed.env)?,
+                    env: self.child_env(&key("env"), &typed.env)?,
                     cwd,
                     sandbox,
+                    stderr: self.stderr(id, typed),
                 }))
             }
             (None, Some(url)) => {
@@ -50,11 +51,11 @@ impl Resolver<'_> {
                     );
                 }
                 let checked = self.read(&key("url"), Some(url), check_url);
-                if !typed.env.is_empty() || typed.cwd.is_some() {
+                if !typed.env.is_empty() || typed.cwd.is_some() || typed.stderr.is_some() {
                     self.complain(
                         at,
                         &key("env"),
-                        "only a source with `command` has `env` and `cwd`",
+                        "only a source with `command` has `env`, `cwd` and `stderr`",
                     );
                 }
                 for (name, value) in &typed.headers {
