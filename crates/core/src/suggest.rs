@@ -1,5 +1,8 @@
 //! What somebody may have meant who typed a name that does not exist.
 
+/// What stands between the source and the rest of a name: of wire names, and of ids.
+const SEPARATORS: [&str; 3] = ["__", ".", ":"];
+
 /// The name among `known` that `typed` is most likely a misspelling of: at most two edits away, or
 /// the last part of exactly one of them (`echo` of `demo__echo`).
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -16,8 +19,8 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
         if distance <= allowed && nearest.is_none_or(|(least, _)| distance < least) {
             nearest = Some((distance, name));
         }
-        let before = folded.strip_suffix(&typed).and_then(|rest| rest.chars().next_back());
-        if before.is_some_and(|before| !before.is_alphanumeric()) {
+        let source = folded.strip_suffix(&typed);
+        if source.is_some_and(|source| SEPARATORS.iter().any(|end| source.ends_with(end))) {
             ending.push(name);
         }
     }

@@ -170,7 +170,7 @@ fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child), String> {
     if let Some(directory) = &spec.cwd {
         command.current_dir(directory);
     }
-    let mut process = command.spawn().map_err(|error| cannot_start(&error))?;
+    let process = command.spawn().map_err(|error| cannot_start(&error))?;
     let group = Group(process.id().and_then(|id| Pid::from_raw(id.cast_signed())));
     if let Some(child) = group.0 {
         files::inherit_limit(child);

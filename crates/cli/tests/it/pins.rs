@@ -147,8 +147,9 @@ async fn a_tool_that_changes_is_gone_until_it_is_approved_or_as_it_was() {
     // Approved in the store: there in a moment.
     rig.turn(3).await;
     rig.tools("and gone once more", |list| !has(list, ECHO)).await;
-    let stale = run(rig.path(), &["tools", "approve", "--source", "nobody"]).ok();
-    assert!(stale.stdout.is_empty(), "{stale:?}");
+    let unknown = run(rig.path(), &["tools", "approve", "--source", "nobody"]);
+    assert_eq!((unknown.code, unknown.stdout.as_str()), (1, ""), "{unknown:?}");
+    assert!(unknown.stderr.contains("no tools of a source `nobody`"), "{unknown:?}");
     let done = run(rig.path(), &["tools", "approve", "--all", "--json"]).ok().json();
     assert_eq!(done["approved"][0]["toolId"], ECHO);
     rig.tools("it is there", |list| has(list, ECHO)).await;

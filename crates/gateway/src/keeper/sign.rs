@@ -177,7 +177,10 @@ impl Signing {
         let loss = self.trouble.loss();
         if loss.is_some() != readiness.refuses_calls() {
             match loss {
-                Some(loss) => tracing::error!("{loss}: calls are refused"),
+                Some(loss) => tracing::error!(
+                    "{loss}: calls are refused; look into it, stop the server and use \
+                     `toolcrib audit accept`"
+                ),
                 None => tracing::warn!("the record is whole again: calls run"),
             }
         }

@@ -64,7 +64,7 @@ impl McpSource {
             Target::Http { .. } | Target::Stdio(..) => None,
         };
         let mode = match &target {
-            Target::Stdio(spec) => spec.stderr,
+            Target::Stdio(spec, _) => spec.stderr,
             Target::Http { .. } => StderrMode::Keep,
         };
         let stderr = Arc::new(Lines::new(id.clone(), mode, Arc::clone(&clock)));

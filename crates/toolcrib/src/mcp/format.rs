@@ -197,7 +197,7 @@ mod tests {
             "_meta": {
                 "dev.toolcrib/toolId": "mcp:files.read",
                 "dev.toolcrib/sourceId": "files",
-                "dev.toolcrib/otcId": "files.read@0.0.0",
+                "dev.toolcrib/otcId": "files.read@1.0.0",
             },
         });
         assert_eq!(written(&LEGACY, |_| {}), expected);

@@ -39,7 +39,7 @@ async fn a_list_has_the_members_of_its_era() {
             "_meta": {
                 "dev.toolcrib/toolId": "mcp:crib.echo",
                 "dev.toolcrib/sourceId": "crib",
-                "dev.toolcrib/otcId": "crib.echo@0.0.0",
+                "dev.toolcrib/otcId": "crib.echo@1.0.0",
             },
         })
     );
