@@ -188,6 +188,7 @@ await check('Ctrl and Enter execute the open tool, wherever the focus is', async
     if (!focus.includes('validate')) await page.focus(focus);
     await page.keyboard.press('Control+Enter');
     await page.locator('.outcome[data-tone="good"]').waitFor();
+    truthy(page.url().endsWith('#tool=demo__echo'), `another tool was opened: ${page.url()}`);
   }
 });
 

@@ -24,7 +24,8 @@ export function startList({ reload }) {
       event.preventDefault();
       rows()[0]?.focus();
     }
-    if (event.key === 'Enter') {
+    // With Ctrl it executes the open tool.
+    if (event.key === 'Enter' && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();
       rows()[0]?.click();
     }
