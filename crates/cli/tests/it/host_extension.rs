@@ -418,8 +418,8 @@ async fn links_that_are_made_later_lead_nowhere() {
     let file = there.join("toolcrib.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("[server]\nlisten = \"127.0.0.1:0\"\n{text}")).unwrap();
-    let server = Server::start(there);
     let (_, admin) = key(there, &["--principal", "ada", "--scope", "*"]);
+    let server = Server::start(there);
     let caller = Caller::new(&server.url, Some(&admin));
     let read = async |path: &str| {
         let path = there.join(path);
@@ -456,8 +456,8 @@ async fn a_command_that_imitates_a_failed_start_runs_once() {
     let file = there.join("toolcrib.toml");
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, format!("[server]\nlisten = \"127.0.0.1:0\"\n{text}")).unwrap();
-    let server = Server::start(there);
     let (_, admin) = key(there, &["--principal", "ada", "--scope", "*"]);
+    let server = Server::start(there);
     let caller = Caller::new(&server.url, Some(&admin));
     let request = json!({ "request": { "call_id": "one", "tool_id": "ops.liar", "input": {} } });
     for _ in 0..2 {
@@ -583,8 +583,8 @@ async fn a_sandboxed_server_reaches_what_it_was_given_and_nothing_else() {
     with(&format!(
         "sandbox = {{ read = [\"shared\", \"{program}\"], write = [\"written\"], connect = [{open}] }}"
     ));
-    let server = Server::start(there);
     let (_, admin) = key(there, &["--principal", "ada", "--scope", "*"]);
+    let server = Server::start(there);
     let caller = Caller::new(&server.url, Some(&admin));
     eventually("it is connected", || there.join("written/connect-open").exists());
     let mut answer = Value::Null;
