@@ -106,6 +106,6 @@ fn every_child_has_the_shared_environment_and_its_own_wins() {
     let checked = run(dir.path(), &["config", "check"]);
     assert_ne!(checked.code, 0);
     for said in ["sources.env.API_TOKEN", "sources.env.A=B"] {
-        assert!(checked.stderr.contains(said), "{checked:?}");
+        assert!(checked.stdout.contains(said), "{checked:?}");
     }
 }
