@@ -71,8 +71,8 @@ async fn a_server_that_does_not_answer_is_given_up_and_tried_again() {
     let rig = Rig::stdio(faulty(&["start=hang"]), limits);
     let status = rig.degraded().await;
     let detail = status.detail.unwrap();
-    assert!(detail.starts_with("the upstream did not answer in time"), "{detail}");
-    assert!(detail.ends_with("last stderr line: starting as asked: hang"), "{detail}");
+    // I-92: without what the child wrote to stderr.
+    assert_eq!(detail, "the upstream did not answer in time");
     rig.until(|status| status.restarts >= 1).await;
     rig.source.close().await;
 }
