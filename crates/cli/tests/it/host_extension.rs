@@ -406,6 +406,17 @@ fn paths_that_lead_to_what_is_protected_are_refused_when_the_configuration_is_lo
     }
 }
 
+/// Returns when the one tool of the configuration is there; it comes after the server listens.
+async fn until_listed(caller: &Caller) {
+    for _ in 0..400 {
+        if caller.get("/v1/tools").await.1.as_array().is_some_and(|tools| tools.len() == 1) {
+            return;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+    panic!("the tool is not there");
+}
+
 /// What a path leads to is looked at again when a command starts.
 #[tokio::test]
 async fn links_that_are_made_later_lead_nowhere() {
@@ -421,6 +432,7 @@ async fn links_that_are_made_later_lead_nowhere() {
     let (_, admin) = key(there, &["--principal", "ada", "--scope", "*"]);
     let server = Server::start(there);
     let caller = Caller::new(&server.url, Some(&admin));
+    until_listed(&caller).await;
     let read = async |path: &str| {
         let path = there.join(path);
         caller.otc("ops.read", json!({ "path": path })).await.1.to_string()
@@ -459,6 +471,7 @@ async fn a_command_that_imitates_a_failed_start_runs_once() {
     let (_, admin) = key(there, &["--principal", "ada", "--scope", "*"]);
     let server = Server::start(there);
     let caller = Caller::new(&server.url, Some(&admin));
+    until_listed(&caller).await;
     let request = json!({ "request": { "call_id": "one", "tool_id": "ops.liar", "input": {} } });
     for _ in 0..2 {
         let (status, answer) = caller.post("/tools/call", &request).await;
