@@ -2,7 +2,7 @@
 //!
 //! Invariant: a snapshot never changes; a refresh builds a new one with a higher [`Generation`].
 //! Invariant: tools are sorted by id, and for each tenant every name resolves to at most one of
-//! those that exist for it. Tools of different tenants may share names ([`names`]).
+//! those that exist for it. Tools of different tenants may share names (`names.rs`).
 //! Invariant: what a caller sees is computed once per (generation, tenant, scopes, toolset), and per
 //! principal where decisions tell principals apart; the bytes of a list once per (view, format,
 //! filter). A request pays for neither.

@@ -56,7 +56,7 @@ impl Stage {
     }
 }
 
-/// What [`Launcher`](crate::Launcher) runs: `ORDERS PROGRAM [ARGUMENT]…`. Call it before the
+/// What [`Launcher`] runs: `ORDERS PROGRAM [ARGUMENT]…`. Call it before the
 /// program starts a thread or opens a file.
 pub fn run_child(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter();
