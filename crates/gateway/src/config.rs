@@ -150,10 +150,21 @@ pub struct RecordConfig {
     pub signing_key: Option<KeyPlace>,
     /// For how long events are kept; none means for ever.
     pub keep: Option<Duration>,
+    /// Age at which a tool session is closed, however busy it is. See
+    /// [`session_age`](Self::session_age).
+    pub max_session_age: Duration,
     /// Where checkpoints are sent.
     pub anchors: Vec<Destination>,
     /// Where events are sent.
     pub forwards: Vec<ForwardConfig>,
+}
+
+impl RecordConfig {
+    /// Returns the age at which tool sessions are closed: [`max_session_age`](Self::max_session_age),
+    /// or [`keep`](Self::keep) when it is shorter, because retention keeps what open sessions need.
+    pub fn session_age(&self) -> Duration {
+        self.keep.map_or(self.max_session_age, |keep| keep.min(self.max_session_age))
+    }
 }
 
 /// Where events are sent.
@@ -551,6 +562,7 @@ impl Config {
                 checkpoint_interval: Duration::from_secs(60),
                 signing_key: None,
                 keep: None,
+                max_session_age: Duration::from_secs(24 * 3_600),
                 anchors: Vec::new(),
                 forwards: Vec::new(),
             },

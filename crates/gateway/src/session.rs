@@ -11,8 +11,11 @@
 //! is decided with the caller of that call; an interaction proves nothing.
 //!
 //! How an interaction ends decides the outcome: [`Interaction::close`] as its holder says; dropped
-//! without that, `cancelled`; idle for an hour or closed with the gateway, `failed`; and what a
-//! dead process left open is closed as `failed` by the next one.
+//! without that, `cancelled`; idle for an hour, older than a session may get or closed with the
+//! gateway, `failed`; and what a dead process left open is closed as `failed` by the next one.
+//!
+//! Retention keeps the events of open sessions. No session stays open for longer than events are kept,
+//! so that an interaction in use for months does not hold back the retention of its tenant's log.
 
 use std::{
     collections::HashMap,
@@ -55,6 +58,10 @@ pub const MAX_TOOLS: usize = 256;
 /// call opens new ones, under a new `sessionId`.
 pub const IDLE: Duration = Duration::from_secs(3_600);
 
+/// Longest time between two looks at the age of a session: a shorter `keep` of a new configuration
+/// takes effect after this time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
 /// There are [`MAX_INTERACTIONS`] already, or the gateway is closing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("too many interactions at once; end some and try again")]
@@ -83,12 +90,27 @@ struct Shared {
 }
 
 struct State {
-    session: SessionId,
-    tools: HashMap<ToolId, Arc<Opening>>,
+    sessions: Arc<ToolSessions>,
     in_flight: usize,
     used: Instant,
     over: bool,
     watched: bool,
+}
+
+/// The tool sessions of one `sessionId`, one for each tool.
+struct ToolSessions {
+    id: SessionId,
+    state: Mutex<SessionsState>,
+    /// Notified when no call is in flight any more.
+    quiet: Notify,
+}
+
+#[derive(Default)]
+struct SessionsState {
+    tools: HashMap<ToolId, Arc<Opening>>,
+    /// When the first of them was opened.
+    opened: Option<Instant>,
+    in_flight: usize,
 }
 
 /// The start of one tool's session.
@@ -107,6 +129,7 @@ pub(crate) struct Interactions {
 /// A call's part in its interaction: as long as there is one, the interaction is not closed.
 pub(crate) struct Bracket {
     shared: Arc<Shared>,
+    sessions: Arc<ToolSessions>,
 }
 
 // === impl Gateway ===
@@ -134,8 +157,7 @@ impl Gateway {
             place,
             hang_up: CancellationToken::new(),
             state: Mutex::new(State {
-                session: record::new_id(),
-                tools: HashMap::new(),
+                sessions: ToolSessions::new(),
                 in_flight: 0,
                 used: Instant::now(),
                 over: false,
@@ -163,7 +185,7 @@ impl Interaction {
 
     /// The `sessionId` of the tools that are open now, or of the next that are opened.
     pub fn session_id(&self) -> SessionId {
-        self.shared.state.lock().session.clone()
+        self.shared.state.lock().sessions.id.clone()
     }
 
     /// Whether `principal` is whose interaction this is.
@@ -239,31 +261,34 @@ impl Shared {
         }
         state.in_flight += 1;
         state.used = Instant::now();
-        Some(Bracket { shared: Arc::clone(shared) })
+        let sessions = Arc::clone(&state.sessions);
+        sessions.state.lock().in_flight += 1;
+        Some(Bracket { shared: Arc::clone(shared), sessions })
     }
 
-    /// The session of `tool`, new or not; `None` when there are too many.
-    fn opening(self: &Arc<Self>, tool: &ToolId) -> Option<Arc<Opening>> {
-        let mut state = self.state.lock();
-        if let Some(opening) = state.tools.get(tool) {
-            return Some(Arc::clone(opening));
-        }
-        if state.tools.len() >= MAX_TOOLS {
-            return None;
-        }
-        let body = EventBody::ToolSessionOpened(ToolSessionOpened {
-            session_id: state.session.clone(),
-            tool_id: tool.clone(),
-        });
-        let event = self.event(body, None);
-        let opening = Arc::new(Opening { event, stored: OnceCell::new() });
-        state.tools.insert(tool.clone(), Arc::clone(&opening));
-        if !std::mem::replace(&mut state.watched, true) {
-            self.gateway.running().spawn(watch_idle(
-                Arc::downgrade(self),
-                state.used + IDLE,
-                self.gateway.ended().clone(),
-            ));
+    /// The session of `tool` among `sessions`, new or not; `None` when there are too many.
+    fn opening(self: &Arc<Self>, sessions: &ToolSessions, tool: &ToolId) -> Option<Arc<Opening>> {
+        let opening = {
+            let mut state = sessions.state.lock();
+            if let Some(opening) = state.tools.get(tool) {
+                return Some(Arc::clone(opening));
+            }
+            if state.tools.len() >= MAX_TOOLS {
+                return None;
+            }
+            let body = EventBody::ToolSessionOpened(ToolSessionOpened {
+                session_id: sessions.id.clone(),
+                tool_id: tool.clone(),
+            });
+            let event = self.event(body, None);
+            let opening = Arc::new(Opening { event, stored: OnceCell::new() });
+            state.tools.insert(tool.clone(), Arc::clone(&opening));
+            state.opened.get_or_insert_with(Instant::now);
+            opening
+        };
+        if !std::mem::replace(&mut self.state.lock().watched, true) {
+            let ended = self.gateway.ended().clone();
+            self.gateway.running().spawn(watch(Arc::downgrade(self), ended));
         }
         Some(opening)
     }
@@ -276,7 +301,7 @@ impl Shared {
     /// Ends an interaction of which nothing is recorded.
     fn end_when_unused(&self) -> bool {
         let mut state = self.state.lock();
-        let unused = state.tools.is_empty() && state.in_flight == 0;
+        let unused = state.in_flight == 0 && state.sessions.state.lock().tools.is_empty();
         if unused {
             state.over = true;
             drop(state);
@@ -293,8 +318,8 @@ impl Shared {
         if tokio::time::timeout(CLOSING_TIME, self.wait_until_quiet()).await.is_err() {
             tracing::warn!(run = %self.run, "a tool session was closed before the last of its calls");
         }
-        let opened = self.take_tools();
-        self.record_closed(opened, outcome).await;
+        let sessions = Arc::clone(&self.state.lock().sessions);
+        self.record_closed(&sessions, outcome).await;
         self.gateway.interactions().all.lock().remove(&self.place);
     }
 
@@ -308,31 +333,37 @@ impl Shared {
         }
     }
 
-    /// Closes what is open when nothing has been called since `deadline` less [`IDLE`]; otherwise
-    /// says when to look again. `None`: never, it is over.
-    async fn expire(&self) -> Option<Instant> {
-        let opened = {
-            let mut state = self.state.lock();
-            let now = Instant::now();
-            match (state.over, state.in_flight, state.used + IDLE) {
-                (true, ..) => return None,
-                (false, 0, deadline) if deadline <= now => {
-                    state.session = record::new_id();
-                    std::mem::take(&mut state.tools)
-                }
-                (false, 0, deadline) => return Some(deadline),
-                (false, ..) => return Some(now + IDLE),
-            }
-        };
-        self.record_closed(opened, SessionOutcome::Failed).await;
-        Some(Instant::now() + IDLE)
+    /// Closes the open sessions when they are idle for [`IDLE`] or too old, the latter once the last
+    /// of their calls has ended; calls that begin after this open new ones. Returns when to look again;
+    /// `None` when the interaction is over.
+    fn expire(self: &Arc<Self>) -> Option<Instant> {
+        let max_age = self.gateway.config().record.session_age();
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        if state.over {
+            return None;
+        }
+        let pause = LONGEST_PAUSE.min(max_age);
+        let Some(opened) = state.sessions.state.lock().opened else { return Some(now + pause) };
+        let mut due = opened + max_age;
+        if state.in_flight == 0 {
+            due = due.min(state.used + IDLE);
+        }
+        if due > now {
+            return Some(due.min(now + pause));
+        }
+        let sessions = std::mem::replace(&mut state.sessions, ToolSessions::new());
+        drop(state);
+        let shared = Arc::clone(self);
+        self.gateway.running().spawn(async move {
+            sessions.wait_until_quiet().await;
+            shared.record_closed(&sessions, SessionOutcome::Failed).await;
+        });
+        Some(now + pause)
     }
 
-    fn take_tools(&self) -> HashMap<ToolId, Arc<Opening>> {
-        std::mem::take(&mut self.state.lock().tools)
-    }
-
-    async fn record_closed(&self, opened: HashMap<ToolId, Arc<Opening>>, outcome: SessionOutcome) {
+    async fn record_closed(&self, sessions: &ToolSessions, outcome: SessionOutcome) {
+        let opened = std::mem::take(&mut sessions.state.lock().tools);
         let mut closing: Vec<NewEvent> = Vec::new();
         for (tool_id, opening) in opened {
             // One that could not be stored has had no calls.
@@ -355,15 +386,32 @@ impl Shared {
     }
 }
 
-async fn watch_idle(shared: Weak<Shared>, mut deadline: Instant, ended: CancellationToken) {
+async fn watch(shared: Weak<Shared>, ended: CancellationToken) {
     loop {
+        let Some(next) = shared.upgrade().and_then(|shared| shared.expire()) else { return };
         tokio::select! {
-            () = tokio::time::sleep_until(deadline) => {}
+            () = tokio::time::sleep_until(next) => {}
             () = ended.cancelled() => return,
         }
-        let Some(shared) = shared.upgrade() else { return };
-        let Some(next) = shared.expire().await else { return };
-        deadline = next;
+    }
+}
+
+// === impl ToolSessions ===
+
+impl ToolSessions {
+    fn new() -> Arc<Self> {
+        let (id, state) = (record::new_id(), Mutex::default());
+        Arc::new(Self { id, state, quiet: Notify::new() })
+    }
+
+    async fn wait_until_quiet(&self) {
+        loop {
+            let quiet = self.quiet.notified();
+            if self.state.lock().in_flight == 0 {
+                return;
+            }
+            quiet.await;
+        }
     }
 }
 
@@ -373,19 +421,30 @@ impl Bracket {
     /// Makes sure that the session of `tool` is open. Callers that come at once wait for the same
     /// event; a caller that goes away does not take it back.
     pub(crate) async fn open(&self, tool: &ToolId) -> Result<(), CallError> {
-        let Some(opening) = self.shared.opening(tool) else {
+        let Some(opening) = self.shared.opening(&self.sessions, tool) else {
             tracing::debug!(run = %self.shared.run, "more tools than one interaction brackets");
             return Ok(());
         };
         if opening.stored.initialized() {
             return Ok(());
         }
-        let part = Shared::begin(&self.shared).ok_or(CallError::Cancelled)?;
+        let part = self.again().ok_or(CallError::Cancelled)?;
         let stored = self.shared.gateway.running().spawn(async move {
             let record = part.shared.gateway.record();
             opening.stored.get_or_try_init(|| record.ahead(opening.event.clone())).await.map(drop)
         });
         stored.await.unwrap_or(Err(CallError::Internal))
+    }
+
+    /// Another part in the same sessions; `None` when the interaction is over.
+    fn again(&self) -> Option<Self> {
+        let mut state = self.shared.state.lock();
+        if state.over {
+            return None;
+        }
+        state.in_flight += 1;
+        self.sessions.state.lock().in_flight += 1;
+        Some(Self { shared: Arc::clone(&self.shared), sessions: Arc::clone(&self.sessions) })
     }
 
     /// Cancelled when the interaction ends.
@@ -399,6 +458,12 @@ impl Drop for Bracket {
         let mut state = self.shared.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);
         state.used = Instant::now();
+        let mut own = self.sessions.state.lock();
+        own.in_flight = own.in_flight.saturating_sub(1);
+        if own.in_flight == 0 {
+            self.sessions.quiet.notify_waiters();
+        }
+        drop(own);
         if state.in_flight == 0 {
             self.shared.quiet.notify_waiters();
         }

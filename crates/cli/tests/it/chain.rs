@@ -330,6 +330,47 @@ async fn a_record_that_is_pruned_again_and_again_proves_itself_all_the_time() {
     verify(dir.path(), &[]).ok();
 }
 
+// I-72: a session that is never idle does not hold back retention, also not of other callers' events.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_busy_session_does_not_hold_back_retention() {
+    let dir = dir();
+    let (mut server, text) = server(dir.path(), "checkpoint_interval = \"100ms\"\nkeep = \"1s\"");
+    let caller = server.caller(Some(&text));
+    call(&caller, 0).await;
+    let session = caller.open_mcp_session().await;
+    let in_session = async || {
+        let input = json!({ "text": "x" });
+        let answer = caller.call_in_session(&session, "demo__echo", input).await;
+        assert!(answer.0 == 200 && answer.1["result"]["isError"] != true, "{answer:?}");
+    };
+    in_session().await;
+    call(&caller, 3).await;
+    signed(dir.path());
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    // The session and the first calls are at 1 to 9. Each round goes on before the session is idle.
+    while verify(dir.path(), &[]).ok().json()["tenants"][0]["first"].as_u64().unwrap() <= 20 {
+        assert!(std::time::Instant::now() < deadline, "nothing is removed");
+        in_session().await;
+    }
+    let bracketed = |dir: &Path| {
+        let events = run(dir, &["--json", "audit", "tail", "-n", "1000"]).ok().stdout;
+        events.contains("tool.session.opened")
+    };
+    assert!(bracketed(dir.path()), "the session that is open now is kept");
+    // A crash leaves a session open, which the next start closes.
+    server.process.kill();
+    let server = Server::start(dir.path());
+    let caller = server.caller(Some(&text));
+    call(&caller, 1).await;
+    eventually("the rest is signed", || verify(dir.path(), &[]).code == 0);
+    let export = ["audit", "export", "--tenant", "default", "--checkpoints"];
+    let exported = run(dir.path(), &export).ok().stdout;
+    fs::write(dir.path().join("kept.jsonl"), exported).unwrap();
+    verify(dir.path(), &["--file", "kept.jsonl"]).ok();
+    server.stop();
+    verify(dir.path(), &[]).ok();
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn forwarders_follow_the_configuration() {
     let dir = dir();

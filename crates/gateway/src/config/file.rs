@@ -105,6 +105,7 @@ pub(super) struct Record {
     pub(super) checkpoint_interval: Option<Spanned<String>>,
     pub(super) signing_key: Option<Spanned<KeyPlace>>,
     pub(super) keep: Option<Spanned<String>>,
+    pub(super) max_session_age: Option<Spanned<String>>,
     pub(super) anchor: Vec<Spanned<Anchor>>,
     pub(super) forward: Vec<Forward>,
 }

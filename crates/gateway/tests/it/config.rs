@@ -372,6 +372,7 @@ fn the_record_is_kept_as_it_says() {
     let record = &config.record;
     assert_eq!((record.checkpoint_every, record.anchors.len()), (5, 2));
     assert_eq!(record.keep, Some(std::time::Duration::from_secs(90 * 86_400)));
+    assert_eq!(record.session_age(), std::time::Duration::from_secs(86_400));
     let formats: Vec<_> =
         record.forwards.iter().map(|it| (it.name.as_str(), it.format.as_str())).collect();
     assert_eq!(formats, [("siem", "ocsf"), ("otel", "otlp")]);
@@ -380,6 +381,8 @@ fn the_record_is_kept_as_it_says() {
         ("checkpoint_every = 0", "at least 1"),
         ("checkpoint_interval = \"1ms\"", "100ms at least"),
         ("keep = \"1w\"", "such as \"90d\""),
+        ("max_session_age = \"1w\"", "such as \"90d\""),
+        ("max_session_age = \"10ms\"", "expected 1s at least"),
         ("signing_key = \"AAAA\"", "must not stand in this file"),
         ("[[record.anchor]]", "expected either `file` or `url`"),
         ("[[record.anchor]]\nfile = \"a\"\nurl = \"https://b.example\"", "either `file` or `url`"),

@@ -20,7 +20,9 @@ use toolcrib_gateway::{
     session::{IDLE, Interaction, MAX_INTERACTIONS},
 };
 
-use crate::support::{Rig, eventually, principal, rig};
+use toolcrib_store::memory::MemoryCatalogs;
+
+use crate::support::{Rig, eventually, offer, one_source, principal, rig, rig_with};
 
 const ALL: &[&str] = &["*"];
 
@@ -220,6 +222,54 @@ async fn an_idle_interaction_is_closed_as_failed_and_opens_again() {
     assert_eq!(ids.len(), 4);
     assert!(ids[0] == ids[1] && ids[2] == ids[3] && ids[0] != ids[2]);
     assert_eq!(rig.log.told().last().unwrap(), "closed mcp:s.echo Completed");
+}
+
+/// I-32, I-72: a session that is never idle ends by age, after the calls that began in it; calls after
+/// that open another one. An age beyond `keep` does not count.
+#[tokio::test(start_paused = true)]
+async fn a_busy_session_ends_by_age() {
+    let hour = Duration::from_secs(3_600);
+    for (config, age) in [
+        ("[record]\nmax_session_age = \"2h\"", 2 * hour),
+        ("[record]\nmax_session_age = \"2h\"\nkeep = \"90m\"", 3 * hour / 2),
+        ("[record]\nkeep = \"90d\"", 24 * hour),
+    ] {
+        let config = format!("{config}\n{}", one_source("[source.tools.\"*\"]\ntimeout = \"1h\""));
+        let offers = Some(Ok(offer(&["echo", "hang"])));
+        let rig = rig_with(offers, &config, MemoryCatalogs::new()).await;
+        let caller = principal("t", ALL);
+        let interaction = Arc::new(rig.gateway.interaction(&caller).unwrap());
+        let begin = tokio::time::Instant::now();
+        while begin.elapsed() < age - Duration::from_secs(240) {
+            call(&interaction, &caller, "s__echo").await.result.unwrap();
+            tokio::time::sleep(Duration::from_secs(110)).await;
+        }
+        let calling = tokio::spawn({
+            let (interaction, caller) = (Arc::clone(&interaction), caller.clone());
+            async move { call(&interaction, &caller, "s__hang").await.result }
+        });
+        eventually("it runs", || rig.log.told().last().unwrap() == "called").await;
+        let ids = sessions(&rig);
+        assert!(ids.len() == 2 && ids[0] == ids[1], "{config}: one session: {ids:?}");
+        tokio::time::sleep(Duration::from_secs(400)).await;
+        call(&interaction, &caller, "s__echo").await.result.unwrap();
+        let ids = sessions(&rig);
+        assert!(ids.len() == 3 && ids[2] != ids[0], "{config}: another session: {ids:?}");
+        let told = rig.log.told();
+        assert!(!told.iter().any(|it| it.starts_with("closed")), "a call runs in the first");
+        calling.abort();
+        eventually("the first session is closed", || {
+            rig.log.told().iter().filter(|it| it.starts_with("closed")).count() == 2
+        })
+        .await;
+        let told = rig.log.told();
+        let place = |wanted: &str| told.iter().position(|it| it == wanted).unwrap();
+        assert!(place("returned Error cancelled ran") < place("closed mcp:s.hang Failed"));
+        interaction.close(SessionOutcome::Completed).await;
+        assert_eq!(rig.log.told().last().unwrap(), "closed mcp:s.echo Completed");
+        let ids = sessions(&rig);
+        assert_eq!(ids.len(), 6, "each is closed once: {:?}", rig.log.told());
+    }
 }
 
 /// I-27: interactions are bounded, and one that ended, used or not, makes room.

@@ -70,6 +70,33 @@ impl Caller {
         messages.filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
+    /// Opens an MCP session (2025-11-25) and returns its id.
+    pub(crate) async fn open_mcp_session(&self) -> String {
+        let params = json!({
+            "protocolVersion": "2025-11-25", "capabilities": {},
+            "clientInfo": { "name": "test", "version": "1" },
+        });
+        let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+        let answer = self.with_key(self.mcp_post(&body)).send().await.unwrap();
+        let session = answer.headers()["mcp-session-id"].to_str().unwrap().to_owned();
+        let initialized = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+        let request = self.mcp_post(&initialized).header("mcp-session-id", &session);
+        self.with_key(request).send().await.unwrap().error_for_status().unwrap();
+        session
+    }
+
+    /// Calls a tool in an MCP session.
+    pub(crate) async fn call_in_session(&self, session: &str, tool: &str, input: Value) -> Answer {
+        let params = json!({ "name": tool, "arguments": input });
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        self.send(self.mcp_post(&body).header("mcp-session-id", session)).await.unwrap()
+    }
+
+    fn mcp_post(&self, body: &Value) -> reqwest::RequestBuilder {
+        let request = self.http.post(format!("{}/mcp", self.url)).json(body);
+        request.header("accept", "application/json, text/event-stream")
+    }
+
     fn mcp_request(&self, method: &str, mut params: Value) -> reqwest::RequestBuilder {
         let mut meta = json!({
             "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -52,6 +52,12 @@ impl Resolver<'_> {
         config.checkpoint_interval = interval.unwrap_or(config.checkpoint_interval);
         config.signing_key = self.key_place("record.signing_key", typed.signing_key.as_ref());
         config.keep = self.read("record.keep", typed.keep.as_ref(), parse_age);
+        let age = typed.max_session_age.as_ref();
+        let age = self.read("record.max_session_age", age, |text| match parse_age(text)? {
+            age if age < Duration::from_secs(1) => Err("expected 1s at least".to_owned()),
+            age => Ok(age),
+        });
+        config.max_session_age = age.unwrap_or(config.max_session_age);
         for anchor in typed.anchor {
             let at = anchor.span().start;
             let file::Anchor { file, url, headers, allow } = anchor.into_inner();
