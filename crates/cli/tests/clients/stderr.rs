@@ -6,7 +6,6 @@ use crate::rig::{Server, Tools};
 
 // I-92
 #[tokio::test]
-#[ignore = "not yet seen to pass with the published server; run it with --run-ignored all"]
 async fn what_a_server_prints_of_its_arguments_reaches_no_log() {
     let Some(tools) = Tools::find() else { return };
     let script = tools.package("@modelcontextprotocol/server-sequential-thinking/dist/index.js");

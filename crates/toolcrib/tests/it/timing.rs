@@ -24,6 +24,9 @@ forbid(principal, action, resource == Tool::"mcp:crib.forbid");
 /// Nobody can tell the kinds apart inside these bounds.
 const BOUNDS: std::ops::RangeInclusive<f64> = 0.35..=0.65;
 
+/// Samples of each kind.
+const ROUNDS: usize = 200;
+
 async fn gateway(denied_calls: &str) -> TestGateway {
     let input = json!({
         "type": "object",
@@ -145,7 +148,7 @@ async fn sixty_thousand_arguments_do_not_tell_whether_there_is_a_tool() {
             assert!(matches!(called.result, Err(CallError::NoSuchTool)));
             took
         };
-        indistinguishable(denied_calls, call, kinds, 150).await;
+        indistinguishable(denied_calls, call, kinds, ROUNDS).await;
     }
 }
 
@@ -237,7 +240,32 @@ async fn no_surface_tells_by_its_time_whether_there_is_a_tool() {
             assert_ne!(reply.status, 401);
             start.elapsed().as_nanos()
         };
-        indistinguishable(surface, measured, &KINDS, 100).await;
+        indistinguishable(surface, measured, &KINDS, ROUNDS).await;
+    }
+}
+
+/// As many arguments as fit into a body, through the surfaces whose callers can send them.
+#[tokio::test]
+async fn sixty_thousand_arguments_over_http_do_not_tell_whether_there_is_a_tool() {
+    let gw = gateway("not_found").await;
+    let caller = typed(&gw.principal("reader", ["files:read"]).await);
+    let input = members(60_000);
+    let otc = json!({ "request": { "tool_id": "NAME", "input": input } });
+    let mcp = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "NAME", "arguments": input } });
+    for (surface, path, template, dot) in
+        [("otc", "/tools/call", &otc, "."), ("mcp", "/mcp", &mcp, "__")]
+    {
+        let text = template.to_string();
+        let measured = async |source: &str, name: &str| {
+            let body = Bytes::from(text.replacen("NAME", &format!("{source}{dot}{name}"), 1));
+            let start = Instant::now();
+            let reply = caller.send(Method::POST, path, Some(body)).await;
+            let took = start.elapsed().as_nanos();
+            assert!(![401, 413].contains(&reply.status.as_u16()), "{}", reply.text());
+            took
+        };
+        indistinguishable(surface, measured, &KINDS, ROUNDS).await;
     }
 }
 
