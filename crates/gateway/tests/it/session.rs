@@ -232,7 +232,7 @@ async fn a_busy_session_ends_by_age() {
     for (config, age) in [
         ("[record]\nmax_session_age = \"2h\"", 2 * hour),
         ("[record]\nmax_session_age = \"2h\"\nkeep = \"90m\"", 3 * hour / 2),
-        ("[record]\nkeep = \"90d\"", 24 * hour),
+        ("[record]\nmax_session_age = \"1h\"\nkeep = \"90d\"", hour),
     ] {
         let config = format!("{config}\n{}", one_source("[source.tools.\"*\"]\ntimeout = \"1h\""));
         let offers = Some(Ok(offer(&["echo", "hang"])));
@@ -240,9 +240,11 @@ async fn a_busy_session_ends_by_age() {
         let caller = principal("t", ALL);
         let interaction = Arc::new(rig.gateway.interaction(&caller).unwrap());
         let begin = tokio::time::Instant::now();
-        while begin.elapsed() < age - Duration::from_secs(240) {
+        let last = begin + age - Duration::from_secs(240);
+        while tokio::time::Instant::now() < last {
             call(&interaction, &caller, "s__echo").await.result.unwrap();
-            tokio::time::sleep(Duration::from_secs(110)).await;
+            let next = tokio::time::Instant::now() + IDLE / 2;
+            tokio::time::sleep_until(next.min(last)).await;
         }
         let calling = tokio::spawn({
             let (interaction, caller) = (Arc::clone(&interaction), caller.clone());
