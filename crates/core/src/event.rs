@@ -159,6 +159,11 @@ pub struct ToolReturned {
     /// Present on every status but `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<EventError>,
+    /// Who called. Absent in events of earlier versions, and when there was no call (a reference that
+    /// was refused at load).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
+    pub principal: Option<PrincipalId>,
 }
 
 /// Outcome of a call (RFC 0064 §B `status`).
@@ -525,8 +530,10 @@ mod tests {
         let granted = in_run("approval.granted", granted);
         let overridden = in_run("approval.overridden", rejected.clone());
         let rejected = in_run("approval.rejected", rejected);
+        let mut by_ann = returned();
+        by_ann["payload"]["principal"] = json!("ann");
         let of_approvals = [requested, granted, rejected, overridden];
-        let others = [called, returned(), decided, opened, closed, egress];
+        let others = [called, returned(), by_ann, decided, opened, closed, egress];
         for document in others.into_iter().chain(of_approvals) {
             let event: RunEvent = serde_json::from_value(document.clone()).unwrap();
             assert_eq!(event.body.kind(), document["type"]);

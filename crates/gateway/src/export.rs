@@ -103,6 +103,7 @@ mod tests {
                 status: CallStatus::Error,
                 duration_ms: Some(12),
                 error: Some(EventError { code: "timeout".to_owned(), message: "slow".to_owned() }),
+                principal: Some("ann".parse().unwrap()),
             }),
             EventBody::AuthorizationDecided(AuthorizationDecided {
                 principal: "ann".parse().unwrap(),

@@ -255,6 +255,7 @@ impl Record {
                     code: "forbidden".to_owned(),
                     message: "the reference resolves to no tool that may be used".to_owned(),
                 }),
+                principal: None,
             });
             self.event(tenant.clone(), run.clone(), body, None)
         };
@@ -463,6 +464,7 @@ impl Writer {
             status,
             duration_ms: duration.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
             error,
+            principal: Some(call.principal.clone()),
         });
         self.event(call.tenant.clone(), call.run.clone(), body, Some(cause))
     }

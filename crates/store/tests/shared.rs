@@ -123,6 +123,7 @@ async fn only_the_calls_of_the_dead_are_closed() {
         (&end.agent_id, &end.tool_name, &end.call_id),
         (&start.agent_id, &start.tool_name, &start.call_id)
     );
+    assert_eq!(end.principal.as_ref(), Some(&start.principal));
     assert_eq!((end.status, end.duration_ms), (CallStatus::Error, None));
     assert_eq!(end.error.as_ref().unwrap().code, "interrupted");
 }

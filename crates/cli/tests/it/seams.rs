@@ -86,6 +86,7 @@ async fn a_row_without_a_call_is_exported() {
             status: CallStatus::Forbidden,
             duration_ms: None,
             error: None,
+            principal: None,
         }),
         timestamp: chrono::Utc::now(),
         causation_id: None,

@@ -214,7 +214,9 @@ mod tests {
             [(0, None), (2, code("timeout")), (2, code("scope")), (1, None), (0, None), (0, None)]
         );
         let events = written(Format::Ocsf);
-        assert_eq!(events[0]["actor"]["user"]["uid"], "ann");
+        for with_user in &events[..3] {
+            assert_eq!(with_user["actor"]["user"]["uid"], "ann", "{with_user}");
+        }
         assert_eq!(events[0]["api"]["operation"], "mcp:files.read");
         assert_eq!(events[1]["duration"], 12);
         assert_eq!(events[3]["dst_endpoint"]["hostname"], "api.example");

@@ -102,6 +102,12 @@ mod tests {
                 assert!(value.values().all(serde_json::Value::is_string), "64 bits are a text");
             }
         }
+        for record in &records[..3] {
+            let user = record["attributes"].as_array().unwrap().iter();
+            let user = user.filter(|it| it["key"] == "enduser.id");
+            let values: Vec<_> = user.map(|it| &it["value"]["stringValue"]).collect();
+            assert_eq!(values, ["ann"], "{record}");
+        }
         assert_eq!(records[0]["severityText"], "INFO");
         assert_eq!(records[1]["severityText"], "WARN");
     }

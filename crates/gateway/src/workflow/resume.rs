@@ -313,6 +313,7 @@ async fn close_call(gateway: &Gateway, record: &RunRecord, history: &History, en
         status,
         duration_ms: u64::try_from(took).ok(),
         error,
+        principal: Some(record.principal.clone()),
     });
     let cause = history.calls.get(&record.call_id).map(|trace| trace.opened.clone());
     let (tenant, run) = (record.tenant.clone(), record.run_id.clone());

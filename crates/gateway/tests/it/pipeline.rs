@@ -153,6 +153,7 @@ async fn the_gates_stand_in_their_order() {
         let opening = events.iter().find(|other| other.event.event_id == *cause).unwrap();
         let EventBody::ToolCalled(opening) = &opening.event.body else { panic!("{opening:?}") };
         assert_eq!(opening.call_id, returned.call_id);
+        assert_eq!(returned.principal.as_ref(), Some(&opening.principal));
         assert_eq!(returned.duration_ms, None);
         let error = returned.error.as_ref().unwrap();
         assert!(!error.code.is_empty() && !error.message.is_empty());

@@ -48,6 +48,8 @@ pub fn returned(called: &NewEvent, event: &str) -> NewEvent {
             status: CallStatus::Error,
             duration_ms: Some(17),
             error: Some(EventError { code: "timeout".to_owned(), message: "too slow".to_owned() }),
+            // As in the events of stores that were written before there was this member.
+            principal: None,
         }),
         timestamp: moment(18),
         causation_id: Some(called.event_id.clone()),
@@ -119,6 +121,7 @@ pub async fn an_event_comes_back_as_it_was_appended(log: &impl EventLog) {
     let mut bare = returned(&call, "e2");
     if let EventBody::ToolReturned(returned) = &mut bare.body {
         (returned.status, returned.duration_ms, returned.error) = (CallStatus::Ok, None, None);
+        returned.principal = Some("alice".parse().unwrap());
     }
     let session = opened("t", "r", "e5", "s1");
     let end = closed(&session, "e6");

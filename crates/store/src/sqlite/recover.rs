@@ -2,13 +2,14 @@
 //! end follows the last of its calls.
 
 use rusqlite::{Connection, params};
+use serde::Deserialize;
 use toolcrib_core::{
     clock::Timestamp,
     event::{
         CallStatus, EventBody, EventError, NewEvent, SessionOutcome, ToolReturned,
         ToolSessionClosed,
     },
-    id::EventId,
+    id::{EventId, PrincipalId},
     store::StoreError,
 };
 
@@ -111,7 +112,8 @@ fn with_something_open(connection: &Connection) -> Result<Vec<String>, Failure> 
 /// Closes up to [`CHUNK`] calls of `instance`, oldest first.
 fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Result<Closed, Failure> {
     let mut statement = connection.prepare_cached(
-        "SELECT c.tenant, c.run_id, c.call_id, c.event_id, c.agent_id, c.tool_name \
+        "SELECT c.tenant, c.run_id, c.call_id, c.event_id, c.agent_id, c.tool_name, \
+         e.payload \
          FROM open_calls c JOIN events e ON e.event_id = c.event_id \
          WHERE c.instance = ?1 ORDER BY e.position LIMIT ?2",
     )?;
@@ -134,6 +136,7 @@ fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Resul
                     code: "interrupted".to_owned(),
                     message: "the process that ran this call ended before the call did".to_owned(),
                 }),
+                principal: caller(&row.get::<_, String>(6)?),
             }),
             timestamp: now,
             causation_id: Some(parse::<EventId>(row.get(3)?, unreadable)?),
@@ -144,6 +147,16 @@ fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Resul
         record.insert(connection, instance)?;
     }
     Ok(Closed::all(records.len()))
+}
+
+/// The principal in `payload`, that of the event that opened a call. A payload that somebody damaged
+/// has none, which must not keep the call open.
+fn caller(payload: &str) -> Option<PrincipalId> {
+    #[derive(Deserialize)]
+    struct Opening {
+        principal: PrincipalId,
+    }
+    serde_json::from_str::<Opening>(payload).ok().map(|opening| opening.principal)
 }
 
 /// Closes up to [`CHUNK`] sessions of `instance`, oldest first.
