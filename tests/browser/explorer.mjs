@@ -71,12 +71,11 @@ await check('the page leaves no placeholder and sends a strict policy', async ()
 });
 
 await check('without a key the page asks to sign in', async () => {
-  equal(await page.textContent('#token-badge'), 'No token', 'badge');
+  equal(await page.textContent('#token-badge'), 'No key', 'badge');
   truthy(/API key/.test(await page.textContent('#signin')), 'no guidance to the key field');
   const told = await page.textContent('#signin');
   truthy(/keys create/.test(told), 'it is not said how a key is made');
-  // The demo prints the name of a file, not the keys.
-  truthy(!/keys are printed/.test(told), 'it is said that keys are printed');
+  truthy(/toolcrib demo keys/.test(told), 'it is not said where the keys of the demo are');
   equal(await page.locator('button.item').count(), 0, 'tools listed');
   await page.click('#signin button');
   equal(await page.evaluate(() => document.activeElement.id), 'token', 'focused element');
@@ -86,7 +85,7 @@ await check('a wrong key is called rejected', async () => {
   await page.fill('#token', 'tc_not_a_key');
   await page.click('#use-key');
   await page.waitForFunction(
-    () => document.querySelector('#token-badge').textContent === 'Token rejected',
+    () => document.querySelector('#token-badge').textContent === 'Key rejected',
   );
 });
 
@@ -100,7 +99,12 @@ await check('the admin key lists tools and their count', async () => {
     (await page.textContent('#count')).includes(`${adminTools.length} tool`),
     'the count differs from the list',
   );
-  equal(await page.textContent('#token-badge'), 'Token set', 'badge');
+  equal(await page.textContent('#token-badge'), 'Key set', 'badge');
+});
+
+await check('keys that are held together are joined by a plus', async () => {
+  const keys = await page.locator('.overview .keys dt').allTextContents();
+  equal(keys, ['/', '↑ ↓', 'Enter', 'Ctrl+Enter'], 'keys');
 });
 
 await check('the search narrows the list, says so, and is undone', async () => {

@@ -3,7 +3,7 @@
 //! Invariant (I-53): what an upstream wrote about its tools reaches callers without characters that
 //! people do not see and models do: controls, zero-width and direction marks, tags, fillers.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
 use serde_json::Value;
 
@@ -32,6 +32,12 @@ pub fn io_reason(kind: std::io::ErrorKind) -> String {
         std::io::ErrorKind::AlreadyExists => "already exists".to_owned(),
         other => other.to_string(),
     }
+}
+
+/// `duration` for people: no finer than a millisecond, however it was computed.
+pub fn duration(duration: Duration) -> String {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    format!("{:?}", Duration::from_millis(millis.max(1)))
 }
 
 /// `text` without what is not seen.
@@ -70,6 +76,25 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_duration_has_no_nanoseconds() {
+        for (nanos, text) in [
+            (9_998_734_512, "9.998s"),
+            (30_000_000_000, "30s"),
+            (250_000_000, "250ms"),
+            (17, "1ms"),
+        ] {
+            assert_eq!(duration(Duration::from_nanos(nanos)), text);
+        }
+    }
+
+    #[test]
+    fn a_missing_file_is_no_entity() {
+        for kind in [std::io::ErrorKind::NotFound, std::io::ErrorKind::AlreadyExists] {
+            assert!(!io_reason(kind).contains("entity"), "{kind:?}");
+        }
+    }
 
     #[test]
     fn hidden_characters_are_taken_out_of_names_and_values() {

@@ -9,6 +9,7 @@ use toolcrib_core::{
     call::{CallError, Invocation, Outcome, UpstreamError, UpstreamErrorKind},
     clock::Clock,
     source::Source,
+    text,
 };
 
 use crate::{approvals::Deadline, breaker::Breaker};
@@ -69,7 +70,7 @@ pub(crate) async fn run(
             Some(Err(_panic)) => Err(CallError::Internal),
             None => Err(CallError::Upstream(UpstreamError::new(
                 UpstreamErrorKind::Timeout,
-                format!("no answer within {deadline:?}"),
+                format!("no answer within {}", text::duration(deadline)),
             ))),
         },
     };

@@ -29,6 +29,7 @@ use toolcrib_core::{
         Discovered, InvalidSource, Source, SourceFactory, SourceListener, SourceSpec, StderrLine,
     },
     store::CatalogStore,
+    text,
 };
 use toolcrib_tasks::{Policy, TaskName};
 
@@ -295,7 +296,7 @@ impl Refresher {
         let told = match tokio::time::timeout(timeout, source.discover()).await {
             Ok(Ok(discovered)) => Ok(discovered),
             Ok(Err(error)) => Err(error.detail),
-            Err(_elapsed) => Err(format!("no complete answer within {timeout:?}")),
+            Err(_elapsed) => Err(format!("no complete answer within {}", text::duration(timeout))),
         };
         match told {
             Ok(discovered) => {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use toolcrib_core::{record::WitnessStore, store::StoreError};
+use toolcrib_core::{record::WitnessStore, store::StoreError, text::io_reason};
 
 /// A file that is replaced as a whole.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ impl WitnessFile {
 
     fn failed(&self, doing: &str, error: &io::Error) -> StoreError {
         let path = self.path.display();
-        StoreError::Unavailable(format!("{path} cannot be {doing} ({})", error.kind()))
+        StoreError::Unavailable(format!("{path} cannot be {doing} ({})", io_reason(error.kind())))
     }
 
     fn read(&self) -> Result<Option<String>, StoreError> {

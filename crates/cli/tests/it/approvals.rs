@@ -124,7 +124,7 @@ fn the_operator_does_not_answer_for_itself() {
     let id = pending[0]["approvalId"].as_str().unwrap();
     let own = run(dir.path(), &["approvals", "grant", id]);
     assert_eq!(own.code, 1, "{own:?}");
-    assert!(own.stderr.contains("nobody answers a request of their own"), "{}", own.stderr);
+    assert!(own.stderr.contains("you cannot answer your own request"), "{}", own.stderr);
 }
 
 /// I-64: a process that dies between the grant and the run loses nothing, and the call runs once.

@@ -153,7 +153,7 @@ pub enum VoteRefused {
     #[error("the approval is {0} and takes no answer any more")]
     NotPending(&'static str),
     /// Whoever wants to call cannot consent to it.
-    #[error("nobody answers a request of their own, with whichever key")]
+    #[error("you cannot answer your own request, whichever key you use")]
     Own,
     /// One principal made, or could have used, the keys of both; or of this and of one that consented.
     #[error(

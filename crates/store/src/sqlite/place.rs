@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use toolcrib_core::store::StoreError;
+use toolcrib_core::{store::StoreError, text::io_reason};
 
 /// A file and where it is.
 pub(super) struct Place {
@@ -20,8 +20,8 @@ impl Place {
     /// The file that is at `path` now.
     pub(super) fn new(path: &Path) -> Result<Self, StoreError> {
         let found = fs::metadata(path).map_err(|error| {
-            let (path, kind) = (path.display(), error.kind());
-            StoreError::Unavailable(format!("{path} cannot be found ({kind})"))
+            let (path, why) = (path.display(), io_reason(error.kind()));
+            StoreError::Unavailable(format!("{path} cannot be read ({why})"))
         })?;
         Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
     }

@@ -49,7 +49,7 @@ function setToken(input) {
 function drawBadge() {
   const badge = byId('token-badge');
   const rejected = state.token !== '' && state.status === 'signin';
-  badge.textContent = state.token === '' ? 'No token' : rejected ? 'Token rejected' : 'Token set';
+  badge.textContent = state.token === '' ? 'No key' : rejected ? 'Key rejected' : 'Key set';
   badge.className = `badge ${state.token === '' ? 'grey' : rejected ? 'red' : 'green'}`;
   if (rejected) announce('The server rejected this key');
 }

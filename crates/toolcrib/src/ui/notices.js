@@ -4,6 +4,8 @@ import { state } from './state.js';
 import { focusToken } from './auth.js';
 import { classification } from './badges.js';
 
+const isApple = /^(Mac|iP)/.test(navigator.platform);
+
 export function notice(title, text, ...actions) {
   return h(
     'div',
@@ -34,9 +36,11 @@ export function signIn() {
         {},
         'Get a key from the operator of this server, who makes one with ',
         h('code', { text: 'toolcrib keys create' }),
-        '. The demo (',
+        '. The keys of ',
         h('code', { text: 'toolcrib serve --demo' }),
-        ') writes its keys to the file that it names at the start.',
+        ' are printed by ',
+        h('code', { text: 'toolcrib demo keys' }),
+        '.',
       ),
       h(
         'li',
@@ -91,14 +95,15 @@ export function overview() {
       'dl',
       { class: 'keys' },
       key(['/'], 'search'),
-      key(['↑', '↓'], 'move in the list'),
+      key(['↑', '↓'], 'move in the list', ' '),
       key(['Enter'], 'open a tool'),
-      key([/^(Mac|iP)/.test(navigator.platform) ? '⌘' : 'Ctrl', 'Enter'], 'execute the open tool'),
+      key([isApple ? '⌘' : 'Ctrl', 'Enter'], 'execute the open tool', '+'),
     ),
   );
 }
 
-function key(names, text) {
-  const keys = names.map((name) => h('kbd', { text: name }));
+/** `between` is a space for keys of which each does it, `+` for keys that are held together. */
+function key(names, text, between) {
+  const keys = names.flatMap((name, at) => [at > 0 ? between : undefined, h('kbd', { text: name })]);
   return h('div', {}, h('dt', {}, keys), h('dd', { text }));
 }
