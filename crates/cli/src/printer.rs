@@ -55,6 +55,11 @@ impl Printer {
         self.json
     }
 
+    /// Whether the caller wants tables in full.
+    pub(crate) fn wants_wide(self) -> bool {
+        self.wide
+    }
+
     /// Whether the caller wants few words.
     pub(crate) fn is_quiet(self) -> bool {
         self.quiet

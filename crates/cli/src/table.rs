@@ -213,14 +213,15 @@ fn ago(text: &str, now: DateTime<Utc>) -> String {
 }
 
 fn colour(kind: Kind, cell: &str) -> Option<AnsiColors> {
-    let word = cell.split([' ', ',']).next().unwrap_or_default();
-    match (kind, word) {
+    let word = cell.split([' ', ',']).next().unwrap_or_default().to_ascii_lowercase();
+    match (kind, word.as_str()) {
         (Kind::State, "ready" | "active" | "closed" | "completed" | "granted" | "pass") => {
             Some(AnsiColors::Green)
         }
-        (Kind::State, "starting" | "pending" | "running" | "until" | "half-open" | "warning") => {
-            Some(AnsiColors::Yellow)
-        }
+        (
+            Kind::State,
+            "starting" | "pending" | "running" | "until" | "half-open" | "warning" | "skip",
+        ) => Some(AnsiColors::Yellow),
         (
             Kind::State,
             "degraded" | "stopped" | "open" | "failed" | "rejected" | "expired" | "revoked"
@@ -278,6 +279,20 @@ mod tests {
         let lines = plain(layout(None, true).lines(HEAD, rows())).join("\n");
         assert!(lines.contains("MORE") && lines.contains("2026-11-22T09:57:00Z"), "{lines}");
         assert!(lines.contains("reads a file of the documents"), "{lines}");
+    }
+
+    #[test]
+    fn a_state_has_its_colour_in_capitals_too() {
+        for (cell, expected) in [
+            ("ready", Some(AnsiColors::Green)),
+            ("PASS", Some(AnsiColors::Green)),
+            ("SKIP", Some(AnsiColors::Yellow)),
+            ("FAIL", Some(AnsiColors::Red)),
+            ("revoked 3m ago", Some(AnsiColors::Red)),
+            ("other", None),
+        ] {
+            assert_eq!(colour(Kind::State, cell), expected, "{cell}");
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use clap::Args;
 use serde_json::{Map, Value};
 use toolcrib_core::credential::Secret;
 
+use super::Output;
 use crate::{conformance::Protocol, env};
 
 #[derive(Debug, Args)]
@@ -67,6 +68,9 @@ pub(crate) struct ConformanceArgs {
     /// What a host should do counts like what it must do
     #[arg(long)]
     pub(crate) strict: bool,
+
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 fn place(text: &str) -> Result<(Protocol, String), String> {

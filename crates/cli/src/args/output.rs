@@ -38,6 +38,7 @@ impl Command {
             Self::Approvals(ApprovalsCommand::List(args)) => args.output,
             Self::Audit(AuditCommand::Forwarders(output)) => *output,
             Self::Audit(AuditCommand::Verify(args)) => args.output,
+            Self::Conformance(args) => args.output,
             _ => return None,
         };
         output.output

@@ -84,8 +84,8 @@ async fn checked(host: &Arc<Host>, plan: Plan, printer: Printer) -> anyhow::Resu
 
 fn print(report: &Report, printer: Printer) -> anyhow::Result<()> {
     let head =
-        [table::state("outcome"), table::name("check"), table::name("level"), table::text("")];
-    printer.table(head, report.rows())?;
+        [table::state("outcome"), table::name("check"), table::name("level"), table::text("note")];
+    printer.table(head, report.rows(printer.wants_wide()))?;
     let failures = report.failures();
     if !failures.is_empty() {
         printer.foreign(&failures)?;

@@ -59,9 +59,9 @@ impl Report {
         Totals::of(self.findings.iter())
     }
 
-    /// The findings as rows: outcome, id, level, and what is to be said.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = [String; 4]> {
-        self.findings.iter().map(|finding| {
+    /// The findings as rows: outcome, id, level, and a note, which is cut unless it is wanted `whole`.
+    pub(crate) fn rows(&self, whole: bool) -> impl Iterator<Item = [String; 4]> {
+        self.findings.iter().map(move |finding| {
             let note = match &finding.outcome {
                 Outcome::Pass => finding.check.sentence.to_owned(),
                 Outcome::Fail(failure) => {
@@ -73,7 +73,7 @@ impl Report {
                 finding.word().to_uppercase(),
                 finding.check.id.to_owned(),
                 finding.check.level.as_str().to_owned(),
-                short(&note),
+                if whole { note } else { short(&note) },
             ]
         })
     }

@@ -9,46 +9,120 @@ fn narrow(dir: &std::path::Path, columns: &str, args: &[&str]) -> Ran {
     finish(toolcrib(dir).env("COLUMNS", columns).args(args)).ok()
 }
 
+/// Asserts that what `args` print is a table with at least one row, which fits terminals of several
+/// widths: a row stays a line, and a word that is not whole ends in `…`.
+fn fits(dir: &std::path::Path, args: &[&str]) {
+    let full = run(dir, args).stdout;
+    assert!(full.lines().count() > 1, "{args:?}: a head and a row: {full}");
+    let words: Vec<&str> = full.split_whitespace().collect();
+    for columns in ["60", "80", "120"] {
+        let shown = finish(toolcrib(dir).env("COLUMNS", columns).args(args)).stdout;
+        assert_eq!(shown.lines().count(), full.lines().count(), "{args:?}: one line a row");
+        for line in shown.lines() {
+            let width = line.chars().count();
+            assert!(width <= columns.parse().unwrap(), "{args:?}, {width}: {line}");
+            for word in line.split_whitespace().filter(|word| !word.ends_with('…')) {
+                assert!(words.contains(&word) || is_time(word), "{args:?}: {word:?} in {line}");
+            }
+        }
+    }
+}
+
 #[test]
-fn every_table_fits_and_says_everything_when_asked() {
+fn every_table_of_a_server_fits() {
     let dir = dir();
     let data = dir.path().join("data");
     let server = Server::demo(&data);
     std::fs::write(dir.path().join("key"), demo_key(&data, "admin")).unwrap();
     let there = ["--url", &server.url, "--key-file", "key"];
     run(dir.path(), &[&there[..], &["call", "demo__wipe", "target=the documents"]].concat());
-    run(dir.path(), &[&there[..], &["call", "flows__digest"]].concat());
-    let here = ["--data-dir", "data"];
-    for (place, args) in [
-        (&there[..], &["tools", "list"][..]),
-        (&there, &["tools", "search", "weather"]),
-        (&there, &["tools", "lint"]),
-        (&there, &["sources", "list"]),
-        (&there, &["approvals", "list"]),
-        (&there, &["runs", "list"]),
-        (&there, &["keys", "list"]),
-        (&there, &["audit", "forwarders"]),
-        (&here, &["keys", "list"]),
-        (&here, &["packs", "list"]),
-        (&here, &["audit", "verify"]),
-        (&here, &["conformance", "--list"]),
+    run(dir.path(), &[&there[..], &["call", "flows__welcome", "name=Ada"]].concat()).ok();
+    for args in [
+        &["tools", "list"][..],
+        &["tools", "search", "weather"],
+        &["tools", "lint"],
+        &["sources", "list"],
+        &["sources", "check"],
+        &["approvals", "list"],
+        &["runs", "list"],
+        &["keys", "list"],
+        &["conformance"],
     ] {
-        let args = [place, args].concat();
-        let full = run(dir.path(), &args).stdout;
-        for columns in ["60", "80", "120"] {
-            let shown = finish(toolcrib(dir.path()).env("COLUMNS", columns).args(&args)).stdout;
-            assert_eq!(shown.lines().count(), full.lines().count(), "{args:?}: one line a row");
-            let words: Vec<&str> = full.split_whitespace().collect();
-            for line in shown.lines() {
-                let width = line.chars().count();
-                assert!(width <= columns.parse().unwrap(), "{args:?}, {width}: {line}");
-                // A word is whole, or what is left of it ends in `…`.
-                for word in line.split_whitespace().filter(|word| !word.ends_with('…')) {
-                    assert!(words.contains(&word) || is_time(word), "{args:?}: {word:?} in {line}");
-                }
-            }
-        }
+        fits(dir.path(), &[&there[..], args].concat());
     }
+    server.stop();
+    // Nothing is written any more, so that every run prints the same.
+    for args in [
+        &["keys", "list"][..],
+        &["packs", "list"],
+        &["runs", "list"],
+        &["audit", "verify"],
+        &["conformance", "--list"],
+    ] {
+        fits(dir.path(), &[&["--data-dir", "data"], args].concat());
+    }
+}
+
+#[test]
+fn every_table_of_a_configuration_fits() {
+    let dir = dir();
+    let more = "[toolset.reading]\ntitle = \"Tools for everybody who reads and never writes\"\n\
+                allow = [\"mcp:demo.*\"]\n\
+                [[record.forward]]\nname = \"the-files-of-the-security-team\"\nkind = \"file\"\n\
+                file = \"copy.ocsf\"\nformat = \"ocsf\"\n\
+                [store]\nurl = \"sqlite:state/toolcrib.db\"\nseal_key = { file = \"seal.key\" }";
+    run(dir.path(), &["credentials", "new-key", "--out", "seal.key"]).ok();
+    write_config(dir.path(), &config(more));
+    std::fs::write(dir.path().join("value"), "a-token").unwrap();
+    for (name, more) in [
+        ("token-of-the-issue-tracker", &["--principal", "ada-of-the-platform-team"][..]),
+        ("calendar", &["--expires", "30d"]),
+    ] {
+        let set = [
+            "credentials",
+            "set",
+            name,
+            "--tenant",
+            "default",
+            "--bearer",
+            "--value-file",
+            "value",
+        ];
+        let audiences =
+            ["--audience", "api.issues.example", "--audience", "uploads.issues.example"];
+        run(dir.path(), &[&set[..], &audiences, more].concat()).ok();
+    }
+    for args in [
+        &["credentials", "list"][..],
+        &["audit", "forwarders"],
+        &["sources", "list"],
+        &["sources", "check"],
+        &["tools", "list"],
+    ] {
+        fits(dir.path(), args);
+    }
+}
+
+#[test]
+fn a_conformance_report_is_in_full_when_asked() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let server = Server::demo(&data);
+    let key = demo_key(&data, "admin");
+    let report = ["--url", &server.url, "--key", &key, "conformance", "--only", "openwop.catalog"];
+    let short = narrow(dir.path(), "80", &report).stdout;
+    let wide = narrow(dir.path(), "80", &[&report[..], &["-o", "wide"]].concat()).stdout;
+    assert!(short.contains('…') && !wide.contains('…'), "{short}{wide}");
+    let json = narrow(dir.path(), "80", &[&report[..], &["-o", "json"]].concat()).json();
+    let checks = json["checks"].as_array().unwrap();
+    assert!(!checks.is_empty(), "{json}");
+    for check in checks {
+        let sentence = check["sentence"].as_str().unwrap();
+        assert!(check["outcome"] != "pass" || wide.contains(sentence), "{sentence}: {wide}");
+    }
+    let mut coloured = toolcrib(dir.path());
+    let coloured = finish(coloured.env("CLICOLOR_FORCE", "1").args(report)).ok().stdout;
+    assert!(coloured.contains("\u{1b}[32mPASS\u{1b}[39m"), "{coloured:?}");
 }
 
 /// A part of `3m ago` or `in 2d`.
