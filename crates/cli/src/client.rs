@@ -85,7 +85,7 @@ impl Client {
                 let message =
                     if refusal.message.is_empty() { refusal.code } else { refusal.message };
                 let message = (!message.is_empty()).then_some(message);
-                refused(status, &json!({ "message": message, "details": refusal.details }))
+                refused(status, &json!({ "message": message, "details": refusal.details }), &[])
             }
             error @ toolcrib_client::Error::Unreachable(_) => advised_by(
                 error,
@@ -117,7 +117,7 @@ impl Client {
         let Answer { status, body } = self.answer(request).await?;
         match status.is_success() {
             true => Ok(body),
-            false => Err(refused(status, &body)),
+            false => Err(refused(status, &body, segments)),
         }
     }
 
@@ -127,7 +127,7 @@ impl Client {
         let Answer { status, body } = self.answer(request).await?;
         match status.is_success() {
             true => Ok(body),
-            false => Err(refused(status, &body)),
+            false => Err(refused(status, &body, segments)),
         }
     }
 
@@ -137,7 +137,7 @@ impl Client {
         let Answer { status, body } = self.answer(request.json(body)).await?;
         match status.is_success() {
             true => Ok(body),
-            false => Err(refused(status, &body)),
+            false => Err(refused(status, &body, segments)),
         }
     }
 
@@ -147,7 +147,7 @@ impl Client {
         let Answer { status, body } = self.answer(request).await?;
         match status.is_success() {
             true => Ok(body),
-            false => Err(refused(status, &body)),
+            false => Err(refused(status, &body, segments)),
         }
     }
 
@@ -193,8 +193,9 @@ impl Client {
     }
 }
 
-/// What a status other than success means. The details stand in the body under `details`.
-fn refused(status: StatusCode, body: &Value) -> anyhow::Error {
+/// The error for a status other than success of the path made of `segments`. The body has its details
+/// under `details`.
+fn refused(status: StatusCode, body: &Value, segments: &[&str]) -> anyhow::Error {
     let message = ["message", "error"].iter().find_map(|key| body.get(key)?.as_str());
     let message = match message {
         Some(message) => format!("the server refused ({}): {message}", status.as_u16()),
@@ -208,10 +209,21 @@ fn refused(status: StatusCode, body: &Value) -> anyhow::Error {
         ),
         StatusCode::FORBIDDEN => advised(message, missing_scopes(details)),
         StatusCode::TOO_MANY_REQUESTS => advised(message, later(details)),
-        StatusCode::NOT_FOUND => {
-            advised(message, "`toolcrib tools list` shows what the key may use")
-        }
+        StatusCode::NOT_FOUND => advised(message, list_of(segments)),
         _ => anyhow::Error::msg(message),
+    }
+}
+
+/// The command that lists what there is at the path made of `segments`.
+fn list_of(segments: &[&str]) -> &'static str {
+    match segments {
+        ["v1", "approvals", ..] => {
+            "`toolcrib approvals list` shows the requests that the key may see"
+        }
+        ["v1", "runs", ..] => "`toolcrib runs list` shows the runs that the key may see",
+        ["v1", "keys", ..] => "`toolcrib keys list` shows the ids",
+        ["v1", "sources", ..] => "`toolcrib sources list` shows the sources",
+        _ => "`toolcrib tools list` shows what the key may use",
     }
 }
 
@@ -311,7 +323,7 @@ mod tests {
     #[test]
     fn a_refusal_says_what_to_do() {
         let hint = |status, details: Value| {
-            let error = refused(status, &json!({ "message": "no", "details": details }));
+            let error = refused(status, &json!({ "message": "no", "details": details }), &[]);
             crate::failure::hints(&error).collect::<String>()
         };
         assert!(hint(StatusCode::UNAUTHORIZED, json!(null)).contains("TOOLCRIB_KEY"));
@@ -321,6 +333,17 @@ mod tests {
         assert!(hint(StatusCode::FORBIDDEN, scope).contains("`d:e`"));
         let own = json!({ "reason": "own_request" });
         assert!(hint(StatusCode::FORBIDDEN, own).contains("somebody else"));
+        for (path, command) in [
+            (&["v1", "approvals", "a1", "grant"][..], "approvals list"),
+            (&["v1", "runs", "r1"], "runs list"),
+            (&["v1", "keys", "k1"], "keys list"),
+            (&["v1", "sources", "files", "logs"], "sources list"),
+            (&["v1", "tools", "t1"], "tools list"),
+        ] {
+            let error = refused(StatusCode::NOT_FOUND, &json!({}), path);
+            let hints: String = crate::failure::hints(&error).collect();
+            assert!(hints.contains(command), "{path:?}: {hints}");
+        }
         let wait = json!({ "retryAfterMs": 1500 });
         assert_eq!(hint(StatusCode::TOO_MANY_REQUESTS, wait), "try again in 2 s");
     }

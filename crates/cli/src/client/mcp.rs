@@ -315,7 +315,7 @@ fn rejected(status: StatusCode, error: Option<RpcError>) -> anyhow::Error {
             "the server has no MCP endpoint, which calls go through",
             "is this the address of a toolcrib server, and does it have [mcp] switched on?",
         ),
-        (status, error) => refused(status, &error.unwrap_or_default()),
+        (status, error) => refused(status, &error.unwrap_or_default(), &[]),
     }
 }
 

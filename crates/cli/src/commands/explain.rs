@@ -12,6 +12,7 @@ use toolcrib_core::{
     principal::{AuthMethod, Principal},
     scope::Grant,
     store::{KeyRecord, KeyStore as _},
+    suggest,
 };
 use toolcrib_gateway::{
     Gateway, authn,
@@ -36,10 +37,10 @@ pub(crate) async fn run(
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let told = match Client::connect(global, printer)? {
-        Some(client) => remote(args, &client).await?,
+        Some(client) => remote(args, &client, printer).await?,
         None => here(args, global, printer).await?,
     };
-    print(&told, printer)?;
+    print(&told, args.tool.as_deref(), printer)?;
     let outcome = told.get("outcome").and_then(Value::as_str).unwrap_or_default();
     let goes_on = [Verdict::Allowed, Verdict::Depends, Verdict::NeedsApproval];
     match goes_on.iter().any(|it| json!(it).as_str() == Some(outcome)) {
@@ -49,7 +50,7 @@ pub(crate) async fn run(
 }
 
 /// What the server says about the caller, or about another principal of its tenant.
-async fn remote(args: &ExplainArgs, client: &Client) -> anyhow::Result<Value> {
+async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow::Result<Value> {
     let for_the_store = args.tenant.is_some()
         || (args.key_id.is_some() && args.principal.is_none())
         || !args.scopes.is_empty()
@@ -65,7 +66,22 @@ async fn remote(args: &ExplainArgs, client: &Client) -> anyhow::Result<Value> {
     let who = args.principal.as_ref().map(|who| ("principal", who.as_str()));
     let key = args.key_id.as_ref().map(|key| ("keyId", key.as_str()));
     let query: Vec<(&str, &str)> = [tool, who, key].into_iter().flatten().collect();
-    client.get(&["v1", "explain"], &query).await
+    let told = client.get(&["v1", "explain"], &query).await?;
+    // Only names that the caller's own list has.
+    if let (Some(tool), Some("unknown")) =
+        (args.tool.as_deref(), told.get("outcome").and_then(Value::as_str))
+        && let Ok(listed) = client.mcp_tools().await
+    {
+        note_meant(&suggest::did_you_mean(tool, listed.iter().map(|it| it.name.as_str())), printer);
+    }
+    Ok(told)
+}
+
+/// Says which tool somebody may have meant, if there is one.
+fn note_meant(meant: &str, printer: Printer) {
+    if !meant.is_empty() {
+        printer.note(format_args!("no such tool{meant}"));
+    }
 }
 
 async fn here(args: &ExplainArgs, global: &Global, printer: Printer) -> anyhow::Result<Value> {
@@ -87,10 +103,7 @@ async fn here(args: &ExplainArgs, global: &Global, printer: Printer) -> anyhow::
                 .map(|arguments| CallContext { surface: &args.surface, arguments });
             let told = gateway.explain(&who, args.tool.as_deref(), call).await;
             if let (Some(tool), Verdict::Unknown) = (args.tool.as_deref(), told.outcome) {
-                let meant = local::meant(gateway, tool);
-                if !meant.is_empty() {
-                    printer.note(format_args!("no such tool{meant}"));
-                }
+                note_meant(&local::meant(gateway, tool), printer);
             }
             Ok(told)
         })
@@ -212,7 +225,7 @@ fn principal(
     Principal { id, tenant, scopes, roles: roles.to_vec(), makers: Vec::new(), auth }
 }
 
-fn print(told: &Value, printer: Printer) -> anyhow::Result<()> {
+fn print(told: &Value, asked: Option<&str>, printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
         return printer.json(told);
     }
@@ -232,7 +245,11 @@ fn print(told: &Value, printer: Printer) -> anyhow::Result<()> {
     ))?;
     match told.get("tools").and_then(Value::as_u64) {
         Some(tools) => printer.foreign(&format!("its lists show {tools} tools"))?,
-        None => printer.foreign(&format!("tool {}", text("tool")))?,
+        None => {
+            // An unknown tool is not repeated by the answer.
+            let tool = Some(text("tool")).filter(|tool| !tool.is_empty()).or(asked);
+            printer.foreign(&format!("tool {}", tool.unwrap_or_default()))?;
+        }
     }
     for step in told.get("steps").and_then(Value::as_array).into_iter().flatten() {
         let text = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default();

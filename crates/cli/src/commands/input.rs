@@ -27,6 +27,9 @@ pub(super) fn file(path: &str) -> anyhow::Result<Vec<u8>> {
     if path == "-" {
         return bounded(std::io::stdin());
     }
+    if path.is_empty() {
+        return Err(usage("`@` needs the name of a file, such as @arguments.json"));
+    }
     let opened = std::fs::File::open(path);
     bounded(opened.with_context(|| format!("the file {path} cannot be read"))?)
 }

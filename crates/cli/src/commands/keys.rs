@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
-    store::{KeyRecord, KeyStore as _},
+    store::KeyStore as _,
     suggest,
 };
 use toolcrib_gateway::{
@@ -101,13 +101,33 @@ pub(crate) fn unknown_role(role: &str, config: &Config) -> anyhow::Error {
 }
 
 /// What is said of a key that does not exist, or does not work any more.
-fn unknown_key(message: &str, id: &KeyId, keys: &[KeyRecord]) -> anyhow::Error {
+fn unknown_key(message: &str, id: &KeyId, keys: &[KeyInfo]) -> anyhow::Error {
     let named = keys.iter().find(|key| key.name == id.as_str());
     let meant = match named {
         Some(key) => format!("; did you mean `{}`, which is called {}?", key.id, key.name),
         None => suggest::did_you_mean(id.as_str(), keys.iter().map(|key| key.id.as_str())),
     };
     advised(format!("{message}{meant}"), "`toolcrib keys list` shows the ids")
+}
+
+/// The error for `error`, with which a server refused to change the key `id`: a key that is not in the
+/// server's list does not exist for the caller.
+async fn refused(error: anyhow::Error, id: &KeyId, client: &Client) -> anyhow::Error {
+    match there(client).await {
+        Ok(keys) if !keys.iter().any(|key| key.id == id.as_str()) => {
+            unknown_key("no active key with this id", id, &keys)
+        }
+        Ok(_) | Err(_) => error,
+    }
+}
+
+async fn here(store: &SqliteStore) -> anyhow::Result<Vec<KeyInfo>> {
+    Ok(store.list().await?.iter().map(KeyInfo::from).collect())
+}
+
+async fn there(client: &Client) -> anyhow::Result<Vec<KeyInfo>> {
+    let told = client.get(&["v1", "keys"], &[]).await?;
+    Ok(serde_json::from_value(told.get("keys").cloned().unwrap_or(Value::Null))?)
 }
 
 async fn create(args: KeyCreateArgs, place: &Place, printer: Printer) -> anyhow::Result<Exit> {
@@ -172,13 +192,16 @@ async fn rotate(
     let store = match place {
         Place::Remote(client) => {
             let body = json!({ "overlapSeconds": overlap.as_secs() });
-            let told = client.send(&["v1", "keys", id.as_str(), "rotate"], &body).await?;
-            return show_told(told, printer);
+            return match client.send(&["v1", "keys", id.as_str(), "rotate"], &body).await {
+                Ok(told) => show_told(told, printer),
+                Err(error) => Err(refused(error, id, client).await),
+            };
         }
         Place::Here(store) => store,
     };
     let keys = store.list().await?;
-    let gone = || unknown_key("no active key with this id", id, &keys);
+    let known: Vec<KeyInfo> = keys.iter().map(KeyInfo::from).collect();
+    let gone = || unknown_key("no active key with this id", id, &known);
     let old = keys.iter().find(|key| key.id == *id).ok_or_else(gone)?;
     if manage::is_followed(&keys, id) {
         return Err(advised(
@@ -195,11 +218,8 @@ async fn rotate(
 
 async fn list(place: &Place, printer: Printer) -> anyhow::Result<Exit> {
     let keys: Vec<KeyInfo> = match place {
-        Place::Here(store) => store.list().await?.iter().map(KeyInfo::from).collect(),
-        Place::Remote(client) => {
-            let told = client.get(&["v1", "keys"], &[]).await?;
-            serde_json::from_value(told.get("keys").cloned().unwrap_or(Value::Null))?
-        }
+        Place::Here(store) => here(store).await?,
+        Place::Remote(client) => there(client).await?,
     };
     if printer.wants_json() {
         printer.json(&keys)?;
@@ -241,14 +261,17 @@ async fn list(place: &Place, printer: Printer) -> anyhow::Result<Exit> {
 async fn revoke(id: &KeyId, place: &Place, printer: Printer) -> anyhow::Result<Exit> {
     let (at, note) = match place {
         Place::Remote(client) => {
-            let told = client.delete(&["v1", "keys", id.as_str()]).await?;
+            let told = match client.delete(&["v1", "keys", id.as_str()]).await {
+                Ok(told) => told,
+                Err(error) => return Err(refused(error, id, client).await),
+            };
             let at = told.get("revokedAt").and_then(Value::as_str).unwrap_or_default().to_owned();
             (at, "revoked; the server refuses it from now on")
         }
         Place::Here(store) => {
             let now = Utc::now();
             if !store.revoke(id, now).await? {
-                let keys = store.list().await?;
+                let keys = here(store).await?;
                 return Err(unknown_key("no key with this id that could be revoked", id, &keys));
             }
             (moment(now), "revoked; running servers refuse it within a second")

@@ -41,6 +41,12 @@ fn add(
     trust: PackTrust,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
+    if !path.exists() {
+        return Err(advised(
+            format!("there is no pack at {}", path.display()),
+            "name an archive, or a directory with a pack.json",
+        ));
+    }
     let verification = PackVerification { integrity, keys: trust.keys };
     let report = library.add(path, &verification)?;
     show(&report, printer)?;

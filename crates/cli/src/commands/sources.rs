@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolcrib_core::{id::TenantId, source::SourceState};
+use toolcrib_core::{id::TenantId, source::SourceState, suggest};
 use toolcrib_gateway::Gateway;
 
 use crate::{
@@ -186,7 +186,10 @@ struct Line {
 
 async fn logs(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
     let told = match Client::connect(global, printer)? {
-        Some(client) => client.get(&["v1", "sources", id, "logs"], &[]).await?,
+        Some(client) => match client.get(&["v1", "sources", id, "logs"], &[]).await {
+            Ok(told) => told,
+            Err(error) => return Err(refused(error, id, &client).await),
+        },
         None => logs_here(id, global, printer).await?,
     };
     let lines: Vec<Line> = Vec::deserialize(told.get("lines").unwrap_or(&Value::Null))?;
@@ -203,10 +206,29 @@ async fn logs(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Exi
     Ok(Exit::Done)
 }
 
+/// The error for `error`, with which a server refused the lines of the source `id`: a source that is
+/// not in the server's list does not exist for the caller.
+async fn refused(error: anyhow::Error, id: &str, client: &Client) -> anyhow::Error {
+    let Ok(told) = client.get(&["v1", "sources"], &[]).await else { return error };
+    let known = told.get("sources").and_then(Value::as_array).into_iter().flatten();
+    let known: Vec<&str> = known.filter_map(|source| source.get("id")?.as_str()).collect();
+    match known.contains(&id) {
+        true => error,
+        false => unknown(id, known.into_iter()),
+    }
+}
+
+/// The error for an id that no source has.
+fn unknown<'a>(id: &str, known: impl Iterator<Item = &'a str>) -> anyhow::Error {
+    let meant = suggest::did_you_mean(id, known);
+    advised(format!("no such source{meant}"), "`toolcrib sources list` shows the sources")
+}
+
 async fn logs_here(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Value> {
     let Settings { config, data_dir, .. } = Settings::load(global)?;
     if !config.sources.iter().any(|source| source.spec.id.as_str() == id) {
-        return Err(advised("no such source", "`toolcrib sources list` shows the sources"));
+        let known = config.sources.iter().map(|source| source.spec.id.as_str());
+        return Err(unknown(id, known));
     }
     Local::start_forgetful(config, &data_dir, printer)
         .await?

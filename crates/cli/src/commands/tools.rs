@@ -182,7 +182,16 @@ async fn remote(
     if let Some((words, limit)) = search {
         tools = tools.search(words, limit);
     }
-    let listed = tools.list().await.map_err(|error| client.explained(error))?;
+    let listed = match tools.list().await {
+        Ok(listed) => listed,
+        Err(error) => {
+            let error = client.explained(error);
+            return Err(match &args.toolset {
+                Some(toolset) => refused(error, toolset, client).await,
+                None => error,
+            });
+        }
+    };
     let listed = listed.ok_or_else(|| {
         advised("the server has no catalog", "is this the address of a toolcrib server?")
     })?;
@@ -236,6 +245,19 @@ async fn show_remote(name: &str, client: &Client, printer: Printer) -> anyhow::R
         true => printer.json(&shown.json()),
         false => details(&shown, &[], printer),
     }
+}
+
+/// The error for `error`, with which a server refused to list `toolset`: one that is not in the
+/// server's list does not exist.
+async fn refused(error: anyhow::Error, toolset: &str, client: &Client) -> anyhow::Error {
+    let Ok(told) = client.get(&["v1", "sources"], &[]).await else { return error };
+    let known = told.get("toolsets").and_then(Value::as_array).into_iter().flatten();
+    let known: Vec<&str> = known.filter_map(|toolset| toolset.get("name")?.as_str()).collect();
+    if known.contains(&toolset) {
+        return error;
+    }
+    let meant = suggest::did_you_mean(toolset, known);
+    advised(format!("no such toolset{meant}"), "`toolcrib sources list` shows the toolsets")
 }
 
 /// What is said of a name that no tool has for the key.

@@ -235,3 +235,40 @@ fn a_call_that_waits_for_consent_says_who_asked_and_who_can_answer() {
                 `approvals:respond` can grant it: `toolcrib approvals grant ";
     assert!(refused.stderr.contains(hint), "{}", refused.stderr);
 }
+
+#[test]
+fn a_name_that_does_not_exist_there_is_compared_with_those_that_do() {
+    let remote = Remote::start();
+    let refused = |args: &[&str]| {
+        let ran = remote.run("admin", args);
+        assert_eq!(ran.code, 1, "{ran:?}");
+        ran.stderr
+    };
+    let create = ["keys", "create", "--json", "--name", "laptop", "--scope", "demo:read"];
+    let made = remote.run("admin", &create).ok().json();
+    let id = made["id"].as_str().unwrap();
+    for (args, said) in [
+        (
+            &["keys", "revoke", "laptop"][..],
+            format!("did you mean `{id}`, which is called laptop?"),
+        ),
+        (&["keys", "rotate", &format!("{id}0")], format!("did you mean `{id}`?")),
+        (&["keys", "revoke", "something-else"], "`toolcrib keys list` shows the ids".to_owned()),
+        (&["sources", "logs", "dmeo"], "no such source; did you mean `demo`?".to_owned()),
+        (&["tools", "list", "--toolset", "x"], "no such toolset".to_owned()),
+        (
+            &["explain", "--tool", "demo__ech"],
+            "no such tool; did you mean `demo__echo`?".to_owned(),
+        ),
+        (&["approvals", "show", "nothing"], "`toolcrib approvals list`".to_owned()),
+        (&["runs", "show", "nothing"], "`toolcrib runs list`".to_owned()),
+    ] {
+        let stderr = refused(args);
+        assert!(stderr.contains(&said), "{args:?}: {stderr}");
+    }
+    let unknown = remote.run("admin", &["explain", "--tool", "demo__ech"]).stdout;
+    assert!(unknown.contains("tool demo__ech\n"), "{unknown}");
+    // What the reader may not use is not suggested to it.
+    let hidden = remote.run("reader", &["explain", "--tool", "demo__wip"]).stderr;
+    assert!(!hidden.contains("demo__wipe"), "{hidden}");
+}

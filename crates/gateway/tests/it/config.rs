@@ -185,6 +185,7 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
             "[[source]]\nid = \"a\"\nkind = \"ftp\"",
             "`source.a.kind`: must be one of node-pack, workflow, mcp",
         ),
+        ("[[source]]\nid = \"a\"\nkind = \"mpc\"", "host-extension; did you mean `mcp`?"),
     ] {
         let told = complaint(text);
         assert!(told.contains(expected), "{text:?} told {told:?}");

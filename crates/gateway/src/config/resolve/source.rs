@@ -21,6 +21,7 @@ use toolcrib_core::{
     source::{
         SecretValue, SourceLimits, SourceSpec, StderrMode, Unusable, UpstreamSpec, pack::PackOffer,
     },
+    suggest,
 };
 
 pub(super) use mcp::{check_header, check_url};
@@ -77,7 +78,10 @@ impl Resolver<'_> {
             self.read(&key("kind"), Some(&typed.kind), |text| match SourceKind::from_str(text) {
                 Ok(kind) if SERVED.contains(&kind) => Ok(kind),
                 Ok(_) => Err(format!("this version serves {} only", served())),
-                Err(error) => Err(error.to_string()),
+                Err(error) => {
+                    let known = SERVED.iter().map(|kind| kind.as_str());
+                    Err(format!("{error}{}", suggest::did_you_mean(text, known)))
+                }
             })?;
         // Before anything that may end this early, so that all mistakes are told at once.
         let tenants = match &typed.tenants {
