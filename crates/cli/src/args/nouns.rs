@@ -15,7 +15,7 @@ use super::Output;
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Serve a built-in demo: two tenants, four keys and a source of each kind. It needs no
+    /// Serve a built-in demo: four keys of two tenants, five sources, one of each kind. It needs no
     /// configuration, no network and no other program
     #[arg(long)]
     pub(crate) demo: bool,

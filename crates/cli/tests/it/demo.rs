@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{Caller, Server, demo_key, dir, facts, run};
+use crate::support::{Caller, Server, demo_key, dir, eventually, facts, run};
 
 /// Tool id, wire name, and whether the reader may use it.
 const TOOLS: &[(&str, &str, bool)] = &[
@@ -68,6 +68,10 @@ async fn it_introduces_itself() {
     let facts = facts(&data);
     assert_eq!(facts["url"], server.url.as_str());
     assert_eq!(facts["keys"].as_object().unwrap().len(), 4);
+    let told = server.caller(facts["keys"]["admin"].as_str()).get("/v1/sources").await.1;
+    assert_eq!(told["sources"].as_array().unwrap().len(), 5, "{told}");
+    let help = run(dir.path(), &["serve", "--help"]).ok().stdout;
+    assert!(help.contains("four keys of two tenants, five sources"), "{help}");
     let mode = std::os::unix::fs::PermissionsExt::mode(
         &data.join("demo.json").metadata().unwrap().permissions(),
     );
@@ -319,4 +323,20 @@ fn its_keys_are_printed_for_a_shell() {
     assert_eq!(all, facts(&data)["keys"]);
     let unknown = run(dir.path(), &["demo", "keys", "nobody", "--data-dir", there]);
     assert!(unknown.code == 2 && unknown.stderr.contains("other-tenant"), "{unknown:?}");
+}
+
+/// What the README shows: seconds after the first calls the record of a demo is verified.
+#[test]
+fn its_record_is_verified_soon() {
+    let dir = dir();
+    let data = dir.path().join("data");
+    let empty = run(dir.path(), &["--data-dir", "data", "demo", "keys"]);
+    assert!(empty.code == 1 && empty.stderr.contains("toolcrib serve --demo"), "{empty:?}");
+    let server = Server::demo(&data);
+    let key = demo_key(&data, "admin");
+    run(dir.path(), &["--url", &server.url, "--key", &key, "call", "demo__add", "a=2", "b=3"]).ok();
+    let verify = || run(dir.path(), &["--data-dir", "data", "audit", "verify"]);
+    eventually("the first events are signed", || verify().code == 0);
+    let said = verify().ok().stdout;
+    assert!(said.contains("verified, nothing was changed"), "{said}");
 }

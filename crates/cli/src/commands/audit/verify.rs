@@ -14,6 +14,7 @@ use toolcrib_core::{
     canonical::Digest,
     record::{Checkpoint, ExportedEvent, RecordStore as _, Witness, WitnessStore as _},
     store::StoreError,
+    text,
 };
 use toolcrib_gateway::config::Config;
 use toolcrib_store::{
@@ -109,7 +110,13 @@ async fn here(
     let config = Settings::load(global)?.config;
     let own = match signing::existing(&config).await {
         Ok(key) => key.map(|key| key.public()),
-        Err(error) if trusted.is_empty() => return Err(error),
+        Err(error) if trusted.is_empty() => {
+            return Err(advised(
+                error.to_string(),
+                "set it, or name the public key with --public-key; `toolcrib audit key` prints it \
+                 where the server runs",
+            ));
+        }
         Err(_) => None,
     };
     trusted.extend(own);
@@ -374,19 +381,15 @@ fn tell(
         printer.line(format_args!("and {} more", report.more_findings))?;
     }
     let proven = in_words(report, verdict, interval);
-    printer.line(format_args!(
-        "{} events, {} checkpoints: {proven}",
-        report.events, report.checkpoints
-    ))
+    let (events, checkpoints) =
+        (counted(report.events, "event"), counted(report.checkpoints, "checkpoint"));
+    printer.line(format_args!("{events}, {checkpoints}: {proven}"))
 }
 
 /// What is proven and what is not.
 fn in_words(report: &Report, verdict: Verdict, interval: Duration) -> String {
     let unsigned: u64 = report.tenants.iter().map(|it| it.unsigned).sum();
-    let events = match unsigned {
-        1 => "1 event".to_owned(),
-        count => format!("{count} events"),
-    };
+    let events = counted(unsigned, "event");
     match verdict {
         Verdict::Verified if unsigned == 0 => "verified, nothing was changed".to_owned(),
         Verdict::Verified => {
@@ -394,16 +397,16 @@ fn in_words(report: &Report, verdict: Verdict, interval: Duration) -> String {
                 "verified, nothing was changed; {events} will be signed with the next checkpoint"
             )
         }
-        Verdict::Changed => match report.findings.len() as u64 + report.more_findings {
-            1 => "1 finding".to_owned(),
-            count => format!("{count} findings"),
-        },
+        Verdict::Changed => counted(report.findings.len() as u64 + report.more_findings, "finding"),
         Verdict::UnsignedTail => format!(
             "verified up to the last checkpoints; {events} after them are not signed, although \
-             records are signed every {interval:?}. They fit together, but nothing proves that they \
-             are what was written, or all of it. A running server signs them"
+             records are signed every {}. They fit together, but nothing proves that they \
+             are what was written, or all of it. A running server signs them",
+            text::duration(interval)
         ),
-        Verdict::NoCheckpoint if report.events == 0 => "there is nothing to verify".to_owned(),
+        Verdict::NoCheckpoint if report.events == 0 => {
+            "nothing has been recorded yet, so there is nothing to verify".to_owned()
+        }
         Verdict::NoCheckpoint => {
             let without = report.tenants.iter().filter(|it| it.signed == 0);
             let without: Vec<&str> = without.map(|it| it.tenant.as_str()).take(10).collect();
@@ -414,6 +417,13 @@ fn in_words(report: &Report, verdict: Verdict, interval: Duration) -> String {
                 without.join(", ")
             )
         }
+    }
+}
+
+fn counted(count: u64, what: &str) -> String {
+    match count {
+        1 => format!("1 {what}"),
+        _ => format!("{count} {what}s"),
     }
 }
 
