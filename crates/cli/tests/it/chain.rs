@@ -392,3 +392,14 @@ async fn forwarders_follow_the_configuration() {
     server.stop();
     assert_eq!(lines(&late).len(), 2, "it has ended");
 }
+
+#[test]
+fn without_the_signing_key_a_check_asks_for_the_public_one() {
+    let dir = dir();
+    write_config(dir.path(), "[record]\nsigning_key = { env = \"TOOLCRIB_TEST_MISSING\" }\n");
+    let refused = run(dir.path(), &["audit", "verify"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    for said in ["TOOLCRIB_TEST_MISSING is not set", "--public-key"] {
+        assert!(refused.stderr.contains(said), "{}", refused.stderr);
+    }
+}
