@@ -104,6 +104,9 @@ pub struct Report {
     pub findings: Vec<Finding>,
     /// Findings beside those that are told.
     pub more_findings: u64,
+    /// Ids of the keys that checkpoints are signed with, when no public key was given to check them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unknown_keys: Vec<String>,
 }
 
 /// A tenant's log.
@@ -126,6 +129,9 @@ pub struct Verified {
     /// Timestamp of the first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsigned_since: Option<String>,
+    /// Whether there are earlier events, which retention did not remove and which were not checked.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub partial: bool,
 }
 
 /// What a report proves.
@@ -153,6 +159,7 @@ pub struct Verifier {
     chains: BTreeMap<String, Chain>,
     report: Report,
     ranged: bool,
+    without_keys: bool,
 }
 
 #[derive(Debug, Default)]
@@ -233,6 +240,12 @@ impl Verifier {
         Self { trusted, ranged, ..Self::default() }
     }
 
+    /// Trusts no signature, because no public key is known. Signatures of other keys are no findings
+    /// then, and no event counts as signed.
+    pub fn without_keys(ranged: bool) -> Self {
+        Self { ranged, without_keys: true, ..Self::default() }
+    }
+
     /// Takes the checkpoints of one tenant, all of them and in order. Before its events.
     pub fn checkpoints(&mut self, tenant: &TenantId, checkpoints: &[Checkpoint]) {
         let mut before: Option<&Checkpoint> = None;
@@ -260,7 +273,9 @@ impl Verifier {
                 self.find(FindingCode::Checkpoint, tenant.as_str(), checkpoint.position, message);
             }
             let trusted = self.trusted.contains(&checkpoint.public_key);
-            if !trusted && !covered {
+            if !trusted && self.without_keys {
+                self.unknown_key(&checkpoint.public_key);
+            } else if !trusted && !covered {
                 let key = key_id(&checkpoint.public_key);
                 let message = format!(
                     "checkpoint {number} is signed with the key {key}, which is not trusted; if it \
@@ -269,7 +284,7 @@ impl Verifier {
                 self.find(FindingCode::UnknownKey, tenant.as_str(), checkpoint.position, message);
             }
             let chain = self.chains.entry(tenant.to_string()).or_default();
-            if checkpoint.kind == CheckpointKind::Pruned && trusted {
+            if checkpoint.kind == CheckpointKind::Pruned && (trusted || self.without_keys) {
                 let known = chain.pruned.map_or(0, |(position, _)| position);
                 if checkpoint.position >= known {
                     chain.pruned = Some((checkpoint.position, checkpoint.hash));
@@ -305,7 +320,9 @@ impl Verifier {
             return self.find(FindingCode::Anchor, tenant, checkpoint.position, message.to_owned());
         }
         let trusted = self.trusted.contains(&checkpoint.public_key);
-        if !trusted {
+        if !trusted && self.without_keys {
+            self.unknown_key(&checkpoint.public_key);
+        } else if !trusted {
             let message = format!(
                 "a checkpoint that was kept elsewhere is signed with the key {}, which is not \
                  trusted; if it is yours, name its public key with --public-key",
@@ -494,14 +511,31 @@ impl Verifier {
             }
             if let (Some(first), Some((last, hash))) = (chain.first, chain.last) {
                 let hash = hash.to_string();
+                let partial = first > pruned + 1;
                 let Chain { signed, unsigned, unsigned_since, .. } = chain;
-                let log = Verified { tenant, first, last, hash, signed, unsigned, unsigned_since };
+                let log = Verified {
+                    tenant,
+                    first,
+                    last,
+                    hash,
+                    signed,
+                    unsigned,
+                    unsigned_since,
+                    partial,
+                };
                 self.report.tenants.push(log);
             }
         }
         let place = |finding: &Finding| (finding.tenant.clone(), finding.position);
         self.report.findings.sort_by_key(place);
         self.report
+    }
+
+    fn unknown_key(&mut self, public_key: &[u8; 32]) {
+        let (id, known) = (key_id(public_key), &mut self.report.unknown_keys);
+        if !known.contains(&id) && known.len() < MAX_FINDINGS {
+            known.push(id);
+        }
     }
 
     fn find(&mut self, code: FindingCode, tenant: &str, position: u64, message: String) {

@@ -2,7 +2,11 @@
 #![cfg(test)]
 
 use rusqlite::Connection;
-use toolcrib_core::{credential::Secret, event::EventLog, record::Checkpoint};
+use toolcrib_core::{
+    credential::Secret,
+    event::EventLog,
+    record::{Checkpoint, RecordStore as _},
+};
 use toolcrib_store::{
     Durability, Options, SigningKey, SqliteStore,
     conformance::{
@@ -69,6 +73,39 @@ impl Rig {
 
 fn places(findings: &[Finding]) -> Vec<(FindingCode, Option<&str>, Option<u64>)> {
     findings.iter().map(|it| (it.code, it.tenant.as_deref(), it.position)).collect()
+}
+
+// I-18
+#[tokio::test]
+async fn nothing_is_stored_through_a_schema_that_was_changed() {
+    for (change, restore) in [
+        (
+            "CREATE TRIGGER x BEFORE INSERT ON events WHEN new.event_id = 'late' \
+             BEGIN SELECT raise(IGNORE); END",
+            "DROP TRIGGER x",
+        ),
+        ("CREATE VIEW x AS SELECT * FROM events", "DROP VIEW x"),
+        ("CREATE TABLE x (a)", "DROP TABLE x"),
+        ("CREATE UNIQUE INDEX x ON events (type)", "DROP INDEX x"),
+    ] {
+        // A unique index needs events of different types, so of one at most.
+        let directory = tempfile::tempdir().unwrap();
+        let rig = Rig { directory, anchors: Vec::new() };
+        let store = rig.open();
+        store.append(vec![decided("t", "r", "first")]).await.unwrap();
+        assert_eq!(store.displaced().await, None);
+        rig.tamper(change);
+        let refused = store.append(vec![decided("t", "r", "late")]).await.unwrap_err();
+        assert!(refused.to_string().contains("schema was changed"), "{change}: {refused}");
+        assert_eq!(store.displaced().await, Some("the schema of the store was changed"));
+        let again = SqliteStore::open(rig.path(), Options::default());
+        assert!(again.is_err_and(|error| error.to_string().contains("\"x\"")), "{change}");
+        rig.tamper(restore);
+        store.append(vec![decided("t", "r", "late")]).await.unwrap();
+        assert_eq!(store.displaced().await, None);
+        store.close().await;
+        assert_eq!(rig.findings().await, []);
+    }
 }
 
 #[tokio::test]

@@ -118,9 +118,10 @@ async fn an_export_can_be_checked_without_the_store() {
     let keyed = ["--url", &server.url, "--key", &text];
     let remote = run(dir.path(), &[&keyed[..], &["audit", "export"]].concat()).ok().stdout;
     let told = run(dir.path(), &[&keyed[..], &["--json", "audit", "verify"]].concat());
-    // Without its key, checkpoints of the server are of somebody unknown.
-    let events: Vec<_> = told.json()["findings"].as_array().unwrap().clone();
-    assert!(events.iter().all(|finding| finding["code"] == "unknown_key"), "{told:?}");
+    // Without its public key no checkpoint counts, which is no sign of a change.
+    let result = told.json();
+    assert_eq!((told.code, &result["result"]), (4, &json!("no_checkpoint")), "{told:?}");
+    assert_eq!(result["unknownKeys"].as_array().unwrap().len(), 1, "{told:?}");
     fs::write(dir.path().join("record.pub"), run(dir.path(), &["audit", "key"]).ok().stdout)
         .unwrap();
     let trusting = ["audit", "verify", "--public-key", "record.pub"];
@@ -142,6 +143,19 @@ async fn an_export_can_be_checked_without_the_store() {
     let signed = run(dir.path(), &signed).ok().stdout;
     fs::write(dir.path().join("signed.jsonl"), &signed).unwrap();
     assert_eq!(verify(dir.path(), &["--file", "signed.jsonl"]).ok().json()["events"], 6);
+    // From a machine without the key, and without the first events.
+    let elsewhere = self::dir();
+    let (head, rest): (Vec<&str>, Vec<&str>) =
+        signed.lines().partition(|line| line.contains("\"publicKey\""));
+    fs::write(elsewhere.path().join("signed.jsonl"), &signed).unwrap();
+    let late = [&head[..], &rest[2..]].concat().join("\n") + "\n";
+    fs::write(elsewhere.path().join("late.jsonl"), late).unwrap();
+    fs::copy(dir.path().join("record.pub"), elsewhere.path().join("record.pub")).unwrap();
+    let without = verify(elsewhere.path(), &["--file", "signed.jsonl"]);
+    assert_eq!((without.code, &without.json()["findings"]), (4, &json!([])), "{without:?}");
+    let partial = ["audit", "verify", "--public-key", "record.pub", "--file", "late.jsonl"];
+    let partial = run(elsewhere.path(), &partial).ok().stdout;
+    assert!(partial.contains("Events before the first ones shown are not part"), "{partial}");
 
     let all: Vec<&str> = local.lines().collect();
     let written = |lines: &[&str]| fs::write(&file, lines.join("\n") + "\n").unwrap();

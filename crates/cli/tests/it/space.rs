@@ -71,6 +71,12 @@ async fn with_little_space_only_what_runs_is_recorded_until_there_is_more() {
         tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(called)).0 == 200
     };
     eventually("calls go on", works);
+    // A server gets to know of keys within a second.
+    let known = || {
+        let listed = none.get("/v1/tools");
+        tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(listed)).0 == 200
+    };
+    eventually("the other key works", known);
     assert!(readyz(&server).contains("low on disk space"), "{}", readyz(&server));
     let before = recorded(dir.path(), &data);
     refusals(&server, &none).await;

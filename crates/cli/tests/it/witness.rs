@@ -190,6 +190,69 @@ async fn without_its_witness_or_with_another_key_nothing_is_signed() {
     assert!(checkpoints(dir.path()).len() > before.len());
 }
 
+// I-72: neither is an emptied store taken for a new one, nor is what somebody puts into it signed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_emptied_store_without_its_witness_is_not_signed() {
+    let dir = dir();
+    let text = signed(dir.path()).await;
+    let data = dir.path().join(".toolcrib");
+    let store = rusqlite::Connection::open(data.join("toolcrib.db")).unwrap();
+    let empty = "DELETE FROM events; DELETE FROM checkpoints; \
+                 DELETE FROM sqlite_sequence WHERE name = 'events'";
+    store.execute_batch(empty).unwrap();
+    drop(store);
+    fs::remove_file(data.join("toolcrib.db.witness")).unwrap();
+    for _ in 0..2 {
+        let server = Server::start(dir.path());
+        let (status, reason) = readiness(&server.caller(None)).await;
+        assert!(status == 503 && reason.contains("witness"), "{reason}");
+        assert_eq!(call(&server, &text).await.0, 200, "calls are recorded and chained");
+        let told = server.stop();
+        assert!(told.contains("toolcrib audit accept"), "{told}");
+        assert_eq!(verify(dir.path(), &[]).code, 1);
+    }
+    assert_eq!(checkpoints(dir.path()), [0_u64; 0], "nothing was signed");
+    run(dir.path(), &["audit", "accept", "--reason", "started over"]).ok();
+    let server = Server::start(dir.path());
+    assert_eq!(readiness(&server.caller(None)).await.0, 200);
+    server.stop();
+    verify(dir.path(), &[]).ok();
+}
+
+// I-18: a trigger in the store could keep events out of it without anybody being told.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_with_a_foreign_trigger_runs_no_calls() {
+    let dir = dir();
+    let text = configure(dir.path(), SELDOM);
+    let server = Server::start(dir.path());
+    assert_eq!(call(&server, &text).await.0, 200);
+    let store = rusqlite::Connection::open(dir.path().join(".toolcrib/toolcrib.db")).unwrap();
+    let trigger = "CREATE TRIGGER t BEFORE INSERT ON events BEGIN SELECT raise(IGNORE); END";
+    store.execute_batch(trigger).unwrap();
+    let answer = call(&server, &text).await;
+    assert_eq!(answer.0, 503, "{answer:?}");
+    let caller = server.caller(None);
+    for _ in 0..500 {
+        if readiness(&caller).await.0 == 503 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let (status, reason) = readiness(&caller).await;
+    assert!(status == 503 && reason.contains("schema of the store was changed"), "{reason}");
+    server.stop();
+    let refused = run(dir.path(), &["audit", "verify"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(refused.stderr.contains("the trigger \"t\" is not one of this program"), "{refused:?}");
+    store.execute_batch("DROP TRIGGER t").unwrap();
+    drop(store);
+    let server = Server::start(dir.path());
+    assert_eq!(call(&server, &text).await.0, 200);
+    server.stop();
+    let events = verify(dir.path(), &[]).ok().json()["events"].as_u64().unwrap();
+    assert_eq!(events, 4, "each call that ran is in the record");
+}
+
 // I-72
 #[tokio::test(flavor = "multi_thread")]
 async fn a_witness_that_a_crash_left_behind_the_store_is_caught_up() {

@@ -206,7 +206,7 @@ impl Signing {
         }
         let last = self.shared.store.last_position().await?;
         if self.witness.is_none() {
-            self.load_witness(last).await?;
+            self.load_witness().await?;
         }
         let known = self.witness.as_ref().map_or(0, |witness| witness.position);
         self.highest = self.highest.max(known);
@@ -219,7 +219,7 @@ impl Signing {
     }
 
     /// Reads what was signed last. Without it only what was never signed is signed.
-    async fn load_witness(&mut self, last: u64) -> Result<(), StoreError> {
+    async fn load_witness(&mut self) -> Result<(), StoreError> {
         let signer = &self.shared.signer;
         let problem = match self.shared.witness.load().await? {
             Some(text) => match continuity::witness(&text, &**signer) {
@@ -230,9 +230,8 @@ impl Signing {
                 None => Some("the witness of the record is not one of the signing key"),
             },
             None => {
-                let new =
-                    last == 0 || self.shared.key_may_be_new && !self.has_checkpoints().await?;
-                match new {
+                // Also an empty store: it may have been emptied.
+                match self.shared.key_may_be_new && !self.has_checkpoints().await? {
                     true => {
                         let witness = Witness::new(signer.public_key());
                         let signature = signer.sign(&witness.signed())?;

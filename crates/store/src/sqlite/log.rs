@@ -130,7 +130,7 @@ impl Record {
             hash: None,
         };
         let hash = event.hash_after(&prev);
-        connection
+        let stored = connection
             .prepare_cached(
                 "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, \
                  timestamp, causation_id, payload, hash) \
@@ -149,6 +149,9 @@ impl Record {
                 hash.0,
             ])
             .map_err(|error| Failure::from(error).conflict_over("an event with this id"))?;
+        if stored != 1 {
+            return Err(Failure::corrupt("an event that was written is not in the file"));
+        }
         let position = u64::try_from(connection.last_insert_rowid())
             .map_err(|_| Failure::corrupt("a negative position"))?;
         self.keep_open_tables(connection, instance)?;

@@ -2,12 +2,15 @@
 //!
 //! Invariants:
 //! - a file of another program or of a newer schema is refused before anything in it is changed;
+//! - a schema that is not exactly the one of this program is refused: a trigger could keep events from
+//!   being stored (I-18);
 //! - files and directories made here are readable by their owner only.
 
 use std::{
     fs,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::Path,
+    sync::OnceLock,
     time::{Duration, Instant},
 };
 
@@ -96,6 +99,7 @@ pub(super) fn writer(
          PRAGMA temp_store = MEMORY",
     )?;
     migrate(&mut connection)?;
+    check_schema(&connection)?;
     chain::catch_up(&connection)?;
     Ok(connection)
 }
@@ -118,6 +122,64 @@ fn connect(path: &Path, patience: Duration) -> Result<Connection, Failure> {
     // (they might suit its statistics better), which made an insert three times as expensive.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
+}
+
+/// Returns a number that changes whenever the schema of the file does.
+pub(super) fn schema_number(connection: &Connection) -> Result<i64, Failure> {
+    let mut statement = connection.prepare_cached("PRAGMA schema_version")?;
+    Ok(statement.query_row([], |row| row.get(0))?)
+}
+
+/// Requires that the file has the tables, indexes and triggers of this program and no others.
+pub(super) fn check_schema(connection: &Connection) -> Result<(), Failure> {
+    static OWN: OnceLock<Vec<Object>> = OnceLock::new();
+    let own = match OWN.get() {
+        Some(own) => own,
+        None => {
+            let fresh = Connection::open_in_memory()?;
+            for migration in MIGRATIONS {
+                fresh.execute_batch(migration)?;
+            }
+            let own = objects(&fresh)?;
+            OWN.get_or_init(|| own)
+        }
+    };
+    let found = objects(connection)?;
+    if found == *own {
+        return Ok(());
+    }
+    let strange = found.iter().find(|it| !own.contains(it));
+    let (object, what) = match (strange, own.iter().find(|it| !found.contains(it))) {
+        (Some(object), _) => (object, "is not one of this program"),
+        (None, Some(object)) => (object, "is missing"),
+        (None, None) => return Ok(()),
+    };
+    Err(Failure::corrupt(format!(
+        "its schema was changed: the {} {:?} {what}; nothing is stored until the schema is restored",
+        object.kind, object.name
+    )))
+}
+
+/// A table, index, trigger or view of a schema.
+#[derive(Debug, PartialEq, Eq)]
+struct Object {
+    kind: String,
+    name: String,
+    table: String,
+    sql: Option<String>,
+}
+
+/// Everything in the schema but what SQLite keeps for itself, by name.
+fn objects(connection: &Connection) -> Result<Vec<Object>, Failure> {
+    let mut statement = connection.prepare_cached(
+        "SELECT type, name, tbl_name, sql FROM sqlite_schema \
+         WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name, type",
+    )?;
+    let rows = statement.query_map([], |row| {
+        let (kind, name) = (row.get(0)?, row.get(1)?);
+        Ok(Object { kind, name, table: row.get(2)?, sql: row.get(3)? })
+    })?;
+    Ok(rows.collect::<Result<_, _>>()?)
 }
 
 fn check_identity(connection: &Connection, path: &Path) -> Result<(), Failure> {

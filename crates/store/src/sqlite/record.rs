@@ -17,6 +17,7 @@ use super::{
     SqliteStore, chain,
     failure::Failure,
     log::{parse, time, time_text},
+    open,
 };
 
 /// Rows of one answer at most.
@@ -28,7 +29,14 @@ const CHECKPOINT: &str =
 #[async_trait]
 impl RecordStore for SqliteStore {
     async fn displaced(&self) -> Option<&'static str> {
-        self.inner.place.displaced()
+        if let Some(displaced) = self.inner.place.displaced() {
+            return Some(displaced);
+        }
+        match self.inner.readers.read(|connection| open::check_schema(connection)).await {
+            Err(StoreError::Corrupt(_)) => Some("the schema of the store was changed"),
+            // What cannot be read is noticed where it is needed.
+            Ok(()) | Err(_) => None,
+        }
     }
 
     async fn stored(&self, query: StoredQuery) -> Result<Vec<StoredEvent>, StoreError> {

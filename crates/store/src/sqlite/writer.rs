@@ -4,7 +4,8 @@
 //! - a caller hears of success only after the `COMMIT` that holds its work has returned, and in
 //!   strict mode that commit was synced to disk;
 //! - work that fails leaves nothing behind and does not fail the work that shared its transaction;
-//! - a caller that stops waiting does not undo what it has handed over.
+//! - a caller that stops waiting does not undo what it has handed over;
+//! - nothing is stored while the schema of the file is not that of this program (I-18).
 
 use std::{
     path::{Path, PathBuf},
@@ -20,7 +21,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use toolcrib_core::{store::StoreError, text::io_reason};
 
-use super::{failure::Failure, instance::Instance};
+use super::{failure::Failure, instance::Instance, open};
 use crate::queue::{Queue, Taken};
 
 /// Requests in one transaction. Group commit pays off up to about the number of concurrent callers
@@ -81,7 +82,7 @@ impl Writer {
         let queue = Arc::new(Queue::new());
         let commits = Arc::new(AtomicU64::new(0));
         let (ending, ended) = watch::channel(());
-        let engine = Engine { connection, place, commits: Arc::clone(&commits) };
+        let engine = Engine { connection, place, commits: Arc::clone(&commits), schema: None };
         let ending = Ending { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
         let thread = std::thread::Builder::new()
             .name("toolcrib-store".to_owned())
@@ -201,6 +202,8 @@ struct Engine {
     connection: Connection,
     place: PathBuf,
     commits: Arc<AtomicU64>,
+    /// The number of the schema that was last compared with that of this program.
+    schema: Option<i64>,
 }
 
 /// Why a batch was rolled back as a whole.
@@ -273,7 +276,9 @@ impl Engine {
         savepoints: Savepoints,
     ) -> Result<Vec<Result<(), Failure>>, Setback> {
         self.execute("BEGIN IMMEDIATE").map_err(Setback::Transaction)?;
-        let result = self.run_all(batch, savepoints).and_then(|outcomes| {
+        // Inside the transaction, so that no other process can change it in between.
+        let result = self.check_schema().map_err(Setback::Transaction);
+        let result = result.and_then(|()| self.run_all(batch, savepoints)).and_then(|outcomes| {
             self.execute("COMMIT").map_err(Setback::Transaction)?;
             Ok(outcomes)
         });
@@ -284,6 +289,15 @@ impl Engine {
             Err(_) => self.roll_back(),
         }
         result
+    }
+
+    fn check_schema(&mut self) -> Result<(), Failure> {
+        let number = open::schema_number(&self.connection)?;
+        if self.schema != Some(number) {
+            open::check_schema(&self.connection)?;
+            self.schema = Some(number);
+        }
+        Ok(())
     }
 
     fn run_all(

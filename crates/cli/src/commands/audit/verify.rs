@@ -132,10 +132,13 @@ async fn here(
     let checked = checked.await;
     let unwitnessed = match (&witness, own) {
         (Err(problem), _) => Some((*problem).to_owned()),
-        (Ok(None), Some(own)) if signed_by(&store, &own).await? => {
-            Some("the witness, which names what was signed last, is gone".to_owned())
+        (Ok(None), Some(own)) => {
+            // A key beside the store was made by the server that made the witness, right after it.
+            let both = config.record.signing_key.is_none() && store.last_position().await? > 0;
+            (both || signed_by(&store, &own).await?)
+                .then(|| "the witness, which names what was signed last, is gone".to_owned())
         }
-        _ => None,
+        (Ok(_), _) => None,
     };
     let damage = match scope.tenant {
         None => store.damage().await,
@@ -197,6 +200,14 @@ async fn signed_by(store: &SqliteStore, key: &[u8; 32]) -> anyhow::Result<bool> 
     }
 }
 
+/// A verifier of what another machine may have signed. Without a public key no checkpoint counts.
+fn verifier(trusted: Vec<[u8; 32]>, ranged: bool) -> Verifier {
+    match trusted.is_empty() {
+        true => Verifier::without_keys(ranged),
+        false => Verifier::new(trusted, ranged),
+    }
+}
+
 /// A server tells of the key's own tenant.
 async fn on_server(
     args: &VerifyArgs,
@@ -208,10 +219,7 @@ async fn on_server(
     if args.tenant.is_some() {
         return Err(usage("a server shows the record of the key's own tenant; leave out --tenant"));
     }
-    if trusted.is_empty() {
-        printer.warning("without --public-key no signature counts");
-    }
-    let mut verifier = Verifier::new(trusted, false);
+    let mut verifier = verifier(trusted, false);
     let checkpoints = super::export::checkpoints(client).await?;
     if let Some(first) = checkpoints.first() {
         verifier.checkpoints(&first.tenant, &checkpoints);
@@ -244,7 +252,7 @@ fn exported(
     anchors: &[Checkpoint],
     printer: Printer,
 ) -> anyhow::Result<Report> {
-    let mut verifier = Verifier::new(trusted, true);
+    let mut verifier = verifier(trusted, true);
     let wanted = |tenant: &str| args.tenant.as_ref().is_none_or(|it| it.as_str() == tenant);
     for anchor in anchors.iter().filter(|anchor| wanted(anchor.tenant.as_str())) {
         verifier.anchor(anchor);
@@ -390,11 +398,16 @@ fn tell(
 fn in_words(report: &Report, verdict: Verdict, interval: Duration) -> String {
     let unsigned: u64 = report.tenants.iter().map(|it| it.unsigned).sum();
     let events = counted(unsigned, "event");
+    let partial = match report.tenants.iter().any(|it| it.partial) {
+        true => ". Events before the first ones shown are not part of what was checked",
+        false => "",
+    };
     match verdict {
-        Verdict::Verified if unsigned == 0 => "verified, nothing was changed".to_owned(),
+        Verdict::Verified if unsigned == 0 => format!("verified, nothing was changed{partial}"),
         Verdict::Verified => {
             format!(
-                "verified, nothing was changed; {events} will be signed with the next checkpoint"
+                "verified, nothing was changed; {events} will be signed with the next checkpoint\
+                 {partial}"
             )
         }
         Verdict::Changed => counted(report.findings.len() as u64 + report.more_findings, "finding"),
@@ -407,6 +420,12 @@ fn in_words(report: &Report, verdict: Verdict, interval: Duration) -> String {
         Verdict::NoCheckpoint if report.events == 0 => {
             "nothing has been recorded yet, so there is nothing to verify".to_owned()
         }
+        Verdict::NoCheckpoint if !report.unknown_keys.is_empty() => format!(
+            "the events fit together, but no public key was given, so no checkpoint counts. They are \
+             signed with {}: name its public key with --public-key; `toolcrib audit key` prints it \
+             where the server runs",
+            report.unknown_keys.join(", ")
+        ),
         Verdict::NoCheckpoint => {
             let without = report.tenants.iter().filter(|it| it.signed == 0);
             let without: Vec<&str> = without.map(|it| it.tenant.as_str()).take(10).collect();
