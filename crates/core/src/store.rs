@@ -71,6 +71,20 @@ pub struct KeyRecord {
     pub makers: Vec<PrincipalId>,
 }
 
+/// The result of [`KeyStore::rotate`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum KeyRotation {
+    /// The new key is stored.
+    Rotated,
+    /// No key with this id is active: it is unknown, revoked, or expired when the new key is made.
+    /// Nothing changed.
+    NoActiveKey,
+    /// Another key that is not revoked replaces this one already, whether or not this one is still
+    /// active. Nothing changed.
+    AlreadyReplaced,
+}
+
 /// API keys.
 #[async_trait]
 pub trait KeyStore: Send + Sync + 'static {
@@ -89,15 +103,16 @@ pub trait KeyStore: Send + Sync + 'static {
     /// Revokes a key; `false` when there is none of that id that is not revoked already.
     async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError>;
 
-    /// Stores `new`, which follows the key `old`, and lets `old` end at `until` unless it ends
-    /// earlier: both or neither. `false` when there is no `old` that is neither revoked nor expired
-    /// when `new` is made. [`StoreError::Conflict`] as with [`insert`](Self::insert).
+    /// Stores `new`, which replaces the key `old`, and lets `old` end at `until` unless it ends
+    /// earlier: both or neither. The checks of [`KeyRotation`] and the change are one step, also for
+    /// several processes: of parallel rotations of one key exactly one succeeds.
+    /// [`StoreError::Conflict`] as with [`insert`](Self::insert).
     async fn rotate(
         &self,
         old: &KeyId,
         new: KeyRecord,
         until: Timestamp,
-    ) -> Result<bool, StoreError>;
+    ) -> Result<KeyRotation, StoreError>;
 
     /// Notes when keys were used last. What is unknown, or was used later already, stays as it is,
     /// and the epoch with it.

@@ -90,6 +90,7 @@ macro_rules! key_store_suite {
                 a_key_is_revoked_once,
                 a_key_is_followed_by_another,
                 a_rotation_that_is_refused_changes_nothing,
+                of_parallel_rotations_one_succeeds,
                 the_last_use_is_noted_and_never_goes_back,
                 the_epoch_changes_with_every_change,
             ]

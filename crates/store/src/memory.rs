@@ -22,8 +22,8 @@ use toolcrib_core::{
     id::{CallId, CredentialId, CredentialName, EventId, KeyId, RunId, SourceId, TenantId},
     record::{Checkpoint, Cursor, Link, StoredEvent, genesis},
     store::{
-        CatalogStore, KeptRun, KeyRecord, KeyStore, RunQuery, RunRecord, RunState, RunStore,
-        StoreError,
+        CatalogStore, KeptRun, KeyRecord, KeyRotation, KeyStore, RunQuery, RunRecord, RunState,
+        RunStore, StoreError,
     },
 };
 
@@ -268,20 +268,25 @@ impl KeyStore for MemoryKeys {
         old: &KeyId,
         new: KeyRecord,
         until: Timestamp,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<KeyRotation, StoreError> {
         let (now, until) = (new.created_at.trunc_subsecs(3), until.trunc_subsecs(3));
         let lasts = |key: &KeyRecord| {
             key.id == *old && key.revoked_at.is_none() && key.expires_at.is_none_or(|end| end > now)
         };
+        let replaces =
+            |key: &KeyRecord| key.replaces.as_ref() == Some(old) && key.revoked_at.is_none();
         let mut keys = lock(&self.0);
+        if keys.records.iter().any(replaces) {
+            return Ok(KeyRotation::AlreadyReplaced);
+        }
         if !keys.records.iter().any(lasts) {
-            return Ok(false);
+            return Ok(KeyRotation::NoActiveKey);
         }
         keys.insert(new)?;
         if let Some(key) = keys.records.iter_mut().find(|key| key.id == *old) {
             key.expires_at = Some(key.expires_at.map_or(until, |end| end.min(until)));
         }
-        Ok(true)
+        Ok(KeyRotation::Rotated)
     }
 
     async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError> {

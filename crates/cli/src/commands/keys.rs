@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
-    store::KeyStore as _,
+    store::{KeyRotation, KeyStore as _},
     suggest,
 };
 use toolcrib_gateway::{
@@ -203,15 +203,16 @@ async fn rotate(
     let known: Vec<KeyInfo> = keys.iter().map(KeyInfo::from).collect();
     let gone = || unknown_key("no active key with this id", id, &known);
     let old = keys.iter().find(|key| key.id == *id).ok_or_else(gone)?;
-    if manage::is_followed(&keys, id) {
-        return Err(advised(
-            "another key follows this one already",
-            "rotate that one; `toolcrib keys list --json` shows what it replaces",
-        ));
-    }
     let key = authn::next_key(old, now)?;
-    if !store.rotate(id, key.record.clone(), until).await.context("the key was not stored")? {
-        return Err(gone());
+    match store.rotate(id, key.record.clone(), until).await.context("the key was not stored")? {
+        KeyRotation::Rotated => {}
+        KeyRotation::NoActiveKey => return Err(gone()),
+        KeyRotation::AlreadyReplaced => {
+            return Err(advised(
+                "another key follows this one already",
+                "rotate that one; `toolcrib keys list --json` shows what it replaces",
+            ));
+        }
     }
     show(&key, Some(old.expires_at.map_or(until, |end| end.min(until))), printer)
 }

@@ -94,6 +94,27 @@ fn the_store_is_private() {
     assert_eq!(mode(".toolcrib"), 0o700);
 }
 
+#[test]
+fn parallel_rotations_make_one_key() {
+    let dir = dir();
+    write_config(dir.path(), &config(""));
+    let (id, _) = key(dir.path(), &["--scope", "*"]);
+    let rotations: Vec<_> = std::thread::scope(|scope| {
+        let rotate = || finish(toolcrib(dir.path()).args(["keys", "rotate", &id]));
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(rotate)).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let (made, refused): (Vec<_>, Vec<_>) = rotations.iter().partition(|it| it.code == 0);
+    assert_eq!(made.len(), 1, "{rotations:?}");
+    for refused in refused {
+        assert_eq!(refused.code, 1, "{refused:?}");
+        let why = "another key follows this one already";
+        assert!(refused.stderr.contains(why), "{refused:?}");
+    }
+    let listed = run(dir.path(), &["--json", "keys", "list"]).ok().json();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+}
+
 /// Two keys of one principal, by the store and by the server.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_rotated_here_and_on_a_running_server() {

@@ -14,7 +14,7 @@ use toolcrib_core::{
     id::{KeyId, PrincipalId, TenantId},
     principal::{AuthMethod, Principal},
     scope::{Grant, Scope},
-    store::{KeyRecord, StoreError},
+    store::{KeyRecord, KeyRotation, StoreError},
 };
 
 use crate::scopes::RouteScope;
@@ -184,15 +184,14 @@ impl Authenticator {
         if !self.may_act_as(caller, &old.principal, &old.roles) {
             return Err(KeyError::Forbidden(IMPERSONATE));
         }
-        if is_followed(&keys, id) {
-            return Err(KeyError::Followed);
-        }
         let now = self.inner.clock.now();
         let until = end_of_overlap(now, overlap).ok_or(KeyError::BadTime)?;
         let mut key = next_key(old, now).map_err(|_| KeyError::Randomness)?;
         hand_over(caller, &mut key.record)?;
-        if !self.inner.keys.rotate(id, key.record.clone(), until).await? {
-            return Err(KeyError::NoSuchKey);
+        match self.inner.keys.rotate(id, key.record.clone(), until).await? {
+            KeyRotation::Rotated => {}
+            KeyRotation::NoActiveKey => return Err(KeyError::NoSuchKey),
+            KeyRotation::AlreadyReplaced => return Err(KeyError::Followed),
         }
         self.refresh().await;
         Ok((key, old.expires_at.map_or(until, |end| end.min(until))))
@@ -307,11 +306,6 @@ pub enum UnknownHolder {
     /// Its keys have different scopes or roles.
     #[error("this principal has keys with different scopes or roles; name one with `keyId`")]
     Several(Vec<KeyId>),
-}
-
-/// Whether another key of `keys` that is not revoked follows the key `id`.
-pub fn is_followed(keys: &[KeyRecord], id: &KeyId) -> bool {
-    keys.iter().any(|key| key.replaces.as_ref() == Some(id) && key.revoked_at.is_none())
 }
 
 /// When an overlap of `overlap` from `now` on ends; `None` when it is too long.

@@ -10,7 +10,7 @@ use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId, TenantId},
     scope::Grant,
-    store::{KeyRecord, KeyStore, StoreError},
+    store::{KeyRecord, KeyRotation, KeyStore, StoreError},
 };
 use toolcrib_gateway::{
     GatewayBuilder, Stores,
@@ -156,7 +156,7 @@ impl KeyStore for Slow {
         old: &KeyId,
         new: KeyRecord,
         until: Timestamp,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<KeyRotation, StoreError> {
         self.keys.rotate(old, new, until).await
     }
     async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError> {

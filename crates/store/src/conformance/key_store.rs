@@ -2,7 +2,7 @@
 
 use toolcrib_core::{
     id::KeyId,
-    store::{KeyRecord, KeyStore, StoreError},
+    store::{KeyRecord, KeyRotation, KeyStore, StoreError},
 };
 
 use super::moment;
@@ -113,11 +113,12 @@ pub async fn a_key_is_followed_by_another(keys: &impl KeyStore) {
     keys.insert(KeyRecord { expires_at: None, ..key("a", 1, 0) }).await.unwrap();
     let epoch = keys.epoch().await.unwrap();
     let next = KeyRecord { replaces: Some(a.clone()), ..key("b", 2, 10) };
-    assert!(keys.rotate(a, next, moment(50)).await.unwrap());
+    assert_eq!(keys.rotate(a, next, moment(50)).await.unwrap(), KeyRotation::Rotated);
     assert_ne!(keys.epoch().await.unwrap(), epoch);
     let end = moment(10 + 86_400_000);
     let last = KeyRecord { replaces: Some(b.clone()), ..key("c", 3, 20) };
-    assert!(keys.rotate(b, last, moment(i64::from(u32::MAX))).await.unwrap());
+    let rotated = keys.rotate(b, last, moment(i64::from(u32::MAX))).await.unwrap();
+    assert_eq!(rotated, KeyRotation::Rotated);
     let listed = keys.list().await.unwrap();
     let ends: Vec<_> = listed.iter().map(|key| key.expires_at).collect();
     assert_eq!(ends, [Some(moment(50)), Some(end), Some(moment(20 + 86_400_000))]);
@@ -136,13 +137,47 @@ pub async fn a_rotation_that_is_refused_changes_nothing(keys: &impl KeyStore) {
     let epoch = keys.epoch().await.unwrap();
     for old in ["revoked", "expired", "nothing"] {
         let old = KeyId::parse(old).unwrap();
-        assert!(!keys.rotate(&old, key("new", 4, 10), moment(20)).await.unwrap());
+        let refused = keys.rotate(&old, key("new", 4, 10), moment(20)).await.unwrap();
+        assert_eq!(refused, KeyRotation::NoActiveKey, "{old}");
     }
     let good = KeyId::parse("good").unwrap();
     let twice = keys.rotate(&good, key("new", 3, 10), moment(20)).await.unwrap_err();
     assert!(matches!(twice, StoreError::Conflict(_)), "{twice}");
     assert_eq!(keys.list().await.unwrap(), held);
     assert_eq!(keys.epoch().await.unwrap(), epoch);
+}
+
+/// One key replaces another, also when rotations run at the same time and when the first one ended
+/// the old key at once. After the successor is revoked, another one can replace the key.
+pub async fn of_parallel_rotations_one_succeeds(keys: &impl KeyStore) {
+    let old = KeyId::parse("old").unwrap();
+    keys.insert(KeyRecord { expires_at: None, ..key("old", 1, 0) }).await.unwrap();
+    let rotate = |digest: u8| {
+        let id = format!("new{digest}");
+        let new = KeyRecord { replaces: Some(old.clone()), ..key(&id, digest, 10) };
+        keys.rotate(&old, new, moment(20))
+    };
+    let epoch = keys.epoch().await.unwrap();
+    let results = tokio::join!(rotate(2), rotate(3), rotate(4), rotate(5));
+    let results = [results.0, results.1, results.2, results.3].map(Result::unwrap);
+    let count = |wanted| results.iter().filter(|it| **it == wanted).count();
+    assert_eq!(count(KeyRotation::Rotated), 1, "{results:?}");
+    assert_eq!(count(KeyRotation::AlreadyReplaced), 3, "{results:?}");
+    let changed = keys.epoch().await.unwrap();
+    assert_ne!(changed, epoch);
+    let listed = keys.list().await.unwrap();
+    assert_eq!(listed.len(), 2);
+
+    // Neither a key that ended nor one that is revoked gets a second successor.
+    let late = KeyRecord { replaces: Some(old.clone()), ..key("late", 6, 30) };
+    let refused = keys.rotate(&old, late.clone(), moment(40)).await.unwrap();
+    assert_eq!(refused, KeyRotation::AlreadyReplaced);
+    assert_eq!(keys.list().await.unwrap(), listed);
+    assert_eq!(keys.epoch().await.unwrap(), changed);
+
+    assert!(keys.revoke(&listed[1].id, moment(15)).await.unwrap());
+    let again = KeyRecord { created_at: moment(16), ..late };
+    assert_eq!(keys.rotate(&old, again, moment(40)).await.unwrap(), KeyRotation::Rotated);
 }
 
 /// It is no change of the key: nobody has to read all keys again because one was used.

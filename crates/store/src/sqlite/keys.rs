@@ -6,7 +6,7 @@ use toolcrib_core::{
     clock::Timestamp,
     id::{KeyId, PrincipalId},
     scope::Grant,
-    store::{KeyRecord, KeyStore, StoreError},
+    store::{KeyRecord, KeyRotation, KeyStore, StoreError},
 };
 
 use super::{
@@ -60,11 +60,14 @@ impl KeyStore for SqliteStore {
         old: &KeyId,
         new: KeyRecord,
         until: Timestamp,
-    ) -> Result<bool, StoreError> {
+    ) -> Result<KeyRotation, StoreError> {
         let old = old.clone();
         self.inner
             .writer
             .write(move |connection| {
+                if is_replaced(connection, &old)? {
+                    return Ok(KeyRotation::AlreadyReplaced);
+                }
                 let (now, until) = (time_text(new.created_at), time_text(until));
                 let found = connection.execute(
                     "UPDATE keys SET expires_at = min(coalesce(expires_at, ?3), ?3) \
@@ -72,10 +75,11 @@ impl KeyStore for SqliteStore {
                      AND (expires_at IS NULL OR expires_at > ?2)",
                     params![old.as_str(), now, until],
                 )? > 0;
-                if found {
-                    insert(connection, &new)?;
+                if !found {
+                    return Ok(KeyRotation::NoActiveKey);
                 }
-                Ok(found)
+                insert(connection, &new)?;
+                Ok(KeyRotation::Rotated)
             })
             .await
     }
@@ -156,6 +160,16 @@ fn knows_principal(connection: &Connection, key: &KeyRecord) -> Result<bool, Fai
         }
     }
     Ok(false)
+}
+
+/// Whether another key that is not revoked replaces the key `id`.
+fn is_replaced(connection: &Connection, id: &KeyId) -> Result<bool, Failure> {
+    let replaced = connection
+        .prepare_cached(
+            "SELECT EXISTS (SELECT 1 FROM keys WHERE replaces = ?1 AND revoked_at IS NULL)",
+        )?
+        .query_row([id.as_str()], |row| row.get(0))?;
+    Ok(replaced)
 }
 
 fn next_epoch(connection: &Connection) -> Result<(), Failure> {

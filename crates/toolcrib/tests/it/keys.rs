@@ -284,6 +284,41 @@ async fn a_rotation_lets_both_keys_work_for_a_while() {
     assert_eq!(manager.post(&path, json!({})).await.status, 409);
 }
 
+/// I-63: of parallel rotations of one key exactly one makes a key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_has_one_successor_however_many_rotate_it() {
+    let gw = gateway().await;
+    let manager = gw.principal("manager", ["*"]).await;
+    let old = gw.principal("ci", ["files:read"]).await;
+    let path = format!("/v1/keys/{}/rotate", gw.key_id(&old));
+    // With an overlap of nothing the key ends with the first rotation.
+    for overlap in [600, 0] {
+        let body = || json!({ "overlapSeconds": overlap });
+        let (a, b, c, d, e, f, g, h) = tokio::join!(
+            manager.post(&path, body()),
+            manager.post(&path, body()),
+            manager.post(&path, body()),
+            manager.post(&path, body()),
+            manager.post(&path, body()),
+            manager.post(&path, body()),
+            manager.post(&path, body()),
+            manager.post(&path, body()),
+        );
+        let mut replies = [a, b, c, d, e, f, g, h];
+        replies.sort_by_key(|reply| reply.status);
+        let statuses = replies.each_ref().map(|reply| reply.status);
+        assert_eq!(statuses, [201, 409, 409, 409, 409, 409, 409, 409]);
+        let successors = gw.store.list().await.unwrap();
+        let live = |key: &&toolcrib_core::store::KeyRecord| {
+            key.replaces.is_some() && key.revoked_at.is_none()
+        };
+        assert_eq!(successors.iter().filter(live).count(), 1);
+        // A key whose successor was revoked can be rotated again.
+        let next = replies[0].json()["id"].as_str().unwrap().to_owned();
+        assert_eq!(manager.delete(&format!("/v1/keys/{next}")).await.status, 200);
+    }
+}
+
 /// When a key was used last is known after it was closed, and a request does not write it.
 #[tokio::test]
 async fn the_last_use_is_written_down_later() {
