@@ -1,8 +1,14 @@
 //! From `--config` and `--data-dir` to a checked configuration.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::OpenOptions,
+    io::{self, Read as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Context as _;
+use rustix::fs::OFlags;
 use toolcrib_core::{catalog::Tenants, credential::Secret};
 use toolcrib_gateway::config::{self, Config, ConfigError, Problem, Reading};
 use toolcrib_sources::Library;
@@ -20,6 +26,8 @@ pub(crate) const DEFAULT_FILE: &str = "toolcrib.toml";
 pub(crate) const DATA_DIR: &str = ".toolcrib";
 /// The store in the directory of state.
 pub(crate) const STORE_FILE: &str = "toolcrib.db";
+/// Largest configuration file, in bytes. Whatever else a link leads to has no end.
+const MAX_CONFIG_BYTES: u64 = 4 << 20;
 /// The installed packs in the directory of state.
 const PACKS_DIR: &str = "packs";
 
@@ -37,17 +45,23 @@ impl Settings {
     /// Reads and checks the configuration that `global` names, for a command. A secret that cannot
     /// be read here is no error: its source cannot be used, and everything else can.
     pub(crate) fn load(global: &Global) -> anyhow::Result<Self> {
-        Self::read(global, |reading| reading.without_missing().map(|(config, _)| config))
+        let checked = |reading: Reading| reading.without_missing().map(|(config, _)| config);
+        Self::read(global, Pipe::Wait, checked)
     }
 
     /// As [`load`](Self::load), for a server: it needs every secret.
     pub(crate) fn load_complete(global: &Global) -> anyhow::Result<Self> {
-        Self::read(global, Reading::complete)
+        Self::read(global, Pipe::Wait, Reading::complete)
+    }
+
+    /// As [`load_complete`](Self::load_complete), for a server that runs: it waits for nothing.
+    pub(crate) fn reload(global: &Global) -> anyhow::Result<Self> {
+        Self::read(global, Pipe::Refuse, Reading::complete)
     }
 
     /// What can be read of `file`, and everything that is wrong with it.
     pub(crate) fn check(global: &Global, file: &Path) -> anyhow::Result<Checked> {
-        let text = read(file)?;
+        let text = read(file, Pipe::Wait)?;
         let base = base_of(file);
         let reading = config::read(&file.display().to_string(), &text, &base, &Secrets);
         let data_dir = data_dir(global, &base);
@@ -61,11 +75,12 @@ impl Settings {
 
     fn read(
         global: &Global,
+        pipe: Pipe,
         checked: impl FnOnce(Reading) -> Result<Config, ConfigError>,
     ) -> anyhow::Result<Self> {
         let file = file(global);
         let base = file.as_deref().map(base_of).unwrap_or_default();
-        let text = file.as_deref().map(read).transpose()?;
+        let text = file.as_deref().map(|file| read(file, pipe)).transpose()?;
         let config = match (&file, &text) {
             (Some(file), Some(text)) => {
                 checked(config::read(&file.display().to_string(), text, &base, &Secrets))?
@@ -100,13 +115,40 @@ fn placed(mut config: Config, text: &str, data_dir: &Path) -> Config {
 pub(crate) fn file(global: &Global) -> Option<PathBuf> {
     global.config.clone().or_else(|| {
         let usual = PathBuf::from(DEFAULT_FILE);
-        usual.is_file().then_some(usual)
+        usual.exists().then_some(usual)
     })
 }
 
+/// What happens when a file is a pipe without data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pipe {
+    /// Its writer is awaited.
+    Wait,
+    /// It is an error.
+    Refuse,
+}
+
+/// The content of configuration file `file`, at most [`MAX_CONFIG_BYTES`].
+pub(crate) fn read_bytes(file: &Path, pipe: Pipe) -> io::Result<Vec<u8>> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    if pipe == Pipe::Refuse {
+        options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    }
+    let mut bytes = Vec::new();
+    options.open(file)?.take(MAX_CONFIG_BYTES + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > MAX_CONFIG_BYTES {
+        true => Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("it is larger than {} MiB", MAX_CONFIG_BYTES >> 20),
+        )),
+        false => Ok(bytes),
+    }
+}
+
 /// The text of configuration file `file`.
-pub(crate) fn read(file: &Path) -> anyhow::Result<String> {
-    let bytes = std::fs::read(file).advise(
+fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
+    let bytes = read_bytes(file, pipe).advise(
         format!("the configuration {} cannot be read", file.display()),
         "name another file with --config, or make one with `toolcrib import`",
     )?;

@@ -1,6 +1,6 @@
 //! The arguments of `packs`.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{io::Read as _, path::PathBuf, str::FromStr};
 
 use clap::{Args, Subcommand};
 use toolcrib_gateway::config;
@@ -92,9 +92,14 @@ impl FromStr for PackWord {
     }
 }
 
+/// Most bytes that are read of a file with a public key; what is longer is none.
+const MAX_KEY_FILE: u64 = 64 << 10;
+
 fn key(text: &str) -> Result<[u8; 32], String> {
     config::public_key(text).or_else(|problem| {
-        let file = std::fs::read_to_string(text).map_err(|_| problem.to_owned())?;
+        let mut file = String::new();
+        let opened = std::fs::File::open(text).map_err(|_| problem.to_owned())?;
+        opened.take(MAX_KEY_FILE).read_to_string(&mut file).map_err(|_| problem.to_owned())?;
         config::public_key(&file).map_err(str::to_owned)
     })
 }

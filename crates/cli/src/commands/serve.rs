@@ -315,7 +315,7 @@ async fn reload(
         return;
     }
     let taken = async {
-        let mut fresh = Settings::load_complete(global)?;
+        let mut fresh = Settings::reload(global)?;
         if let Some(listen) = args.listen {
             fresh.config.server.listen = listen;
         }

@@ -3,11 +3,18 @@
 //! Invariant: the file is readable by its owner only, also while it is being written.
 
 use std::{
-    collections::BTreeMap, fs, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path,
+    collections::BTreeMap,
+    fs,
+    io::{self, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::Path,
 };
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+
+/// Most bytes that are read of the file.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// The content of the file.
 #[derive(Default, Serialize, Deserialize)]
@@ -19,7 +26,8 @@ pub(crate) struct Facts {
 impl Facts {
     /// What an earlier demo wrote, if it is there and makes sense.
     pub(crate) fn read(file: &Path) -> Option<Self> {
-        serde_json::from_slice(&fs::read(file).ok()?).ok()
+        let reader = fs::File::open(file).ok()?.take(MAX_BYTES);
+        serde_json::from_reader(io::BufReader::new(reader)).ok()
     }
 
     /// Writes the file in one step: a reader sees the old one or the new one.

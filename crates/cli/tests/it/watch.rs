@@ -4,7 +4,7 @@ use std::{fs, path::Path, thread, time::Duration};
 
 use serde_json::Value;
 
-use crate::support::{Caller, Server, config, dir, eventually, key, toolcrib, write_config};
+use crate::support::{Caller, Server, config, dir, eventually, key, run, toolcrib, write_config};
 
 const SECOND: &str = "[[source]]\nid = \"second\"\nkind = \"mcp\"\ncommand = [\"PROGRAM\", \
                       \"demo-upstream\"]\n";
@@ -101,4 +101,70 @@ fn a_file_that_appears_is_taken_over() {
     let server = Server::of(toolcrib(dir.path()).args(["serve", "--listen", "127.0.0.1:0"]));
     write_config(dir.path(), &config(""));
     eventually("it is taken over", || reloads(&server) == 1);
+}
+
+/// A link that leads to something without an end is refused like a file that is too large, and the
+/// server goes on, reads the next file and ends when it is told to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_without_an_end_changes_nothing() {
+    use std::os::unix::fs::symlink;
+    let dir = dir();
+    let file = write_config(dir.path(), &config(""));
+    let args = ["serve", "--config", "toolcrib.toml"];
+    let mut server = Server::of(toolcrib(dir.path()).args(args));
+    let (_, text) = key(dir.path(), &["--scope", "*"]);
+    let caller = server.caller(Some(&text));
+    eventually("the tools are there", || tools(&caller).len() == 6);
+    let refusals = |server: &Server| server.process.stderr().matches("not taken over").count();
+
+    let fresh = file.with_extension("new");
+    symlink("/dev/zero", &fresh).unwrap();
+    fs::rename(&fresh, &file).unwrap();
+    server.process.until("the refusal", |it| {
+        let said = it.stderr();
+        (said.contains("not taken over") && said.contains("larger than 4 MiB")).then_some(())
+    });
+    assert_eq!(tools(&caller).len(), 6, "the old one stays");
+    replace(&file, &two_sources());
+    eventually("the good file is taken over", || reloads(&server) == 1);
+    eventually("the new source's tools are there", || tools(&caller).len() == 12);
+
+    // Nor is a pipe waited for that has no writer.
+    let before = refusals(&server);
+    let made = rustix::fs::mkfifoat(rustix::fs::CWD, &fresh, rustix::fs::Mode::RUSR);
+    made.unwrap();
+    fs::rename(&fresh, &file).unwrap();
+    eventually("the pipe is refused", || refusals(&server) > before);
+    replace(&file, &config(""));
+    eventually("the good file is taken over", || reloads(&server) == 2);
+    eventually("the source is gone", || tools(&caller).len() == 6);
+
+    symlink("/dev/zero", &fresh).unwrap();
+    let before = refusals(&server);
+    fs::rename(&fresh, &file).unwrap();
+    eventually("the link is refused again", || refusals(&server) > before);
+    server.stop();
+}
+
+#[test]
+fn a_file_that_is_too_large_is_refused() {
+    let dir = dir();
+    let file = write_config(dir.path(), "");
+    let limit = 4 << 20;
+    let write = |bytes: usize| fs::write(&file, "#".repeat(bytes)).unwrap();
+    write(limit);
+    run(dir.path(), &["config", "check"]).ok();
+    write(limit + 1);
+    for command in [&["config", "check"][..], &["tools", "list"], &["serve"]] {
+        let refused = run(dir.path(), command);
+        assert_eq!(refused.code, 1, "{refused:?}");
+        let why = "the configuration toolcrib.toml cannot be read";
+        assert!(refused.stderr.contains(why), "{refused:?}");
+        assert!(refused.stderr.contains("it is larger than 4 MiB"), "{refused:?}");
+    }
+    // The file that is used when none is named is not passed over when it is no regular one.
+    fs::remove_file(&file).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &file).unwrap();
+    let refused = run(dir.path(), &["tools", "list"]);
+    assert!(refused.stderr.contains("it is larger than 4 MiB"), "{refused:?}");
 }

@@ -19,6 +19,8 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_tasks::{Policy, Tasks};
 
+use crate::settings::{self, Pipe};
+
 /// Silence after which a change is complete.
 const QUIET: Duration = Duration::from_millis(200);
 /// Longest wait for that silence.
@@ -66,7 +68,7 @@ impl Watch {
 
     /// Remembers the content as it is now; whether it is another one.
     pub(super) fn look(&mut self) -> bool {
-        let now = std::fs::read(&self.file).ok();
+        let now = settings::read_bytes(&self.file, Pipe::Refuse).ok();
         let differs = now != self.seen;
         self.seen = now;
         differs
