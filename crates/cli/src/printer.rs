@@ -1,7 +1,7 @@
 //! The one door for output: data goes to stdout, words for people to stderr.
 //!
 //! Invariant: a reader that goes away ends the program quietly ([`OutputClosed`]).
-//! Invariant: colours and control characters reach nothing but what may show them.
+//! Invariant: colours, control characters and those that change the direction of text reach nothing but what may show them.
 
 use std::{
     fmt::{self, Display},
@@ -12,6 +12,7 @@ use anstream::AutoStream;
 use owo_colors::OwoColorize as _;
 use serde::Serialize;
 use serde_json::json;
+use toolcrib_core::text::seen;
 
 use crate::{
     args::{Global, OutputFormat},
@@ -109,7 +110,7 @@ impl Printer {
     /// Something worth knowing.
     pub(crate) fn note(self, text: impl Display) {
         if !self.quiet {
-            say(format_args!("{text}"));
+            say(format_args!("{}", harmless(&text.to_string())));
         }
     }
 
@@ -121,12 +122,13 @@ impl Printer {
     /// Something worth knowing for whoever asked for more.
     pub(crate) fn detail(self, text: impl Display) {
         if self.verbose && !self.quiet {
-            say(format_args!("{text}"));
+            say(format_args!("{}", harmless(&text.to_string())));
         }
     }
 
     /// Something that may go wrong.
     pub(crate) fn warning(self, text: impl Display) {
+        let text = harmless(&text.to_string());
         say(format_args!("{} {text}", "warning:".yellow().bold()));
     }
 
@@ -147,7 +149,7 @@ impl Printer {
             say(format_args!("{} {}", "caused by:".red(), harmless(&cause.to_string())));
         }
         for hint in failure::hints(error) {
-            say(format_args!("{} {hint}", "hint:".cyan().bold()));
+            say(format_args!("{} {}", "hint:".cyan().bold(), harmless(hint)));
         }
     }
 }
@@ -164,9 +166,10 @@ fn written(result: io::Result<()>) -> Printed {
     })
 }
 
-/// `text` without control characters other than line breaks and tabs.
+/// `text` without control characters other than line breaks and tabs, and without other characters
+/// that are not seen, such as those that change the direction of their neighbours.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    seen(text).replace('\r', "")
 }
 
 impl fmt::Display for OutputClosed {
@@ -184,6 +187,10 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_a_terminal() {
         assert_eq!(harmless("a\u{1b}[2Jb\tc\nd\u{7}\u{9b}1m"), "a[2Jb\tc\nd1m");
+        let hidden = ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
+        for c in hidden.chain(['\u{200e}', '\u{200f}', '\u{200b}', '\u{e0041}', '\r']) {
+            assert_eq!(harmless(&format!("gpj{c}exe")), "gpjexe", "{c:?}");
+        }
     }
 
     #[test]

@@ -24,6 +24,12 @@ pub fn is_hidden(character: char) -> bool {
     }
 }
 
+/// Whether `text` has a character that a name on one line must not have: a hidden one, or any other
+/// control character, line breaks and tabs included.
+pub fn has_hidden(text: &str) -> bool {
+    text.chars().any(|character| character.is_control() || is_hidden(character))
+}
+
 /// Why a file or program could not be used, in words that belong into a message. The library's own
 /// calls a file an entity.
 pub fn io_reason(kind: std::io::ErrorKind) -> String {
@@ -94,6 +100,19 @@ mod tests {
         for kind in [std::io::ErrorKind::NotFound, std::io::ErrorKind::AlreadyExists] {
             assert!(!io_reason(kind).contains("entity"), "{kind:?}");
         }
+    }
+
+    #[test]
+    fn a_name_has_no_hidden_characters() {
+        for hidden in
+            ["\u{200e}", "\u{200f}", "\u{2028}", "\u{feff}", "\n", "\t", "\u{7f}", "\u{9b}"]
+        {
+            assert!(has_hidden(&format!("a{hidden}b")), "{hidden:?}");
+        }
+        for hidden in ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}') {
+            assert!(has_hidden(&format!("a{hidden}b")), "{hidden:?}");
+        }
+        assert!(!has_hidden("the build server's key, \"naïve\" 日本 🙂 עברית"));
     }
 
     #[test]

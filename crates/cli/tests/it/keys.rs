@@ -95,6 +95,23 @@ fn the_store_is_private() {
 }
 
 #[test]
+fn a_name_has_no_characters_that_are_not_seen() {
+    let dir = dir();
+    write_config(dir.path(), &config(""));
+    let create = |name: &str| {
+        let args = ["keys", "create", "--principal", "ci", "--scope", "a", "--name", name];
+        run(dir.path(), &args)
+    };
+    for hidden in ["\u{202e}", "\u{2066}", "\u{2069}", "\u{200e}", "\u{200f}", "\u{202a}", "\u{1b}"]
+    {
+        let refused = create(&format!("a{hidden}b"));
+        assert_eq!(refused.code, 2, "{hidden:?}: {refused:?}");
+        assert!(refused.stderr.contains("one that is not seen"), "{refused:?}");
+    }
+    create("der Schlüssel 日本").ok();
+}
+
+#[test]
 fn parallel_rotations_make_one_key() {
     let dir = dir();
     write_config(dir.path(), &config(""));

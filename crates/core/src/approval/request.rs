@@ -17,6 +17,7 @@ use crate::{
     id::{ApprovalId, CallId, EventId, KeyId, PrincipalId, RunId, TenantId, ToolId},
     principal::{AuthMethod, Principal},
     scope::Scope,
+    text::is_hidden,
 };
 
 /// Longest comment, in bytes.
@@ -408,7 +409,7 @@ impl Argument {
     pub fn shape(arguments: &serde_json::Map<String, Value>) -> Vec<Self> {
         let members = arguments.iter().take(MAX_ARGUMENTS);
         let one = |(name, value): (&String, &Value)| {
-            let visible = name.chars().filter(|c| !c.is_control());
+            let visible = name.chars().filter(|c| !c.is_control() && !is_hidden(*c));
             let mut short = String::new();
             for character in visible {
                 if short.len() + character.len_utf8() > MAX_NAME {

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::{
     catalog::{Entry, ListFormat},
     descriptor::{Egress, ReplayPolicy, SafetyTier, SchemaObject},
+    text::has_hidden,
 };
 
 use super::param_headers;
@@ -128,13 +129,7 @@ fn annotations(entry: &Entry) -> Value {
 /// The title among the upstream's annotations, if it is plain text.
 fn upstream_title(entry: &Entry) -> Option<&str> {
     let title = entry.annotations.as_ref()?.get("title")?.as_str()?;
-    let plain = |c: char| {
-        !c.is_control()
-            && !matches!(c,
-                '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
-                | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
-    };
-    (title.chars().all(plain) && title.chars().count() <= MAX_TITLE).then_some(title)
+    (!has_hidden(title) && title.chars().count() <= MAX_TITLE).then_some(title)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use toolcrib_core::{
     id::{KeyId, PrincipalId},
     scope::Grant,
     store::RunState,
+    text::has_hidden,
 };
 use toolcrib_gateway::authn::is_kept_for_tokens;
 use utoipa::{
@@ -241,12 +242,16 @@ text!(
     |text| {
         let legal = (1..=128).contains(&text.chars().count())
             && !text.starts_with(' ')
-            && !text.chars().any(char::is_control);
+            && !has_hidden(text);
         legal.then(|| text.to_owned())
     },
-    "must be 1 to 128 characters, without control characters or a space in front",
+    "must be 1 to 128 characters, without a space in front, and without control characters and \
+     others that are not seen, such as those that change the direction of text",
     |schema| {
-        let pattern = r"^[^\u0000-\u0020\u007f-\u009f][^\u0000-\u001f\u007f-\u009f]{0,127}$";
+        // Of the hidden characters those beyond U+FFFF are left out: no escape for them is known to
+        // every dialect of patterns.
+        let hidden = r"\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb";
+        let pattern = format!(r"^[^\u0000-\u0020{hidden}][^\u0000-\u001f{hidden}]{{0,127}}$");
         schema.pattern(Some(pattern)).min_length(Some(1)).max_length(Some(128))
     }
 );

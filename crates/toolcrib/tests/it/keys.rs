@@ -284,6 +284,24 @@ async fn a_rotation_lets_both_keys_work_for_a_while() {
     assert_eq!(manager.post(&path, json!({})).await.status, 409);
 }
 
+#[tokio::test]
+async fn a_name_has_no_characters_that_are_not_seen() {
+    let gw = gateway().await;
+    let manager = gw.principal("manager", ["*"]).await;
+    let create = async |name: &str| {
+        let body = json!({ "name": name, "principal": "p", "scopes": ["a"] });
+        manager.post("/v1/keys", body).await
+    };
+    let hidden = ('\u{202a}'..='\u{202e}').chain('\u{2066}'..='\u{2069}');
+    for hidden in hidden.chain(['\u{200e}', '\u{200f}', '\u{feff}', '\u{e0041}', '\n', '\u{9b}']) {
+        let refused = create(&format!("a{hidden}b")).await;
+        assert_eq!(refused.status, 400, "{hidden:?}: {}", refused.text());
+        assert!(refused.text().contains("not seen"), "{hidden:?}: {}", refused.text());
+    }
+    let made = create("der Schlüssel 日本").await;
+    assert_eq!(made.status, 201, "{}", made.text());
+}
+
 /// I-63: of parallel rotations of one key exactly one makes a key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_has_one_successor_however_many_rotate_it() {

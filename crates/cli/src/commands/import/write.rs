@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use toml::Value;
+use toolcrib_core::text::is_hidden;
 use toolcrib_gateway::config;
 
 use super::servers::{Imported, Server, Setting, Upstream};
@@ -20,7 +21,7 @@ pub(super) struct Written {
 
 /// The configuration that `imported` comes to; `from` is the name of the client's file.
 pub(super) fn file(from: &str, imported: &Imported) -> Written {
-    let from: String = from.chars().filter(|c| !c.is_control()).collect();
+    let from: String = from.chars().filter(|c| !c.is_control() && !is_hidden(*c)).collect();
     let mut text = format!(
         "# Made by `toolcrib import` from {from}.\n\
          #\n\
@@ -42,8 +43,8 @@ pub(super) fn file(from: &str, imported: &Imported) -> Written {
                 text.push_str(&source);
             }
             Some(why) => {
-                let why: String =
-                    why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+                let hidden = |c: char| c.is_control() || is_hidden(c);
+                let why: String = why.chars().map(|c| if hidden(c) { ' ' } else { c }).collect();
                 text.push_str(&format!("# Not in force: {why}.\n"));
                 for line in source.lines() {
                     text.push_str(&format!("# {line}\n"));
