@@ -441,6 +441,12 @@ async fn links_that_are_made_later_lead_nowhere() {
     std::fs::hard_link(there.join(".toolcrib/toolcrib.db"), there.join("place/other")).unwrap();
     let said = read("place/other").await;
     assert!(!said.contains("SQLite") && said.contains("upstream_unavailable"), "{said}");
+    // The operator reads which file it is, and the caller does not.
+    assert!(!said.contains("hard link") && !said.contains("toolcrib.db"), "{said}");
+    let log = server.process.stderr();
+    let named = log.lines().find(|line| line.contains("has a second name (hard link)")).unwrap();
+    assert!(named.contains("tool call failed") && named.contains("read"), "{named}");
+    assert!(named.contains(".toolcrib/toolcrib.db has a second name"), "{named}");
     std::fs::remove_dir_all(there.join("place")).unwrap();
     std::os::unix::fs::symlink(".toolcrib", there.join("place")).unwrap();
     let said = read("place/toolcrib.db").await;

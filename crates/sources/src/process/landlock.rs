@@ -22,7 +22,7 @@ pub(super) use linux::confine;
 #[cfg(target_os = "linux")]
 mod linux {
     use std::{
-        collections::BTreeSet,
+        collections::{BTreeMap, BTreeSet},
         os::fd::OwnedFd,
         path::{Path, PathBuf},
     };
@@ -163,8 +163,8 @@ mod linux {
         roots: Vec<PathBuf>,
         /// Device and inode of each root and of every directory above it.
         above: BTreeSet<(u64, u64)>,
-        /// Devices with a root that has more than one name.
-        linked: BTreeSet<u64>,
+        /// For each device with a protected file that has more than one name, the first such file.
+        linked: BTreeMap<u64, PathBuf>,
     }
 
     impl Territory {
@@ -195,15 +195,21 @@ mod linux {
         /// Remembers the device of a file with a second name: `place`, or one in it.
         fn note_links(&mut self, place: &Path, about: &Stat) {
             let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
-            let inside = entries.filter_map(|entry| rustix::fs::lstat(entry.path()).ok());
-            let files = inside.chain([*about]).filter(|it| !is_directory(it) && it.st_nlink > 1);
-            self.linked.extend(files.map(|it| it.st_dev));
+            let inside = entries.map(|entry| entry.path());
+            let inside = inside.filter_map(|path| Some((rustix::fs::lstat(&path).ok()?, path)));
+            for (about, path) in inside.chain([(*about, place.to_owned())]) {
+                if !is_directory(&about) && about.st_nlink > 1 {
+                    self.linked.entry(about.st_dev).or_insert(path);
+                }
+            }
         }
 
         fn extend(&mut self, other: &Self) {
             self.roots.extend_from_slice(&other.roots);
             self.above.extend(&other.above);
-            self.linked.extend(&other.linked);
+            for (device, path) in &other.linked {
+                self.linked.entry(*device).or_insert_with(|| path.clone());
+            }
         }
 
         /// Whether this is a protected file or directory, or above one.
@@ -225,10 +231,13 @@ mod linux {
                      name a narrower path"
                 ));
             }
-            if is_directory(&place.about) && self.linked.contains(&place.about.st_dev) {
+            if is_directory(&place.about)
+                && let Some(linked) = self.linked.get(&place.about.st_dev)
+            {
+                let linked = linked.display();
                 return Err(format!(
-                    "a protected file has a second name (hard link), which could be in {named}; \
-                     remove that name"
+                    "the protected file {linked} has a second name (hard link), which could be in \
+                     {named}; remove that name (`find -samefile {linked}` finds it)"
                 ));
             }
             Ok(())
