@@ -206,8 +206,8 @@ pub struct AuthorizationDecided {
     /// calls refused by a later step that are counted together, the code of the refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How often the same happened in addition to this once. Refusals beyond what a caller may have
-    /// recorded one by one are counted together in one event.
+    /// How often the same happened in addition to this once, so the total is one more. Refusals beyond
+    /// what a caller may have recorded one by one are counted together in one event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u64>,
 }

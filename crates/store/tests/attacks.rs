@@ -126,6 +126,24 @@ async fn a_directory_that_was_put_back_is_found_by_an_anchor_alone() {
     assert_eq!(found.iter().map(|it| it.code).collect::<Vec<_>>(), [FindingCode::Truncated]);
 }
 
+// I-72
+#[tokio::test]
+async fn with_an_older_witness_what_came_since_can_be_written_anew() {
+    let rig = Rig::new().await;
+    let earlier = std::fs::read(rig.path()).unwrap();
+    let open = rig.open();
+    open.append(vec![decided("t", "r", "late")]).await.unwrap();
+    let late = sign(&open, &signing_key(), "t", 2).await;
+    open.close().await;
+    // The later checkpoint and its event are gone, and the witness of before names neither.
+    std::fs::write(rig.path(), earlier).unwrap();
+    let open = rig.open();
+    open.append(vec![decided("t", "r", "forged")]).await.unwrap();
+    open.close().await;
+    assert_eq!(rig.outcome().await, (Verdict::Verified, false, false));
+    assert!(!rig.verify(true, &[late]).await.findings.is_empty());
+}
+
 #[tokio::test]
 async fn events_that_are_not_signed_are_proven_for_an_interval_only() {
     let rig = Rig::new().await;

@@ -9,6 +9,7 @@ use toolcrib_core::{
     scope::Grant,
     store::RunState,
     suggest,
+    text::has_hidden,
 };
 
 use super::Output;
@@ -259,8 +260,8 @@ A role is a name in the configuration; one that does not exist is refused. A sco
 `*` stands for one segment and a last `*` for the rest.
 
 With --url the server makes the key, in the tenant of the caller, who needs the scope `keys:manage`
-and can give only scopes and roles that it has itself. A key of another principal that exists needs
-the scope `keys:impersonate` besides.")]
+and can give only scopes and roles that it has itself. A key of any other principal that exists needs
+the scope `keys:impersonate` besides, also when the caller created that principal a moment ago.")]
     Create(KeyCreateArgs),
 
     /// List the keys, without their text
@@ -516,11 +517,11 @@ pub(crate) struct VerifyArgs {
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
 
-    /// From this position in the tenant's log on
+    /// From this position in the tenant's log on; needs --tenant
     #[arg(long, value_name = "POSITION", requires = "tenant")]
     pub(crate) from: Option<u64>,
 
-    /// Up to this position in the tenant's log
+    /// Up to this position in the tenant's log; needs --tenant
     #[arg(long, value_name = "POSITION", requires = "tenant")]
     pub(crate) to: Option<u64>,
 
@@ -602,7 +603,9 @@ fn name(text: &str) -> Result<String, String> {
     match text.trim() {
         "" => Err("is empty".to_owned()),
         name if name.len() > 128 => Err("is longer than 128 bytes".to_owned()),
-        name if name.chars().any(char::is_control) => Err("has a control character".to_owned()),
+        name if has_hidden(name) => {
+            Err("has a control character or another one that is not seen".to_owned())
+        }
         name => Ok(name.to_owned()),
     }
 }
