@@ -5,7 +5,6 @@ use std::{error::Error, io::Write as _, sync::Arc};
 
 use axum::{Router, routing::get};
 use serde_json::json;
-use tokio::net::TcpListener;
 use toolcrib::{
     Annotations, ExplorerConfig, Gateway, Identity, NativeTools, RouterExt as _, Stores, Tool,
     ToolAnswer, ToolCall, ToolDefinition,
@@ -105,7 +104,7 @@ pub(crate) async fn program() -> Result<(Router, Gateway, String), Box<dyn Error
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let (router, gateway, key) = program().await?;
-    let listener = TcpListener::bind("127.0.0.1:8809").await?;
+    let listener = toolcrib::bind("127.0.0.1:8809".parse()?)?;
     let at = format!("http://{}", listener.local_addr()?);
     let mut out = std::io::stdout();
     writeln!(out, "a bare explorer (calls need the key `open-sesame`): {at}/explorer-only")?;

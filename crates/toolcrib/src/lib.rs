@@ -33,7 +33,7 @@ pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {
     openwop::schemas::all()
 }
 
-pub use serve::serve;
+pub use serve::{bind, serve};
 pub use toolcrib_core as core;
 pub use toolcrib_gateway::{
     self as gateway, Gateway, GatewayBuilder, Stores,

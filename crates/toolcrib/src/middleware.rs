@@ -38,7 +38,7 @@ use toolcrib_gateway::{
 };
 use tower::Layer as _;
 
-use crate::state::AppState;
+use crate::{serve::connection, state::AppState};
 
 pub(crate) use self::{
     authenticate::{Caller, require},
@@ -179,11 +179,16 @@ impl Guard {
             self.house.check(request.uri(), request.headers())?;
         }
         let caller = match mount.access {
-            Access::Open => return Ok(()),
+            // Whoever shows a credential is known by it later.
+            Access::Open => {
+                connection::unauthenticated();
+                return Ok(());
+            }
             Access::Keyed(auth) => {
                 self.house.caller(request.headers(), auth, mount.credentials).await
             }
         };
+        connection::unauthenticated();
         match caller {
             Ok(caller) => {
                 request.extensions_mut().insert(caller);

@@ -4,13 +4,15 @@
 //! - what a peer can hold by not going on is bounded: the time to a request's end of headers, to
 //!   the next request of a peer without a valid credential, and to reading an answer;
 //! - the number of connections is bounded so that file descriptors are left for everything else;
-//!   when it is reached, peers without a valid credential make room first ([`slots`]);
+//!   before it is reached, peers without a valid credential make room ([`slots`]);
 //! - every accepted connection passes [`accept`], which sets it up.
 
 pub(crate) mod connection;
 mod slots;
 
-use std::{convert::Infallible, future::Future, io, pin::pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible, future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration,
+};
 
 use axum::Router;
 use http::Request;
@@ -21,7 +23,7 @@ use hyper_util::{
 };
 use rustix::process::{Resource, getrlimit};
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     time::Instant,
 };
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -62,6 +64,11 @@ const PONG: Duration = Duration::from_secs(20);
 /// How long the peer of a connection that is being closed has to hear of it.
 const FAREWELL: Duration = Duration::from_millis(250);
 
+/// Connections that the system may hold until they are accepted. It drops what comes when there are
+/// more, and the peer tries again after a second, then after two, four and so on. The usual 128 are
+/// there at once in a flood; systems lower this to their own limit (4 096 on Linux).
+const BACKLOG: u32 = 4_096;
+
 /// File descriptors that connections leave for the store, child processes and outgoing requests, at
 /// least; with a high limit it is a quarter of it.
 const RESERVED: u64 = 256;
@@ -74,14 +81,33 @@ const BREATH: Duration = Duration::from_millis(200);
 #[derive(Clone)]
 pub(crate) struct Stopping(pub(crate) CancellationToken);
 
+/// Listens on `address`, with a queue that is long enough for a flood of connections.
+///
+/// # Errors
+/// The address is not free, or cannot be used.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match address {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    // As `TcpListener::bind` has it: connections of a server that has ended are no obstacle. On
+    // Windows it would let two servers have one address.
+    #[cfg(not(windows))]
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
 /// Serves `router` on `listener` until `shutdown` is ready; then takes no new connections and gives
 /// requests in flight ten seconds.
 ///
 /// A connection whose next request does not have its headers within thirty seconds is closed, and
 /// so is one whose peer does not read its answer for a minute. At most ten thousand are open at
 /// once, or as many as the process's limit of open files allows with a quarter of it, and at least
-/// 256, left for other uses. When there are as many, connections without a valid credential are
-/// closed for new ones, then idle ones with one; a request with a valid credential is never cut off.
+/// 256, left for other uses. Before there are as many, connections without a valid credential are
+/// closed for new ones. A connection with one is closed only while it is idle, and for another one
+/// with a valid credential; a request with one is never cut off. Use [`bind`] for the listener: a
+/// short queue of the system keeps callers out before this server sees them.
 ///
 /// # Errors
 /// None at present: an accept that fails is tried again.
@@ -179,6 +205,7 @@ async fn connection(
     limits: Limits,
 ) {
     let state = Arc::clone(&slot.connection);
+    state.start();
     let current = Arc::clone(&state);
     let stop = Stopping(stopping.clone());
     let service = service_fn(move |mut request: Request<Incoming>| {
@@ -233,7 +260,13 @@ async fn connection(
         }
     }
     served.as_mut().graceful_shutdown();
-    tokio::time::timeout(FAREWELL, served).await.ok();
+    while tokio::time::timeout(FAREWELL, served.as_mut()).await.is_err() {
+        // A caller that showed its credential after all is not cut off, unless it does not read.
+        let expired = state.expires(patience).is_some_and(|moment| moment <= Instant::now());
+        if expired || !state.is_calling() {
+            return;
+        }
+    }
 }
 
 #[cfg(test)]
@@ -262,7 +295,7 @@ mod tests {
     }
 
     async fn start(router: Router, limits: Limits) -> Served {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let shutdown = stop.clone().cancelled_owned();

@@ -84,7 +84,7 @@ pub(crate) async fn run(
     let mut signals = Signals::catch()?;
     // Before the port, so that who starts the same server twice learns that it runs.
     let early = Lock::take(&settings)?;
-    let listener = bind(config.server.listen, args).await?;
+    let listener = bind(config.server.listen, args)?;
     let address = listener.local_addr()?;
 
     let store = store::open(&config)?;
@@ -284,8 +284,8 @@ fn seams_stay_here(config: &Config) -> anyhow::Result<()> {
     ))
 }
 
-async fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(listen).await.map_err(|error| match error.kind() {
+fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListener> {
+    toolcrib::bind(listen).map_err(|error| match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             let hint = match args.listen {
                 None => "`--listen 127.0.0.1:0` takes a free port",

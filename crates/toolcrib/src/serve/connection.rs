@@ -19,6 +19,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::slots::Place;
+
 /// The largest piece of an answer that is handed to the connection at once. With an answer in
 /// pieces it is known whether the peer reads it, and an unread one holds no more than this.
 const PIECE: usize = 256 << 10;
@@ -31,11 +33,16 @@ tokio::task_local! {
 /// The peer of the current request has shown a valid credential.
 pub(crate) fn authenticated() {
     // Routers are also served by embedding programs, whose connections are their own.
-    CURRENT.try_with(|connection| connection.activity.lock().authenticated = true).ok();
+    CURRENT.try_with(|connection| connection.authenticate()).ok();
 }
 
-/// How long a connection without a request is new: that of a caller that is about to show its key
-/// must not be taken for one of a flood.
+/// The peer of the current request has shown no valid credential with it.
+pub(crate) fn unauthenticated() {
+    CURRENT.try_with(|connection| connection.activity.lock().heard = true).ok();
+}
+
+/// How long a connection is new: that of a caller that is about to show its key must not be taken for
+/// one of a flood.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// How long a peer may take.
@@ -51,39 +58,47 @@ pub(super) struct Patience {
 #[derive(Debug)]
 pub(super) struct Connection {
     activity: Mutex<Activity>,
+    place: Place,
     /// Its place is wanted.
     evicted: CancellationToken,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Activity {
+    /// Whether something reads it.
+    started: bool,
+    /// Whether it was decided about the credential of a request.
+    heard: bool,
     authenticated: bool,
     http2: bool,
     /// Requests whose answer is not handed over.
     requests: usize,
     /// Those of them that wait for this side.
     working: usize,
-    /// When `requests` or `working` last changed.
+    /// When `started`, `requests` or `working` last changed.
     since: Instant,
 }
 
 /// How readily a connection gives up its place; the smallest goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// No credential, and no request for some time.
+    /// No credential, and no request.
     Idle,
     /// No credential, but a request.
     Busy,
-    /// No credential, and too new for its first request to be expected here.
+    /// Too new for its credential to be expected and decided about.
     Fresh,
-    /// A credential, and no request.
-    Known,
+    /// A credential, and no request. Gives its place to other callers alone.
+    Caller,
 }
 
 impl Connection {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(place: Place) -> Self {
         Self {
+            place,
             activity: Mutex::new(Activity {
+                started: false,
+                heard: false,
                 authenticated: false,
                 http2: false,
                 requests: 0,
@@ -91,6 +106,25 @@ impl Connection {
                 since: Instant::now(),
             }),
             evicted: CancellationToken::new(),
+        }
+    }
+
+    /// What the peer sends is read from now on.
+    pub(super) fn start(&self) {
+        let mut activity = self.activity.lock();
+        activity.started = true;
+        activity.since = Instant::now();
+    }
+
+    fn authenticate(&self) {
+        let known = {
+            let mut activity = self.activity.lock();
+            activity.heard = true;
+            std::mem::replace(&mut activity.authenticated, true)
+        };
+        // Not under the lock of this connection: places are locked before connections.
+        if !known {
+            self.place.promote();
         }
     }
 
@@ -127,20 +161,30 @@ impl Connection {
     /// first. `None`: not at all.
     pub(super) fn rank(&self, now: Instant) -> Option<(Rank, Instant)> {
         let activity = *self.activity.lock();
+        let fresh = !activity.heard && now.saturating_duration_since(activity.since) < FRESH;
         let rank = match (activity.authenticated, activity.requests) {
-            (false, 0) if now.saturating_duration_since(activity.since) < FRESH => Rank::Fresh,
+            // On a busy machine a flood would else evict what it keeps from being read.
+            _ if !activity.started => return None,
+            (false, _) if fresh => Rank::Fresh,
             (false, 0) => Rank::Idle,
             (false, _) => Rank::Busy,
-            (true, 0) => Rank::Known,
+            (true, 0) => Rank::Caller,
             (true, _) => return None,
         };
         Some((rank, activity.since))
+    }
+
+    /// Whether a request of a caller runs here, or its answer is not read yet.
+    pub(super) fn is_calling(&self) -> bool {
+        let activity = self.activity.lock();
+        activity.authenticated && activity.requests > 0
     }
 
     pub(super) fn evict(&self) {
         self.evicted.cancel();
     }
 
+    #[cfg(test)]
     pub(super) fn is_evicted(&self) -> bool {
         self.evicted.is_cancelled()
     }
@@ -254,7 +298,7 @@ mod tests {
     #[tokio::test]
     async fn a_large_answer_is_handed_over_in_pieces_and_whole() {
         let data: Vec<u8> = (0..PIECE * 2 + 7).map(|i| u8::try_from(i % 251).unwrap()).collect();
-        let connection = Arc::new(Connection::new());
+        let connection = Arc::new(Connection::new(Place::default()));
         let mut answer = Answer::new(Body::from(data.clone()), connection.begin(Version::HTTP_11));
         let mut seen = Vec::new();
         while !answer.is_end_stream() {
@@ -270,14 +314,20 @@ mod tests {
     async fn only_the_turn_of_the_peer_is_limited() {
         let patience =
             Patience { unauthenticated: Duration::from_secs(1), reading: Duration::from_secs(2) };
-        let connection = Arc::new(Connection::new());
+        let connection = Arc::new(Connection::new(Place::default()));
         assert!(connection.expires(patience).is_some(), "no request");
+        let now = Instant::now();
+        assert_eq!(connection.rank(now), None, "nothing has read it yet");
+        connection.start();
         let now = Instant::now();
         assert_eq!(connection.rank(now).unwrap().0, Rank::Fresh);
         assert_eq!(connection.rank(now + FRESH).unwrap().0, Rank::Idle);
 
         let exchange = connection.begin(Version::HTTP_2);
         assert_eq!(connection.expires(patience), None, "a handler runs");
+        assert_eq!(connection.rank(now).unwrap().0, Rank::Fresh, "not decided about yet");
+        assert_eq!(connection.rank(now + FRESH * 2).unwrap().0, Rank::Busy);
+        CURRENT.scope(Arc::clone(&connection), async { unauthenticated() }).await;
         assert_eq!(connection.rank(now).unwrap().0, Rank::Busy);
         CURRENT.scope(Arc::clone(&connection), async { authenticated() }).await;
         assert_eq!(connection.rank(now), None, "a caller's request is not cut off");
@@ -288,6 +338,6 @@ mod tests {
         answer.frame().await.unwrap().unwrap();
         drop(answer);
         assert_eq!(connection.expires(patience), None, "an idle caller may stay");
-        assert_eq!(connection.rank(now).unwrap().0, Rank::Known);
+        assert_eq!(connection.rank(now).unwrap().0, Rank::Caller);
     }
 }

@@ -1,21 +1,38 @@
-//! The places for open connections, and who gives one up when there is none left.
+//! The places for open connections, and which connection gives one up.
 //!
 //! Invariant: a peer without a valid credential never keeps out one that has it, and never costs it
-//! its connection.
+//! its connection. Peers that have not shown a credential give up places to each other, and callers
+//! to each other; some places are always left to newcomers, because every caller is one at first.
+//!
+//! Places are given up before the last one is taken, so that accepting a connection does not wait
+//! until another one has closed.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 use tokio::{sync::Notify, time::Instant};
 
 use super::connection::{Connection, Rank};
 
-/// How often it is tried again to make room, when every place is in use.
+/// Pause before the next attempt to make room when every place is taken.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Of the places, the part that idle peers without a credential give up at once, so that a flood of
-/// connections does not look through all of them for each.
-const BATCH: usize = 16;
+/// The part of all places that callers leave to newcomers.
+const NEWCOMERS: usize = 16;
+
+/// Of the places that callers leave, the part that must be free, and the part that is made free
+/// when it is not. The difference is given up at once, so that a flood of connections does not look
+/// through all of them for each.
+const LEAST_FREE: usize = 8;
+const MADE_FREE: usize = 4;
+
+/// Of the places that callers leave, the part that is taken between two looks for connections to
+/// evict: on a busy machine many of them cannot be evicted yet.
+const LOOK: usize = 32;
 
 /// All places.
 #[derive(Debug)]
@@ -28,7 +45,19 @@ pub(super) struct Slots {
 #[derive(Debug, Default)]
 struct Taken {
     next: u64,
-    connections: HashMap<u64, Arc<Connection>>,
+    connections: HashMap<u64, Holder>,
+    /// Callers that were not evicted.
+    callers: usize,
+    /// Connections that were evicted and have not closed yet.
+    evicted: usize,
+}
+
+#[derive(Debug)]
+struct Holder {
+    connection: Arc<Connection>,
+    /// Whether the peer has shown a valid credential.
+    caller: bool,
+    evicted: bool,
 }
 
 /// One place, until it is dropped.
@@ -39,12 +68,22 @@ pub(super) struct Slot {
     pub(super) connection: Arc<Connection>,
 }
 
+/// The place of a connection, as the connection knows it.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    slots: Weak<Slots>,
+    number: u64,
+}
+
+// === impl Slots ===
+
 impl Slots {
     pub(super) fn new(size: usize) -> Self {
         Self { size: size.max(1), taken: Mutex::default(), freed: Notify::new() }
     }
 
-    /// A place for a new connection, made by evicting another when there is none.
+    /// Takes a place for a new connection. Waits only while every place is taken by a request of a
+    /// caller or by a connection that is about to close.
     pub(super) async fn take(self: &Arc<Self>) -> Slot {
         loop {
             if let Some(slot) = self.try_take() {
@@ -62,41 +101,137 @@ impl Slots {
         }
         let number = taken.next;
         taken.next += 1;
-        let connection = Arc::new(Connection::new());
-        taken.connections.insert(number, Arc::clone(&connection));
+        let place = Place { slots: Arc::downgrade(self), number };
+        let connection = Arc::new(Connection::new(place));
+        let holder = Holder { connection: Arc::clone(&connection), caller: false, evicted: false };
+        taken.connections.insert(number, holder);
+        let excess = self.excess(&taken);
+        let step = (self.size.saturating_sub(taken.callers) / LOOK).max(1);
+        if excess > 0 && taken.newcomers().is_multiple_of(step) {
+            taken.evict_newcomers(excess, Instant::now());
+        }
         Some(Slot { slots: Arc::clone(self), number, connection })
     }
 
-    /// Evicts connections, unless evicted ones are still about to go.
+    /// How many peers without a credential have to give up their places so that enough are free.
+    fn excess(&self, taken: &Taken) -> usize {
+        let open = self.size.saturating_sub(taken.callers);
+        let newcomers = taken.newcomers();
+        match newcomers > open - open / LEAST_FREE {
+            true => newcomers - (open - open / MADE_FREE),
+            false => 0,
+        }
+    }
+
+    /// How many places callers may hold while newcomers want some.
+    fn part_of_callers(&self) -> usize {
+        self.size - (self.size / NEWCOMERS).max(1)
+    }
+
+    /// Evicts peers without a credential, at least one unless evicted ones are still about to close,
+    /// and an idle caller if callers hold more than their part.
     pub(super) fn make_room(&self) {
         self.make_room_at(Instant::now());
     }
 
     fn make_room_at(&self, now: Instant) {
-        let taken = self.taken.lock();
-        if taken.connections.values().any(|connection| connection.is_evicted()) {
+        let mut taken = self.taken.lock();
+        let least = match taken.evicted {
+            0 => (taken.newcomers() / NEWCOMERS).max(1),
+            _ => 0,
+        };
+        let count = self.excess(&taken).max(least);
+        if count > 0 {
+            taken.evict_newcomers(count, now);
+        }
+        if taken.callers > self.part_of_callers() {
+            taken.evict_idle_caller(None, now);
+        }
+    }
+
+    /// The connection with `number` is that of a caller from now on. When callers hold more than
+    /// their part, the one without a request that has been idle longest gives up its place.
+    fn promote(&self, number: u64) {
+        let mut taken = self.taken.lock();
+        let Some(holder) = taken.connections.get_mut(&number) else { return };
+        if std::mem::replace(&mut holder.caller, true) || holder.evicted {
             return;
         }
-        let ranked = taken.connections.values();
-        let mut ranked: Vec<_> = ranked.filter_map(|it| Some((it.rank(now)?, it))).collect();
-        ranked.sort_unstable_by_key(|(rank, _)| *rank);
-        let first = ranked.first().map(|((rank, _), _)| *rank);
-        let same = ranked.iter().take_while(|((rank, _), _)| Some(*rank) == first).count();
-        let count = match first {
-            Some(Rank::Idle | Rank::Fresh) => same.min(self.size / BATCH).max(1),
-            // What has a request, or a credential, is given up one by one.
-            Some(Rank::Busy | Rank::Known) | None => 1,
-        };
-        for (_, connection) in ranked.into_iter().take(count) {
-            connection.evict();
+        taken.callers += 1;
+        if taken.callers > self.part_of_callers() {
+            taken.evict_idle_caller(Some(number), Instant::now());
         }
     }
 }
 
+// === impl Taken ===
+
+impl Taken {
+    fn newcomers(&self) -> usize {
+        self.connections.len().saturating_sub(self.callers + self.evicted)
+    }
+
+    fn evict_newcomers(&mut self, count: usize, now: Instant) {
+        let candidates = self.connections.iter().filter(|(_, holder)| !holder.evicted);
+        let mut ranked: Vec<_> = candidates
+            .filter_map(|(number, holder)| Some((holder.connection.rank(now)?, *number)))
+            .filter(|((rank, _), _)| *rank != Rank::Caller)
+            .collect();
+        if count < ranked.len() {
+            ranked.select_nth_unstable(count);
+            ranked.truncate(count);
+        }
+        for (_, number) in ranked {
+            self.evict(number);
+        }
+    }
+
+    fn evict_idle_caller(&mut self, except: Option<u64>, now: Instant) {
+        let candidates =
+            self.connections.iter().filter(|(number, it)| Some(**number) != except && !it.evicted);
+        let ranked =
+            candidates.filter_map(|(number, it)| Some((it.connection.rank(now)?, *number)));
+        let idle = ranked.filter(|((rank, _), _)| *rank == Rank::Caller).min();
+        if let Some((_, number)) = idle {
+            self.evict(number);
+        }
+    }
+
+    fn evict(&mut self, number: u64) {
+        let Some(holder) = self.connections.get_mut(&number) else { return };
+        if std::mem::replace(&mut holder.evicted, true) {
+            return;
+        }
+        self.evicted += 1;
+        if holder.caller {
+            self.callers -= 1;
+        }
+        holder.connection.evict();
+    }
+}
+
+// === impl Slot ===
+
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.slots.taken.lock().connections.remove(&self.number);
+        let mut taken = self.slots.taken.lock();
+        match taken.connections.remove(&self.number) {
+            Some(Holder { evicted: true, .. }) => taken.evicted -= 1,
+            Some(Holder { caller: true, .. }) => taken.callers -= 1,
+            Some(_) | None => {}
+        }
+        drop(taken);
         self.slots.freed.notify_one();
+    }
+}
+
+// === impl Place ===
+
+impl Place {
+    pub(super) fn promote(&self) {
+        if let Some(slots) = self.slots.upgrade() {
+            slots.promote(self.number);
+        }
     }
 }
 
@@ -105,20 +240,31 @@ mod tests {
     use http::Version;
 
     use super::{
-        super::connection::{CURRENT, authenticated},
+        super::connection::{CURRENT, authenticated, unauthenticated},
         *,
     };
+
+    async fn take(slots: &Arc<Slots>) -> Slot {
+        let slot = slots.take().await;
+        slot.connection.start();
+        slot
+    }
 
     async fn known(slot: &Slot) {
         CURRENT.scope(Arc::clone(&slot.connection), async { authenticated() }).await;
     }
 
+    fn evicted(places: &[Slot]) -> usize {
+        places.iter().filter(|it| it.connection.is_evicted()).count()
+    }
+
+    // I-27
     #[tokio::test]
-    async fn places_are_given_up_in_order_and_never_by_a_caller_with_a_request() {
+    async fn places_are_given_up_in_order_and_never_by_a_caller() {
         let slots = Arc::new(Slots::new(5));
         let mut places = Vec::new();
         for _ in 0..5 {
-            places.push(slots.take().await);
+            places.push(take(&slots).await);
         }
         let [calling, waiting, busy, old, young] = &places[..] else { unreachable!() };
         known(calling).await;
@@ -127,27 +273,105 @@ mod tests {
         let _request = busy.connection.begin(Version::HTTP_11);
         // What is idle now is so for some time by then.
         let later = Instant::now() + Duration::from_secs(1);
-        for (before, next) in [old, young, busy, waiting].into_iter().enumerate() {
+        for (before, next) in [old, young, busy].into_iter().enumerate() {
             slots.make_room_at(later);
-            let evicted = places.iter().filter(|it| it.connection.is_evicted()).count();
             assert!(next.connection.is_evicted());
-            assert_eq!(evicted, before + 1, "one at a time of so few");
+            assert_eq!(evicted(&places), before + 1, "one at a time of so few");
             slots.make_room_at(later);
-            let evicted = places.iter().filter(|it| it.connection.is_evicted()).count();
-            assert_eq!(evicted, before + 1, "none as long as that one is about to go");
-            // As if it had gone.
+            assert_eq!(evicted(&places), before + 1, "none as long as that one is about to close");
+            // As if it had closed.
             slots.taken.lock().connections.remove(&next.number);
+            slots.taken.lock().evicted -= 1;
         }
         slots.make_room_at(later);
-        assert!(!calling.connection.is_evicted());
+        assert!(!calling.connection.is_evicted() && !waiting.connection.is_evicted());
+    }
+
+    // I-27
+    #[tokio::test]
+    async fn a_new_connection_outlasts_one_whose_request_had_no_credential() {
+        let slots = Arc::new(Slots::new(2));
+        let (busy, fresh) = (take(&slots).await, take(&slots).await);
+        let _request = busy.connection.begin(Version::HTTP_11);
+        CURRENT.scope(Arc::clone(&busy.connection), async { unauthenticated() }).await;
+        slots.make_room();
+        assert!(busy.connection.is_evicted() && !fresh.connection.is_evicted());
+    }
+
+    // I-27
+    #[tokio::test]
+    async fn newcomers_without_a_credential_take_no_place_of_an_idle_caller() {
+        let slots = Arc::new(Slots::new(64));
+        let mut callers = Vec::new();
+        for _ in 0..60 {
+            let slot = take(&slots).await;
+            known(&slot).await;
+            callers.push(slot);
+        }
+        let mut flood: Vec<Slot> = Vec::new();
+        for _ in 0..1_000 {
+            if flood.len() == 4 {
+                slots.make_room();
+                // As if the evicted ones had closed at once.
+                flood.retain(|slot| !slot.connection.is_evicted());
+            }
+            flood.push(take(&slots).await);
+        }
+        assert_eq!(evicted(&callers), 0);
+        let last = flood.last().unwrap();
+        assert!(!last.connection.is_evicted(), "the newest has time to show its credential");
+        known(last).await;
+        assert_eq!(evicted(&callers), 1, "which gives it the place of the longest idle caller");
+        assert!(callers[0].connection.is_evicted());
+    }
+
+    // I-27
+    #[tokio::test]
+    async fn callers_that_held_every_place_leave_some_when_they_are_idle() {
+        let slots = Arc::new(Slots::new(4));
+        let mut callers = Vec::new();
+        let mut calls = Vec::new();
+        for _ in 0..4 {
+            let slot = take(&slots).await;
+            known(&slot).await;
+            calls.push(slot.connection.begin(Version::HTTP_2));
+            callers.push(slot);
+        }
+        slots.make_room();
+        assert_eq!(evicted(&callers), 0, "while their requests run");
+        drop(calls);
+        slots.make_room();
+        assert!(callers[0].connection.is_evicted());
+        slots.make_room();
+        assert_eq!(evicted(&callers), 1, "the others keep their part");
+    }
+
+    // I-27
+    #[tokio::test]
+    async fn a_flood_leaves_places_free() {
+        let slots = Arc::new(Slots::new(64));
+        let mut flood = Vec::new();
+        for _ in 0..63 {
+            // Without the close of a single one.
+            flood.push(take(&slots).await);
+        }
+        let going = evicted(&flood);
+        assert!(going >= 8, "{going} make room before all places are taken");
+        assert!(flood[..going].iter().all(|slot| slot.connection.is_evicted()), "the oldest first");
+        assert_eq!(slots.taken.lock().evicted, going);
+        drop(flood);
+        let taken = slots.taken.lock();
+        assert_eq!((taken.evicted, taken.callers, taken.connections.len()), (0, 0, 0));
     }
 
     #[tokio::test]
-    async fn a_new_connection_outlasts_one_with_a_request_and_no_credential() {
-        let slots = Arc::new(Slots::new(2));
-        let (busy, fresh) = (slots.take().await, slots.take().await);
-        let _request = busy.connection.begin(Version::HTTP_11);
+    async fn a_connection_that_was_not_served_yet_is_not_evicted() {
+        let slots = Arc::new(Slots::new(1));
+        let first = slots.take().await;
         slots.make_room();
-        assert!(busy.connection.is_evicted() && !fresh.connection.is_evicted());
+        assert!(!first.connection.is_evicted());
+        first.connection.start();
+        slots.make_room();
+        assert!(first.connection.is_evicted());
     }
 }
