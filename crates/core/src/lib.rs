@@ -12,6 +12,7 @@
 pub mod approval;
 pub mod arguments;
 pub mod authorize;
+pub mod budget;
 pub mod call;
 pub mod canonical;
 pub mod catalog;

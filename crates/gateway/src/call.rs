@@ -8,7 +8,7 @@
 //! Invariant (I-22): from the opening event on, the call has a task of its own; a caller that hangs
 //! up cancels it, and the closing event is still written.
 
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{any::Any, num::NonZeroU32, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -54,6 +54,9 @@ pub struct CallRequest<'a> {
     pub meta: Map<String, Value>,
     /// What a caller brings that can be asked for more; `None` is one that cannot.
     pub input: Option<CallerInput>,
+    /// Whatever counts the memory that the request takes: dropped when the call has ended, also when
+    /// the call outlives the request.
+    pub charge: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl<'a> CallRequest<'a> {
@@ -67,6 +70,7 @@ impl<'a> CallRequest<'a> {
             progress: None,
             meta: Map::new(),
             input: None,
+            charge: None,
         }
     }
 }
@@ -279,7 +283,9 @@ impl Gateway {
         let calls_others = entry.tool.source == SourceKind::Workflow;
         let gateway = self.clone();
         let cancelled = hang_up.clone();
+        let charge = request.charge;
         let detached = self.running().spawn(async move {
+            let _held_until_the_end = charge;
             // The interaction goes on until the closing event is stored.
             let _part_of_it = bracket;
 

@@ -108,6 +108,8 @@ pub struct ServerConfig {
     pub allowed_origins: Vec<String>,
     /// Largest request body, in bytes.
     pub max_body_bytes: usize,
+    /// Bytes of the bodies of all requests in flight, at least one largest body.
+    pub max_body_total_bytes: usize,
     /// Whether `/metrics` needs no key.
     pub public_metrics: bool,
 }
@@ -548,6 +550,7 @@ impl Config {
                 allowed_hosts: Vec::new(),
                 allowed_origins: Vec::new(),
                 max_body_bytes: 1 << 20,
+                max_body_total_bytes: 256 << 20,
                 public_metrics: false,
             },
             store: StoreConfig {

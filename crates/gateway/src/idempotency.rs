@@ -29,6 +29,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use toolcrib_core::{
     authorize::{Authorizer as _, CallContext},
+    budget::ByteBudget,
     call::{CallError, UpstreamError, UpstreamErrorKind},
     canonical::{self, Digest},
     catalog::Entry,
@@ -103,8 +104,16 @@ pub enum OnceError {
 /// How often old answers are looked for.
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// Bytes of answers that wait to be stored. Beyond it no call under a key starts, because an answer
+/// cannot be refused any more when its tool has run.
+const STORING: usize = 64 << 20;
+
 /// Calls under keys that run, and answers that are kept.
-pub(crate) struct Idempotency(Mutex<Table<Waiting>>);
+pub(crate) struct Idempotency {
+    table: Mutex<Table<Waiting>>,
+    /// For answers that wait to be stored.
+    storing: ByteBudget,
+}
 
 /// What came of a call under a key.
 type Told = Result<Once, OnceError>;
@@ -114,7 +123,8 @@ type Waiting = watch::Receiver<Option<Told>>;
 
 impl Default for Idempotency {
     fn default() -> Self {
-        Self(Mutex::new(Table::new(Limits::default())))
+        let table = Mutex::new(Table::new(Limits::default()));
+        Self { table, storing: ByteBudget::new(STORING) }
     }
 }
 
@@ -154,14 +164,30 @@ impl Gateway {
                     key: Digest::of(text.as_bytes()),
                 };
                 let ticket = Ticket { gateway: self.clone(), holder, key: text };
-                let CallRequest { surface, within, arguments, progress, meta, input, tool: _ } =
-                    request;
+                let CallRequest {
+                    surface,
+                    within,
+                    arguments,
+                    progress,
+                    meta,
+                    input,
+                    charge,
+                    tool: _,
+                } = request;
                 let principal = Arc::clone(principal);
                 let gateway = self.clone();
                 self.running().spawn(async move {
                     let tool = ToolRef::Id(entry.id.as_str());
-                    let request =
-                        CallRequest { surface, tool, within, arguments, progress, meta, input };
+                    let request = CallRequest {
+                        surface,
+                        tool,
+                        within,
+                        arguments,
+                        progress,
+                        meta,
+                        input,
+                        charge,
+                    };
                     let own = OneCall { gateway: &gateway, snapshot, key, call, entry: &entry };
                     let ran = own.run(&principal, request, keep, ticket);
                     let told = tokio::select! {
@@ -180,13 +206,17 @@ impl Gateway {
 
     fn take(&self, holder: &Holder, key: &str, call: Digest) -> Result<Taken, OnceError> {
         let now = self.clock().monotonic_nanos();
-        let mut table = self.idempotency().0.lock();
+        let mut table = self.idempotency().table.lock();
         match table.find(holder, key, call, now) {
             Found::Kept(kept) => Ok(Taken::Kept(kept)),
             Found::Running(waiting) => Ok(Taken::Running(waiting)),
             Found::OtherCall => Err(OnceError::Conflict),
             Found::Spent => Err(OnceError::Spent),
             Found::Nothing => {
+                let storing = &self.idempotency().storing;
+                if storing.held() >= storing.size() {
+                    return Err(OnceError::Busy);
+                }
                 let (tell, waiting) = watch::channel(None);
                 match table.begin(holder, key, call, waiting.clone()) {
                     Ok(()) => Ok(Taken::Free(tell, waiting)),
@@ -306,6 +336,8 @@ impl OneCall<'_> {
         // Who is asked for more has no answer yet that could be repeated.
         let body = if asked(&called) { None } else { keep(&called) };
         if let Some(store) = store {
+            let mut waits = gateway.idempotency().storing.reservation();
+            waits.add(body.as_ref().map_or(0, Bytes::len));
             let until = after(gateway.clock().now(), ttl);
             if let Err(error) = settle(store, &key, &run, body.as_ref(), until).await {
                 tracing::error!(%error, call = %called.call_id, "what came of a call could not be kept under its key");
@@ -346,14 +378,14 @@ impl Ticket {
         if let Some(kept) = kept {
             let now = self.gateway.clock().monotonic_nanos();
             let until = now.saturating_add(u64::try_from(ttl.as_nanos()).unwrap_or(u64::MAX));
-            self.gateway.idempotency().0.lock().keep(&self.holder, &self.key, kept, now, until);
+            self.gateway.idempotency().table.lock().keep(&self.holder, &self.key, kept, now, until);
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.gateway.idempotency().0.lock().release(&self.holder, &self.key);
+        self.gateway.idempotency().table.lock().release(&self.holder, &self.key);
     }
 }
 

@@ -116,6 +116,8 @@ pub struct Metrics {
     store_free: Gauge,
     store_low: Gauge,
     refusals_counted: Counter,
+    request_bytes: Gauge,
+    bodies_refused: Counter,
     generation: Gauge,
     checkpoints: Counter,
     refused_checkpoints: Counter,
@@ -157,6 +159,7 @@ impl Metrics {
         let unrecorded = Counter::default();
         let (store_free, store_low) = (Gauge::default(), Gauge::default());
         let refusals_counted = Counter::default();
+        let (request_bytes, bodies_refused) = (Gauge::default(), Counter::default());
         let generation = Gauge::default();
         let task_failures = Family::default();
         let tasks_down = Family::default();
@@ -224,6 +227,16 @@ impl Metrics {
             "refusals_counted",
             "Refusals beyond those that are recorded one by one; events tell how many there were",
             refusals_counted.clone(),
+        );
+        registry.register(
+            "request_bytes",
+            "Bytes of requests in flight and of their answers, as server.max_body_total counts them",
+            request_bytes.clone(),
+        );
+        registry.register(
+            "request_bodies_refused",
+            "Requests that were answered 503 because server.max_body_total had no room for their bodies",
+            bodies_refused.clone(),
         );
         registry.register(
             "catalog_generation",
@@ -301,6 +314,8 @@ impl Metrics {
             store_free,
             store_low,
             refusals_counted,
+            request_bytes,
+            bodies_refused,
             generation,
             checkpoints,
             refused_checkpoints,
@@ -440,6 +455,16 @@ impl Metrics {
 
     pub(crate) fn unrecorded(&self) {
         self.unrecorded.inc();
+    }
+
+    /// Sets how many bytes requests in flight and their answers take.
+    pub fn request_bytes(&self, bytes: usize) {
+        self.request_bytes.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a request whose body had no room.
+    pub fn body_refused(&self) {
+        self.bodies_refused.inc();
     }
 
     pub(crate) fn refusal_counted(&self) {

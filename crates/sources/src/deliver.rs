@@ -151,7 +151,10 @@ impl Delivery for ToHttp {
                 Err(DeliveryError::Refused)
             }
             Ok(Err(
-                EgressError::Connect(_) | EgressError::Broken(_) | EgressError::TooLarge(_),
+                EgressError::Connect(_)
+                | EgressError::Broken(_)
+                | EgressError::TooLarge(_)
+                | EgressError::Crowded(_),
             )) => Err(DeliveryError::Unreachable),
             Ok(Ok(answer)) if answer.status().is_success() => Ok(()),
             Ok(Ok(answer)) => Err(DeliveryError::Status(answer.status().as_u16())),

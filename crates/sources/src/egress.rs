@@ -4,7 +4,8 @@
 //! configuration says; every address of a name is checked, and only checked ones are connected to.
 //! Invariant: no proxy from the environment; a redirect is followed by us or not at all, and each
 //! hop is a destination like any other.
-//! Invariant: a body is read chunk by chunk, and collected only up to a cap.
+//! Invariant: a body is read chunk by chunk, and collected only up to a cap; the answers that one
+//! source is sending at once share a budget, so that one source does not take the memory of others.
 
 mod address;
 mod guard;
@@ -17,6 +18,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use parking_lot::Mutex;
 use toolcrib_core::{
+    budget::{ByteBudget, Reservation},
     call::{UpstreamError, UpstreamErrorKind},
     credential::CredentialProblem,
     egress::{EgressDecided, EgressDecision, EgressReason, EgressTrail},
@@ -37,6 +39,10 @@ use self::{
 
 /// How long opening a connection (DNS, TCP, TLS) may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of answers of one source that are being read at once: 64 calls, which is the usual limit, with
+/// an answer of 4 MiB each, which is the usual largest.
+const READING: usize = 256 << 20;
 
 /// Headers that are ours or the connection's; a configuration that sets one is refused.
 const RESERVED: [HeaderName; 6] = [
@@ -70,6 +76,8 @@ pub(crate) struct Egress {
     guard: Arc<Guard>,
     public: reqwest::Client,
     private: reqwest::Client,
+    /// For the answers that are being read.
+    reading: ByteBudget,
 }
 
 /// One request.
@@ -98,7 +106,11 @@ pub(crate) struct Endpoint {
 }
 
 /// An answer whose body has not been read yet. Dropping it closes its stream.
-pub(crate) struct Answer(reqwest::Response);
+pub(crate) struct Answer {
+    response: reqwest::Response,
+    /// What of the body is kept.
+    kept: Reservation,
+}
 
 /// Why there is no answer, or no more of it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -118,6 +130,9 @@ pub(crate) enum EgressError {
     /// The body is larger than the cap.
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
+    /// All answers that are being read are larger than what one source may take.
+    #[error("the answers that this source is sending at once are larger than {0} bytes")]
+    Crowded(usize),
 }
 
 fn refusal(sent: bool) -> String {
@@ -156,7 +171,7 @@ impl Network {
         let guard = Arc::new(guard);
         let public = self.client(&guard, Trust::Public)?;
         let private = self.client(&guard, Trust::Private)?;
-        Ok(Egress { guard, public, private })
+        Ok(Egress { guard, public, private, reading: ByteBudget::new(READING) })
     }
 
     #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
@@ -256,7 +271,7 @@ impl Egress {
                 if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
                     return Err(EgressError::Broken("it switched protocols".to_owned()));
                 }
-                Ok(Answer(answer))
+                Ok(Answer { response: answer, kept: self.reading.reservation() })
             }
         }
     }
@@ -394,11 +409,11 @@ pub(crate) fn parse_headers(typed: &BTreeMap<String, SecretValue>) -> Result<Hea
 
 impl Answer {
     pub(crate) fn status(&self) -> StatusCode {
-        self.0.status()
+        self.response.status()
     }
 
     pub(crate) fn headers(&self) -> &HeaderMap {
-        self.0.headers()
+        self.response.headers()
     }
 
     /// The media type, lower case, without parameters.
@@ -410,7 +425,19 @@ impl Answer {
 
     /// The next piece of the body; `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, EgressError> {
-        self.0.chunk().await.map_err(EgressError::from)
+        self.response.chunk().await.map_err(EgressError::from)
+    }
+
+    /// Counts that `bytes` of what was read are kept, instead of what was kept before.
+    pub(crate) fn keep(&mut self, bytes: usize) -> Result<(), EgressError> {
+        match bytes.checked_sub(self.kept.bytes()) {
+            Some(more) if self.kept.grow(more) => Ok(()),
+            Some(_) => Err(EgressError::Crowded(self.kept.budget().size())),
+            None => {
+                self.kept.shrink_to(bytes);
+                Ok(())
+            }
+        }
     }
 
     /// The whole body, unless it is larger than `max`.
@@ -420,6 +447,7 @@ impl Answer {
             if body.len() + chunk.len() > max {
                 return Err(EgressError::TooLarge(max));
             }
+            self.keep(body.len() + chunk.len())?;
             body.extend_from_slice(&chunk);
         }
         Ok(body)
@@ -443,7 +471,7 @@ impl From<EgressError> for UpstreamError {
             EgressError::Credential(problem) => UpstreamErrorKind::Credential(*problem),
             EgressError::Connect(_) => UpstreamErrorKind::Unavailable,
             EgressError::Broken(_) => UpstreamErrorKind::Died,
-            EgressError::TooLarge(_) => UpstreamErrorKind::TooLarge,
+            EgressError::TooLarge(_) | EgressError::Crowded(_) => UpstreamErrorKind::TooLarge,
         };
         Self::new(kind, error.to_string())
     }

@@ -14,6 +14,7 @@ pub(crate) mod authenticate;
 mod body;
 mod challenge;
 mod cors;
+pub(crate) mod memory;
 mod mount;
 pub(crate) mod origin;
 mod path;
@@ -31,6 +32,7 @@ use axum::{
 };
 use futures_util::FutureExt as _;
 use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
+use http_body::Body as _;
 use toolcrib_gateway::{
     authn::AuthError,
     config::{MountAuth, ServerConfig},
@@ -38,12 +40,13 @@ use toolcrib_gateway::{
 };
 use tower::Layer as _;
 
-use crate::{serve::connection, state::AppState};
+use crate::{respond, serve::connection, state::AppState};
 
 pub(crate) use self::{
     authenticate::{Caller, require},
     body::Payload,
     challenge::{Challenge, WELL_KNOWN},
+    memory::{Hold, Memory},
     mount::{Access, Credentials, Hosts, Mount, Paths, Strangers},
     path::Segment,
     refusal::Refusal,
@@ -71,6 +74,12 @@ pub(crate) trait House: Send + Sync + 'static {
 
     /// Records that somebody without valid credentials was turned away from `route`.
     fn turned_away(&self, route: &str);
+
+    /// What the bodies of requests may take.
+    fn memory(&self) -> &Memory;
+
+    /// Counts a request whose body had no room.
+    fn crowded(&self);
 
     /// Counts an answer.
     fn answered(&self, surface: Surface, status: StatusCode);
@@ -110,6 +119,10 @@ async fn pass(State(guard): State<Guard>, mut request: Request, next: Next) -> R
     }
     let foreign = cors::listed(server, request.headers());
     let id = request_id::of(request.headers());
+    let hold = (!request.body().is_end_stream()).then(|| guard.house.memory().hold());
+    if let Some(hold) = &hold {
+        request.extensions_mut().insert(hold.clone());
+    }
     let mount = guard.mount(request.uri().path());
     let response = match guard.enter(mount, &mut request).await {
         Ok(()) => run(next, request).await,
@@ -119,7 +132,10 @@ async fn pass(State(guard): State<Guard>, mut request: Request, next: Next) -> R
     if let Some(origin) = foreign {
         cors::readable(&mut response, origin);
     }
-    response
+    match hold {
+        Some(hold) => hold.count(response),
+        None => response,
+    }
 }
 
 /// A handler that panics must not take the connection with it.
@@ -160,6 +176,14 @@ impl House for AppState {
 
     fn turned_away(&self, route: &str) {
         self.gateway.record_unauthenticated(route);
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn crowded(&self) {
+        self.gateway.metrics().body_refused();
     }
 
     fn answered(&self, surface: Surface, status: StatusCode) {
@@ -207,6 +231,12 @@ impl Guard {
         if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
             let allow = response.headers_mut().remove(header::ALLOW);
             response = (mount.refuse)(&refusal);
+            if refusal == Refusal::Crowded {
+                self.house.crowded();
+            }
+            if let Some(wait) = refusal.retry_after() {
+                response = respond::with_retry_after(response, wait);
+            }
             let headers = response.headers_mut();
             match (&refusal, allow) {
                 (Refusal::Method, Some(allow)) => {

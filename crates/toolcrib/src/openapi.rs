@@ -177,6 +177,7 @@ fn mcp() -> Value {
             "406": { "description": "The client does not read the answer's form", "content": message },
             "413": { "description": "The message is longer than `server.max_body`", "content": message },
             "415": { "description": "The Content-Type is not application/json", "content": message },
+            "503": { "description": "The bodies of other requests take the memory that they may take; see Retry-After", "content": message },
         },
     } })
 }

@@ -171,7 +171,9 @@ async fn metrics(
     if let Some(Extension(Caller(caller))) = caller {
         require(&state, &caller, RouteScope::MetricsRead, "/metrics")?;
     }
-    let mut response = respond::json_bytes(StatusCode::OK, state.gateway.metrics().encode());
+    let metrics = state.gateway.metrics();
+    metrics.request_bytes(state.memory.held());
+    let mut response = respond::json_bytes(StatusCode::OK, metrics.encode());
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
     Ok(response)

@@ -10,7 +10,10 @@ use toolcrib_gateway::{
     },
 };
 
-use crate::{mcp, middleware::Challenge};
+use crate::{
+    mcp,
+    middleware::{Challenge, Memory},
+};
 
 /// Cheap to clone; handlers take it as axum `State`. The caller arrives as `middleware::Caller`.
 #[derive(Clone)]
@@ -21,6 +24,8 @@ pub(crate) struct AppState {
     pub(crate) surfaces: Arc<Surfaces>,
     /// What MCP requests share.
     pub(crate) mcp: Arc<mcp::Host>,
+    /// What the bodies of requests may take.
+    pub(crate) memory: Memory,
 }
 
 /// The configuration of the listener and its mounts.
@@ -41,7 +46,9 @@ impl AppState {
     pub(crate) fn new(gateway: Gateway, config: &Config) -> Self {
         let mcp = mcp::Host::new(gateway.clone(), config.mcp.clone());
         let surfaces = Arc::new(Surfaces::of(config));
-        Self { gateway, surfaces, mcp }
+        let server = &config.server;
+        let memory = Memory::new(server.max_body_total_bytes, server.max_body_bytes);
+        Self { gateway, surfaces, mcp, memory }
     }
 }
 

@@ -94,7 +94,7 @@ const COMMON_OPTIONS: &str = "Options of every command:";
 
 /// Name, type, labels and meaning of every metric. A family shows itself in the exposition only
 /// once it has a value, so the list stands here; a test compares it with a server that has them all.
-const METRICS: [(&str, &str, &str, &str); 27] = [
+const METRICS: [(&str, &str, &str, &str); 29] = [
     ("toolcrib_calls", "counter", "surface, result", "Calls by surface and result"),
     ("toolcrib_call_seconds", "histogram", "", "Time tools ran"),
     ("toolcrib_http_requests", "counter", "surface, status", "Requests by surface and status"),
@@ -155,6 +155,18 @@ const METRICS: [(&str, &str, &str, &str); 27] = [
         "counter",
         "",
         "Refusals beyond those that are recorded one by one; events tell how many there were",
+    ),
+    (
+        "toolcrib_request_bytes",
+        "gauge",
+        "",
+        "Bytes of requests in flight and of their answers, as server.max_body_total counts them",
+    ),
+    (
+        "toolcrib_request_bodies_refused",
+        "counter",
+        "",
+        "Requests that were answered 503 because server.max_body_total had no room for their bodies",
     ),
     ("toolcrib_catalog_generation", "gauge", "", "Number of the current catalog"),
     (

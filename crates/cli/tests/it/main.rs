@@ -4,6 +4,7 @@
 mod support;
 
 mod approvals;
+mod bodies;
 mod breaker;
 mod chain;
 mod completions;

@@ -45,6 +45,7 @@ pub(super) struct Server {
     pub(super) allowed_hosts: Vec<String>,
     pub(super) allowed_origins: Vec<String>,
     pub(super) max_body: Option<Spanned<String>>,
+    pub(super) max_body_total: Option<Spanned<String>>,
     pub(super) public_metrics: bool,
 }
 

@@ -281,6 +281,17 @@ impl Resolver<'_> {
         if let Some(bytes) = self.read("server.max_body", typed.max_body.as_ref(), parse_size) {
             config.server.max_body_bytes = bytes;
         }
+        let one = config.server.max_body_bytes;
+        let total = self.read("server.max_body_total", typed.max_body_total.as_ref(), |text| {
+            match parse_size(text)? {
+                total if total < one => {
+                    Err(format!("must be at least `server.max_body`, which is {one} bytes"))
+                }
+                total => Ok(total),
+            }
+        });
+        let total = total.unwrap_or(config.server.max_body_total_bytes);
+        config.server.max_body_total_bytes = total.max(one);
     }
 
     fn gate(&mut self, config: &mut Config, typed: &file::Gate) {

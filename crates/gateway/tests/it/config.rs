@@ -20,6 +20,7 @@ fn a_full_configuration_is_understood() {
         [server]
         listen = "127.0.0.1:9000"
         max_body = "64KiB"
+        max_body_total = "1MiB"
         [store]
         url = "sqlite:data/x.db"
         [record]
@@ -49,6 +50,7 @@ fn a_full_configuration_is_understood() {
     );
     assert_eq!(config.server.listen.port(), 9000);
     assert_eq!(config.server.max_body_bytes, 65536);
+    assert_eq!(config.server.max_body_total_bytes, 1 << 20);
     assert_eq!(config.store.path, Path::new("/etc/toolcrib/data/x.db"));
     assert_eq!(config.gate.rate, None);
     assert_eq!(config.explorer.policy, ExplorerPolicy::SpecPublic);
@@ -65,6 +67,14 @@ fn a_full_configuration_is_understood() {
 }
 
 #[test]
+fn all_bodies_together_may_take_at_least_one_of_them() {
+    let total = |text: &str| parse(text).server.max_body_total_bytes;
+    assert_eq!(total(""), 256 << 20);
+    assert_eq!(total("[server]\nmax_body = \"300MiB\""), 300 << 20);
+    assert_eq!(total("[server]\nmax_body = \"1MiB\"\nmax_body_total = \"1MiB\""), 1 << 20);
+}
+
+#[test]
 fn every_mistake_names_its_line_its_key_and_what_was_expected() {
     for (text, expected) in [
         (
@@ -72,6 +82,10 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
             "toolcrib.toml:2: `server.listen`: expected an address and a port",
         ),
         ("[server]\nport = 1", "toolcrib.toml:2: `server.port`: unknown field `port`"),
+        (
+            "[server]\nmax_body = \"2MiB\"\nmax_body_total = \"1MiB\"",
+            "toolcrib.toml:3: `server.max_body_total`: must be at least `server.max_body`, which is 2097152 bytes",
+        ),
         ("[sever]\n", "toolcrib.toml:1: `sever`: unknown field `sever`, did you mean `server`?"),
         ("a = [", "toolcrib.toml:1:"),
         ("[store]\nurl = \"mysql://x\"", "`store.url`: expected \"sqlite:PATH\""),

@@ -39,6 +39,9 @@ const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
 /// An upstream that asks more than this at once gets fewer answers.
 const MAX_REPLIES: usize = 8;
+/// Cancellations that may be on their way at once. An upstream that takes none of them for
+/// [`ASIDE_TIMEOUT`] does not hear of more.
+const MAX_CANCELLATIONS: usize = 64;
 
 /// One upstream endpoint.
 pub(crate) struct Http {
@@ -53,6 +56,8 @@ pub(crate) struct Http {
     runtime: Handle,
     /// Answers to an upstream's own requests that may be on their way at once.
     replies: Arc<Semaphore>,
+    /// Cancellations that may be on their way at once.
+    cancellations: Arc<Semaphore>,
 }
 
 /// What every request of the handshake era repeats.
@@ -76,6 +81,7 @@ impl Http {
     ) -> Arc<Self> {
         let session = Mutex::default();
         let replies = Arc::new(Semaphore::new(MAX_REPLIES));
+        let cancellations = Arc::new(Semaphore::new(MAX_CANCELLATIONS));
         Arc::new(Self {
             egress,
             endpoint,
@@ -86,6 +92,7 @@ impl Http {
             ending,
             runtime,
             replies,
+            cancellations,
         })
     }
 
@@ -177,6 +184,7 @@ impl Http {
         let mut parser = SseParser::new(self.max_message_bytes);
         while let Some(chunk) = stream.chunk().await.map_err(|error| self.failed(error))? {
             self.route(&mut parser, &chunk)?;
+            stream.keep(parser.kept()).map_err(|error| self.failed(error))?;
         }
         Ok(())
     }
@@ -277,6 +285,7 @@ impl Http {
         let mut parser = SseParser::new(self.max_message_bytes);
         while let Some(chunk) = answer.chunk().await.map_err(|error| self.failed(error))? {
             self.route(&mut parser, &chunk)?;
+            answer.keep(parser.kept()).map_err(|error| self.failed(error))?;
             if let Some(reply) = waiter.take() {
                 self.read_rest(answer);
                 return Ok(reply?);
@@ -313,17 +322,21 @@ impl Http {
     /// Answers a request of the upstream's own. There are none in the 2026-07-28 era.
     fn reply(self: &Arc<Self>, message: Vec<u8>) {
         if let Ok(turn) = Arc::clone(&self.replies).try_acquire_owned() {
-            self.post_aside(message, Some(turn));
+            self.post_aside(message, turn);
         }
     }
 
     fn post_cancellation(self: &Arc<Self>) -> OnCancel {
         let http = Arc::clone(self);
-        Box::new(move |id| http.post_aside(encode_cancelled(id), None))
+        Box::new(move |id| {
+            if let Ok(turn) = Arc::clone(&http.cancellations).try_acquire_owned() {
+                http.post_aside(encode_cancelled(id), turn);
+            }
+        })
     }
 
     /// Posts a message that nobody waits for; `turn` is given back afterwards.
-    fn post_aside(self: &Arc<Self>, message: Vec<u8>, turn: Option<OwnedSemaphorePermit>) {
+    fn post_aside(self: &Arc<Self>, message: Vec<u8>, turn: OwnedSemaphorePermit) {
         let session = self.session();
         if session.version.is_none() {
             return;

@@ -21,6 +21,11 @@ impl SseParser {
         Self { max, line: Vec::new(), data: Vec::new(), after_return: false, started: false }
     }
 
+    /// Returns how many bytes of an event that is not complete are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.line.len() + self.data.len()
+    }
+
     /// Takes the next piece; `event` gets the data of every event that it completes. Events
     /// without data (comments, priming events) are passed over.
     pub(crate) fn push(

@@ -111,7 +111,7 @@ pub(super) async fn call(
         }
         visitor = explorer.caller_last(&head).await?;
     }
-    let Payload(body) = Payload::read(&head.headers, body, explorer.max_body).await?;
+    let Payload(body) = Payload::read_of(&head, body, explorer.max_body, visitor.proven).await?;
     let arguments = arguments(&body);
     let name = name.as_str().to_owned();
     Ok(explorer.host.call(Call { visitor, offer, name, arguments, head }).await)

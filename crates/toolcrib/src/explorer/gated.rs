@@ -28,7 +28,7 @@ use super::{
     host::{Call, Host, Visitor},
 };
 use crate::{
-    middleware::{Caller, Credentials, authenticate},
+    middleware::{Caller, Credentials, Hold, authenticate},
     once, respond,
 };
 
@@ -73,6 +73,8 @@ impl Host for Gated {
         let Some(caller) = call.visitor.principal else { return error::no_such_tool(&call.name) };
         let request =
             CallRequest::new(Surface::Explorer, ToolRef::Wire(&call.name), call.arguments);
+        let request =
+            CallRequest { charge: call.head.extensions.get().map(Hold::charge), ..request };
         let key = match once::key(&call.head.headers) {
             Ok(key) => key,
             Err(problem) => return error::problem(StatusCode::BAD_REQUEST, problem.to_string()),

@@ -18,7 +18,7 @@ use super::{
     Explorer, embedded::Embedded, gated::Gated, host::Host, mount, page::Look, page::Page,
     resource, routes, settings::ExplorerConfig,
 };
-use crate::middleware::{self, Caller, Challenge, Credentials, House, Refusal, origin};
+use crate::middleware::{self, Caller, Challenge, Credentials, House, Memory, Refusal, origin};
 
 /// The explorer of the tools of `provider`, below `prefix`.
 ///
@@ -74,8 +74,13 @@ where
     // Nesting takes the prefix away, so that handlers and hooks see the path below it.
     let routes: OpenApiRouter<Alone> = routes(explorer, "");
     let (routes, _) = routes.split_for_parts();
-    let alone =
-        Alone { gateway, server: Arc::new(server), challenge: Arc::new(Challenge::of(None)) };
+    let total = server.max_body_total_bytes.max(config.max_body_bytes);
+    let alone = Alone {
+        gateway,
+        memory: Memory::new(total, config.max_body_bytes),
+        server: Arc::new(server),
+        challenge: Arc::new(Challenge::of(None)),
+    };
     let guarded = middleware::guarded(routes, Vec::new(), mount(""), alone);
     match prefix.as_str() {
         "" => guarded,
@@ -89,6 +94,7 @@ struct Alone {
     gateway: Option<Gateway>,
     server: Arc<ServerConfig>,
     challenge: Arc<Challenge>,
+    memory: Memory,
 }
 
 #[async_trait]
@@ -119,6 +125,16 @@ impl House for Alone {
     }
 
     fn turned_away(&self, _route: &str) {}
+
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn crowded(&self) {
+        if let Some(gateway) = &self.gateway {
+            gateway.metrics().body_refused();
+        }
+    }
 
     fn answered(&self, surface: Surface, status: StatusCode) {
         if let Some(gateway) = &self.gateway {

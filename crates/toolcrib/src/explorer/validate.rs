@@ -79,6 +79,7 @@ impl From<Violation> for ValidationFailure {
         (status = 401, description = "No valid key", body = Problem),
         (status = 404, description = "Unknown to this caller, for whatever reason", body = Problem),
         (status = 413, description = "The body is too large", body = Problem),
+        (status = 503, description = "The bodies of other requests take the memory that they may take; see Retry-After", body = Problem),
     )
 )]
 pub(super) async fn validate(
@@ -92,7 +93,7 @@ pub(super) async fn validate(
     let Some(tool) = offer.find(name.as_str()) else {
         return Ok(error::no_such_tool(name.as_str()));
     };
-    let Payload(body) = Payload::read(&head.headers, body, explorer.max_body).await?;
+    let Payload(body) = Payload::read_of(&head, body, explorer.max_body, visitor.proven).await?;
     let arguments = match parse_strict(&body) {
         Ok(arguments) => arguments,
         Err(problem) => {

@@ -14,7 +14,6 @@ use std::{sync::Arc, time::Duration};
 use axum::{
     Router,
     extract::{Request, State},
-    http::request::Parts,
     response::{IntoResponse as _, Response},
     routing::any,
 };
@@ -126,12 +125,12 @@ async fn receive(
         let problem = "the Content-Type must be application/json";
         return fail(StatusCode::UNSUPPORTED_MEDIA_TYPE, &RpcError::invalid_request(problem));
     }
-    let (Parts { headers, .. }, body) = request.into_parts();
-    let body = match Payload::read(&headers, body, state.surfaces.server.max_body_bytes).await {
+    let (head, body) = request.into_parts();
+    let body = match Payload::read(&head, body, state.surfaces.server.max_body_bytes).await {
         Ok(Payload(body)) => body,
         Err(refusal) => return refusal.into_response(),
     };
-    match answer(state, principal, within, &headers, &body, stop).await {
+    match answer(state, principal, within, &head.headers, &body, stop).await {
         Ok(response) => response,
         Err(Rejected { id, error }) => {
             let body = answer::error(id.as_ref(), &error);

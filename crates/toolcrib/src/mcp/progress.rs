@@ -5,31 +5,27 @@
 //! Invariant (I-27): what waits is bounded in bytes, for one call ([`MAX_WAITING`] reports with
 //! messages of [`MAX_MESSAGE`]) and for the process ([`MAX_MESSAGES`]).
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::{collections::VecDeque, sync::LazyLock};
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
-use toolcrib_core::call::{Progress, ProgressSink};
+use toolcrib_core::{
+    budget::{ByteBudget, Reservation},
+    call::{Progress, ProgressSink},
+};
 
 /// A bounded queue that never makes the source wait.
 pub(super) struct ProgressQueue {
     reports: Mutex<VecDeque<Report>>,
     news: Notify,
-    /// Bytes of the messages that wait in all queues.
-    total: Arc<AtomicUsize>,
+    /// For the messages that wait in all queues.
+    messages: ByteBudget,
 }
 
-/// A report that waits, and what it counts for.
+/// A report that waits, and the bytes of its message.
 struct Report {
     progress: Progress,
-    bytes: usize,
-    total: Arc<AtomicUsize>,
+    _message: Option<Reservation>,
 }
 
 /// Reports that may wait: a client that reads at all needs far fewer.
@@ -41,24 +37,23 @@ const MAX_MESSAGE: usize = 4 << 10;
 /// Bytes of messages that may wait in the process. Beyond it reports lose their message.
 const MAX_MESSAGES: usize = 32 << 20;
 
-/// What waits in the process.
-static TOTAL: std::sync::LazyLock<Arc<AtomicUsize>> = std::sync::LazyLock::new(Arc::default);
+/// The budget of the process.
+static MESSAGES: LazyLock<ByteBudget> = LazyLock::new(|| ByteBudget::new(MAX_MESSAGES));
 
 impl Default for ProgressQueue {
     fn default() -> Self {
-        Self::counting(&TOTAL)
+        Self::within(&MESSAGES)
     }
 }
 
 impl ProgressQueue {
-    fn counting(total: &Arc<AtomicUsize>) -> Self {
-        Self { reports: Mutex::default(), news: Notify::new(), total: Arc::clone(total) }
+    fn within(messages: &ByteBudget) -> Self {
+        Self { reports: Mutex::default(), news: Notify::new(), messages: messages.clone() }
     }
 
     /// The oldest report that waits.
     pub(super) fn pop(&self) -> Option<Progress> {
-        let mut report = self.reports.lock().pop_front()?;
-        Some(Progress { message: report.progress.message.take(), ..report.progress.clone() })
+        Some(self.reports.lock().pop_front()?.progress)
     }
 
     /// Ends when there may be a report; also sometimes when there is none.
@@ -73,7 +68,7 @@ impl ProgressSink for ProgressQueue {
         if reports.len() == MAX_WAITING {
             reports.pop_front();
         }
-        reports.push_back(Report::new(progress, &self.total));
+        reports.push_back(Report::new(progress, &self.messages));
         drop(reports);
         self.news.notify_one();
     }
@@ -82,24 +77,15 @@ impl ProgressSink for ProgressQueue {
 // === impl Report ===
 
 impl Report {
-    fn new(mut progress: Progress, total: &Arc<AtomicUsize>) -> Self {
+    fn new(mut progress: Progress, messages: &ByteBudget) -> Self {
         // Copied, so that nothing of what is cut off is kept.
         let message = progress.message.take().map(|message| {
             let end = message.floor_char_boundary(MAX_MESSAGE);
             message.get(..end).unwrap_or_default().to_owned()
         });
-        let wanted = message.as_ref().map_or(0, String::len);
-        let more = |held: usize| held.checked_add(wanted).filter(|sum| *sum <= MAX_MESSAGES);
-        let has_room = total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
-        progress.message = message.filter(|_| has_room);
-        let bytes = if has_room { wanted } else { 0 };
-        Self { progress, bytes, total: Arc::clone(total) }
-    }
-}
-
-impl Drop for Report {
-    fn drop(&mut self) {
-        self.total.fetch_sub(self.bytes, Ordering::Relaxed);
+        let reserved = message.as_ref().and_then(|message| messages.reserve(message.len()));
+        progress.message = message.filter(|_| reserved.is_some());
+        Self { progress, _message: reserved }
     }
 }
 
@@ -127,15 +113,15 @@ mod tests {
     // I-27
     #[test]
     fn what_waits_is_bounded_in_bytes() {
-        let total = Arc::new(AtomicUsize::new(0));
+        let messages = ByteBudget::new(MAX_MESSAGES);
         let long = "ö".repeat(1 << 20);
-        let queues: Vec<_> = (0..100).map(|_| ProgressQueue::counting(&total)).collect();
+        let queues: Vec<_> = (0..100).map(|_| ProgressQueue::within(&messages)).collect();
         for queue in &queues {
             for step in 0..MAX_WAITING * 2 {
                 queue.report(report(step, Some(long[..2 * MAX_MESSAGE].to_owned())));
             }
         }
-        let held = total.load(Ordering::Relaxed);
+        let held = messages.held();
         assert!(held <= MAX_MESSAGES && held > MAX_MESSAGES - MAX_MESSAGE, "{held}");
         let first = queues[0].pop().unwrap().message.unwrap();
         assert_eq!(first.len(), MAX_MESSAGE);
@@ -143,6 +129,6 @@ mod tests {
         let last = queues[99].pop().unwrap();
         assert_eq!(last, report(MAX_WAITING, None), "without room for its message");
         drop(queues);
-        assert_eq!(total.load(Ordering::Relaxed), 0, "what is gone counts no more");
+        assert_eq!(messages.held(), 0, "what is gone counts no more");
     }
 }

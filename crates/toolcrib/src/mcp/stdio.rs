@@ -1,8 +1,8 @@
 //! MCP over a pair of byte streams: one message per line, both eras beside each other.
 //!
 //! Invariant: messages never mix; one task writes them, each in one piece.
-//! Invariant (I-27): a line has a largest size and so many calls run at once; beyond that, reading
-//! waits.
+//! Invariant (I-27): a line has a largest size, and so many calls run at once, of so many bytes;
+//! beyond that, reading waits.
 //!
 //! A handshake opens the one session that the streams are; without one every request stands alone.
 
@@ -20,7 +20,11 @@ use tokio::{
     sync::mpsc,
 };
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::{event::SessionOutcome, principal::Principal};
+use toolcrib_core::{
+    budget::{ByteBudget, Reservation},
+    event::SessionOutcome,
+    principal::Principal,
+};
 use toolcrib_gateway::{Gateway, config::McpConfig, list::Within};
 
 use self::lines::{Line, Lines};
@@ -42,6 +46,8 @@ use super::{
 const MAX_LINE: usize = 4 << 20;
 /// Calls that run at once; one model asks for a handful.
 const MAX_CALLS: usize = 256;
+/// Bytes of the requests of calls that run at once.
+const MAX_HELD: usize = 64 << 20;
 /// Messages that may wait for the peer to read, each at most an answer of `[gate] max_result`.
 const MAX_WAITING: usize = 16;
 /// How long calls may go on after the input has ended.
@@ -81,6 +87,7 @@ pub async fn serve_stdio_within(
         outbox: Outbox(messages),
         streams: SelectAll::new(),
         running: HashMap::new(),
+        held: ByteBudget::new(MAX_HELD),
         session: None,
         stop: CancellationToken::new(),
     };
@@ -95,10 +102,18 @@ struct Peer {
     within: Within,
     outbox: Outbox,
     streams: SelectAll<BoxStream<'static, Said>>,
-    running: HashMap<Id, AbortHandle>,
+    running: HashMap<Id, Running>,
+    /// For the requests in `running`.
+    held: ByteBudget,
     session: Option<Opened>,
     /// Told when nothing more is read.
     stop: CancellationToken,
+}
+
+/// A request that runs.
+struct Running {
+    handle: AbortHandle,
+    _held: Reservation,
 }
 
 /// The session of the last handshake.
@@ -138,7 +153,7 @@ impl Peer {
                 () = outbox.0.closed() => break Ok(()),
                 () = &mut shutdown => break Ok(()),
                 Some(said) = self.streams.next() => self.pass_on(said).await,
-                line = lines.next(), if self.running.len() < MAX_CALLS => match line {
+                line = lines.next(), if self.has_room() => match line {
                     Ok(Some(line)) => self.receive(line).await,
                     Ok(None) => break Ok(()),
                     Err(error) => break Err(error),
@@ -161,6 +176,11 @@ impl Peer {
                 .await;
         }
         ended
+    }
+
+    /// Whether one more request of any size may run.
+    fn has_room(&self) -> bool {
+        self.running.len() < MAX_CALLS && self.held.held() + MAX_LINE <= MAX_HELD
     }
 
     /// Lets everything that runs come to its end.
@@ -195,7 +215,7 @@ impl Peer {
             }
         };
         match protocol::parse(&line) {
-            Ok(Message::Request(request)) => self.answer(request).await,
+            Ok(Message::Request(request)) => self.answer(request, line.len()).await,
             Ok(Message::Notification(notification)) => {
                 self.notice(&notification);
                 Ok(())
@@ -205,7 +225,7 @@ impl Peer {
         }
     }
 
-    async fn answer(&mut self, request: Request) -> Result<(), Gone> {
+    async fn answer(&mut self, request: Request, bytes: usize) -> Result<(), Gone> {
         let id = request.id.clone();
         let era = match era::detect(&request, None) {
             Ok(era) => era,
@@ -236,22 +256,24 @@ impl Peer {
         match method::start(asker, era, request) {
             Ok(Step::Answer(message)) => self.outbox.send(message).await,
             Ok(Step::Call(call)) => {
-                self.run(id, call_messages(call));
+                self.run(id, bytes, call_messages(call));
                 Ok(())
             }
             Ok(Step::Listen(listen)) => {
                 let messages = listen_messages(*listen, self.stop.clone());
-                self.run(id, messages);
+                self.run(id, bytes, messages);
                 Ok(())
             }
             Err(error) => self.outbox.reject(Some(&id), &error).await,
         }
     }
 
-    fn run(&mut self, id: Id, messages: impl Stream<Item = Said> + Send + 'static) {
+    fn run(&mut self, id: Id, bytes: usize, messages: impl Stream<Item = Said> + Send + 'static) {
         let (handle, registration) = AbortHandle::new_pair();
         self.streams.push(Abortable::new(messages, registration).boxed());
-        self.running.insert(id, handle);
+        let mut held = self.held.reservation();
+        held.add(bytes);
+        self.running.insert(id, Running { handle, _held: held });
     }
 
     /// Opens a session in place of the one that there may be.
@@ -266,7 +288,7 @@ impl Peer {
     fn notice(&mut self, notification: &Notification) {
         // What was cancelled is not answered.
         if let Some(running) = notification.cancels().and_then(|id| self.running.remove(&id)) {
-            running.abort();
+            running.handle.abort();
         }
         if notification.method == "notifications/initialized"
             && let Some(opened) = &mut self.session

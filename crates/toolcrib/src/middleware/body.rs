@@ -1,4 +1,5 @@
-//! Reading a request body, up to a limit.
+//! Reading a request body: up to a limit, and within the memory that all of them may take. The one
+//! place where bodies are read; its sender was recognised before, or let in without a credential.
 
 use std::time::Duration;
 
@@ -7,12 +8,13 @@ use axum::{
     extract::{FromRequest, Request},
 };
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header};
+use http::{header, request::Parts};
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tokio::time::Instant;
+use toolcrib_core::principal::AuthMethod;
 
-use super::Refusal;
+use super::{Caller, Refusal, memory::Hold};
 use crate::state::AppState;
 
 /// The whole body. Longer than `server.max_body` is a refusal.
@@ -34,38 +36,68 @@ impl FromRequest<AppState> for Payload {
 
     async fn from_request(request: Request, state: &AppState) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
-        Self::read(&parts.headers, body, state.surfaces.server.max_body_bytes).await
+        Self::read(&parts, body, state.surfaces.server.max_body_bytes).await
     }
 }
 
 impl Payload {
-    /// At most `limit` bytes, for a handler that needs the headers as well and would otherwise have
-    /// to copy them.
-    pub(crate) async fn read(
-        headers: &HeaderMap,
+    /// Reads at most `limit` bytes, for a handler that needs the head as well and would otherwise have
+    /// to copy it.
+    pub(crate) async fn read(head: &Parts, body: Body, limit: usize) -> Result<Self, Refusal> {
+        let caller = head.extensions.get::<Caller>();
+        let proven = caller.is_some_and(|Caller(who)| who.auth != AuthMethod::Anonymous);
+        Self::read_of(head, body, limit, proven).await
+    }
+
+    /// As [`read`](Self::read), for a handler that decides by itself who the sender is. `proven` is
+    /// whether it has shown a credential.
+    pub(crate) async fn read_of(
+        head: &Parts,
         body: Body,
         limit: usize,
+        proven: bool,
     ) -> Result<Self, Refusal> {
-        let waits = headers.contains_key(header::EXPECT);
-        read(body, limit, waits, PAUSE).await.map(Self)
+        let waits = head.headers.contains_key(header::EXPECT);
+        match head.extensions.get::<Hold>() {
+            Some(hold) => {
+                let reserve = |bytes| hold.grow(bytes, proven);
+                let read = read(body, limit, waits, PAUSE, reserve).await;
+                if read.is_err() {
+                    hold.release();
+                }
+                read.map(Self)
+            }
+            // The guard counts every request that has a body.
+            None if body.is_end_stream() => Ok(Self(Bytes::new())),
+            None => {
+                tracing::error!("a request body is not counted, so it is not read");
+                Err(Refusal::Internal)
+            }
+        }
     }
 }
 
-/// Reads `body`; a sender that `waits` for a go-ahead is not drained.
+/// Reads `body`, every piece of it after `reserve` has found room for it. A sender that `waits` for a
+/// go-ahead is not drained.
 async fn read(
     mut body: Body,
     limit: usize,
     waits: bool,
     pause: Duration,
+    reserve: impl Fn(usize) -> bool,
 ) -> Result<Bytes, Refusal> {
     let announced = body.size_hint().exact().map(usize::try_from);
     if let Some(Ok(0)) = announced {
         return Ok(Bytes::new());
     }
-    let mut refused = announced.is_some_and(|length| length.map_or(true, |length| length > limit));
+    let too_large = announced.is_some_and(|length| length.map_or(true, |length| length > limit));
+    let mut refused = too_large.then_some(Refusal::TooLarge { limit });
     let mut whole = BytesMut::new();
     let start = Instant::now();
-    while !refused {
+    let refusal = loop {
+        if let Some(refusal) = refused {
+            break refusal;
+        }
         // Otherwise a byte before the end of each pause would hold a connection for days.
         let due = Duration::from_secs(u64::try_from(whole.len() / MIN_RATE).unwrap_or(u64::MAX));
         let latest = (start + pause + due).min(Instant::now() + pause);
@@ -77,14 +109,20 @@ async fn read(
             Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
             Some(Err(_)) => return Err(Refusal::BrokenBody),
         };
-        refused = whole.len() + data.len() > limit;
-        whole.extend_from_slice(&data);
-    }
+        refused = match whole.len() + data.len() {
+            length if length > limit => Some(Refusal::TooLarge { limit }),
+            _ if !reserve(data.len()) => Some(Refusal::Crowded),
+            _ => None,
+        };
+        if refused.is_none() {
+            whole.extend_from_slice(&data);
+        }
+    };
     drop(whole);
     if !waits && tokio::time::timeout(DRAIN_TIME, drain(body)).await.is_err() {
-        tracing::debug!("an oversized request body did not end in time");
+        tracing::debug!("a refused request body did not end in time");
     }
-    Err(Refusal::TooLarge { limit })
+    Err(refusal)
 }
 
 async fn drain(mut body: Body) {
@@ -109,7 +147,7 @@ mod tests {
     async fn a_body_that_does_not_go_on_is_given_up() {
         let start = stream::iter([Ok::<_, std::io::Error>(Bytes::from_static(b"{"))]);
         let body = Body::from_stream(start.chain(stream::pending()));
-        let read = read(body, 100, false, Duration::from_millis(20)).await;
+        let read = read(body, 100, false, Duration::from_millis(20), |_| true).await;
         assert!(matches!(read, Err(Refusal::BrokenBody)));
     }
 
@@ -120,8 +158,29 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(5)).await;
             Some((Ok::<_, std::io::Error>(Bytes::from_static(b" ")), ()))
         });
-        let read = read(Body::from_stream(bytes), 1 << 20, false, Duration::from_millis(100));
+        let pause = Duration::from_millis(100);
+        let read = read(Body::from_stream(bytes), 1 << 20, false, pause, |_| true);
         let read = tokio::time::timeout(Duration::from_secs(60), read).await;
         assert!(matches!(read, Ok(Err(Refusal::BrokenBody))));
+    }
+
+    // I-27
+    #[tokio::test]
+    async fn a_body_without_room_is_given_up_and_drained() {
+        let reserved = std::cell::Cell::new(0);
+        let reserve = |bytes| {
+            reserved.set(reserved.get() + bytes);
+            reserved.get() <= 20
+        };
+        let drained = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let sent = std::sync::Arc::clone(&drained);
+        let pieces = stream::iter((0..10).map(move |_| {
+            sent.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            Ok::<_, std::io::Error>(Bytes::from_static(b"12345678"))
+        }));
+        let read = read(Body::from_stream(pieces), 1 << 20, false, PAUSE, reserve).await;
+        assert!(matches!(read, Err(Refusal::Crowded)), "{read:?}");
+        assert_eq!(reserved.get(), 24, "nothing is reserved of what is thrown away");
+        assert_eq!(drained.load(std::sync::atomic::Ordering::Relaxed), 10);
     }
 }

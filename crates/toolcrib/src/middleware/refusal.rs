@@ -1,5 +1,7 @@
 //! What a request can be refused for before a dialect's own handlers speak.
 
+use std::time::Duration;
+
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use toolcrib_gateway::authn::AuthError;
@@ -34,6 +36,11 @@ pub(crate) enum Refusal {
         /// The most that is read.
         limit: usize,
     },
+    /// More bodies than there is memory for.
+    #[error(
+        "the bodies of the requests in flight take the memory that they may take; try again later"
+    )]
+    Crowded,
     /// A body that stopped or never came.
     #[error("the request body could not be read to its end")]
     BrokenBody,
@@ -57,11 +64,16 @@ impl Refusal {
             Self::Method => StatusCode::METHOD_NOT_ALLOWED,
             Self::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::BrokenBody => StatusCode::BAD_REQUEST,
-            Self::Unauthenticated(AuthError::Unavailable) | Self::Unavailable => {
+            Self::Unauthenticated(AuthError::Unavailable) | Self::Unavailable | Self::Crowded => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
+    }
+
+    /// When to try again, where that is known to help.
+    pub(crate) fn retry_after(&self) -> Option<Duration> {
+        matches!(self, Self::Crowded).then_some(Duration::from_secs(1))
     }
 }
 

@@ -93,9 +93,9 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response {
         Refusal::Unauthenticated(AuthError::Missing | AuthError::Invalid) => {
             ("unauthenticated", None)
         }
-        Refusal::Unauthenticated(AuthError::Unavailable) | Refusal::Unavailable => {
-            ("internal_error", Some(json!({ "retriable": true })))
-        }
+        Refusal::Unauthenticated(AuthError::Unavailable)
+        | Refusal::Unavailable
+        | Refusal::Crowded => ("internal_error", Some(json!({ "retriable": true }))),
         Refusal::Host | Refusal::Origin => ("forbidden", None),
         Refusal::MissingScope(scope) => ("forbidden", Some(json!({ "scopeRequired": scope }))),
         Refusal::NoRoute => return not_found(),

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use axum::{extract::State, response::Response};
+use axum::{Extension, extract::State, response::Response};
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
@@ -25,7 +25,7 @@ use super::{
     result::{self, CallReply},
 };
 use crate::{
-    middleware::{Caller, Payload},
+    middleware::{Caller, Hold, Payload},
     once::{self, IdempotencyKeyText},
     respond,
     state::AppState,
@@ -96,9 +96,17 @@ pub(super) async fn call(
     State(state): State<AppState>,
     Caller(caller): Caller,
     headers: HeaderMap,
+    hold: Option<Extension<Hold>>,
     Payload(body): Payload,
 ) -> Response {
-    answer(Dialect::Otc, &state, &caller, &headers, &body).await
+    let body = CountedBody { bytes: &body, hold };
+    answer(Dialect::Otc, &state, &caller, &headers, body).await
+}
+
+/// The bytes of a body, and what they count for.
+pub(super) struct CountedBody<'a> {
+    pub(super) bytes: &'a [u8],
+    pub(super) hold: Option<Extension<Hold>>,
 }
 
 /// The call in `body`, as `dialect` has it.
@@ -107,9 +115,9 @@ pub(super) async fn answer(
     state: &AppState,
     caller: &Arc<Principal>,
     headers: &HeaderMap,
-    body: &[u8],
+    body: CountedBody<'_>,
 ) -> Response {
-    let asked = match Asked::read(dialect, body) {
+    let asked = match Asked::read(dialect, body.bytes) {
         Ok(asked) => asked,
         Err(refused) => return error::bad_request(refused.marker, refused.problem),
     };
@@ -120,7 +128,10 @@ pub(super) async fn answer(
             "`tool_id` must look like Toolkit.Tool, Toolkit.Tool@1.2.3 or Toolkit.Tool@1",
         );
     };
-    let request = CallRequest::new(dialect.surface(), tool, Value::Object(input));
+    let request = CallRequest {
+        charge: body.hold.map(|Extension(hold)| hold.charge()),
+        ..CallRequest::new(dialect.surface(), tool, Value::Object(input))
+    };
     let frame = Frame { marker, envelope };
     let named = match (&call_id, once::key(headers)) {
         (Some(id), _) => Some((SPACE, id.clone())),

@@ -103,7 +103,12 @@ pub(super) fn bad_request(marker: Marker, message: impl Into<String>) -> Respons
 
 /// A refusal of the middleware.
 pub(super) fn refused(marker: Marker, refusal: &Refusal) -> Response {
-    ServerError::new(marker, refusal.to_string()).answer(refusal.status())
+    let body = ServerError::new(marker, refusal.to_string());
+    let body = match refusal.retry_after() {
+        Some(wait) => body.retry(wait),
+        None => body,
+    };
+    body.answer(refusal.status())
 }
 
 /// A `call_id` that this call cannot have. The protocol has no status for it but 400.

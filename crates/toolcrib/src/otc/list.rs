@@ -2,9 +2,10 @@
 
 use axum::{
     body::Body,
-    extract::{FromRequest as _, Request, State},
+    extract::{Request, State},
     response::Response,
 };
+use http::request::Parts;
 use http_body::Body as _;
 use serde_json::Value;
 use toolcrib_core::json::parse_strict;
@@ -66,7 +67,7 @@ pub(super) async fn answer(
     let (head, body) = request.into_parts();
     let marker = match body.is_end_stream() {
         true => dialect.marker(),
-        false => match asked(dialect, state, body).await? {
+        false => match asked(dialect, state, &head, body).await? {
             Ok(marker) => marker,
             Err(problem) => return Ok(error::bad_request(dialect.marker(), problem)),
         },
@@ -82,9 +83,10 @@ pub(super) async fn answer(
 async fn asked(
     dialect: Dialect,
     state: &AppState,
+    head: &Parts,
     body: Body,
 ) -> Result<Result<Marker, String>, Refusal> {
-    let Payload(bytes) = Payload::from_request(Request::new(body), state).await?;
+    let Payload(bytes) = Payload::read(head, body, state.surfaces.server.max_body_bytes).await?;
     if bytes.is_empty() {
         return Ok(Ok(dialect.marker()));
     }

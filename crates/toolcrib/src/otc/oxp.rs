@@ -3,6 +3,7 @@
 //! come in an envelope, as its OpenAPI document has it, or without, as its later draft does.
 
 use axum::{
+    Extension,
     extract::{Request, State},
     response::Response,
 };
@@ -11,7 +12,7 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    call::{self, CallBody},
+    call::{self, CallBody, CountedBody},
     definition::OxpToolDefinition,
     dialect::{self, Dialect, OXP_1_0, OXP_VERSION},
     error::{self, ServerError, ValidationError},
@@ -19,7 +20,7 @@ use super::{
     result::CallReply,
 };
 use crate::{
-    middleware::{Caller, Payload, Refusal},
+    middleware::{Caller, Hold, Payload, Refusal},
     once::IdempotencyKeyText,
     parameters::ToolsetName,
     state::AppState,
@@ -119,10 +120,12 @@ async fn oxp_call(
     State(state): State<AppState>,
     Caller(caller): Caller,
     headers: HeaderMap,
+    hold: Option<Extension<Hold>>,
     Payload(body): Payload,
 ) -> Response {
+    let body = CountedBody { bytes: &body, hold };
     match dialect::check_header(&headers) {
-        Ok(()) => versioned(call::answer(Dialect::Oxp, &state, &caller, &headers, &body).await),
+        Ok(()) => versioned(call::answer(Dialect::Oxp, &state, &caller, &headers, body).await),
         Err(problem) => unsupported(problem),
     }
 }

@@ -17,6 +17,7 @@ use tokio::{
     net::TcpListener,
 };
 use toolcrib_core::{
+    budget::ByteBudget,
     credential::CredentialKind,
     egress::{EgressDecided, EgressDecision, EgressReason, EgressTrail},
 };
@@ -109,6 +110,29 @@ async fn a_name_is_connected_to_at_the_address_that_was_checked() {
     assert_eq!(noted, [EgressDecided::allowed("api.example")], "the host and nothing else");
     let heard = server.heard.lock().join("");
     assert!(heard.contains(&format!("host: api.example:{}", server.port)), "{heard}");
+}
+
+// I-27
+#[tokio::test]
+async fn answers_that_are_being_read_share_the_budget_of_their_source() {
+    let server = Server::start(|_| ok()).await;
+    let url = format!("http://api.example:{}/", server.port);
+    let source = || {
+        let egress = egress(&[&["127.0.0.1"]], &["127.0.0.0/8"], None);
+        Egress { reading: ByteBudget::new(3), ..egress }
+    };
+    let (crowded, other) = (source(), source());
+    let mut first = send(&crowded, &url).await.0.unwrap();
+    first.keep(2).unwrap();
+    let second = send(&crowded, &url).await.0.unwrap();
+    assert_eq!(second.collect(10).await, Err(EgressError::Crowded(3)));
+    let answer = send(&other, &url).await.0.unwrap();
+    assert_eq!(answer.collect(10).await.unwrap(), b"ok", "another source has its own");
+    first.keep(1).unwrap();
+    let third = send(&crowded, &url).await.0.unwrap();
+    assert_eq!(third.collect(10).await.unwrap(), b"ok");
+    drop(first);
+    assert_eq!(crowded.reading.held(), 0);
 }
 
 #[tokio::test]

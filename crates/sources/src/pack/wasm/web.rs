@@ -120,6 +120,7 @@ fn refused(error: EgressError) -> Refusal {
         EgressError::Connect(_)
         | EgressError::Broken(_)
         | EgressError::TooLarge(_)
+        | EgressError::Crowded(_)
         | EgressError::Credential(_) => "fetch_failed",
     };
     (code, error.to_string())
