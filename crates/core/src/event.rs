@@ -159,7 +159,7 @@ pub struct ToolReturned {
     /// Present on every status but `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<EventError>,
-    /// Who called. Absent in events of earlier versions, and when there was no call (a reference that
+    /// Who called. Absent when there was no call (a reference that
     /// was refused at load).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]

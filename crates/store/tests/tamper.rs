@@ -345,19 +345,3 @@ async fn what_was_pruned_is_not_missed_and_what_is_left_is_checked() {
     let findings = rig.findings().await;
     assert!(places(&findings).contains(&(FindingCode::Missing, Some("t"), Some(5))));
 }
-
-/// Rows that a program of an older version adds to the file are chained by the next one.
-#[tokio::test]
-async fn a_row_without_a_hash_at_the_end_is_continued() {
-    let rig = Rig::new().await;
-    let store = rig.open();
-    rig.tamper(
-        "INSERT INTO events (event_id, tenant, tenant_position, run_id, sequence, type, timestamp, \
-         payload) SELECT 'old', tenant, 13, run_id, 12, type, timestamp, payload FROM events \
-         WHERE event_id = 't1'",
-    );
-    store.append(vec![decided("t", "r", "new")]).await.unwrap();
-    store.close().await;
-    let report = rig.verify(Scope::default(), &rig.anchors).await;
-    assert_eq!((report.events, report.findings), (2 * EVENTS as u64 + 2, Vec::new()));
-}

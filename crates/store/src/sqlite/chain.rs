@@ -1,7 +1,4 @@
-//! The chain of each tenant's events (I-71): every insert continues it inside its own transaction,
-//! and rows of older schemas are given theirs when the file is opened.
-
-use std::time::{Duration, Instant};
+//! The chain of each tenant's events (I-71): every insert continues it inside its own transaction.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params, types::ValueRef};
 use toolcrib_core::{
@@ -11,13 +8,6 @@ use toolcrib_core::{
 
 use super::failure::Failure;
 use crate::MAX_READ;
-
-/// Rows that are chained in one transaction, so that living writers are not kept out for long and
-/// little memory is needed.
-const CHUNK: usize = 4096;
-
-/// Time after which a long catching up says how far it is.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The columns of a [`StoredEvent`], in the order of [`stored`].
 const COLUMNS: &str = "position, tenant, tenant_position, event_id, run_id, sequence, type, \
@@ -33,85 +23,16 @@ pub(super) const PREV: &str = "coalesce(\
 
 /// Position and hash of the last event of `tenant`; 0 and [`genesis`] when it has none.
 pub(super) fn last(connection: &Connection, tenant: &str) -> Result<(u64, Digest), Failure> {
-    let read = |connection: &Connection| -> Result<Option<(u64, Option<Digest>)>, Failure> {
-        let mut statement = connection.prepare_cached(
-            "SELECT tenant_position, hash FROM events INDEXED BY events_by_tenant \
-             WHERE tenant = ?1 ORDER BY tenant_position DESC LIMIT 1",
-        )?;
-        let last = statement.query_row([tenant], |row| Ok((number(row, 0), digest(row, 1))));
-        Ok(last.optional()?)
-    };
-    match read(connection)? {
+    let mut statement = connection.prepare_cached(
+        "SELECT tenant_position, hash FROM events INDEXED BY events_by_tenant \
+         WHERE tenant = ?1 ORDER BY tenant_position DESC LIMIT 1",
+    )?;
+    let row = |row: &Row<'_>| Ok((number(row, 0), digest(row, 1)));
+    match statement.query_row([tenant], row).optional()? {
         None => Ok((0, genesis())),
         Some((position, Some(hash))) => Ok((position, hash)),
-        // A process of an older version writes into the same file.
-        Some((_, None)) => {
-            while chain_some(connection)? == CHUNK {}
-            let last = read(connection)?;
-            let (position, hash) = last.ok_or_else(|| Failure::corrupt("the end of a log"))?;
-            Ok((position, hash.ok_or_else(|| Failure::corrupt("the hash of an event"))?))
-        }
+        Some((_, None)) => Err(Failure::corrupt("the hash of an event")),
     }
-}
-
-/// Chains what is not chained yet, in as many transactions as it takes.
-pub(super) fn catch_up(connection: &Connection) -> Result<(), Failure> {
-    let begun = Instant::now();
-    let (mut done, mut told) = (0_usize, begun);
-    while is_unchained(connection)? {
-        connection.execute_batch("BEGIN IMMEDIATE")?;
-        let chained = chain_some(connection).and_then(|count| {
-            connection.execute_batch("COMMIT")?;
-            Ok(count)
-        });
-        match chained {
-            Ok(count) => done += count,
-            Err(failure) => {
-                if !connection.is_autocommit() {
-                    connection.execute_batch("ROLLBACK")?;
-                }
-                return Err(failure);
-            }
-        }
-        // Otherwise the write-ahead log would hold the whole log once more.
-        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
-        if told.elapsed() > PATIENCE {
-            told = Instant::now();
-            tracing::info!(done, "giving the events of an older version their hashes");
-        }
-    }
-    if done > 0 {
-        let took = begun.elapsed().as_millis();
-        tracing::info!(done, took_ms = took, "the events of an older version have their hashes");
-    }
-    Ok(())
-}
-
-fn is_unchained(connection: &Connection) -> Result<bool, Failure> {
-    let mut statement = connection.prepare_cached(
-        "SELECT 1 FROM events INDEXED BY events_unchained WHERE hash IS NULL LIMIT 1",
-    )?;
-    Ok(statement.exists([])?)
-}
-
-/// Chains up to [`CHUNK`] rows, oldest first.
-fn chain_some(connection: &Connection) -> Result<usize, Failure> {
-    let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM events INDEXED BY events_unchained WHERE hash IS NULL \
-         ORDER BY position LIMIT {CHUNK}"
-    ))?;
-    let rows = statement.query_map([], |row| Ok(stored(row)))?.collect::<Result<Vec<_>, _>>()?;
-    let mut before =
-        connection.prepare_cached(&format!("SELECT {PREV} FROM events WHERE position = ?1"))?;
-    let mut update =
-        connection.prepare_cached("UPDATE events SET hash = ?1 WHERE position = ?2")?;
-    for event in &rows {
-        let position = i64::try_from(event.position).unwrap_or(i64::MAX);
-        let prev = before.query_row([position], |row| Ok(digest(row, 0)))?;
-        let hash = event.hash_after(&prev.unwrap_or_else(genesis));
-        update.execute(params![hash.0, position])?;
-    }
-    Ok(rows.len())
 }
 
 /// Events as they are stored.

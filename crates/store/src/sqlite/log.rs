@@ -306,8 +306,7 @@ fn logged(row: &Row<'_>) -> Result<LoggedEvent, Failure> {
         tenant: parse(text(1)?, unreadable)?,
         link: Link {
             position: u64::try_from(row.get::<_, i64>(9)?).map_err(|_| unreadable())?,
-            // One that a process of an older version wrote has no hash until it is continued.
-            hash: chain::digest(row, 10).unwrap_or_else(genesis),
+            hash: chain::digest(row, 10).ok_or_else(unreadable)?,
             prev: chain::digest(row, 11).unwrap_or_else(genesis),
         },
         event: RunEvent {

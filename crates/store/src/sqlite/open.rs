@@ -17,7 +17,7 @@ use std::{
 use rusqlite::{Connection, OpenFlags, TransactionBehavior, config::DbConfig};
 use toolcrib_core::{store::StoreError, text::io_reason};
 
-use super::{Durability, chain, failure::Failure};
+use super::{Durability, failure::Failure};
 
 /// How long a connection waits for a lock that another process holds. A commit takes milliseconds
 /// and a checkpoint well under a second, so whoever holds it longer is stuck.
@@ -26,17 +26,8 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// "tcrb" in ASCII: tells a store from any other SQLite file.
 const APPLICATION_ID: i32 = 0x7463_7262;
 
-/// `MIGRATIONS[n]` leads from schema `n` to schema `n + 1`. Released files are never edited.
-const MIGRATIONS: &[&str] = &[
-    include_str!("schema/0001.sql"),
-    include_str!("schema/0002.sql"),
-    include_str!("schema/0003.sql"),
-    include_str!("schema/0004.sql"),
-    include_str!("schema/0005.sql"),
-    include_str!("schema/0006.sql"),
-    include_str!("schema/0007.sql"),
-    include_str!("schema/0008.sql"),
-];
+/// `MIGRATIONS[n]` leads from schema `n` to schema `n + 1`. A released file is never edited.
+const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
 
 /// Statements kept prepared per connection; there are about thirty in all.
 const STATEMENTS: usize = 64;
@@ -100,7 +91,6 @@ pub(super) fn writer(
     )?;
     migrate(&mut connection)?;
     check_schema(&connection)?;
-    chain::catch_up(&connection)?;
     Ok(connection)
 }
 

@@ -60,8 +60,8 @@ impl RecordStore for SqliteStore {
                 return Ok(None);
             };
             let position = whole(position)?;
-            // One that a process of an older version wrote: the next append gives it its hash.
-            Ok(hash.map(|hash| Head { tenant, position, hash }))
+            let hash = hash.ok_or_else(|| Failure::corrupt("the hash of an event"))?;
+            Ok(Some(Head { tenant, position, hash }))
         };
         self.inner.readers.read(read).await
     }

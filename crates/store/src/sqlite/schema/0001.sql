@@ -4,8 +4,10 @@ CREATE TABLE meta (
   value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Rises by one with every key that is inserted or revoked, in the same transaction.
-INSERT INTO meta (name, value) VALUES ('keys_epoch', 0);
+-- An epoch rises by one with every change of what it counts, in the same transaction: of keys, and of
+-- pins. The others are the idempotent calls and their bytes.
+INSERT INTO meta (name, value)
+  VALUES ('keys_epoch', 0), ('pins_epoch', 0), ('once_calls', 0), ('once_bytes', 0);
 
 -- The record. AUTOINCREMENT: a position is a cursor for readers and is never given out twice.
 -- `tenant_position` is the cursor for readers of one tenant's log, whose gaps would tell them what
@@ -20,7 +22,9 @@ CREATE TABLE events (
   type            TEXT NOT NULL,
   timestamp       TEXT NOT NULL,
   causation_id    TEXT,
-  payload         TEXT NOT NULL
+  payload         TEXT NOT NULL,
+  -- SHA-256 over the other columns and the hash of the event before it in its tenant's log.
+  hash            BLOB NOT NULL CHECK (length(hash) = 32)
 ) STRICT;
 
 -- A run belongs to one tenant. `run_id` leads, so that a run is found without its tenant as well.
@@ -50,7 +54,8 @@ CREATE TABLE open_sessions (
   PRIMARY KEY (tenant, run_id, session_id, tool_id)
 ) STRICT, WITHOUT ROWID;
 
--- API keys, without the keys. `roles` and `scopes` are JSON arrays of strings.
+-- API keys, without the keys. `roles`, `scopes` and `makers` are JSON arrays of strings. `replaces` is
+-- the key that this one follows; `makers` are the principals that had this key in hand besides its own.
 CREATE TABLE keys (
   id         TEXT NOT NULL PRIMARY KEY,
   name       TEXT NOT NULL,
@@ -61,7 +66,10 @@ CREATE TABLE keys (
   scopes     TEXT NOT NULL,
   created_at TEXT NOT NULL,
   expires_at TEXT,
-  revoked_at TEXT
+  revoked_at TEXT,
+  last_used_at TEXT,
+  replaces   TEXT,
+  makers     TEXT NOT NULL
 ) STRICT;
 
 -- The last good catalog of each source, as JSON text.
@@ -70,3 +78,209 @@ CREATE TABLE catalogs (
   catalog  TEXT NOT NULL,
   saved_at TEXT NOT NULL
 ) STRICT;
+
+-- Signed statements of where a tenant's chain stood, themselves a chain per tenant.
+CREATE TABLE checkpoints (
+  tenant     TEXT NOT NULL,
+  number     INTEGER NOT NULL CHECK (number > 0),
+  kind       TEXT NOT NULL,
+  position   INTEGER NOT NULL CHECK (position > 0),
+  hash       BLOB NOT NULL CHECK (length(hash) = 32),
+  signed_at  TEXT NOT NULL,
+  public_key BLOB NOT NULL CHECK (length(public_key) = 32),
+  prev       BLOB NOT NULL CHECK (length(prev) = 32),
+  signature  BLOB NOT NULL CHECK (length(signature) = 64),
+  PRIMARY KEY (tenant, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX checkpoints_by_position ON checkpoints (tenant, position);
+
+-- How far those who read the whole log have come: forwarders and anchors.
+CREATE TABLE cursors (
+  name          TEXT NOT NULL PRIMARY KEY,
+  position      INTEGER NOT NULL CHECK (position >= 0),
+  moved_at      TEXT,
+  failing_since TEXT,
+  failures      INTEGER NOT NULL DEFAULT 0,
+  problem       TEXT
+) STRICT, WITHOUT ROWID;
+
+-- Credentials. `sealed` holds the values, encrypted and authenticated together with everything else
+-- in the row but the two moments. `principal` is NULL for a tenant's own. `kind` and `audiences` are
+-- JSON.
+CREATE TABLE credentials (
+  id         TEXT NOT NULL PRIMARY KEY,
+  tenant     TEXT NOT NULL,
+  principal  TEXT,
+  name       TEXT NOT NULL,
+  kind       TEXT NOT NULL,
+  audiences  TEXT NOT NULL,
+  created_at TEXT NOT NULL,
+  rotated_at TEXT NOT NULL,
+  expires_at TEXT,
+  revision   INTEGER NOT NULL CHECK (revision > 0),
+  sealed     BLOB NOT NULL
+) STRICT;
+
+-- For SQLite no two NULLs are equal, but a tenant has one credential of a name.
+CREATE UNIQUE INDEX credentials_by_owner ON credentials (tenant, ifnull(principal, ''), name);
+
+-- Runs of workflows. `inputs` is what a run needs to go on in another process; it is gone when the
+-- run is over, and sealed where there is a key. `cancelled` is set by whoever wants it to end.
+CREATE TABLE runs (
+  tenant     TEXT NOT NULL,
+  call_id    TEXT NOT NULL,
+  run_id     TEXT NOT NULL,
+  tool_id    TEXT NOT NULL,
+  digest     TEXT NOT NULL,
+  principal  TEXT NOT NULL,
+  key_id     TEXT,
+  parent     TEXT,
+  state      TEXT NOT NULL,
+  code       TEXT,
+  durable    INTEGER NOT NULL,
+  inputs     BLOB,
+  instance   TEXT NOT NULL,
+  adopted    INTEGER NOT NULL DEFAULT 0,
+  cancelled  INTEGER NOT NULL DEFAULT 0,
+  started_at TEXT NOT NULL,
+  ended_at   TEXT,
+  PRIMARY KEY (tenant, call_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX runs_by_tenant ON runs (tenant, started_at);
+CREATE INDEX runs_by_start ON runs (started_at);
+CREATE INDEX runs_by_instance ON runs (instance) WHERE state = 'running';
+
+-- What came of the calls of runs that are not over.
+CREATE TABLE run_results (
+  tenant  TEXT NOT NULL,
+  call_id TEXT NOT NULL,
+  step    TEXT NOT NULL,
+  result  BLOB NOT NULL,
+  PRIMARY KEY (tenant, call_id, step)
+) STRICT, WITHOUT ROWID;
+
+-- Pins of the tools of upstreams: the form that was approved, and the newest that differs from it and
+-- was not. A digest is the SHA-256 of the document beside it. `approved_by` is NULL for a form that
+-- was trusted because it was the first one.
+CREATE TABLE pins (
+  source          TEXT NOT NULL,
+  tool            TEXT NOT NULL,
+  approved_digest BLOB CHECK (length(approved_digest) = 32),
+  approved        TEXT,
+  approved_at     TEXT,
+  approved_by     TEXT,
+  seen_digest     BLOB CHECK (length(seen_digest) = 32),
+  seen            TEXT,
+  seen_at         TEXT,
+  PRIMARY KEY (source, tool),
+  CHECK (approved_digest IS NOT NULL OR seen_digest IS NOT NULL)
+) STRICT;
+
+-- Requests for consent. `body` is the whole request but for what may be shown of the call, which is in
+-- `shown`, sealed. `live` is the fingerprint of the call as long as the request says something about it.
+CREATE TABLE approvals (
+  tenant      TEXT NOT NULL,
+  id          TEXT NOT NULL,
+  principal   TEXT NOT NULL,
+  state       TEXT NOT NULL,
+  live        TEXT,
+  revision    INTEGER NOT NULL,
+  change      INTEGER NOT NULL UNIQUE,
+  created_at  TEXT NOT NULL,
+  expires_at  TEXT NOT NULL,
+  body        TEXT NOT NULL,
+  shown       BLOB,
+  PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX approvals_live ON approvals (tenant, live) WHERE live IS NOT NULL;
+CREATE INDEX approvals_overdue ON approvals (expires_at) WHERE live IS NOT NULL;
+CREATE INDEX approvals_pending ON approvals (tenant, principal) WHERE state = 'pending';
+CREATE INDEX approvals_by_tenant ON approvals (tenant, created_at);
+CREATE INDEX approvals_by_creation ON approvals (created_at);
+
+-- One row: the key that fingerprints are made with, sealed where there is a key for that, and the
+-- last change that was given out.
+CREATE TABLE approval_state (
+  id     INTEGER PRIMARY KEY CHECK (id = 1),
+  key    BLOB,
+  change INTEGER NOT NULL
+) STRICT;
+
+INSERT INTO approval_state (id, change) VALUES (1, 0);
+
+-- Who has been told of changes, and up to which.
+CREATE TABLE approval_readers (
+  reader TEXT PRIMARY KEY,
+  change INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Calls under keys of their callers, and what they were answered. `key` is a hash of what the caller
+-- said, `call` tells the call it stands for and `answer` the answer, both sealed. A call that runs has
+-- the instance that runs it; `lost` is one whose process ended before it did. `until` and `day` count
+-- from the Unix epoch, in milliseconds and in days of UTC.
+CREATE TABLE once_calls (
+  id        INTEGER PRIMARY KEY,
+  tenant    TEXT NOT NULL,
+  principal TEXT NOT NULL,
+  key       BLOB NOT NULL CHECK (length(key) = 32),
+  state     TEXT NOT NULL CHECK (state IN ('running', 'ended', 'spent', 'lost')),
+  instance  TEXT NOT NULL,
+  run_id    TEXT NOT NULL,
+  call_id   TEXT NOT NULL,
+  call      BLOB NOT NULL,
+  answer    BLOB,
+  bytes     INTEGER NOT NULL CHECK (bytes > 0),
+  until     INTEGER NOT NULL,
+  UNIQUE (tenant, principal, key)
+) STRICT;
+
+CREATE INDEX once_calls_by_age ON once_calls (tenant, principal, id) WHERE state <> 'running';
+CREATE INDEX once_calls_by_end ON once_calls (until);
+CREATE INDEX once_calls_by_instance ON once_calls (instance) WHERE state = 'running';
+
+-- How much of that each caller has, and all of them together. Kept by the triggers.
+CREATE TABLE once_holders (
+  tenant    TEXT NOT NULL,
+  principal TEXT NOT NULL,
+  calls     INTEGER NOT NULL,
+  bytes     INTEGER NOT NULL,
+  PRIMARY KEY (tenant, principal)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX once_holders_by_bytes ON once_holders (bytes);
+
+CREATE TRIGGER once_calls_added AFTER INSERT ON once_calls BEGIN
+  INSERT INTO once_holders (tenant, principal, calls, bytes)
+    VALUES (new.tenant, new.principal, 1, new.bytes)
+    ON CONFLICT (tenant, principal) DO UPDATE SET calls = calls + 1, bytes = bytes + excluded.bytes;
+  UPDATE meta SET value = value + 1 WHERE name = 'once_calls';
+  UPDATE meta SET value = value + new.bytes WHERE name = 'once_bytes';
+END;
+
+CREATE TRIGGER once_calls_weighed AFTER UPDATE OF bytes ON once_calls BEGIN
+  UPDATE once_holders SET bytes = bytes + new.bytes - old.bytes
+    WHERE tenant = new.tenant AND principal = new.principal;
+  UPDATE meta SET value = value + new.bytes - old.bytes WHERE name = 'once_bytes';
+END;
+
+CREATE TRIGGER once_calls_removed AFTER DELETE ON once_calls BEGIN
+  UPDATE once_holders SET calls = calls - 1, bytes = bytes - old.bytes
+    WHERE tenant = old.tenant AND principal = old.principal;
+  DELETE FROM once_holders
+    WHERE tenant = old.tenant AND principal = old.principal AND calls <= 0;
+  UPDATE meta SET value = value - 1 WHERE name = 'once_calls';
+  UPDATE meta SET value = value - old.bytes WHERE name = 'once_bytes';
+END;
+
+-- Calls of a principal on a day that count towards a quota: of one tool, or, with '', of all.
+CREATE TABLE quotas (
+  day       INTEGER NOT NULL,
+  tenant    TEXT NOT NULL,
+  principal TEXT NOT NULL,
+  tool      TEXT NOT NULL,
+  calls     INTEGER NOT NULL CHECK (calls >= 0),
+  PRIMARY KEY (day, tenant, principal, tool)
+) STRICT, WITHOUT ROWID;
