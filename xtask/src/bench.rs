@@ -1,11 +1,11 @@
-//! `cargo xtask bench`: builds what is measured in release mode and hands over to `bench/`.
+//! `cargo xtask bench`: builds what is measured as it is shipped and hands over to `bench/`.
 
 use std::process::Command;
 
 use anyhow::Result;
 use clap::Args;
 
-use crate::cargo::release_program;
+use crate::cargo::dist_program;
 use crate::{paths, shell};
 
 #[derive(Debug, Args)]
@@ -23,14 +23,14 @@ pub(crate) struct BenchOptions {
 
 pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     shell::step("build");
-    let bench = release_program("toolcrib-bench", "toolcrib-bench")?;
+    let bench = dist_program("toolcrib-bench", "toolcrib-bench")?;
     let mut command = Command::new(bench);
     command.arg("run").current_dir(paths::root());
     command.args(["--seconds", &options.seconds.to_string()]);
     let connections: Vec<String> = options.connections.iter().map(u32::to_string).collect();
     command.args(["--connections", &connections.join(",")]);
     if !options.limits_only {
-        command.arg("--toolcrib").arg(release_program("toolcrib-cli", "toolcrib")?);
+        command.arg("--toolcrib").arg(dist_program("toolcrib-cli", "toolcrib")?);
         command.arg("--write").arg(paths::root().join("docs").join("benchmarks.md"));
     }
     shell::step("measure");

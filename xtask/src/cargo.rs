@@ -37,8 +37,9 @@ pub(crate) fn built_program() -> Result<PathBuf> {
     Ok(paths::target().join("debug").join("toolcrib"))
 }
 
-/// Builds one program in release mode and returns it.
-pub(crate) fn release_program(package: &str, program: &str) -> Result<PathBuf> {
-    shell::run(&mut cargo(&["build", "--release", "--package", package, "--bin", program]))?;
-    Ok(paths::target().join("release").join(program))
+/// Builds one program as it is shipped and returns it.
+pub(crate) fn dist_program(package: &str, program: &str) -> Result<PathBuf> {
+    let arguments = ["build", "--profile", "dist", "--package", package, "--bin", program];
+    shell::run(&mut cargo(&arguments))?;
+    Ok(paths::target().join("dist").join(program))
 }

@@ -1,4 +1,4 @@
-//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|fuzz`.
+//! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|cold|fuzz`.
 //!
 //! A task says each step as it starts it, ends what it started, leaves the tree as it was (but for
 //! the files it is asked to write), and keeps what it builds and installs in a cache outside the tree.
@@ -7,6 +7,7 @@ mod bench;
 mod browser;
 mod cargo;
 mod ci;
+mod cold;
 mod fuzz;
 mod gate;
 mod generate;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchOptions;
+use crate::cold::ColdOptions;
 use crate::fuzz::FuzzOptions;
 use crate::test::TestOptions;
 
@@ -58,6 +60,8 @@ enum Task {
     Tidy,
     /// Measures lists and calls against limit servers and writes docs/benchmarks.md
     Bench(BenchOptions),
+    /// Builds from nothing in an empty directory and writes what that costs to docs/benchmarks.md
+    Cold(ColdOptions),
     /// Runs the fuzz targets, ten minutes each if not told otherwise
     Fuzz(FuzzOptions),
 }
@@ -72,6 +76,7 @@ fn main() -> ExitCode {
         Task::Gen { check, .. } => generate::run(check),
         Task::Tidy => tidy::run(),
         Task::Bench(options) => bench::run(&options),
+        Task::Cold(options) => cold::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),
     };
     match outcome {

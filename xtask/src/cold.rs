@@ -1,0 +1,120 @@
+//! `cargo xtask cold`: what the first command of the README costs on a machine that has built nothing.
+//!
+//! Builds in an empty target directory, which is removed afterwards, and writes the figures into their
+//! section of docs/benchmarks.md. Downloads are not measured: the sources are fetched before.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::Value;
+
+use crate::cargo::cargo;
+use crate::{paths, shell};
+
+/// Where the section begins; `cargo xtask bench` leaves it as it is.
+const HEADING: &str = "## A build from nothing";
+
+/// Clock ticks of `/proc/self/stat` per second, on every Linux that Rust runs on.
+const TICKS: u64 = 100;
+
+#[derive(Debug, Args)]
+pub(crate) struct ColdOptions {
+    /// Profiles to build, one after the other
+    #[arg(long, value_delimiter = ',', default_value = "release,dist")]
+    profiles: Vec<String>,
+    /// Only print the figures
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// One build.
+struct Figures {
+    profile: String,
+    cpu: Duration,
+    wall: Duration,
+    crates: usize,
+    bytes: u64,
+}
+
+pub(crate) fn run(options: &ColdOptions) -> Result<()> {
+    shell::run(&mut cargo(&["fetch", "--locked", "--quiet"]))?;
+    let mut rows = String::new();
+    for profile in &options.profiles {
+        let figures = build(profile)?;
+        let row = figures.row();
+        shell::say(&row);
+        rows.push_str(&row);
+        rows.push('\n');
+    }
+    if options.dry_run { Ok(()) } else { write(&rows) }
+}
+
+fn build(profile: &str) -> Result<Figures> {
+    shell::step(format_args!("profile {profile}, from nothing"));
+    let target = tempfile::tempdir().context("cannot create an empty target directory")?;
+    let mut command = cargo(&["build", "--locked", "--message-format", "json-render-diagnostics"]);
+    command.args(["--profile", profile]).env("CARGO_TARGET_DIR", target.path());
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let (begun, cpu) = (Instant::now(), cpu_of_children()?);
+    let mut child = command.spawn().context("cannot start cargo")?;
+    let output = child.stdout.take().context("cargo has no output")?;
+    let mut crates = BTreeSet::new();
+    for line in BufReader::new(output).lines() {
+        let message: Value = serde_json::from_str(&line?).unwrap_or_default();
+        if message["reason"] == "compiler-artifact" {
+            crates.insert(message["package_id"].to_string());
+        }
+    }
+    if !child.wait()?.success() {
+        bail!("the build failed");
+    }
+    let (wall, cpu) = (begun.elapsed(), cpu_of_children()?.saturating_sub(cpu));
+    let program = target.path().join(profile).join("toolcrib");
+    let bytes =
+        fs::metadata(&program).with_context(|| format!("{} is missing", program.display()))?.len();
+    Ok(Figures { profile: profile.to_owned(), cpu, wall, crates: crates.len(), bytes })
+}
+
+impl Figures {
+    fn row(&self) -> String {
+        let Self { profile, cpu, wall, crates, bytes } = self;
+        format!(
+            "| `{profile}` | {:.1} | {:.1} | {crates} | {:.1} |",
+            cpu.as_secs_f64() / 60.0,
+            wall.as_secs_f64() / 60.0,
+            *bytes as f64 / 1e6
+        )
+    }
+}
+
+/// Processor time of all processes that this one has waited for, and of those that they waited for.
+fn cpu_of_children() -> Result<Duration> {
+    let stat = fs::read_to_string("/proc/self/stat").context("needs Linux")?;
+    // The name of the program, in parentheses, may contain anything.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks: Vec<u64> =
+        fields.split_whitespace().skip(13).take(2).filter_map(|it| it.parse().ok()).collect();
+    Ok(Duration::from_millis(ticks.iter().sum::<u64>() * 1_000 / TICKS))
+}
+
+fn write(rows: &str) -> Result<()> {
+    let page = paths::root().join("docs").join("benchmarks.md");
+    let text = fs::read_to_string(&page)?;
+    let before = text.split(HEADING).next().unwrap_or_default().trim_end();
+    let commit = shell::first_line("git", &["log", "-1", "--format=%h"]).unwrap_or_default();
+    let compiler = shell::first_line("rustc", &["--version"]).unwrap_or_default();
+    let cores = std::thread::available_parallelism()?;
+    let section = format!(
+        "{HEADING}\n\nWritten by `cargo xtask cold`, at {commit}, with {compiler} on {cores} cores; the \
+         sources had been downloaded. `release` is what the README's first command builds, `dist` is what \
+         is shipped and what the figures above are measured with.\n\n\
+         | profile | CPU minutes | minutes | crates | binary, MB |\n|---|---|---|---|---|\n{rows}"
+    );
+    fs::write(&page, format!("{before}\n\n{section}"))?;
+    Ok(())
+}
