@@ -66,8 +66,8 @@ fn build(profile: &str) -> Result<Figures> {
     let mut crates = BTreeSet::new();
     for line in BufReader::new(output).lines() {
         let message: Value = serde_json::from_str(&line?).unwrap_or_default();
-        if message["reason"] == "compiler-artifact" {
-            crates.insert(message["package_id"].to_string());
+        if message.get("reason").is_some_and(|reason| reason == "compiler-artifact") {
+            crates.insert(message.get("package_id").map(Value::to_string));
         }
     }
     if !child.wait()?.success() {

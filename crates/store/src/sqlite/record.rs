@@ -32,7 +32,7 @@ impl RecordStore for SqliteStore {
         if let Some(displaced) = self.inner.place.displaced() {
             return Some(displaced);
         }
-        match self.inner.readers.read(|connection| open::check_schema(connection)).await {
+        match self.inner.readers.read(open::check_schema).await {
             Err(StoreError::Corrupt(_)) => Some("the schema of the store was changed"),
             // What cannot be read is noticed where it is needed.
             Ok(()) | Err(_) => None,

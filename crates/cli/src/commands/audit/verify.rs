@@ -76,7 +76,7 @@ pub(super) async fn run(
             trusted.extend(own_key(global).await);
             exported(args, file, trusted, &anchors, printer)?
         }
-        (None, Some(client)) => on_server(args, &client, trusted, &anchors, printer).await?,
+        (None, Some(client)) => on_server(args, &client, trusted, &anchors).await?,
         (None, None) => here(args, global, trusted, &anchors, printer).await?,
     };
     let interval = args.interval.or_else(|| {
@@ -214,7 +214,6 @@ async fn on_server(
     client: &Client,
     trusted: Vec<[u8; 32]>,
     anchors: &[Checkpoint],
-    printer: Printer,
 ) -> anyhow::Result<Report> {
     if args.tenant.is_some() {
         return Err(usage("a server shows the record of the key's own tenant; leave out --tenant"));
