@@ -24,6 +24,7 @@ mod settings;
 mod signing;
 mod store;
 mod table;
+mod target;
 
 use std::{process::ExitCode, time::Duration};
 

@@ -18,15 +18,12 @@ use toolcrib_core::{
     event::{CallStatus, EventBody, EventLog as _, EventQuery, RunEvent, SessionOutcome},
     id::TenantId,
 };
-use toolcrib_store::SqliteStore;
 
 use crate::{
     args::{AuditCommand, ExportArgs, Global, TailArgs},
-    client::Client,
     failure::{Exit, usage},
     printer::Printer,
-    settings::Settings,
-    store,
+    target::Target,
 };
 
 /// Events read at once.
@@ -53,22 +50,15 @@ pub(crate) async fn run(
             (Reading::Export(args), tenant)
         }
     };
-    let log = match Client::connect(global, printer)? {
-        Some(_) if tenant.is_some() => {
-            return Err(usage(
-                "a server shows the events of the key's own tenant; leave out --tenant",
-            ));
-        }
-        Some(client) => Log::Remote(client),
-        None => Log::Here(store::open_existing(&Settings::load(global)?.config)?, tenant),
-    };
+    let log = Log { target: Target::open(global, printer)?, tenant };
+    if matches!(log.target, Target::Server(_)) && log.tenant.is_some() {
+        return Err(usage("a server shows the events of the key's own tenant; leave out --tenant"));
+    }
     let result = match command {
         Reading::Tail(args) => tail(&args, &log, printer).await,
         Reading::Export(args) => export::run(&args, &log, printer).await,
     };
-    if let Log::Here(store, _) = log {
-        store.close().await;
-    }
+    log.target.close().await;
     result.map(|()| Exit::Done)
 }
 
@@ -78,12 +68,10 @@ enum Reading {
     Export(ExportArgs),
 }
 
-/// Where events are read.
-enum Log {
-    /// In our store, of one tenant or of all.
-    Here(SqliteStore, Option<TenantId>),
-    /// On a server, of the key's tenant.
-    Remote(Client),
+/// The events of a store, of one tenant or of all; or those of the key's tenant on a server.
+struct Log {
+    target: Target,
+    tenant: Option<TenantId>,
 }
 
 /// An event, where it stands, and whose it is when that is not plain.
@@ -106,10 +94,13 @@ enum From {
 
 impl Log {
     async fn read(&self, from: From) -> anyhow::Result<Vec<Logged>> {
-        match self {
-            Self::Here(store, tenant) => {
-                let mut query =
-                    EventQuery { tenant: tenant.clone(), limit: PAGE, ..EventQuery::default() };
+        match &self.target {
+            Target::Store(_, store) => {
+                let mut query = EventQuery {
+                    tenant: self.tenant.clone(),
+                    limit: PAGE,
+                    ..EventQuery::default()
+                };
                 match from {
                     From::After(position) => query.after = Some(position),
                     From::Newest(limit) => (query.limit, query.newest) = (limit, true),
@@ -123,7 +114,7 @@ impl Log {
                     })
                     .collect())
             }
-            Self::Remote(client) => {
+            Target::Server(client) => {
                 let query = match from {
                     From::After(position) => {
                         vec![("after", position.to_string()), ("limit", PAGE.to_string())]

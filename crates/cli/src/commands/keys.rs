@@ -26,13 +26,8 @@ use crate::{
     printer::Printer,
     settings::Settings,
     store, table,
+    target::Target,
 };
-
-/// Where keys are kept.
-enum Place {
-    Here(SqliteStore),
-    Remote(Client),
-}
 
 pub(crate) async fn run(
     command: KeysCommand,
@@ -42,28 +37,23 @@ pub(crate) async fn run(
     if let KeysCommand::Create(args) = &command {
         check(args)?;
     }
-    let place = match Client::connect(global, printer)? {
-        Some(client) => Place::Remote(client),
-        None => {
-            let settings = Settings::load(global)?;
-            Place::Here(match &command {
-                KeysCommand::Create(args) => {
-                    check_grants(args, &settings.config, printer)?;
-                    store::open(&settings.config)?
-                }
-                _ => store::open_existing(&settings.config)?,
-            })
+    let target = match (Client::connect(global, printer)?, &command) {
+        // The first key makes the store.
+        (None, KeysCommand::Create(args)) => {
+            let config = Settings::load(global)?.config;
+            check_grants(args, &config, printer)?;
+            let store = store::open(&config)?;
+            Target::Store(Box::new(config), store)
         }
+        (server, _) => Target::of(server, global)?,
     };
     let result = match command {
-        KeysCommand::Create(args) => create(args, &place, printer).await,
-        KeysCommand::List(_) => list(&place, printer).await,
-        KeysCommand::Rotate { id, overlap } => rotate(&id, overlap, &place, printer).await,
-        KeysCommand::Revoke { id } => revoke(&id, &place, printer).await,
+        KeysCommand::Create(args) => create(args, &target, printer).await,
+        KeysCommand::List(_) => list(&target, printer).await,
+        KeysCommand::Rotate { id, overlap } => rotate(&id, overlap, &target, printer).await,
+        KeysCommand::Revoke { id } => revoke(&id, &target, printer).await,
     };
-    if let Place::Here(store) = place {
-        store.close().await;
-    }
+    target.close().await;
     result
 }
 
@@ -130,7 +120,7 @@ async fn there(client: &Client) -> anyhow::Result<Vec<KeyInfo>> {
     Ok(serde_json::from_value(told.get("keys").cloned().unwrap_or(Value::Null))?)
 }
 
-async fn create(args: KeyCreateArgs, place: &Place, printer: Printer) -> anyhow::Result<Exit> {
+async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyhow::Result<Exit> {
     let principal = match args.principal {
         Some(principal) => principal,
         None => PrincipalId::parse(&args.name)
@@ -144,8 +134,8 @@ async fn create(args: KeyCreateArgs, place: &Place, printer: Printer) -> anyhow:
         None => None,
         Some(lifetime) => Some(now + chrono::Duration::from_std(lifetime)?),
     };
-    match place {
-        Place::Remote(client) => {
+    match target {
+        Target::Server(client) => {
             if args.tenant.is_some() {
                 return Err(usage(
                     "the server makes keys in the caller's tenant; leave --tenant out",
@@ -163,7 +153,7 @@ async fn create(args: KeyCreateArgs, place: &Place, printer: Printer) -> anyhow:
             }
             show_told(client.send(&["v1", "keys"], &body).await?, printer)
         }
-        Place::Here(store) => {
+        Target::Store(_, store) => {
             let tenant = match args.tenant {
                 Some(tenant) => tenant,
                 None => TenantId::parse("default")?,
@@ -183,21 +173,21 @@ async fn create(args: KeyCreateArgs, place: &Place, printer: Printer) -> anyhow:
 async fn rotate(
     id: &KeyId,
     overlap: std::time::Duration,
-    place: &Place,
+    target: &Target,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let now = Utc::now();
     let until = manage::end_of_overlap(now, overlap)
         .ok_or_else(|| usage("an overlap is at most 30 days"))?;
-    let store = match place {
-        Place::Remote(client) => {
+    let store = match target {
+        Target::Server(client) => {
             let body = json!({ "overlapSeconds": overlap.as_secs() });
             return match client.send(&["v1", "keys", id.as_str(), "rotate"], &body).await {
                 Ok(told) => show_told(told, printer),
                 Err(error) => Err(refused(error, id, client).await),
             };
         }
-        Place::Here(store) => store,
+        Target::Store(_, store) => store,
     };
     let keys = store.list().await?;
     let known: Vec<KeyInfo> = keys.iter().map(KeyInfo::from).collect();
@@ -217,10 +207,10 @@ async fn rotate(
     show(&key, Some(old.expires_at.map_or(until, |end| end.min(until))), printer)
 }
 
-async fn list(place: &Place, printer: Printer) -> anyhow::Result<Exit> {
-    let keys: Vec<KeyInfo> = match place {
-        Place::Here(store) => here(store).await?,
-        Place::Remote(client) => there(client).await?,
+async fn list(target: &Target, printer: Printer) -> anyhow::Result<Exit> {
+    let keys: Vec<KeyInfo> = match target {
+        Target::Store(_, store) => here(store).await?,
+        Target::Server(client) => there(client).await?,
     };
     if printer.wants_json() {
         printer.json(&keys)?;
@@ -259,9 +249,9 @@ async fn list(place: &Place, printer: Printer) -> anyhow::Result<Exit> {
     Ok(Exit::Done)
 }
 
-async fn revoke(id: &KeyId, place: &Place, printer: Printer) -> anyhow::Result<Exit> {
-    let (at, note) = match place {
-        Place::Remote(client) => {
+async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result<Exit> {
+    let (at, note) = match target {
+        Target::Server(client) => {
             let told = match client.delete(&["v1", "keys", id.as_str()]).await {
                 Ok(told) => told,
                 Err(error) => return Err(refused(error, id, client).await),
@@ -269,7 +259,7 @@ async fn revoke(id: &KeyId, place: &Place, printer: Printer) -> anyhow::Result<E
             let at = told.get("revokedAt").and_then(Value::as_str).unwrap_or_default().to_owned();
             (at, "revoked; the server refuses it from now on")
         }
-        Place::Here(store) => {
+        Target::Store(_, store) => {
             let now = Utc::now();
             if !store.revoke(id, now).await? {
                 let keys = here(store).await?;

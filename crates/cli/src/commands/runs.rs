@@ -15,8 +15,8 @@ use crate::{
     client::Client,
     failure::{Exit, advised, usage},
     printer::Printer,
-    settings::Settings,
-    store, table,
+    table,
+    target::Target,
 };
 
 /// What is shown of a workflow's run: the members of `GET /v1/runs`.
@@ -38,35 +38,24 @@ struct Shown {
     ended_at: Option<String>,
 }
 
-/// Where runs are looked up.
-enum Place {
-    Here(SqliteStore),
-    Remote(Client),
-}
-
 pub(crate) async fn run(
     command: RunsCommand,
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    let place = match Client::connect(global, printer)? {
-        Some(client) => Place::Remote(client),
-        None => Place::Here(store::open_existing(&Settings::load(global)?.config)?),
-    };
+    let target = Target::open(global, printer)?;
     let result = match &command {
-        RunsCommand::List(args) => list(args, &place, printer).await,
-        RunsCommand::Show { run } => show(run, &place, printer).await,
-        RunsCommand::Cancel { run } => cancel(run, &place, printer).await,
+        RunsCommand::List(args) => list(args, &target, printer).await,
+        RunsCommand::Show { run } => show(run, &target, printer).await,
+        RunsCommand::Cancel { run } => cancel(run, &target, printer).await,
     };
-    if let Place::Here(store) = place {
-        store.close().await;
-    }
+    target.close().await;
     result.map(|()| Exit::Done)
 }
 
-async fn list(args: &RunListArgs, place: &Place, printer: Printer) -> anyhow::Result<()> {
-    let runs = match place {
-        Place::Here(store) => {
+async fn list(args: &RunListArgs, target: &Target, printer: Printer) -> anyhow::Result<()> {
+    let runs = match target {
+        Target::Store(_, store) => {
             let query = RunQuery {
                 tenant: args.tenant.clone(),
                 state: args.state,
@@ -75,12 +64,12 @@ async fn list(args: &RunListArgs, place: &Place, printer: Printer) -> anyhow::Re
             };
             here(store, query).await?
         }
-        Place::Remote(_) if args.tenant.is_some() => {
+        Target::Server(_) if args.tenant.is_some() => {
             return Err(usage(
                 "a server shows the runs of the key's own tenant; leave out --tenant",
             ));
         }
-        Place::Remote(client) => {
+        Target::Server(client) => {
             let lines = args.lines.to_string();
             let mut query = vec![("limit", lines.as_str())];
             query.extend(args.state.map(|state| ("state", state.as_str())));
@@ -97,16 +86,16 @@ async fn list(args: &RunListArgs, place: &Place, printer: Printer) -> anyhow::Re
     table(&runs, printer)
 }
 
-async fn show(run: &RunId, place: &Place, printer: Printer) -> anyhow::Result<()> {
-    let (runs, events) = match place {
-        Place::Here(store) => {
+async fn show(run: &RunId, target: &Target, printer: Printer) -> anyhow::Result<()> {
+    let (runs, events) = match target {
+        Target::Store(_, store) => {
             let query = RunQuery { run: Some(run.clone()), ..RunQuery::default() };
             let query_events = EventQuery { run: Some(run.clone()), ..EventQuery::default() };
             let events = store.read(query_events).await?;
             let events = events.into_iter().map(|logged| logged.event).collect();
             (here(store, query).await?, events)
         }
-        Place::Remote(client) => {
+        Target::Server(client) => {
             let runs = there(client, &[("runId", run.as_str())]).await?;
             let mut told = client.get(&["v1", "runs", run.as_str(), "events"], &[]).await?;
             let events = told.get_mut("events").map(Value::take).unwrap_or_default();
@@ -125,9 +114,9 @@ async fn show(run: &RunId, place: &Place, printer: Printer) -> anyhow::Result<()
     events.iter().try_for_each(|event| printer.line(audit::told(event)))
 }
 
-async fn cancel(run: &RunId, place: &Place, printer: Printer) -> anyhow::Result<()> {
-    let cancelled = match place {
-        Place::Here(store) => {
+async fn cancel(run: &RunId, target: &Target, printer: Printer) -> anyhow::Result<()> {
+    let cancelled = match target {
+        Target::Store(_, store) => {
             let runs = store.runs(SealKeys::none());
             let query = RunQuery { run: Some(run.clone()), ..RunQuery::default() };
             let found = runs.list(query).await?;
@@ -142,7 +131,7 @@ async fn cancel(run: &RunId, place: &Place, printer: Printer) -> anyhow::Result<
             }
             cancelled
         }
-        Place::Remote(client) => {
+        Target::Server(client) => {
             let told = client.post(&["v1", "runs", run.as_str(), "cancel"]).await?;
             let count = told.get("cancelled").and_then(Value::as_u64);
             usize::try_from(count.unwrap_or_default())?

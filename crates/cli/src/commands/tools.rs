@@ -23,6 +23,7 @@ use crate::{
     printer::Printer,
     settings::Settings,
     table,
+    target::Target,
 };
 
 /// A tool as it is shown, whoever was asked.
@@ -59,15 +60,15 @@ pub(crate) async fn run(
             return lint::run(&args, client, global, printer).await;
         }
         (ToolsCommand::Diff { tool }, client) => {
-            let place = pins::Place::new(client, global)?;
-            let shown = pins::show(tool.as_deref(), &place, printer).await;
-            place.close().await;
+            let target = Target::of(client, global)?;
+            let shown = pins::show(tool.as_deref(), &target, printer).await;
+            target.close().await;
             return shown;
         }
         (ToolsCommand::Approve(args), client) => {
-            let place = pins::Place::new(client, global)?;
-            let approved = pins::approve(&args, &place, printer).await;
-            place.close().await;
+            let target = Target::of(client, global)?;
+            let approved = pins::approve(&args, &target, printer).await;
+            target.close().await;
             return approved;
         }
         (ToolsCommand::Show { tool }, None) => show(&tool, global, printer).await?,

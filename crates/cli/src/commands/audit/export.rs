@@ -18,6 +18,7 @@ use crate::{
     client::Client,
     failure::usage,
     printer::Printer,
+    target::Target,
 };
 
 pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
@@ -95,19 +96,19 @@ impl Log {
         mut each: impl FnMut(Checkpoint) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let inside = |checkpoint: &Checkpoint| to.is_none_or(|to| checkpoint.position <= to);
-        let store = match self {
-            Self::Here(_, None) if to.is_some() => {
+        let store = match &self.target {
+            Target::Store(..) if to.is_some() && self.tenant.is_none() => {
                 return Err(usage("--checkpoints and --to together need --tenant"));
             }
-            Self::Here(store, _) => store,
-            Self::Remote(client) => {
+            Target::Store(_, store) => store,
+            Target::Server(client) => {
                 let all = checkpoints(client).await?.into_iter();
                 return all.take_while(inside).try_for_each(each);
             }
         };
-        let mut tenants = match self {
-            Self::Here(_, Some(tenant)) => vec![tenant.clone()],
-            _ => store.tenants(None).await?,
+        let mut tenants = match &self.tenant {
+            Some(tenant) => vec![tenant.clone()],
+            None => store.tenants(None).await?,
         };
         while let Some(last) = tenants.last().cloned() {
             for tenant in &tenants {
@@ -125,9 +126,9 @@ impl Log {
                     }
                 }
             }
-            tenants = match self {
-                Self::Here(_, Some(_)) => Vec::new(),
-                _ => store.tenants(Some(&last)).await?,
+            tenants = match &self.tenant {
+                Some(_) => Vec::new(),
+                None => store.tenants(Some(&last)).await?,
             };
         }
         Ok(())
@@ -135,10 +136,10 @@ impl Log {
 
     /// The next events after `after`, with where they stand.
     async fn stored(&self, after: u64) -> anyhow::Result<Vec<(u64, StoredEvent)>> {
-        match self {
-            Self::Here(store, tenant) => {
-                let own = tenant.is_some();
-                let tenant = tenant.clone();
+        match &self.target {
+            Target::Store(_, store) => {
+                let own = self.tenant.is_some();
+                let tenant = self.tenant.clone();
                 let query = StoredQuery { tenant, after, limit: PAGE, with_prev: true };
                 let place = |event: &StoredEvent| match own {
                     true => event.tenant_position,
@@ -147,7 +148,7 @@ impl Log {
                 let page = store.stored(query).await?;
                 Ok(page.into_iter().map(|event| (place(&event), event)).collect())
             }
-            Self::Remote(client) => remote(client, after).await,
+            Target::Server(client) => remote(client, after).await,
         }
     }
 }

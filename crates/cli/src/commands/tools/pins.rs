@@ -14,11 +14,9 @@ use toolcrib_store::SqliteStore;
 use super::diff;
 use crate::{
     args::{Global, ToolApproveArgs},
-    client::Client,
     failure::{Exit, advised},
     printer::Printer,
-    settings::Settings,
-    store,
+    target::Target,
 };
 
 /// Tools that are approved with one request.
@@ -49,74 +47,49 @@ pub(super) struct Moment {
     pub(super) document: Option<Value>,
 }
 
-/// Where pins are looked up.
-pub(super) enum Place {
-    Here(Box<Config>, SqliteStore),
-    Remote(Client),
+/// Every pin, or that of one tool with its documents.
+async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<Shown>> {
+    let told = match target {
+        Target::Store(config, store) => {
+            let desk = desk(config, store);
+            match tool {
+                Some(tool) => json!(desk.show(tool).await?.into_iter().collect::<Vec<_>>()),
+                None => json!(desk.list().await?),
+            }
+        }
+        Target::Server(client) => {
+            let query: Vec<_> = tool.map(|tool| ("tool", tool)).into_iter().collect();
+            let mut told = client.get(&["v1", "pins"], &query).await?;
+            told.get_mut("pins").map(Value::take).unwrap_or_default()
+        }
+    };
+    Ok(serde_json::from_value(told)?)
 }
 
-impl Place {
-    pub(super) fn new(client: Option<Client>, global: &Global) -> anyhow::Result<Self> {
-        match client {
-            Some(client) => Ok(Self::Remote(client)),
-            None => {
-                let config = Settings::load(global)?.config;
-                let store = store::open_existing(&config)?;
-                Ok(Self::Here(Box::new(config), store))
-            }
+async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Result<()> {
+    match target {
+        Target::Store(config, store) => {
+            let digest = |(tool, digest): &(String, String)| {
+                let digest = Digest::parse(digest)?;
+                Some((tool.clone(), digest))
+            };
+            let wanted: Vec<_> = wanted.iter().filter_map(digest).collect();
+            let by = PrincipalId::parse("operator")?;
+            let approved = desk(config, store).approve(&wanted, Some(&by), Utc::now()).await;
+            let (_, events) = approved.map_err(|error| match error {
+                PinError::Store(error) => anyhow::Error::new(error),
+                error => advised(error.to_string(), "`toolcrib tools diff` shows what waits"),
+            })?;
+            store.append(events).await?;
+        }
+        Target::Server(client) => {
+            let tool =
+                |(tool, digest): &(String, String)| json!({ "toolId": tool, "digest": digest });
+            let body = json!({ "tools": wanted.iter().map(tool).collect::<Vec<_>>() });
+            client.send(&["v1", "pins", "approve"], &body).await?;
         }
     }
-
-    pub(super) async fn close(self) {
-        if let Self::Here(_, store) = self {
-            store.close().await;
-        }
-    }
-
-    /// Every pin, or that of one tool with its documents.
-    async fn pins(&self, tool: Option<&str>) -> anyhow::Result<Vec<Shown>> {
-        let told = match self {
-            Self::Here(config, store) => {
-                let desk = desk(config, store);
-                match tool {
-                    Some(tool) => json!(desk.show(tool).await?.into_iter().collect::<Vec<_>>()),
-                    None => json!(desk.list().await?),
-                }
-            }
-            Self::Remote(client) => {
-                let query: Vec<_> = tool.map(|tool| ("tool", tool)).into_iter().collect();
-                let mut told = client.get(&["v1", "pins"], &query).await?;
-                told.get_mut("pins").map(Value::take).unwrap_or_default()
-            }
-        };
-        Ok(serde_json::from_value(told)?)
-    }
-
-    async fn approve(&self, wanted: &[(String, String)]) -> anyhow::Result<()> {
-        match self {
-            Self::Here(config, store) => {
-                let digest = |(tool, digest): &(String, String)| {
-                    let digest = Digest::parse(digest)?;
-                    Some((tool.clone(), digest))
-                };
-                let wanted: Vec<_> = wanted.iter().filter_map(digest).collect();
-                let by = PrincipalId::parse("operator")?;
-                let approved = desk(config, store).approve(&wanted, Some(&by), Utc::now()).await;
-                let (_, events) = approved.map_err(|error| match error {
-                    PinError::Store(error) => anyhow::Error::new(error),
-                    error => advised(error.to_string(), "`toolcrib tools diff` shows what waits"),
-                })?;
-                store.append(events).await?;
-            }
-            Self::Remote(client) => {
-                let tool =
-                    |(tool, digest): &(String, String)| json!({ "toolId": tool, "digest": digest });
-                let body = json!({ "tools": wanted.iter().map(tool).collect::<Vec<_>>() });
-                client.send(&["v1", "pins", "approve"], &body).await?;
-            }
-        }
-        Ok(())
-    }
+    Ok(())
 }
 
 fn desk<'a>(config: &'a Config, store: &'a SqliteStore) -> PinDesk<'a> {
@@ -126,20 +99,20 @@ fn desk<'a>(config: &'a Config, store: &'a SqliteStore) -> PinDesk<'a> {
 /// Shows what waits for an approval; the exit code is 0 either way.
 pub(super) async fn show(
     tool: Option<&str>,
-    place: &Place,
+    target: &Target,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let mut pins = Vec::new();
     match tool {
         Some(tool) => {
-            pins = place.pins(Some(tool)).await?;
+            pins = pins_of(target, Some(tool)).await?;
             if pins.is_empty() {
-                return Err(unknown(tool, &place.pins(None).await?));
+                return Err(unknown(tool, &pins_of(target, None).await?));
             }
         }
         None => {
-            for waiting in waiting(place.pins(None).await?) {
-                pins.extend(place.pins(Some(&waiting.tool_id)).await?);
+            for waiting in waiting(pins_of(target, None).await?) {
+                pins.extend(pins_of(target, Some(&waiting.tool_id)).await?);
             }
         }
     }
@@ -169,12 +142,12 @@ pub(super) async fn show(
 /// Approves what waits.
 pub(super) async fn approve(
     args: &ToolApproveArgs,
-    place: &Place,
+    target: &Target,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let mut chosen = Vec::new();
     if args.tools.is_empty() {
-        let pins = place.pins(None).await?;
+        let pins = pins_of(target, None).await?;
         if let Some(source) = &args.source
             && !pins.iter().any(|pin| pin.source_id == source.as_str())
         {
@@ -191,8 +164,8 @@ pub(super) async fn approve(
         chosen.extend(waiting(pins).into_iter().filter(of_source));
     } else {
         for tool in &args.tools {
-            let Some(pin) = place.pins(Some(tool)).await?.pop() else {
-                return Err(unknown(tool, &place.pins(None).await?));
+            let Some(pin) = pins_of(target, Some(tool)).await?.pop() else {
+                return Err(unknown(tool, &pins_of(target, None).await?));
             };
             if pin.seen.is_none() {
                 return Err(advised(
@@ -206,7 +179,7 @@ pub(super) async fn approve(
     let wanted: Vec<(String, String)> =
         chosen.into_iter().filter_map(|pin| Some((pin.tool_id, pin.seen?.digest))).collect();
     for batch in wanted.chunks(BATCH) {
-        place.approve(batch).await?;
+        approve_all(target, batch).await?;
     }
     if printer.wants_json() {
         let told =
