@@ -78,20 +78,20 @@ pub(crate) struct Approvals {
 
 /// What a call brought, and by which surface.
 #[derive(Clone, Copy)]
-pub(crate) struct Sent<'a> {
+pub(crate) struct CallInput<'a> {
     pub(crate) surface: &'static str,
     pub(crate) arguments: &'a Map<String, Value>,
 }
 
 /// What stands between a call and its run.
-pub(crate) enum Gate {
+pub(crate) enum ApprovalGate {
     /// Nothing.
     Open,
     /// A consent to what has this fingerprint, if it has one.
     Closed(Option<Fingerprint>, Option<Box<Approval>>),
 }
 
-impl Gate {
+impl ApprovalGate {
     /// Whether consent is needed.
     pub(crate) fn asks(&self) -> bool {
         matches!(self, Self::Closed(..))
@@ -138,18 +138,18 @@ impl Gateway {
         who: &Principal,
         entry: &Entry,
         arguments: &Value,
-    ) -> Result<Gate, CallError> {
+    ) -> Result<ApprovalGate, CallError> {
         let tool = &entry.tool;
         let decided = approval::decide(tool.approval, &entry.consent, tool.safety_tier, arguments);
         if decided == ApprovalDecision::NotNeeded {
-            return Ok(Gate::Open);
+            return Ok(ApprovalGate::Open);
         }
         // What has no canonical form is refused by the next step.
         let Ok(exact) = canonical::canonical_bytes(arguments) else {
-            return Ok(Gate::Closed(None, None));
+            return Ok(ApprovalGate::Closed(None, None));
         };
         let Some(store) = self.approval_gate().store() else {
-            return Ok(Gate::Closed(None, None));
+            return Ok(ApprovalGate::Closed(None, None));
         };
         // Whoever has had the key in hand is part of the call. A grant for a key that the operator
         // made lets no key of the same principal pass that an approver made (I-65).
@@ -166,7 +166,7 @@ impl Gateway {
         let fingerprint = store.fingerprint(parts.into()).await.map_err(|e| unanswered(&e))?;
         let live = store.live(&who.tenant, &fingerprint).await.map_err(|e| unanswered(&e))?;
         let grant = live.filter(|it| it.is_open(self.clock().now())).map(Box::new);
-        Ok(Gate::Closed(Some(fingerprint), grant))
+        Ok(ApprovalGate::Closed(Some(fingerprint), grant))
     }
 
     /// Lets a call pass that needs no consent or has it; its cause is then what let it pass. Asks for
@@ -176,12 +176,12 @@ impl Gateway {
         &self,
         mut call: CallIdentity,
         who: &Principal,
-        gate: Gate,
-        sent: Sent<'_>,
+        gate: ApprovalGate,
+        sent: CallInput<'_>,
         parent: Option<&CallId>,
         hang_up: &CancellationToken,
     ) -> Result<CallIdentity, Stopped> {
-        let Gate::Closed(fingerprint, grant) = gate else { return Ok(call) };
+        let ApprovalGate::Closed(fingerprint, grant) = gate else { return Ok(call) };
         let tool = call.entry.id.clone();
         let Some((store, fingerprint)) = self.approval_gate().store().zip(fingerprint) else {
             return Err((call, CallError::ApprovalRequired { tool, asked: None }));
@@ -226,7 +226,7 @@ struct Waiting<'a> {
     store: &'a dyn ApprovalStore,
     who: &'a Principal,
     fingerprint: Fingerprint,
-    sent: Sent<'a>,
+    sent: CallInput<'a>,
     parent: Option<&'a CallId>,
 }
 

@@ -87,7 +87,7 @@ struct Inner {
 }
 
 /// A call that was let through. Dropped without an end, it says nothing about the source.
-pub(crate) struct Passage {
+pub(crate) struct BreakerGuard {
     breaker: Arc<Breaker>,
     caller: String,
     entered: Option<Entered>,
@@ -158,12 +158,12 @@ impl Breaker {
         self: &Arc<Self>,
         caller: &Principal,
         source: &dyn Source,
-    ) -> Result<Passage, Duration> {
+    ) -> Result<BreakerGuard, Duration> {
         self.note_caller(&caller.tenant);
         let mut inner = self.inner.lock();
         let id = caller.id.to_string();
         let Some(config) = inner.config else {
-            return Ok(Passage { breaker: Arc::clone(self), caller: id, entered: None });
+            return Ok(BreakerGuard { breaker: Arc::clone(self), caller: id, entered: None });
         };
         let now = self.clock.monotonic_nanos();
         if let (State::Open(until), Some(opened)) = (inner.circuit.shared(), inner.opened_at)
@@ -184,7 +184,7 @@ impl Breaker {
         if after != before {
             self.tell(&mut inner, after);
         }
-        Ok(Passage { breaker: Arc::clone(self), caller: id, entered: Some(entered) })
+        Ok(BreakerGuard { breaker: Arc::clone(self), caller: id, entered: Some(entered) })
     }
 
     pub(crate) fn report(&self) -> BreakerReport {
@@ -246,7 +246,7 @@ impl Breaker {
     }
 }
 
-impl Passage {
+impl BreakerGuard {
     /// The call came to `result`.
     pub(crate) fn end(mut self, result: Result<&Outcome, &CallError>) {
         if let Some(entered) = self.entered.take() {
@@ -255,7 +255,7 @@ impl Passage {
     }
 }
 
-impl Drop for Passage {
+impl Drop for BreakerGuard {
     fn drop(&mut self) {
         if let Some(entered) = self.entered.take() {
             self.breaker.leave(&self.caller, entered, Verdict::Silent);

@@ -27,15 +27,15 @@ use toolcrib_core::{
 
 use crate::{
     Gateway, Snapshot,
-    approvals::Sent,
+    approvals::CallInput,
     config::DeniedCalls,
-    dispatch::{self, Ran},
-    list::{ToolRef, Within},
+    dispatch::{self, Execution},
+    list::{CatalogScope, ToolRef},
     metrics::{Limit, Surface},
     quota::QuotaError,
     record::{self, CallIdentity, Miss, MissedCall},
-    session::Bracket,
-    workflow::Part,
+    session::InteractionGuard,
+    workflow::StepContext,
 };
 
 /// One call as a surface understood it.
@@ -45,7 +45,7 @@ pub struct CallRequest<'a> {
     /// The tool.
     pub tool: ToolRef<'a>,
     /// Where the tool is looked for.
-    pub within: Within,
+    pub within: CatalogScope,
     /// The arguments; anything but an object is a violation.
     pub arguments: Value,
     /// Where progress goes, when somebody listens.
@@ -65,7 +65,7 @@ impl<'a> CallRequest<'a> {
         Self {
             surface,
             tool,
-            within: Within::default(),
+            within: CatalogScope::default(),
             arguments,
             progress: None,
             meta: Map::new(),
@@ -93,7 +93,7 @@ impl From<RunId> for Ids {
 
 /// A call that ended, well or not.
 #[derive(Debug)]
-pub struct Called {
+pub struct CallReport {
     /// The run that holds its events.
     pub run_id: RunId,
     /// Its identity in those events.
@@ -108,7 +108,7 @@ pub struct Called {
 
 impl Gateway {
     /// Runs one call through the gate. Dropping the future cancels the call.
-    pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> Called {
+    pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         self.call_in(record::new_id::<RunId>(), None, principal, request, None).await
     }
 
@@ -117,15 +117,15 @@ impl Gateway {
     pub(crate) async fn call_in(
         &self,
         ids: impl Into<Ids>,
-        bracket: Option<Bracket>,
+        bracket: Option<InteractionGuard>,
         principal: &Principal,
         request: CallRequest<'_>,
-        part: Option<Part>,
-    ) -> Called {
+        part: Option<StepContext>,
+    ) -> CallReport {
         let ids = ids.into();
         let call = part.as_ref().map(|part| part.call.clone()).or(ids.call);
         let surface = request.surface;
-        let mut called = Called {
+        let mut called = CallReport {
             run_id: ids.run,
             call_id: call.unwrap_or_else(record::new_id),
             entry: None,
@@ -154,11 +154,11 @@ impl Gateway {
     async fn pass(
         &self,
         snapshot: Arc<Snapshot>,
-        bracket: Option<Bracket>,
+        bracket: Option<InteractionGuard>,
         principal: &Principal,
         request: CallRequest<'_>,
-        part: Option<Part>,
-        called: &mut Called,
+        part: Option<StepContext>,
+        called: &mut CallReport,
     ) -> Result<Outcome, CallError> {
         // 1. resolve in what the caller sees; nothing else exists for it
         let cause = part.as_ref().map(|part| part.cause.clone());
@@ -243,9 +243,10 @@ impl Gateway {
         if let Some(bracket) = &bracket {
             bracket.open(&entry.id).await?;
         }
-        let hang_up = bracket.as_ref().map_or_else(CancellationToken::new, Bracket::hang_up);
+        let hang_up =
+            bracket.as_ref().map_or_else(CancellationToken::new, InteractionGuard::hang_up);
         let parent = part.as_ref().map(|part| &part.parent);
-        let sent = Sent { surface: request.surface.as_str(), arguments: &arguments };
+        let sent = CallInput { surface: request.surface.as_str(), arguments: &arguments };
         let approved = self.approve(call, principal, gate, sent, parent, &hang_up).await;
         let call = match approved {
             Ok(call) => call,
@@ -301,7 +302,11 @@ impl Gateway {
                 gateway.runs().enter(&id, started.event().clone(), parent, cancelled.clone())
             });
             let _running = gateway.metrics().runs(&running_at);
-            let ends = dispatch::Ends { deadline, cancelled: &cancelled, clock: gateway.clock() };
+            let ends = dispatch::StopConditions {
+                deadline,
+                cancelled: &cancelled,
+                clock: gateway.clock(),
+            };
             let ran = dispatch::run(source, breaker, &permit, invocation, ends).await;
 
             if ran.duration.is_some() {
@@ -325,7 +330,7 @@ impl Gateway {
         // 9. answer
         let _cancel_when_dropped: DropGuard = hang_up.drop_guard();
         match detached.await {
-            Ok(Ok(Ran { result, duration })) => {
+            Ok(Ok(Execution { result, duration })) => {
                 called.duration = duration;
                 result
             }
@@ -406,7 +411,7 @@ struct Refused<'a> {
     /// Why, where it is a denial.
     reason: Option<&'static str>,
     /// Its part in its interaction, if it belongs there.
-    bracket: Option<&'a Bracket>,
+    bracket: Option<&'a InteractionGuard>,
 }
 
 /// The arguments as an object that fits the schema and has a canonical form, or every violation.

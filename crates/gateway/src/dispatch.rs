@@ -15,7 +15,7 @@ use toolcrib_core::{
 use crate::{approvals::Deadline, breaker::Breaker};
 
 /// What came of running a call.
-pub(crate) struct Ran {
+pub(crate) struct Execution {
     /// The outcome or why there is none.
     pub(crate) result: Result<Outcome, CallError>,
     /// How long the tool ran; `None` when it never started.
@@ -23,7 +23,7 @@ pub(crate) struct Ran {
 }
 
 /// What may end a call before it ends.
-pub(crate) struct Ends<'a> {
+pub(crate) struct StopConditions<'a> {
     /// How its time is counted.
     pub(crate) deadline: Deadline<'a>,
     /// Fires when nobody wants it any more.
@@ -39,15 +39,15 @@ pub(crate) async fn run(
     breaker: Option<Arc<Breaker>>,
     permit: &Permit,
     call: Invocation,
-    ends: Ends<'_>,
-) -> Ran {
-    let Ends { deadline: counted, cancelled, clock } = ends;
+    ends: StopConditions<'_>,
+) -> Execution {
+    let StopConditions { deadline: counted, cancelled, clock } = ends;
     let Some(source) = source else {
         let error = UpstreamError::new(UpstreamErrorKind::Unavailable, "the source is not running");
-        return Ran { result: Err(CallError::Upstream(error)), duration: None };
+        return Execution { result: Err(CallError::Upstream(error)), duration: None };
     };
     if cancelled.is_cancelled() {
-        return Ran { result: Err(CallError::Cancelled), duration: None };
+        return Execution { result: Err(CallError::Cancelled), duration: None };
     }
     let passage = match breaker.map(|it| it.enter(permit.principal(), &*source)).transpose() {
         Ok(passage) => passage,
@@ -55,7 +55,7 @@ pub(crate) async fn run(
             let detail = "not sent: the source failed again and again";
             let error = UpstreamError::new(UpstreamErrorKind::Unavailable, detail);
             let error = CallError::Upstream(error.retry_after(wait));
-            return Ran { result: Err(error), duration: None };
+            return Execution { result: Err(error), duration: None };
         }
     };
     let (deadline, max_bytes) = (call.timeout, call.max_result_bytes);
@@ -79,7 +79,7 @@ pub(crate) async fn run(
     }
     let ran = Duration::from_nanos(clock.monotonic_nanos().saturating_sub(started));
     let never_started = matches!(&result, Err(CallError::Upstream(error)) if !error.kind.started());
-    Ran { result, duration: (!never_started).then_some(ran) }
+    Execution { result, duration: (!never_started).then_some(ran) }
 }
 
 fn within(outcome: Outcome, max_bytes: usize) -> Result<Outcome, CallError> {

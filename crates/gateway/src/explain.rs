@@ -91,7 +91,7 @@ enum To {
 
 /// Who asks about a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asker {
+enum Requester {
     Itself,
     Another,
 }
@@ -201,18 +201,23 @@ impl Gateway {
 
     /// Why `who` may call `tool` or not, or why its list is what it is, as far as it may know.
     pub async fn explain_to(&self, who: &Principal, tool: Option<&str>) -> Explanation {
-        self.explain_as(who, tool, Asker::Itself).await
+        self.explain_as(who, tool, Requester::Itself).await
     }
 
     /// What [`explain_to`](Self::explain_to) says to `who`, for somebody who asks in its place. It has
     /// not asked, so nothing is recorded of it.
     pub async fn explain_for(&self, who: &Principal, tool: Option<&str>) -> Explanation {
-        self.explain_as(who, tool, Asker::Another).await
+        self.explain_as(who, tool, Requester::Another).await
     }
 
-    async fn explain_as(&self, who: &Principal, tool: Option<&str>, asker: Asker) -> Explanation {
+    async fn explain_as(
+        &self,
+        who: &Principal,
+        tool: Option<&str>,
+        asker: Requester,
+    ) -> Explanation {
         let snapshot = self.snapshot();
-        let itself = asker == Asker::Itself;
+        let itself = asker == Requester::Itself;
         let Some(name) = tool else { return self.explain_own_list(&snapshot, who) };
         let holds = |scope: &str| Scope::parse(scope).is_ok_and(|it| who.scopes.covers(&it));
         let known = |entry: &&Arc<Entry>| entry.tenants.admits(&who.tenant);

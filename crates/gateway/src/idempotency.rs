@@ -44,7 +44,7 @@ use toolcrib_core::{
 use self::table::{Busy, Found, Holder, Limits, Table};
 use crate::{
     Gateway, Snapshot,
-    call::{CallRequest, Called, Ids},
+    call::{CallReport, CallRequest, Ids},
     list::ToolRef,
     record,
 };
@@ -76,7 +76,7 @@ pub struct Kept {
 #[derive(Debug, Clone)]
 pub enum Once {
     /// It ran, or was refused, for this request or for an equal one that came just before.
-    Called(Arc<Called>),
+    Report(Arc<CallReport>),
     /// It ran earlier.
     Kept(Kept),
 }
@@ -140,7 +140,7 @@ impl Gateway {
         principal: &Arc<Principal>,
         key: IdempotencyKey<'_>,
         request: CallRequest<'_>,
-        keep: impl FnOnce(&Called) -> Option<Bytes> + Send + 'static,
+        keep: impl FnOnce(&CallReport) -> Option<Bytes> + Send + 'static,
     ) -> Result<Once, OnceError> {
         if key.text.is_empty() || key.text.len() > MAX_KEY {
             return Err(OnceError::Unusable);
@@ -150,7 +150,7 @@ impl Gateway {
             // The pipeline says why, and records it.
             let ids = Ids { run: record::new_id(), call: None, snapshot: Some(snapshot) };
             let called = self.call_in(ids, None, principal, request, None).await;
-            return Ok(Once::Called(Arc::new(called)));
+            return Ok(Once::Report(Arc::new(called)));
         };
         let holder: Holder = (principal.tenant.clone(), principal.id.clone());
         let text = format!("{}:{}", key.space, key.text);
@@ -201,7 +201,7 @@ impl Gateway {
             }
         };
         let told = waiting.wait_for(Option::is_some).await.ok().and_then(|told| told.clone());
-        told.unwrap_or_else(|| Ok(Once::Called(lost())))
+        told.unwrap_or_else(|| Ok(Once::Report(lost())))
     }
 
     fn take(&self, holder: &Holder, key: &str, call: Digest) -> Result<Taken, OnceError> {
@@ -278,7 +278,7 @@ impl OneCall<'_> {
         self,
         principal: &Principal,
         request: CallRequest<'_>,
-        keep: impl FnOnce(&Called) -> Option<Bytes>,
+        keep: impl FnOnce(&CallReport) -> Option<Bytes>,
         ticket: Ticket,
     ) -> Told {
         let Self { gateway, snapshot, key, call, entry } = self;
@@ -310,7 +310,7 @@ impl OneCall<'_> {
                 Ok(Claimed::Lost { run, call_id }) => {
                     let detail = "the process that ran it ended";
                     let error = UpstreamError::new(UpstreamErrorKind::Interrupted, detail);
-                    return Ok(Once::Called(Arc::new(Called {
+                    return Ok(Once::Report(Arc::new(CallReport {
                         run_id: run,
                         call_id,
                         entry: Some(Arc::clone(entry)),
@@ -320,14 +320,14 @@ impl OneCall<'_> {
                 }
                 Err(error) => {
                     tracing::error!(%error, "a call was refused because its key could not be taken");
-                    let called = Called {
+                    let called = CallReport {
                         run_id: run,
                         call_id,
                         entry: Some(Arc::clone(entry)),
                         result: Err(CallError::NotAccountable("kept under its key")),
                         duration: None,
                     };
-                    return Ok(Once::Called(Arc::new(called)));
+                    return Ok(Once::Report(Arc::new(called)));
                 }
             }
         }
@@ -345,7 +345,7 @@ impl OneCall<'_> {
         }
         // First the table, then those who wait: whoever has an answer finds it kept.
         ticket.end(body.map(|body| Kept { body, run_id: called.run_id.clone() }), ttl);
-        Ok(Once::Called(called))
+        Ok(Once::Report(called))
     }
 }
 
@@ -411,7 +411,7 @@ pub(crate) fn follow(gateway: &Gateway) {
 
 /// Whether the answer to `called` is given again to whoever repeats the call: the tool ran, and the
 /// answer does not say that it may be run once more.
-pub fn is_final(called: &Called) -> bool {
+pub fn is_final(called: &CallReport) -> bool {
     match &called.result {
         Ok(_) => true,
         Err(error) => called.duration.is_some() && !may_repeat(error, called.entry.as_deref()),
@@ -447,7 +447,7 @@ fn after(now: Timestamp, time: Duration) -> Timestamp {
 }
 
 /// Whether the tool asked for more instead of coming to an end.
-fn asked(called: &Called) -> bool {
+fn asked(called: &CallReport) -> bool {
     use UpstreamErrorKind::{CapabilityRequired, InputRejected, InputRequired};
     match &called.result {
         Err(CallError::Upstream(error)) => {
@@ -458,8 +458,8 @@ fn asked(called: &Called) -> bool {
 }
 
 /// The call's task is gone, which only a fault of ours explains.
-fn lost() -> Arc<Called> {
-    Arc::new(Called {
+fn lost() -> Arc<CallReport> {
+    Arc::new(CallReport {
         run_id: record::new_id(),
         call_id: record::new_id(),
         entry: None,

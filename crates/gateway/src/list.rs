@@ -45,9 +45,9 @@ pub enum ToolRef<'a> {
 
 /// Which part of the catalog a request is about: all of it, or one toolset. A toolset narrows (I-76).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Within(Option<Arc<str>>);
+pub struct CatalogScope(Option<Arc<str>>);
 
-impl Within {
+impl CatalogScope {
     /// The toolset called `name`, whether or not there is one.
     pub fn toolset(name: &str) -> Self {
         Self(Some(name.into()))
@@ -148,7 +148,7 @@ impl Snapshot {
         self: &Arc<Self>,
         principal: &Principal,
         tool: ToolRef<'_>,
-        within: &Within,
+        within: &CatalogScope,
         call: Option<MissedCall>,
     ) -> Result<Arc<Entry>, Miss> {
         let entry = tool.resolve(&self.catalog, &principal.tenant);
@@ -179,7 +179,7 @@ impl Gateway {
     }
 
     /// What `principal` may see of a part of the catalog; `None` when there is no such part.
-    pub fn view_within(&self, principal: &Principal, within: &Within) -> Option<Arc<View>> {
+    pub fn view_within(&self, principal: &Principal, within: &CatalogScope) -> Option<Arc<View>> {
         let snapshot = self.snapshot();
         let Some(name) = within.name() else { return Some(snapshot.view(principal)) };
         let toolset = snapshot.catalog.toolset(name)?;
@@ -187,7 +187,7 @@ impl Gateway {
     }
 
     /// The toolset that `within` is; `None` for the whole catalog, and for a part that there is not.
-    pub fn toolset(&self, within: &Within) -> Option<Arc<Toolset>> {
+    pub fn toolset(&self, within: &CatalogScope) -> Option<Arc<Toolset>> {
         self.snapshot().catalog.toolset(within.name()?).map(Arc::clone)
     }
 
@@ -205,7 +205,7 @@ impl Gateway {
     pub fn list_within(
         &self,
         principal: &Principal,
-        within: &Within,
+        within: &CatalogScope,
         format: &ListFormat,
         source: Option<SourceKind>,
     ) -> Option<Arc<Body>> {
@@ -224,7 +224,7 @@ impl Gateway {
     /// One tool, if `principal` may use it. Unknown, hidden and foreign tools are all `None`; the
     /// refusal is recorded without making the caller wait.
     pub fn find(&self, principal: &Principal, tool: ToolRef<'_>) -> Option<Arc<Entry>> {
-        self.find_within(principal, tool, &Within::default())
+        self.find_within(principal, tool, &CatalogScope::default())
     }
 
     /// As [`find`](Self::find), in a part of the catalog: what is not in it is unknown, too.
@@ -232,7 +232,7 @@ impl Gateway {
         &self,
         principal: &Principal,
         tool: ToolRef<'_>,
-        within: &Within,
+        within: &CatalogScope,
     ) -> Option<Arc<Entry>> {
         match self.snapshot().find(principal, tool, within, None) {
             Ok(entry) => Some(entry),
@@ -249,7 +249,7 @@ impl Gateway {
         &self,
         principal: &Principal,
         tool: ToolRef<'_>,
-        within: &Within,
+        within: &CatalogScope,
     ) -> Option<Arc<Entry>> {
         self.snapshot().find(principal, tool, within, None).ok()
     }

@@ -27,7 +27,7 @@ use toolcrib_core::{
 
 use crate::{
     Gateway,
-    call::{CallRequest, Called},
+    call::{CallReport, CallRequest},
     list::ToolRef,
     metrics::Surface,
     record,
@@ -135,7 +135,7 @@ impl Gateway {
         principal: PrincipalId,
         probe: &Probe,
         arguments: Value,
-    ) -> Called {
+    ) -> CallReport {
         let simulated = match principal == caller.id {
             true => caller.clone(),
             false => Principal {

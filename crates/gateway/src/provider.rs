@@ -23,7 +23,7 @@ use toolcrib_core::{
 
 use crate::{
     Gateway,
-    list::{ToolRef, Within},
+    list::{CatalogScope, ToolRef},
 };
 
 pub(crate) use self::native::Natives;
@@ -333,7 +333,7 @@ impl CallerView {
     }
 
     /// As [`list`](Self::list), of a part of the catalog; `None` when there is no such part.
-    pub fn list_within(&self, within: &Within, format: &ListFormat) -> Option<Arc<Body>> {
+    pub fn list_within(&self, within: &CatalogScope, format: &ListFormat) -> Option<Arc<Body>> {
         self.gateway.list_within(&self.caller, within, format, None)
     }
 

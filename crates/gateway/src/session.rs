@@ -41,10 +41,10 @@ use toolcrib_core::{
 
 use crate::{
     Gateway,
-    call::{CallRequest, Called},
+    call::{CallReport, CallRequest},
     gateway::CLOSING_TIME,
     record,
-    workflow::Part,
+    workflow::StepContext,
 };
 
 /// Interactions at once.
@@ -127,7 +127,7 @@ pub(crate) struct Interactions {
 }
 
 /// A call's part in its interaction: as long as there is one, the interaction is not closed.
-pub(crate) struct Bracket {
+pub(crate) struct InteractionGuard {
     shared: Arc<Shared>,
     sessions: Arc<ToolSessions>,
 }
@@ -195,7 +195,7 @@ impl Interaction {
 
     /// One call in this interaction, through the gate with what `principal` holds now. The call of
     /// anybody else is answered as one of an unknown tool, and one after the end as cancelled.
-    pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> Called {
+    pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         self.call_as(principal, request, None).await
     }
 
@@ -204,10 +204,10 @@ impl Interaction {
         &self,
         principal: &Principal,
         request: CallRequest<'_>,
-        part: Option<Part>,
-    ) -> Called {
+        part: Option<StepContext>,
+    ) -> CallReport {
         let gateway = &self.shared.gateway;
-        let refused = |error| Called {
+        let refused = |error| CallReport {
             run_id: self.shared.run.clone(),
             call_id: record::new_id(),
             entry: None,
@@ -254,7 +254,7 @@ impl Drop for Interaction {
 // === impl Shared ===
 
 impl Shared {
-    fn begin(shared: &Arc<Self>) -> Option<Bracket> {
+    fn begin(shared: &Arc<Self>) -> Option<InteractionGuard> {
         let mut state = shared.state.lock();
         if state.over {
             return None;
@@ -263,7 +263,7 @@ impl Shared {
         state.used = Instant::now();
         let sessions = Arc::clone(&state.sessions);
         sessions.state.lock().in_flight += 1;
-        Some(Bracket { shared: Arc::clone(shared), sessions })
+        Some(InteractionGuard { shared: Arc::clone(shared), sessions })
     }
 
     /// The session of `tool` among `sessions`, new or not; `None` when there are too many.
@@ -417,7 +417,7 @@ impl ToolSessions {
 
 // === impl Bracket ===
 
-impl Bracket {
+impl InteractionGuard {
     /// Makes sure that the session of `tool` is open. Callers that come at once wait for the same
     /// event; a caller that goes away does not take it back.
     pub(crate) async fn open(&self, tool: &ToolId) -> Result<(), CallError> {
@@ -453,7 +453,7 @@ impl Bracket {
     }
 }
 
-impl Drop for Bracket {
+impl Drop for InteractionGuard {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.in_flight = state.in_flight.saturating_sub(1);

@@ -13,7 +13,7 @@ use toolcrib_core::{
     principal::Principal,
 };
 
-use crate::{Gateway, list::Within};
+use crate::{Gateway, list::CatalogScope};
 
 /// How one toolset is, for operators.
 #[derive(Debug, Clone, Serialize)]
@@ -62,7 +62,7 @@ impl Gateway {
     }
 
     /// Whether there is such a part of the catalog.
-    pub fn has(&self, within: &Within) -> bool {
+    pub fn has(&self, within: &CatalogScope) -> bool {
         within.name().is_none_or(|name| self.snapshot().catalog.toolset(name).is_some())
     }
 

@@ -26,7 +26,7 @@ mod template;
 mod value;
 
 pub(crate) use self::{
-    live::{LiveRuns, Part},
+    live::{LiveRuns, StepContext},
     offer::{Flow, Flows, flows, offer},
     resume::follow,
     source::{Home, SnapshotWorkflows, WorkflowSource},

@@ -21,7 +21,7 @@ use crate::{
     key_set::KeySets,
     mcp::{McpSource, Target},
     openapi::{self, ConnectorSource},
-    pack::{self, Library, PackSource, Surroundings},
+    pack::{self, Library, PackContext, PackSource},
     unusable::UnusableSource,
 };
 
@@ -211,7 +211,7 @@ impl SourceFactory for Factory {
                 let library = self.packs.clone();
                 let tasks = self.tasks.clone();
                 let around =
-                    Surroundings { clock, listener, library, runtime, egress, credential, tasks };
+                    PackContext { clock, listener, library, runtime, egress, credential, tasks };
                 Arc::new(PackSource::start(id, pack, limits, around))
             }
             Plan::Unusable(kind, reason) => {

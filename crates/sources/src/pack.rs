@@ -33,5 +33,5 @@ pub use self::{
 };
 pub(crate) use self::{
     load::check,
-    source::{PackSource, Surroundings},
+    source::{PackContext, PackSource},
 };

@@ -47,14 +47,14 @@ pub(crate) use self::{
     body::Payload,
     challenge::{Challenge, WELL_KNOWN},
     memory::{Hold, Memory},
-    mount::{Access, Credentials, Hosts, Mount, Paths, Strangers},
+    mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths},
     path::Segment,
     refusal::Refusal,
 };
 
 /// What a guard stands before.
 #[async_trait]
-pub(crate) trait House: Send + Sync + 'static {
+pub(crate) trait HttpHost: Send + Sync + 'static {
     /// The listener.
     fn server(&self) -> &ServerConfig;
 
@@ -88,14 +88,14 @@ pub(crate) trait House: Send + Sync + 'static {
 /// The mounts, in the order in which they are asked for a path.
 #[derive(Clone)]
 struct Guard {
-    house: Arc<dyn House>,
+    house: Arc<dyn HttpHost>,
     mounts: Arc<[Mount]>,
     /// Answers for a path that is on no mount.
     elsewhere: Arc<Mount>,
 }
 
 /// `routes` behind the guard. `elsewhere` speaks for paths that are on none of `mounts`.
-pub(crate) fn guarded<H: House + Clone>(
+pub(crate) fn guarded<H: HttpHost + Clone>(
     routes: Router<H>,
     mounts: Vec<Mount>,
     elsewhere: Mount,
@@ -152,7 +152,7 @@ async fn run(next: Next, request: Request) -> Response {
 // === impl House ===
 
 #[async_trait]
-impl House for AppState {
+impl HttpHost for AppState {
     fn server(&self) -> &ServerConfig {
         &self.surfaces.server
     }

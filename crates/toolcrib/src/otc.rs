@@ -22,7 +22,7 @@ use toolcrib_gateway::{authn::Accepted, metrics::Surface};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    middleware::{Access, Credentials, Mount, Paths, Refusal, Strangers},
+    middleware::{Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal},
     state::{AppState, Surfaces},
 };
 
@@ -66,7 +66,7 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
 fn keyed(mount: Mount) -> Mount {
     let credentials = Credentials {
         key_headers: KEY_HEADERS,
-        strangers: Strangers::Anonymous,
+        strangers: InvalidCredentialPolicy::Anonymous,
         accepted: Accepted::Shared,
     };
     Mount { credentials, ..mount }

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde::Serialize;
 use toolcrib_core::{call::CallError, catalog::Body, id::RunId};
-use toolcrib_gateway::{call::Called, list::Within};
+use toolcrib_gateway::{call::CallReport, list::CatalogScope};
 
 /// Where every calling surface names the run that holds the call's events.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");
@@ -104,7 +104,7 @@ fn has_already(request: &HeaderMap, etag: &str) -> bool {
 
 /// The run that the caller of `called` may be told. None when to its eyes there is no such tool: a
 /// name that nobody has leaves no run, so a run would tell that the tool is there (I-9).
-pub(crate) fn run_to_tell(called: &Called) -> Option<RunId> {
+pub(crate) fn run_to_tell(called: &CallReport) -> Option<RunId> {
     let unknown = matches!(called.result, Err(CallError::NoSuchTool));
     (!unknown).then(|| called.run_id.clone())
 }
@@ -147,8 +147,9 @@ fn decode(text: &str) -> String {
 }
 
 /// Which part of the catalog a request is about, as the parameter `toolset` says.
-pub(crate) fn within(uri: &Uri) -> Within {
-    query(uri.query(), "toolset").map_or_else(Within::default, |name| Within::toolset(&name))
+pub(crate) fn within(uri: &Uri) -> CatalogScope {
+    query(uri.query(), "toolset")
+        .map_or_else(CatalogScope::default, |name| CatalogScope::toolset(&name))
 }
 
 /// What the parameter `toolset` is told that names none.

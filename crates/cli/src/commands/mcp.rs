@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc};
 
 use toolcrib_core::{credential::Secret, principal::Principal};
-use toolcrib_gateway::{Gateway, authn::Accepted, config::McpConfig, list::Within};
+use toolcrib_gateway::{Gateway, authn::Accepted, config::McpConfig, list::CatalogScope};
 
 use crate::{
     args::{Global, McpArgs},
@@ -32,7 +32,7 @@ async fn serve(
     key: Option<Secret>,
     printer: Printer,
 ) -> anyhow::Result<()> {
-    let within = args.toolset.as_deref().map_or_else(Within::default, Within::toolset);
+    let within = args.toolset.as_deref().map_or_else(CatalogScope::default, CatalogScope::toolset);
     if !gateway.has(&within) {
         let name = args.toolset.as_deref().unwrap_or_default();
         return Err(local::no_toolset(name, &gateway.config()));

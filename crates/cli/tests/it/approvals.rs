@@ -11,7 +11,8 @@ use std::{
 use serde_json::{Value, json};
 
 use crate::support::{
-    Caller, Ran, Recorder, Server, config, dir, eventually, key, recorder, run, write_config,
+    Caller, CommandOutput, Recorder, Server, config, dir, eventually, key, recorder, run,
+    write_config,
 };
 
 const ASKS: &str = "approval = \"always\"\n";
@@ -21,7 +22,7 @@ fn otc(answer: &(u16, Value)) -> (u16, bool) {
 }
 
 /// Runs a command against `server` with `key`.
-fn there(dir: &std::path::Path, server: &Server, key: &str, args: &[&str]) -> Ran {
+fn there(dir: &std::path::Path, server: &Server, key: &str, args: &[&str]) -> CommandOutput {
     std::fs::write(dir.join("key.txt"), key).unwrap();
     run(dir, &[&["--url", &server.url, "--key-file", "key.txt", "--json"], args].concat())
 }

@@ -14,7 +14,9 @@ use std::{
 use axum::{Router, extract::State, http::StatusCode, routing::post};
 use serde_json::{Value, json};
 
-use crate::support::{Caller, Ran, Server, config, dir, eventually, key, run, write_config};
+use crate::support::{
+    Caller, CommandOutput, Server, config, dir, eventually, key, run, write_config,
+};
 
 /// A configuration whose `[record]` is `record`, and a server of it with a key for everything.
 fn server(dir: &Path, record: &str) -> (Server, String) {
@@ -36,7 +38,7 @@ async fn call(caller: &Caller, times: usize) {
 }
 
 /// What `audit verify` with `args` comes to.
-fn verify(dir: &Path, args: &[&str]) -> Ran {
+fn verify(dir: &Path, args: &[&str]) -> CommandOutput {
     run(dir, &[&["--json", "audit", "verify"], args].concat())
 }
 

@@ -10,11 +10,11 @@ use serde_json::Value;
 use toolcrib_testkit::broken::{BrokenHost, CallingFault, KEY, OpenwopFault, SECOND_KEY};
 
 use crate::support::{
-    Ran, Server, config, demo_key, dir, finish, key, run, toolcrib, write_config,
+    CommandOutput, Server, config, demo_key, dir, finish, key, run, toolcrib, write_config,
 };
 
 /// Runs against `host` with both of its keys.
-async fn check(host: &BrokenHost, args: &[&str]) -> Ran {
+async fn check(host: &BrokenHost, args: &[&str]) -> CommandOutput {
     let dir = dir();
     let mut command = toolcrib(dir.path());
     command.args(["conformance", "--url", &host.url]).args(args);

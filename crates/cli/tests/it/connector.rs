@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::support::{Ran, Recorder, Server, dir, key, recorder, run, write_config};
+use crate::support::{CommandOutput, Recorder, Server, dir, key, recorder, run, write_config};
 
 /// A document in YAML that has a bit of everything.
 const SHOP: &str = r##"
@@ -78,7 +78,7 @@ fn configure(dir: &Path, service: &str, more: &str) {
     );
 }
 
-fn call(dir: &Path, tool: &str, arguments: &Value) -> Ran {
+fn call(dir: &Path, tool: &str, arguments: &Value) -> CommandOutput {
     std::fs::write(dir.join("arguments.json"), arguments.to_string()).unwrap();
     run(dir, &["call", tool, "@arguments.json"])
 }

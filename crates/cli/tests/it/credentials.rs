@@ -7,7 +7,7 @@ use toolcrib_testkit::upstream::Echoing;
 
 use crate::{
     record::contents,
-    support::{Caller, Ran, Server, dir, finish, key, run, toolcrib, write_config},
+    support::{Caller, CommandOutput, Server, dir, finish, key, run, toolcrib, write_config},
 };
 
 /// In every value that must not be seen.
@@ -33,14 +33,14 @@ fn configure(dir: &Path, sources: &[(&str, String)]) {
 }
 
 /// Runs the program with `input` on stdin.
-fn fed(dir: &Path, args: &[&str], input: &str) -> Ran {
+fn fed(dir: &Path, args: &[&str], input: &str) -> CommandOutput {
     let mut command = toolcrib(dir);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     // One that refuses its arguments does not read.
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
     let output = child.wait_with_output().unwrap();
-    Ran {
+    CommandOutput {
         code: output.status.code().unwrap(),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
@@ -62,7 +62,7 @@ impl Seen {
         self.0.push((whence.into(), text.into()));
     }
 
-    fn ran(&mut self, dir: &Path, args: &[&str]) -> Ran {
+    fn ran(&mut self, dir: &Path, args: &[&str]) -> CommandOutput {
         let ran = run(dir, args);
         self.note(args.join(" "), format!("{}{}", ran.stdout, ran.stderr));
         ran

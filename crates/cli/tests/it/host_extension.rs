@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{Caller, Ran, Server, dir, eventually, key, run, write_config};
+use crate::support::{Caller, CommandOutput, Server, dir, eventually, key, run, write_config};
 
 /// A host extension with `commands`, none of which asks for approval.
 fn configure(dir: &Path, commands: &str) {
@@ -19,7 +19,7 @@ fn configure(dir: &Path, commands: &str) {
     );
 }
 
-fn call(dir: &Path, tool: &str, arguments: &Value) -> Ran {
+fn call(dir: &Path, tool: &str, arguments: &Value) -> CommandOutput {
     std::fs::write(dir.join("arguments.json"), arguments.to_string()).unwrap();
     run(dir, &["call", &format!("ops__{tool}"), "@arguments.json"])
 }

@@ -4,10 +4,10 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::support::{Ran, dir, finish, run, toolcrib};
+use crate::support::{CommandOutput, dir, finish, run, toolcrib};
 
 /// The imported file, after it has passed the check with its variables set.
-fn imported(text: &str) -> (String, Ran) {
+fn imported(text: &str) -> (String, CommandOutput) {
     let dir = dir();
     fs::write(dir.path().join("client.json"), text).unwrap();
     let ran = run(dir.path(), &["import", "client.json", "-o", "toolcrib.toml"]).ok();

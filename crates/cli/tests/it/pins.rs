@@ -43,7 +43,7 @@ impl Rig {
     }
 
     /// `tools …` on the running server.
-    fn remote(&self, args: &[&str]) -> crate::support::Ran {
+    fn remote(&self, args: &[&str]) -> crate::support::CommandOutput {
         let server = ["--url", &self.server.url, "--key", &self.key, "tools"];
         run(self.path(), &[&server, args].concat())
     }

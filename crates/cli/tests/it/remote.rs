@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    Process, Ran, Server, config, demo_key, dir, finish, key, run, toolcrib, write_config,
+    CommandOutput, Process, Server, config, demo_key, dir, finish, key, run, toolcrib, write_config,
 };
 
 /// A demo, and the command line as one of its callers.
@@ -23,7 +23,7 @@ impl Remote {
         Self { dir, server }
     }
 
-    fn run(&self, who: &str, args: &[&str]) -> Ran {
+    fn run(&self, who: &str, args: &[&str]) -> CommandOutput {
         let to = ["--url", &self.server.url, "--key-file", who];
         run(self.dir.path(), &[&to, args].concat())
     }

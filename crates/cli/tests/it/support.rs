@@ -29,13 +29,13 @@ pub(crate) fn toolcrib(dir: &Path) -> Command {
 
 /// What a run of the program came to.
 #[derive(Debug)]
-pub(crate) struct Ran {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-impl Ran {
+impl CommandOutput {
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -48,14 +48,14 @@ impl Ran {
 }
 
 /// Runs the program with `args` in `dir` to its end.
-pub(crate) fn run(dir: &Path, args: &[&str]) -> Ran {
+pub(crate) fn run(dir: &Path, args: &[&str]) -> CommandOutput {
     finish(toolcrib(dir).args(args))
 }
 
 /// Runs `command` to its end.
-pub(crate) fn finish(command: &mut Command) -> Ran {
+pub(crate) fn finish(command: &mut Command) -> CommandOutput {
     let Output { status, stdout, stderr } = command.output().unwrap();
-    Ran {
+    CommandOutput {
         code: status.code().unwrap_or_else(|| panic!("ended by a signal: {status}")),
         stdout: String::from_utf8(stdout).unwrap(),
         stderr: String::from_utf8(stderr).unwrap(),

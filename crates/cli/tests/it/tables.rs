@@ -1,11 +1,11 @@
 //! Tables on a terminal of 80 columns, over real output of every command that prints one.
 
 use crate::support::{
-    Ran, Server, config, demo_key, dir, finish, key, run, toolcrib, write_config,
+    CommandOutput, Server, config, demo_key, dir, finish, key, run, toolcrib, write_config,
 };
 
 /// What `args` print on a terminal of that many columns.
-fn narrow(dir: &std::path::Path, columns: &str, args: &[&str]) -> Ran {
+fn narrow(dir: &std::path::Path, columns: &str, args: &[&str]) -> CommandOutput {
     finish(toolcrib(dir).env("COLUMNS", columns).args(args)).ok()
 }
 

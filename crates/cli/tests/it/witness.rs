@@ -10,7 +10,9 @@ use toolcrib_store::conformance::{
     record_store::{sign, signing_key},
 };
 
-use crate::support::{Caller, Ran, Server, config, dir, eventually, key, run, write_config};
+use crate::support::{
+    Caller, CommandOutput, Server, config, dir, eventually, key, run, write_config,
+};
 
 /// Signs the first events and what there is at the end.
 const SELDOM: &str = "checkpoint_interval = \"1h\"";
@@ -51,7 +53,7 @@ fn checkpoints(dir: &Path) -> Vec<u64> {
     lines.filter_map(|line| line["number"].as_u64()).collect()
 }
 
-fn verify(dir: &Path, args: &[&str]) -> Ran {
+fn verify(dir: &Path, args: &[&str]) -> CommandOutput {
     run(dir, &[&["--json", "audit", "verify"], args].concat())
 }
 
@@ -362,7 +364,8 @@ async fn the_exit_code_says_what_is_proven() {
     use toolcrib_core::event::EventLog as _;
     let check =
         |args: &[&str]| verify(dir.path(), &[&["--public-key", "record.pub"], args].concat());
-    let outcome = |ran: Ran| (ran.code, ran.json()["result"].clone(), ran.json()["ok"].clone());
+    let outcome =
+        |ran: CommandOutput| (ran.code, ran.json()["result"].clone(), ran.json()["ok"].clone());
     assert_eq!(outcome(check(&[])), (4, json!("no_checkpoint"), json!(false)));
     store.append(vec![decided("default", "r", "a")]).await.unwrap();
     assert_eq!(outcome(check(&[])), (4, json!("no_checkpoint"), json!(false)));

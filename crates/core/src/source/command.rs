@@ -138,11 +138,11 @@ impl Default for Resources {
 
 /// The arguments of a command, as the operator wrote them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Template(Vec<Part>);
+pub struct Template(Vec<ArgumentPart>);
 
 /// A piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum ArgumentPart {
     /// One argument.
     Argument(Argument),
     /// Arguments that are there only when all parameters in them are.
@@ -238,11 +238,11 @@ impl Template {
                 Argument::parse(text, place, guarded).map_err(|problem| problems.push(problem)).ok()
             };
             parts.push(match part {
-                Typed::One(text) => Part::Argument(match read(text) {
+                Typed::One(text) => ArgumentPart::Argument(match read(text) {
                     Some(argument) => argument,
                     None => continue,
                 }),
-                Typed::Group(texts) => Part::Group(texts.iter().filter_map(read).collect()),
+                Typed::Group(texts) => ArgumentPart::Group(texts.iter().filter_map(read).collect()),
             });
         }
         let template = Self(parts);
@@ -262,13 +262,13 @@ impl Template {
     }
 
     fn parameters(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().flat_map(Part::arguments).filter_map(|it| it.parameter.as_deref())
+        self.0.iter().flat_map(ArgumentPart::arguments).filter_map(|it| it.parameter.as_deref())
     }
 
     /// Parameters without which an argument cannot be made.
     fn required(&self) -> BTreeSet<&str> {
-        let single = self.0.iter().filter(|part| matches!(part, Part::Argument(_)));
-        single.flat_map(Part::arguments).filter_map(|it| it.parameter.as_deref()).collect()
+        let single = self.0.iter().filter(|part| matches!(part, ArgumentPart::Argument(_)));
+        single.flat_map(ArgumentPart::arguments).filter_map(|it| it.parameter.as_deref()).collect()
     }
 
     /// The arguments for `values`.
@@ -312,7 +312,7 @@ impl CommandSpec {
 
 // === impl Part ===
 
-impl Part {
+impl ArgumentPart {
     fn arguments(&self) -> &[Argument] {
         match self {
             Self::Argument(argument) => std::slice::from_ref(argument),

@@ -17,7 +17,7 @@ use toolcrib_core::{call::Progress, canonical, descriptor::ReplayPolicy, id::Cal
 
 use super::{
     failure::{self, Ended, Failure},
-    live::Part,
+    live::StepContext,
     plan::{Each, OnError, Step, Test, When},
     resume::{self, Seen},
     run::Run,
@@ -169,7 +169,7 @@ impl Run {
         let renewed = self.gateway.authenticator().renew(&self.principal);
         let principal =
             renewed.map_err(|error| Failure::new("unauthenticated", error.to_string()))?;
-        let part = Part {
+        let part = StepContext {
             call: id,
             parent: self.call.clone(),
             cause: self.cause.clone(),

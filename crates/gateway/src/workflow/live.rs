@@ -18,12 +18,12 @@ use crate::gateway::CLOSING_TIME;
 #[derive(Default)]
 pub(crate) struct LiveRuns {
     /// Calls of workflows whose opening event is stored, until the workflow begins.
-    called: Mutex<HashMap<CallId, Called>>,
+    called: Mutex<HashMap<CallId, WorkflowCall>>,
     running: Mutex<HashMap<CallId, Running>>,
 }
 
 /// A workflow's call, as its steps see it.
-pub(super) struct Called {
+pub(super) struct WorkflowCall {
     /// The opening event of the call.
     pub(super) cause: EventId,
     /// The workflow's call that it is a step of.
@@ -54,7 +54,7 @@ pub(super) struct Listed {
 }
 
 /// What makes a call one of a workflow's step.
-pub(crate) struct Part {
+pub(crate) struct StepContext {
     /// The id of the call.
     pub(crate) call: CallId,
     /// The workflow's call.
@@ -84,13 +84,13 @@ impl LiveRuns {
         end: CancellationToken,
     ) -> Steps {
         let (sender, recorded) = oneshot::channel();
-        let called = Called { cause, parent, end, recorded: sender };
+        let called = WorkflowCall { cause, parent, end, recorded: sender };
         self.called.lock().insert(call.clone(), called);
         Steps { runs: Arc::clone(self), call: call.clone(), recorded }
     }
 
     /// What [`enter`](Self::enter) told of `call`.
-    pub(super) fn begin(&self, call: &CallId) -> Option<Called> {
+    pub(super) fn begin(&self, call: &CallId) -> Option<WorkflowCall> {
         self.called.lock().remove(call)
     }
 

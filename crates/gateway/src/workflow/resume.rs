@@ -23,7 +23,7 @@ use toolcrib_tasks::Policy;
 use super::{
     failure::{self, Ended, Failure, Kept},
     live::{Keep, LiveRuns},
-    run::{End, Ends, Run, keep_in},
+    run::{End, Run, RunStopConditions, keep_in},
 };
 use crate::Gateway;
 
@@ -204,7 +204,11 @@ pub(super) async fn go_on(
 }
 
 /// The run as it was, or how it ends at once.
-fn prepare(gateway: &Gateway, kept: KeptRun, history: &Arc<History>) -> Result<(Run, Ends), End> {
+fn prepare(
+    gateway: &Gateway,
+    kept: KeptRun,
+    history: &Arc<History>,
+) -> Result<(Run, RunStopConditions), End> {
     let KeptRun { record, inputs, results, cancelled } = kept;
     let failed = |code: &str, message: &str| End::Failed(Failure::new(code, message));
     if cancelled {
@@ -247,7 +251,7 @@ fn prepare(gateway: &Gateway, kept: KeptRun, history: &Arc<History>) -> Result<(
         .interaction_in(record.run_id.clone(), &principal)
         .map_err(|error| failed("unavailable", &error.to_string()))?;
     let store = gateway.run_store();
-    let ends = Ends {
+    let ends = RunStopConditions {
         asked: CancellationToken::new(),
         left: CancellationToken::new(),
         closed: CancellationToken::new(),

@@ -44,7 +44,7 @@ pub(super) struct Run {
 }
 
 /// What may end a run from outside.
-pub(super) struct Ends {
+pub(super) struct RunStopConditions {
     /// Somebody wants it to end.
     pub(super) asked: CancellationToken,
     /// Nobody waits for it any more.
@@ -116,7 +116,7 @@ pub(super) async fn run(
     let keep = keep.map(|store| keep_in(store, &principal.tenant, &call.call_id));
     let left = CancellationToken::new();
     let _left_when_dropped = left.clone().drop_guard();
-    let ends = Ends {
+    let ends = RunStopConditions {
         asked: called.end.clone(),
         left,
         closed,
@@ -200,7 +200,7 @@ pub(super) fn keep_in(
 
 impl Run {
     /// Runs the steps until all have ended, one has failed, or something ends it from outside.
-    pub(super) async fn until(&self, ends: Ends, max_bytes: usize) -> End {
+    pub(super) async fn until(&self, ends: RunStopConditions, max_bytes: usize) -> End {
         let pauses = self.gateway.approval_gate().pauses();
         let deadline = pauses.deadline(Some(&self.call), ends.parent.as_ref());
         let ended = tokio::select! {

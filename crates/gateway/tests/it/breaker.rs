@@ -12,7 +12,7 @@ use toolcrib_core::{
     id::PrincipalId,
     principal::Principal,
 };
-use toolcrib_gateway::{BreakerReport, BreakerState, call::Called};
+use toolcrib_gateway::{BreakerReport, BreakerState, call::CallReport};
 use toolcrib_store::memory::MemoryCatalogs;
 
 use crate::support::{Hand, Rig, eventually, offer, one_source, parse, principal, rig, rig_at};
@@ -37,7 +37,7 @@ fn pass(hand: &Hand, time: Duration) {
 }
 
 /// How long to wait, where the breaker refused the call.
-fn refused(called: &Called) -> Option<Duration> {
+fn refused(called: &CallReport) -> Option<Duration> {
     match &called.result {
         Err(CallError::Upstream(error)) if error.kind == UpstreamErrorKind::Unavailable => {
             error.retry_after

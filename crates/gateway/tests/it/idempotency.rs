@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{id::PrincipalId, principal::Principal};
 use toolcrib_gateway::{
     Gateway,
-    call::{CallRequest, Called},
+    call::{CallReport, CallRequest},
     idempotency::{IdempotencyKey, KEPT_FOR, Once, OnceError},
     list::ToolRef,
     metrics::Surface,
@@ -18,7 +18,7 @@ use toolcrib_store::memory::MemoryCatalogs;
 use crate::support::{Hand, Rig, eventually, offer, one_source, principal, rig, rig_at};
 
 /// Keeps what ran.
-fn keep(called: &Called) -> Option<Bytes> {
+fn keep(called: &CallReport) -> Option<Bytes> {
     let outcome = called.result.as_ref().ok()?;
     called.duration?;
     Some(Bytes::copy_from_slice(outcome.content.get().as_bytes()))
@@ -57,7 +57,7 @@ async fn a_key_is_used_once_by_each_caller() {
     stranger.id = ann.id.clone();
     let stranger = Arc::new(stranger);
     let ask = |who, key, tool, arguments| once(&rig.gateway, who, key, tool, arguments);
-    let Once::Called(first) = ask(&ann, "k", "s__echo", json!({"n": 1})).await.unwrap() else {
+    let Once::Report(first) = ask(&ann, "k", "s__echo", json!({"n": 1})).await.unwrap() else {
         panic!("nothing ran before");
     };
     let Once::Kept(again) = ask(&ann, "k", "s__echo", json!({"n": 1})).await.unwrap() else {
@@ -107,20 +107,20 @@ async fn refusals_are_not_kept() {
     for tool in ["s__strict", "s__shut", "s__down", "s__absent"] {
         for _ in 0..2 {
             let once = once(&rig.gateway, &ann, "k", tool, json!({})).await.unwrap();
-            let Once::Called(called) = once else { panic!("{tool} was kept") };
+            let Once::Report(called) = once else { panic!("{tool} was kept") };
             assert!(called.result.is_err(), "{tool}");
         }
     }
     let fits = json!({ "text": "x", "n": 1 });
     let ran = once(&rig.gateway, &ann, "k", "s__strict", fits).await.unwrap();
-    assert!(matches!(ran, Once::Called(called) if called.result.is_ok()));
+    assert!(matches!(ran, Once::Report(called) if called.result.is_ok()));
     // A repeated answer takes nothing from the bucket, and a full bucket is no answer.
     for (key, works, repeats) in
         [("a", true, false), ("a", true, true), ("b", false, false), ("a", true, true)]
     {
         let once = once(&rig.gateway, &ann, key, "s__limited", json!({})).await;
         assert_eq!(kept(&once), repeats);
-        if let Ok(Once::Called(called)) = once {
+        if let Ok(Once::Report(called)) = once {
             assert_eq!(called.result.is_ok(), works);
         }
     }
@@ -132,7 +132,7 @@ async fn a_repeated_call_is_authorized_again() {
     let rig = rig(&["echo"], "").await;
     once(&rig.gateway, &caller("ann", &["*"]), "k", "s__echo", json!({})).await.unwrap();
     let denied = once(&rig.gateway, &caller("ann", &["x"]), "k", "s__echo", json!({})).await;
-    assert!(matches!(denied, Ok(Once::Called(called)) if called.result.is_err()));
+    assert!(matches!(denied, Ok(Once::Report(called)) if called.result.is_err()));
     assert!(kept(&once(&rig.gateway, &caller("ann", &["*"]), "k", "s__echo", json!({})).await));
 }
 
@@ -153,7 +153,7 @@ async fn callers_wait_for_the_one_run() {
     assert_eq!(other.unwrap_err(), OnceError::Conflict, "also while it runs");
     first.abort();
     third.abort();
-    let Once::Called(called) = second.await.unwrap().unwrap() else { panic!("nothing is kept") };
+    let Once::Report(called) = second.await.unwrap().unwrap() else { panic!("nothing is kept") };
     assert_eq!(called.result.as_ref().unwrap_err().code(), "upstream_timeout", "not cancelled");
     assert_eq!(runs(&rig), 1);
     assert_eq!(rig.log.told(), ["called", "returned Error upstream_timeout ran"]);
@@ -171,7 +171,7 @@ async fn a_call_goes_on_without_its_caller() {
     // Either way it is the answer of the one run.
     match again {
         Once::Kept(kept) => assert!(kept.body.starts_with(b"[")),
-        Once::Called(called) => assert!(called.result.is_ok()),
+        Once::Report(called) => assert!(called.result.is_ok()),
     }
     assert_eq!(runs(&rig), 1);
 }
@@ -186,7 +186,7 @@ async fn closing_ends_calls_under_keys() {
     eventually("it runs", || source.invoked.load(Ordering::SeqCst) == 1).await;
     rig.gateway.close().await;
     assert_eq!(rig.log.told(), ["called", "returned Error cancelled ran"]);
-    let Once::Called(called) = call.await.unwrap().unwrap() else { panic!("nothing is kept") };
+    let Once::Report(called) = call.await.unwrap().unwrap() else { panic!("nothing is kept") };
     assert!(called.result.is_err());
 }
 

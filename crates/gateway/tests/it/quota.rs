@@ -20,7 +20,7 @@ use toolcrib_core::{
     source::SourceFactory,
     store::StoreError,
 };
-use toolcrib_gateway::{Gateway, GatewayBuilder, MAX_UNSETTLED, Stores, call::Called};
+use toolcrib_gateway::{Gateway, GatewayBuilder, MAX_UNSETTLED, Stores, call::CallReport};
 use toolcrib_store::{
     Options, SqliteStore,
     memory::{MemoryCatalogs, MemoryKeys, MemoryPins, MemoryQuotas},
@@ -72,7 +72,7 @@ fn caller(name: &str, roles: &[&str]) -> Principal {
 }
 
 /// How long to wait and what the limit is, where a quota is used up.
-fn over(called: &Called) -> Option<(Duration, u32)> {
+fn over(called: &CallReport) -> Option<(Duration, u32)> {
     match called.result {
         Err(CallError::RateLimited { retry_after, limit, daily: true, .. }) => {
             Some((retry_after, limit))

@@ -14,7 +14,7 @@ use toolcrib_core::{
     principal::Principal,
 };
 use toolcrib_gateway::{
-    call::{CallRequest, Called},
+    call::{CallReport, CallRequest},
     list::ToolRef,
     metrics::Surface,
     session::{IDLE, Interaction, MAX_INTERACTIONS},
@@ -26,7 +26,7 @@ use crate::support::{Rig, eventually, offer, one_source, principal, rig, rig_wit
 
 const ALL: &[&str] = &["*"];
 
-async fn call(interaction: &Interaction, caller: &Principal, tool: &str) -> Called {
+async fn call(interaction: &Interaction, caller: &Principal, tool: &str) -> CallReport {
     let request = CallRequest::new(Surface::Mcp, ToolRef::Wire(tool), json!({}));
     interaction.call(caller, request).await
 }

@@ -32,7 +32,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{
     Gateway, GatewayBuilder, Stores,
-    call::{CallRequest, Called},
+    call::{CallReport, CallRequest},
     clock::SystemClock,
     config::{self, Config, SecretReader},
     list::ToolRef,
@@ -385,7 +385,12 @@ pub(crate) fn principal(tenant: &str, scopes: &[&str]) -> Principal {
 }
 
 impl Rig {
-    pub(crate) async fn call(&self, principal: &Principal, tool: &str, arguments: Value) -> Called {
+    pub(crate) async fn call(
+        &self,
+        principal: &Principal,
+        tool: &str,
+        arguments: Value,
+    ) -> CallReport {
         let request = CallRequest::new(Surface::Cli, ToolRef::Wire(tool), arguments);
         let called = self.gateway.call(principal, request).await;
         self.settle().await;

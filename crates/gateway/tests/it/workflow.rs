@@ -14,7 +14,7 @@ use toolcrib_core::{
     store::{RunQuery, RunRecord, RunState},
 };
 use toolcrib_gateway::{
-    call::{CallRequest, Called},
+    call::{CallReport, CallRequest},
     list::ToolRef,
     metrics::Surface,
 };
@@ -46,7 +46,7 @@ async fn bench(rules: &str, of_flows: &str, flows: &[&str]) -> Bench {
 }
 
 impl Bench {
-    async fn call(&self, caller: &Principal, id: &str, arguments: Value) -> Called {
+    async fn call(&self, caller: &Principal, id: &str, arguments: Value) -> CallReport {
         let tool = format!("openwop:workflow.{id}");
         let request = CallRequest::new(Surface::Cli, ToolRef::Id(&tool), arguments);
         self.rig.gateway.call(caller, request).await

@@ -83,7 +83,7 @@ struct State {
 }
 
 /// What a task needs to get a token when nobody waits for it any more.
-struct Errand {
+struct TokenRequest {
     clock: Arc<dyn Clock>,
     store: Arc<dyn CredentialStore>,
     network: Arc<Network>,
@@ -119,14 +119,14 @@ impl Tokens {
         let result = match known {
             Some(known) => known,
             None => {
-                let errand = Errand {
+                let request = TokenRequest {
                     clock: Arc::clone(&self.clock),
                     store: Arc::clone(store),
                     network: Arc::clone(network),
                     slot,
                     opened,
                 };
-                let ended = self.running.spawn(errand.run()).await;
+                let ended = self.running.spawn(request.run()).await;
                 ended.unwrap_or_else(|_| {
                     Err(Cause::Unavailable("the token request was cut off".to_owned()))
                 })
@@ -178,7 +178,7 @@ impl State {
 
 // === impl Errand ===
 
-impl Errand {
+impl TokenRequest {
     async fn run(mut self) -> Result<Arc<AccessToken>, Cause> {
         let slot = Arc::clone(&self.slot);
         let _turn = slot.turn.lock().await;

@@ -41,7 +41,7 @@ const ENVELOPE: usize = 64 << 10;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
 /// What nodes of a remote pack need around them.
-pub(super) struct Around<'a> {
+pub(super) struct RemoteContext<'a> {
     pub(super) id: &'a SourceId,
     pub(super) spec: &'a PackSpec,
     pub(super) egress: &'a Egress,
@@ -71,14 +71,14 @@ impl SourceListener for Unheard {
 // === impl Remote ===
 
 impl Remote {
-    pub(super) fn start(pack: &Pack, around: &Around<'_>) -> Result<Self, PackError> {
+    pub(super) fn start(pack: &Pack, around: &RemoteContext<'_>) -> Result<Self, PackError> {
         let wants_mcp = pack.nodes.iter().any(|node| node.request.is_none());
         let mcp = wants_mcp.then(|| Self::connect(&pack.manifest.runtime.entry, around));
         let credential = around.credential.cloned();
         Ok(Self { egress: around.egress.clone(), credential, mcp: mcp.transpose()? })
     }
 
-    fn connect(entry: &str, around: &Around<'_>) -> Result<McpSource, PackError> {
+    fn connect(entry: &str, around: &RemoteContext<'_>) -> Result<McpSource, PackError> {
         let spec = HttpSpec {
             url: entry.to_owned(),
             headers: BTreeMap::new(),

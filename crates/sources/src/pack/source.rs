@@ -27,12 +27,12 @@ use super::{
     error::{PackCode, PackError},
     library::Library,
     load::{self, Fingerprint, Pack},
-    remote::{Around, Remote},
+    remote::{Remote, RemoteContext},
 };
 use crate::{SUPERVISOR, credential::SourceCredential, egress::Egress, status::StatusBoard};
 
 /// What a pack finds around it.
-pub(crate) struct Surroundings {
+pub(crate) struct PackContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listener: Arc<dyn SourceListener>,
     pub(crate) library: Option<Library>,
@@ -90,9 +90,9 @@ impl PackSource {
         id: SourceId,
         spec: PackSpec,
         limits: SourceLimits,
-        around: Surroundings,
+        around: PackContext,
     ) -> Self {
-        let Surroundings { clock, listener, library, runtime, egress, credential, tasks } = around;
+        let PackContext { clock, listener, library, runtime, egress, credential, tasks } = around;
         let shared = Arc::new(Shared {
             id,
             spec,
@@ -260,7 +260,7 @@ impl Shared {
         }
         match (pack.manifest.runtime.language.as_str(), &self.egress) {
             ("remote", Some(egress)) => {
-                let around = Around {
+                let around = RemoteContext {
                     id: &self.id,
                     spec: &self.spec,
                     egress,

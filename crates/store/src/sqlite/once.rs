@@ -53,7 +53,7 @@ pub struct SqliteOnce {
 }
 
 /// What stands under a key, before it is opened.
-struct Standing {
+struct StoredCall {
     id: i64,
     state: String,
     instance: String,
@@ -261,14 +261,14 @@ fn look(
     })
 }
 
-fn standing(connection: &Connection, key: &OnceKey) -> Result<Option<Standing>, Failure> {
+fn standing(connection: &Connection, key: &OnceKey) -> Result<Option<StoredCall>, Failure> {
     let found = connection
         .prepare_cached(
             "SELECT id, state, instance, run_id, call_id, call, answer, until FROM once_calls \
              WHERE tenant = ?1 AND principal = ?2 AND key = ?3",
         )?
         .query_row(params![key.tenant.as_str(), key.principal.as_str(), key.key.0], |row| {
-            Ok(Standing {
+            Ok(StoredCall {
                 id: row.get(0)?,
                 state: row.get(1)?,
                 instance: row.get(2)?,

@@ -207,7 +207,7 @@ struct Engine {
 }
 
 /// Why a batch was rolled back as a whole.
-enum Setback {
+enum BatchError {
     /// The transaction could not be opened or committed; this holds for all of the batch.
     Transaction(Failure),
     /// One of the jobs failed.
@@ -250,7 +250,7 @@ impl Engine {
         // Failing work is rare, so the first pass spends nothing on undoing it alone. Only when
         // there is some does the batch run again with a savepoint around each.
         let outcomes = match self.transact(&mut batch, Savepoints::No) {
-            Err(Setback::Job) => self.transact(&mut batch, Savepoints::Each),
+            Err(BatchError::Job) => self.transact(&mut batch, Savepoints::Each),
             outcomes => outcomes,
         };
         let place = self.place.as_path();
@@ -274,12 +274,12 @@ impl Engine {
         &mut self,
         batch: &mut [Queued],
         savepoints: Savepoints,
-    ) -> Result<Vec<Result<(), Failure>>, Setback> {
-        self.execute("BEGIN IMMEDIATE").map_err(Setback::Transaction)?;
+    ) -> Result<Vec<Result<(), Failure>>, BatchError> {
+        self.execute("BEGIN IMMEDIATE").map_err(BatchError::Transaction)?;
         // Inside the transaction, so that no other process can change it in between.
-        let result = self.check_schema().map_err(Setback::Transaction);
+        let result = self.check_schema().map_err(BatchError::Transaction);
         let result = result.and_then(|()| self.run_all(batch, savepoints)).and_then(|outcomes| {
-            self.execute("COMMIT").map_err(Setback::Transaction)?;
+            self.execute("COMMIT").map_err(BatchError::Transaction)?;
             Ok(outcomes)
         });
         match &result {
@@ -304,29 +304,29 @@ impl Engine {
         &self,
         batch: &mut [Queued],
         savepoints: Savepoints,
-    ) -> Result<Vec<Result<(), Failure>>, Setback> {
+    ) -> Result<Vec<Result<(), Failure>>, BatchError> {
         let mut outcomes = Vec::with_capacity(batch.len());
         for Queued { job, .. } in batch {
             if savepoints == Savepoints::No {
                 match job.run(&self.connection) {
                     Ok(()) => outcomes.push(Ok(())),
                     Err(failure) if self.connection.is_autocommit() => {
-                        return Err(Setback::Transaction(failure));
+                        return Err(BatchError::Transaction(failure));
                     }
-                    Err(_) => return Err(Setback::Job),
+                    Err(_) => return Err(BatchError::Job),
                 }
                 continue;
             }
-            self.execute("SAVEPOINT job").map_err(Setback::Transaction)?;
+            self.execute("SAVEPOINT job").map_err(BatchError::Transaction)?;
             let outcome = job.run(&self.connection);
             if outcome.is_err() {
                 // A full disk can end the whole transaction; then there is nothing to go back to.
                 if self.connection.is_autocommit() {
-                    return Err(outcome.err().map_or(Setback::Job, Setback::Transaction));
+                    return Err(outcome.err().map_or(BatchError::Job, BatchError::Transaction));
                 }
-                self.execute("ROLLBACK TO job").map_err(Setback::Transaction)?;
+                self.execute("ROLLBACK TO job").map_err(BatchError::Transaction)?;
             }
-            self.execute("RELEASE job").map_err(Setback::Transaction)?;
+            self.execute("RELEASE job").map_err(BatchError::Transaction)?;
             outcomes.push(outcome);
         }
         Ok(outcomes)
@@ -366,7 +366,7 @@ impl Engine {
     }
 }
 
-impl Setback {
+impl BatchError {
     fn at(self, place: &Path) -> StoreError {
         match self {
             Self::Transaction(failure) => failure.at(place),

@@ -15,8 +15,8 @@ use toolcrib_core::{
     source::DiscoveredTool,
 };
 
-type Ran = Pin<Box<dyn Future<Output = Result<Outcome, UpstreamError>> + Send>>;
-type Run = Arc<dyn Fn(Invocation) -> Ran + Send + Sync>;
+type ToolFuture = Pin<Box<dyn Future<Output = Result<Outcome, UpstreamError>> + Send>>;
+type Run = Arc<dyn Fn(Invocation) -> ToolFuture + Send + Sync>;
 
 /// What a tool is and does. Without more it has no scope of its own (so it needs `tools:crib`),
 /// takes anything, and answers its arguments as text.
@@ -141,7 +141,7 @@ impl TestTool {
         DiscoveredTool { raw, ..tool.clone() }
     }
 
-    pub(super) fn run(&self, call: Invocation) -> Ran {
+    pub(super) fn run(&self, call: Invocation) -> ToolFuture {
         self.runs.fetch_add(1, Ordering::SeqCst);
         (self.run)(call)
     }

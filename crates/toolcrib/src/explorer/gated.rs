@@ -15,7 +15,7 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     Gateway,
     authn::AuthError,
-    call::{CallRequest, Called},
+    call::{CallReport, CallRequest},
     config::MountAuth,
     idempotency::{self, IdempotencyKey, Kept, Once, OnceError},
     list::ToolRef,
@@ -85,7 +85,7 @@ impl Host for Gated {
         };
         let key = IdempotencyKey { space: SPACE, text: &key };
         match self.gateway.call_once(&caller, key, request, kept).await {
-            Ok(Once::Called(called)) => told(&called, &call.name),
+            Ok(Once::Report(called)) => told(&called, &call.name),
             Ok(Once::Kept(kept)) => once::replayed(replay(&kept)),
             Err(problem) => not_once(problem),
         }
@@ -100,7 +100,7 @@ impl Host for Gated {
 const SPACE: &str = "explorer-header";
 
 /// The answer to a call that has been made.
-fn told(called: &Called, name: &str) -> Response {
+fn told(called: &CallReport, name: &str) -> Response {
     let run = respond::run_to_tell(called);
     let response = match &called.result {
         Ok(ran) => answer(outcome(ran.clone(), Some(called.run_id.as_str()))),
@@ -110,7 +110,7 @@ fn told(called: &Called, name: &str) -> Response {
 }
 
 /// What is kept of a call that is not to be made again.
-fn kept(called: &Called) -> Option<Bytes> {
+fn kept(called: &CallReport) -> Option<Bytes> {
     if !idempotency::is_final(called) {
         return None;
     }

@@ -18,7 +18,7 @@ use super::{
     Explorer, embedded::Embedded, gated::Gated, host::Host, mount, page::Look, page::Page,
     resource, routes, settings::ExplorerConfig,
 };
-use crate::middleware::{self, Caller, Challenge, Credentials, House, Memory, Refusal, origin};
+use crate::middleware::{self, Caller, Challenge, Credentials, HttpHost, Memory, Refusal, origin};
 
 /// The explorer of the tools of `provider`, below `prefix`.
 ///
@@ -98,7 +98,7 @@ struct Alone {
 }
 
 #[async_trait]
-impl House for Alone {
+impl HttpHost for Alone {
     fn server(&self) -> &ServerConfig {
         &self.server
     }

@@ -10,7 +10,7 @@ use toolcrib_core::{
     catalog::{Body, Entry},
 };
 use toolcrib_gateway::{
-    list::Within,
+    list::CatalogScope,
     provider::{Annotations, Offer, Tool},
 };
 
@@ -23,7 +23,7 @@ use super::{
 pub(super) trait OfferExt {
     /// `GET tools`; `None` when there is no such part of the catalog. Tools of the embedding program
     /// have no parts.
-    fn list(&self, within: &Within) -> Option<Arc<Body>>;
+    fn list(&self, within: &CatalogScope) -> Option<Arc<Body>>;
 
     /// The tool called `name`.
     fn find(&self, name: &str) -> Option<Found>;
@@ -52,7 +52,7 @@ struct Detail<'a> {
 }
 
 impl OfferExt for Offer {
-    fn list(&self, within: &Within) -> Option<Arc<Body>> {
+    fn list(&self, within: &CatalogScope) -> Option<Arc<Body>> {
         match self {
             Self::View(view) => view.list_within(within, &SUMMARIES),
             Self::Tools(tools) => {

@@ -16,8 +16,8 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{
     Gateway,
-    call::{CallRequest, Called},
-    list::{ToolRef, Within},
+    call::{CallReport, CallRequest},
+    list::{CatalogScope, ToolRef},
     metrics::Surface,
 };
 
@@ -40,7 +40,7 @@ pub(super) struct ToolCall {
     /// The tool's wire name.
     name: String,
     /// Where it is looked for.
-    within: Within,
+    within: CatalogScope,
     /// Whether the client named a tool that stands for another.
     stands_for: bool,
     arguments: Value,
@@ -59,8 +59,8 @@ pub(super) struct ToolCall {
 pub(super) struct RunningCall {
     era: Era,
     id: Id,
-    called: Option<Pin<Box<dyn Future<Output = Called> + Send>>>,
-    ended: Option<Called>,
+    called: Option<Pin<Box<dyn Future<Output = CallReport> + Send>>>,
+    ended: Option<CallReport>,
     progress: Option<(String, Arc<ProgressQueue>)>,
     opens: bool,
     turn: Option<Arc<Turn>>,
@@ -100,7 +100,7 @@ impl ToolCall {
     pub(super) fn read(
         gateway: &Gateway,
         principal: &Arc<Principal>,
-        within: &Within,
+        within: &CatalogScope,
         era: Era,
         request: Request,
     ) -> Result<Self, RpcError> {
@@ -258,7 +258,7 @@ impl RunningCall {
         }
     }
 
-    fn answer(&self, called: Called) -> CallAnswer {
+    fn answer(&self, called: CallReport) -> CallAnswer {
         match &called.result {
             Ok(outcome) => CallAnswer {
                 bytes: answer::outcome(&self.id, self.era, outcome, &called.run_id).into(),

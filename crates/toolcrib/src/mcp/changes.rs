@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use toolcrib_core::{canonical::Digest, catalog::Generation, principal::Principal};
-use toolcrib_gateway::list::Within;
+use toolcrib_gateway::list::CatalogScope;
 
 use super::{era::Era, host::Host, pages};
 
@@ -40,7 +40,7 @@ impl Known {
 pub(super) struct ListWatch {
     host: Arc<Host>,
     principal: Arc<Principal>,
-    within: Within,
+    within: CatalogScope,
     era: Era,
     known: Arc<Known>,
     lists: watch::Receiver<Generation>,
@@ -64,7 +64,7 @@ impl ListWatch {
     pub(super) fn new(
         host: &Arc<Host>,
         principal: &Arc<Principal>,
-        within: &Within,
+        within: &CatalogScope,
         era: Era,
         known: Arc<Known>,
     ) -> Self {

@@ -10,7 +10,7 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
     principal::Principal,
 };
-use toolcrib_gateway::{Gateway, config::McpConfig, list::Within};
+use toolcrib_gateway::{Gateway, config::McpConfig, list::CatalogScope};
 
 use super::session::{Session, Sessions};
 
@@ -24,11 +24,11 @@ pub(crate) struct Host {
 
 /// Somebody who asks.
 #[derive(Clone, Copy)]
-pub(super) struct Asker<'a> {
+pub(super) struct RequestContext<'a> {
     pub(super) host: &'a Arc<Host>,
     pub(super) principal: &'a Arc<Principal>,
     /// Which part of the catalog it is connected to.
-    pub(super) within: &'a Within,
+    pub(super) within: &'a CatalogScope,
     /// The handshake session that the request belongs to.
     pub(super) session: Option<&'a Arc<Session>>,
     /// Whether a client of a handshake can be told of changes.

@@ -21,7 +21,7 @@ use http::{HeaderMap, Method, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{
-    list::{ToolRef, Within},
+    list::{CatalogScope, ToolRef},
     metrics::Surface,
 };
 
@@ -31,7 +31,7 @@ use super::{
     consent,
     era::{self, Era},
     error::{self, RpcError},
-    host::Asker,
+    host::RequestContext,
     method::{self, Step},
     param_headers,
     protocol::{self, Id, Message, Notification, Rejected},
@@ -80,7 +80,7 @@ async fn everything(
     Caller(principal): Caller,
     request: Request,
 ) -> Response {
-    dispatch(state, principal, &Within::default(), request).await
+    dispatch(state, principal, &CatalogScope::default(), request).await
 }
 
 /// I-76
@@ -90,7 +90,7 @@ async fn toolset(
     name: Segment,
     request: Request,
 ) -> Response {
-    let within = Within::toolset(name.as_str());
+    let within = CatalogScope::toolset(name.as_str());
     match state.gateway.has(&within) {
         true => dispatch(state, principal, &within, request).await,
         false => fail(StatusCode::NOT_FOUND, &RpcError::no_toolset()),
@@ -101,7 +101,7 @@ async fn toolset(
 async fn dispatch(
     state: AppState,
     principal: Arc<Principal>,
-    within: &Within,
+    within: &CatalogScope,
     request: Request,
 ) -> Response {
     let stop = request.extensions().get().map(|Stopping(stop)| stop.clone()).unwrap_or_default();
@@ -117,7 +117,7 @@ async fn dispatch(
 async fn receive(
     state: &AppState,
     principal: &Arc<Principal>,
-    within: &Within,
+    within: &CatalogScope,
     request: Request,
     stop: CancellationToken,
 ) -> Response {
@@ -142,7 +142,7 @@ async fn receive(
 async fn answer(
     state: &AppState,
     principal: &Arc<Principal>,
-    within: &Within,
+    within: &CatalogScope,
     headers: &HeaderMap,
     body: &[u8],
     stop: CancellationToken,
@@ -187,7 +187,7 @@ async fn answer(
     if let Some(session) = &opened {
         session.set_opens(consent::opens_by_handshake(&request.params));
     }
-    let asker = Asker {
+    let asker = RequestContext {
         host,
         principal,
         within,
@@ -221,7 +221,7 @@ async fn answer(
 fn notice(
     state: &AppState,
     principal: &Principal,
-    within: &Within,
+    within: &CatalogScope,
     headers: &HeaderMap,
     version: Option<&str>,
     notification: Option<&Notification>,
@@ -251,7 +251,7 @@ fn no_session(id: Option<&Id>) -> Response {
 fn check_params(
     state: &AppState,
     principal: &Principal,
-    within: &Within,
+    within: &CatalogScope,
     headers: &HeaderMap,
     call: &ToolCall,
 ) -> Result<(), RpcError> {

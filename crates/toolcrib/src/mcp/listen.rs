@@ -15,7 +15,7 @@ use super::{
     era::Era,
     error::RpcError,
     format::server_info,
-    host::{Asker, Place},
+    host::{Place, RequestContext},
     protocol::{Id, Request},
 };
 
@@ -54,7 +54,7 @@ impl ListenMessage {
 
 impl Listen {
     /// Reads the parameters of a `subscriptions/listen`.
-    pub(super) fn read(asker: Asker<'_>, request: Request) -> Result<Self, RpcError> {
+    pub(super) fn read(asker: RequestContext<'_>, request: Request) -> Result<Self, RpcError> {
         let Request { id, params, .. } = request;
         let Some(Value::Object(wanted)) = params.get("notifications") else {
             return Err(RpcError::invalid_params("`notifications` must be an object"));

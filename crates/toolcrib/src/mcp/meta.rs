@@ -14,11 +14,11 @@ use serde_json::{Map, Value, json};
 use toolcrib_core::catalog::{Entry, ListFormat, Listing, Pages};
 use toolcrib_gateway::list::ToolRef;
 
-use super::{answer, call::ToolCall, era::Era, error::RpcError, host::Asker, pages};
+use super::{answer, call::ToolCall, era::Era, error::RpcError, host::RequestContext, pages};
 
 /// What a call is.
 #[expect(clippy::large_enum_variant, reason = "one for each call, taken apart at once")]
-pub(super) enum Meant {
+pub(super) enum MetaToolOutcome {
     /// A call for the gate.
     Call(ToolCall),
     /// A question, and its answer.
@@ -57,10 +57,14 @@ pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
 }
 
 /// What `call` means where the asker is connected to.
-pub(super) fn meant(asker: Asker<'_>, era: Era, mut call: ToolCall) -> Result<Meant, RpcError> {
+pub(super) fn meant(
+    asker: RequestContext<'_>,
+    era: Era,
+    mut call: ToolCall,
+) -> Result<MetaToolOutcome, RpcError> {
     let toolset = asker.host.gateway.toolset(asker.within);
     if toolset.is_none_or(|toolset| toolset.listing != Listing::Search) {
-        return Ok(Meant::Call(call));
+        return Ok(MetaToolOutcome::Call(call));
     }
     let answered = match call.name() {
         CALL => {
@@ -77,23 +81,23 @@ pub(super) fn meant(asker: Asker<'_>, era: Era, mut call: ToolCall) -> Result<Me
                     return Ok(wrong(era, &call, "`arguments` must be an object, not its text"));
                 }
             };
-            return Ok(Meant::Call(call.standing_for(name, arguments)));
+            return Ok(MetaToolOutcome::Call(call.standing_for(name, arguments)));
         }
         SEARCH => search(asker, call.arguments()),
         DESCRIBE => describe(asker, era, call.arguments()),
-        _ => return Ok(Meant::Call(call)),
+        _ => return Ok(MetaToolOutcome::Call(call)),
     };
     Ok(match answered {
-        Ok(text) => Meant::Answer(answer::text(call.id(), era, &text, false).into()),
+        Ok(text) => MetaToolOutcome::Answer(answer::text(call.id(), era, &text, false).into()),
         Err(problem) => wrong(era, &call, problem),
     })
 }
 
-fn wrong(era: Era, call: &ToolCall, problem: &str) -> Meant {
-    Meant::Answer(answer::text(call.id(), era, problem, true).into())
+fn wrong(era: Era, call: &ToolCall, problem: &str) -> MetaToolOutcome {
+    MetaToolOutcome::Answer(answer::text(call.id(), era, problem, true).into())
 }
 
-fn search(asker: Asker<'_>, arguments: &Value) -> Result<String, &'static str> {
+fn search(asker: RequestContext<'_>, arguments: &Value) -> Result<String, &'static str> {
     let Some(query) = arguments.get("query").and_then(Value::as_str) else {
         return Err("`query` must be a text");
     };
@@ -102,7 +106,7 @@ fn search(asker: Asker<'_>, arguments: &Value) -> Result<String, &'static str> {
         Some(limit) => limit.as_u64().ok_or("`limit` must be a number from 1 to 50")?,
     };
     let most = usize::try_from(most.clamp(1, MOST_FOUND)).unwrap_or(1);
-    let Asker { host, principal, within, .. } = asker;
+    let RequestContext { host, principal, within, .. } = asker;
     let Some(view) = host.gateway.view_within(principal, within) else {
         return Err("there is no such toolset");
     };
@@ -139,11 +143,15 @@ fn excerpt(text: &str) -> String {
     }
 }
 
-fn describe(asker: Asker<'_>, era: Era, arguments: &Value) -> Result<String, &'static str> {
+fn describe(
+    asker: RequestContext<'_>,
+    era: Era,
+    arguments: &Value,
+) -> Result<String, &'static str> {
     let Some(name) = arguments.get("name").and_then(Value::as_str) else {
         return Err("`name` must be the name of a tool");
     };
-    let Asker { host, principal, within, .. } = asker;
+    let RequestContext { host, principal, within, .. } = asker;
     match host.gateway.find_within(principal, ToolRef::Wire(name), within) {
         Some(entry) => {
             let json = entry.wire.get(&entry, pages::format(era));

@@ -10,9 +10,9 @@ use super::{
     era::{self, Era},
     error::RpcError,
     format::server_info,
-    host::Asker,
+    host::RequestContext,
     listen::Listen,
-    meta::{self, Meant},
+    meta::{self, MetaToolOutcome},
     pages,
     protocol::Request,
 };
@@ -32,14 +32,18 @@ const INSTRUCTIONS: &str = "Tools of several sources behind one gate. A tool tha
      called; a call can still be limited or need approval, and the answer then says so.";
 
 /// Begins to answer `request`.
-pub(super) fn start(asker: Asker<'_>, era: Era, request: Request) -> Result<Step, RpcError> {
-    let Asker { host, principal, within, session, tells_changes } = asker;
+pub(super) fn start(
+    asker: RequestContext<'_>,
+    era: Era,
+    request: Request,
+) -> Result<Step, RpcError> {
+    let RequestContext { host, principal, within, session, tells_changes } = asker;
     let result = match (era, request.method.as_str()) {
         (_, "tools/call") => {
             let call = ToolCall::read(&host.gateway, principal, within, era, request)?;
             let call = match meta::meant(asker, era, call)? {
-                Meant::Call(call) => call,
-                Meant::Answer(answer) => return Ok(Step::Answer(answer)),
+                MetaToolOutcome::Call(call) => call,
+                MetaToolOutcome::Answer(answer) => return Ok(Step::Answer(answer)),
             };
             return Ok(Step::Call(Box::new(match session {
                 Some(session) => call.within(session),
@@ -68,7 +72,7 @@ pub(super) fn start(asker: Asker<'_>, era: Era, request: Request) -> Result<Step
 }
 
 /// What there is where the asker is connected to.
-fn instructions(asker: Asker<'_>) -> String {
+fn instructions(asker: RequestContext<'_>) -> String {
     let toolset = asker.host.gateway.toolset(asker.within);
     let mut words = INSTRUCTIONS.to_owned();
     if let Some(toolset) = toolset {

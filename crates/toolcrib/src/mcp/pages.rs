@@ -16,7 +16,7 @@ use toolcrib_core::{
     catalog::{ListFormat, Listing, Pages},
     principal::Principal,
 };
-use toolcrib_gateway::list::Within;
+use toolcrib_gateway::list::CatalogScope;
 
 use super::{
     era::Era,
@@ -40,7 +40,7 @@ pub(super) struct Page {
 pub(super) fn page(
     host: &Host,
     principal: &Principal,
-    within: &Within,
+    within: &CatalogScope,
     era: Era,
     params: &Map<String, Value>,
 ) -> Result<Page, RpcError> {
@@ -56,11 +56,16 @@ pub(super) fn page(
 }
 
 /// What tells whether `principal`'s list is another one than before.
-pub(super) fn digest(host: &Host, principal: &Principal, within: &Within, era: Era) -> Digest {
+pub(super) fn digest(
+    host: &Host,
+    principal: &Principal,
+    within: &CatalogScope,
+    era: Era,
+) -> Digest {
     pages(host, principal, within, era).digest
 }
 
-fn pages(host: &Host, principal: &Principal, within: &Within, era: Era) -> Arc<Pages> {
+fn pages(host: &Host, principal: &Principal, within: &CatalogScope, era: Era) -> Arc<Pages> {
     let format = format(era);
     let toolset = host.gateway.toolset(within);
     if toolset.is_some_and(|toolset| toolset.listing == Listing::Search) {

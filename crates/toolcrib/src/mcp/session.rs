@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::{event::SessionOutcome, principal::Principal};
 use toolcrib_gateway::{
     Gateway,
-    call::{CallRequest, Called},
-    list::Within,
+    call::{CallReport, CallRequest},
+    list::CatalogScope,
     session::Interaction,
 };
 
@@ -36,7 +36,7 @@ pub(super) struct Session {
     id: Box<str>,
     gateway: Gateway,
     /// Which part of the catalog its client is connected to.
-    pub(super) within: Within,
+    pub(super) within: CatalogScope,
     /// The list that the client has seen or has been told of.
     pub(super) known: Arc<Known>,
     state: Mutex<State>,
@@ -80,7 +80,7 @@ pub(super) struct Stream {
 
 impl Session {
     /// A session that only its holder knows.
-    pub(super) fn new(id: Box<str>, gateway: Gateway, within: Within) -> Arc<Self> {
+    pub(super) fn new(id: Box<str>, gateway: Gateway, within: CatalogScope) -> Arc<Self> {
         let state = State {
             used_at: gateway.clock().monotonic_nanos(),
             holds: 0,
@@ -167,7 +167,7 @@ impl Session {
     }
 
     /// A call in this session. When no more interactions can be recorded it is one by itself.
-    async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> Called {
+    async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         let interaction = {
             let mut state = self.state.lock();
             // One that comes too late must not open what nobody would close.
@@ -205,7 +205,7 @@ impl Drop for Hold {
 
 impl Turn {
     /// Runs a call in the session.
-    pub(super) async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> Called {
+    pub(super) async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         self.hold.0.call(principal, request).await
     }
 

@@ -25,7 +25,7 @@ use toolcrib_core::{
     event::SessionOutcome,
     principal::Principal,
 };
-use toolcrib_gateway::{Gateway, config::McpConfig, list::Within};
+use toolcrib_gateway::{Gateway, config::McpConfig, list::CatalogScope};
 
 use self::lines::{Line, Lines};
 use super::{
@@ -35,7 +35,7 @@ use super::{
     consent,
     era::{self, Era},
     error::RpcError,
-    host::{Asker, Host},
+    host::{Host, RequestContext},
     listen::{LIST_CHANGED, Listen, ListenMessage},
     method::{self, Step},
     protocol::{self, Id, Message, Notification, Rejected, Request},
@@ -65,7 +65,8 @@ pub async fn serve_stdio(
     streams: (impl AsyncRead, impl AsyncWrite),
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    serve_stdio_within(gateway, config, (principal, Within::default()), streams, shutdown).await
+    serve_stdio_within(gateway, config, (principal, CatalogScope::default()), streams, shutdown)
+        .await
 }
 
 /// As [`serve_stdio`], with a part of the catalog.
@@ -75,7 +76,7 @@ pub async fn serve_stdio(
 pub async fn serve_stdio_within(
     gateway: Gateway,
     config: &McpConfig,
-    (principal, within): (Arc<Principal>, Within),
+    (principal, within): (Arc<Principal>, CatalogScope),
     (input, output): (impl AsyncRead, impl AsyncWrite),
     shutdown: impl Future<Output = ()>,
 ) -> io::Result<()> {
@@ -99,7 +100,7 @@ pub async fn serve_stdio_within(
 struct Peer {
     host: Arc<Host>,
     principal: Arc<Principal>,
-    within: Within,
+    within: CatalogScope,
     outbox: Outbox,
     streams: SelectAll<BoxStream<'static, Said>>,
     running: HashMap<Id, Running>,
@@ -246,7 +247,7 @@ impl Peer {
                 opened.session.set_opens(consent::opens_by_handshake(&request.params));
             }
         }
-        let asker = Asker {
+        let asker = RequestContext {
             host: &self.host,
             principal: &self.principal,
             within: &self.within,

@@ -7,7 +7,7 @@ use http::{HeaderMap, header};
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth, scopes::RouteScope};
 
-use super::{Credentials, Refusal, Strangers};
+use super::{Credentials, InvalidCredentialPolicy, Refusal};
 use crate::{serve::connection, state::AppState};
 
 /// The caller, put among the request's extensions by the guard; handlers take it as an argument.
@@ -46,7 +46,8 @@ pub(crate) async fn caller(
         .iter()
         .filter_map(|name| headers.get(*name))
         .map(|value| Some(value.to_str().ok().map(str::trim).unwrap_or_default()));
-    let lenient = auth == MountAuth::Optional && credentials.strangers == Strangers::Anonymous;
+    let lenient =
+        auth == MountAuth::Optional && credentials.strangers == InvalidCredentialPolicy::Anonymous;
     let mut known = None;
     for text in presented.into_iter().chain(in_headers) {
         let tried = match text {

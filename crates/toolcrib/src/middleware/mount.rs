@@ -48,20 +48,23 @@ pub(crate) struct Credentials {
     /// Headers beside `Authorization` that may carry a key, in lower case.
     pub(crate) key_headers: &'static [&'static str],
     /// What credentials are worth that nobody knows.
-    pub(crate) strangers: Strangers,
+    pub(crate) strangers: InvalidCredentialPolicy,
     /// Which credentials are taken beside keys and the tokens of issuers.
     pub(crate) accepted: Accepted,
 }
 
 impl Credentials {
     /// `Authorization: Bearer`, with a key that is valid.
-    pub(crate) const BEARER: Self =
-        Self { key_headers: &[], strangers: Strangers::Refused, accepted: Accepted::Usual };
+    pub(crate) const BEARER: Self = Self {
+        key_headers: &[],
+        strangers: InvalidCredentialPolicy::Refused,
+        accepted: Accepted::Usual,
+    };
 }
 
 /// What becomes of a caller whose credentials are not valid, where callers without any are let in.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Strangers {
+pub(crate) enum InvalidCredentialPolicy {
     /// It hears of it, rather than seeing less than it thinks it should.
     Refused,
     /// It is one without credentials, as Open Tool Calling wants it. A valid key still tells who it

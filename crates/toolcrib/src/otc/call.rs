@@ -12,7 +12,7 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use toolcrib_core::{call::CallError, id::RunId, principal::Principal};
 use toolcrib_gateway::{
-    call::{CallRequest, Called},
+    call::{CallReport, CallRequest},
     idempotency::{self, IdempotencyKey, Once},
     list::ToolRef,
 };
@@ -144,13 +144,13 @@ pub(super) async fn answer(
     };
     let key = IdempotencyKey { space, text: &name };
     let id = call_id.clone();
-    let keep = move |called: &Called| {
+    let keep = move |called: &CallReport| {
         let id = id.as_deref().unwrap_or(called.call_id.as_str());
         let kept = idempotency::is_final(called).then(|| result::written(called, id));
         kept.flatten().map(Bytes::from)
     };
     match state.gateway.call_once(caller, key, request, keep).await {
-        Ok(Once::Called(called)) => {
+        Ok(Once::Report(called)) => {
             let id = call_id.as_deref().unwrap_or(called.call_id.as_str());
             frame.called(state, caller, &called, id, tool)
         }
@@ -173,7 +173,7 @@ impl Frame {
         self,
         state: &AppState,
         caller: &Principal,
-        called: &Called,
+        called: &CallReport,
         call_id: &str,
         tool: ToolRef<'_>,
     ) -> Response {

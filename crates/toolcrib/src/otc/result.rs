@@ -8,7 +8,7 @@ use toolcrib_core::{
     call::{CallError, Outcome, raw},
     catalog::Entry,
 };
-use toolcrib_gateway::{call::Called, idempotency::may_repeat};
+use toolcrib_gateway::{call::CallReport, idempotency::may_repeat};
 use utoipa::ToSchema;
 
 /// What became of a call.
@@ -66,7 +66,7 @@ struct Answer<'a> {
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The JSON of what came of `called`; `None` when no tool was reached, which is a refusal.
-pub(super) fn written(called: &Called, call_id: &str) -> Option<Vec<u8>> {
+pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Vec<u8>> {
     let entry = called.entry.as_deref();
     let (value, error) = match &called.result {
         Ok(outcome) if outcome.is_error => (None, Some(failure(outcome))),

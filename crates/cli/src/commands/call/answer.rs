@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{CallError, Outcome};
-use toolcrib_gateway::call::Called;
+use toolcrib_gateway::call::CallReport;
 
 use crate::{
     failure::{self, Exit, advised},
@@ -31,11 +31,11 @@ pub(super) fn see_approval(approval: Option<&Value>) -> String {
 
 /// How a call of our own ended. `approval` is the request for consent that it made, if it made one.
 pub(super) fn called(
-    called: Called,
+    called: CallReport,
     approval: Option<&Value>,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    let Called { run_id, call_id, result, duration, .. } = called;
+    let CallReport { run_id, call_id, result, duration, .. } = called;
     let ids = json!({
         "runId": run_id,
         "callId": call_id,

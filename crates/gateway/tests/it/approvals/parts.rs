@@ -11,7 +11,7 @@ use toolcrib_core::{
     id::ApprovalId,
 };
 use toolcrib_gateway::{
-    call::{CallRequest, Called},
+    call::{CallReport, CallRequest},
     list::ToolRef,
     metrics::Surface,
 };
@@ -50,7 +50,7 @@ async fn flows(settings: &str, of_flows: &str) -> (Rig, TempDir) {
     (rig, directory)
 }
 
-async fn run(rig: &Rig, flow: &str) -> Called {
+async fn run(rig: &Rig, flow: &str) -> CallReport {
     let tool = format!("openwop:workflow.{flow}");
     let request = CallRequest::new(Surface::Cli, ToolRef::Id(&tool), json!({}));
     rig.gateway.call(&who("ann", &["*"]), request).await

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{event::SessionOutcome, principal::Principal};
-use toolcrib_gateway::list::Within;
+use toolcrib_gateway::list::CatalogScope;
 
 use super::{
     fail, headers,
@@ -79,7 +79,7 @@ pub(super) enum Named {
 pub(super) fn named(
     host: &Host,
     principal: &Principal,
-    within: &Within,
+    within: &CatalogScope,
     headers: &HeaderMap,
 ) -> Result<Named, RpcError> {
     if !host.config.sessions {
@@ -100,7 +100,7 @@ pub(super) fn named(
 pub(super) fn open(
     host: &Arc<Host>,
     principal: &Arc<Principal>,
-    within: &Within,
+    within: &CatalogScope,
     headers: &HeaderMap,
     stop: CancellationToken,
 ) -> Response {
@@ -125,7 +125,7 @@ pub(super) fn open(
 pub(super) async fn end(
     host: &Host,
     principal: &Principal,
-    within: &Within,
+    within: &CatalogScope,
     headers: &HeaderMap,
 ) -> Response {
     let hold = match of_request(host, principal, within, headers) {
@@ -168,7 +168,7 @@ pub(super) fn with_session(mut response: Response, id: &str) -> Response {
 fn of_request(
     host: &Host,
     principal: &Principal,
-    within: &Within,
+    within: &CatalogScope,
     headers: &HeaderMap,
 ) -> Result<Named, Box<Response>> {
     let refused = |error: RpcError| {

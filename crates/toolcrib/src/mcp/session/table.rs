@@ -17,7 +17,7 @@ use toolcrib_core::{
     event::SessionOutcome,
     principal::{AuthMethod, Principal},
 };
-use toolcrib_gateway::{Gateway, config::McpConfig, list::Within, tasks::Policy};
+use toolcrib_gateway::{Gateway, config::McpConfig, list::CatalogScope, tasks::Policy};
 
 use super::{Hold, Session};
 use crate::mcp::host::{Who, who};
@@ -57,7 +57,7 @@ impl Sessions {
     pub(in crate::mcp) fn open(
         &self,
         principal: &Principal,
-        within: &Within,
+        within: &CatalogScope,
     ) -> Option<Arc<Session>> {
         let mut bits = [0_u8; 32];
         getrandom::fill(&mut bits)
