@@ -1,10 +1,10 @@
 //! What can be typed. Parsing never touches the world; what it means is decided by the commands.
 
 mod approvals;
+mod commands;
 mod conformance;
 mod credentials;
 mod explain;
-mod nouns;
 mod output;
 mod packs;
 
@@ -14,18 +14,18 @@ use clap::{ArgAction, Parser, Subcommand};
 use toolcrib_core::credential::Secret;
 
 pub(crate) use approvals::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand};
+pub(crate) use commands::{
+    AcceptArgs, AuditCommand, CallArgs, ConfigCommand, DemoCommand, ExportArgs, ExportFormat,
+    GenArgs, HashArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand,
+    ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs,
+    ToolSearchArgs, ToolsCommand, VerifyArgs,
+};
 pub(crate) use conformance::ConformanceArgs;
 pub(crate) use credentials::{
     ClientAuthArg, CredentialOwnerArgs, CredentialRotateArgs, CredentialSetArgs,
     CredentialValueArgs, CredentialsCommand,
 };
 pub(crate) use explain::ExplainArgs;
-pub(crate) use nouns::{
-    AcceptArgs, AuditCommand, CallArgs, ConfigCommand, DemoCommand, ExportArgs, ExportFormat,
-    GenArgs, HashArgs, ImportArgs, KeyCreateArgs, KeysCommand, McpArgs, RunListArgs, RunsCommand,
-    ServeArgs, SourcesCommand, TailArgs, ToolApproveArgs, ToolLintArgs, ToolListArgs,
-    ToolSearchArgs, ToolsCommand, VerifyArgs,
-};
 pub(crate) use output::{Output, OutputFormat};
 pub(crate) use packs::{PackTrust, PackWord, PacksCommand};
 

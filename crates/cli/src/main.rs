@@ -16,7 +16,7 @@ mod failure;
 mod local;
 mod logging;
 mod meter;
-mod misread;
+mod parse_error;
 mod preflight;
 mod printer;
 mod seal;
@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     }
     let args = match Args::try_parse() {
         Ok(args) => args,
-        Err(error) => return misread::report(error),
+        Err(error) => return parse_error::report(error),
     };
     let mut printer = Printer::new(&args.global, args.command.output());
     if matches!(args.command, Command::Mcp(_)) {

@@ -88,7 +88,7 @@ pub trait Authorizer: Send + Sync + 'static {
 
     /// Whether decisions can differ between principals of one tenant with the same scopes. A view is
     /// then kept for each of them.
-    fn tells_principals_apart(&self) -> bool {
+    fn is_principal_specific(&self) -> bool {
         false
     }
 }

@@ -399,7 +399,7 @@ impl Catalog {
         subject: Subject<'_>,
         toolset: Option<&Toolset>,
     ) -> Arc<View> {
-        let principal = authorizer.tells_principals_apart().then_some(subject.principal);
+        let principal = authorizer.is_principal_specific().then_some(subject.principal);
         let Subject { tenant, scopes, .. } = subject;
         let name = toolset.map(Toolset::name);
         let query = ViewQuery { tenant, scopes, toolset: name.map(|name| &**name), principal };

@@ -269,7 +269,11 @@ pub trait RunStore: Send + Sync + 'static {
     async fn adopted(&self) -> Result<Vec<KeptRun>, StoreError>;
 
     /// Asks for the end of what runs in `run`; how many workflows that are.
-    async fn ask_end(&self, tenant: &TenantId, run: &RunId) -> Result<usize, StoreError>;
+    async fn request_cancellation(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+    ) -> Result<usize, StoreError>;
 
     /// The calls of workflows of this process that run and whose end has been asked for.
     async fn asked(&self) -> Result<Vec<CallId>, StoreError>;

@@ -256,7 +256,7 @@ impl Waiting<'_> {
                 }
                 ApprovalState::Granted | ApprovalState::Overridden => {
                     if waited {
-                        self.still_may(call)?;
+                        self.reauthorize(call)?;
                     }
                     if self.spend(*approval, call, now).await? {
                         return Ok(());
@@ -299,7 +299,7 @@ impl Waiting<'_> {
 
     /// Whether the caller may make the call now, after the wait: it is still known and may use the
     /// tool, which is still the one that was consented to.
-    fn still_may(&self, call: &CallIdentity) -> Result<(), CallError> {
+    fn reauthorize(&self, call: &CallIdentity) -> Result<(), CallError> {
         let gone = |_| CallError::NoSuchTool;
         let who = Arc::new(self.who.clone());
         let who = self.gateway.authenticator().renew(&who).map_err(gone)?;

@@ -182,7 +182,7 @@ impl Authenticator {
                 loop {
                     match weak.upgrade() {
                         Some(inner) if !inner.stopped.load(Ordering::Relaxed) => {
-                            inner.policy.load().tokens.tend();
+                            inner.policy.load().tokens.refresh_if_due();
                             inner.write_uses(USED_EVERY).await;
                         }
                         Some(_) | None => return,
@@ -208,7 +208,7 @@ impl Authenticator {
         let Inner { policy, key_sets, clock, changes, .. } = &*self.inner;
         let before = policy.load();
         let tokens = Tokens::new(config, Some(&before.tokens), key_sets.as_ref(), clock, changes);
-        tokens.tend();
+        tokens.refresh_if_due();
         policy.store(Arc::new(Policy::new(config, tokens)));
         let replacing = self.inner.replacing.lock();
         let table = self.inner.table.load();

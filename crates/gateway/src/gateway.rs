@@ -502,7 +502,7 @@ impl Gateway {
         self.inner.record_store.get()
     }
 
-    pub(crate) fn keeps_record_in(&self, store: Arc<dyn RecordStore>) {
+    pub(crate) fn set_record_store(&self, store: Arc<dyn RecordStore>) {
         // The first keeper is the one that counts; there is one per gateway.
         self.inner.record_store.get_or_init(|| store);
     }
@@ -662,7 +662,7 @@ impl Gateway {
         let Some(desk) = desk else { return Err(PinError::Unknown(0)) };
         let now = self.inner.clock.now();
         let (approved, events) = desk.approve(wanted, Some(&principal.id), now).await?;
-        self.inner.record.insist(events).await;
+        self.inner.record.append_with_retry(events).await;
         self.refresher().repin(self).await;
         Ok(approved)
     }
@@ -714,7 +714,7 @@ impl Gateway {
     pub async fn cancel_run(&self, tenant: &TenantId, run: &RunId) -> Result<usize, StoreError> {
         let here = self.inner.runs.cancel(tenant, run);
         match &self.inner.run_store {
-            Some(store) => Ok(store.ask_end(tenant, run).await?.max(here)),
+            Some(store) => Ok(store.request_cancellation(tenant, run).await?.max(here)),
             None => Ok(here),
         }
     }

@@ -99,7 +99,7 @@ impl Keeper {
         parts: Parts,
         config: &RecordConfig,
     ) -> Result<Self, String> {
-        gateway.keeps_record_in(Arc::clone(&parts.store));
+        gateway.set_record_store(Arc::clone(&parts.store));
         let shared = Arc::new(Shared {
             store: parts.store,
             signer: parts.signer,

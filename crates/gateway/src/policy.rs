@@ -100,8 +100,8 @@ impl Authorizer for Decider {
         }
     }
 
-    fn tells_principals_apart(&self) -> bool {
-        self.base.tells_principals_apart()
-            || self.policies.as_ref().is_some_and(|it| it.tells_principals_apart())
+    fn is_principal_specific(&self) -> bool {
+        self.base.is_principal_specific()
+            || self.policies.as_ref().is_some_and(|it| it.is_principal_specific())
     }
 }

@@ -158,18 +158,18 @@ impl Record {
             })
             .collect();
         events.push(self.writer.returned(&call, cause, result, duration));
-        self.insist(events).await;
+        self.append_with_retry(events).await;
     }
 
     /// Makes an event durable before what it tells of may happen.
-    pub(crate) async fn ahead(&self, event: NewEvent) -> Result<(), CallError> {
+    pub(crate) async fn append_or_refuse(&self, event: NewEvent) -> Result<(), CallError> {
         self.require_sound_store()?;
         let stored = self.writer.log.append(vec![event]).await;
         stored.map(drop).map_err(|error| self.refused_to_store(&error))
     }
 
     /// Stores closing events, which tell of what is done and so are not given up easily.
-    pub(crate) async fn insist(&self, events: Vec<NewEvent>) {
+    pub(crate) async fn append_with_retry(&self, events: Vec<NewEvent>) {
         for attempt in 0..PROMPT_TRIES {
             match self.writer.log.append(events.clone()).await {
                 Ok(_) => return,

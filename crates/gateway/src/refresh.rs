@@ -405,7 +405,7 @@ impl Refresher {
         let events = std::mem::take(&mut settled.events);
         if !events.is_empty() {
             self.metrics.drifted(&source.spec.id, settled.drifts);
-            gateway.record().insist(events).await;
+            gateway.record().append_with_retry(events).await;
         }
         settled
     }

@@ -381,7 +381,7 @@ impl Shared {
             closing.sort_by(|a, b| a.causation_id.cmp(&b.causation_id));
             // Denied calls of the interaction may still wait to be written.
             self.gateway.record().settle().await;
-            self.gateway.record().insist(closing).await;
+            self.gateway.record().append_with_retry(closing).await;
         }
     }
 }
@@ -431,7 +431,11 @@ impl InteractionGuard {
         let part = self.again().ok_or(CallError::Cancelled)?;
         let stored = self.shared.gateway.running().spawn(async move {
             let record = part.shared.gateway.record();
-            opening.stored.get_or_try_init(|| record.ahead(opening.event.clone())).await.map(drop)
+            opening
+                .stored
+                .get_or_try_init(|| record.append_or_refuse(opening.event.clone()))
+                .await
+                .map(drop)
         });
         stored.await.unwrap_or(Err(CallError::Internal))
     }

@@ -488,7 +488,11 @@ impl RunStore for MemoryRuns {
         Ok(Vec::new())
     }
 
-    async fn ask_end(&self, tenant: &TenantId, run: &RunId) -> Result<usize, StoreError> {
+    async fn request_cancellation(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+    ) -> Result<usize, StoreError> {
         let mut runs = lock(&self.0);
         let wanted = runs.iter_mut().filter(|it| {
             it.record.tenant == *tenant

@@ -8,7 +8,7 @@ use toolcrib_core::{
     id::{CredentialName, PrincipalId, TenantId},
 };
 
-use super::{Output, nouns::lifetime};
+use super::{Output, commands::lifetime};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CredentialsCommand {

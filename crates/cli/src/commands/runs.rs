@@ -127,7 +127,7 @@ async fn cancel(run: &RunId, target: &Target, printer: Printer) -> anyhow::Resul
             }
             let mut cancelled = 0;
             for tenant in tenants {
-                cancelled += runs.ask_end(tenant, run).await?;
+                cancelled += runs.request_cancellation(tenant, run).await?;
             }
             cancelled
         }

@@ -180,7 +180,7 @@ fn a_view_is_shared_unless_principals_are_told_apart() {
                 _ => Ok(()),
             }
         }
-        fn tells_principals_apart(&self) -> bool {
+        fn is_principal_specific(&self) -> bool {
             self.0
         }
     }

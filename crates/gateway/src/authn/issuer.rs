@@ -116,7 +116,7 @@ impl Issuer {
     }
 
     /// Asks for the keys when that is due; to be called now and then.
-    pub(super) fn tend(self: &Arc<Self>) {
+    pub(super) fn refresh_if_due(self: &Arc<Self>) {
         if self.age(&self.known.load()).is_none_or(|age| age >= REFRESH) {
             self.ask();
         }

@@ -99,9 +99,9 @@ impl Tokens {
     }
 
     /// Asks issuers for their keys when that is due.
-    pub(super) fn tend(&self) {
+    pub(super) fn refresh_if_due(&self) {
         for issuer in &self.issuers {
-            issuer.tend();
+            issuer.refresh_if_due();
         }
     }
 

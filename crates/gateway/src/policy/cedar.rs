@@ -131,7 +131,7 @@ impl PolicySet {
     }
 
     /// Whether what they say can depend on who of a tenant asks.
-    pub(crate) fn tells_principals_apart(&self) -> bool {
+    pub(crate) fn is_principal_specific(&self) -> bool {
         self.by_principal
     }
 

@@ -39,7 +39,7 @@ impl PolicySet {
         match *self {}
     }
 
-    pub(crate) fn tells_principals_apart(&self) -> bool {
+    pub(crate) fn is_principal_specific(&self) -> bool {
         match *self {}
     }
 }

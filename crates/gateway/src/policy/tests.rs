@@ -155,7 +155,7 @@ fn only_policies_that_look_at_who_calls_tell_principals_apart() {
         ),
     ] {
         let policies = PolicySet::parse(&[file("a", policy)], None).unwrap();
-        assert_eq!(policies.tells_principals_apart(), apart, "{policy}");
+        assert_eq!(policies.is_principal_specific(), apart, "{policy}");
     }
 }
 

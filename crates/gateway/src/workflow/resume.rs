@@ -322,7 +322,7 @@ async fn close_call(gateway: &Gateway, record: &RunRecord, history: &History, en
     let cause = history.calls.get(&record.call_id).map(|trace| trace.opened.clone());
     let (tenant, run) = (record.tenant.clone(), record.run_id.clone());
     let event = gateway.record().event(tenant, run, body, cause);
-    gateway.record().insist(vec![event]).await;
+    gateway.record().append_with_retry(vec![event]).await;
 }
 
 /// Closes the tool sessions that the dead process opened for the calls that have ended now.
@@ -341,7 +341,7 @@ async fn close_sessions(
         gateway.record().event(tenant.clone(), run.clone(), body, Some(cause))
     });
     let closing: Vec<_> = closing.collect();
-    gateway.record().insist(closing).await;
+    gateway.record().append_with_retry(closing).await;
 }
 
 // === impl Past ===

@@ -62,14 +62,14 @@ pub async fn runs_are_selected_and_the_newest_come_first(runs: &impl RunStore) {
 pub async fn an_end_can_be_asked_for(runs: &impl RunStore) {
     runs.begin(run("acme", "a", 1), None).await.unwrap();
     let of_a = RunId::parse("run-a").unwrap();
-    assert_eq!(runs.ask_end(&tenant("other"), &of_a).await.unwrap(), 0);
+    assert_eq!(runs.request_cancellation(&tenant("other"), &of_a).await.unwrap(), 0);
     assert!(runs.asked().await.unwrap().is_empty());
-    assert_eq!(runs.ask_end(&tenant("acme"), &of_a).await.unwrap(), 1);
+    assert_eq!(runs.request_cancellation(&tenant("acme"), &of_a).await.unwrap(), 1);
     assert_eq!(runs.asked().await.unwrap(), [call("a")]);
     let (acme, a) = (tenant("acme"), call("a"));
     runs.end(&acme, &a, RunState::Cancelled, None, moment(2)).await.unwrap();
     assert!(runs.asked().await.unwrap().is_empty());
-    assert_eq!(runs.ask_end(&acme, &of_a).await.unwrap(), 0);
+    assert_eq!(runs.request_cancellation(&acme, &of_a).await.unwrap(), 0);
 }
 
 /// A run of `whose`, called `name`, that began then and goes on.

@@ -179,7 +179,11 @@ impl RunStore for SqliteRuns {
         stored.await?.into_iter().map(|stored| self.kept(stored)).collect()
     }
 
-    async fn ask_end(&self, tenant: &TenantId, run: &RunId) -> Result<usize, StoreError> {
+    async fn request_cancellation(
+        &self,
+        tenant: &TenantId,
+        run: &RunId,
+    ) -> Result<usize, StoreError> {
         let (tenant, run) = (tenant.clone(), run.clone());
         self.store
             .inner

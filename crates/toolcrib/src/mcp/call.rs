@@ -42,7 +42,7 @@ pub(super) struct ToolCall {
     /// Where it is looked for.
     within: CatalogScope,
     /// Whether the client named a tool that stands for another.
-    stands_for: bool,
+    is_indirect: bool,
     arguments: Value,
     /// JSON text of the token for which the client wants to hear of progress.
     progress_token: Option<String>,
@@ -133,7 +133,7 @@ impl ToolCall {
             id,
             name,
             within: within.clone(),
-            stands_for: false,
+            is_indirect: false,
             arguments,
             progress_token,
             meta,
@@ -172,13 +172,13 @@ impl ToolCall {
     /// The call of another tool that this one stands for. Its client sees no schema that asks to
     /// repeat arguments in headers.
     pub(super) fn standing_for(mut self, name: String, arguments: Value) -> Self {
-        (self.name, self.arguments, self.stands_for) = (name, arguments, true);
+        (self.name, self.arguments, self.is_indirect) = (name, arguments, true);
         self
     }
 
     /// Whether the client named another tool, which this call was made of.
-    pub(super) fn stands_for(&self) -> bool {
-        self.stands_for
+    pub(super) fn is_indirect(&self) -> bool {
+        self.is_indirect
     }
 
     /// Makes it a part of a session.
@@ -197,7 +197,7 @@ impl ToolCall {
             id,
             name,
             within,
-            stands_for: _,
+            is_indirect: _,
             arguments,
             progress_token,
             meta,

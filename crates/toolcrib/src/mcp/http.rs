@@ -203,7 +203,7 @@ async fn answer(
             })
         }
         Ok(Step::Call(call)) => {
-            if era == Era::Modern && !call.stands_for() {
+            if era == Era::Modern && !call.is_indirect() {
                 check_params(state, principal, within, headers, &call)
                     .map_err(|error| reject(Some(id), error))?;
             }
