@@ -32,6 +32,7 @@ use crate::{
     dispatch::{self, Execution},
     list::{CatalogScope, ToolRef},
     metrics::{Limit, Surface},
+    miss,
     quota::QuotaError,
     record::{self, CallIdentity, Miss, MissedCall},
     session::InteractionGuard,
@@ -391,6 +392,9 @@ impl Gateway {
         error: CallError,
     ) -> Result<Outcome, CallError> {
         let Refused { mut call, reason, bracket } = refused;
+        if matches!(error, CallError::NoSuchTool) {
+            miss::note();
+        }
         if !self.record().admits(&call, reason.unwrap_or(error.code())) {
             return Err(error);
         }

@@ -37,6 +37,7 @@ pub mod keeper;
 pub mod limits;
 pub mod list;
 pub mod metrics;
+pub mod miss;
 pub mod pins;
 pub mod policy;
 pub mod probe;

@@ -38,7 +38,7 @@ use uuid::Uuid;
 
 pub(crate) use self::refusals::{Miss, MissedCall, Refusal, RefusalSubject};
 use self::refusals::{Refusals, Row};
-use crate::{metrics::Metrics, readiness::Readiness, space::Space};
+use crate::{metrics::Metrics, miss, readiness::Readiness, space::Space};
 
 /// Writes events.
 pub(crate) struct Record {
@@ -291,6 +291,7 @@ impl Record {
 
     /// Records that a name led to no tool that the caller may use.
     pub(crate) fn missed(&self, principal: &Principal, action: &str, miss: Miss) {
+        miss::note();
         self.deny(Refusal {
             tenant: principal.tenant.clone(),
             principal: principal.id.clone(),
@@ -302,6 +303,7 @@ impl Record {
 
     /// Records that a name was asked for that does not exist. The name itself is the caller's text.
     pub(crate) fn unknown(&self, principal: &Principal, action: &str) {
+        miss::note();
         self.denied(principal, action, UNKNOWN, UNKNOWN);
     }
 

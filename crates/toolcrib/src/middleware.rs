@@ -37,6 +37,7 @@ use toolcrib_gateway::{
     authn::AuthError,
     config::{MountAuth, ServerConfig},
     metrics::Surface,
+    miss,
 };
 use tower::Layer as _;
 
@@ -112,7 +113,11 @@ pub(crate) fn guarded<H: HttpHost + Clone>(
     Router::new().fallback_service(from_fn_with_state(guard, pass).layer(routes))
 }
 
-async fn pass(State(guard): State<Guard>, mut request: Request, next: Next) -> Response {
+async fn pass(State(guard): State<Guard>, request: Request, next: Next) -> Response {
+    miss::evenly(answer(guard, request, next)).await
+}
+
+async fn answer(guard: Guard, mut request: Request, next: Next) -> Response {
     let server = guard.house.server();
     if let Some(response) = cors::preflight(server, &request) {
         return response;

@@ -13,7 +13,7 @@ use toolcrib_store::SqliteStore;
 
 use super::diff;
 use crate::{
-    args::{Global, ToolApproveArgs},
+    args::ToolApproveArgs,
     failure::{Exit, advised},
     printer::Printer,
     target::Target,
