@@ -2,7 +2,7 @@
 //!
 //! Invariant (I-9, I-81): how long such a request takes does not depend on whether there is a tool of
 //! that name. Hidden, foreign and unknown names take the same path; what is left of a difference, a
-//! lookup that finds something or not, disappears in the wait for the next [`STEP`] of the clock.
+//! lookup that finds something or not, disappears in the wait for the next `STEP` of the clock.
 
 use std::{
     cell::Cell,
@@ -21,7 +21,7 @@ tokio::task_local! {
     static MISSED: Cell<bool>;
 }
 
-/// Runs `request`. If it names a tool that its caller does not see, returns at the next [`STEP`].
+/// Runs `request`. If it names a tool that its caller does not see, returns at the next multiple of 250 µs.
 pub async fn evenly<F: Future>(request: F) -> F::Output {
     let run = async {
         let output = request.await;
