@@ -1,11 +1,12 @@
 //! `cargo xtask cold`: what the first command of the README costs on a machine that has built nothing.
 //!
-//! Builds in an empty target directory, which is removed afterwards, and writes the figures into their
+//! Builds in an empty target directory, which is removed afterwards unless it is to be kept, and writes the figures into their
 //! section of docs/benchmarks.md. Downloads are not measured: the sources are fetched before.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,9 @@ pub(crate) struct ColdOptions {
     /// Only print the figures
     #[arg(long)]
     dry_run: bool,
+    /// Build in this directory, which must not exist yet, and keep it
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
 }
 
 /// One build.
@@ -45,7 +49,15 @@ pub(crate) fn run(options: &ColdOptions) -> Result<()> {
     shell::run(&mut cargo(&["fetch", "--locked", "--quiet"]))?;
     let mut rows = String::new();
     for profile in &options.profiles {
-        let figures = build(profile)?;
+        let temporary = tempfile::tempdir().context("cannot create an empty target directory")?;
+        let target = match &options.keep {
+            Some(keep) => keep.join(profile),
+            None => temporary.path().to_path_buf(),
+        };
+        if target.exists() && options.keep.is_some() {
+            bail!("{} exists already; name another directory with --keep", target.display());
+        }
+        let figures = build(profile, &target)?;
         let row = figures.row();
         shell::say(&row);
         rows.push_str(&row);
@@ -54,11 +66,10 @@ pub(crate) fn run(options: &ColdOptions) -> Result<()> {
     if options.dry_run { Ok(()) } else { write(&rows) }
 }
 
-fn build(profile: &str) -> Result<Figures> {
+fn build(profile: &str, target: &Path) -> Result<Figures> {
     shell::step(format_args!("profile {profile}, from nothing"));
-    let target = tempfile::tempdir().context("cannot create an empty target directory")?;
     let mut command = cargo(&["build", "--locked", "--message-format", "json-render-diagnostics"]);
-    command.args(["--profile", profile]).env("CARGO_TARGET_DIR", target.path());
+    command.args(["--profile", profile]).env("CARGO_TARGET_DIR", target);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let (begun, cpu) = (Instant::now(), cpu_of_children()?);
     let mut child = command.spawn().context("cannot start cargo")?;
@@ -74,7 +85,7 @@ fn build(profile: &str) -> Result<Figures> {
         bail!("the build failed");
     }
     let (wall, cpu) = (begun.elapsed(), cpu_of_children()?.saturating_sub(cpu));
-    let program = target.path().join(profile).join("toolcrib");
+    let program = target.join(profile).join("toolcrib");
     let bytes =
         fs::metadata(&program).with_context(|| format!("{} is missing", program.display()))?.len();
     Ok(Figures { profile: profile.to_owned(), cpu, wall, crates: crates.len(), bytes })
