@@ -88,6 +88,7 @@ struct Inner {
     /// Name of this open store in `open_calls.instance`.
     instance: Arc<str>,
     place: place::Place,
+    schema: Arc<open::SchemaCheck>,
 }
 
 // === impl SqliteStore ===
@@ -125,9 +126,10 @@ impl SqliteStore {
         let instance = Instance::start(&path)?;
         let name = instance.id().into();
         let place = place::Place::new(&path)?;
-        let writer = Writer::start(connection, path.clone(), instance)?;
+        let schema = Arc::default();
+        let writer = Writer::start(connection, path.clone(), instance, Arc::clone(&schema))?;
         let readers = Readers::new(path);
-        Ok(Self { inner: Arc::new(Inner { readers, writer, instance: name, place }) })
+        Ok(Self { inner: Arc::new(Inner { readers, writer, instance: name, place, schema }) })
     }
 
     /// Stores everything that was handed over, copies the write-ahead log into the file and gives

@@ -10,7 +10,10 @@ use std::{
     fs,
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::Path,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicI64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -114,14 +117,30 @@ fn connect(path: &Path, patience: Duration) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Returns a number that changes whenever the schema of the file does.
-pub(super) fn schema_number(connection: &Connection) -> Result<i64, Failure> {
-    let mut statement = connection.prepare_cached("PRAGMA schema_version")?;
-    Ok(statement.query_row([], |row| row.get(0))?)
+/// Checks the schema of one file whenever it has changed.
+#[derive(Debug, Default)]
+pub(super) struct SchemaCheck {
+    /// The number of the schema that was found to be that of this program; SQLite gives every change
+    /// a new one. 0 before the first comparison, which is that of a file without a schema.
+    compared: AtomicI64,
 }
 
-/// Requires that the file has the tables, indexes and triggers of this program and no others.
-pub(super) fn check_schema(connection: &Connection) -> Result<(), Failure> {
+impl SchemaCheck {
+    /// Requires that the file has the tables, indexes and triggers of this program and no others.
+    pub(super) fn run(&self, connection: &Connection) -> Result<(), Failure> {
+        let mut statement = connection.prepare_cached("PRAGMA schema_version")?;
+        let number = statement.query_row([], |row| row.get(0))?;
+        if self.compared.load(Ordering::Relaxed) != number {
+            // Numbers can be set back, so none counts after a schema that was not ours.
+            self.compared.store(0, Ordering::Relaxed);
+            check_schema(connection)?;
+            self.compared.store(number, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+fn check_schema(connection: &Connection) -> Result<(), Failure> {
     static OWN: OnceLock<Vec<Object>> = OnceLock::new();
     let own = match OWN.get() {
         Some(own) => own,

@@ -1,5 +1,7 @@
 //! The record as it is stored, its checkpoints and its readers' cursors, on SQLite.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use toolcrib_core::{
@@ -17,7 +19,6 @@ use super::{
     SqliteStore, chain,
     failure::Failure,
     log::{parse, time, time_text},
-    open,
 };
 
 /// Rows of one answer at most.
@@ -32,7 +33,8 @@ impl RecordStore for SqliteStore {
         if let Some(displaced) = self.inner.place.displaced() {
             return Some(displaced);
         }
-        match self.inner.readers.read(open::check_schema).await {
+        let schema = Arc::clone(&self.inner.schema);
+        match self.inner.readers.read(move |connection| schema.run(connection)).await {
             Err(StoreError::Corrupt(_)) => Some("the schema of the store was changed"),
             // What cannot be read is noticed where it is needed.
             Ok(()) | Err(_) => None,

@@ -21,7 +21,7 @@ use rusqlite::Connection;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use toolcrib_core::{store::StoreError, text::io_reason};
 
-use super::{failure::Failure, instance::Instance, open};
+use super::{failure::Failure, instance::Instance, open::SchemaCheck};
 use crate::queue::{Queue, Taken};
 
 /// Requests in one transaction. Group commit pays off up to about the number of concurrent callers
@@ -78,11 +78,12 @@ impl Writer {
         connection: Connection,
         place: PathBuf,
         instance: Instance,
+        schema: Arc<SchemaCheck>,
     ) -> Result<Self, StoreError> {
         let queue = Arc::new(Queue::new());
         let commits = Arc::new(AtomicU64::new(0));
         let (ending, ended) = watch::channel(());
-        let engine = Engine { connection, place, commits: Arc::clone(&commits), schema: None };
+        let engine = Engine { connection, place, commits: Arc::clone(&commits), schema };
         let ending = Ending { queue: Arc::clone(&queue), instance: Some(instance), _ended: ending };
         let thread = std::thread::Builder::new()
             .name("toolcrib-store".to_owned())
@@ -202,8 +203,7 @@ struct Engine {
     connection: Connection,
     place: PathBuf,
     commits: Arc<AtomicU64>,
-    /// The number of the schema that was last compared with that of this program.
-    schema: Option<i64>,
+    schema: Arc<SchemaCheck>,
 }
 
 /// Why a batch was rolled back as a whole.
@@ -277,7 +277,7 @@ impl Engine {
     ) -> Result<Vec<Result<(), Failure>>, BatchError> {
         self.execute("BEGIN IMMEDIATE").map_err(BatchError::Transaction)?;
         // Inside the transaction, so that no other process can change it in between.
-        let result = self.check_schema().map_err(BatchError::Transaction);
+        let result = self.schema.run(&self.connection).map_err(BatchError::Transaction);
         let result = result.and_then(|()| self.run_all(batch, savepoints)).and_then(|outcomes| {
             self.execute("COMMIT").map_err(BatchError::Transaction)?;
             Ok(outcomes)
@@ -289,15 +289,6 @@ impl Engine {
             Err(_) => self.roll_back(),
         }
         result
-    }
-
-    fn check_schema(&mut self) -> Result<(), Failure> {
-        let number = open::schema_number(&self.connection)?;
-        if self.schema != Some(number) {
-            open::check_schema(&self.connection)?;
-            self.schema = Some(number);
-        }
-        Ok(())
     }
 
     fn run_all(
