@@ -21,7 +21,7 @@ use std::{
     collections::HashMap,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -85,13 +85,12 @@ struct Shared {
     /// Cancels the calls in flight.
     hang_up: CancellationToken,
     state: Mutex<State>,
-    /// Told when no call is in flight any more.
-    quiet: Notify,
+    /// Changed only while `state` is locked.
+    in_flight: InFlight,
 }
 
 struct State {
     sessions: Arc<ToolSessions>,
-    in_flight: usize,
     used: Instant,
     over: bool,
     watched: bool,
@@ -101,8 +100,7 @@ struct State {
 struct ToolSessions {
     id: SessionId,
     state: Mutex<SessionsState>,
-    /// Notified when no call is in flight any more.
-    quiet: Notify,
+    in_flight: InFlight,
 }
 
 #[derive(Default)]
@@ -110,7 +108,14 @@ struct SessionsState {
     tools: HashMap<ToolId, Arc<Opening>>,
     /// When the first of them was opened.
     opened: Option<Instant>,
-    in_flight: usize,
+}
+
+/// The number of calls in flight.
+#[derive(Default)]
+struct InFlight {
+    calls: AtomicUsize,
+    /// Notified when there is none any more.
+    none: Notify,
 }
 
 /// The start of one tool's session.
@@ -158,12 +163,11 @@ impl Gateway {
             hang_up: CancellationToken::new(),
             state: Mutex::new(State {
                 sessions: ToolSessions::new(),
-                in_flight: 0,
                 used: Instant::now(),
                 over: false,
                 watched: false,
             }),
-            quiet: Notify::new(),
+            in_flight: InFlight::default(),
         });
         let mut all = self.interactions().all.lock();
         if all.len() >= MAX_INTERACTIONS || self.ended().is_cancelled() {
@@ -254,15 +258,24 @@ impl Drop for Interaction {
 // === impl Shared ===
 
 impl Shared {
+    /// A part in the sessions that are open now.
     fn begin(shared: &Arc<Self>) -> Option<InteractionGuard> {
+        Self::enter(shared, |state| Arc::clone(&state.sessions))
+    }
+
+    /// A part in the sessions that `choose` returns; `None` when the interaction is over.
+    fn enter(
+        shared: &Arc<Self>,
+        choose: impl FnOnce(&State) -> Arc<ToolSessions>,
+    ) -> Option<InteractionGuard> {
         let mut state = shared.state.lock();
         if state.over {
             return None;
         }
-        state.in_flight += 1;
         state.used = Instant::now();
-        let sessions = Arc::clone(&state.sessions);
-        sessions.state.lock().in_flight += 1;
+        let sessions = choose(&state);
+        shared.in_flight.enter();
+        sessions.in_flight.enter();
         Some(InteractionGuard { shared: Arc::clone(shared), sessions })
     }
 
@@ -301,7 +314,7 @@ impl Shared {
     /// Ends an interaction of which nothing is recorded.
     fn end_when_unused(&self) -> bool {
         let mut state = self.state.lock();
-        let unused = state.in_flight == 0 && state.sessions.state.lock().tools.is_empty();
+        let unused = self.in_flight.is_none() && state.sessions.state.lock().tools.is_empty();
         if unused {
             state.over = true;
             drop(state);
@@ -315,22 +328,12 @@ impl Shared {
             return;
         }
         self.hang_up.cancel();
-        if tokio::time::timeout(CLOSING_TIME, self.wait_until_quiet()).await.is_err() {
+        if tokio::time::timeout(CLOSING_TIME, self.in_flight.wait_until_none()).await.is_err() {
             tracing::warn!(run = %self.run, "a tool session was closed before the last of its calls");
         }
         let sessions = Arc::clone(&self.state.lock().sessions);
         self.record_closed(&sessions, outcome).await;
         self.gateway.interactions().all.lock().remove(&self.place);
-    }
-
-    async fn wait_until_quiet(&self) {
-        loop {
-            let quiet = self.quiet.notified();
-            if self.state.lock().in_flight == 0 {
-                return;
-            }
-            quiet.await;
-        }
     }
 
     /// Closes the open sessions when they are idle for [`IDLE`] or too old, the latter once the last
@@ -346,7 +349,7 @@ impl Shared {
         let pause = LONGEST_PAUSE.min(max_age);
         let Some(opened) = state.sessions.state.lock().opened else { return Some(now + pause) };
         let mut due = opened + max_age;
-        if state.in_flight == 0 {
+        if self.in_flight.is_none() {
             due = due.min(state.used + IDLE);
         }
         if due > now {
@@ -356,7 +359,7 @@ impl Shared {
         drop(state);
         let shared = Arc::clone(self);
         self.gateway.running().spawn(async move {
-            sessions.wait_until_quiet().await;
+            sessions.in_flight.wait_until_none().await;
             shared.record_closed(&sessions, SessionOutcome::Failed).await;
         });
         Some(now + pause)
@@ -401,21 +404,39 @@ async fn watch(shared: Weak<Shared>, ended: CancellationToken) {
 impl ToolSessions {
     fn new() -> Arc<Self> {
         let (id, state) = (record::new_id(), Mutex::default());
-        Arc::new(Self { id, state, quiet: Notify::new() })
+        Arc::new(Self { id, state, in_flight: InFlight::default() })
+    }
+}
+
+// === impl InFlight ===
+
+impl InFlight {
+    fn enter(&self) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
     }
 
-    async fn wait_until_quiet(&self) {
+    fn leave(&self) {
+        if self.calls.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.none.notify_waiters();
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.calls.load(Ordering::SeqCst) == 0
+    }
+
+    async fn wait_until_none(&self) {
         loop {
-            let quiet = self.quiet.notified();
-            if self.state.lock().in_flight == 0 {
+            let none = self.none.notified();
+            if self.is_none() {
                 return;
             }
-            quiet.await;
+            none.await;
         }
     }
 }
 
-// === impl Bracket ===
+// === impl InteractionGuard ===
 
 impl InteractionGuard {
     /// Makes sure that the session of `tool` is open. Callers that come at once wait for the same
@@ -428,7 +449,8 @@ impl InteractionGuard {
         if opening.stored.initialized() {
             return Ok(());
         }
-        let part = self.again().ok_or(CallError::Cancelled)?;
+        let part = Shared::enter(&self.shared, |_| Arc::clone(&self.sessions));
+        let part = part.ok_or(CallError::Cancelled)?;
         let stored = self.shared.gateway.running().spawn(async move {
             let record = part.shared.gateway.record();
             opening
@@ -440,17 +462,6 @@ impl InteractionGuard {
         stored.await.unwrap_or(Err(CallError::Internal))
     }
 
-    /// Another part in the same sessions; `None` when the interaction is over.
-    fn again(&self) -> Option<Self> {
-        let mut state = self.shared.state.lock();
-        if state.over {
-            return None;
-        }
-        state.in_flight += 1;
-        self.sessions.state.lock().in_flight += 1;
-        Some(Self { shared: Arc::clone(&self.shared), sessions: Arc::clone(&self.sessions) })
-    }
-
     /// Cancelled when the interaction ends.
     pub(crate) fn hang_up(&self) -> CancellationToken {
         self.shared.hang_up.child_token()
@@ -460,17 +471,9 @@ impl InteractionGuard {
 impl Drop for InteractionGuard {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
-        state.in_flight = state.in_flight.saturating_sub(1);
         state.used = Instant::now();
-        let mut own = self.sessions.state.lock();
-        own.in_flight = own.in_flight.saturating_sub(1);
-        if own.in_flight == 0 {
-            self.sessions.quiet.notify_waiters();
-        }
-        drop(own);
-        if state.in_flight == 0 {
-            self.shared.quiet.notify_waiters();
-        }
+        self.sessions.in_flight.leave();
+        self.shared.in_flight.leave();
     }
 }
 
