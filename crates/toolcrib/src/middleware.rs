@@ -154,7 +154,7 @@ async fn run(next: Next, request: Request) -> Response {
     }
 }
 
-// === impl House ===
+// === impl HttpHost ===
 
 #[async_trait]
 impl HttpHost for AppState {

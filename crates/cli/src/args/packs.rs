@@ -1,11 +1,15 @@
 //! The arguments of `packs`.
 
-use std::{io::Read as _, path::PathBuf, str::FromStr};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use clap::{Args, Subcommand};
 use toolcrib_gateway::config;
 
 use super::Output;
+use crate::env;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PacksCommand {
@@ -92,15 +96,10 @@ impl FromStr for PackWord {
     }
 }
 
-/// Most bytes that are read of a file with a public key; what is longer is none.
-const MAX_KEY_FILE: u64 = 64 << 10;
-
 fn key(text: &str) -> Result<[u8; 32], String> {
     config::public_key(text).or_else(|problem| {
-        let mut file = String::new();
-        let opened = std::fs::File::open(text).map_err(|_| problem.to_owned())?;
-        opened.take(MAX_KEY_FILE).read_to_string(&mut file).map_err(|_| problem.to_owned())?;
-        config::public_key(&file).map_err(str::to_owned)
+        let file = env::read_secret(Path::new(text)).map_err(|_| problem.to_owned())?;
+        config::public_key(file.expose()).map_err(str::to_owned)
     })
 }
 

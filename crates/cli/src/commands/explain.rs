@@ -77,7 +77,7 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
     Ok(told)
 }
 
-/// Says which tool somebody may have meant, if there is one.
+/// Suggests the tool with the closest name, if there is one.
 fn note_meant(meant: &str, printer: Printer) {
     if !meant.is_empty() {
         printer.note(format_args!("no such tool{meant}"));

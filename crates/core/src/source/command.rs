@@ -310,7 +310,7 @@ impl CommandSpec {
     }
 }
 
-// === impl Part ===
+// === impl ArgumentPart ===
 
 impl ArgumentPart {
     fn arguments(&self) -> &[Argument] {

@@ -176,7 +176,7 @@ impl State {
     }
 }
 
-// === impl Errand ===
+// === impl TokenRequest ===
 
 impl TokenRequest {
     async fn run(mut self) -> Result<Arc<AccessToken>, Cause> {
