@@ -40,6 +40,6 @@ pub async fn evenly<F: Future>(request: F) -> F::Output {
 
 /// Notes that the current request has named a tool that its caller does not see.
 pub(crate) fn note() {
-    // Outside of a request nobody waits for an answer.
+    // Outside of a request there is no answer to delay.
     MISSED.try_with(|missed| missed.set(true)).ok();
 }

@@ -208,7 +208,7 @@ impl Guard {
             self.house.check(request.uri(), request.headers())?;
         }
         let caller = match mount.access {
-            // Whoever shows a credential is known by it later.
+            // A credential that is shown later counts from then on.
             Access::Open => {
                 connection::unauthenticated();
                 return Ok(());

@@ -104,7 +104,7 @@ fn a_file_that_appears_is_taken_over() {
 }
 
 /// A link that leads to something without an end is refused like a file that is too large, and the
-/// server goes on, reads the next file and ends when it is told to.
+/// server goes on, reads the next file and ends on a signal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_without_an_end_changes_nothing() {
     use std::os::unix::fs::symlink;

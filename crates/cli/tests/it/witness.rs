@@ -192,7 +192,7 @@ async fn without_its_witness_or_with_another_key_nothing_is_signed() {
     assert!(checkpoints(dir.path()).len() > before.len());
 }
 
-// I-72: neither is an emptied store taken for a new one, nor is what somebody puts into it signed.
+// I-72: an emptied store is not taken for a new one, and events put into it are not signed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emptied_store_without_its_witness_is_not_signed() {
     let dir = dir();
@@ -221,7 +221,7 @@ async fn an_emptied_store_without_its_witness_is_not_signed() {
     verify(dir.path(), &[]).ok();
 }
 
-// I-18: a trigger in the store could keep events out of it without anybody being told.
+// I-18: a trigger in the store could discard events without an error.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_store_with_a_foreign_trigger_runs_no_calls() {
     let dir = dir();

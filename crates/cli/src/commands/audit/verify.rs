@@ -133,7 +133,7 @@ async fn here(
     let unwitnessed = match (&witness, own) {
         (Err(problem), _) => Some((*problem).to_owned()),
         (Ok(None), Some(own)) => {
-            // A key beside the store was made by the server that made the witness, right after it.
+            // A server that makes a key next to the store makes the witness right after it.
             let both = config.record.signing_key.is_none() && store.last_position().await? > 0;
             (both || signed_by(&store, &own).await?)
                 .then(|| "the witness, which names what was signed last, is gone".to_owned())
