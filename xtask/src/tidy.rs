@@ -3,6 +3,7 @@
 //! Each check reads the tree as it is (tracked and new files, nothing ignored) and returns findings,
 //! each naming the file, what is wrong and what to do.
 
+mod imports;
 mod invariants;
 mod members;
 mod promises;
@@ -23,6 +24,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("manifests", members::manifests),
     ("boundaries", structure::boundaries),
     ("dialects", structure::dialects),
+    ("imports", imports::cycles),
     ("files", structure::files),
     ("text", text::places),
     ("lock files", text::locks),
@@ -77,6 +79,11 @@ mod tests {
     fn no_dialect_names_another() {
         // I-4
         assert_eq!(findings(structure::dialects), NONE);
+    }
+
+    #[test]
+    fn files_do_not_import_each_other_in_circles() {
+        assert_eq!(findings(imports::cycles), NONE);
     }
 
     #[test]

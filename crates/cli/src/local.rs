@@ -214,7 +214,7 @@ pub(crate) async fn settle(gateway: &Gateway, printer: Printer) {
 /// As [`settle`], but for as long as `patience` says.
 pub(crate) async fn settle_for(gateway: &Gateway, patience: Duration, printer: Printer) {
     let _spinner = Spinner::start(printer, "waiting for the sources");
-    gateway.settle(patience).await;
+    gateway.supply().settle(patience).await;
 }
 
 /// The tool of that id, wire name or OTC id, once its source is ready to run it or will not be
@@ -240,7 +240,8 @@ pub(crate) async fn awaited(
     };
     found.ok_or_else(|| {
         let waiting: Vec<String> = gateway
-            .sources()
+            .supply()
+            .reports()
             .into_iter()
             .filter(|source| source.status.state != SourceState::Ready)
             .map(|source| format!("`{}`", source.id))

@@ -36,7 +36,6 @@ pub mod quota;
 pub mod record;
 pub mod redact;
 pub mod scope;
-pub mod shape;
 pub mod source;
 pub mod store;
 pub mod suggest;

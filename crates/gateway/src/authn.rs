@@ -1,19 +1,20 @@
-//! Who is calling: bearer API keys, and signed tokens (`tokens`).
+//! Authentication: bearer API keys, and signed tokens (`tokens`).
 //!
 //! Keys are looked up by their SHA-256 in a table in memory that follows the store: a key that this
-//! process makes or revokes ([`manage`]) takes effect before that is answered, and one of another
-//! process within [`POLL`]. When the store has not been readable for [`MAX_STALE`], no key is
+//! process creates or revokes ([`manage`]) takes effect before the response, and one of another process
+//! within [`POLL`]. When the store has not been readable for [`MAX_STALE`], no key is
 //! accepted, because a revocation could have been missed.
 //!
-//! When a key was used last is noted in memory and written every [`USED_EVERY`]: no request waits
-//! for it.
+//! The last use of a key is noted in memory and stored every [`USED_EVERY`]: no request waits for it.
 
 mod claims;
+mod error;
 mod issuer;
 mod jwk;
 mod jws;
 mod keys;
 pub mod manage;
+mod roles;
 mod tokens;
 
 use std::{
@@ -30,33 +31,35 @@ use chrono::DateTime;
 use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     clock::{Clock, Timestamp},
     id::{KeyId, PrincipalId, TenantId},
     key_set::KeySetSource,
     principal::{AuthMethod, Principal},
-    scope::{Grant, ScopeSet},
+    scope::Grant,
     store::{KeyRecord, KeyStore, StoreError},
 };
-use toolcrib_tasks::Tasks;
 
 pub use self::keys::{KEY_PREFIX, KeyRequest, NewKey, is_kept_for_tokens, new_key, next_key};
+pub use self::{
+    error::AuthError,
+    roles::{Roles, granted},
+};
 use self::{
     issuer::Issuer,
     tokens::{Tokens, Verdict},
 };
-use crate::config::Config;
+use crate::{background::Services, config::Config};
 
-/// How often the store is asked whether keys changed.
+/// How often the store is polled for changed keys.
 pub const POLL: Duration = Duration::from_millis(200);
 /// How long keys are honoured while the store cannot be read.
 pub const MAX_STALE: Duration = Duration::from_secs(30);
 
-/// How often it is written down when keys were used.
+/// How often the last uses of keys are stored.
 pub const USED_EVERY: Duration = Duration::from_secs(60);
 
-/// Tells callers apart.
+/// Identifies callers by their credentials.
 #[derive(Clone)]
 pub struct Authenticator {
     inner: Arc<Inner>,
@@ -73,7 +76,7 @@ struct Inner {
     replacing: Mutex<()>,
     /// Monotonic nanoseconds of the last time the store confirmed the table.
     confirmed_at: AtomicU64,
-    /// Set when the store is about to go: from then on nobody asks it.
+    /// Set before the store is closed; it is not read afterwards.
     stopped: AtomicBool,
     /// Counts changes of keys, roles, issuers and the anonymous caller.
     changes: watch::Sender<u64>,
@@ -83,23 +86,14 @@ struct Inner {
     used_at: AtomicU64,
 }
 
-/// What each role grants.
-pub type Roles = BTreeMap<String, Vec<Grant>>;
-
-/// What the configuration says about callers.
+/// The configured roles, issuers and anonymous caller.
 struct Policy {
     roles: Roles,
     anonymous: Option<Arc<Principal>>,
     tokens: Tokens,
 }
 
-/// What whoever has `roles` and `scopes` of its own holds, where `all` are the roles that there are.
-pub fn granted(all: &Roles, roles: &[String], scopes: &[Grant]) -> ScopeSet {
-    let of_roles = roles.iter().filter_map(|role| all.get(role)).flatten();
-    ScopeSet::new(of_roles.chain(scopes).cloned())
-}
-
-/// Which credentials a mount takes beside keys and the tokens of issuers.
+/// The credentials that a mount accepts, in addition to keys and the tokens of issuers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accepted {
     /// No others.
@@ -132,31 +126,17 @@ struct Used {
     written: AtomicI64,
 }
 
-/// Why a caller is nobody.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum AuthError {
-    /// No credentials were presented.
-    #[error("credentials are required: send `Authorization: Bearer <key>`")]
-    Missing,
-    /// The credentials are not (or no longer) valid. Which of the two is not told.
-    #[error("the credentials are not valid")]
-    Invalid,
-    /// Keys cannot be checked right now.
-    #[error("credentials cannot be checked right now; try again later")]
-    Unavailable,
-}
-
 // === impl Authenticator ===
 
 impl Authenticator {
     /// Reads the keys and follows the store from now on, as long as the authenticator lives.
     pub(crate) async fn start(
         keys: Arc<dyn KeyStore>,
-        clock: Arc<dyn Clock>,
+        services: &Services,
         config: &Config,
         key_sets: Option<Arc<dyn KeySetSource>>,
-        (tasks, ended): (&Tasks, &CancellationToken),
     ) -> Self {
+        let clock = Arc::clone(&services.clock);
         let changes = watch::Sender::new(0);
         let tokens = Tokens::new(config, None, key_sets.as_ref(), &clock, &changes);
         let inner = Inner {
@@ -174,29 +154,14 @@ impl Authenticator {
         };
         let authenticator = Self { inner: Arc::new(inner) };
         authenticator.inner.follow().await;
-        let weak = Arc::downgrade(&authenticator.inner);
-        let stop = ended.clone();
-        tasks.spawn("keys", toolcrib_tasks::Policy::Forever, ended.clone(), move || {
-            let (weak, stop) = (weak.clone(), stop.clone());
+        let inner = Arc::clone(&authenticator.inner);
+        services.background.every("keys", POLL, move || {
+            let inner = Arc::clone(&inner);
             async move {
-                loop {
-                    match weak.upgrade() {
-                        Some(inner) if !inner.stopped.load(Ordering::Relaxed) => {
-                            inner.policy.load().tokens.refresh_if_due();
-                            inner.write_uses(USED_EVERY).await;
-                        }
-                        Some(_) | None => return,
-                    }
-                    tokio::select! {
-                        () = tokio::time::sleep(POLL) => {}
-                        () = stop.cancelled() => return,
-                    }
-                    match weak.upgrade() {
-                        Some(inner) if !inner.stopped.load(Ordering::Relaxed) => {
-                            inner.follow().await;
-                        }
-                        Some(_) | None => return,
-                    }
+                if !inner.stopped.load(Ordering::Relaxed) {
+                    inner.follow().await;
+                    inner.policy.load().tokens.refresh_if_due();
+                    inner.write_uses(USED_EVERY).await;
                 }
             }
         });
@@ -227,13 +192,13 @@ impl Authenticator {
         self.inner.follow().await;
     }
 
-    /// Who holds the key or the token `text`, as far as that is known here: an issuer is not asked.
+    /// Returns the principal of the key or token `text`, without a request to an issuer.
     pub fn authenticate(&self, text: &str) -> Result<Arc<Principal>, AuthError> {
         self.inner.judge(text, Accepted::Usual).map_err(|open| open.problem())
     }
 
-    /// Who holds the key or the token `text`. The issuer of a token with a key that is not known is
-    /// asked for its keys, unless that was just done.
+    /// Returns the principal of the key or token `text`. Fetches the keys of the issuer of a token whose
+    /// key is unknown, unless they were fetched a moment ago.
     pub async fn identify(
         &self,
         text: &str,
@@ -248,10 +213,10 @@ impl Authenticator {
         }
     }
 
-    /// `principal` with what it holds now, for those who have known it for long.
+    /// Returns `principal` with its current scopes, for long-lived connections.
     ///
     /// # Errors
-    /// What it proved itself with is no longer accepted.
+    /// Its credentials are no longer valid.
     pub fn renew(&self, principal: &Arc<Principal>) -> Result<Arc<Principal>, AuthError> {
         match &principal.auth {
             AuthMethod::ApiKey(id) => self.inner.holder(|table| table.by_id.get(id).copied()),
@@ -283,15 +248,15 @@ impl Authenticator {
     }
 }
 
-/// Why somebody is not known.
+/// Why credentials have no principal.
 enum Unproven {
     Told(AuthError),
-    /// Its issuer has not been asked for the key yet.
+    /// The keys of its issuer have not been fetched yet.
     Open(Arc<Issuer>),
 }
 
 impl Unproven {
-    /// What the caller is told when nobody is asked (again).
+    /// The error for the caller when no issuer is contacted.
     fn problem(&self) -> AuthError {
         match self {
             Self::Told(error) => *error,
@@ -349,7 +314,7 @@ impl Inner {
         }
     }
 
-    /// Who holds the key whose digest `find` tells.
+    /// Returns the principal of the key with the digest that `find` returns.
     fn holder(
         &self,
         find: impl FnOnce(&Table) -> Option<[u8; 32]>,
@@ -379,7 +344,7 @@ impl Inner {
             Ok(news) => {
                 if let Some((records, epoch)) = news {
                     let _replacing = self.replacing.lock();
-                    // A read that began earlier and took longer must not bring back what was.
+                    // A slow read must not replace the result of a later one.
                     if read > self.table.load().read {
                         self.build(records, Some(epoch), read);
                     }
@@ -445,8 +410,8 @@ impl Policy {
     }
 }
 
-/// Reads `sent` as a token, as header and claims of one (with a zero between them), and as a key set;
-/// what was read is verified and looked at.
+/// Reads `sent` as a token, as header and claims of a token (with a zero between them), and as a key set,
+/// and verifies the result.
 #[cfg(any(fuzzing, test))]
 pub(crate) fn fuzz(sent: &[u8]) {
     use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -496,7 +461,7 @@ fn digest(text: &str) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    /// What the fuzz target runs, on what it starts from.
+    /// Runs the fuzz target on its seeds.
     #[test]
     fn whatever_is_sent_is_read_without_a_panic() {
         for sent in [

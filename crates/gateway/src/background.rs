@@ -1,117 +1,78 @@
-//! What goes on beside the requests of a gateway.
+//! The background work of a gateway: tasks, periodic work and the signal that ends both.
 //!
-//! Invariant (I-91): a background task holds the gateway only while it works, and ends when the
-//! gateway is closed or dropped.
+//! Invariant (I-91): no background task outlives its gateway. Closing or dropping the gateway cancels
+//! [`Background::ended`], and every task ends with it.
 
-use std::{borrow::Cow, future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
-use toolcrib_tasks::{Policy, TaskName, TaskState};
+use arc_swap::ArcSwap;
+use tokio::task::JoinHandle;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use toolcrib_core::clock::{Clock, Timestamp};
+use toolcrib_tasks::{Policy, TaskName, Tasks};
 
-use crate::{Gateway, authn::AuthError, gateway::WeakGateway};
+use crate::{config::Config, metrics::Metrics};
 
-/// Something that probes look at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
-    /// Which part of the gateway.
-    pub name: &'static str,
-    /// How it is doing.
-    pub state: CheckState,
-    /// What is wrong, in words that anybody may read: no names of sources, tenants or tools.
-    pub reason: Option<Cow<'static, str>>,
+/// How long calls in flight may take to be recorded once their sources are closed: the store answers in
+/// milliseconds, and a gateway does not wait for a store that does not answer.
+pub(crate) const CLOSING_TIME: Duration = Duration::from_secs(5);
+
+/// What every part of a gateway uses.
+#[derive(Clone)]
+pub(crate) struct Services {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) background: Background,
+    /// The configuration in force.
+    pub(crate) config: Arc<ArcSwap<Config>>,
 }
 
-/// The states of a check.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckState {
-    /// It works.
-    Ok,
-    /// Something failed; callers are served.
-    Degraded,
-    /// Callers cannot be served.
-    Failed,
+/// The background tasks of one gateway and the signal that ends them.
+#[derive(Clone)]
+pub(crate) struct Background {
+    tasks: Tasks,
+    ended: CancellationToken,
+    tracker: TaskTracker,
 }
 
-// === impl Check ===
+// === impl Services ===
 
-impl Check {
-    /// A check that is fine.
-    pub fn ok(name: &'static str) -> Self {
-        Self { name, state: CheckState::Ok, reason: None }
+impl Services {
+    /// The configuration in force.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        self.config.load_full()
     }
 
-    /// A check that is not.
-    pub fn not(
-        name: &'static str,
-        state: CheckState,
-        reason: impl Into<Cow<'static, str>>,
-    ) -> Self {
-        Self { name, state, reason: Some(reason.into()) }
-    }
-}
-
-impl CheckState {
-    /// The state as a word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Degraded => "degraded",
-            Self::Failed => "failed",
-        }
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
     }
 }
 
-// === impl Gateway ===
+// === impl Background ===
 
-impl Gateway {
-    /// How the parts of the gateway are doing that callers depend on. Sources do not count: one that
-    /// is down takes only its own tools with it.
-    pub fn health(&self) -> Vec<Check> {
-        // No key is empty, so the answer shows only whether keys are known.
-        let keys = match self.authenticator().authenticate("") {
-            Err(AuthError::Unavailable) => {
-                Check::not("keys", CheckState::Failed, "keys cannot be read")
-            }
-            Ok(_) | Err(AuthError::Missing | AuthError::Invalid) => Check::ok("keys"),
-        };
-        let worst = self.tasks().reports().into_iter().map(|report| report.state).max();
-        let tasks = match worst {
-            None | Some(TaskState::Running) => Check::ok("tasks"),
-            Some(TaskState::Recovering | TaskState::Restarting) => {
-                Check::not("tasks", CheckState::Degraded, "a background task failed")
-            }
-            Some(TaskState::Ended) => {
-                Check::not("tasks", CheckState::Failed, "a background task ended")
-            }
-        };
-        let disk = match self.is_low_on_space() {
-            false => Check::ok("disk"),
-            true => Check::not("disk", CheckState::Degraded, "the store is low on disk space"),
-        };
-        let record = match self.readiness().reason() {
-            None => Check::ok("record"),
-            Some(reason) => Check::not("record", CheckState::Failed, reason),
-        };
-        vec![keys, tasks, disk, record]
+impl Background {
+    pub(crate) fn new(tasks: Tasks) -> Self {
+        Self { tasks, ended: CancellationToken::new(), tracker: TaskTracker::new() }
     }
 
-    /// Starts a task that runs until the gateway ends.
-    pub(crate) fn spawn_forever<F, R>(&self, name: impl Into<TaskName>, mut run: F)
+    /// The board of named tasks.
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.tasks
+    }
+
+    /// Cancelled when the gateway closes or is dropped.
+    pub(crate) fn ended(&self) -> &CancellationToken {
+        &self.ended
+    }
+
+    /// Runs `work` after every `pause` until the gateway ends. A panic restarts the task.
+    pub(crate) fn every<F, R>(&self, name: impl Into<TaskName>, pause: Duration, work: F)
     where
-        F: FnMut(WeakGateway) -> R + Send + 'static,
+        F: Fn() -> R + Clone + Send + Sync + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        let (weak, ended) = (self.downgrade(), self.ended().clone());
-        self.tasks().spawn(name, Policy::Forever, ended, move || run(weak.clone()));
-    }
-
-    /// Does `work` after every `pause` until the gateway ends.
-    pub(crate) fn spawn_each<F, R>(&self, kind: &'static str, pause: Duration, work: F)
-    where
-        F: Fn(Gateway) -> R + Clone + Send + 'static,
-        R: Future<Output = ()> + Send + 'static,
-    {
-        let ended = self.ended().clone();
-        self.spawn_forever(kind, move |weak| {
+        let ended = self.ended.clone();
+        self.tasks.spawn(name, Policy::Forever, ended.clone(), move || {
             let (ended, work) = (ended.clone(), work.clone());
             async move {
                 loop {
@@ -119,10 +80,33 @@ impl Gateway {
                         () = tokio::time::sleep(pause) => {}
                         () = ended.cancelled() => return,
                     }
-                    let Some(gateway) = weak.upgrade() else { return };
-                    work(gateway).await;
+                    work().await;
                 }
             }
         });
+    }
+
+    /// Runs `work` until it returns, and once more if it panics, until the gateway ends.
+    pub(crate) fn until_done<F, R>(&self, name: impl Into<TaskName>, work: F)
+    where
+        F: FnMut() -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        self.tasks.spawn(name, Policy::UntilDone, self.ended.clone(), work);
+    }
+
+    /// Runs `work` in a task of its own, for which [`close`](Self::close) waits.
+    pub(crate) fn spawn<F>(&self, work: F) -> JoinHandle<F::Output>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        self.tracker.spawn(work)
+    }
+
+    /// Waits up to `limit` for the tasks of [`spawn`](Self::spawn), calls in flight among them; `false`
+    /// when some have not ended.
+    pub(crate) async fn close(&self, limit: Duration) -> bool {
+        self.tracker.close();
+        tokio::time::timeout(limit, self.tracker.wait()).await.is_ok()
     }
 }

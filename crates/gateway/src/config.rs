@@ -5,6 +5,7 @@
 
 mod approvals;
 mod document;
+mod error;
 mod file;
 mod protection;
 mod resolve;
@@ -14,7 +15,6 @@ mod units;
 
 use std::{
     collections::BTreeMap,
-    fmt,
     net::SocketAddr,
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
@@ -38,9 +38,10 @@ use toolcrib_core::{
     source::SourceSpec,
 };
 
-use crate::{assemble, export::Format, policy::PolicySet, scopes::RouteScope};
+use crate::{audit::export::Format, policy::PolicySet, scopes::RouteScope};
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
+pub use error::{ConfigError, Problem};
 pub use protection::Protection;
 pub(crate) use resolve::is_private_enough;
 pub use resolve::{Reading, pack_location, parse, public_key, read};
@@ -260,6 +261,13 @@ pub struct BreakerConfig {
     pub open: Duration,
 }
 
+impl SourceConfig {
+    /// The scope that a tool without a rule for scopes requires: `tools:<source>`.
+    pub(crate) fn default_scope(&self) -> Result<Scope, String> {
+        Scope::parse(&format!("tools:{}", self.spec.id)).map_err(|error| error.to_string())
+    }
+}
+
 impl Default for BreakerConfig {
     fn default() -> Self {
         Self { failures: 5, window: Duration::from_secs(30), open: Duration::from_secs(15) }
@@ -477,67 +485,11 @@ pub struct MissingSecret {
     pub problem: Problem,
 }
 
-/// Everything that is wrong with a configuration, each with its place.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError {
-    /// The file's name, as given.
-    pub file: String,
-    /// At least one.
-    pub problems: Vec<Problem>,
-}
-
-/// One thing that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// 1-based line, when it has a place.
-    pub line: Option<usize>,
-    /// The key, for example `source.files.command`.
-    pub key: Option<String>,
-    /// What is wrong and what was expected.
-    pub message: String,
-}
-
-impl ConfigError {
-    /// What is wrong with `file`, by line.
-    pub fn new(file: impl Into<String>, mut problems: Vec<Problem>) -> Self {
-        problems.sort_by_key(|problem| problem.line);
-        Self { file: file.into(), problems }
-    }
-}
-
 /// The line of `key`, in the form of [`Problem::key`], in the text of a configuration file; or that
 /// of the nearest table around it.
 pub fn line_of_key(text: &str, key: &str) -> Option<usize> {
     document::line_of_key(text, key)
 }
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.problems.iter().enumerate() {
-            if i > 0 {
-                writeln!(f)?;
-            }
-            write!(f, "{}{problem}", self.file)?;
-        }
-        Ok(())
-    }
-}
-
-/// Follows the name of the file: `:LINE: ` and so on.
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(line) = self.line {
-            write!(f, ":{line}")?;
-        }
-        write!(f, ": ")?;
-        if let Some(key) = &self.key {
-            write!(f, "`{key}`: ")?;
-        }
-        write!(f, "{}", self.message)
-    }
-}
-
-impl std::error::Error for ConfigError {}
 
 impl Config {
     /// A configuration without sources: what an empty file means. `base` is the directory that
@@ -615,7 +567,7 @@ impl Config {
     /// The scopes that this configuration and the server ask for by name.
     pub fn known_scopes(&self) -> Vec<Scope> {
         let rules = self.sources.iter().flat_map(|source| {
-            let usual = assemble::default_scope(source).ok();
+            let usual = source.default_scope().ok();
             let rules = source.rules.iter().flat_map(|rule| {
                 let consent = rule.set.consent.scope.clone();
                 rule.set.scopes.iter().flatten().cloned().chain(consent).collect::<Vec<_>>()

@@ -1,13 +1,13 @@
-//! Why a call would be let through, hidden, denied or held for consent, step by step, and why a list
-//! is empty.
+//! Explains step by step why a call would run, be denied or require approval, or why a list is empty.
 //!
-//! Nothing here decides: each step asks what the pipeline asks ([`call`](mod@crate::call)), takes
-//! nothing from a limit, asks nobody for consent and runs nothing.
+//! An explanation decides nothing: each step evaluates the check of the pipeline without taking a token,
+//! requesting an approval or running a tool.
 //!
-//! Invariant (I-85): a caller that asks for itself is told what a call would tell it, and no more. A
-//! tool that is another tenant's, hidden, quarantined, or denied where denials look like unknown
-//! names, is answered to the byte like a name that nobody has.
+//! Invariant (I-85): a caller learns about its own calls only what a call would reveal. A tool of another
+//! tenant, a hidden or quarantined one, and one whose denial looks like an unknown name get exactly the
+//! response for an unknown name.
 
+mod step;
 mod steps;
 
 use std::sync::Arc;
@@ -23,44 +23,48 @@ use toolcrib_core::{
     source::SourceState,
 };
 
+use self::step::To;
+pub use self::step::{Step, StepName, StepResult};
 use crate::{
-    Gateway, Snapshot, quota,
-    record::{Miss, READ},
+    audit::READ,
+    gateway::Gateway,
+    pipeline::quota,
     scopes::RouteScope,
+    snapshot::{Miss, Snapshot},
 };
 
-/// What a caller needs to have calls of other principals of its tenant explained.
+/// The scope for explanations of calls by other principals of the tenant.
 pub const OTHERS: RouteScope = RouteScope::ExplainOthers;
-/// Whoever holds it may look at quarantined tools anyway.
+/// A caller with this scope may list quarantined tools anyway.
 const SEES_PINS: &str = RouteScope::PinsApprove.as_str();
-/// Whoever holds it is told how sources are doing anyway.
+/// A caller with this scope may read the state of sources anyway.
 const SEES_SOURCES: &str = RouteScope::SourcesRead.as_str();
-/// Missing scopes that are told one by one when a list is empty.
+/// The number of missing scopes that an explanation of an empty list names.
 const MAX_MISSING: usize = 10;
 
-/// Why something would happen.
+/// Why a call would run or not.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
-    /// Who would call.
+    /// The caller.
     pub principal: PrincipalId,
-    /// In which tenant.
+    /// Its tenant.
     pub tenant: TenantId,
-    /// What it holds, roles resolved.
+    /// Its grants, with roles resolved.
     pub grants: Vec<String>,
-    /// The tool, where there is one to speak of.
+    /// The tool, if one was found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolId>,
     /// How many tools its lists show; only when no tool was named.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<usize>,
-    /// What would happen.
+    /// The outcome.
     pub outcome: Verdict,
-    /// Why, in the order in which the gate asks.
+    /// The results of the steps, in the order of the pipeline.
     pub steps: Vec<Step>,
 }
 
-/// What would happen.
+/// The outcome of a call or a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -68,7 +72,7 @@ pub enum Verdict {
     Allowed,
     /// It would run or not, depending on its arguments.
     Depends,
-    /// It would run once somebody has consented.
+    /// It would run after an approval.
     NeedsApproval,
     /// It would pass the gate, and its source would not answer.
     Unavailable,
@@ -76,97 +80,20 @@ pub enum Verdict {
     Denied,
     /// The tool is in no list; the list is empty.
     Hidden,
-    /// There is no such tool, as far as whoever asks may know.
+    /// The caller may know of no tool of this name.
     Unknown,
 }
 
-/// Whom something is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum To {
-    /// Everything: the rules are the operator's own.
-    Operator,
-    /// What a call would tell.
-    Caller,
-}
-
-/// Who asks about a caller.
+/// The requester of an explanation about a caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Requester {
     Itself,
     Another,
 }
 
-/// One step of the way.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Step {
-    /// Which.
-    pub step: StepName,
-    /// What it comes to.
-    pub result: StepResult,
-    /// In words.
-    pub message: String,
-    /// The same for programs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub details: Option<Value>,
-}
-
-/// The steps, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepName {
-    /// Whether the credentials hold.
-    Identity,
-    /// Whether there is such a tool.
-    Tool,
-    /// Whether it exists for the tenant.
-    Tenant,
-    /// Whether it is as it was approved.
-    Pin,
-    /// Whether its scopes are held.
-    Scope,
-    /// Whether policies let it pass.
-    Policy,
-    /// How often it may be called.
-    Rate,
-    /// How often in a day.
-    Quota,
-    /// Whether somebody has to consent.
-    Approval,
-    /// Whether its source answers.
-    Source,
-}
-
-/// What a step comes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepResult {
-    /// It goes on.
-    Pass,
-    /// It goes on or not, depending on what is not known here.
-    Depends,
-    /// It goes on after somebody has consented.
-    Ask,
-    /// It ends.
-    Stop,
-}
-
-impl Step {
-    /// A step.
-    pub fn new(step: StepName, result: StepResult, message: impl Into<String>) -> Self {
-        Self { step, result, message: message.into(), details: None }
-    }
-
-    /// The same, with details for programs.
-    #[must_use]
-    pub fn with(mut self, details: Value) -> Self {
-        self.details = Some(details);
-        self
-    }
-}
-
 impl Gateway {
-    /// Why `who` could call `tool` (tool id, wire name or OTC name) or not, or why its list is what it
-    /// is. Tells everything: for operators alone. With `call`, of such a call.
+    /// Explains whether `who` could call `tool` (tool id, wire name or OTC name), or which tools its list
+    /// contains. Reveals everything, so it is for operators alone. With `call`, explains that call.
     pub async fn explain(
         &self,
         who: &Principal,
@@ -185,10 +112,10 @@ impl Gateway {
                     steps::pin(entry, quarantined),
                 ];
                 steps.extend(self.gate_steps(&snapshot, who, entry, call, To::Operator).await);
-                told(who, entry, steps)
+                explained(who, entry, steps)
             }
             None => {
-                let located = self.refresher().locate(name);
+                let located = self.supply().locate(name);
                 let outcome = match located.tool {
                     Some(_) => Verdict::Hidden,
                     None => Verdict::Unknown,
@@ -199,13 +126,13 @@ impl Gateway {
         }
     }
 
-    /// Why `who` may call `tool` or not, or why its list is what it is, as far as it may know.
+    /// Explains whether `who` may call `tool`, or which tools its list contains, as far as `who` may know.
     pub async fn explain_to(&self, who: &Principal, tool: Option<&str>) -> Explanation {
         self.explain_as(who, tool, Requester::Itself).await
     }
 
-    /// What [`explain_to`](Self::explain_to) says to `who`, for somebody who asks in its place. It has
-    /// not asked, so nothing is recorded of it.
+    /// As [`explain_to`](Self::explain_to), on request of another principal. `who` made no request, so
+    /// nothing is recorded about it.
     pub async fn explain_for(&self, who: &Principal, tool: Option<&str>) -> Explanation {
         self.explain_as(who, tool, Requester::Another).await
     }
@@ -224,36 +151,35 @@ impl Gateway {
         let quarantined = snapshot.quarantined.find(&who.tenant, name).filter(known);
         if let Some(entry) = quarantined.filter(|_| holds(SEES_PINS)) {
             let steps = vec![steps::offered(entry), steps::pin(entry, true)];
-            return told(who, entry, steps);
+            return explained(who, entry, steps);
         }
         let entry = snapshot.catalog.find(&who.tenant, name);
         if let Some(entry) = snapshot.view(who).check(entry, name) {
             let mut steps = vec![steps::offered(entry), steps::tenant(who, entry, To::Caller)];
             steps.extend(self.gate_steps(&snapshot, who, entry, None, To::Caller).await);
-            return told(who, entry, steps);
+            return explained(who, entry, steps);
         }
         let miss = Miss {
             snapshot: Arc::clone(&snapshot),
             scopes: who.scopes.clone(),
             entry: entry.cloned(),
-            call: None,
         };
-        // A call of it is told its name and its scopes.
+        // A call would reveal the name and the scopes.
         let disclosed = miss.disclosed(who).map(|denied| {
             let entry = entry?;
             let mut steps = vec![steps::offered(entry), steps::scope(who, entry)];
             if denied == Denied::Policy {
                 steps.push(steps::denied_by_policy());
             }
-            Some(told(who, entry, steps))
+            Some(explained(who, entry, steps))
         });
         if itself {
-            self.record().missed(who, READ, miss);
+            self.audit().missed(who, READ, miss, None);
         }
         disclosed.flatten().unwrap_or_else(|| unknown(who))
     }
 
-    /// Scope, policy, limits, consent and source, for a tool that there is.
+    /// The steps scope, policy, limits, approval and source of an existing tool.
     async fn gate_steps(
         &self,
         snapshot: &Snapshot,
@@ -282,7 +208,7 @@ impl Gateway {
         steps
     }
 
-    /// What a caller's list is made of. Looks at every tool, so it is not for requests.
+    /// Explains a caller's list. Reads every tool, so it is for commands and not for requests.
     fn explain_list(&self, snapshot: &Snapshot, who: &Principal) -> Explanation {
         let mut counts = steps::Counts::default();
         for entry in snapshot.catalog.entries() {
@@ -317,9 +243,9 @@ impl Gateway {
         listed(who, visible, steps)
     }
 
-    /// Which of the sources of a tenant have not told their tools or do not answer.
+    /// The sources of a tenant that have not listed their tools or do not answer.
     fn sources_step(&self, who: &Principal) -> Step {
-        let sources = self.sources_of(&who.tenant);
+        let sources = self.supply().reports_for(&who.tenant);
         let away: Vec<Value> = sources
             .iter()
             .filter(|it| it.status.state != SourceState::Ready || it.discovered_at.is_none())
@@ -328,9 +254,9 @@ impl Gateway {
         let all = sources.len();
         let message = match (all, away.len()) {
             (0, _) => "no source is there for this tenant".to_owned(),
-            (all, 0) => format!("all of its {all} sources answer and have told their tools"),
+            (all, 0) => format!("all of its {all} sources answer and have listed their tools"),
             (all, away) => format!(
-                "{away} of its {all} sources do not answer or have not told their tools yet"
+                "{away} of its {all} sources do not answer or have not listed their tools yet"
             ),
         };
         let result = match (all, away.is_empty()) {
@@ -354,7 +280,7 @@ fn base(who: &Principal) -> Explanation {
     }
 }
 
-/// The one answer about everything that a caller may not know of.
+/// The one response about everything that a caller may not know of.
 fn unknown(who: &Principal) -> Explanation {
     let message = "there is no tool of this name that this caller may know of; a call is answered the \
                    same way";
@@ -362,7 +288,7 @@ fn unknown(who: &Principal) -> Explanation {
     Explanation { steps: vec![step], ..base(who) }
 }
 
-fn told(who: &Principal, entry: &Entry, steps: Vec<Step>) -> Explanation {
+fn explained(who: &Principal, entry: &Entry, steps: Vec<Step>) -> Explanation {
     let stopped = |name: StepName| {
         steps.iter().any(|step| step.step == name && step.result == StepResult::Stop)
     };

@@ -7,10 +7,10 @@ use std::{
 
 use toolcrib_core::text::io_reason;
 
-/// Entries of one directory that are looked at.
+/// Entries of one directory that are read.
 const MAX_ENTRIES: usize = 10_000;
 
-/// The files that `pattern` stands for: wildcards in its last segment.
+/// The files that match `pattern`, which may have wildcards in its last segment.
 pub(crate) fn find(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     let name = name_of(pattern);
     if !name.contains(['*', '?', '[', '{']) {

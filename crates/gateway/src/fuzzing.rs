@@ -1,6 +1,6 @@
 //! Entrances for the fuzz targets; compiled with `--cfg fuzzing` alone.
 
-/// Reads what a stranger sent as a token, and what an issuer sent as its keys.
+/// Reads an untrusted token and an untrusted key set.
 pub fn token(sent: &[u8]) {
     crate::authn::fuzz(sent);
 }

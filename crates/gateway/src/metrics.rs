@@ -16,7 +16,7 @@ use prometheus_client::{
 use toolcrib_core::{call::CallError, id::SourceId};
 use toolcrib_tasks::{TaskState, Tasks, panics};
 
-use crate::breaker::BreakerState;
+use crate::pipeline::breaker::BreakerState;
 
 /// The surface a request came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -339,7 +339,7 @@ impl Metrics {
         }
     }
 
-    /// Takes over what the board of tasks says.
+    /// Copies the counts from the board of tasks.
     fn count_tasks(&self) {
         let mut kinds: BTreeMap<&'static str, (u64, i64)> = BTreeMap::new();
         for report in self.tasks.reports() {

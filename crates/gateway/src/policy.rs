@@ -1,15 +1,17 @@
 //! Policies that restrict calls further than scopes do (`[policy]`).
 //!
-//! Invariant (I-83): a policy never widens. Tenants and scopes are asked first, and with policies a
-//! call needs a permit of theirs on top and no forbid; what cannot be evaluated is a denial.
+//! Invariant (I-83): a policy never widens. Tenants and scopes are checked first; then the call needs a
+//! permit of the policies and no forbid. An evaluation that fails is a denial.
 //! Invariant (I-82): policies see the shape of arguments and never a value.
-//! Invariant (I-84): a list leaves out what policies deny whatever the arguments and the surface are,
-//! and nothing that they let pass for some.
+//! Invariant (I-84): a list leaves out a tool if policies deny it for all arguments and surfaces, and only
+//! then.
 
 #[cfg(feature = "cedar")]
 mod cedar;
 #[cfg(not(feature = "cedar"))]
 mod none;
+#[cfg(feature = "cedar")]
+mod shape;
 #[cfg(feature = "cedar")]
 #[cfg(test)]
 mod tests;
@@ -31,11 +33,11 @@ pub use self::none::PolicySet;
 pub struct PolicyFile {
     /// As the operator knows it.
     pub name: String,
-    /// What it says.
+    /// Its text.
     pub text: String,
 }
 
-/// What is wrong with policies.
+/// A problem of the policies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyProblem {
     /// The file's name.
@@ -58,7 +60,7 @@ impl fmt::Display for PolicyProblem {
 /// What policies say.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Judgement {
-    /// Whether they let the call pass; `None` is that it depends on what is not known yet.
+    /// Whether they permit the call; `None` when that depends on unknown facts.
     pub allowed: Option<bool>,
     /// Which of them say so: their `@id`, or file and line.
     pub by: Vec<String>,
@@ -67,6 +69,7 @@ pub struct Judgement {
 }
 
 /// The decision of a snapshot: what decides without policies, and then the policies.
+#[derive(Clone)]
 pub(crate) struct Decider {
     pub(crate) base: Arc<dyn Authorizer>,
     pub(crate) policies: Option<Arc<PolicySet>>,
@@ -93,7 +96,7 @@ impl Authorizer for Decider {
         if policies.judge(subject, entry, Some(call)).allowed == Some(true) {
             return Ok(());
         }
-        // What is left out of lists is not disclosed by how it is denied.
+        // The denial of a tool that lists leave out must not disclose the tool.
         match policies.judge(subject, entry, None).allowed {
             Some(false) => Err(Denied::Policy),
             Some(true) | None => Err(Denied::Arguments),

@@ -1,11 +1,11 @@
-//! Tools that exist for tests of a running server alone: what stands behind the test seams.
+//! Tools for tests of a running server, which the test routes call.
 //!
-//! A probe is an ordinary [`Entry`] over an ordinary [`Source`] of this process, made for one
-//! request and held by nothing else: it is in no catalog, so no list shows it and no name resolves
-//! to it. Its call passes the one pipeline. Nothing here decides, limits or records.
+//! A probe is an ordinary [`Entry`] over an ordinary [`Source`] of this process. It is the only tool of a
+//! snapshot that is made for one request, so no list shows it and no other request reaches it. Its call
+//! passes the pipeline like any other.
 //!
-//! Invariant: a probe cannot be taken for a tool of a source. It cannot have such a tool's id, so it
-//! has buckets of its own, and the ids of its runs begin with [`RUN_PREFIX`].
+//! Invariant: a probe cannot be confused with a tool of a source. It cannot have the id of such a tool, so
+//! its buckets are separate, and the ids of its runs begin with [`RUN_PREFIX`].
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,19 +18,20 @@ use toolcrib_core::{
     catalog::Entry,
     descriptor::{Auth, SafetyTier, SourceKind},
     event::SessionOutcome,
-    id::{PrincipalId, RunId, SessionId, SourceId, ToolId},
+    id::{PrincipalId, RunId, SessionId, SourceId, TenantId, ToolId},
     limit::Rate,
     principal::{AuthMethod, Principal},
     scope::{Scope, ScopeSet},
     source::{Discovered, Source, SourceState, SourceStatus},
+    store::StoreError,
 };
 
 use crate::{
-    Gateway,
-    call::{CallReport, CallRequest},
-    list::ToolRef,
+    gateway::Gateway,
+    ids::new_id,
     metrics::Surface,
-    record,
+    pipeline::{CallReport, CallRequest},
+    tool_ref::ToolRef,
 };
 
 /// How the runs of probes begin.
@@ -44,7 +45,7 @@ const TAKEN: [&str; 4] = ["mcp:", "connector:", "openwop:", "x-host-"];
 const GENEROUS: &str = "100000/h";
 const TIGHT: &str = "1/m";
 
-/// What a probe does once it runs.
+/// The behaviour of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Act {
     /// It succeeds.
@@ -81,7 +82,7 @@ pub struct ProbedSession {
     pub run_id: RunId,
     /// The session.
     pub session_id: SessionId,
-    /// What the call in it came to.
+    /// The result of the call.
     pub result: Result<Outcome, CallError>,
 }
 
@@ -114,21 +115,13 @@ impl Probe {
         let source = ProbeSource { id: source, fails: act == Act::Fail };
         Ok(Self { entry: Arc::new(entry), source: Arc::new(source), act })
     }
-
-    pub(crate) fn entry(&self) -> &Arc<Entry> {
-        &self.entry
-    }
-
-    pub(crate) fn source(&self) -> Arc<dyn Source> {
-        Arc::clone(&self.source) as Arc<dyn Source>
-    }
 }
 
 // === impl Gateway ===
 
 impl Gateway {
-    /// Calls `probe` through the gate for a run of `principal`, which `caller` says there is. A name
-    /// proves nothing: whoever is not the caller holds nothing, and is of the caller's tenant.
+    /// Calls `probe` as `principal`, which `caller` names. A name proves nothing: any principal but the
+    /// caller has no scopes, and belongs to the caller's tenant.
     pub async fn probe(
         &self,
         caller: &Principal,
@@ -148,9 +141,8 @@ impl Gateway {
             },
         };
         let call = async || {
-            let request =
-                CallRequest::new(Surface::OpenWop, ToolRef::Probe(probe), arguments.clone());
-            self.call_in(probe_run(), None, &simulated, request, None).await
+            let request = self.probe_request(probe, arguments.clone());
+            self.inner.pipeline.call_in(probe_run(), None, &simulated, request, None).await
         };
         let mut called = call().await;
         if probe.act == Act::Exhaust {
@@ -176,20 +168,39 @@ impl Gateway {
         probe: &Probe,
     ) -> Result<ProbedSession, CallError> {
         let interaction = self
-            .interaction_in(probe_run(), caller)
+            .inner
+            .pipeline
+            .interaction(probe_run(), caller)
             .map_err(|_| CallError::NotAccountable("recorded"))?;
         let arguments = Value::Object(serde_json::Map::new());
-        let request = CallRequest::new(Surface::OpenWop, ToolRef::Probe(probe), arguments);
+        let request = self.probe_request(probe, arguments);
         let called = interaction.call(caller, request).await;
         let session_id = interaction.session_id();
         interaction.close(SessionOutcome::Completed).await;
         Ok(ProbedSession { run_id: called.run_id, session_id, result: called.result })
     }
+
+    /// Fills every rate-limit bucket of `tenant`, and those of its refusals.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the limiter is not available.
+    pub async fn reset_limits(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        self.audit().reset_refusals(tenant);
+        self.inner.pipeline.limits.reset(tenant).await
+    }
+
+    /// A call in a snapshot of which `probe` is the only tool.
+    fn probe_request<'a>(&self, probe: &'a Probe, arguments: Value) -> CallRequest<'a> {
+        let source = Arc::clone(&probe.source) as Arc<dyn Source>;
+        let snapshot = self.snapshot().with_only(Arc::clone(&probe.entry), source);
+        let tool = ToolRef::Id(probe.entry.id.as_str());
+        CallRequest::new(Arc::new(snapshot), Surface::OpenWop, tool, arguments)
+    }
 }
 
-/// A run that shows what it is of.
+/// A run id that shows that the run is one of a probe.
 fn probe_run() -> RunId {
-    let plain: RunId = record::new_id();
+    let plain: RunId = new_id();
     RunId::parse(format!("{RUN_PREFIX}{plain}")).unwrap_or(plain)
 }
 

@@ -1,14 +1,12 @@
-//! The seam to tools that are not a gateway's own: what a program that embeds us hands over.
+//! The interface to the tools of a program that embeds the gateway.
 //!
-//! * A [`Tool`] says what it is. [`ToolDefinition`] is one that is ready to use.
-//! * A [`ToolsProvider`] says which tools there are. It is asked on every request and never cached:
-//!   a list, a closure, an async closure, or a [`Gateway`], whose answer is a view that has its
-//!   bytes already.
-//! * A [`ToolCallHandler`] runs a call, an [`Authenticator`] says who sent it.
-//! * [`NativeTools`] brings all that behind the gate, as one source of a gateway.
+//! * A [`Tool`] describes itself. [`ToolDefinition`] is a ready-made one.
+//! * A [`ToolsProvider`] lists tools. It is called on every request and its answer is never cached: a list,
+//!   a closure, an async closure, or a [`Gateway`], whose answer is a view with prepared bytes.
+//! * A [`ToolCallHandler`] runs a call, and an [`Authenticator`] identifies its sender.
+//! * [`NativeTools`] makes them one source of a gateway, behind its pipeline.
 
 mod answer;
-mod native;
 
 use std::{collections::BTreeMap, fmt, future::Future, marker::PhantomData, sync::Arc};
 
@@ -22,22 +20,20 @@ use toolcrib_core::{
 };
 
 use crate::{
-    Gateway,
-    list::{CatalogScope, ToolRef},
+    gateway::Gateway,
+    snapshot::Snapshot,
+    tool_ref::{CatalogScope, ToolRef},
 };
 
-pub(crate) use self::native::Natives;
-pub use self::{
-    answer::{HandlerError, ToolAnswer},
-    native::NativeTools,
-};
+pub use self::answer::{HandlerError, ToolAnswer};
+pub use crate::supply::native::NativeTools;
 
 /// A tool as callers see it.
 pub trait Tool: Send + Sync + 'static {
-    /// What it is called by.
+    /// The name of the tool.
     fn name(&self) -> &str;
 
-    /// What it does, for people and models.
+    /// The description, for people and models.
     fn description(&self) -> &str {
         ""
     }
@@ -47,7 +43,7 @@ pub trait Tool: Send + Sync + 'static {
         Value::Object(Map::new())
     }
 
-    /// What it claims about itself; shown, never acted upon.
+    /// Its own claims; shown to callers and never used for decisions.
     fn annotations(&self) -> Option<Annotations> {
         None
     }
@@ -69,7 +65,7 @@ pub struct Annotations {
     /// Doing it twice is doing it once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idempotent_hint: Option<bool>,
-    /// Reaches beyond what the program itself holds.
+    /// Reaches systems outside of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub open_world_hint: Option<bool>,
 }
@@ -90,15 +86,14 @@ pub struct ToolDefinition {
     annotations: Option<Annotations>,
 }
 
-/// Says which tools there are, on every request; nothing that it answers is kept. What is expensive
-/// to find out is for the provider to remember.
+/// Lists tools, on every request; the answer is not cached. A provider caches expensive answers itself.
 ///
-/// Vectors of tools, closures that return one, closures that return a future of one, and gateways
-/// are providers. `Kind` only tells these apart and is always inferred.
+/// Vectors of tools, closures that return one, closures that return a future of one, and gateways are
+/// providers. `Kind` distinguishes them and is always inferred.
 #[async_trait]
 pub trait ToolsProvider<Kind = Itself>: Send + Sync + 'static {
-    /// What there is now. `caller` is whom a gateway recognised; providers without a notion of
-    /// callers answer everybody the same.
+    /// The current tools. `caller` is the principal that a gateway has identified; a provider without
+    /// callers ignores it.
     async fn tools(&self, caller: Option<&Arc<Principal>>) -> Offer;
 
     /// The gateway that recognises callers and runs calls, where the tools are a gateway's.
@@ -117,17 +112,18 @@ pub enum Closure {}
 #[derive(Debug)]
 pub enum AsyncClosure {}
 
-/// What a provider answers.
+/// The answer of a provider.
 pub enum Offer {
-    /// These tools, in this order. Where a name stands twice, the first one counts.
+    /// These tools, in this order. If a name is repeated, the first tool is used.
     Tools(Vec<Arc<dyn Tool>>),
-    /// What a caller may use of a gateway.
+    /// The tools of a gateway that the caller may use.
     View(CallerView),
 }
 
-/// What one caller may use of a gateway.
+/// The tools of a gateway that one caller may use.
 pub struct CallerView {
     gateway: Gateway,
+    snapshot: Arc<Snapshot>,
     caller: Arc<Principal>,
 }
 
@@ -138,7 +134,7 @@ pub struct ToolCall {
     pub name: String,
     /// Its arguments.
     pub arguments: Map<String, Value>,
-    /// Who called, where somebody was recognised.
+    /// The sender, if one was identified.
     pub identity: Option<Identity>,
     /// The request that carried the call; absent where a gateway calls, because a call may come by
     /// any of its surfaces.
@@ -162,7 +158,7 @@ pub struct RequestHead {
 /// failed calls, never a broken connection.
 #[async_trait]
 pub trait ToolCallHandler: Send + Sync + 'static {
-    /// Runs `call`. What an error says is shown to the caller.
+    /// Runs `call`. The message of an error is shown to the caller.
     async fn call(&self, call: ToolCall) -> Result<ToolAnswer, HandlerError>;
 }
 
@@ -170,7 +166,7 @@ pub trait ToolCallHandler: Send + Sync + 'static {
 /// authenticators.
 #[async_trait]
 pub trait Authenticator: Send + Sync + 'static {
-    /// Who it is; nobody is a refusal.
+    /// Returns the sender; `None` rejects the request.
     async fn authenticate(&self, headers: &HeaderMap) -> Option<Identity>;
 }
 
@@ -200,7 +196,7 @@ impl ToolDefinition {
         }
     }
 
-    /// What it does.
+    /// Sets the description.
     #[must_use]
     pub fn description(mut self, text: impl Into<String>) -> Self {
         self.description = text.into();
@@ -214,7 +210,7 @@ impl ToolDefinition {
         self
     }
 
-    /// What it claims about itself.
+    /// Sets the claims.
     #[must_use]
     pub fn annotations(mut self, annotations: Annotations) -> Self {
         self.annotations = Some(annotations);
@@ -275,13 +271,15 @@ where
     }
 }
 
-/// The view of the caller; of somebody who is not recognised, that of `[anonymous]`, and nothing
-/// where there is no such table.
+/// The view of the caller, or that of `[anonymous]`; without either, no tools.
 #[async_trait]
 impl ToolsProvider for Gateway {
     async fn tools(&self, caller: Option<&Arc<Principal>>) -> Offer {
         match caller.map(Arc::clone).or_else(|| self.authenticator().anonymous()) {
-            Some(caller) => Offer::View(CallerView { gateway: self.clone(), caller }),
+            Some(caller) => {
+                let snapshot = self.snapshot();
+                Offer::View(CallerView { gateway: self.clone(), snapshot, caller })
+            }
             None => Offer::Tools(Vec::new()),
         }
     }
@@ -327,19 +325,25 @@ impl<P: ToolsProvider<Kind>, Kind: 'static> ToolsProvider for Shared<P, Kind> {
 // === impl CallerView ===
 
 impl CallerView {
+    /// The snapshot of the request (I-23).
+    pub fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
+    }
+
     /// The list in `format`: bytes that are there already.
     pub fn list(&self, format: &ListFormat) -> Arc<Body> {
-        self.gateway.list(&self.caller, format, None)
+        self.snapshot.view(&self.caller).body(format, None)
     }
 
     /// As [`list`](Self::list), of a part of the catalog; `None` when there is no such part.
     pub fn list_within(&self, within: &CatalogScope, format: &ListFormat) -> Option<Arc<Body>> {
-        self.gateway.list_within(&self.caller, within, format, None)
+        self.snapshot.list(&self.caller, within, format, None)
     }
 
     /// The tool of that wire name, if the caller may use it; a refusal is recorded.
     pub fn find(&self, name: &str) -> Option<Arc<Entry>> {
-        self.gateway.find(&self.caller, ToolRef::Wire(name))
+        let scope = CatalogScope::default();
+        self.gateway.find(&self.snapshot, &self.caller, ToolRef::Wire(name), &scope)
     }
 }
 

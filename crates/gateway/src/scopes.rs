@@ -1,11 +1,11 @@
-//! The scopes that the server itself asks for, beside those of tools.
+//! The scopes that the routes of the server require.
 
 use toolcrib_core::{approval::request::OVERRIDE_SCOPE, principal::Principal, scope::Scope};
 
 macro_rules! route_scopes {
     ($($(#[$doc:meta])* $name:ident = $text:expr,)+) => {
-        /// A scope that a route asks for. Whatever a route asks for is one of these, so that
-        /// [`ALL`](Self::ALL) is complete.
+        /// A scope that a route requires. Routes require no other scopes, so that [`ALL`](Self::ALL) is
+        /// complete.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum RouteScope {
             $($(#[$doc])* $name,)+
@@ -15,7 +15,7 @@ macro_rules! route_scopes {
             /// Every one of them.
             pub const ALL: &[Self] = &[$(Self::$name,)+];
 
-            /// The scope as it stands in roles and keys.
+            /// The scope as roles and keys contain it.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $text,)+
@@ -32,7 +32,7 @@ route_scopes! {
     AuditRead = "audit:read",
     /// Have calls of other principals explained.
     ExplainOthers = "explain:others",
-    /// Create and rotate keys of other principals, besides managing keys.
+    /// Create and rotate keys of other principals, in addition to managing keys.
     KeysImpersonate = "keys:impersonate",
     /// Create, list, rotate and revoke the keys of the tenant.
     KeysManage = "keys:manage",

@@ -1,33 +1,80 @@
 //! Workflows: files that name tools to call, in an order that follows from what needs what.
 //!
-//! * `definition` is what was typed, `files` finds and reads it, `plan` is what it means, checked as
-//!   far as one file can be checked alone.
-//! * `offer` decides, for each snapshot anew, which workflows can be offered: every tool of a step
-//!   must be in that snapshot, and a workflow asks for all that its steps ask for.
-//! * `source` is a [`Source`](toolcrib_core::source::Source) like any other; `run` calls the steps,
-//!   through the gate, as the caller.
-//! * `live` knows the runs of this process, `resume` goes on with those of a dead one.
+//! * `definition` is the file format, `files` finds and reads the files, and `plan` is the meaning of one
+//!   file, checked as far as one file can be checked alone.
+//! * `offer` decides for each snapshot which workflows can be offered: every tool of a step must be in
+//!   that snapshot, and a workflow requires every scope that its steps require.
+//! * `source` is a [`Source`](toolcrib_core::source::Source) like any other, and `run` calls the steps
+//!   through a [`Caller`](caller::Caller), which is the pipeline.
+//! * `live` knows the runs of this process, and `resume` continues those of a dead one.
 //!
 //! Invariant (I-7): who may call a workflow may call each of its steps, in the same snapshot.
-//! Invariant: no step is called in any other way than a caller could call it.
+//! Invariant (I-49): every step is a call of the workflow's caller, through the pipeline.
 
+pub(crate) mod caller;
 mod compat;
 mod definition;
 mod drive;
 mod failure;
 mod files;
-mod live;
-mod offer;
+pub(crate) mod live;
+pub(crate) mod offer;
+mod past;
 mod plan;
 mod resume;
 mod run;
-mod source;
+pub(crate) mod source;
 mod template;
 mod value;
 
-pub(crate) use self::{
-    live::{LiveRuns, StepContext},
-    offer::{Flow, Flows, flows, offer},
-    resume::follow,
-    source::{Home, SnapshotWorkflows, WorkflowSource},
+use std::sync::Arc;
+
+use toolcrib_core::{
+    id::{RunId, TenantId},
+    store::{RunQuery, RunRecord, RunStore, StoreError},
 };
+
+use self::{caller::Caller, live::LiveRuns};
+use crate::{
+    approvals::Approvals, audit::Audit, authn::Authenticator, background::Services,
+    pipeline::session::Interactions, snapshot::Snapshots,
+};
+
+/// Runs workflows, and knows their runs.
+pub struct Workflows {
+    pub(crate) services: Services,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) authenticator: Authenticator,
+    pub(crate) approvals: Arc<Approvals>,
+    pub(crate) interactions: Arc<Interactions>,
+    pub(crate) caller: Arc<dyn Caller>,
+    pub(crate) live: Arc<LiveRuns>,
+    pub(crate) store: Option<Arc<dyn RunStore>>,
+}
+
+impl Workflows {
+    /// The known runs, the newest first; empty without a store of runs.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn runs(&self, query: RunQuery) -> Result<Vec<RunRecord>, StoreError> {
+        match &self.store {
+            Some(store) => store.list(query).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Requests cancellation of the workflows in `run` of `tenant`, in whichever process they run.
+    /// Returns their number.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn cancel(&self, tenant: &TenantId, run: &RunId) -> Result<usize, StoreError> {
+        let here = self.live.cancel(tenant, run);
+        match &self.store {
+            Some(store) => Ok(store.request_cancellation(tenant, run).await?.max(here)),
+            None => Ok(here),
+        }
+    }
+}

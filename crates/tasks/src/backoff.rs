@@ -2,32 +2,30 @@
 
 use std::time::Duration;
 
-/// A pause that doubles with each attempt, up to a maximum.
-#[derive(Debug)]
+/// Pauses that double with each failure, up to a maximum.
+#[derive(Debug, Clone, Copy)]
 pub struct Backoff {
     first: Duration,
     longest: Duration,
-    next: Duration,
 }
 
 impl Backoff {
-    /// Begins with about `first`.
-    pub fn new(first: Duration, longest: Duration) -> Self {
-        Self { first, longest, next: first }
+    /// Pauses from `first` up to `longest`.
+    pub const fn new(first: Duration, longest: Duration) -> Self {
+        Self { first, longest }
     }
 
-    /// Begins again.
-    pub fn reset(&mut self) {
-        self.next = self.first;
+    /// The pause after `failures` failures in a row.
+    pub fn after(self, failures: u64) -> Duration {
+        let doublings = u32::try_from(failures.saturating_sub(1).min(16)).unwrap_or(16);
+        self.first.saturating_mul(1 << doublings).min(self.longest)
     }
 
-    /// The next pause: between three quarters and five quarters of a duration that doubles every
-    /// time, because what failed together should not be started together.
-    pub fn next_pause(&mut self) -> Duration {
-        let base = self.next;
-        self.next = (base * 2).min(self.longest);
+    /// As [`after`](Self::after), times a random factor between 0.75 and 1.25, so that tasks that failed
+    /// at the same time do not retry at the same time.
+    pub fn jittered(self, failures: u64) -> Duration {
         let random = f64::from(getrandom::u32().unwrap_or_default()) / f64::from(u32::MAX);
-        base.mul_f64(0.75 + random / 2.0)
+        self.after(failures).mul_f64(0.75 + random / 2.0)
     }
 }
 
@@ -35,21 +33,25 @@ impl Backoff {
 mod tests {
     use super::*;
 
+    // I-27
     #[test]
-    fn pauses_double_up_to_a_cap_and_start_small_after_a_reset() {
-        // I-27
-        let first = Duration::from_millis(250);
-        let mut pause = Backoff::new(first, Duration::from_secs(2));
-        let mut base = first;
-        for _ in 0..8 {
-            let next = pause.next_pause();
-            assert!(
-                next >= base.mul_f64(0.75) && next <= base.mul_f64(1.25),
-                "{next:?} of {base:?}"
-            );
-            base = (base * 2).min(Duration::from_secs(2));
+    fn pauses_double_up_to_the_longest() {
+        let (first, longest) = (Duration::from_millis(200), Duration::from_secs(60));
+        let backoff = Backoff::new(first, longest);
+        assert_eq!(backoff.after(0), first);
+        assert_eq!(backoff.after(1), first);
+        assert_eq!(backoff.after(2), first * 2);
+        assert_eq!(backoff.after(9), Duration::from_millis(51_200));
+        assert_eq!(backoff.after(10), longest);
+        assert_eq!(backoff.after(u64::MAX), longest);
+    }
+
+    #[test]
+    fn a_jittered_pause_stays_close_to_the_pause() {
+        let backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(2));
+        for failures in 0..20 {
+            let (pause, base) = (backoff.jittered(failures), backoff.after(failures));
+            assert!(pause >= base.mul_f64(0.74) && pause <= base.mul_f64(1.26), "{pause:?}");
         }
-        pause.reset();
-        assert!(pause.next_pause() <= first.mul_f64(1.25));
     }
 }

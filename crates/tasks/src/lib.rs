@@ -23,9 +23,8 @@ pub use crate::{
 };
 use board::{Board, Place};
 
-/// The pause before a task is started again; it doubles with each failure up to the longest.
-const FIRST_PAUSE: Duration = Duration::from_millis(250);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The pause before a task is started again.
+const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(60));
 
 /// A task that ran for this long without a failure is sound again.
 pub(crate) const STABLE: Duration = Duration::from_secs(60);
@@ -99,7 +98,7 @@ impl Tasks {
     {
         let place = Place::enter(&self.board, name.into());
         async move {
-            let mut pause = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+            let mut failures = 0;
             loop {
                 let started = Instant::now();
                 // What a run leaves behind is shared and behind locks that do not poison.
@@ -116,11 +115,12 @@ impl Tasks {
                     return place.give_up();
                 }
                 if started.elapsed() >= STABLE {
-                    pause.reset();
+                    failures = 0;
                 }
+                failures += 1;
                 tokio::select! {
                     () = stop.cancelled() => return,
-                    () = tokio::time::sleep(pause.next_pause()) => place.resumed(),
+                    () = tokio::time::sleep(RESTART.jittered(failures)) => place.resumed(),
                 }
             }
         }

@@ -216,7 +216,7 @@ impl TestGatewayBuilder {
             builder.key_sets(Arc::new(Factory::new(Arc::new(SystemClock::default())).key_sets()));
         let gateway = builder.start().await.unwrap();
         sources.announce_all();
-        gateway.settle(PATIENCE).await;
+        gateway.supply().settle(PATIENCE).await;
 
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -314,7 +314,7 @@ impl TestGateway {
 
     /// Replaces the tools of `source`, announces it, and waits until the new list is published.
     pub async fn change(&self, source: &str, tools: Vec<TestTool>) {
-        let mut changes = self.gateway.changes();
+        let mut changes = self.gateway.supply().changes();
         changes.mark_unchanged();
         self.sources.change(source, tools);
         tokio::time::timeout(PATIENCE, changes.changed()).await.unwrap().unwrap();
@@ -366,7 +366,7 @@ impl TestGateway {
         loop {
             let after = events.last().map(|last| last.position);
             let query = EventQuery { after, ..EventQuery::default() };
-            match self.gateway.read_events(query).await.unwrap() {
+            match self.gateway.audit().read(query).await.unwrap() {
                 page if page.is_empty() => return events,
                 page => events.extend(page),
             }

@@ -180,7 +180,7 @@ impl HttpHost for AppState {
     }
 
     fn turned_away(&self, route: &str) {
-        self.gateway.record_unauthenticated(route);
+        self.gateway.audit().unauthenticated(route);
     }
 
     fn memory(&self) -> &Memory {

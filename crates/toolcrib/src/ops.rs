@@ -97,7 +97,7 @@ async fn readyz(State(state): State<AppState>, uri: Uri, headers: HeaderMap) -> 
         Some(check) => json!({ "status": "unavailable", "reason": check.reason }),
     };
     if failed.is_none()
-        && state.gateway.is_low_on_space()
+        && state.gateway.audit().is_low_on_space()
         && let Some(body) = body.as_object_mut()
     {
         body.insert("warning".to_owned(), json!("the store is low on disk space"));

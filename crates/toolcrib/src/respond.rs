@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
 use serde::Serialize;
 use toolcrib_core::{call::CallError, catalog::Body, id::RunId};
-use toolcrib_gateway::{call::CallReport, list::CatalogScope};
+use toolcrib_gateway::{CallReport, CatalogScope};
 
 /// Where every calling surface names the run that holds the call's events.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");

@@ -94,10 +94,10 @@ async fn here(
         ApprovalsCommand::List(args) => list(&all(args, gateway, store).await?, printer),
         ApprovalsCommand::Show { approval } => {
             let operator = operator_for(approval, store).await?;
-            let shown = gateway.approval(&operator, approval).await?;
+            let shown = gateway.approvals().find(&operator, approval).await?;
             let now = gateway.clock().now();
             let arguments = shown.arguments.as_deref();
-            show(&approvals::told(&shown.approval, arguments, &operator, now), printer)
+            show(&approvals::to_json(&shown.approval, arguments, &operator, now), printer)
         }
         ApprovalsCommand::Grant(args) => {
             answer(args, Verdict::Grant, gateway, store, printer).await
@@ -126,7 +126,7 @@ async fn all(
     let found = store.approvals(SealKeys::none()).list(query).await?;
     let told = found.iter().map(|approval| {
         let operator = local::operator(approval.tenant.clone(), Vec::new())?;
-        Ok(approvals::told(approval, None, &operator, now))
+        Ok(approvals::to_json(approval, None, &operator, now))
     });
     told.collect()
 }
@@ -139,10 +139,11 @@ async fn answer(
     printer: Printer,
 ) -> anyhow::Result<()> {
     let operator = operator_for(&args.approval, store).await?;
-    let answer = gateway.respond(&operator, &args.approval, verdict, args.comment.clone());
+    let answer =
+        gateway.approvals().respond(&operator, &args.approval, verdict, args.comment.clone());
     let approval = answer.await?;
     let now = gateway.clock().now();
-    answered(&approvals::told(&approval, None, &operator, now), printer)
+    answered(&approvals::to_json(&approval, None, &operator, now), printer)
 }
 
 /// The operator of this machine, in the tenant of `approval`.

@@ -11,7 +11,7 @@ use toolcrib_core::{
     call::{CallError, ProgressSink},
     id::TenantId,
 };
-use toolcrib_gateway::{Gateway, approvals, call::CallRequest, list::ToolRef, metrics::Surface};
+use toolcrib_gateway::{CallRequest, Gateway, ToolRef, approvals, metrics::Surface};
 
 use arguments::Typed;
 
@@ -53,17 +53,17 @@ async fn here(
             };
             let tenant = tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
             let operator = local::operator(tenant, Vec::new())?;
-            let mut request =
-                CallRequest::new(Surface::Cli, ToolRef::Id(entry.id.as_str()), arguments);
+            let tool = ToolRef::Id(entry.id.as_str());
+            let mut request = CallRequest::new(gateway.snapshot(), Surface::Cli, tool, arguments);
             let meter = Arc::new(Meter::new(printer));
             request.progress = Some(Arc::clone(&meter) as Arc<dyn ProgressSink>);
             let called = gateway.call(&operator, request).await;
             meter.end();
             let approval = match &called.result {
                 Err(CallError::ApprovalRequired { asked: Some(asked), .. }) => {
-                    let shown = gateway.approval(&operator, &asked.approval).await.ok();
+                    let shown = gateway.approvals().find(&operator, &asked.approval).await.ok();
                     let now = gateway.clock().now();
-                    shown.map(|it| approvals::told(&it.approval, None, &operator, now))
+                    shown.map(|it| approvals::to_json(&it.approval, None, &operator, now))
                 }
                 _ => None,
             };

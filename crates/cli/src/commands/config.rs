@@ -90,7 +90,7 @@ fn patience(config: &Config) -> Duration {
 
 fn problems(gateway: &Gateway) -> Vec<String> {
     let mut problems = Vec::new();
-    for source in gateway.sources() {
+    for source in gateway.supply().reports() {
         let id = &source.id;
         if source.status.state != SourceState::Ready || source.discovered_at.is_none() {
             let detail = source.status.detail.as_deref().unwrap_or("it has not told its tools");
@@ -100,7 +100,7 @@ fn problems(gateway: &Gateway) -> Vec<String> {
     }
     let unmatched = gateway.unmatched_grants();
     problems.extend(unmatched.iter().map(|grant| format!("{grant} {}", local::MATCHES_NOTHING)));
-    let unresolved = gateway.unresolved_references();
+    let unresolved = gateway.supply().unresolved_references();
     problems.extend(unresolved.iter().map(|it| format!("{it} {}", local::REACHES_NOTHING)));
     problems
 }

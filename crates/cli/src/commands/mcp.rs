@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::Arc};
 
 use toolcrib_core::{credential::Secret, principal::Principal};
-use toolcrib_gateway::{Gateway, authn::Accepted, config::McpConfig, list::CatalogScope};
+use toolcrib_gateway::{CatalogScope, Gateway, authn::Accepted, config::McpConfig};
 
 use crate::{
     args::{Global, McpArgs},
@@ -33,7 +33,7 @@ async fn serve(
     printer: Printer,
 ) -> anyhow::Result<()> {
     let within = args.toolset.as_deref().map_or_else(CatalogScope::default, CatalogScope::toolset);
-    if !gateway.has(&within) {
+    if !gateway.snapshot().has(&within) {
         let name = args.toolset.as_deref().unwrap_or_default();
         return Err(local::no_toolset(name, &gateway.config()));
     }

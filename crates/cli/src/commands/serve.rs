@@ -19,8 +19,8 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::{credential::CredentialStore, record::DeliveryFactory};
 use toolcrib_gateway::{
     Gateway,
+    audit::{Keeper, Parts},
     config::Config,
-    keeper::{Keeper, Parts},
 };
 use toolcrib_sources::Deliveries;
 use toolcrib_tasks::Policy;
@@ -115,9 +115,9 @@ pub(crate) async fn run(
     };
     let gateway = local::start(config.clone(), library, stores, credentials).await?;
 
-    gateway.watch_space(Arc::new(store.clone()), config.store.keep_free).await;
+    gateway.audit().watch_space(Arc::new(store.clone()), config.store.keep_free).await;
     let deliveries = Arc::new(Deliveries::default());
-    gateway.send_webhooks(Arc::clone(&deliveries) as Arc<dyn DeliveryFactory>);
+    gateway.approvals().send_webhooks(Arc::clone(&deliveries) as Arc<dyn DeliveryFactory>);
     let parts = Parts {
         store: Arc::new(store.clone()),
         signer: Arc::new(signer),
@@ -125,7 +125,7 @@ pub(crate) async fn run(
         key_may_be_new,
         deliveries,
     };
-    let keeper = match Keeper::start(&gateway, parts, &config.record).await {
+    let keeper = match gateway.keep_record(parts, &config.record).await {
         Ok(keeper) => keeper,
         Err(problem) => {
             gateway.close().await;
@@ -264,7 +264,7 @@ fn report_idle_roles(gateway: &Gateway) {
     let gateway = gateway.clone();
     tasks.once("roles", async move {
         tokio::select! {
-            () = gateway.settle(SETTLED) => {}
+            () = gateway.supply().settle(SETTLED) => {}
             () = gateway.until_closed() => return,
         }
         for grant in gateway.unmatched_grants() {

@@ -234,7 +234,7 @@ async fn logs_here(id: &str, global: &Global, printer: Printer) -> anyhow::Resul
         .await?
         .run(async |gateway: &Gateway| {
             local::settle(gateway, printer).await;
-            let lines = gateway.source_stderr(None, id).unwrap_or_default();
+            let lines = gateway.supply().stderr(None, id).unwrap_or_default();
             Ok(json!({ "lines": lines }))
         })
         .await
@@ -242,10 +242,10 @@ async fn logs_here(id: &str, global: &Global, printer: Printer) -> anyhow::Resul
 
 /// What a source that is not ready said last. Only here: on a server the lines are asked for.
 fn last_lines(gateway: &Gateway) -> Value {
-    let sources = gateway.sources();
+    let sources = gateway.supply().reports();
     let failed = sources.iter().filter(|it| it.status.state != SourceState::Ready);
     let lines = failed.map(|source| {
-        let lines = gateway.source_stderr(None, source.id.as_str()).unwrap_or_default();
+        let lines = gateway.supply().stderr(None, source.id.as_str()).unwrap_or_default();
         let last: Vec<_> = lines.into_iter().rev().take(SHOWN_LINES).rev().collect();
         (source.id.to_string(), json!(last))
     });
@@ -260,7 +260,7 @@ async fn here(global: &Global, printer: Printer) -> anyhow::Result<Value> {
         .run(async |gateway: &Gateway| {
             local::settle(gateway, printer).await;
             let operator = local::operator(TenantId::parse("default")?, Vec::new())?;
-            let mut toolsets = json!(gateway.toolsets(&operator));
+            let mut toolsets = json!(gateway.snapshot().toolsets(&operator));
             let snapshot = gateway.snapshot();
             for (shown, toolset) in
                 toolsets.as_array_mut().into_iter().flatten().zip(snapshot.catalog.toolsets())
@@ -272,7 +272,7 @@ async fn here(global: &Global, printer: Printer) -> anyhow::Result<Value> {
                 }
             }
             let lines = last_lines(gateway);
-            Ok(json!({ "sources": gateway.sources(), "toolsets": toolsets, "lines": lines }))
+            Ok(json!({ "sources": gateway.supply().reports(), "toolsets": toolsets, "lines": lines }))
         })
         .await
 }

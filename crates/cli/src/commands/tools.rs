@@ -156,7 +156,8 @@ pub(crate) fn table(tools: &[Shown], printer: Printer) -> anyhow::Result<()> {
 }
 
 fn warn_of_silent(gateway: &Gateway, printer: Printer) {
-    for source in gateway.sources().iter().filter(|source| source.discovered_at.is_none()) {
+    for source in gateway.supply().reports().iter().filter(|source| source.discovered_at.is_none())
+    {
         let why = source.status.detail.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         printer.warning(format_args!(
             "source `{}` did not answer{why}; what it offered last is shown",

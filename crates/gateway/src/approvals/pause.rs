@@ -1,5 +1,5 @@
-//! Time that people take is no time of a tool: while a step of a workflow waits for consent, the
-//! deadlines of the workflows around it stand still.
+//! Deadlines that pause: while a step of a workflow waits for approval, the deadlines of the workflows
+//! around it do not run.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -12,17 +12,17 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 use toolcrib_core::id::CallId;
 
-/// While somebody is waited for, a deadline is looked at no more often than this.
+/// How often a paused deadline is checked.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What calls that call others have waited so far. Holds only those that run.
+/// The pauses of running calls that make calls of their own.
 #[derive(Default)]
 pub(crate) struct Pauses(Mutex<HashMap<CallId, Waits>>);
 
 #[derive(Default)]
 struct Waits {
     parent: Option<CallId>,
-    /// Deadlines that ask.
+    /// The deadlines of the call.
     users: usize,
     /// Calls within it that wait now, and since when any does.
     waiting: usize,
@@ -33,11 +33,11 @@ struct Waits {
 /// The deadline of one call.
 pub(crate) struct Deadline<'a> {
     pauses: &'a Pauses,
-    /// None: it calls nobody, so nobody waits within it.
+    /// `None` for a call that makes no calls of its own.
     call: Option<CallId>,
 }
 
-/// While this is there, the deadlines of the calls around stand still.
+/// Pauses the deadlines of the calls around until it is dropped.
 pub(crate) struct Paused<'a> {
     pauses: &'a Pauses,
     calls: Vec<CallId>,
@@ -94,7 +94,7 @@ impl Deadline<'_> {
         }
     }
 
-    /// How long somebody was waited for within the call, and whether that goes on.
+    /// The time for which the call was paused, and whether it is paused now.
     fn waited(&self) -> (Duration, bool) {
         let calls = self.pauses.0.lock();
         let Some(waits) = self.call.as_ref().and_then(|call| calls.get(call)) else {

@@ -1,16 +1,17 @@
-//! Tells receivers outside of approvals that are new or have changed: one signed `POST` for each.
+//! Webhooks: one signed `POST` to each receiver for every approval that is new or has changed.
 //!
 //! Invariants (I-66):
-//! - a receiver is told of a change before its place in the store moves, so it is told at least once;
-//!   what changes again meanwhile it is told once, as it is then;
-//! - one page of approvals is all that is held in memory, one request at a time is under way for each
-//!   receiver, and no call and no answer waits for any of it;
-//! - nothing of arguments, comments or answers is sent.
+//! - the cursor of a receiver moves after a delivery, so each change is delivered at least once; several
+//!   changes of one approval may be delivered as one;
+//! - each receiver has one page of approvals in memory and one request in flight, and no call waits for
+//!   it;
+//! - arguments, comments and answers are never sent.
 
 use std::{sync::Arc, time::Duration};
 
 use aws_lc_rs::hmac;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
@@ -20,37 +21,40 @@ use toolcrib_core::{
 };
 use toolcrib_tasks::Policy;
 
-use crate::{Gateway, config::WebhookConfig, gateway::WeakGateway, keeper::backoff};
+use super::Approvals;
+use crate::{audit::DELIVERY_RETRY, config::WebhookConfig};
 
-/// Approvals that are read at once.
+/// Approvals in one page.
 const PAGE: usize = 100;
-/// How often somebody looks whether the configuration names other receivers.
-const LOOK: Duration = Duration::from_millis(500);
-/// Pause after the store did not answer.
+/// How often the receivers are compared with the configuration.
+const CONFIG_INTERVAL: Duration = Duration::from_millis(500);
+/// The pause when the store does not answer.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
-/// A change whose approval ended so long ago is not tried again.
+/// How long after the end of an approval its changes are retried.
 const GIVE_UP_HOURS: i64 = 24;
 
-impl Gateway {
-    /// Tells the receivers of `[[approvals.webhook]]` of approvals from now on, as long as the gateway
-    /// is there. Only for the process that serves: each that does tells them all.
-    pub fn send_webhooks(&self, deliveries: Arc<dyn DeliveryFactory>) {
-        if self.approval_gate().store().is_none() {
-            return;
-        }
-        let ended = self.ended().clone();
-        self.spawn_forever("webhooks", move |weak| {
-            follow(weak, ended.clone(), Arc::clone(&deliveries))
+impl Approvals {
+    /// Sends approvals to the receivers of `[[approvals.webhook]]` until the gateway ends. Only for the
+    /// process that serves: every process that calls this sends all of them.
+    pub fn send_webhooks(self: &Arc<Self>, deliveries: Arc<dyn DeliveryFactory>) {
+        let Some(store) = self.store.clone() else { return };
+        let approvals = Arc::clone(self);
+        let running: Arc<Mutex<Vec<(WebhookConfig, Receiver)>>> = Arc::default();
+        self.services.background.every("webhooks", CONFIG_INTERVAL, move || {
+            let (approvals, store) = (Arc::clone(&approvals), Arc::clone(&store));
+            approvals.configure_receivers(&store, deliveries.as_ref(), &mut running.lock());
+            std::future::ready(())
         });
     }
-}
 
-/// Keeps one receiver running for each webhook of the configuration.
-async fn follow(weak: WeakGateway, ended: CancellationToken, deliveries: Arc<dyn DeliveryFactory>) {
-    let mut running: Vec<(WebhookConfig, Running)> = Vec::new();
-    loop {
-        let Some(gateway) = weak.upgrade() else { return };
-        let wanted = gateway.config().approvals.webhooks.clone();
+    /// Keeps one receiver running for each webhook of the configuration.
+    fn configure_receivers(
+        self: &Arc<Self>,
+        store: &Arc<dyn ApprovalStore>,
+        deliveries: &dyn DeliveryFactory,
+        running: &mut Vec<(WebhookConfig, Receiver)>,
+    ) {
+        let wanted = self.services.config().approvals.webhooks.clone();
         running.retain(|(config, _)| wanted.contains(config));
         for config in wanted {
             if running.iter().any(|(other, _)| *other == config) {
@@ -58,74 +62,79 @@ async fn follow(weak: WeakGateway, ended: CancellationToken, deliveries: Arc<dyn
             }
             match deliveries.build(&Destination::Http(config.http.clone())) {
                 Ok(delivery) => {
-                    let started = Running::start(&gateway, config.clone(), delivery);
-                    running.push((config, started));
+                    let receiver = Receiver::start(self, store, config.clone(), delivery);
+                    running.push((config, receiver));
                 }
                 Err(problem) => tracing::error!(problem, "a webhook cannot be used"),
             }
         }
-        drop(gateway);
-        tokio::select! {
-            () = tokio::time::sleep(LOOK) => {}
-            () = ended.cancelled() => return,
-        }
     }
 }
 
-/// One receiver that is told; ends when dropped.
-struct Running {
+/// A running receiver; ends when dropped.
+struct Receiver {
     end: CancellationToken,
 }
 
-impl Running {
-    fn start(gateway: &Gateway, config: WebhookConfig, delivery: Arc<dyn Delivery>) -> Self {
-        let end = gateway.ended().child_token();
-        let hook = Arc::new(Hook { reader: config.reader(), config, delivery });
-        let (weak, cancelled) = (gateway.downgrade(), end.clone());
+impl Receiver {
+    fn start(
+        approvals: &Arc<Approvals>,
+        store: &Arc<dyn ApprovalStore>,
+        config: WebhookConfig,
+        delivery: Arc<dyn Delivery>,
+    ) -> Self {
+        let background = &approvals.services.background;
+        let end = background.ended().child_token();
+        let hook = Arc::new(Hook {
+            reader: config.reader(),
+            config,
+            delivery,
+            approvals: Arc::clone(approvals),
+            store: Arc::clone(store),
+        });
+        let cancelled = end.clone();
         let run = move || {
-            let (hook, weak, cancelled) = (Arc::clone(&hook), weak.clone(), cancelled.clone());
+            let (hook, cancelled) = (Arc::clone(&hook), cancelled.clone());
             async move {
                 tokio::select! {
-                    () = hook.run(&weak) => {}
+                    () = hook.run() => {}
                     () = cancelled.cancelled() => {}
                 }
             }
         };
-        gateway.tasks().spawn("webhook", Policy::Forever, end.clone(), run);
+        background.tasks().spawn("webhook", Policy::Forever, end.clone(), run);
         Self { end }
     }
 }
 
-impl Drop for Running {
+impl Drop for Receiver {
     fn drop(&mut self) {
         self.end.cancel();
     }
 }
 
 struct Hook {
-    /// Under which name the store keeps its place.
+    /// The name of its cursor in the store.
     reader: String,
     config: WebhookConfig,
     delivery: Arc<dyn Delivery>,
+    approvals: Arc<Approvals>,
+    store: Arc<dyn ApprovalStore>,
 }
 
 impl Hook {
-    async fn run(&self, weak: &WeakGateway) {
-        let Some(mut changes) = weak.upgrade().map(|gateway| gateway.approval_changes()) else {
-            return;
-        };
+    async fn run(&self) {
+        let mut changes = self.approvals.changes();
         let mut failures = 0_u64;
         loop {
             changes.mark_unchanged();
-            let Some(gateway) = weak.upgrade() else { return };
-            let pause = match self.round(&gateway, &mut failures).await {
+            let pause = match self.deliver_page(&mut failures).await {
                 Ok(pause) => pause,
                 Err(error) => {
                     tracing::warn!(%error, "approvals cannot be read for a webhook");
                     Some(STORE_PAUSE)
                 }
             };
-            drop(gateway);
             match pause {
                 Some(pause) => tokio::time::sleep(pause).await,
                 None if changes.changed().await.is_err() => return,
@@ -134,45 +143,35 @@ impl Hook {
         }
     }
 
-    /// Tells a page of changes; how long to wait for the next, `None`: until something changes.
-    async fn round(
-        &self,
-        gateway: &Gateway,
-        failures: &mut u64,
-    ) -> Result<Option<Duration>, StoreError> {
-        let Some(store) = gateway.approval_gate().store() else { return Ok(None) };
+    /// Delivers a page of changes. Returns the pause before the next page; `None` waits for a change.
+    async fn deliver_page(&self, failures: &mut u64) -> Result<Option<Duration>, StoreError> {
+        let store = &self.store;
         let after = store.cursor(&self.reader).await?;
         let query =
             ApprovalQuery { changed_after: Some(after), limit: PAGE, ..ApprovalQuery::default() };
         let page = store.list(query).await?;
         let whole = page.len() >= PAGE;
         for approval in page {
-            let told = self.tell(gateway, store.as_ref(), &approval, failures).await?;
-            if !told {
-                return Ok(Some(backoff::pause(*failures)));
+            if !self.deliver(&approval, failures).await? {
+                return Ok(Some(DELIVERY_RETRY.after(*failures)));
             }
         }
         Ok(whole.then_some(Duration::ZERO))
     }
 
-    /// Tells one change, and moves on; `false` when the receiver is to be tried again.
-    async fn tell(
-        &self,
-        gateway: &Gateway,
-        store: &dyn ApprovalStore,
-        approval: &Approval,
-        failures: &mut u64,
-    ) -> Result<bool, StoreError> {
-        let now = gateway.clock().now();
+    /// Delivers one change and moves the cursor; `false` when the delivery has to be retried.
+    async fn deliver(&self, approval: &Approval, failures: &mut u64) -> Result<bool, StoreError> {
+        let now = self.approvals.services.now();
         let foreign = self.config.tenant.as_ref().is_some_and(|it| *it != approval.tenant);
         if !foreign {
-            let body = message(approval, gateway.config().approvals.url.as_deref()).to_string();
+            let config = self.approvals.services.config();
+            let body = message(approval, config.approvals.url.as_deref()).to_string();
             let id = format!("{}-{}", approval.id, approval.change);
             let headers = self.signed(&id, now.timestamp(), &body);
             match self.delivery.deliver_with(&headers, "application/json", body.into()).await {
                 Ok(()) => {
                     if *failures > 0 {
-                        tracing::info!("a webhook is told of approvals again");
+                        tracing::info!("a webhook receives approvals again");
                     }
                     *failures = 0;
                 }
@@ -180,7 +179,7 @@ impl Hook {
                     let hopeless =
                         now - approval.expires_at > chrono::Duration::hours(GIVE_UP_HOURS);
                     if *failures == 0 || hopeless {
-                        tracing::warn!(%error, hopeless, "a webhook is not told of an approval");
+                        tracing::warn!(%error, hopeless, "an approval could not be sent to a webhook");
                     }
                     *failures += 1;
                     if !hopeless {
@@ -189,11 +188,11 @@ impl Hook {
                 }
             }
         }
-        store.told(&self.reader, approval.change).await?;
+        self.store.told(&self.reader, approval.change).await?;
         Ok(true)
     }
 
-    /// The headers of Standard Webhooks: what was said, when, and that it was said by us.
+    /// The headers of Standard Webhooks: id, time and signature.
     fn signed(&self, id: &str, at: i64, body: &str) -> Vec<(&'static str, String)> {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &self.config.key());
         let tag = hmac::sign(&key, format!("{id}.{at}.{body}").as_bytes());
@@ -205,7 +204,7 @@ impl Hook {
     }
 }
 
-/// What a receiver is told of an approval.
+/// The body of a delivery.
 fn message(approval: &Approval, base: Option<&str>) -> Value {
     let mut data = json!({
         "approvalId": approval.id,

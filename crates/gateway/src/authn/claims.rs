@@ -1,4 +1,4 @@
-//! What a token says, once its signature is known to be right.
+//! The claims of a token with a valid signature.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -41,7 +41,7 @@ pub(super) fn end_of(
 pub(super) fn moment(claims: &Claims, name: &str) -> Result<Option<Timestamp>, NoToken> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds = value.as_f64().ok_or(NoToken)?;
-    // Until the year 9999; beyond it somebody counts in milliseconds.
+    // Until the year 9999; a larger number is in milliseconds.
     if !(0.0..=253_402_300_799.0).contains(&seconds) {
         return Err(NoToken);
     }
@@ -50,7 +50,7 @@ pub(super) fn moment(claims: &Claims, name: &str) -> Result<Option<Timestamp>, N
     DateTime::from_timestamp_millis(millis).map(Some).ok_or(NoToken)
 }
 
-/// Whether one of `ours` stands in `aud`.
+/// Whether `aud` contains one of `ours`.
 pub(super) fn is_for<'a>(claims: &Claims, ours: impl IntoIterator<Item = &'a str>) -> bool {
     let theirs: Vec<&str> = match claims.get("aud") {
         Some(Value::String(one)) => vec![one],
@@ -88,7 +88,7 @@ pub(super) fn tenant(name: &str) -> Result<TenantId, NoToken> {
     }
 }
 
-/// The scopes at `value`. Only plain ones count: what stands for many comes from a role.
+/// The scopes at `value`. Only scopes without wildcards count; wildcards come from roles.
 pub(super) fn scopes(value: Option<&Value>) -> Vec<Grant> {
     let plain = |text: &str| {
         Scope::parse(text).ok()?;
@@ -114,7 +114,7 @@ pub(super) fn roles(value: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// What stands at `path`.
+/// The value at `path`.
 pub(super) fn at<'c>(claims: &'c Claims, path: &ClaimPath) -> Option<&'c Value> {
     let (first, rest) = path.0.split_first()?;
     rest.iter().try_fold(claims.get(first)?, |value, name| value.as_object()?.get(name))

@@ -1,8 +1,8 @@
-//! One issuer: its keys, and how they are kept current.
+//! One issuer of tokens and its keys.
 //!
-//! Keys are asked for at the start, every [`REFRESH`], and when a token names one that is not known:
-//! by one task at a time, and no sooner than a pause after the last attempt, however many tokens ask.
-//! While the issuer cannot be asked, the keys are believed until they are `max_key_age` old.
+//! Keys are fetched at the start, every [`REFRESH`], and when a token names an unknown key: by one task at
+//! a time, with a pause after each attempt, however many tokens name unknown keys. While the issuer is
+//! unreachable, the last keys are trusted until they are `max_key_age` old.
 
 use std::{
     collections::HashSet,
@@ -30,7 +30,7 @@ use url::Url;
 use super::jwk::KeySet;
 use crate::config::{JwtConfig, is_private_enough};
 
-/// How old keys become before they are asked for again.
+/// The age at which keys are fetched again.
 const REFRESH: Duration = Duration::from_secs(10 * 60);
 /// Pause after an attempt that gave keys.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_secs(10);
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 /// How long an attempt may take, discovery included.
 const ATTEMPT: Duration = Duration::from_secs(8);
-/// Requests that wait for an attempt at once; more are told at once that it is not known.
+/// Requests that may wait for one attempt; further ones fail at once.
 const MAX_WAITING: usize = 256;
 
 pub(super) struct Issuer {
@@ -50,7 +50,7 @@ pub(super) struct Issuer {
     waiting: AtomicUsize,
     source: Option<Arc<dyn KeySetSource>>,
     clock: Arc<dyn Clock>,
-    /// Told when keys are other ones.
+    /// Notified when the keys change.
     changes: watch::Sender<u64>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Known {
 struct Flight {
     /// Closed when the attempt that is under way ends.
     running: Option<watch::Receiver<()>>,
-    /// Monotonic nanoseconds before which nobody is asked.
+    /// Monotonic nanoseconds before which no attempt is made.
     not_before: u64,
     failures: u32,
 }
@@ -110,19 +110,19 @@ impl Issuer {
         self.age(&known).is_some_and(|age| age <= limit).then_some(known)
     }
 
-    /// What a token that this key has signed remembers.
+    /// The proof that a token was signed with this key.
     pub(super) fn proof(&self, thumbprint: &[u8; 32]) -> [u8; 32] {
         Sha256::new().chain_update(self.settings).chain_update(thumbprint).finalize().into()
     }
 
-    /// Asks for the keys when that is due; to be called now and then.
+    /// Fetches the keys if they are due. Called periodically.
     pub(super) fn refresh_if_due(self: &Arc<Self>) {
         if self.age(&self.known.load()).is_none_or(|age| age >= REFRESH) {
             self.ask();
         }
     }
 
-    /// Asks for the keys, unless that was just done, and waits for the answer.
+    /// Fetches the keys, unless an attempt was made a moment ago, and waits for the result.
     pub(super) async fn settle(self: &Arc<Self>) {
         let waiter = Waiter(&self.waiting);
         if waiter.0.fetch_add(1, Ordering::Relaxed) < MAX_WAITING
@@ -147,7 +147,7 @@ impl Issuer {
         flight.running = Some(ended.clone());
         drop(flight);
         let issuer = Arc::clone(self);
-        // A task of its own: whoever asked may hang up.
+        // In a task of its own: the request that needs the keys may be dropped.
         tokio::spawn(async move {
             let read = tokio::time::timeout(ATTEMPT, issuer.read(&*source));
             // However the attempt ends, it is noted, so that there is another one.
@@ -162,7 +162,7 @@ impl Issuer {
         Some(ended)
     }
 
-    /// Takes over what an attempt gave.
+    /// Takes over the result of an attempt.
     fn note(&self, read: Result<KeySet, String>) {
         let now = self.clock.monotonic_nanos();
         let gave = read.is_ok();

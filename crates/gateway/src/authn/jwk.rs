@@ -56,7 +56,7 @@ pub(super) enum BadKeySet {
     Empty,
 }
 
-/// What a set has for a token.
+/// The keys of a set that may have signed a token.
 pub(super) enum Found<'k> {
     /// This key signed it.
     Signed(&'k PublicKey),
@@ -92,8 +92,8 @@ impl KeySet {
             None => true,
         });
         let Some(key) = named.next() else { return Found::Unknown };
-        // Without a name, or with one that several have, trying them all would be work that a
-        // stranger can ask for.
+        // Without a unique name every key would have to be tried, at the request of an unauthenticated
+        // client.
         if named.next().is_some() {
             return Found::Forged;
         }

@@ -1,7 +1,7 @@
-//! Signed tokens in their compact form (RFC 7515, RFC 7519), before anything in them is believed.
+//! Signed tokens in their compact form (RFC 7515, RFC 7519), before their signature is verified.
 //!
-//! Invariant: what a token says about keys (`jku`, `jwk`, `x5u`, `x5c`) is never looked at, and `kid`
-//! is compared and nothing else.
+//! Invariant (I-62): the members of a token that bring keys (`jku`, `jwk`, `x5u`, `x5c`) are never read,
+//! and `kid` is only compared.
 
 use base64::{
     Engine as _,
@@ -11,7 +11,7 @@ use base64::{
 use serde_json::{Map, Value};
 use toolcrib_core::json;
 
-/// Longest token that is looked at, in bytes.
+/// Longest token that is read, in bytes.
 const MAX_TOKEN: usize = 16 << 10;
 /// Longest `kid`, in bytes.
 const MAX_KID: usize = 512;
@@ -29,12 +29,12 @@ pub(super) struct Jws<'t> {
     pub(super) algorithm: String,
     pub(super) kid: Option<String>,
     pub(super) claims: Map<String, Value>,
-    /// What is signed.
+    /// The signed bytes.
     pub(super) signed: &'t [u8],
     pub(super) signature: Vec<u8>,
 }
 
-/// It is not a token, or not one that we would ever accept. Which of the two is not told.
+/// The text is not a token, or is a token of a kind that is never accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoToken;
 
@@ -57,7 +57,7 @@ impl<'t> Jws<'t> {
         let (signed, signature) = text.rsplit_once('.').ok_or(NoToken)?;
         let (header, payload) = signed.split_once('.').ok_or(NoToken)?;
         let header = object(header)?;
-        // What has to be understood and is not (`crit`), and what is no plain signed text.
+        // Extensions that must be understood (`crit`), and forms other than a plain signed text.
         if ["crit", "b64", "enc", "zip"].iter().any(|name| header.contains_key(*name)) {
             return Err(NoToken);
         }
@@ -73,7 +73,7 @@ impl<'t> Jws<'t> {
         }
         let Some(Value::String(algorithm)) = header.get("alg") else { return Err(NoToken) };
         let claims = object(payload)?;
-        // Whoever presents it has to prove something more, and we would not ask.
+        // A token that is bound to a further proof, which is not supported.
         if claims.contains_key("cnf") {
             return Err(NoToken);
         }

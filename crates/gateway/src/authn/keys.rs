@@ -10,7 +10,7 @@ use toolcrib_core::{
 };
 
 use super::digest;
-use crate::record;
+use crate::ids;
 
 /// Every key starts with this, so that scanners can find leaked ones.
 pub const KEY_PREFIX: &str = "tc_";
@@ -18,13 +18,13 @@ pub const KEY_PREFIX: &str = "tc_";
 /// A key that has just been made: the only moment its text exists.
 #[derive(Debug)]
 pub struct NewKey {
-    /// What is stored.
+    /// The stored record.
     pub record: KeyRecord,
     /// The text to hand over.
     pub text: Secret,
 }
 
-/// What a new key is to be.
+/// The request for a new key.
 #[derive(Debug, Clone)]
 pub struct KeyRequest {
     /// Name for people.
@@ -35,7 +35,7 @@ pub struct KeyRequest {
     pub principal: PrincipalId,
     /// Roles.
     pub roles: Vec<String>,
-    /// Scopes beside the roles'.
+    /// Scopes in addition to those of the roles.
     pub scopes: Vec<Grant>,
     /// When it stops working.
     pub expires_at: Option<Timestamp>,
@@ -50,7 +50,7 @@ pub fn new_key(request: KeyRequest, now: Timestamp) -> Result<NewKey, getrandom:
     getrandom::fill(&mut bits)?;
     let text = format!("{KEY_PREFIX}{}", URL_SAFE_NO_PAD.encode(bits));
     let record = KeyRecord {
-        id: record::new_id(),
+        id: ids::new_id(),
         name: request.name,
         tenant: request.tenant,
         principal: request.principal,
@@ -88,8 +88,7 @@ pub fn next_key(old: &KeyRecord, now: Timestamp) -> Result<NewKey, getrandom::Er
     Ok(key)
 }
 
-/// Whether `principal` could be taken for one of a token, because it has the `|` that stands after
-/// the issuer there.
+/// Whether `principal` is reserved for tokens: it contains the `|` that follows the issuer.
 pub fn is_kept_for_tokens(principal: &PrincipalId) -> bool {
     principal.as_str().contains('|')
 }

@@ -3,7 +3,7 @@
 //! Invariant (I-61): a key gets scopes within the caller's own, roles that the caller has, and a
 //! principal that is new or the caller's own. Another principal needs [`IMPERSONATE`].
 //!
-//! What is done here takes effect in this process before it is answered.
+//! Every change takes effect in this process before the response (I-63).
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -21,10 +21,10 @@ use crate::scopes::RouteScope;
 
 use super::{Authenticator, KeyRequest, Known, NewKey, is_kept_for_tokens, new_key, next_key};
 
-/// What a caller needs to manage the keys of its tenant.
+/// The scope for managing the keys of a tenant.
 pub const SCOPE: &str = RouteScope::KeysManage.as_str();
-/// What a caller needs, besides [`SCOPE`], to create or rotate a key of another principal that
-/// exists, or of a name that this program uses itself.
+/// The scope, in addition to [`SCOPE`], for creating or rotating a key of another existing principal, or
+/// of a name that this program uses itself.
 pub const IMPERSONATE: &str = RouteScope::KeysImpersonate.as_str();
 /// Principals of this program's own, in lower case, without punctuation: the operator at the
 /// machine, callers without credentials, and the system as it ends approvals. The empty one is `-`.
@@ -257,11 +257,11 @@ impl Authenticator {
 }
 
 impl Authenticator {
-    /// The caller that a valid key of `principal` in `tenant` stands for; with `key`, of that key.
-    /// Looking is no use of the key.
+    /// The caller of a valid key of `principal` in `tenant`; with `key`, of that key. Does not count as a
+    /// use of the key.
     ///
     /// # Errors
-    /// [`UnknownHolder`]: there is no such key, or there are several that differ.
+    /// [`UnknownHolder`]: no key exists, or several keys have different grants.
     pub fn holder_of(
         &self,
         tenant: &TenantId,
@@ -316,10 +316,9 @@ pub fn end_of_overlap(now: Timestamp, overlap: Duration) -> Option<Timestamp> {
     now.checked_add_signed(chrono::Duration::from_std(overlap).ok()?)
 }
 
-/// Notes that `key` passes through the hands of `caller`, and so of whoever could come as `caller`
-/// (I-65).
+/// Adds `caller`, and the makers of its key, to the makers of `key` (I-65).
 fn hand_over(caller: &Principal, key: &mut KeyRecord) -> Result<(), KeyError> {
-    // The operator stands above the tenant, whose approvals are no matter of its.
+    // The operator is not part of a tenant, and takes no part in its approvals.
     if caller.auth == AuthMethod::Operator {
         return Ok(());
     }

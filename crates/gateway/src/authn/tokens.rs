@@ -1,7 +1,7 @@
-//! Signed tokens: which issuer, which key, who that is.
+//! Signed tokens: their issuer, the key that verifies them and their principal.
 //!
-//! What was verified is remembered by its digest as long as it holds: until it ends, or until the
-//! configuration or the issuer's keys are other ones.
+//! A verified token is cached by its digest until it expires, or until the configuration or the keys of
+//! the issuer change.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,12 +18,12 @@ use toolcrib_core::{
 };
 
 use super::{
-    AuthError, Roles,
     claims::{self, Claims},
-    granted,
+    error::AuthError,
     issuer::Issuer,
     jwk::Found,
     jws::{Jws, NoToken},
+    roles::{Roles, granted},
 };
 use crate::config::{Config, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 
@@ -34,7 +34,7 @@ const REMEMBERED_BYTES: u64 = 32 << 20;
 const SHARED_LIFE: Duration = Duration::from_secs(15 * 60);
 /// How far the clocks of those who share a secret may be apart.
 const SHARED_SKEW: Duration = Duration::from_secs(30);
-/// What the record of principals calls tokens with a shared secret.
+/// The issuer name of tokens that are signed with a shared secret.
 const SHARED: &str = "otc";
 
 /// Everything that decides about tokens under one configuration.
@@ -44,7 +44,7 @@ pub(super) struct Tokens {
     verified: Cache<[u8; 32], Arc<Principal>, Bytes>,
 }
 
-/// What a principal takes: an issuer may put many scopes and roles into a token.
+/// The size of a principal in the cache: an issuer may put many scopes and roles into a token.
 #[derive(Clone)]
 struct Bytes;
 
@@ -63,13 +63,13 @@ struct Shared {
     proof: [u8; 32],
 }
 
-/// What is found out about a token without asking anybody.
+/// The result for a token without a request to its issuer.
 pub(super) enum Verdict {
     /// Whose it is.
     Holder(Arc<Principal>),
-    /// Nobody's.
+    /// The token is invalid.
     Refused,
-    /// It depends on keys that this issuer has to be asked for.
+    /// The keys of this issuer have to be fetched first.
     Open(Arc<Issuer>),
 }
 
@@ -98,7 +98,7 @@ impl Tokens {
         }
     }
 
-    /// Asks issuers for their keys when that is due.
+    /// Fetches the keys of issuers that are due.
     pub(super) fn refresh_if_due(&self) {
         for issuer in &self.issuers {
             issuer.refresh_if_due();
@@ -132,7 +132,7 @@ impl Tokens {
     pub(super) fn could_name(&self, id: &PrincipalId, tenant: &TenantId) -> bool {
         let issued = |issuer: &Arc<Issuer>| {
             let config = &issuer.config;
-            // Without a tenant of its own the issuer names the tenant in each token.
+            // An issuer without a configured tenant names the tenant in each token.
             config.tenant.as_ref().is_none_or(|of| of == tenant)
                 && id.as_str().starts_with(&*config.principal_prefix)
         };
@@ -142,7 +142,7 @@ impl Tokens {
         self.issuers.iter().any(issued) || self.shared.as_ref().is_some_and(shared)
     }
 
-    /// `principal`, who came with `token`, with what it holds now.
+    /// Returns `principal`, which presented `token`, with its current scopes.
     pub(super) fn renew(
         &self,
         principal: &Arc<Principal>,
@@ -158,7 +158,7 @@ impl Tokens {
         })
     }
 
-    /// Whether what was verified once would be verified now.
+    /// Whether a verified token is still valid.
     fn holds(&self, token: &Token, now: Timestamp) -> Result<(), AuthError> {
         if token.expires_at <= now {
             return Err(AuthError::Invalid);
@@ -189,7 +189,7 @@ impl Tokens {
         let Some(algorithm) = algorithm.filter(|it| config.algorithms.contains(it)) else {
             return Verdict::Refused;
         };
-        // First what costs nothing, so that nobody is asked because of a token that is worthless.
+        // The cheap checks come first, so that an invalid token causes no request.
         let Ok(end) = claims::end_of(&token.claims, now, config.clock_skew) else {
             return Verdict::Refused;
         };
@@ -254,19 +254,19 @@ impl Shared {
         let secret = config.secret.expose().as_bytes();
         let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
         let SharedJwtConfig { secret: _, audience, tenant, principal, scopes, roles } = &config;
-        // What the roles give is part of it, because a token may hold some of that by itself.
+        // The grants of the roles are part of the key, because a token may contain some of them itself.
         let given: Vec<_> = roles.iter().map(|role| all_roles.get(role)).collect();
         let settings =
             format!("{audience:?} {tenant:?} {principal:?} {scopes:?} {roles:?} {given:?}");
-        // Keyed, so that nobody can try secrets on it.
+        // Keyed, so that the digest cannot be used to guess secrets.
         let mut proof = [0; 32];
         let tag = hmac::sign(&key, settings.as_bytes());
         proof.iter_mut().zip(tag.as_ref()).for_each(|(to, from)| *to = *from);
         Self { config, key, proof }
     }
 
-    /// Whoever shares the secret writes what it likes into a token, so a token can only narrow what
-    /// the configuration gives to all of them.
+    /// Every party with the shared secret can write any claim, so a token can only narrow the scopes that
+    /// the configuration grants to all of them.
     fn verify(&self, token: &Jws<'_>, roles: &Roles, now: Timestamp) -> Result<Principal, NoToken> {
         hmac::verify(&self.key, token.signed, &token.signature).map_err(|_| NoToken)?;
         let end = claims::end_of(&token.claims, now, SHARED_SKEW)?;

@@ -13,7 +13,7 @@ use toml::{
 };
 use toolcrib_core::suggest;
 
-use super::{Problem, file::File};
+use super::{error::Problem, file::File};
 
 /// More mistakes than anybody reads; each one costs a reading of the file.
 const MAX_PROBLEMS: usize = 200;

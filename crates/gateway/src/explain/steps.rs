@@ -12,13 +12,15 @@ use toolcrib_core::{
     source::SourceState,
 };
 
-use super::{Step, StepName, StepResult, To};
+use super::step::{Step, StepName, StepResult, To};
 use crate::{
-    breaker::{BreakerReport, BreakerState},
     config::ApprovalsConfig,
+    pipeline::{
+        breaker::{BreakerReport, BreakerState},
+        quota::QuotaError,
+    },
     policy::PolicySet,
-    quota::QuotaError,
-    refresh::Located,
+    supply::Located,
 };
 
 /// The member of a policy's details that says whether other arguments could pass.
@@ -90,7 +92,7 @@ pub(super) fn pin(entry: &Entry, quarantined: bool) -> Step {
     }
 }
 
-/// Which grant stands for each scope that the tool asks for.
+/// The grant that covers each required scope.
 pub(super) fn scope(who: &Principal, entry: &Entry) -> Step {
     let required = entry.tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
     let Some(required) = required else {
@@ -160,7 +162,7 @@ pub(super) fn policy(
     Step::new(StepName::Policy, result, message).with(details)
 }
 
-/// For a caller, who is not told what the policies are.
+/// For a caller, to which the policies are not disclosed.
 pub(super) fn denied_by_policy() -> Step {
     Step::new(StepName::Policy, StepResult::Stop, "a policy of the operator does not let it pass")
 }
@@ -171,7 +173,7 @@ pub(super) fn is_by_arguments(step: &Step) -> bool {
     listed.and_then(Value::as_bool).unwrap_or(false)
 }
 
-/// How often the tool may be called. Nothing is taken from the bucket, and nobody looks into it.
+/// The rate limit of the tool. The bucket is neither read nor changed.
 pub(super) fn rate(entry: &Entry) -> Step {
     let (message, details) = match entry.rate {
         None => ("its calls are not limited".to_owned(), Value::Null),
@@ -187,7 +189,7 @@ pub(super) fn rate(entry: &Entry) -> Step {
     if details.is_null() { step } else { step.with(details) }
 }
 
-/// How often in a day: what is left of each quota is asked, and nothing is counted.
+/// The daily quotas. Reads the remaining calls and counts nothing.
 pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
     let most: Vec<String> = calls.iter().map(ToString::to_string).collect();
     let quota = format!("{} calls a day of this principal", most.join(" and "));
@@ -203,7 +205,7 @@ pub(super) fn quota(calls: &[u32], left: Result<(), QuotaError>) -> Step {
     Step::new(StepName::Quota, result, message).with(json!({ "callsPerDay": calls }))
 }
 
-/// Whether somebody has to consent, and who.
+/// Whether the call requires approval, and whose.
 pub(super) fn approval(
     config: &ApprovalsConfig,
     entry: &Entry,

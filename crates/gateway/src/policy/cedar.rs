@@ -1,6 +1,6 @@
-//! Cedar: reading policies, and asking them.
+//! Reads and evaluates Cedar policies.
 //!
-//! The entities and the context are those of `schema.cedarschema`; nothing else is given.
+//! Policies see only the entities and the context of `schema.cedarschema`.
 
 use std::collections::HashSet;
 
@@ -12,16 +12,18 @@ use miette::Diagnostic;
 use toolcrib_core::{
     authorize::{CallContext, Subject},
     catalog::Entry,
-    shape::Shape,
 };
 
-use super::{Judgement, PolicyFile, PolicyProblem};
+use super::{
+    Judgement, PolicyFile, PolicyProblem,
+    shape::{Shape, Shapeless},
+};
 
-/// What policies are checked against when the operator brings no schema.
+/// The schema for policies without a configured schema.
 const SCHEMA: &str = include_str!("schema.cedarschema");
-/// Policies in all files; every one is asked at every call.
+/// Policies in all files; each one is evaluated at every call.
 const MAX_POLICIES: usize = 500;
-/// Problems of one file that are told.
+/// Problems of one file that are reported.
 const MAX_PROBLEMS: usize = 20;
 
 /// Policies that were read and checked.
@@ -44,22 +46,22 @@ struct Types {
     call: EntityUid,
 }
 
-/// Why something could not be asked.
+/// Why policies could not be evaluated.
 #[derive(Debug, thiserror::Error)]
-enum Unasked {
+enum NotEvaluated {
     #[error("the arguments have no shape: {0}")]
-    Shapeless(#[from] toolcrib_core::shape::Shapeless),
-    #[error("what is asked about could not be put into words of policies")]
-    Unspeakable,
+    Shapeless(#[from] Shapeless),
+    #[error("the request could not be expressed in the types of the schema")]
+    Inexpressible,
 }
 
 // === impl PolicySet ===
 
 impl PolicySet {
-    /// Reads and checks `files` against `schema`, or against what is given in any case.
+    /// Reads `files` and validates them against `schema`, or against the built-in schema.
     ///
     /// # Errors
-    /// Everything that is wrong with them.
+    /// Every problem of the files.
     pub fn parse(
         files: &[PolicyFile],
         schema: Option<&PolicyFile>,
@@ -116,7 +118,7 @@ impl PolicySet {
         self.len() == 0
     }
 
-    /// What the policies say of `call`, or of every call that there could be.
+    /// Evaluates the policies for `call`, or for every possible call.
     pub(crate) fn judge(
         &self,
         subject: Subject<'_>,
@@ -130,7 +132,7 @@ impl PolicySet {
         })
     }
 
-    /// Whether what they say can depend on who of a tenant asks.
+    /// Whether decisions can differ between principals of one tenant.
     pub(crate) fn is_principal_specific(&self) -> bool {
         self.by_principal
     }
@@ -140,7 +142,7 @@ impl PolicySet {
         subject: Subject<'_>,
         entry: &Entry,
         call: Option<CallContext<'_>>,
-    ) -> Result<Judgement, Unasked> {
+    ) -> Result<Judgement, NotEvaluated> {
         let types = &self.types;
         let principal = types.principal(subject);
         let tool = uid(&types.tool, entry.id.as_str());
@@ -159,7 +161,7 @@ impl PolicySet {
         let entities = collected(entities)?;
         let context = types.context(call.surface, &shape)?;
         let request = Request::new(principal, types.call.clone(), tool, context, None)
-            .map_err(|_| Unasked::Unspeakable)?;
+            .map_err(|_| NotEvaluated::Inexpressible)?;
         let response = self.authorizer.is_authorized(&request, &self.policies, &entities);
         let errors: Vec<String> =
             response.diagnostics().errors().map(|error| first_line(&error.to_string())).collect();
@@ -168,7 +170,7 @@ impl PolicySet {
         Ok(Judgement { allowed: Some(allowed), by: sorted(by), errors })
     }
 
-    /// With the context unknown: what can be said of every call.
+    /// Evaluates with an unknown context, for all calls together.
     fn partially(&self, request: &Request, entities: &Entities) -> Judgement {
         let response = self.authorizer.is_authorized_partial(request, &self.policies, entities);
         // They would fail at every call, and each failure is a denial.
@@ -206,7 +208,7 @@ impl Types {
         uid(&self.principal, &format!("{}/{}", subject.tenant, subject.principal))
     }
 
-    fn entities(&self, subject: Subject<'_>, entry: &Entry) -> Result<Vec<Entity>, Unasked> {
+    fn entities(&self, subject: Subject<'_>, entry: &Entry) -> Result<Vec<Entity>, NotEvaluated> {
         let tenant = uid(&self.tenant, subject.tenant.as_str());
         let source = uid(&self.source, entry.source.as_str());
         let scopes = subject.scopes.iter().map(|grant| text(grant.as_str()));
@@ -237,13 +239,13 @@ impl Types {
     }
 
     /// The sizes of arguments by their names, which no record of a schema could have.
-    fn sizes(&self, shape: &Shape) -> Result<Entity, Unasked> {
+    fn sizes(&self, shape: &Shape) -> Result<Entity, NotEvaluated> {
         let sizes = shape.arguments.iter().map(|it| (it.name.clone(), number(it.size)));
         Entity::new_with_tags(uid(&self.sizes, "call"), [], [], sizes)
-            .map_err(|_| Unasked::Unspeakable)
+            .map_err(|_| NotEvaluated::Inexpressible)
     }
 
-    fn context(&self, surface: &str, shape: &Shape) -> Result<Context, Unasked> {
+    fn context(&self, surface: &str, shape: &Shape) -> Result<Context, NotEvaluated> {
         let names = shape.arguments.iter().map(|it| text(&it.name));
         let types = shape.arguments.iter().map(|it| text(&format!("{}:{}", it.name, it.kind)));
         let arguments = [
@@ -255,14 +257,15 @@ impl Types {
             ("bytes", number(shape.bytes)),
             ("depth", number(u64::from(shape.depth))),
         ];
-        let arguments = Value::new_record(named(arguments)).map_err(|_| Unasked::Unspeakable)?;
+        let arguments =
+            Value::new_record(named(arguments)).map_err(|_| NotEvaluated::Inexpressible)?;
         let pairs = named([("surface", text(surface)), ("arguments", arguments)]);
-        Context::from_pairs(pairs).map_err(|_| Unasked::Unspeakable)
+        Context::from_pairs(pairs).map_err(|_| NotEvaluated::Inexpressible)
     }
 
     /// Whether `schema` has a place for everything that is given.
     fn check(&self, schema: &Schema) -> Result<(), String> {
-        let unspeakable = |_: Unasked| "a sample could not be made".to_owned();
+        let unspeakable = |_: NotEvaluated| "a sample could not be made".to_owned();
         let (tenant, scopes) = ("acme".parse(), toolcrib_core::scope::ScopeSet::default());
         let (Ok(tenant), Ok(principal), Ok(source)) =
             (tenant, "ann".parse(), "files".parse::<toolcrib_core::id::SourceId>())
@@ -328,7 +331,7 @@ fn read(file: &PolicyFile, validator: &Validator) -> Result<Vec<Policy>, Vec<Pol
     found.sort_by_key(|(number, _)| *number);
     let mut from = 0;
     let named = found.into_iter().map(|(_, policy)| {
-        // A policy knows its own text, and they stand one after the other.
+        // A policy contains its own text, and the texts follow each other.
         let text = policy.to_string();
         let at = file.text.get(from..).and_then(|rest| rest.find(&text)).map(|at| from + at);
         from = at.map_or(from, |at| at + text.len());
@@ -349,10 +352,10 @@ fn number_of(id: &PolicyId) -> Option<usize> {
     id.strip_prefix("policy")?.parse().ok()
 }
 
-/// Whether what the policy says can depend on the principal's identity, and not only on its tenant
-/// and scopes: it names one, or reads the attribute `id`, of whatever.
+/// Whether the decision of the policy can depend on the principal in addition to its tenant and scopes: it
+/// names a principal, or reads the attribute `id` of any entity.
 fn names_principals(policy: &Policy) -> bool {
-    // What cannot be looked at could.
+    // A policy that cannot be inspected counts as one that does.
     policy.to_json().map_or(true, |json| mentions(&json))
 }
 
@@ -374,7 +377,7 @@ fn line_at(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// The line, and the column where something else stands before it: two policies may share a line.
+/// The line, and the column if the policy is not the first one of its line.
 fn place_of(text: &str, offset: usize) -> String {
     let line = line_at(text, offset);
     let before = text.get(..offset).unwrap_or_default();
@@ -408,13 +411,13 @@ fn entity<const A: usize, const P: usize>(
     uid: EntityUid,
     attributes: [(&str, Value); A],
     parents: [EntityUid; P],
-) -> Result<Entity, Unasked> {
+) -> Result<Entity, NotEvaluated> {
     let parents: HashSet<EntityUid> = parents.into();
-    Entity::new(uid, named(attributes).collect(), parents).map_err(|_| Unasked::Unspeakable)
+    Entity::new(uid, named(attributes).collect(), parents).map_err(|_| NotEvaluated::Inexpressible)
 }
 
-fn collected(entities: Vec<Entity>) -> Result<Entities, Unasked> {
-    Entities::from_entities(entities, None).map_err(|_| Unasked::Unspeakable)
+fn collected(entities: Vec<Entity>) -> Result<Entities, NotEvaluated> {
+    Entities::from_entities(entities, None).map_err(|_| NotEvaluated::Inexpressible)
 }
 
 fn named<const N: usize>(pairs: [(&str, Value); N]) -> impl Iterator<Item = (String, Value)> {

@@ -12,7 +12,7 @@ use super::{Judgement, PolicyFile, PolicyProblem};
 pub enum PolicySet {}
 
 impl PolicySet {
-    /// Refuses every file: policies that nobody asks are worse than none.
+    /// Rejects every file: policies without an engine would be ignored.
     ///
     /// # Errors
     /// Always.

@@ -1,20 +1,20 @@
-//! What a handler answers.
+//! The answer of a handler.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 use toolcrib_core::call::{self, Outcome};
 
-/// What a tool answered.
+/// The answer of a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ToolAnswer {
     /// MCP content blocks, passed on as they are.
     pub content: Vec<Value>,
-    /// The answer as JSON, where the tool has one beside its content.
+    /// The structured content, if the tool returns any.
     pub structured: Option<Value>,
     /// Whether the tool itself says that it failed.
     pub is_error: bool,
-    /// Names the call in the handler's own records. Behind a gate the run's id stands in its place.
+    /// The id of the call in the handler's own records. A gateway replaces it with the id of the run.
     pub trace_id: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl ToolAnswer {
     }
 }
 
-/// Content blocks, whether they tell of a failure, and the trace.
+/// Content blocks, whether they describe a failure, and the trace id.
 impl From<(Vec<Value>, bool, Option<String>)> for ToolAnswer {
     fn from((content, is_error, trace_id): (Vec<Value>, bool, Option<String>)) -> Self {
         Self { content, structured: None, is_error, trace_id }

@@ -1,7 +1,7 @@
-//! Whether what is put together fits, where schemas decide it: a literal that the tool would refuse,
-//! a text where a number is wanted, a member that does not exist.
+//! Type checks of workflows, as far as schemas decide them: a literal that the tool would reject, a text
+//! in place of a number, a member that does not exist.
 //!
-//! What is not decidable passes; the gate validates every call anyway.
+//! Undecidable cases pass, because the pipeline validates every call anyway.
 
 use serde_json::Value;
 use toolcrib_core::arguments::ArgumentCheck;
@@ -11,7 +11,7 @@ use super::{
     template::{Absent, Reference, Root, Template},
 };
 
-/// What is known of the values at a place.
+/// The known facts about the values at a place.
 #[derive(Debug, Clone, Copy)]
 enum Known<'a> {
     Schema(&'a Value),
@@ -28,7 +28,7 @@ struct Types(u8);
 
 const NAMES: [&str; 7] = ["null", "boolean", "object", "array", "string", "integer", "number"];
 
-/// What the steps' tools take and give.
+/// The schemas of the tools of steps.
 pub(super) struct Schemas<'a> {
     /// The workflow's inputs.
     pub(super) inputs: &'a Value,
@@ -81,7 +81,7 @@ fn is_guarded(step: &Step, reference: &Reference) -> bool {
 
 // === arguments ===
 
-/// What of a step's arguments its tool would refuse.
+/// The arguments of a step that its tool would reject.
 pub(super) fn check_step(
     step: &Step,
     check: &ArgumentCheck,
@@ -210,7 +210,7 @@ fn check_members(
     }
 }
 
-/// Whether parts of `schema` stand elsewhere, so that it cannot be judged alone.
+/// Whether `schema` refers to other documents, so that it cannot be evaluated alone.
 fn is_opaque(schema: &Value) -> bool {
     match schema {
         Value::Object(members) => {
@@ -223,7 +223,7 @@ fn is_opaque(schema: &Value) -> bool {
     }
 }
 
-// === what is known ===
+// === facts ===
 
 fn known<'a>(reference: &Reference, item: Known<'a>, schemas: &'a Schemas<'_>) -> Known<'a> {
     let root = match reference.root {
@@ -342,7 +342,7 @@ impl Types {
 
 // === outputs ===
 
-/// What a step's result looks like, given what its tool answers.
+/// The facts about the result of a step, from the output schema of its tool.
 pub(super) fn output_of(step: &Step, tool: Option<&Value>) -> Option<Value> {
     let each = serde_json::json!({ "type": "array" });
     match (&step.each, tool) {
@@ -357,7 +357,7 @@ pub(super) fn output_of(step: &Step, tool: Option<&Value>) -> Option<Value> {
     }
 }
 
-/// JSON Schema of what a workflow answers: its outputs by name, with what is known of each.
+/// The output schema of a workflow: its outputs by name, with the known facts of each.
 pub(super) fn answer_schema(plan: &Plan, schemas: &Schemas<'_>) -> Value {
     let mut properties = serde_json::Map::new();
     let mut add = |name: &str, types: Option<Types>| {

@@ -1,4 +1,4 @@
-//! A workflow as it stands in its file.
+//! The file format of workflows.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -24,7 +24,7 @@ pub(super) struct Definition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) inputs: Option<Value>,
     pub(super) steps: Vec<StepDefinition>,
-    /// What the workflow answers: templates by name.
+    /// The outputs of the workflow: templates by name.
     pub(super) outputs: Map<String, Value>,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct StepDefinition {
     /// `fail`, `continue` or `{ use: STEP }`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) on_error: Option<Value>,
-    /// Steps that must have ended, beside those that are referred to.
+    /// Steps that must have ended, in addition to those with references.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) after: Vec<String>,
 }

@@ -18,13 +18,14 @@ use toolcrib_core::{call::Progress, canonical, descriptor::ReplayPolicy, id::Cal
 use super::{
     failure::{self, Ended, Failure},
     live::StepContext,
+    past::Seen,
     plan::{Each, OnError, Step, Test, When},
-    resume::{self, Seen},
+    resume,
     run::Run,
     template::Scope,
     value::{Status, StepValue},
 };
-use crate::{call::CallRequest, list::ToolRef, metrics::Surface, record};
+use crate::{ids::new_id, metrics::Surface, pipeline::CallRequest, tool_ref::ToolRef};
 
 /// Branches at once; further ones wait.
 const MAX_BRANCHES: usize = 16;
@@ -143,7 +144,8 @@ impl Run {
                 Some(Seen::Kept(kept)) => kept,
                 Some(Seen::Child(child)) => {
                     let keep = self.keep.clone();
-                    Box::pin(resume::go_on(&self.gateway, *child, &self.past.history, keep)).await
+                    Box::pin(resume::resume(&self.workflows, *child, &self.past.history, keep))
+                        .await
                 }
                 // It was turned away before it began.
                 Some(Seen::Refused) => continue,
@@ -166,7 +168,7 @@ impl Run {
     }
 
     async fn call(&self, step: &Step, id: CallId, arguments: Value) -> Ended {
-        let renewed = self.gateway.authenticator().renew(&self.principal);
+        let renewed = self.workflows.authenticator.renew(&self.principal);
         let principal =
             renewed.map_err(|error| Failure::new("unauthenticated", error.to_string()))?;
         let part = StepContext {
@@ -177,22 +179,28 @@ impl Run {
         };
         let request = CallRequest {
             meta: self.meta.clone(),
-            ..CallRequest::new(Surface::Workflow, ToolRef::Id(&step.tool), arguments)
+            ..CallRequest::new(
+                self.workflows.snapshots.load(),
+                Surface::Workflow,
+                ToolRef::Id(&step.tool),
+                arguments,
+            )
         };
-        let called = self.interaction.call_as(&principal, request, Some(part)).await;
+        let caller = &self.workflows.caller;
+        let called = caller.call(&self.interaction, &principal, request, part).await;
         failure::ended(called.result.as_ref())
     }
 
     /// Whether calling the step's tool twice is as good as once, as the catalog has it now.
     fn may_repeat(&self, step: &Step) -> bool {
-        let snapshot = self.gateway.snapshot();
+        let snapshot = self.workflows.snapshots.load();
         snapshot.catalog.by_id(&self.principal.tenant, &step.tool).is_some_and(|entry| {
             let policy = entry.tool.replay_policy;
             matches!(policy, Some(ReplayPolicy::Deterministic | ReplayPolicy::Idempotent))
         })
     }
 
-    /// The id of the `call`th call of a step: the same one in every process that goes on with the run.
+    /// The id of the `call`th call of a step: the same in every process that continues the run.
     fn call_id(&self, step: &Step, item: Option<usize>, call: usize) -> CallId {
         let mut text = format!("{}.{}", self.call, step.id);
         if let Some(item) = item {
@@ -203,11 +211,11 @@ impl Run {
         }
         // Deep inside other workflows it would become too long.
         let short = || CallId::parse(canonical::Digest::of(text.as_bytes()).to_string());
-        CallId::parse(&text).or_else(|_| short()).unwrap_or_else(|_| record::new_id())
+        CallId::parse(&text).or_else(|_| short()).unwrap_or_else(|_| new_id())
     }
 }
 
-/// A step that another one stands in for has what that one came to.
+/// Stores the value of a step, also as the value of the step that it replaces.
 fn put(values: &mut Values, at: usize, step: &Step, value: StepValue) {
     if let Some(other) = step.stands_in_for
         && value.status == Status::Ok

@@ -1,11 +1,11 @@
-//! Why a step, or a whole run, came to nothing.
+//! Failures of steps and runs.
 
 use serde::{Deserialize, Serialize};
 use toolcrib_core::call::{CallError, Outcome, UpstreamErrorKind};
 
 use super::{template::Unresolved, value::StepValue};
 
-/// What a step's call came to.
+/// The result of a step's call.
 pub(super) type Ended = Result<StepValue, Failure>;
 
 /// Why there is no result. The words are for the caller.
@@ -26,7 +26,7 @@ pub(super) enum Kept {
     Failed(Failure),
 }
 
-/// Characters of what a tool says about its failure that are passed on.
+/// Characters of the message of a failed tool that are passed on.
 const MAX_WORDS: usize = 2_000;
 
 impl Failure {
@@ -68,7 +68,7 @@ impl Failure {
             | CallError::Internal => false,
         };
         let message = match error {
-            // Which approval it is about is what the caller needs.
+            // The caller needs the id of the approval.
             CallError::ApprovalRequired { .. } | CallError::ApprovalRejected { .. } => {
                 error.words()
             }
@@ -88,7 +88,7 @@ impl From<Unresolved> for Failure {
     }
 }
 
-/// What a call came to, for the steps that follow.
+/// The result of a call, for the following steps.
 pub(super) fn ended(result: Result<&Outcome, &CallError>) -> Ended {
     match result {
         Ok(outcome) if outcome.is_error => {

@@ -1,5 +1,5 @@
-//! The workflow runs of this process: what their calls are caused by, when their steps have been
-//! recorded, and how to end them.
+//! The workflow runs of this process: the causes of their calls, the end of their steps, and their
+//! cancellation.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,7 +12,8 @@ use toolcrib_core::{
     id::{CallId, EventId, RunId, TenantId},
 };
 
-use crate::gateway::CLOSING_TIME;
+use super::offer::Runnable;
+use crate::background::CLOSING_TIME;
 
 /// Runs of this process.
 #[derive(Default)]
@@ -22,13 +23,15 @@ pub(crate) struct LiveRuns {
     running: Mutex<HashMap<CallId, Running>>,
 }
 
-/// A workflow's call, as its steps see it.
+/// A call of a workflow, as its steps see it.
 pub(super) struct WorkflowCall {
+    /// The workflow, in the snapshot of the call.
+    pub(super) runnable: Option<Arc<Runnable>>,
     /// The opening event of the call.
     pub(super) cause: EventId,
-    /// The workflow's call that it is a step of.
+    /// The call of the workflow that this one is a step of.
     pub(super) parent: Option<CallId>,
-    /// Cancelled when somebody wants the call to end.
+    /// Cancelled when the call is to end.
     pub(super) end: CancellationToken,
     /// Dropped when everything of the steps has been recorded.
     pub(super) recorded: oneshot::Sender<()>,
@@ -53,19 +56,19 @@ pub(super) struct Listed {
     call: CallId,
 }
 
-/// What makes a call one of a workflow's step.
+/// The step of a workflow that a call is.
 pub(crate) struct StepContext {
     /// The id of the call.
     pub(crate) call: CallId,
-    /// The workflow's call.
+    /// The call of the workflow.
     pub(crate) parent: CallId,
-    /// The opening event of that.
+    /// The opening event of that call.
     pub(crate) cause: EventId,
-    /// Keeps what comes of it, when the run is to survive the process.
+    /// Stores the result, if the run is to survive the process.
     pub(crate) keep: Option<Arc<dyn Keep>>,
 }
 
-/// Keeps what came of a call until its run ends.
+/// Stores the result of a call until its run ends.
 #[async_trait]
 pub(crate) trait Keep: Send + Sync {
     /// Stores it, durably: the call's closing event follows.
@@ -75,26 +78,27 @@ pub(crate) trait Keep: Send + Sync {
 // === impl LiveRuns ===
 
 impl LiveRuns {
-    /// A workflow is about to run, because of `cause`.
+    /// Registers a call of a workflow whose opening event is `cause`.
     pub(crate) fn enter(
         self: &Arc<Self>,
         call: &CallId,
         cause: EventId,
         parent: Option<CallId>,
         end: CancellationToken,
+        runnable: Option<Arc<Runnable>>,
     ) -> Steps {
         let (sender, recorded) = oneshot::channel();
-        let called = WorkflowCall { cause, parent, end, recorded: sender };
+        let called = WorkflowCall { runnable, cause, parent, end, recorded: sender };
         self.called.lock().insert(call.clone(), called);
         Steps { runs: Arc::clone(self), call: call.clone(), recorded }
     }
 
-    /// What [`enter`](Self::enter) told of `call`.
+    /// Takes the registration of `call`.
     pub(super) fn begin(&self, call: &CallId) -> Option<WorkflowCall> {
         self.called.lock().remove(call)
     }
 
-    /// Has `end` cancelled when somebody wants the run to end.
+    /// Makes the run known, so that `end` can be cancelled.
     pub(super) fn list(
         self: &Arc<Self>,
         call: &CallId,
@@ -106,7 +110,7 @@ impl LiveRuns {
         Listed { runs: Arc::clone(self), call: call.clone() }
     }
 
-    /// Ends the workflows of `run`; how many there were.
+    /// Ends the workflows of `run`. Returns their number.
     pub(crate) fn cancel(&self, tenant: &TenantId, run: &RunId) -> usize {
         let running = self.running.lock();
         let wanted = running.values().filter(|it| it.tenant == *tenant && it.run == *run);

@@ -1,9 +1,8 @@
-//! Which workflows can be offered, decided anew for each snapshot, because tools come and go.
+//! The workflows that a snapshot offers. Decided for each snapshot, because tools come and go.
 //!
-//! Invariant (I-7): a workflow asks for every scope that its steps ask for, exists only for tenants
-//! for which all of their tools exist, and is in tier, egress, replay policy and approval no less
-//! than any of them.
-//! Invariant (I-14): a tool of tier `exec` is no step, since a workflow cannot be of that tier.
+//! Invariant (I-7): a workflow requires every scope of its steps, exists only for tenants that have all of
+//! their tools, and is at least as strict as each of them in tier, egress, replay policy and approval.
+//! Invariant (I-14): a tool of tier `exec` cannot be a step, because a workflow cannot have that tier.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -27,14 +26,14 @@ use super::{
     plan::{Plan, Step},
 };
 use crate::{
-    assemble,
     config::{Classification, GateConfig, SourceConfig},
+    supply::{assemble, classify},
 };
 
 /// Workflows inside workflows.
 const MAX_NESTING: usize = 4;
 
-/// A workflow that makes sense in itself.
+/// A valid workflow.
 pub(crate) struct Flow {
     tool: DiscoveredTool,
     file: String,
@@ -43,13 +42,24 @@ pub(crate) struct Flow {
     plan: Arc<Plan>,
 }
 
-/// A workflow that can be run: every tool it needs was there.
+/// A workflow whose tools are in the snapshot.
 pub(crate) struct Runnable {
     pub(super) plan: Arc<Plan>,
     pub(super) digest: Option<Digest>,
 }
 
-/// What the workflows of all sources come to.
+/// The workflows of a snapshot, by source and tool: tools of different tenants can have one id.
+#[derive(Default)]
+pub(crate) struct SnapshotWorkflows(pub(crate) HashMap<(SourceId, ToolId), Arc<Runnable>>);
+
+impl SnapshotWorkflows {
+    /// The workflow that `entry` offers.
+    pub(crate) fn get(&self, entry: &Entry) -> Option<&Arc<Runnable>> {
+        self.0.get(&(entry.source.clone(), entry.id.clone()))
+    }
+}
+
+/// The offered workflows of all sources.
 #[derive(Default)]
 pub(crate) struct Offered {
     pub(crate) entries: Vec<Arc<Entry>>,
@@ -65,14 +75,14 @@ pub(crate) struct Flows<'a> {
     pub(crate) flows: &'a [Arc<Flow>],
 }
 
-/// The workflows in `discovered` that make sense in themselves, and what is wrong with the others.
+/// The valid workflows in `discovered`, and the problems of the others.
 pub(crate) fn flows(
     source: &SourceConfig,
     discovered: &Discovered,
 ) -> (Vec<Arc<Flow>>, Vec<String>) {
     let (mut flows, mut problems) = (Vec::new(), discovered.problems.clone());
     for tool in &discovered.tools {
-        if assemble::classify(source, &tool.name).hide == Some(true) {
+        if classify::classify(source, &tool.name).hide == Some(true) {
             continue;
         }
         match flow(source, tool) {
@@ -83,7 +93,7 @@ pub(crate) fn flows(
             }
         }
     }
-    problems.extend(assemble::idle_rules(source, discovered));
+    problems.extend(classify::idle_rules(source, discovered));
     (flows, problems)
 }
 
@@ -98,18 +108,18 @@ fn flow(source: &SourceConfig, tool: &DiscoveredTool) -> Result<Flow, Vec<String
     let id = names::tool_id(source.kind, &source.spec.id, &plan.id)
         .map_err(|error| vec![error.to_string()])?;
     let file = files::file_of(&tool.raw).to_owned();
-    // What the digest is of: a file that is renamed is still the same workflow.
+    // The digest covers the definition and not the file name: a renamed file is the same workflow.
     let raw = tool.raw.get("definition").cloned().unwrap_or_default();
     let tool = DiscoveredTool { raw, ..tool.clone() };
     Ok(Flow { tool, file, version: definition.version, id, plan: Arc::new(plan) })
 }
 
-/// Everything of `sources` that can be offered beside `catalog`.
+/// The workflows of `sources` whose tools are in `catalog`.
 pub(crate) fn offer(sources: &[Flows<'_>], gate: &GateConfig, catalog: &Catalog) -> Offered {
     let all = sources.iter().flat_map(|source| {
         source.flows.iter().map(|flow| Candidate {
             source: source.config,
-            tenants: assemble::tenants(source.config, &flow.plan.id),
+            tenants: classify::tenants(source.config, &flow.plan.id),
             flow,
         })
     });
@@ -254,7 +264,7 @@ impl<'a> Offering<'a> {
         under_way: &mut Vec<usize>,
     ) -> Result<(Arc<Entry>, usize), String> {
         let id = &*step.tool;
-        // What exists for none of the workflow's tenants is not what it means.
+        // A tool that none of the workflow's tenants has cannot be the step.
         let shared = |tenants: &Tenants| !tenants.common(own).is_empty();
         let mut tools = self.catalog.all_by_id(id);
         tools.retain(|entry| shared(&entry.tenants));
@@ -318,14 +328,14 @@ fn demands(
     flow: &Flow,
     tools: &[Arc<Entry>],
 ) -> Result<(Classification, Tenants, Vec<String>), String> {
-    let mut set = assemble::classify(source, &flow.plan.id);
+    let mut set = classify::classify(source, &flow.plan.id);
     let mut notes = Vec::new();
     let mut scopes: Vec<Scope> = match set.scopes.take() {
         Some(scopes) => scopes,
-        None => vec![assemble::default_scope(source)?],
+        None => vec![source.default_scope()?],
     };
     let mut held: BTreeSet<String> = scopes.iter().map(ToString::to_string).collect();
-    let mut tenants = assemble::tenants(source, &flow.plan.id);
+    let mut tenants = classify::tenants(source, &flow.plan.id);
     let (mut tier, mut egress) = (SafetyTier::Pure, Egress::None);
     let (mut replay, mut approval) = (ReplayPolicy::Deterministic, Approval::Never);
     for tool in tools {
@@ -350,7 +360,7 @@ fn demands(
     set.safety_tier = Some(set.safety_tier.unwrap_or(tier).max(tier));
     set.egress = Some(set.egress.unwrap_or(egress).max(egress));
     set.replay_policy = Some(set.replay_policy.unwrap_or(replay).max(replay));
-    // What only its steps ask for they ask for themselves, with the arguments that they have then.
+    // Steps with approvals of their own request them with their own arguments.
     set.consent.by_parts = set.approval.is_none_or(|own| own == Approval::Never);
     set.approval = Some(set.approval.unwrap_or(approval).max(approval));
     set.timeout = set.timeout.or(flow.plan.timeout);

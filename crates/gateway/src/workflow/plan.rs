@@ -1,4 +1,4 @@
-//! What one workflow means, checked as far as it can be without knowing the tools.
+//! The plan of one workflow, checked as far as possible without its tools.
 //!
 //! Invariant: a step needs only steps that come earlier in the file, so that there are no cycles.
 
@@ -28,7 +28,7 @@ const PARALLEL_ITEMS: usize = 4;
 const MAX_ATTEMPTS: u32 = 10;
 /// Longest pause between two attempts.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
-/// Bytes of a step's id, which stands in the ids of its calls.
+/// Bytes of a step's id, which is part of the ids of its calls.
 const MAX_STEP_ID: usize = 24;
 /// Bytes of a workflow's id.
 const MAX_ID: usize = 64;
@@ -89,14 +89,17 @@ pub(super) struct Retry {
 pub(super) enum OnError {
     /// The run fails.
     Fail,
-    /// The run goes on without a result.
+    /// The run continues without a result.
     Continue,
     /// Another step runs instead.
     Use(usize),
 }
 
 impl Plan {
-    /// Everything that is wrong with `definition`, or what it means.
+    /// Builds the plan of `definition`.
+    ///
+    /// # Errors
+    /// Every problem of the definition.
     pub(super) fn of(definition: &Definition) -> Result<Self, Vec<String>> {
         let mut reader = Reader { problems: Vec::new() };
         let plan = reader.plan(definition);
@@ -275,7 +278,7 @@ impl Reader {
         OnError::Fail
     }
 
-    /// Who needs a step needs its stand-in, too, which therefore has to come before them.
+    /// Adds the replacement of a step to the needs of every step that needs it.
     fn stand_ins(&mut self, steps: &mut [Step]) {
         for at in 0..steps.len() {
             let Some(OnError::Use(other)) = steps.get(at).map(|step| step.on_error) else {
@@ -332,7 +335,7 @@ impl Reader {
 }
 
 impl Plan {
-    /// References that point into the inputs, with the place where they stand.
+    /// The references to inputs, with their places.
     pub(super) fn of_inputs(&self) -> impl Iterator<Item = (String, &Reference)> {
         let of_steps = self.steps.iter().flat_map(|step| {
             let place = format!("step `{}`", step.id);

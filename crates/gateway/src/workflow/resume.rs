@@ -1,115 +1,71 @@
-//! Going on with the runs of a dead process, and hearing of runs that somebody wants to end.
+//! Continues the runs of a dead process, and ends the runs that other processes cancel.
 //!
-//! Invariant: a call that was made once is not made again, unless it is known to have been turned
-//! away, or its tool is one that may be repeated.
+//! Invariant (I-49): a call that was made is not repeated, unless the log shows that it was refused or
+//! its tool may be repeated.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
-use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     authorize::Authorizer as _,
-    event::{
-        CallStatus, EventBody, EventError, EventQuery, SessionOutcome, ToolReturned,
-        ToolSessionClosed, ToolSessionOpened,
-    },
+    event::{CallStatus, EventBody, EventError, SessionOutcome, ToolReturned, ToolSessionClosed},
     id::{AgentId, CallId, EventId, RunId, SessionId, TenantId, ToolId},
     principal::{AuthMethod, Principal},
     scope::ScopeSet,
     store::{KeptRun, RunRecord, RunState, RunStore, StoreError},
 };
-use toolcrib_tasks::Policy;
 
 use super::{
+    Workflows,
     failure::{self, Ended, Failure, Kept},
-    live::{Keep, LiveRuns},
+    live::Keep,
+    past::{History, Past},
     run::{End, Run, RunStopConditions, keep_in},
 };
-use crate::Gateway;
 
-/// How often this process looks whether somebody wants one of its runs to end.
-const LOOK: Duration = Duration::from_millis(500);
-/// How long sources have to show up before runs go on without them.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Events of one run that are read, in pages of what a store gives at once.
-const PAGE: usize = 1_000;
-const MAX_PAGES: usize = 200;
+/// How often the store is polled for cancelled runs.
+const POLL: Duration = Duration::from_millis(500);
 
-/// What is known of the calls of a run from before this process.
-#[derive(Default)]
-pub(super) struct Past {
-    kept: HashMap<CallId, Ended>,
-    pub(super) history: Arc<History>,
-}
-
-/// What became of a call.
-pub(super) enum Seen {
-    /// It ended.
-    Kept(Ended),
-    /// It is of a workflow whose run is to go on.
-    Child(Box<KeptRun>),
-    /// It was turned away.
-    Refused,
-    /// It began, and nobody knows more.
-    Interrupted,
-}
-
-/// What the log says about the calls of a run, and the runs inside it that have not gone on yet.
-#[derive(Default)]
-pub(super) struct History {
-    calls: HashMap<CallId, Trace>,
-    open_sessions: HashMap<(SessionId, ToolId), EventId>,
-    children: Mutex<HashMap<CallId, KeptRun>>,
-}
-
-struct Trace {
-    opened: EventId,
-    refused: bool,
-}
-
-// === following ===
-
-/// Goes on with what this process took over, and ends what others want it to end.
-pub(crate) fn follow(gateway: &Gateway) {
-    let Some(store) = gateway.run_store().map(Arc::clone) else { return };
-    let ended = gateway.ended().clone();
-    gateway.running().spawn(resume_all(gateway.clone(), Arc::clone(&store)));
-    let runs = Arc::clone(gateway.runs());
-    let stop = ended.clone();
-    let following = gateway.tasks().supervise("workflows", Policy::Forever, ended, move || {
-        follow_requests(stop.clone(), Arc::clone(&runs), Arc::clone(&store))
-    });
-    gateway.running().spawn(following);
-}
-
-/// Ends the runs here that other processes want to end.
-async fn follow_requests(ended: CancellationToken, runs: Arc<LiveRuns>, store: Arc<dyn RunStore>) {
-    loop {
-        tokio::select! {
-            () = ended.cancelled() => return,
-            () = tokio::time::sleep(LOOK) => {}
-        }
-        if runs.is_idle() {
-            continue;
-        }
-        match store.asked().await {
-            Ok(calls) => calls.iter().for_each(|call| runs.cancel_call(call)),
-            Err(error) => tracing::warn!(%error, "which runs are to end cannot be read"),
-        }
+impl Workflows {
+    /// Continues the runs that this process has adopted, once `settled` ends, and ends the runs that
+    /// other processes cancel, until the gateway ends.
+    pub(crate) fn start(self: &Arc<Self>, settled: impl Future<Output = ()> + Send + 'static) {
+        let Some(store) = self.store.clone() else { return };
+        let workflows = Arc::clone(self);
+        self.services.background.spawn(resume_all(workflows, Arc::clone(&store), settled));
+        let live = Arc::clone(&self.live);
+        self.services.background.every("workflows", POLL, move || {
+            let (live, store) = (Arc::clone(&live), Arc::clone(&store));
+            async move {
+                if live.is_idle() {
+                    return;
+                }
+                match store.asked().await {
+                    Ok(calls) => calls.iter().for_each(|call| live.cancel_call(call)),
+                    Err(error) => tracing::warn!(%error, "cancelled runs cannot be read"),
+                }
+            }
+        });
     }
 }
 
-async fn resume_all(gateway: Gateway, store: Arc<dyn RunStore>) {
+async fn resume_all(
+    workflows: Arc<Workflows>,
+    store: Arc<dyn RunStore>,
+    settled: impl Future<Output = ()>,
+) {
     let adopted = match store.adopted().await {
         Ok(adopted) if adopted.is_empty() => return,
         Ok(adopted) => adopted,
-        Err(error) => return tracing::error!(%error, "runs of a dead process cannot be read"),
+        Err(error) => {
+            return tracing::error!(%error, "workflow runs of a crashed process cannot be read");
+        }
     };
-    tracing::info!(runs = adopted.len(), "runs of a dead process go on");
+    tracing::info!(runs = adopted.len(), "resuming workflow runs of a crashed process");
     tokio::select! {
-        // What is not resumed now is taken over by the next process.
-        () = gateway.until_closed() => return,
-        () = gateway.settle(PATIENCE) => {}
+        // Runs that are not resumed now are adopted by the next process.
+        () = workflows.services.background.ended().cancelled() => return,
+        () = settled => {}
     }
     let mut groups: HashMap<(TenantId, RunId), Vec<KeptRun>> = HashMap::new();
     for kept in adopted {
@@ -117,10 +73,10 @@ async fn resume_all(gateway: Gateway, store: Arc<dyn RunStore>) {
         groups.entry(key).or_default().push(kept);
     }
     let groups = groups.into_iter().map(|((tenant, run), kept)| {
-        let gateway = &gateway;
+        let workflows = &workflows;
         async move {
-            if let Err(error) = resume_group(gateway, &tenant, &run, kept).await {
-                tracing::error!(%run, %error, "a run cannot go on: its record cannot be read");
+            if let Err(error) = resume_group(workflows, &tenant, &run, kept).await {
+                tracing::error!(%run, %error, "a run cannot be resumed: its events cannot be read");
             }
         }
     });
@@ -128,14 +84,14 @@ async fn resume_all(gateway: Gateway, store: Arc<dyn RunStore>) {
     futures_util::future::join_all(groups).await;
 }
 
-/// Goes on with the workflows of one run; those inside others go on when these come to them.
+/// Continues the workflows of one run. Workflows inside others continue when those reach them.
 async fn resume_group(
-    gateway: &Gateway,
+    workflows: &Arc<Workflows>,
     tenant: &TenantId,
     run: &RunId,
     kept: Vec<KeptRun>,
 ) -> Result<(), StoreError> {
-    let mut history = History::read(gateway, tenant, run).await?;
+    let mut history = History::read(&workflows.audit, tenant, run).await?;
     let calls: Vec<CallId> = kept.iter().map(|kept| kept.record.call_id.clone()).collect();
     let (roots, others): (Vec<_>, Vec<_>) =
         kept.into_iter().partition(|kept| kept.record.parent.is_none());
@@ -147,39 +103,39 @@ async fn resume_group(
         children.into_iter().map(|kept| (kept.record.call_id.clone(), kept)).collect();
     let history = Arc::new(history);
     let roots: Vec<_> =
-        roots.into_iter().map(|root| go_on(gateway, root, &history, None)).collect();
+        roots.into_iter().map(|root| resume(workflows, root, &history, None)).collect();
     futures_util::future::join_all(roots).await;
     // Whoever called these has ended without them.
     let rest: Vec<KeptRun> = history.children.lock().drain().map(|(_, kept)| kept).collect();
     for left in orphans.into_iter().chain(rest) {
         let end = End::Failed(Failure::interrupted());
-        store_end(gateway, &left.record, &end).await;
-        close_call(gateway, &left.record, &history, &end).await;
+        store_end(workflows, &left.record, &end).await;
+        close_call(workflows, &left.record, &history, &end).await;
     }
-    close_sessions(gateway, tenant, run, open_sessions).await;
+    close_sessions(workflows, tenant, run, open_sessions).await;
     Ok(())
 }
 
-/// Goes on with one run until it ends, and closes its call.
-pub(super) async fn go_on(
-    gateway: &Gateway,
+/// Continues one run until it ends, and closes its call.
+pub(super) async fn resume(
+    workflows: &Arc<Workflows>,
     kept: KeptRun,
     history: &Arc<History>,
     keep: Option<Arc<dyn Keep>>,
 ) -> Ended {
     let record = kept.record.clone();
-    let end = match prepare(gateway, kept, history) {
+    let end = match prepare(workflows, kept, history) {
         Ok((run, ends)) => {
-            let listed = gateway.runs().list(
+            let listed = workflows.live.list(
                 &record.call_id,
                 record.tenant.clone(),
                 record.run_id.clone(),
                 ends.asked.clone(),
             );
-            let max_bytes = gateway.snapshot().gate.max_result_bytes;
+            let max_bytes = workflows.snapshots.load().gate.max_result_bytes;
             let end = Box::pin(run.until(ends, max_bytes)).await;
-            if gateway.ended().is_cancelled() {
-                // The next process goes on with it, as it would have after a crash.
+            if workflows.services.background.ended().is_cancelled() {
+                // The next process resumes it, as after a crash.
                 return Err(Failure::interrupted());
             }
             run.finish(&end).await;
@@ -187,7 +143,7 @@ pub(super) async fn go_on(
             end
         }
         Err(end) => {
-            store_end(gateway, &record, &end).await;
+            store_end(workflows, &record, &end).await;
             end
         }
     };
@@ -199,13 +155,13 @@ pub(super) async fn go_on(
     if let (Some(keep), End::Completed(outcome)) = (keep, &end) {
         keep.keep(&record.call_id, Ok(outcome)).await;
     }
-    close_call(gateway, &record, history, &end).await;
+    close_call(workflows, &record, history, &end).await;
     ended
 }
 
-/// The run as it was, or how it ends at once.
+/// The run as it was, or its immediate end.
 fn prepare(
-    gateway: &Gateway,
+    workflows: &Arc<Workflows>,
     kept: KeptRun,
     history: &Arc<History>,
 ) -> Result<(Run, RunStopConditions), End> {
@@ -221,7 +177,7 @@ fn prepare(
         Ok((call, Ended::from(kept)))
     });
     let kept = results.collect::<Result<HashMap<_, _>, End>>()?;
-    let snapshot = gateway.snapshot();
+    let snapshot = workflows.snapshots.load();
     let gone = || failed("workflow_changed", "the workflow is not what it was when the run began");
     let entry = snapshot.catalog.by_id(&record.tenant, record.tool_id.as_str());
     let entry = entry.ok_or_else(gone)?;
@@ -238,8 +194,8 @@ fn prepare(
         makers: Vec::new(),
         auth: record.key.clone().map_or(AuthMethod::Anonymous, AuthMethod::ApiKey),
     });
-    let principal = gateway
-        .authenticator()
+    let principal = workflows
+        .authenticator
         .renew(&principal)
         .map_err(|error| failed("unauthenticated", &error.to_string()))?;
     let same = principal.id == record.principal && principal.tenant == record.tenant;
@@ -247,20 +203,21 @@ fn prepare(
         return Err(failed("forbidden", "the caller may not use this tool any more"));
     }
     let cause = history.calls.get(&record.call_id).ok_or_else(unreadable)?.opened.clone();
-    let interaction = gateway
-        .interaction_in(record.run_id.clone(), &principal)
+    let interaction = workflows
+        .interactions
+        .start(record.run_id.clone(), &principal)
         .map_err(|error| failed("unavailable", &error.to_string()))?;
-    let store = gateway.run_store();
+    let store = workflows.store.as_ref();
     let ends = RunStopConditions {
         asked: CancellationToken::new(),
         left: CancellationToken::new(),
         closed: CancellationToken::new(),
-        gateway: gateway.ended().clone(),
+        gateway: workflows.services.background.ended().clone(),
         timeout: entry.timeout,
         parent: record.parent.clone(),
     };
     let run = Run {
-        gateway: gateway.clone(),
+        workflows: Arc::clone(workflows),
         plan: Arc::clone(&runnable.plan),
         inputs,
         principal,
@@ -277,21 +234,21 @@ fn prepare(
 
 // === closing ===
 
-async fn store_end(gateway: &Gateway, record: &RunRecord, end: &End) {
-    let Some(store) = gateway.run_store() else { return };
+async fn store_end(workflows: &Arc<Workflows>, record: &RunRecord, end: &End) {
+    let Some(store) = workflows.store.as_ref() else { return };
     let (state, code) = match end {
         End::Completed(_) => (RunState::Completed, None),
         End::Failed(failure) => (RunState::Failed, Some(failure.code.as_str())),
         End::Cancelled => (RunState::Cancelled, None),
     };
-    let now = gateway.clock().now();
+    let now = workflows.services.now();
     if let Err(error) = store.end(&record.tenant, &record.call_id, state, code, now).await {
         tracing::error!(call = %record.call_id, %error, "the end of a run could not be stored");
     }
 }
 
-/// Writes the end of the workflow's own call, which nobody else does any more.
-async fn close_call(gateway: &Gateway, record: &RunRecord, history: &History, end: &End) {
+/// Records the end of the call of the workflow, whose own task is gone.
+async fn close_call(workflows: &Arc<Workflows>, record: &RunRecord, history: &History, end: &End) {
     let (status, error) = match end {
         End::Completed(_) => (CallStatus::Ok, None),
         End::Failed(failure) => (
@@ -309,7 +266,7 @@ async fn close_call(gateway: &Gateway, record: &RunRecord, history: &History, en
             }),
         ),
     };
-    let took = (gateway.clock().now() - record.started_at).num_milliseconds();
+    let took = (workflows.services.now() - record.started_at).num_milliseconds();
     let body = EventBody::ToolReturned(ToolReturned {
         agent_id: AgentId::system(),
         tool_name: record.tool_id.to_string(),
@@ -321,99 +278,25 @@ async fn close_call(gateway: &Gateway, record: &RunRecord, history: &History, en
     });
     let cause = history.calls.get(&record.call_id).map(|trace| trace.opened.clone());
     let (tenant, run) = (record.tenant.clone(), record.run_id.clone());
-    let event = gateway.record().event(tenant, run, body, cause);
-    gateway.record().append_with_retry(vec![event]).await;
+    let event = workflows.audit.event(tenant, run, body, cause);
+    workflows.audit.append_with_retry(vec![event]).await;
 }
 
 /// Closes the tool sessions that the dead process opened for the calls that have ended now.
 async fn close_sessions(
-    gateway: &Gateway,
+    workflows: &Arc<Workflows>,
     tenant: &TenantId,
     run: &RunId,
     open: HashMap<(SessionId, ToolId), EventId>,
 ) {
-    if open.is_empty() || gateway.ended().is_cancelled() {
+    if open.is_empty() || workflows.services.background.ended().is_cancelled() {
         return;
     }
     let closing = open.into_iter().map(|((session_id, tool_id), cause)| {
         let outcome = SessionOutcome::Failed;
         let body = EventBody::ToolSessionClosed(ToolSessionClosed { session_id, tool_id, outcome });
-        gateway.record().event(tenant.clone(), run.clone(), body, Some(cause))
+        workflows.audit.event(tenant.clone(), run.clone(), body, Some(cause))
     });
     let closing: Vec<_> = closing.collect();
-    gateway.record().append_with_retry(closing).await;
-}
-
-// === impl Past ===
-
-impl Past {
-    /// What became of `call` before this process.
-    pub(super) fn of(&self, call: &CallId) -> Option<Seen> {
-        if let Some(ended) = self.kept.get(call) {
-            return Some(Seen::Kept(ended.clone()));
-        }
-        let trace = self.history.calls.get(call)?;
-        let child = self.history.children.lock().remove(call);
-        Some(match child {
-            Some(child) => Seen::Child(Box::new(child)),
-            None if trace.refused => Seen::Refused,
-            None => Seen::Interrupted,
-        })
-    }
-}
-
-// === impl History ===
-
-impl History {
-    async fn read(gateway: &Gateway, tenant: &TenantId, run: &RunId) -> Result<Self, StoreError> {
-        let mut query = EventQuery {
-            tenant: Some(tenant.clone()),
-            run: Some(run.clone()),
-            limit: PAGE,
-            ..EventQuery::default()
-        };
-        let mut history = Self::default();
-        for _ in 0..MAX_PAGES {
-            let page = gateway.read_events(query.clone()).await?;
-            query.after = page.last().map(|last| last.position);
-            let full = page.len() >= PAGE;
-            for logged in page {
-                history.add(logged.event.event_id, logged.event.body);
-            }
-            if !full {
-                return Ok(history);
-            }
-        }
-        Err(StoreError::Unavailable("the run has more events than are read".to_owned()))
-    }
-
-    fn add(&mut self, id: EventId, body: EventBody) {
-        match body {
-            EventBody::ToolCalled(called) => {
-                self.calls.insert(called.call_id, Trace { opened: id, refused: false });
-            }
-            EventBody::ToolReturned(returned) => {
-                let interrupted =
-                    returned.error.as_ref().is_some_and(|error| error.code == "interrupted");
-                if let Some(trace) = self.calls.get_mut(&returned.call_id) {
-                    trace.refused = returned.duration_ms.is_none() && !interrupted;
-                }
-            }
-            EventBody::ToolSessionOpened(ToolSessionOpened { session_id, tool_id }) => {
-                self.open_sessions.insert((session_id, tool_id), id);
-            }
-            EventBody::ToolSessionClosed(closed) => {
-                self.open_sessions.remove(&(closed.session_id, closed.tool_id));
-            }
-            EventBody::AuthorizationDecided(_)
-            | EventBody::EgressDecided(_)
-            | EventBody::ToolPinDrifted(_)
-            | EventBody::ToolPinApproved(_)
-            | EventBody::InterruptRequested(_)
-            | EventBody::ApprovalGranted(_)
-            | EventBody::ApprovalRejected(_)
-            | EventBody::ApprovalOverridden(_)
-            | EventBody::RecordAccepted(_) => {}
-        }
-    }
+    workflows.audit.append_with_retry(closing).await;
 }

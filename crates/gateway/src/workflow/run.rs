@@ -1,9 +1,9 @@
 //! One run of one workflow.
 //!
-//! Invariant (I-22): a run has a task of its own. A caller that hangs up cancels it, and everything
-//! of its steps is recorded before the end of its own call.
-//! Invariant: every step is called in an [`Interaction`] of the caller, with what the caller holds
-//! then, and its call is caused by the call of the workflow.
+//! Invariant (I-22): a run has a task of its own. A caller that disconnects cancels it, and the events of
+//! its steps are recorded before the end of its own call.
+//! Invariant (I-49): every step is called in an interaction of the caller, with the caller's current
+//! scopes, and its cause is the call of the workflow.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,6 +12,8 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     authorize::Permit,
     call::{self, CallError, Invocation, Outcome, ProgressSink, UpstreamError, UpstreamErrorKind},
+    catalog::Entry,
+    clock::Timestamp,
     event::SessionOutcome,
     id::{CallId, EventId, TenantId},
     principal::{AuthMethod, Principal},
@@ -19,23 +21,24 @@ use toolcrib_core::{
 };
 
 use super::{
+    Workflows,
     failure::{self, Failure, Kept},
-    live::Keep,
+    live::{Keep, WorkflowCall},
+    past::Past,
     plan::Plan,
-    resume::Past,
 };
-use crate::{Gateway, session::Interaction};
+use crate::pipeline::session::InteractionState;
 
 /// A run under way.
 pub(super) struct Run {
-    pub(super) gateway: Gateway,
+    pub(super) workflows: Arc<Workflows>,
     pub(super) plan: Arc<Plan>,
     pub(super) inputs: serde_json::Value,
     pub(super) principal: Arc<Principal>,
     /// The call of the workflow, and its opening event.
     pub(super) call: CallId,
     pub(super) cause: EventId,
-    pub(super) interaction: Interaction,
+    pub(super) interaction: Arc<InteractionState>,
     pub(super) keep: Option<Arc<dyn Keep>>,
     pub(super) past: Past,
     pub(super) progress: Option<Arc<dyn ProgressSink>>,
@@ -43,18 +46,20 @@ pub(super) struct Run {
     pub(super) meta: serde_json::Map<String, serde_json::Value>,
 }
 
-/// What may end a run from outside.
+/// What stops a run early.
 pub(super) struct RunStopConditions {
-    /// Somebody wants it to end.
+    /// Its cancellation was requested.
     pub(super) asked: CancellationToken,
-    /// Nobody waits for it any more.
+    /// Its caller disconnected.
     pub(super) left: CancellationToken,
-    /// Whoever runs it goes.
+    /// Its source was closed.
     pub(super) closed: CancellationToken,
+    /// The gateway ends.
     pub(super) gateway: CancellationToken,
-    /// It has taken its time.
+    /// Its deadline.
     pub(super) timeout: Duration,
-    /// The call within which it runs; what it waits for is no time of that one either.
+    /// The call of the workflow that it is a step of. While a step waits for approval, both deadlines
+    /// pause.
     pub(super) parent: Option<CallId>,
 }
 
@@ -74,7 +79,7 @@ struct KeepIn {
 
 /// Runs the workflow that `permit` is for.
 pub(super) async fn run(
-    gateway: Gateway,
+    workflows: &Arc<Workflows>,
     permit: &Permit,
     call: Invocation,
     durable: Option<bool>,
@@ -82,36 +87,21 @@ pub(super) async fn run(
 ) -> Result<Outcome, UpstreamError> {
     let entry = permit.entry();
     let unavailable = |why: &str| UpstreamError::new(UpstreamErrorKind::Unavailable, why);
-    let called = gateway.runs().begin(&call.call_id);
+    let called = workflows.live.begin(&call.call_id);
     let called = called.ok_or_else(|| unavailable("it was not called through the gate"))?;
-    let known = gateway.snapshot().workflows.get(entry).map(Arc::clone);
-    let runnable = known
+    let runnable = called
+        .runnable
+        .as_ref()
         .filter(|known| known.digest == entry.digest)
         .ok_or_else(|| unavailable("the workflow was changed while it was called"))?;
     let principal = Arc::new(permit.principal().clone());
-    let interaction = gateway
-        .interaction_in(call.run_id.clone(), &principal)
+    let interaction = workflows
+        .interactions
+        .start(call.run_id.clone(), &principal)
         .map_err(|error| unavailable(&error.to_string()))?;
-    let store = gateway.run_store().map(Arc::clone);
+    let store = workflows.store.clone();
     let lasts = store.as_ref().is_some_and(|store| lasts(durable, store.as_ref(), &principal));
-    let record = RunRecord {
-        tenant: principal.tenant.clone(),
-        run_id: call.run_id.clone(),
-        call_id: call.call_id.clone(),
-        tool_id: entry.id.clone(),
-        digest: runnable.digest.as_ref().map(ToString::to_string).unwrap_or_default(),
-        principal: principal.id.clone(),
-        key: match &principal.auth {
-            AuthMethod::ApiKey(key) => Some(key.clone()),
-            AuthMethod::Jwt(_) | AuthMethod::Anonymous | AuthMethod::Operator => None,
-        },
-        parent: called.parent.clone(),
-        state: RunState::Running,
-        code: None,
-        durable: lasts,
-        started_at: gateway.clock().now(),
-        ended_at: None,
-    };
+    let record = record(&call, &principal, entry, &called, lasts, workflows.services.now());
     let keep = store.as_ref().filter(|_| lasts);
     let keep = keep.map(|store| keep_in(store, &principal.tenant, &call.call_id));
     let left = CancellationToken::new();
@@ -120,19 +110,18 @@ pub(super) async fn run(
         asked: called.end.clone(),
         left,
         closed,
-        gateway: gateway.ended().clone(),
+        gateway: workflows.services.background.ended().clone(),
         timeout: call.timeout,
         parent: called.parent,
     };
-    let listed = gateway.runs().list(
+    let listed = workflows.live.list(
         &call.call_id,
         principal.tenant.clone(),
         call.run_id.clone(),
         called.end.clone(),
     );
-    let tasks = gateway.running().clone();
     let run = Run {
-        gateway,
+        workflows: Arc::clone(workflows),
         plan: Arc::clone(&runnable.plan),
         inputs: serde_json::Value::Object(call.arguments),
         principal,
@@ -145,7 +134,7 @@ pub(super) async fn run(
         meta: call.meta,
     };
     let (recorded, max_bytes) = (called.recorded, call.max_result_bytes);
-    let task = tasks.spawn(async move {
+    let task = workflows.services.background.spawn(async move {
         let inputs = lasts.then(|| run.inputs.to_string());
         let end = match begin(store.as_deref(), record, inputs).await {
             Ok(()) => run.until(ends, max_bytes).await,
@@ -165,12 +154,40 @@ pub(super) async fn run(
     }
 }
 
+fn record(
+    call: &Invocation,
+    principal: &Principal,
+    entry: &Entry,
+    called: &WorkflowCall,
+    durable: bool,
+    started_at: Timestamp,
+) -> RunRecord {
+    RunRecord {
+        tenant: principal.tenant.clone(),
+        run_id: call.run_id.clone(),
+        call_id: call.call_id.clone(),
+        tool_id: entry.id.clone(),
+        digest: entry.digest.as_ref().map(ToString::to_string).unwrap_or_default(),
+        principal: principal.id.clone(),
+        key: match &principal.auth {
+            AuthMethod::ApiKey(key) => Some(key.clone()),
+            AuthMethod::Jwt(_) | AuthMethod::Anonymous | AuthMethod::Operator => None,
+        },
+        parent: called.parent.clone(),
+        state: RunState::Running,
+        code: None,
+        durable,
+        started_at,
+        ended_at: None,
+    }
+}
+
 /// Whether a run of `principal` survives the process.
 fn lasts(durable: Option<bool>, store: &dyn RunStore, principal: &Principal) -> bool {
     match principal.auth {
         AuthMethod::ApiKey(_) | AuthMethod::Anonymous => durable.unwrap_or_else(|| store.seals()),
-        // The operator at the machine ends with the command that was typed, and a token is not kept:
-        // nobody could say for the next process that it still holds.
+        // A command of the operator ends with its process, and tokens are not stored: the next process
+        // could not check that one is still valid.
         AuthMethod::Operator | AuthMethod::Jwt(_) => false,
     }
 }
@@ -201,14 +218,14 @@ pub(super) fn keep_in(
 impl Run {
     /// Runs the steps until all have ended, one has failed, or something ends it from outside.
     pub(super) async fn until(&self, ends: RunStopConditions, max_bytes: usize) -> End {
-        let pauses = self.gateway.approval_gate().pauses();
+        let pauses = self.workflows.approvals.pauses();
         let deadline = pauses.deadline(Some(&self.call), ends.parent.as_ref());
         let ended = tokio::select! {
             biased;
             () = ends.asked.cancelled() => return End::Cancelled,
             () = ends.closed.cancelled() => Err(Failure::interrupted()),
             () = ends.gateway.cancelled() => Err(Failure::interrupted()),
-            // A caller that hangs up also asks for the end; what is left is the gateway's deadline.
+            // A caller that disconnects also cancels; otherwise the deadline of the call has passed.
             () = ends.left.cancelled() => match ends.asked.is_cancelled() {
                 true => return End::Cancelled,
                 false => Err(too_long()),
@@ -247,8 +264,8 @@ impl Run {
             End::Cancelled => (SessionOutcome::Cancelled, RunState::Cancelled, None),
         };
         self.interaction.close(session).await;
-        let Some(store) = self.gateway.run_store() else { return };
-        let now = self.gateway.clock().now();
+        let Some(store) = &self.workflows.store else { return };
+        let now = self.workflows.services.now();
         if let Err(error) = store.end(&self.principal.tenant, &self.call, state, code, now).await {
             tracing::error!(call = %self.call, %error, "the end of a run could not be stored");
         }

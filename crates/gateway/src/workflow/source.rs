@@ -1,67 +1,39 @@
 //! Workflows as a source: discovered from files, called through the gate like everything else.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, OnceLock},
-};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
-    catalog::Entry,
     clock::Timestamp,
     descriptor::SourceKind,
-    id::{SourceId, ToolId},
+    id::SourceId,
     source::{Discovered, Source, SourceState, SourceStatus, WorkflowSpec},
 };
 
-use super::{files, offer::Runnable, run};
-use crate::{Gateway, gateway::WeakGateway};
-
-/// The workflows of a snapshot, by source and tool: tools of different tenants can have one id.
-#[derive(Default)]
-pub(crate) struct SnapshotWorkflows(pub(crate) HashMap<(SourceId, ToolId), Arc<Runnable>>);
-
-impl SnapshotWorkflows {
-    /// The workflow that `entry` offers.
-    pub(super) fn get(&self, entry: &Entry) -> Option<&Arc<Runnable>> {
-        self.0.get(&(entry.source.clone(), entry.id.clone()))
-    }
-}
-
-/// The gateway whose workflows they are, once it exists.
-#[derive(Clone, Default)]
-pub(crate) struct Home(Arc<OnceLock<WeakGateway>>);
+use super::{Workflows, files, run};
 
 /// The workflows of some files.
 pub(crate) struct WorkflowSource {
     id: SourceId,
     spec: WorkflowSpec,
-    home: Home,
+    workflows: Arc<Workflows>,
     since: Timestamp,
     closed: CancellationToken,
-}
-
-// === impl Home ===
-
-impl Home {
-    /// This is the gateway.
-    pub(crate) fn settle(&self, gateway: &Gateway) {
-        self.0.get_or_init(|| gateway.downgrade());
-    }
-
-    fn gateway(&self) -> Option<Gateway> {
-        self.0.get()?.upgrade()
-    }
 }
 
 // === impl WorkflowSource ===
 
 impl WorkflowSource {
-    pub(crate) fn new(id: SourceId, spec: WorkflowSpec, home: Home, since: Timestamp) -> Self {
-        Self { id, spec, home, since, closed: CancellationToken::new() }
+    pub(crate) fn new(
+        id: SourceId,
+        spec: WorkflowSpec,
+        workflows: Arc<Workflows>,
+        since: Timestamp,
+    ) -> Self {
+        Self { id, spec, workflows, since, closed: CancellationToken::new() }
     }
 }
 
@@ -87,8 +59,7 @@ impl Source for WorkflowSource {
         if self.closed.is_cancelled() {
             return Err(unavailable("the source is closed"));
         }
-        let gateway = self.home.gateway().ok_or_else(|| unavailable("the gateway is gone"))?;
-        run::run(gateway, permit, call, self.spec.durable, self.closed.clone()).await
+        run::run(&self.workflows, permit, call, self.spec.durable, self.closed.clone()).await
     }
 
     fn status(&self) -> SourceStatus {

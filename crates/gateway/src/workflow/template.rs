@@ -1,10 +1,10 @@
-//! Values with references in them. There is no expression language:
+//! Templates: JSON values with references. There is no expression language:
 //!
-//! * `{ "$ref": "/steps/find/result/items/0" }` is what stands there; with `default` or `optional`
-//!   also when nothing does;
-//! * `{ "$text": ["Hello ", { "$ref": "/inputs/name" }] }` joins texts, numbers and truth values;
-//! * `{ "$literal": … }` is what it says, whatever is in it;
-//! * everything else is itself.
+//! * `{ "$ref": "/steps/find/result/items/0" }` is replaced by the value at that path; `default` or
+//!   `optional` permit that it is missing;
+//! * `{ "$text": ["Hello ", { "$ref": "/inputs/name" }] }` joins texts, numbers and booleans;
+//! * `{ "$literal": … }` is replaced by its value without further reading;
+//! * every other value is used as it is.
 
 use serde_json::{Map, Value};
 
@@ -21,7 +21,7 @@ pub(super) enum Template {
     Object(Vec<(String, Template)>),
 }
 
-/// What a reference points to.
+/// The target of a reference.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Reference {
     pub(super) root: Root,
@@ -48,7 +48,7 @@ pub(super) enum Root {
     Index,
 }
 
-/// What it means when nothing is there.
+/// The value of a reference without a target.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Absent {
     /// The step fails.
@@ -91,7 +91,7 @@ const MAX_DEPTH: usize = 32;
 pub(super) type Complain<'a> = dyn FnMut(String, String) + 'a;
 
 impl Template {
-    /// Reads `value`, which stands at `place`. What is wrong is complained about and read as null.
+    /// Reads `value` at `place`. An invalid part is reported and read as null.
     pub(super) fn read(
         value: &Value,
         names: Names<'_>,
@@ -299,7 +299,7 @@ impl Reference {
         }
     }
 
-    /// What is there.
+    /// The value at the target.
     pub(super) fn find(&self, scope: Scope<'_>) -> Option<Value> {
         let value = |step: usize| scope.steps.get(step).and_then(Option::as_deref);
         match self.root {

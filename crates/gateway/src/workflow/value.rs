@@ -1,4 +1,4 @@
-//! What a step came to, for those that refer to it.
+//! The result of a step, for references to it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,7 +42,7 @@ impl StepValue {
         Self { status, result: None, text: String::new() }
     }
 
-    /// What a tool answered.
+    /// The value of a result of a tool.
     pub(super) fn of(outcome: &Outcome) -> Self {
         let text = text_of(outcome);
         let structured = outcome.structured.as_ref();

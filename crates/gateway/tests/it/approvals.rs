@@ -52,14 +52,14 @@ impl Rig {
     }
 
     async fn answer(&self, who: &Principal, id: &ApprovalId, verdict: Verdict) -> Approval {
-        self.gateway.respond(who, id, verdict, None).await.unwrap()
+        self.gateway.approvals().respond(who, id, verdict, None).await.unwrap()
     }
 
     /// The newest approval, once there is one that waits.
     async fn pending(&self) -> ApprovalId {
         let query = || ApprovalQuery { state: Some(ApprovalState::Pending), ..Default::default() };
         for _ in 0..1_000 {
-            let found = self.gateway.approvals(&approver("bob"), query()).await.unwrap();
+            let found = self.gateway.approvals().list(&approver("bob"), query()).await.unwrap();
             if let Some(found) = found.first() {
                 return found.id.clone();
             }
@@ -99,7 +99,7 @@ async fn a_grant_is_one_run_of_one_call() {
     assert_eq!(rig.runs(), 0);
     let called = rig.call(&caller(), "s__echo", json!({"n": 1})).await;
     assert!(called.result.is_ok(), "{:?}", called.result);
-    let used = rig.gateway.approval(&caller(), &id).await.unwrap().approval;
+    let used = rig.gateway.approvals().find(&caller(), &id).await.unwrap().approval;
     assert_eq!((used.state, used.used_by), (ApprovalState::Used, Some(called.call_id)));
     assert_ne!(rig.ask(json!({"n": 1})).await, id, "a second run needs a second grant");
     assert_eq!(rig.runs(), 1);
@@ -111,7 +111,7 @@ async fn the_record_tells_who_was_asked_and_who_answered() {
     let rig = asking("", ASKS).await;
     let id = rig.ask(json!({"text": "canary"})).await;
     let comment = Some("canary".to_owned());
-    rig.gateway.respond(&approver("bob"), &id, Verdict::Grant, comment).await.unwrap();
+    rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, comment).await.unwrap();
     rig.call(&caller(), "s__echo", json!({"text": "canary"})).await.result.unwrap();
     let told = [
         "asked mcp:s.echo",
@@ -143,15 +143,16 @@ async fn nobody_answers_for_themselves() {
     let id = asked(rig.call(&everything(key("one")), "s__echo", json!({})).await.result);
     for me in [everything(key("one")), everything(key("two")), everything(AuthMethod::Operator)] {
         for verdict in [Verdict::Grant, Verdict::Reject, Verdict::Override] {
-            let answer = rig.gateway.respond(&me, &id, verdict, Some("why".to_owned())).await;
+            let answer =
+                rig.gateway.approvals().respond(&me, &id, verdict, Some("why".to_owned())).await;
             assert_eq!(refused(answer), VoteRefused::Own);
         }
     }
     // The same key under another name is still the same hand.
     let renamed = Principal { auth: key("one"), ..who("bob", &["*"]) };
-    let answer = rig.gateway.respond(&renamed, &id, Verdict::Grant, None).await;
+    let answer = rig.gateway.approvals().respond(&renamed, &id, Verdict::Grant, None).await;
     assert_eq!(refused(answer), VoteRefused::Own);
-    assert_eq!(rig.gateway.approval(&renamed, &id).await.unwrap().approval.votes, []);
+    assert_eq!(rig.gateway.approvals().find(&renamed, &id).await.unwrap().approval.votes, []);
 }
 
 /// I-9: to everybody who could not answer it, and to other tenants, it does not exist.
@@ -162,15 +163,16 @@ async fn only_those_who_hold_the_scope_answer() {
     let foreign = principal("other", &["*"]);
     let anonymous = Principal { auth: AuthMethod::Anonymous, ..approver("anonymous") };
     for stranger in [who("eve", &["tools:*"]), foreign, anonymous] {
-        let answer = rig.gateway.respond(&stranger, &id, Verdict::Grant, None).await;
+        let answer = rig.gateway.approvals().respond(&stranger, &id, Verdict::Grant, None).await;
         assert!(matches!(answer, Err(ApprovalError::NotFound)), "{answer:?}");
-        let listed = rig.gateway.approvals(&stranger, ApprovalQuery::default()).await.unwrap();
+        let listed =
+            rig.gateway.approvals().list(&stranger, ApprovalQuery::default()).await.unwrap();
         assert_eq!(listed, []);
     }
     let overrider = who("eve", &["approvals:override"]);
-    let answer = rig.gateway.respond(&overrider, &id, Verdict::Grant, None).await;
+    let answer = rig.gateway.approvals().respond(&overrider, &id, Verdict::Grant, None).await;
     assert_eq!(refused(answer), VoteRefused::Scope("approvals:respond".to_owned()));
-    let own = rig.gateway.approvals(&caller(), ApprovalQuery::default()).await.unwrap();
+    let own = rig.gateway.approvals().list(&caller(), ApprovalQuery::default()).await.unwrap();
     assert_eq!(own.len(), 1, "whoever asked sees it");
 }
 
@@ -184,7 +186,7 @@ async fn a_refusal_ends_it_until_its_time_is_over() {
         let Err(CallError::ApprovalRejected { approval, .. }) = again else { panic!("{again:?}") };
         assert_eq!(approval, id);
     }
-    let late = rig.gateway.respond(&approver("carol"), &id, Verdict::Grant, None).await;
+    let late = rig.gateway.approvals().respond(&approver("carol"), &id, Verdict::Grant, None).await;
     assert_eq!(refused(late), VoteRefused::NotPending("rejected"));
     assert_eq!(rig.runs(), 0);
     assert!(rig.log.told().contains(&"rejected bob rejected".to_owned()));
@@ -198,7 +200,7 @@ async fn as_many_as_are_needed_have_to_consent() {
         rig.answer(&approver("bob"), &id, Verdict::Grant).await.state,
         ApprovalState::Pending
     );
-    let twice = rig.gateway.respond(&approver("bob"), &id, Verdict::Grant, None).await;
+    let twice = rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, None).await;
     assert_eq!(refused(twice), VoteRefused::Again);
     assert_eq!(rig.ask(json!({})).await, id, "one of two is not enough");
     rig.answer(&approver("carol"), &id, Verdict::Grant).await;
@@ -214,10 +216,10 @@ async fn a_rule_names_role_scope_and_number() {
                  approval_role = \"boss\"\napproval_scope = \"money:spend\"\n";
     let rig = asking("[approvals]\nquorum = 3", rules).await;
     let id = rig.ask(json!({})).await;
-    let usual = rig.gateway.respond(&approver("bob"), &id, Verdict::Grant, None).await;
+    let usual = rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, None).await;
     assert!(matches!(usual, Err(ApprovalError::NotFound)), "{usual:?}");
     let clerk = who("carol", &["money:spend"]);
-    let answer = rig.gateway.respond(&clerk, &id, Verdict::Grant, None).await;
+    let answer = rig.gateway.approvals().respond(&clerk, &id, Verdict::Grant, None).await;
     assert_eq!(refused(answer), VoteRefused::Role);
     let boss = Principal { roles: vec!["boss".to_owned()], ..clerk };
     assert_eq!(rig.answer(&boss, &id, Verdict::Grant).await.state, ApprovalState::Granted);
@@ -229,13 +231,13 @@ async fn an_override_passes_over_everybody_and_says_why() {
     let rig = asking("", &rules).await;
     let id = rig.ask(json!({})).await;
     let chief = who("chief", &["approvals:override"]);
-    let silent = rig.gateway.respond(&chief, &id, Verdict::Override, None).await;
+    let silent = rig.gateway.approvals().respond(&chief, &id, Verdict::Override, None).await;
     assert_eq!(refused(silent), VoteRefused::Unexplained);
     let without = Principal { roles: vec!["boss".to_owned()], ..approver("bob") };
     let comment = || Some("the house burns".to_owned());
-    let answer = rig.gateway.respond(&without, &id, Verdict::Override, comment()).await;
+    let answer = rig.gateway.approvals().respond(&without, &id, Verdict::Override, comment()).await;
     assert_eq!(refused(answer), VoteRefused::Scope("approvals:override".to_owned()));
-    rig.gateway.respond(&chief, &id, Verdict::Override, comment()).await.unwrap();
+    rig.gateway.approvals().respond(&chief, &id, Verdict::Override, comment()).await.unwrap();
     rig.call(&caller(), "s__echo", json!({})).await.result.unwrap();
     assert!(rig.log.told().contains(&"overridden chief".to_owned()), "{:?}", rig.log.told());
 }
@@ -246,7 +248,7 @@ async fn what_nobody_answers_or_uses_ends() {
     let rig = asking("[approvals]\ntimeout = \"200ms\"", ASKS).await;
     let id = rig.ask(json!({})).await;
     tokio::time::sleep(Duration::from_millis(250)).await;
-    let late = rig.gateway.respond(&approver("bob"), &id, Verdict::Grant, None).await;
+    let late = rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, None).await;
     assert_eq!(refused(late), VoteRefused::NotPending("expired"));
     assert!(rig.log.told().contains(&"rejected core.system timeout".to_owned()));
     let next = rig.ask(json!({})).await;
@@ -294,7 +296,7 @@ async fn of_fifty_that_come_with_one_grant_one_runs() {
     assert_eq!(ended.iter().filter(|called| called.result.is_ok()).count(), 1);
     assert_eq!(rig.runs(), 1);
     let pending = ApprovalQuery { state: Some(ApprovalState::Pending), ..ApprovalQuery::default() };
-    let asked = rig.gateway.approvals(&caller, pending).await.unwrap();
+    let asked = rig.gateway.approvals().list(&caller, pending).await.unwrap();
     assert_eq!(asked.len(), 1, "the others ask together");
 }
 
@@ -336,7 +338,7 @@ async fn a_caller_that_hangs_up_waits_no_longer_and_runs_nothing() {
     let call = rig.call(&caller, "s__echo", json!({}));
     tokio::time::timeout(Duration::from_millis(200), call).await.unwrap_err();
     let query = ApprovalQuery::default;
-    let found = rig.gateway.approvals(&approver("bob"), query()).await.unwrap();
+    let found = rig.gateway.approvals().list(&approver("bob"), query()).await.unwrap();
     rig.answer(&approver("bob"), &found[0].id, Verdict::Grant).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(rig.runs(), 0);
@@ -373,10 +375,13 @@ async fn nothing_runs_when_nobody_can_be_asked() {
     let called = rig.call(&caller(), "s__echo", json!({})).await.result;
     assert!(matches!(called, Err(CallError::NotAccountable("approved"))), "{called:?}");
     rig.log.fails.store(false, Ordering::SeqCst);
-    assert_eq!(rig.gateway.approvals(&caller(), ApprovalQuery::default()).await.unwrap(), []);
+    assert_eq!(
+        rig.gateway.approvals().list(&caller(), ApprovalQuery::default()).await.unwrap(),
+        []
+    );
     let id = rig.ask(json!({})).await;
     rig.log.fails.store(true, Ordering::SeqCst);
-    let answer = rig.gateway.respond(&approver("bob"), &id, Verdict::Grant, None).await;
+    let answer = rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, None).await;
     assert!(matches!(answer, Err(ApprovalError::Unavailable)), "{answer:?}");
     rig.log.fails.store(false, Ordering::SeqCst);
     assert_eq!(rig.ask(json!({})).await, id);
@@ -389,8 +394,8 @@ async fn listeners_hear_of_what_they_may_see() {
     let rig = asking("", ASKS).await;
     let bob = std::sync::Arc::new(approver("bob"));
     let eve = std::sync::Arc::new(who("eve", &["tools:*"]));
-    let mut heard = rig.gateway.listen_to_approvals(&bob).await.unwrap();
-    let mut deaf = rig.gateway.listen_to_approvals(&eve).await.unwrap();
+    let mut heard = rig.gateway.approvals().listen(&bob).await.unwrap();
+    let mut deaf = rig.gateway.approvals().listen(&eve).await.unwrap();
     let id = rig.ask(json!({})).await;
     let news = heard.next().await.unwrap();
     assert_eq!(news.len(), 1);
@@ -429,7 +434,7 @@ async fn a_call_that_cannot_be_recorded_has_spent_its_grant_and_did_not_run() {
     let called = rig.call(&caller(), "s__echo", json!({})).await.result;
     assert!(matches!(called, Err(CallError::NotAccountable(_))), "{called:?}");
     rig.log.fails.store(false, Ordering::SeqCst);
-    let kept = rig.gateway.approval(&caller(), &id).await.unwrap().approval;
+    let kept = rig.gateway.approvals().find(&caller(), &id).await.unwrap().approval;
     assert_eq!(kept.state, ApprovalState::Used);
     assert_ne!(rig.ask(json!({})).await, id);
     assert_eq!(rig.runs(), 0);

@@ -30,7 +30,7 @@ async fn a_discovery_that_panics_is_repeated_and_seen() {
     eventually("the new tool is listed", || rig.listed(&caller).len() == 2).await;
     assert_eq!(failures(&rig, "discovery"), 2);
     assert_eq!(tasks_are(&rig), CheckState::Degraded, "it failed within the last minute");
-    assert_eq!(rig.gateway.sources()[0].task_failures, 2);
+    assert_eq!(rig.gateway.supply().reports()[0].task_failures, 2);
     let metrics = rig.gateway.metrics().encode();
     assert!(metrics.contains("toolcrib_task_failures_total{task=\"discovery\"} 2"), "{metrics}");
 }
@@ -42,8 +42,8 @@ async fn the_refresher_goes_on_after_a_panic() {
     let caller = principal("t", &["*"]);
     // Of a source whose discovery failed, the refresher reads the status at every look.
     rig.source().refuses.store(true, Ordering::SeqCst);
-    rig.gateway.refresh(&"s".parse().unwrap());
-    let failed = || !rig.gateway.sources()[0].problems.is_empty();
+    rig.gateway.supply().refresh(&"s".parse().unwrap());
+    let failed = || !rig.gateway.supply().reports()[0].problems.is_empty();
     eventually("the discovery fails", failed).await;
     rig.source().status_panics.store(true, Ordering::SeqCst);
     eventually("the refresher fails", || failures(&rig, "refresh") > 0).await;

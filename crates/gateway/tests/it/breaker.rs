@@ -12,7 +12,7 @@ use toolcrib_core::{
     id::PrincipalId,
     principal::Principal,
 };
-use toolcrib_gateway::{BreakerReport, BreakerState, call::CallReport};
+use toolcrib_gateway::{BreakerReport, BreakerState, CallReport};
 use toolcrib_store::memory::MemoryCatalogs;
 
 use crate::support::{Hand, Rig, eventually, offer, one_source, parse, principal, rig, rig_at};
@@ -47,7 +47,7 @@ fn refused(called: &CallReport) -> Option<Duration> {
 }
 
 fn breaker(rig: &Rig) -> BreakerReport {
-    rig.gateway.sources()[0].breaker.clone()
+    rig.gateway.supply().reports()[0].breaker.clone()
 }
 
 /// A source that is away is left alone, and one call finds out that it is back.
@@ -77,7 +77,7 @@ async fn a_source_that_is_away_is_left_alone_until_one_call_finds_it_back() {
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
-    let report = serde_json::to_value(&rig.gateway.sources()[0]).unwrap();
+    let report = serde_json::to_value(&rig.gateway.supply().reports()[0]).unwrap();
     assert_eq!(report["load"]["refusedByBreaker"], 2);
     assert_eq!(report["load"]["maxConcurrency"], 64);
     assert_eq!(report["load"]["rates"], json!(["600/m"]));
@@ -181,7 +181,7 @@ async fn a_burst_is_let_through_at_once() {
     for expected in [true, true, true, false] {
         assert_eq!(rig.call(&ann, "s__echo", json!({})).await.result.is_ok(), expected);
     }
-    let report = serde_json::to_value(&rig.gateway.sources()[0]).unwrap();
+    let report = serde_json::to_value(&rig.gateway.supply().reports()[0]).unwrap();
     assert_eq!(report["load"]["rates"], json!(["1/h, 3 at once", "600/m, 3 at once"]));
     assert_eq!(report["load"]["refusedByRate"], 1);
 }

@@ -7,10 +7,8 @@ use futures_util::FutureExt as _;
 use serde_json::{Value, json};
 use toolcrib_core::{id::PrincipalId, principal::Principal};
 use toolcrib_gateway::{
-    Gateway,
-    call::{CallReport, CallRequest},
+    CallReport, CallRequest, Gateway, ToolRef,
     idempotency::{IdempotencyKey, KEPT_FOR, Once, OnceError},
-    list::ToolRef,
     metrics::Surface,
 };
 use toolcrib_store::memory::MemoryCatalogs;
@@ -31,7 +29,8 @@ async fn once(
     tool: &str,
     arguments: Value,
 ) -> Result<Once, OnceError> {
-    let request = CallRequest::new(Surface::Otc, ToolRef::Wire(tool), arguments);
+    let request =
+        CallRequest::new(gateway.snapshot(), Surface::Otc, ToolRef::Wire(tool), arguments);
     let key = IdempotencyKey { space: "test", text: key };
     gateway.call_once(who, key, request, keep).await
 }

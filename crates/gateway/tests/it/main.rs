@@ -13,5 +13,6 @@ mod probe;
 mod quota;
 mod refresh;
 mod session;
+mod snapshot;
 mod support;
 mod workflow;

@@ -105,7 +105,7 @@ impl Kept {
         let sources = Arc::clone(&factory) as Arc<dyn SourceFactory>;
         let builder = GatewayBuilder::new(parse(&one_source("")), stores, sources);
         let gateway = builder.start().await.unwrap();
-        gateway.settle(std::time::Duration::from_secs(10)).await;
+        gateway.supply().settle(std::time::Duration::from_secs(10)).await;
         (gateway, factory)
     }
 
@@ -123,7 +123,7 @@ fn described(text: &str) -> Discovered {
 }
 
 fn listed(gateway: &Gateway) -> usize {
-    gateway.view(&principal("t", &["*"])).entries().len()
+    gateway.snapshot().view(&principal("t", &["*"])).entries().len()
 }
 
 /// I-52
@@ -137,7 +137,7 @@ async fn nothing_is_offered_while_the_pins_cannot_be_read() {
     kept.pins.broken.store(true, Ordering::SeqCst);
     let (gateway, _) = kept.start(described("a"), true).await;
     assert_eq!(listed(&gateway), 0, "it was approved, but nobody knows");
-    let report = &gateway.sources()[0];
+    let report = &gateway.supply().reports()[0];
     assert_eq!(report.quarantined, 1);
     assert!(report.problems[0].contains("pins cannot be read"), "{:?}", report.problems);
     kept.pins.broken.store(false, Ordering::SeqCst);
@@ -159,7 +159,7 @@ async fn a_change_counts_although_it_cannot_be_noted_and_is_told_once() {
     let source = Arc::clone(&factory.built.lock()[0]);
     kept.pins.broken.store(true, Ordering::SeqCst);
     *source.offers.lock() = Ok(described("b"));
-    gateway.refresh(&"s".parse().unwrap());
+    gateway.supply().refresh(&"s".parse().unwrap());
     eventually("it is gone", || listed(&gateway) == 0).await;
     assert_eq!(kept.drifts(), 0, "the note comes first");
     kept.pins.broken.store(false, Ordering::SeqCst);
@@ -169,11 +169,11 @@ async fn a_change_counts_although_it_cannot_be_noted_and_is_told_once() {
     let (other, _) = kept.start(described("b"), true).await;
     assert_eq!((listed(&other), kept.drifts()), (0, 1));
     // What one approves the other offers.
-    let pins = other.pins(&"t".parse().unwrap()).await.unwrap().unwrap();
+    let pins = other.supply().pins(&"t".parse().unwrap()).await.unwrap().unwrap();
     let digest = &pins[0].seen.as_ref().unwrap().digest;
     let digest = toolcrib_core::canonical::Digest::parse(digest).unwrap();
     let wanted = [(pins[0].tool_id.to_string(), digest)];
-    other.approve_pins(&principal("t", &["*"]), &wanted).await.unwrap();
+    other.supply().approve_pins(&principal("t", &["*"]), &wanted).await.unwrap();
     assert_eq!(listed(&other), 1, "at once");
     eventually("the first one follows", || listed(&gateway) == 1).await;
 }

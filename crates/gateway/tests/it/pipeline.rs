@@ -7,7 +7,7 @@ use toolcrib_core::{
     call::{CallError, UpstreamErrorKind},
     event::EventBody,
 };
-use toolcrib_gateway::{call::CallRequest, list::ToolRef, metrics::Surface};
+use toolcrib_gateway::{CallRequest, CatalogScope, ToolRef, metrics::Surface};
 
 use crate::support::{eventually, principal, rig};
 
@@ -174,11 +174,12 @@ async fn references_to_nothing_are_told_as_returns_without_a_call() {
     let (tenant, agent) = ("t".parse().unwrap(), "agent:reviewer".parse().unwrap());
     let first = rig
         .gateway
-        .record_forbidden_at_load(&tenant, &agent, ["mcp:s.gone", "mcp:s.other*", "mcp:s.gone"])
+        .audit()
+        .forbidden_at_load(&tenant, &agent, ["mcp:s.gone", "mcp:s.other*", "mcp:s.gone"])
         .await
         .unwrap();
     let again =
-        rig.gateway.record_forbidden_at_load(&tenant, &agent, ["mcp:s.gone"]).await.unwrap();
+        rig.gateway.audit().forbidden_at_load(&tenant, &agent, ["mcp:s.gone"]).await.unwrap();
     assert_ne!(first, again);
     assert_eq!(rig.log.told(), ["returned Forbidden forbidden"; 3]);
     let events = rig.log.kept.events();
@@ -204,7 +205,7 @@ async fn references_to_nothing_are_told_as_returns_without_a_call() {
     };
     assert_eq!(call_id(0), call_id(2), "the same when it is loaded again");
     rig.log.fails.store(true, Ordering::SeqCst);
-    let failed = rig.gateway.record_forbidden_at_load(&tenant, &agent, ["mcp:s.gone"]).await;
+    let failed = rig.gateway.audit().forbidden_at_load(&tenant, &agent, ["mcp:s.gone"]).await;
     assert!(failed.is_err());
 }
 
@@ -367,12 +368,14 @@ async fn closing_waits_for_what_is_to_be_recorded() {
     let rig = rig(&["hang"], "").await;
     let (gateway, source) = (rig.gateway.clone(), rig.source());
     let caller = principal("t", ALL);
-    gateway.find(&caller, toolcrib_gateway::list::ToolRef::Id("nothing"));
+    let unknown = ToolRef::Id("nothing");
+    gateway.find(&gateway.snapshot(), &caller, unknown, &CatalogScope::default());
     let call = tokio::spawn({
         let gateway = gateway.clone();
         async move {
-            let tool = toolcrib_gateway::list::ToolRef::Wire("s__hang");
-            let request = toolcrib_gateway::call::CallRequest::new(
+            let tool = toolcrib_gateway::ToolRef::Wire("s__hang");
+            let request = toolcrib_gateway::CallRequest::new(
+                gateway.snapshot(),
                 toolcrib_gateway::metrics::Surface::Cli,
                 tool,
                 json!({}),
@@ -413,7 +416,7 @@ async fn what_is_listed_can_be_called_and_nothing_else() {
 async fn refusals_without_credentials_are_counted_not_piled_up() {
     let rig = rig(&["echo"], "").await;
     for _ in 0..1000 {
-        rig.gateway.record_unauthenticated("/v1/*");
+        rig.gateway.audit().unauthenticated("/v1/*");
     }
     rig.gateway.close().await;
     let repeated: Vec<Option<u64>> = rig
@@ -438,7 +441,12 @@ async fn counted_denials_of_foreign_and_unknown_tools_are_one_to_the_tenant() {
     let stranger = principal("other", ALL);
     for _ in 0..300 {
         for tool in ["s__echo", "s__nothing"] {
-            let request = CallRequest::new(Surface::Cli, ToolRef::Wire(tool), json!({}));
+            let request = CallRequest::new(
+                rig.gateway.snapshot(),
+                Surface::Cli,
+                ToolRef::Wire(tool),
+                json!({}),
+            );
             assert!(rig.gateway.call(&stranger, request).await.result.is_err());
         }
     }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use toolcrib_core::{call::CallError, id::PrincipalId};
 use toolcrib_gateway::{
-    list::ToolRef,
+    CatalogScope, ToolRef,
     probe::{Act, InvalidProbe, Probe, RUN_PREFIX},
 };
 
@@ -35,8 +35,26 @@ async fn a_probe_is_called_and_recorded_like_a_tool_and_never_listed() {
         ["called", "returned Ok ran", "called", "returned Error tool_execution_failed ran"]
     );
     assert_eq!(rig.listed(&caller), ["mcp:s.echo"]);
-    assert!(rig.gateway.find(&caller, ToolRef::Id("web.search")).is_none());
-    assert!(rig.gateway.find(&caller, ToolRef::Wire("probe__probe")).is_none());
+    assert!(
+        rig.gateway
+            .find(
+                &rig.gateway.snapshot(),
+                &caller,
+                ToolRef::Id("web.search"),
+                &CatalogScope::default()
+            )
+            .is_none()
+    );
+    assert!(
+        rig.gateway
+            .find(
+                &rig.gateway.snapshot(),
+                &caller,
+                ToolRef::Wire("probe__probe"),
+                &CatalogScope::default()
+            )
+            .is_none()
+    );
 }
 
 /// I-8: a name in a request proves nothing.

@@ -49,7 +49,7 @@ async fn the_last_good_catalog_survives_a_failing_source_and_a_restart() {
     let down = Some(Err(UpstreamErrorKind::Unavailable));
     let second = rig_with(down, &one_source(""), catalogs).await;
     assert_eq!(second.listed(&caller), ["mcp:s.one"]);
-    assert_eq!(second.gateway.sources()[0].discovered_at, None);
+    assert_eq!(second.gateway.supply().reports()[0].discovered_at, None);
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn reload_keeps_what_did_not_change_and_closes_what_is_gone() {
 async fn tools_that_would_share_a_name_are_left_out_and_reported() {
     let rig = rig(&["a-b", "a_b", "fine"], "").await;
     assert_eq!(rig.listed(&principal("t", &["*"])), ["mcp:s.fine"]);
-    let problems = &rig.gateway.sources()[0].problems;
+    let problems = &rig.gateway.supply().reports()[0].problems;
     assert!(problems.iter().any(|p| p.contains("mcp:s.a-b and mcp:s.a_b")), "{problems:?}");
 }
 
@@ -102,7 +102,7 @@ async fn bare_names_that_two_sources_share_are_left_out_and_reported() {
     let rig = rig_with(Some(Ok(offer(&["one"]))), &text, MemoryCatalogs::new()).await;
     let caller = principal("t", &["*"]);
     assert_eq!(rig.listed(&caller), [""; 0]);
-    for source in rig.gateway.sources() {
+    for source in rig.gateway.supply().reports() {
         let told = |p: &String| p.contains("mcp:s.one and mcp:t.one");
         assert!(source.problems.iter().any(told), "{:?}", source.problems);
     }
@@ -150,7 +150,8 @@ async fn a_failed_discovery_is_reported_and_tried_again() {
     let source = rig.source();
     source.refuses.store(true, Ordering::SeqCst);
     source.offer(&["two"]);
-    let problem = || rig.gateway.sources()[0].problems.first().cloned().unwrap_or_default();
+    let problem =
+        || rig.gateway.supply().reports()[0].problems.first().cloned().unwrap_or_default();
     eventually("it is reported", || problem().contains("no list today")).await;
     assert_eq!(rig.listed(&principal("t", &["*"])), ["mcp:s.one"], "what was known is kept");
     source.refuses.store(false, Ordering::SeqCst);
@@ -191,9 +192,10 @@ async fn a_removed_source_is_closed_after_its_calls() {
     let source = rig.source();
     let gateway = rig.gateway.clone();
     let call = tokio::spawn(async move {
-        let tool = toolcrib_gateway::list::ToolRef::Wire("s__hang");
+        let tool = toolcrib_gateway::ToolRef::Wire("s__hang");
         let surface = toolcrib_gateway::metrics::Surface::Cli;
-        let request = toolcrib_gateway::call::CallRequest::new(surface, tool, json!({}));
+        let request =
+            toolcrib_gateway::CallRequest::new(gateway.snapshot(), surface, tool, json!({}));
         gateway.call(&principal("t", &["*"]), request).await
     });
     eventually("it runs", || source.invoked.load(Ordering::SeqCst) == 1).await;

@@ -14,10 +14,9 @@ use toolcrib_core::{
     principal::Principal,
 };
 use toolcrib_gateway::{
-    call::{CallReport, CallRequest},
-    list::ToolRef,
+    CallReport, CallRequest, Interaction, Snapshot, ToolRef,
     metrics::Surface,
-    session::{IDLE, Interaction, MAX_INTERACTIONS},
+    session::{IDLE, MAX_INTERACTIONS},
 };
 
 use toolcrib_store::memory::MemoryCatalogs;
@@ -26,8 +25,13 @@ use crate::support::{Rig, eventually, offer, one_source, principal, rig, rig_wit
 
 const ALL: &[&str] = &["*"];
 
-async fn call(interaction: &Interaction, caller: &Principal, tool: &str) -> CallReport {
-    let request = CallRequest::new(Surface::Mcp, ToolRef::Wire(tool), json!({}));
+async fn call(
+    snapshot: Arc<Snapshot>,
+    interaction: &Interaction,
+    caller: &Principal,
+    tool: &str,
+) -> CallReport {
+    let request = CallRequest::new(snapshot, Surface::Mcp, ToolRef::Wire(tool), json!({}));
     interaction.call(caller, request).await
 }
 
@@ -49,14 +53,14 @@ async fn the_calls_of_an_interaction_are_bracketed_in_one_run() {
     let interaction = rig.gateway.interaction(&caller).unwrap();
     assert!(rig.log.told().is_empty(), "nothing is told before the first call");
     for tool in ["s__echo", "s__echo", "s__fail"] {
-        let called = call(&interaction, &caller, tool).await;
+        let called = call(rig.gateway.snapshot(), &interaction, &caller, tool).await;
         assert_eq!(called.run_id, *interaction.run_id());
         called.result.unwrap();
     }
     interaction.close(SessionOutcome::Completed).await;
     interaction.close(SessionOutcome::Failed).await;
     assert!(matches!(
-        call(&interaction, &caller, "s__echo").await.result,
+        call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result,
         Err(CallError::Cancelled)
     ));
     drop(interaction);
@@ -92,7 +96,7 @@ async fn first_calls_at_once_open_one_session() {
     let rig = rig(&["echo"], "").await;
     let caller = principal("t", ALL);
     let interaction = rig.gateway.interaction(&caller).unwrap();
-    let calls = (0..20).map(|_| call(&interaction, &caller, "s__echo"));
+    let calls = (0..20).map(|_| call(rig.gateway.snapshot(), &interaction, &caller, "s__echo"));
     assert!(futures_util::future::join_all(calls).await.iter().all(|called| called.result.is_ok()));
     interaction.close(SessionOutcome::Completed).await;
     let told = rig.log.told();
@@ -108,12 +112,12 @@ async fn a_denied_call_opens_nothing_and_another_caller_is_told_nothing() {
     let rig = rig(&["echo"], "[source.tools.\"*\"]\nscopes = [\"a\"]").await;
     let (may, now_may_not) = (principal("t", &["a"]), principal("t", &[]));
     let interaction = rig.gateway.interaction(&may).unwrap();
-    let denied = call(&interaction, &now_may_not, "s__echo").await;
+    let denied = call(rig.gateway.snapshot(), &interaction, &now_may_not, "s__echo").await;
     assert!(matches!(denied.result, Err(CallError::Forbidden { .. })));
     assert_eq!(denied.run_id, *interaction.run_id(), "recorded in the same run");
     let somebody = Principal { id: PrincipalId::parse("q").unwrap(), ..may.clone() };
     for stranger in [somebody, principal("u", &["a"])] {
-        let called = call(&interaction, &stranger, "s__echo").await;
+        let called = call(rig.gateway.snapshot(), &interaction, &stranger, "s__echo").await;
         assert!(matches!(called.result, Err(CallError::NoSuchTool)));
         assert!(called.entry.is_none());
     }
@@ -129,11 +133,11 @@ async fn a_session_that_cannot_be_recorded_has_no_calls() {
     let caller = principal("t", ALL);
     let interaction = rig.gateway.interaction(&caller).unwrap();
     rig.log.fails.store(true, Ordering::SeqCst);
-    let called = call(&interaction, &caller, "s__echo").await;
+    let called = call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await;
     assert!(matches!(called.result, Err(CallError::NotAccountable(_))), "{:?}", called.result);
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
     rig.log.fails.store(false, Ordering::SeqCst);
-    call(&interaction, &caller, "s__echo").await.result.unwrap();
+    call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
     interaction.close(SessionOutcome::Completed).await;
     assert_eq!(
         rig.log.told(),
@@ -148,7 +152,7 @@ async fn an_interaction_that_is_dropped_is_cancelled() {
     let caller = principal("t", ALL);
     let interaction = rig.gateway.interaction(&caller).unwrap();
     {
-        let calling = call(&interaction, &caller, "s__hang");
+        let calling = call(rig.gateway.snapshot(), &interaction, &caller, "s__hang");
         tokio::pin!(calling);
         tokio::select! {
             _ = &mut calling => panic!("it hangs"),
@@ -175,7 +179,8 @@ async fn ending_an_interaction_ends_its_calls_first() {
     let interaction = Arc::new(rig.gateway.interaction(&caller).unwrap());
     let calling = tokio::spawn({
         let (interaction, caller) = (Arc::clone(&interaction), caller.clone());
-        async move { call(&interaction, &caller, "s__hang").await.result }
+        let snapshot = rig.gateway.snapshot();
+        async move { call(snapshot, &interaction, &caller, "s__hang").await.result }
     });
     eventually("it runs", || rig.source().invoked.load(Ordering::SeqCst) == 1).await;
     interaction.close(SessionOutcome::Completed).await;
@@ -191,10 +196,11 @@ async fn closing_the_gateway_closes_what_is_open_as_failed() {
     let rig = rig(&["echo", "hang"], "").await;
     let caller = principal("t", ALL);
     let interaction = Arc::new(rig.gateway.interaction(&caller).unwrap());
-    call(&interaction, &caller, "s__echo").await.result.unwrap();
+    call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
     let calling = tokio::spawn({
         let (interaction, caller) = (Arc::clone(&interaction), caller.clone());
-        async move { call(&interaction, &caller, "s__hang").await.result }
+        let snapshot = rig.gateway.snapshot();
+        async move { call(snapshot, &interaction, &caller, "s__hang").await.result }
     });
     eventually("it runs", || rig.source().invoked.load(Ordering::SeqCst) == 2).await;
     rig.gateway.close().await;
@@ -209,14 +215,14 @@ async fn an_idle_interaction_is_closed_as_failed_and_opens_again() {
     let rig = rig(&["echo"], "").await;
     let caller = principal("t", ALL);
     let interaction = rig.gateway.interaction(&caller).unwrap();
-    call(&interaction, &caller, "s__echo").await.result.unwrap();
+    call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
     tokio::time::sleep(IDLE / 2).await;
-    call(&interaction, &caller, "s__echo").await.result.unwrap();
+    call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
     tokio::time::sleep(IDLE - Duration::from_secs(1)).await;
     assert_eq!(rig.log.told().len(), 5, "it was used in between");
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(rig.log.told().last().unwrap(), "closed mcp:s.echo Failed");
-    call(&interaction, &caller, "s__echo").await.result.unwrap();
+    call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
     interaction.close(SessionOutcome::Completed).await;
     let ids = sessions(&rig);
     assert_eq!(ids.len(), 4);
@@ -242,19 +248,20 @@ async fn a_busy_session_ends_by_age() {
         let begin = tokio::time::Instant::now();
         let last = begin + age - Duration::from_secs(240);
         while tokio::time::Instant::now() < last {
-            call(&interaction, &caller, "s__echo").await.result.unwrap();
+            call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
             let next = tokio::time::Instant::now() + IDLE / 2;
             tokio::time::sleep_until(next.min(last)).await;
         }
         let calling = tokio::spawn({
             let (interaction, caller) = (Arc::clone(&interaction), caller.clone());
-            async move { call(&interaction, &caller, "s__hang").await.result }
+            let snapshot = rig.gateway.snapshot();
+            async move { call(snapshot, &interaction, &caller, "s__hang").await.result }
         });
         eventually("it runs", || rig.log.told().last().unwrap() == "called").await;
         let ids = sessions(&rig);
         assert!(ids.len() == 2 && ids[0] == ids[1], "{config}: one session: {ids:?}");
         tokio::time::sleep(Duration::from_secs(400)).await;
-        call(&interaction, &caller, "s__echo").await.result.unwrap();
+        call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
         let ids = sessions(&rig);
         assert!(ids.len() == 3 && ids[2] != ids[0], "{config}: another session: {ids:?}");
         let told = rig.log.told();
@@ -284,7 +291,7 @@ async fn there_is_a_bound_on_interactions() {
     assert!(rig.gateway.interaction(&caller).is_err());
     held.pop();
     let next = rig.gateway.interaction(&caller).unwrap();
-    call(&next, &caller, "s__echo").await.result.unwrap();
+    call(rig.gateway.snapshot(), &next, &caller, "s__echo").await.result.unwrap();
     assert!(rig.gateway.interaction(&caller).is_err());
     next.close(SessionOutcome::Completed).await;
     assert!(rig.gateway.interaction(&caller).is_ok());
@@ -301,11 +308,12 @@ async fn every_bracket_is_closed_once_and_last() {
         let (rig, caller) = (Arc::clone(&rig), caller.clone());
         all.push(tokio::spawn(async move {
             let interaction = Arc::new(rig.gateway.interaction(&caller).unwrap());
-            call(&interaction, &caller, "s__echo").await.result.unwrap();
+            call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
             let calls = (0..4).map(|index| {
                 let (interaction, caller) = (Arc::clone(&interaction), caller.clone());
+                let snapshot = rig.gateway.snapshot();
                 let tool = ["s__echo", "s__fail", "s__hang"][(number + index) % 3];
-                tokio::spawn(async move { drop(call(&interaction, &caller, tool).await) })
+                tokio::spawn(async move { drop(call(snapshot, &interaction, &caller, tool).await) })
             });
             let calls: Vec<_> = calls.collect();
             for _ in 0..number % 7 {
@@ -384,7 +392,7 @@ async fn refusals_that_are_only_counted_open_no_session() {
     let caller = principal("t", ALL);
     for _ in 0..500 {
         let interaction = rig.gateway.interaction(&caller).unwrap();
-        let _refused = call(&interaction, &caller, "s__echo").await;
+        let _refused = call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await;
         interaction.close(SessionOutcome::Completed).await;
     }
     // One call that ran, a hundred refusals, and each with its session.

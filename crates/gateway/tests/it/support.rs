@@ -31,11 +31,9 @@ use toolcrib_core::{
     store::StoreError,
 };
 use toolcrib_gateway::{
-    Gateway, GatewayBuilder, Stores,
-    call::{CallReport, CallRequest},
+    CallReport, CallRequest, Gateway, GatewayBuilder, Stores, ToolRef,
     clock::SystemClock,
     config::{self, Config, SecretReader},
-    list::ToolRef,
     metrics::Surface,
 };
 use toolcrib_store::memory::{
@@ -369,7 +367,7 @@ pub(crate) async fn rig_at(
     let builder =
         GatewayBuilder::new(parse(text), stores, Arc::clone(&factory) as Arc<dyn SourceFactory>);
     let gateway = builder.clock(clock).start().await.unwrap();
-    gateway.settle(Duration::from_secs(10)).await;
+    gateway.supply().settle(Duration::from_secs(10)).await;
     Rig { gateway, log, keys, catalogs, factory }
 }
 
@@ -391,7 +389,8 @@ impl Rig {
         tool: &str,
         arguments: Value,
     ) -> CallReport {
-        let request = CallRequest::new(Surface::Cli, ToolRef::Wire(tool), arguments);
+        let request =
+            CallRequest::new(self.gateway.snapshot(), Surface::Cli, ToolRef::Wire(tool), arguments);
         let called = self.gateway.call(principal, request).await;
         self.settle().await;
         called
@@ -400,7 +399,7 @@ impl Rig {
     /// Waits until denials are in the log, as whoever reads events does.
     pub(crate) async fn settle(&self) {
         let query = EventQuery { limit: 1, ..EventQuery::default() };
-        self.gateway.read_events(query).await.unwrap();
+        self.gateway.audit().read(query).await.unwrap();
     }
 
     pub(crate) fn source(&self) -> Arc<Scripted> {
@@ -408,7 +407,7 @@ impl Rig {
     }
 
     pub(crate) fn listed(&self, principal: &Principal) -> Vec<String> {
-        self.gateway.view(principal).entries().iter().map(|e| e.id.to_string()).collect()
+        self.gateway.snapshot().view(principal).entries().iter().map(|e| e.id.to_string()).collect()
     }
 }
 

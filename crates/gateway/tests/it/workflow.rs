@@ -13,11 +13,7 @@ use toolcrib_core::{
     principal::Principal,
     store::{RunQuery, RunRecord, RunState},
 };
-use toolcrib_gateway::{
-    call::{CallReport, CallRequest},
-    list::ToolRef,
-    metrics::Surface,
-};
+use toolcrib_gateway::{CallReport, CallRequest, ToolRef, metrics::Surface};
 use toolcrib_store::memory::MemoryCatalogs;
 
 use crate::support::{Rig, eventually, offer, principal, rig_with};
@@ -48,7 +44,12 @@ async fn bench(rules: &str, of_flows: &str, flows: &[&str]) -> Bench {
 impl Bench {
     async fn call(&self, caller: &Principal, id: &str, arguments: Value) -> CallReport {
         let tool = format!("openwop:workflow.{id}");
-        let request = CallRequest::new(Surface::Cli, ToolRef::Id(&tool), arguments);
+        let request = CallRequest::new(
+            self.rig.gateway.snapshot(),
+            Surface::Cli,
+            ToolRef::Id(&tool),
+            arguments,
+        );
         self.rig.gateway.call(caller, request).await
     }
 
@@ -59,12 +60,12 @@ impl Bench {
     }
 
     fn problems(&self) -> Vec<String> {
-        let reports = self.rig.gateway.sources();
+        let reports = self.rig.gateway.supply().reports();
         reports.into_iter().find(|it| it.id.as_str() == "w").unwrap().problems
     }
 
     async fn runs(&self) -> Vec<RunRecord> {
-        self.rig.gateway.workflow_runs(RunQuery::default()).await.unwrap()
+        self.rig.gateway.workflows().runs(RunQuery::default()).await.unwrap()
     }
 
     /// Tool and outcome of every event of `run`.
@@ -354,8 +355,8 @@ async fn a_run_can_be_cancelled() {
     let run = bench.runs().await.remove(0);
     let gateway = &bench.rig.gateway;
     let stranger = principal("u", ALL).tenant;
-    assert_eq!(gateway.cancel_run(&stranger, &run.run_id).await.unwrap(), 0);
-    assert_eq!(gateway.cancel_run(&run.tenant, &run.run_id).await.unwrap(), 1);
+    assert_eq!(gateway.workflows().cancel(&stranger, &run.run_id).await.unwrap(), 0);
+    assert_eq!(gateway.workflows().cancel(&run.tenant, &run.run_id).await.unwrap(), 1);
     let called = waiting.await.unwrap();
     assert!(matches!(called.result, Err(CallError::Cancelled)), "{:?}", called.result);
     let expected = [
@@ -367,7 +368,7 @@ async fn a_run_can_be_cancelled() {
         "returned Error cancelled ran",
     ];
     assert_eq!(bench.told(&called.run_id).await, expected);
-    assert_eq!(gateway.cancel_run(&run.tenant, &run.run_id).await.unwrap(), 0);
+    assert_eq!(gateway.workflows().cancel(&run.tenant, &run.run_id).await.unwrap(), 0);
     // By a caller that goes away.
     let waiting = tokio::spawn({
         let bench = Arc::clone(&bench);
@@ -452,7 +453,7 @@ async fn the_caller_hears_of_each_step() {
     let tool = ToolRef::Id("openwop:workflow.chain");
     let request = CallRequest {
         progress: Some(Arc::clone(&heard) as Arc<dyn ProgressSink>),
-        ..CallRequest::new(Surface::Mcp, tool, json!({ "text": "x" }))
+        ..CallRequest::new(bench.rig.gateway.snapshot(), Surface::Mcp, tool, json!({ "text": "x" }))
     };
     bench.rig.gateway.call(&caller, request).await.result.unwrap();
     let heard: Vec<_> = heard
@@ -469,4 +470,13 @@ async fn the_caller_hears_of_each_step() {
         .collect();
     let expected = [("1", "2", "one: ok"), ("2", "2", "two: ok")];
     assert_eq!(heard, expected.map(|(a, b, c)| (a.to_owned(), b.to_owned(), c.to_owned())));
+}
+
+// I-91
+#[tokio::test]
+async fn a_gateway_with_workflows_is_gone_with_its_last_handle() {
+    let bench = bench("", "", &[CHAIN]).await;
+    let source = Arc::downgrade(&bench.rig.source());
+    drop(bench);
+    eventually("nothing holds the source", || source.strong_count() == 0).await;
 }

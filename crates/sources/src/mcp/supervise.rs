@@ -101,13 +101,11 @@ impl Supervisor {
     async fn keep_connected(&self) {
         let stop = &self.shared.stop;
         let mut approach = Approach::Probe;
-        let mut pause = Backoff::new(
-            FIRST_PAUSE,
-            match self.target {
-                Target::Stdio(..) => LONGEST_PAUSE_STDIO,
-                Target::Http { .. } => LONGEST_PAUSE_HTTP,
-            },
-        );
+        let longest = match self.target {
+            Target::Stdio(..) => LONGEST_PAUSE_STDIO,
+            Target::Http { .. } => LONGEST_PAUSE_HTTP,
+        };
+        let (backoff, mut failures) = (Backoff::new(FIRST_PAUSE, longest), 0);
         loop {
             match self.connect(approach).await {
                 Attempt::Stopped => return,
@@ -128,13 +126,14 @@ impl Supervisor {
                         None => return,
                     }
                     if since.elapsed() >= STABLE {
-                        pause.reset();
+                        failures = 0;
                     }
                 }
             }
+            failures += 1;
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(pause.next_pause()) => self.shared.status.count_restart(),
+                () = tokio::time::sleep(backoff.jittered(failures)) => self.shared.status.count_restart(),
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use axum::response::Response;
 use bytes::Bytes;
@@ -13,13 +15,12 @@ use toolcrib_core::{
     principal::AuthMethod,
 };
 use toolcrib_gateway::{
-    Gateway,
+    CallReport, CallRequest, Gateway, ToolRef,
     authn::AuthError,
-    call::{CallReport, CallRequest},
     config::MountAuth,
     idempotency::{self, IdempotencyKey, Kept, Once, OnceError},
-    list::ToolRef,
     metrics::Surface,
+    provider::Offer,
 };
 
 use super::{
@@ -71,10 +72,15 @@ impl Host for Gated {
 
     async fn call(&self, call: Call) -> Response {
         let Some(caller) = call.visitor.principal else { return error::no_such_tool(&call.name) };
-        let request =
-            CallRequest::new(Surface::Explorer, ToolRef::Wire(&call.name), call.arguments);
-        let request =
-            CallRequest { charge: call.head.extensions.get().map(Hold::charge), ..request };
+        let snapshot = match &call.offer {
+            Offer::View(view) => Arc::clone(view.snapshot()),
+            Offer::Tools(_) => self.gateway.snapshot(),
+        };
+        let tool = ToolRef::Wire(&call.name);
+        let request = CallRequest {
+            charge: call.head.extensions.get().map(Hold::charge),
+            ..CallRequest::new(snapshot, Surface::Explorer, tool, call.arguments)
+        };
         let key = match once::key(&call.head.headers) {
             Ok(key) => key,
             Err(problem) => return error::problem(StatusCode::BAD_REQUEST, problem.to_string()),
@@ -92,7 +98,7 @@ impl Host for Gated {
     }
 
     fn turned_away(&self, route: &str) {
-        self.gateway.record_unauthenticated(route);
+        self.gateway.audit().unauthenticated(route);
     }
 }
 

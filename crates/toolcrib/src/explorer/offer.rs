@@ -10,7 +10,7 @@ use toolcrib_core::{
     catalog::{Body, Entry},
 };
 use toolcrib_gateway::{
-    list::CatalogScope,
+    CatalogScope,
     provider::{Annotations, Offer, Tool},
 };
 

@@ -15,10 +15,7 @@ use toolcrib_core::{
     scope::Scope,
 };
 use toolcrib_gateway::{
-    Gateway,
-    call::{CallReport, CallRequest},
-    list::{CatalogScope, ToolRef},
-    metrics::Surface,
+    CallReport, CallRequest, CatalogScope, Gateway, Snapshot, ToolRef, metrics::Surface,
 };
 
 use super::{
@@ -34,6 +31,8 @@ use crate::respond;
 /// A call that has not started.
 pub(super) struct ToolCall {
     gateway: Gateway,
+    /// The snapshot of the request (I-23).
+    snapshot: Arc<Snapshot>,
     principal: Arc<Principal>,
     era: Era,
     id: Id,
@@ -128,6 +127,7 @@ impl ToolCall {
         let opens = input.as_ref().is_some_and(|input| consent::opens(&input.capabilities));
         Ok(Self {
             gateway: gateway.clone(),
+            snapshot: gateway.snapshot(),
             principal: Arc::clone(principal),
             era,
             id,
@@ -141,6 +141,11 @@ impl ToolCall {
             opens,
             turn: None,
         })
+    }
+
+    /// The snapshot of the request.
+    pub(super) fn snapshot(&self) -> &Arc<Snapshot> {
+        &self.snapshot
     }
 
     /// The arguments.
@@ -192,6 +197,7 @@ impl ToolCall {
     pub(super) fn run(self) -> RunningCall {
         let Self {
             gateway,
+            snapshot,
             principal,
             era,
             id,
@@ -211,11 +217,11 @@ impl ToolCall {
         let called = async move {
             let tool = ToolRef::Wire(&name);
             let request = CallRequest {
-                within,
+                scope: within,
                 progress: sink,
                 meta,
                 input,
-                ..CallRequest::new(Surface::Mcp, tool, arguments)
+                ..CallRequest::new(snapshot, Surface::Mcp, tool, arguments)
             };
             match part {
                 Some(turn) => turn.call(&principal, request).await,

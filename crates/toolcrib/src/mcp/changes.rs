@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use toolcrib_core::{canonical::Digest, catalog::Generation, principal::Principal};
-use toolcrib_gateway::list::CatalogScope;
+use toolcrib_gateway::CatalogScope;
 
 use super::{era::Era, host::Host, pages};
 
@@ -69,7 +69,8 @@ impl ListWatch {
         known: Arc<Known>,
     ) -> Self {
         // Subscribed before looking, so that nothing falls between.
-        let (lists, callers) = (host.gateway.changes(), host.gateway.authenticator().changes());
+        let (lists, callers) =
+            (host.gateway.supply().changes(), host.gateway.authenticator().changes());
         let now = Instant::now();
         let mut watch = Self {
             host: Arc::clone(host),

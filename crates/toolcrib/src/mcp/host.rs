@@ -10,7 +10,7 @@ use toolcrib_core::{
     id::{PrincipalId, TenantId},
     principal::Principal,
 };
-use toolcrib_gateway::{Gateway, config::McpConfig, list::CatalogScope};
+use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig};
 
 use super::session::{Session, Sessions};
 

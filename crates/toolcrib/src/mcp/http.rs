@@ -20,10 +20,7 @@ use axum::{
 use http::{HeaderMap, Method, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::principal::Principal;
-use toolcrib_gateway::{
-    list::{CatalogScope, ToolRef},
-    metrics::Surface,
-};
+use toolcrib_gateway::{CatalogScope, ToolRef, metrics::Surface};
 
 use super::{
     answer,
@@ -91,7 +88,7 @@ async fn toolset(
     request: Request,
 ) -> Response {
     let within = CatalogScope::toolset(name.as_str());
-    match state.gateway.has(&within) {
+    match state.gateway.snapshot().has(&within) {
         true => dispatch(state, principal, &within, request).await,
         false => fail(StatusCode::NOT_FOUND, &RpcError::no_toolset()),
     }
@@ -204,7 +201,7 @@ async fn answer(
         }
         Ok(Step::Call(call)) => {
             if era == Era::Modern && !call.is_indirect() {
-                check_params(state, principal, within, headers, &call)
+                check_params(principal, within, headers, &call)
                     .map_err(|error| reject(Some(id), error))?;
             }
             Ok(run(state, call, readable).await)
@@ -249,14 +246,13 @@ fn no_session(id: Option<&Id>) -> Response {
 /// Checks what the client repeats of its arguments. Only for a tool that the caller sees: for any
 /// other the answer must not depend on whether there is such a tool (I-9).
 fn check_params(
-    state: &AppState,
     principal: &Principal,
     within: &CatalogScope,
     headers: &HeaderMap,
     call: &ToolCall,
 ) -> Result<(), RpcError> {
     let tool = ToolRef::Wire(call.name());
-    let Some(entry) = state.gateway.peek_within(principal, tool, within) else { return Ok(()) };
+    let Ok(entry) = call.snapshot().find(principal, tool, within) else { return Ok(()) };
     match param_headers::of(&entry) {
         params if params.is_empty() => Ok(()),
         params => headers::check_params(headers, &params, call.arguments()),

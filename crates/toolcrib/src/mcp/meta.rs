@@ -12,7 +12,7 @@ use std::{
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use toolcrib_core::catalog::{Entry, ListFormat, Listing, Pages};
-use toolcrib_gateway::list::ToolRef;
+use toolcrib_gateway::ToolRef;
 
 use super::{answer, call::ToolCall, era::Era, error::RpcError, host::RequestContext, pages};
 
@@ -62,7 +62,7 @@ pub(super) fn meant(
     era: Era,
     mut call: ToolCall,
 ) -> Result<MetaToolOutcome, RpcError> {
-    let toolset = asker.host.gateway.toolset(asker.within);
+    let toolset = asker.host.gateway.snapshot().toolset(asker.within);
     if toolset.is_none_or(|toolset| toolset.listing != Listing::Search) {
         return Ok(MetaToolOutcome::Call(call));
     }
@@ -107,7 +107,7 @@ fn search(asker: RequestContext<'_>, arguments: &Value) -> Result<String, &'stat
     };
     let most = usize::try_from(most.clamp(1, MOST_FOUND)).unwrap_or(1);
     let RequestContext { host, principal, within, .. } = asker;
-    let Some(view) = host.gateway.view_within(principal, within) else {
+    let Some(view) = host.gateway.snapshot().view_within(principal, within) else {
         return Err("there is no such toolset");
     };
     let found: Vec<Value> = view.search(query, None, most).iter().map(|entry| hit(entry)).collect();
@@ -152,7 +152,8 @@ fn describe(
         return Err("`name` must be the name of a tool");
     };
     let RequestContext { host, principal, within, .. } = asker;
-    match host.gateway.find_within(principal, ToolRef::Wire(name), within) {
+    let snapshot = host.gateway.snapshot();
+    match host.gateway.find(&snapshot, principal, ToolRef::Wire(name), within) {
         Some(entry) => {
             let json = entry.wire.get(&entry, pages::format(era));
             Ok(String::from_utf8_lossy(&json).into_owned())

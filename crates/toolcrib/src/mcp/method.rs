@@ -73,7 +73,7 @@ pub(super) fn start(
 
 /// What there is where the asker is connected to.
 fn instructions(asker: RequestContext<'_>) -> String {
-    let toolset = asker.host.gateway.toolset(asker.within);
+    let toolset = asker.host.gateway.snapshot().toolset(asker.within);
     let mut words = INSTRUCTIONS.to_owned();
     if let Some(toolset) = toolset {
         if let Some(title) = &toolset.title {

@@ -16,7 +16,7 @@ use toolcrib_core::{
     catalog::{ListFormat, Listing, Pages},
     principal::Principal,
 };
-use toolcrib_gateway::list::CatalogScope;
+use toolcrib_gateway::CatalogScope;
 
 use super::{
     era::Era,
@@ -67,12 +67,12 @@ pub(super) fn digest(
 
 fn pages(host: &Host, principal: &Principal, within: &CatalogScope, era: Era) -> Arc<Pages> {
     let format = format(era);
-    let toolset = host.gateway.toolset(within);
+    let toolset = host.gateway.snapshot().toolset(within);
     if toolset.is_some_and(|toolset| toolset.listing == Listing::Search) {
         return meta::list(era, format);
     }
     // A part of the catalog that a reload has taken away has nothing in it.
-    match host.gateway.view_within(principal, within) {
+    match host.gateway.snapshot().view_within(principal, within) {
         Some(view) => view.pages(format, host.config.page_size, open),
         None => Arc::new(Pages::of(&[], format, host.config.page_size, open)),
     }

@@ -20,12 +20,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{event::SessionOutcome, principal::Principal};
-use toolcrib_gateway::{
-    Gateway,
-    call::{CallReport, CallRequest},
-    list::CatalogScope,
-    session::Interaction,
-};
+use toolcrib_gateway::{CallReport, CallRequest, CatalogScope, Gateway, Interaction};
 
 use super::{changes::Known, protocol::Id};
 

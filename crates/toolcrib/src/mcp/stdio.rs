@@ -25,7 +25,7 @@ use toolcrib_core::{
     event::SessionOutcome,
     principal::Principal,
 };
-use toolcrib_gateway::{Gateway, config::McpConfig, list::CatalogScope};
+use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig};
 
 use self::lines::{Line, Lines};
 use super::{

@@ -82,7 +82,7 @@ pub(crate) fn require(
     if scope.is_held_by(caller) {
         return Ok(());
     }
-    state.gateway.record_denied(caller, scope.as_str(), route);
+    state.gateway.audit().denied(caller, scope.as_str(), route, "scope");
     Err(Refusal::MissingScope(scope.as_str()))
 }
 

@@ -20,7 +20,7 @@ use toolcrib_core::{
     id::ApprovalId,
     json::parse_strict,
 };
-use toolcrib_gateway::approvals::{ApprovalError, ApprovalListener, told};
+use toolcrib_gateway::approvals::{ApprovalError, ApprovalListener, to_json};
 use utoipa::ToSchema;
 
 use super::{
@@ -97,11 +97,11 @@ pub(super) async fn list(
     };
     let state_of = |StateOfApproval(state)| state;
     let query = ApprovalQuery { state: wanted.map(state_of), ..ApprovalQuery::default() };
-    match state.gateway.approvals(&caller, query).await {
+    match state.gateway.approvals().list(&caller, query).await {
         Ok(mut found) => {
             found.truncate(limit);
             let now = state.gateway.clock().now();
-            let approvals = found.iter().map(|it| told(it, None, &caller, now)).collect();
+            let approvals = found.iter().map(|it| to_json(it, None, &caller, now)).collect();
             Ok(respond::json(StatusCode::OK, &Approvals { approvals }))
         }
         Err(error) => Ok(refused(error)),
@@ -128,11 +128,11 @@ pub(super) async fn by_id(
     id: Segment,
 ) -> Response {
     let Ok(id) = ApprovalId::parse(id.as_str()) else { return error::not_found() };
-    match state.gateway.approval(&caller, &id).await {
+    match state.gateway.approvals().find(&caller, &id).await {
         Ok(shown) => {
             let now = state.gateway.clock().now();
             let arguments = shown.arguments.as_deref();
-            respond::json(StatusCode::OK, &told(&shown.approval, arguments, &caller, now))
+            respond::json(StatusCode::OK, &to_json(&shown.approval, arguments, &caller, now))
         }
         Err(error) => refused(error),
     }
@@ -169,15 +169,15 @@ pub(super) async fn answer(
         let problem = "the body must be {\"verdict\": \"grant\", \"reject\" or \"override\", \
                        \"comment\"?: text}";
         // Whether there is such an approval is told first.
-        return match state.gateway.approval(&caller, &id).await {
+        return match state.gateway.approvals().find(&caller, &id).await {
             Ok(_) => error::bad_body("", problem),
             Err(error) => refused(error),
         };
     };
-    match state.gateway.respond(&caller, &id, verdict, comment).await {
+    match state.gateway.approvals().respond(&caller, &id, verdict, comment).await {
         Ok(approval) => {
             let now = state.gateway.clock().now();
-            respond::json(StatusCode::OK, &told(&approval, None, &caller, now))
+            respond::json(StatusCode::OK, &to_json(&approval, None, &caller, now))
         }
         Err(error) => refused(error),
     }
@@ -197,7 +197,7 @@ pub(super) async fn answer(
     )
 )]
 pub(super) async fn events(State(state): State<AppState>, Caller(caller): Caller) -> Response {
-    let listener = match state.gateway.listen_to_approvals(&caller).await {
+    let listener = match state.gateway.approvals().listen(&caller).await {
         Ok(listener) => listener,
         Err(too_many) => {
             let words = too_many.to_string();

@@ -100,7 +100,7 @@ pub(super) async fn list(
         limit,
         newest: after.is_none(),
     };
-    match state.gateway.read_events(wanted).await {
+    match state.gateway.audit().read(wanted).await {
         Ok(logged) => {
             let next = logged.last().map_or(after.unwrap_or(0), |last| last.position);
             let events = logged

@@ -207,7 +207,7 @@ fn refused(
     let bad = |member, words| Ok(error::bad_body(member, words));
     match problem {
         KeyError::Forbidden(scope) => {
-            state.gateway.record_denied(caller, scope, route);
+            state.gateway.audit().denied(caller, scope, route, "scope");
             Err(Refusal::MissingScope(scope))
         }
         KeyError::Wider => {

@@ -94,10 +94,10 @@ pub(super) async fn list(
     };
     let pins = match tool {
         Some(ToolName(tool)) => {
-            let pin = state.gateway.pin(&caller.tenant, &tool).await;
+            let pin = state.gateway.supply().pin(&caller.tenant, &tool).await;
             pin.map(|pin| pin.into_iter().collect())
         }
-        None => state.gateway.pins(&caller.tenant).await.map(Option::unwrap_or_default),
+        None => state.gateway.supply().pins(&caller.tenant).await.map(Option::unwrap_or_default),
     };
     let pins = pins.map_err(|error| {
         tracing::error!(%error, "pins could not be read");
@@ -135,7 +135,7 @@ pub(super) async fn approve(
         Ok(wanted) => wanted,
         Err(problem) => return Ok(error::bad_body("tools", problem)),
     };
-    match state.gateway.approve_pins(&caller, &wanted).await {
+    match state.gateway.supply().approve_pins(&caller, &wanted).await {
         Ok(approved) => Ok(respond::json(StatusCode::OK, &Approved { approved })),
         Err(PinError::Unknown(_)) => Ok(error::not_found()),
         Err(stale @ PinError::Stale(index)) => {

@@ -91,7 +91,7 @@ pub(super) async fn checkpoints(
         Ok(after) => after.map_or(0, |Position(after)| after),
         Err(bad) => return Ok(bad.into_response()),
     };
-    let found = match state.gateway.record_store() {
+    let found = match state.gateway.audit().store() {
         Some(store) => store.checkpoints(&caller.tenant, after).await,
         None => Ok(Vec::new()),
     };
@@ -119,7 +119,7 @@ pub(super) async fn forwarders(
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
     require(&state, &caller, RouteScope::MetricsRead, "/v1/record/forwarders")?;
-    let told = match state.gateway.record_store() {
+    let told = match state.gateway.audit().store() {
         Some(store) => tell(&state, &**store).await,
         None => Ok(Forwarders { last_position: 0, forwarders: Vec::new() }),
     };

@@ -73,7 +73,7 @@ pub(super) async fn read(
     };
     let mut events = Vec::new();
     for _ in 0..MAX_PAGES {
-        let page = state.gateway.read_events(query.clone()).await.map_err(|error| {
+        let page = state.gateway.audit().read(query.clone()).await.map_err(|error| {
             tracing::error!(%error, "a run could not be read");
             Refusal::Unavailable
         })?;

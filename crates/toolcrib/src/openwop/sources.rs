@@ -5,7 +5,7 @@ use http::StatusCode;
 use serde::Serialize;
 use toolcrib_core::source::StderrLine;
 use toolcrib_gateway::{
-    QuotaReport, SourceReport, StderrRefusal, scopes::RouteScope, toolsets::ToolsetReport,
+    QuotaReport, SourceReport, StderrRefusal, ToolsetReport, scopes::RouteScope,
 };
 use utoipa::ToSchema;
 
@@ -59,7 +59,7 @@ pub(super) async fn logs(
     source: Segment,
 ) -> Result<Response, Refusal> {
     require(&state, &caller, RouteScope::SourcesLogs, "/v1/sources/{sourceId}/logs")?;
-    Ok(match state.gateway.source_stderr(Some(&caller.tenant), source.as_str()) {
+    Ok(match state.gateway.supply().stderr(Some(&caller.tenant), source.as_str()) {
         Ok(lines) => respond::json(StatusCode::OK, &SourceLog { lines }),
         Err(StderrRefusal::Unknown) => error::not_found(),
         Err(StderrRefusal::Shared) => error::error(
@@ -91,10 +91,12 @@ pub(super) async fn list(
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
     require(&state, &caller, RouteScope::SourcesRead, "/v1/sources")?;
-    let sources = state.gateway.sources_of(&caller.tenant);
-    let toolsets = state.gateway.toolsets(&caller);
-    let quota = state.gateway.quota(&caller).await.unwrap_or_else(|error| {
-        tracing::warn!(%error, "what was used of a quota cannot be told");
+    let sources = state.gateway.supply().reports_for(&caller.tenant);
+    let snapshot = state.gateway.snapshot();
+    let toolsets = snapshot.toolsets(&caller);
+    let quota = state.gateway.quotas().report(&snapshot.gate, &caller).await;
+    let quota = quota.unwrap_or_else(|error| {
+        tracing::warn!(%error, "the calls under a quota cannot be read");
         None
     });
     Ok(respond::json(StatusCode::OK, &Sources { sources, toolsets, quota }))

@@ -15,7 +15,7 @@ use toolcrib_core::{
     catalog::{Body, Entry, ListFormat},
     compact::CompactToolDescriptor,
 };
-use toolcrib_gateway::{config::ListBody, list::ToolRef};
+use toolcrib_gateway::{CatalogScope, ToolRef, config::ListBody};
 use utoipa::{PartialSchema, ToSchema, openapi};
 
 use super::{
@@ -145,7 +145,8 @@ pub(super) async fn list(
             ListBody::Envelope => (&ENVELOPE, "application/json"),
         }
     };
-    let Some(view) = state.gateway.view_within(&caller, &respond::within(request.uri())) else {
+    let Some(view) = state.gateway.snapshot().view_within(&caller, &respond::within(request.uri()))
+    else {
         return error::bad_request("toolset", respond::NO_TOOLSET);
     };
     let body = match respond::query(query, "q") {
@@ -252,7 +253,8 @@ pub(super) async fn by_id(
     uri: Uri,
     headers: HeaderMap,
 ) -> Response {
-    match state.gateway.find(&caller, ToolRef::Id(id.as_str())) {
+    let (snapshot, scope) = (state.gateway.snapshot(), CatalogScope::default());
+    match state.gateway.find(&snapshot, &caller, ToolRef::Id(id.as_str()), &scope) {
         Some(entry) => {
             let format = if wants_compact(&uri) { &COMPACT } else { &ARRAY };
             let body = Body::once(entry.wire.get(&entry, format).to_vec());

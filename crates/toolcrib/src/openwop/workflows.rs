@@ -109,7 +109,7 @@ pub(super) async fn cancel(
     if find(&state, query).await?.is_empty() {
         return Ok(error::not_found());
     }
-    let ended = state.gateway.cancel_run(&caller.tenant, &run).await;
+    let ended = state.gateway.workflows().cancel(&caller.tenant, &run).await;
     let cancelled = ended.map_err(|error| unavailable(&error))?;
     Ok(respond::json(StatusCode::ACCEPTED, &Cancelled { run_id: run, cancelled }))
 }
@@ -124,7 +124,7 @@ fn of(caller: &Principal, principal: Option<PrincipalId>) -> RunQuery {
 }
 
 async fn find(state: &AppState, query: RunQuery) -> Result<Vec<RunRecord>, Refusal> {
-    state.gateway.workflow_runs(query).await.map_err(|error| unavailable(&error))
+    state.gateway.workflows().runs(query).await.map_err(|error| unavailable(&error))
 }
 
 fn unavailable(error: &toolcrib_core::store::StoreError) -> Refusal {

@@ -12,9 +12,8 @@ use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 use toolcrib_core::{call::CallError, id::RunId, principal::Principal};
 use toolcrib_gateway::{
-    call::{CallReport, CallRequest},
+    CallReport, CallRequest, Snapshot, ToolRef,
     idempotency::{self, IdempotencyKey, Once},
-    list::ToolRef,
 };
 use utoipa::ToSchema;
 
@@ -128,9 +127,10 @@ pub(super) async fn answer(
             "`tool_id` must look like Toolkit.Tool, Toolkit.Tool@1.2.3 or Toolkit.Tool@1",
         );
     };
+    let snapshot = state.gateway.snapshot();
     let request = CallRequest {
         charge: body.hold.map(|Extension(hold)| hold.charge()),
-        ..CallRequest::new(dialect.surface(), tool, Value::Object(input))
+        ..CallRequest::new(Arc::clone(&snapshot), dialect.surface(), tool, Value::Object(input))
     };
     let frame = Frame { marker, envelope };
     let named = match (&call_id, once::key(headers)) {
@@ -140,7 +140,7 @@ pub(super) async fn answer(
     };
     let Some((space, name)) = named else {
         let called = state.gateway.call(caller, request).await;
-        return frame.called(state, caller, &called, called.call_id.as_str(), tool);
+        return frame.called(&snapshot, caller, &called, called.call_id.as_str(), tool);
     };
     let key = IdempotencyKey { space, text: &name };
     let id = call_id.clone();
@@ -152,7 +152,7 @@ pub(super) async fn answer(
     match state.gateway.call_once(caller, key, request, keep).await {
         Ok(Once::Report(called)) => {
             let id = call_id.as_deref().unwrap_or(called.call_id.as_str());
-            frame.called(state, caller, &called, id, tool)
+            frame.called(&snapshot, caller, &called, id, tool)
         }
         Ok(Once::Kept(kept)) => once::replayed(frame.result(&kept.body, Some(&kept.run_id))),
         Err(problem) if call_id.is_some() => error::not_once(marker, problem),
@@ -171,7 +171,7 @@ impl Frame {
     /// The answer to a call that has just been made.
     fn called(
         self,
-        state: &AppState,
+        snapshot: &Snapshot,
         caller: &Principal,
         called: &CallReport,
         call_id: &str,
@@ -181,7 +181,7 @@ impl Frame {
         match (result::written(called, call_id), &called.result) {
             (Some(result), _) => self.result(&result, run.as_ref()),
             (None, Err(CallError::NoSuchTool)) => {
-                error::no_such_tool(self.marker, &offered(state, caller, tool))
+                error::no_such_tool(self.marker, &offered(snapshot, caller, tool))
             }
             (None, Err(refused)) => {
                 respond::with_run(error::refused_call(self.marker, refused), run.as_ref())
@@ -204,9 +204,9 @@ impl Frame {
 }
 
 /// The versions in which the caller may use a tool that it asked for in another one.
-fn offered(state: &AppState, caller: &Principal, tool: ToolRef<'_>) -> Vec<String> {
+fn offered(snapshot: &Snapshot, caller: &Principal, tool: ToolRef<'_>) -> Vec<String> {
     let ToolRef::Otc { name, version: Some(_) } = tool else { return Vec::new() };
-    let versions = state.gateway.otc_versions(caller, name);
+    let versions = snapshot.otc_versions(caller, name);
     versions.iter().map(|entry| entry.names.version.clone()).collect()
 }
 

@@ -73,7 +73,7 @@ pub(super) async fn answer(
         },
     };
     let format = definition::format(dialect, marker);
-    Ok(match state.gateway.list_within(caller, &respond::within(&head.uri), format, None) {
+    Ok(match state.gateway.snapshot().list(caller, &respond::within(&head.uri), format, None) {
         Some(list) => respond::tagged(&head.headers, &list, "application/json", PRIVATE),
         None => error::bad_request(marker, respond::NO_TOOLSET),
     })

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 use toolcrib_core::json::parse_strict;
-use toolcrib_gateway::{idempotency::MAX_KEY, list::ToolRef};
+use toolcrib_gateway::{ToolRef, idempotency::MAX_KEY};
 
 use super::dialect::{Dialect, Marker};
 

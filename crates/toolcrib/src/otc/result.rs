@@ -8,7 +8,7 @@ use toolcrib_core::{
     call::{CallError, Outcome, raw},
     catalog::Entry,
 };
-use toolcrib_gateway::{call::CallReport, idempotency::may_repeat};
+use toolcrib_gateway::{CallReport, idempotency::may_repeat};
 use utoipa::ToSchema;
 
 /// What became of a call.

@@ -159,10 +159,10 @@ async fn native_tools_can_change() {
         column(&list, "name").join(" ")
     };
     assert_eq!(names().await, "app__early");
-    let mut changes = gateway.changes();
+    let mut changes = gateway.supply().changes();
     changes.mark_unchanged();
     late.store(true, Ordering::SeqCst);
-    gateway.refresh(&SourceId::parse("app").unwrap());
+    gateway.supply().refresh(&SourceId::parse("app").unwrap());
     changes.changed().await.unwrap();
     assert_eq!(names().await, "app__late");
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use http::Method;
 use serde_json::{Value, json};
 use toolcrib_core::call::CallError;
-use toolcrib_gateway::{call::CallRequest, list::ToolRef, metrics::Surface};
+use toolcrib_gateway::{CallRequest, ToolRef, metrics::Surface};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
 
 /// Source and tool of each kind of name. All are equally long, because answers repeat them.
@@ -141,7 +141,7 @@ async fn sixty_thousand_arguments_do_not_tell_whether_there_is_a_tool() {
         let call = async |source: &str, name: &str| {
             let name = format!("{source}__{name}");
             let tool = ToolRef::Wire(&name);
-            let request = CallRequest::new(Surface::Otc, tool, arguments.clone());
+            let request = CallRequest::new(gate.snapshot(), Surface::Otc, tool, arguments.clone());
             let start = Instant::now();
             let called = gate.call(&caller, request).await;
             let took = start.elapsed().as_nanos();

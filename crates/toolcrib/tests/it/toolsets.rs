@@ -119,7 +119,7 @@ async fn what_reaches_no_tool_is_recorded_once_and_reported() {
     let denied = gw.event(|event| event["payload"]["agentId"] == "toolset.none").await;
     assert_eq!(denied["payload"]["toolName"], "mcp:up.delete_file", "denied is not reached");
     assert_eq!(
-        gw.gateway.unresolved_references(),
+        gw.gateway.supply().unresolved_references(),
         ["toolset \"files\": mcp:gone.*", "toolset \"none\": mcp:up.delete_file"]
     );
     let operator = gw.principal("operator", ["sources:read", "up:use"]).await;

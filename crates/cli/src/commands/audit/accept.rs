@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::Utc;
 use serde_json::json;
 use toolcrib_core::record::WitnessStore;
-use toolcrib_gateway::keeper;
+use toolcrib_gateway::audit;
 
 use crate::{
     args::{AcceptArgs, Global},
@@ -34,7 +34,7 @@ pub(super) async fn run(
         ));
     };
     let witness: Arc<dyn WitnessStore> = Arc::new(signing::witness(&config));
-    let accepted = keeper::accept(&store, &key, &witness, args.reason.as_deref(), Utc::now()).await;
+    let accepted = audit::accept(&store, &key, &witness, args.reason.as_deref(), Utc::now()).await;
     store.close().await;
     let accepted = accepted?;
     if printer.wants_json() {

@@ -10,7 +10,7 @@ use toolcrib_core::{
     event::RunEvent,
     record::{Checkpoint, RecordStore as _, StoredEvent, StoredQuery},
 };
-use toolcrib_gateway::export::Format;
+use toolcrib_gateway::audit::export::Format;
 
 use super::{Log, PAGE};
 use crate::{

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{CallError, Outcome};
-use toolcrib_gateway::call::CallReport;
+use toolcrib_gateway::CallReport;
 
 use crate::{
     failure::{self, Exit, advised},

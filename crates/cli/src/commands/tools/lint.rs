@@ -66,7 +66,7 @@ async fn discovered(
             let wanted =
                 entries.filter(|entry| args.source.is_none_or(|kind| entry.tool.source == kind));
             let tools = wanted.map(|entry| entry.tool.clone()).collect();
-            Ok((tools, gateway.upstream_findings(args.source)))
+            Ok((tools, gateway.supply().findings(args.source)))
         })
         .await
 }

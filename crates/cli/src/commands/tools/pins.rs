@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{canonical::Digest, event::EventLog as _, id::PrincipalId, suggest};
 use toolcrib_gateway::{
     config::Config,
-    pins::{PinDesk, PinError},
+    pins::{PinError, PinReview},
 };
 use toolcrib_store::SqliteStore;
 
@@ -92,8 +92,8 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
     Ok(())
 }
 
-fn desk<'a>(config: &'a Config, store: &'a SqliteStore) -> PinDesk<'a> {
-    PinDesk { sources: &config.sources, pins: store, tenant: None }
+fn desk<'a>(config: &'a Config, store: &'a SqliteStore) -> PinReview<'a> {
+    PinReview { sources: &config.sources, pins: store, tenant: None }
 }
 
 /// Shows what waits for an approval; the exit code is 0 either way.

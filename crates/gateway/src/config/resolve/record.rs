@@ -13,8 +13,8 @@ use super::{
     source::{check_header, check_url},
 };
 use crate::{
+    audit::export::Format,
     config::{Durability, ForwardConfig, RecordConfig, units::parse_age},
-    export::Format,
 };
 
 /// Where something goes, as it was typed.

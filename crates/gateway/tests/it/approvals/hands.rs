@@ -62,7 +62,7 @@ impl Rig {
     }
 
     async fn votes(&self, who: &Principal, id: &ApprovalId) -> Result<ApprovalState, VoteRefused> {
-        match self.gateway.respond(who, id, Verdict::Grant, None).await {
+        match self.gateway.approvals().respond(who, id, Verdict::Grant, None).await {
             Err(ApprovalError::Refused(refused)) => Err(refused),
             other => Ok(other.unwrap().state),
         }
@@ -92,12 +92,12 @@ async fn who_makes_a_key_does_not_consent_with_it() {
         assert_eq!(rig.votes(who, &id).await, Err(VoteRefused::SameHand), "{who:?}");
     }
     let why = Some("why".to_owned());
-    let passed_over = rig.gateway.respond(&made, &id, Verdict::Override, why).await;
+    let passed_over = rig.gateway.approvals().respond(&made, &id, Verdict::Override, why).await;
     assert_eq!(refused(passed_over), VoteRefused::SameHand);
     // The key that the operator made has been in no other hand.
     assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
     // No more than this is kept of a vote that does not count.
-    let kept = rig.gateway.approval(&max, &id).await.unwrap().approval;
+    let kept = rig.gateway.approvals().find(&max, &id).await.unwrap().approval;
     assert_eq!(kept.votes.len(), 1);
 }
 
@@ -114,7 +114,7 @@ async fn who_makes_a_key_does_not_consent_to_its_calls() {
     assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
     // What it does not want made with its keys it can refuse.
     let id = rig.asks(&one, 2).await;
-    let rejected = rig.gateway.respond(&max, &id, Verdict::Reject, None).await.unwrap();
+    let rejected = rig.gateway.approvals().respond(&max, &id, Verdict::Reject, None).await.unwrap();
     assert_eq!(rejected.state, ApprovalState::Rejected);
 }
 

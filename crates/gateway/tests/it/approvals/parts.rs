@@ -10,11 +10,7 @@ use toolcrib_core::{
     event::SessionOutcome,
     id::ApprovalId,
 };
-use toolcrib_gateway::{
-    call::{CallReport, CallRequest},
-    list::ToolRef,
-    metrics::Surface,
-};
+use toolcrib_gateway::{CallReport, CallRequest, ToolRef, metrics::Surface};
 use toolcrib_store::memory::MemoryCatalogs;
 
 use super::{ASKS, approver, asked, asking, caller, who};
@@ -52,7 +48,8 @@ async fn flows(settings: &str, of_flows: &str) -> (Rig, TempDir) {
 
 async fn run(rig: &Rig, flow: &str) -> CallReport {
     let tool = format!("openwop:workflow.{flow}");
-    let request = CallRequest::new(Surface::Cli, ToolRef::Id(&tool), json!({}));
+    let request =
+        CallRequest::new(rig.gateway.snapshot(), Surface::Cli, ToolRef::Id(&tool), json!({}));
     rig.gateway.call(&who("ann", &["*"]), request).await
 }
 
@@ -62,7 +59,7 @@ fn runs(rig: &Rig) -> usize {
 }
 
 async fn grant(rig: &Rig, id: &ApprovalId) {
-    rig.gateway.respond(&approver("bob"), id, Verdict::Grant, None).await.unwrap();
+    rig.gateway.approvals().respond(&approver("bob"), id, Verdict::Grant, None).await.unwrap();
 }
 
 /// I-64: a step asks with the arguments that it has; the workflow, started again, goes past it once.
@@ -74,7 +71,7 @@ async fn a_step_asks_by_itself() {
     let said = serde_json::to_string(&refused.content).unwrap();
     let id = rig.pending().await;
     assert!(said.contains("second") && said.contains(id.as_str()), "{said}");
-    let approval = rig.gateway.approval(&approver("bob"), &id).await.unwrap().approval;
+    let approval = rig.gateway.approvals().find(&approver("bob"), &id).await.unwrap().approval;
     assert_eq!(approval.tool_id.as_str(), "mcp:s.echo");
     assert_eq!(runs(&rig), 1, "the first step");
     grant(&rig, &id).await;
@@ -115,7 +112,7 @@ async fn a_step_that_waits_ends_with_its_workflow() {
     grant(&rig, &id).await;
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(runs(&rig), 1);
-    let kept = rig.gateway.approval(&approver("bob"), &id).await.unwrap().approval;
+    let kept = rig.gateway.approvals().find(&approver("bob"), &id).await.unwrap().approval;
     assert_eq!(kept.state, ApprovalState::Granted, "the grant is still there");
 }
 
@@ -127,7 +124,12 @@ async fn a_call_of_an_interaction_asks_and_comes_back() {
     let caller = caller();
     let interaction = rig.gateway.interaction(&caller).unwrap();
     let call = async |arguments: Value| {
-        let request = CallRequest::new(Surface::Mcp, ToolRef::Wire("s__echo"), arguments);
+        let request = CallRequest::new(
+            rig.gateway.snapshot(),
+            Surface::Mcp,
+            ToolRef::Wire("s__echo"),
+            arguments,
+        );
         interaction.call(&caller, request).await
     };
     let id = asked(call(json!({})).await.result);
@@ -162,7 +164,8 @@ async fn an_interaction_that_closes_ends_the_wait() {
     let rig = asking("[approvals]\nwait = \"30s\"", ASKS).await;
     let caller = caller();
     let interaction = rig.gateway.interaction(&caller).unwrap();
-    let request = CallRequest::new(Surface::Mcp, ToolRef::Wire("s__echo"), json!({}));
+    let request =
+        CallRequest::new(rig.gateway.snapshot(), Surface::Mcp, ToolRef::Wire("s__echo"), json!({}));
     let closing = async {
         let id = rig.pending().await;
         interaction.close(SessionOutcome::Failed).await;

@@ -85,13 +85,13 @@ async fn a_receiver_is_told_each_change_until_it_takes_it() {
     // A change from before anybody was told is not told.
     rig.ask(json!({"n": 0})).await;
     receiver.answers.lock().extend([DeliveryError::Unreachable, DeliveryError::Status(503)]);
-    rig.gateway.send_webhooks(Arc::new(receiver.clone()));
+    rig.gateway.approvals().send_webhooks(Arc::new(receiver.clone()));
     eventually("the receiver is there", || receiver.built.lock().len() == 1).await;
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     let id = rig.ask(json!({"text": "canary"})).await;
     eventually("it is told a third time", || receiver.number() == 3).await;
     let comment = Some("canary".to_owned());
-    rig.gateway.respond(&approver("bob"), &id, Verdict::Grant, comment).await.unwrap();
+    rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, comment).await.unwrap();
     eventually("it is told of the grant", || receiver.number() == 4).await;
     let pending = "approval.pending";
     assert_eq!(receiver.told(), [pending, pending, pending, "approval.granted"]);
@@ -117,7 +117,7 @@ async fn receivers_follow_the_configuration() {
     let other = HOOK.to_owned() + "tenant = \"u\"\n";
     let rig = asking(&other, ASKS).await;
     let receiver = Receiver::default();
-    rig.gateway.send_webhooks(Arc::new(receiver.clone()));
+    rig.gateway.approvals().send_webhooks(Arc::new(receiver.clone()));
     eventually("the receiver is there", || receiver.built.lock().len() == 1).await;
     let apply = async |settings: &str| {
         let config = parse(&format!("{settings}\n{}", one_source(ASKS)));

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{event::SessionOutcome, principal::Principal};
-use toolcrib_gateway::list::CatalogScope;
+use toolcrib_gateway::CatalogScope;
 
 use super::{
     fail, headers,

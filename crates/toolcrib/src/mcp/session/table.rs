@@ -17,7 +17,7 @@ use toolcrib_core::{
     event::SessionOutcome,
     principal::{AuthMethod, Principal},
 };
-use toolcrib_gateway::{Gateway, config::McpConfig, list::CatalogScope, tasks::Policy};
+use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig, tasks::Policy};
 
 use super::{Hold, Session};
 use crate::mcp::host::{Who, who};

@@ -422,7 +422,7 @@ async fn a_return_without_a_call_is_an_event_like_others() {
     let gw = fixture().start().await;
     let auditor = gw.principal("auditor", ["audit:read"]).await;
     let (tenant, agent) = ("acme".parse().unwrap(), "agent:one".parse().unwrap());
-    let told = gw.gateway.record_forbidden_at_load(&tenant, &agent, ["mcp:crib.gone"]);
+    let told = gw.gateway.audit().forbidden_at_load(&tenant, &agent, ["mcp:crib.gone"]);
     let run = told.await.unwrap();
     let events = auditor.get(&format!("/v1/runs/{run}/events")).await.json();
     let row = &events["events"][0];

@@ -1,0 +1,81 @@
+//! The background work on approvals: changes by other processes, expiry, and removal of old ones.
+
+use std::{
+    sync::{Arc, atomic::AtomicU64, atomic::Ordering},
+    time::Duration,
+};
+
+use toolcrib_core::approval::{ApprovalQuery, ApprovalStore};
+
+use super::Approvals;
+
+/// How often the store is polled for changes by other processes.
+const POLL: Duration = Duration::from_millis(250);
+/// How often expired approvals are ended, and how many at a time.
+const EXPIRY: Duration = Duration::from_secs(2);
+const EXPIRED_AT_ONCE: usize = 100;
+/// How often old approvals are removed, and their age in days.
+const REMOVAL: Duration = Duration::from_secs(15 * 60);
+const KEPT_DAYS: i64 = 30;
+
+impl Approvals {
+    /// Starts the background work, which ends with the gateway.
+    pub(crate) fn start(self: &Arc<Self>) {
+        let Some(store) = self.store.clone() else { return };
+        let background = &self.services.background;
+        let seen = Arc::new(AtomicU64::new(u64::MAX));
+        let (approvals, polled) = (Arc::clone(self), Arc::clone(&store));
+        background.every("approvals", POLL, move || {
+            let (approvals, store) = (Arc::clone(&approvals), Arc::clone(&polled));
+            let seen = Arc::clone(&seen);
+            async move { approvals.notice_changes(store.as_ref(), &seen).await }
+        });
+        let (approvals, expired) = (Arc::clone(self), Arc::clone(&store));
+        background.every("approvals/expiry", EXPIRY, move || {
+            let (approvals, store) = (Arc::clone(&approvals), Arc::clone(&expired));
+            async move { approvals.end_expired(store.as_ref()).await }
+        });
+        let approvals = Arc::clone(self);
+        background.every("approvals/removal", REMOVAL, move || {
+            let (approvals, store) = (Arc::clone(&approvals), Arc::clone(&store));
+            async move {
+                let before = approvals.services.now() - chrono::Duration::days(KEPT_DAYS);
+                if let Err(error) = store.prune(before).await {
+                    tracing::warn!(%error, "old approvals could not be removed");
+                }
+            }
+        });
+    }
+
+    async fn notice_changes(&self, store: &dyn ApprovalStore, seen: &AtomicU64) {
+        if self.changed.receiver_count() == 0 {
+            return;
+        }
+        match store.epoch().await {
+            Ok(epoch) => {
+                if seen.swap(epoch, Ordering::Relaxed) != epoch {
+                    self.announce();
+                }
+            }
+            Err(error) => tracing::warn!(%error, "approvals cannot be read"),
+        }
+    }
+
+    async fn end_expired(&self, store: &dyn ApprovalStore) {
+        let query = ApprovalQuery {
+            overdue: Some(self.services.now()),
+            limit: EXPIRED_AT_ONCE,
+            ..ApprovalQuery::default()
+        };
+        let overdue = match store.list(query).await {
+            Ok(overdue) => overdue,
+            Err(error) => return tracing::warn!(%error, "approvals cannot be read"),
+        };
+        for approval in overdue {
+            // An approval that was changed in the meantime was ended by that change.
+            if let Err(error) = self.expire(store, approval).await {
+                tracing::warn!(%error, "an approval could not be ended");
+            }
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! A call that requires approval, until it has one, is rejected or has waited long enough.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, Opened},
+    authorize::{Authorizer as _, CallContext},
+    call::{Asked, CallError},
+    clock::Timestamp,
+    id::CallId,
+    principal::{AuthMethod, Principal},
+};
+
+use super::{ApprovalGate, Approvals, link, unavailable};
+use crate::{
+    audit::CallIdentity, config::ApprovalsConfig, ids::new_id, pipeline::arguments::CallArguments,
+    snapshot::Snapshot,
+};
+
+/// When the caller of a call that was not approved in time should retry.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+/// Longest redacted arguments that are stored for approvers, in bytes.
+const MAX_SHOWN: usize = 16 << 10;
+/// How often a call reads its approval again while others change it.
+const MAX_ROUNDS: usize = 64;
+
+/// The arguments of a call, and the surface that it came by.
+#[derive(Clone, Copy)]
+pub(crate) struct CallInput<'a> {
+    pub(crate) surface: &'static str,
+    pub(crate) arguments: &'a CallArguments,
+}
+
+/// A call that was approved or required no approval.
+pub(crate) struct Approved {
+    /// The call; its cause is the event that approved it.
+    pub(crate) call: CallIdentity,
+    /// The snapshot in which the call was authorized again, if it has waited.
+    pub(crate) reloaded: Option<Arc<Snapshot>>,
+}
+
+/// A call that does not run, and the reason.
+type Stopped = (CallIdentity, CallError);
+
+impl Approvals {
+    /// Returns a call that requires no approval or has one. Otherwise opens a request, and waits as long
+    /// as the configuration lets calls wait; in the meantime the deadlines of the workflow calls around
+    /// `parent` are paused.
+    ///
+    /// # Errors
+    /// The call with the reason why it does not run.
+    pub(crate) async fn approve(
+        &self,
+        mut call: CallIdentity,
+        principal: &Principal,
+        gate: ApprovalGate,
+        input: CallInput<'_>,
+        parent: Option<&CallId>,
+        hang_up: &CancellationToken,
+    ) -> Result<Approved, Stopped> {
+        let ApprovalGate::Closed(fingerprint, grant) = gate else {
+            return Ok(Approved { call, reloaded: None });
+        };
+        let tool = call.entry.id.clone();
+        let Some((store, fingerprint)) = self.store.as_deref().zip(fingerprint) else {
+            return Err((call, CallError::ApprovalRequired { tool, asked: None }));
+        };
+        let waiting = Waiting { approvals: self, store, principal, fingerprint, input, parent };
+        let mut paid = grant.is_none();
+        match waiting.pass(&mut call, grant, &mut paid, hang_up).await {
+            Ok(reloaded) => Ok(Approved { call, reloaded }),
+            Err(error) => Err((call, error)),
+        }
+    }
+}
+
+/// One call that requires an approval.
+struct Waiting<'a> {
+    approvals: &'a Approvals,
+    store: &'a dyn ApprovalStore,
+    principal: &'a Principal,
+    fingerprint: Fingerprint,
+    input: CallInput<'a>,
+    parent: Option<&'a CallId>,
+}
+
+impl Waiting<'_> {
+    async fn pass(
+        &self,
+        call: &mut CallIdentity,
+        mut found: Option<Box<Approval>>,
+        paid: &mut bool,
+        hang_up: &CancellationToken,
+    ) -> Result<Option<Arc<Snapshot>>, CallError> {
+        let config = self.approvals.services.config();
+        let until = Instant::now() + config.approvals.wait;
+        let mut changes = self.approvals.changes();
+        let mut reloaded = None;
+        let mut waited = false;
+        for _ in 0..MAX_ROUNDS {
+            changes.mark_unchanged();
+            let approval = match found.take() {
+                Some(approval) => approval,
+                None => self.open(call, &config.approvals).await?,
+            };
+            let now = self.approvals.services.now();
+            match approval.state {
+                _ if approval.is_over(now) => {
+                    let ended = self.approvals.expire(self.store, *approval).await;
+                    ended.map_err(|error| unavailable(&error))?;
+                }
+                ApprovalState::Granted | ApprovalState::Overridden => {
+                    if waited {
+                        reloaded = Some(self.reauthorize(call)?);
+                    }
+                    if self.spend(*approval, call, now).await? {
+                        return Ok(reloaded);
+                    }
+                    // Another call has used the grant, so this one takes a token of its own.
+                    if !*paid {
+                        self.approvals.limits.take(call).await?;
+                        *paid = true;
+                    }
+                }
+                ApprovalState::Rejected => {
+                    let tool = call.entry.id.clone();
+                    call.cause.get_or_insert_with(|| approval.event_id.clone());
+                    return Err(CallError::ApprovalRejected { tool, approval: approval.id });
+                }
+                ApprovalState::Pending => {
+                    let ended = self.approvals.services.background.ended();
+                    let pauses = &self.approvals.pauses;
+                    let _others = self.parent.map(|parent| pauses.enter(parent));
+                    waited = true;
+                    let woken = tokio::select! {
+                        biased;
+                        () = hang_up.cancelled() => return Err(CallError::Cancelled),
+                        () = ended.cancelled() => return Err(CallError::Cancelled),
+                        woken = tokio::time::timeout_at(until, changes.changed()) => woken,
+                    };
+                    if woken.is_err() {
+                        call.cause.get_or_insert_with(|| approval.event_id.clone());
+                        return Err(required(call, &approval, &config.approvals));
+                    }
+                    let again = self.store.find(&self.principal.tenant, &approval.id).await;
+                    let again = again.map_err(|error| unavailable(&error))?;
+                    found = again.map(|(approval, _)| Box::new(approval));
+                }
+                ApprovalState::Used | ApprovalState::Expired => {}
+            }
+        }
+        Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), asked: None })
+    }
+
+    /// Authorizes the call again after a wait, in the current snapshot, and returns that snapshot: the
+    /// caller is still known and may use the tool, and the tool is still the approved one. This is the
+    /// one reload of a snapshot within a request (I-23).
+    fn reauthorize(&self, call: &CallIdentity) -> Result<Arc<Snapshot>, CallError> {
+        let unknown = |_| CallError::NoSuchTool;
+        let before = Arc::new(self.principal.clone());
+        let principal = self.approvals.authenticator.renew(&before).map_err(unknown)?;
+        let snapshot = self.approvals.snapshots.load();
+        let entry = snapshot.catalog.by_id(&principal.tenant, call.entry.id.as_str());
+        let entry = entry.filter(|entry| entry.digest == call.entry.digest);
+        let entry = entry.ok_or(CallError::NoSuchTool)?;
+        let is_same = principal.id == before.id && principal.tenant == before.tenant;
+        let context =
+            CallContext { surface: self.input.surface, arguments: self.input.arguments.value() };
+        match snapshot.decider.authorize_call(principal.subject(), entry, context) {
+            Ok(_) if is_same => Ok(snapshot),
+            _ => Err(CallError::NoSuchTool),
+        }
+    }
+
+    /// Opens a request for this call, or returns the open one.
+    async fn open(
+        &self,
+        call: &CallIdentity,
+        config: &ApprovalsConfig,
+    ) -> Result<Box<Approval>, CallError> {
+        let approval = self.request(call, config);
+        let body = approval.requested();
+        let cause = call.cause.clone();
+        let audit = &self.approvals.audit;
+        let mut event = audit.event(call.tenant.clone(), call.run.clone(), body, cause);
+        event.event_id = approval.event_id.clone();
+        let shown = config.show_arguments.then(|| self.shown()).flatten();
+        match self.store.open(approval, shown, event).await {
+            Ok(Opened::Asked(approval)) => {
+                self.approvals.announce();
+                Ok(approval)
+            }
+            Ok(Opened::Known(approval)) => Ok(approval),
+            Ok(Opened::Full) => {
+                tracing::warn!(tenant = %call.tenant, "too many approvals of one principal are pending");
+                Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), asked: None })
+            }
+            Err(error) => Err(unavailable(&error)),
+        }
+    }
+
+    fn request(&self, call: &CallIdentity, config: &ApprovalsConfig) -> Approval {
+        let now = self.approvals.services.now();
+        let consent = &call.entry.consent;
+        Approval {
+            id: new_id(),
+            tenant: call.tenant.clone(),
+            principal: call.principal.clone(),
+            key: match &self.principal.auth {
+                AuthMethod::ApiKey(key) => Some(key.clone()),
+                AuthMethod::Anonymous | AuthMethod::Operator | AuthMethod::Jwt(_) => None,
+            },
+            makers: self.principal.makers.clone(),
+            tool_id: call.entry.id.clone(),
+            tool_digest: call.entry.digest.as_ref().map(ToString::to_string),
+            fingerprint: self.fingerprint.clone(),
+            run_id: call.run.clone(),
+            event_id: new_id(),
+            outcome_id: None,
+            state: ApprovalState::Pending,
+            live: true,
+            quorum: consent.quorum.unwrap_or(config.quorum).get(),
+            role: consent.role.clone(),
+            scope: consent.scope.clone().unwrap_or_else(|| config.respond_scope.clone()),
+            votes: Vec::new(),
+            arguments: self.input.arguments.shape(),
+            created_at: now,
+            expires_at: after(now, config.timeout),
+            decided_at: None,
+            used_by: None,
+            revision: 0,
+            change: 0,
+        }
+    }
+
+    /// The redacted arguments, unless they are too long for a person to read.
+    fn shown(&self) -> Option<String> {
+        let text = self.input.arguments.redacted().to_string();
+        Some(text).filter(|text| text.len() <= MAX_SHOWN)
+    }
+
+    /// Spends a grant on this call; `false` when another call has used it. Afterwards the call runs at
+    /// most once.
+    async fn spend(
+        &self,
+        mut approval: Approval,
+        call: &mut CallIdentity,
+        now: Timestamp,
+    ) -> Result<bool, CallError> {
+        let cause = approval.outcome_id.clone();
+        if !approval.spend(&call.call, now) {
+            return Ok(false);
+        }
+        let spent = self.store.change(approval, Vec::new()).await;
+        if !spent.map_err(|error| unavailable(&error))? {
+            return Ok(false);
+        }
+        self.approvals.announce();
+        if let Some(cause) = cause {
+            call.cause.get_or_insert(cause);
+        }
+        Ok(true)
+    }
+}
+
+fn after(now: Timestamp, time: Duration) -> Timestamp {
+    let time = chrono::Duration::from_std(time).unwrap_or(chrono::Duration::days(1));
+    now.checked_add_signed(time).unwrap_or(now)
+}
+
+fn required(call: &CallIdentity, approval: &Approval, config: &ApprovalsConfig) -> CallError {
+    let asked = Asked {
+        approval: approval.id.clone(),
+        retry_after: RETRY_AFTER,
+        expires_at: approval.expires_at,
+        link: config.url.as_ref().map(|base| link(base, &approval.id)),
+    };
+    CallError::ApprovalRequired { tool: call.entry.id.clone(), asked: Some(Box::new(asked)) }
+}

@@ -1,0 +1,738 @@
+//! Appending to the event log.
+//!
+//! Invariant (I-18): a call starts only after its opening event was stored. Invariant (I-19): a closing
+//! event that cannot be stored does not fail its call. Invariant (I-20): no type here has a field for
+//! arguments or results.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Semaphore, mpsc, oneshot},
+    time::Instant,
+};
+use toolcrib_core::{
+    authorize::{Authorizer as _, Denied, Subject},
+    call::{CallError, Outcome, UpstreamError, UpstreamErrorKind},
+    canonical,
+    catalog::Entry,
+    clock::Clock,
+    egress::EgressDecided,
+    event::{
+        AuthorizationDecided, CallStatus, EventBody, EventError, EventLog, EventQuery, LoggedEvent,
+        NewEvent, ToolCalled, ToolReturned,
+    },
+    id::{AgentId, CallId, EventId, PrincipalId, RunId, TenantId},
+    principal::Principal,
+    record::RecordStore,
+    store::{FreeSpace, StoreError},
+};
+
+use super::{
+    readiness::Readiness,
+    refusals::{MissedCall, Refusal, RefusalSubject, Refusals, Row},
+    space::Space,
+};
+use crate::{
+    background::{Background, Services},
+    ids::new_id,
+    metrics::Metrics,
+    pipeline::miss,
+    snapshot::Miss,
+};
+
+/// The event log of a gateway and the state of its store.
+pub struct Audit {
+    writer: Arc<Writer>,
+    queue: mpsc::Sender<DenialQueueItem>,
+    late: Arc<Semaphore>,
+    space: Arc<Space>,
+    readiness: Arc<Readiness>,
+    background: Background,
+    /// The store of checkpoints and cursors, once a [`Keeper`](super::Keeper) is started.
+    store: OnceLock<Arc<dyn RecordStore>>,
+}
+
+/// The state that the log and the task behind its queue share.
+struct Writer {
+    log: Arc<dyn EventLog>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    refusals: Refusals,
+}
+
+/// One item of the queue of denials.
+enum DenialQueueItem {
+    /// Records one refusal.
+    Refused(Box<Refusal>),
+    /// Records how many there were.
+    Repeated(Vec<Row>),
+    /// Reports that everything before it has been stored, or could not be.
+    Settle(oneshot::Sender<()>),
+}
+
+/// The identity of a call in the log: its caller, its tool and its ids.
+#[derive(Clone)]
+pub(crate) struct CallIdentity {
+    pub(crate) tenant: TenantId,
+    pub(crate) principal: PrincipalId,
+    pub(crate) agent: AgentId,
+    pub(crate) run: RunId,
+    pub(crate) call: CallId,
+    pub(crate) args_hash: Option<String>,
+    pub(crate) entry: Arc<Entry>,
+    /// The event of the call that this one is a step of.
+    pub(crate) cause: Option<EventId>,
+}
+
+/// Proof that the opening event is durable.
+pub(crate) struct Started {
+    call: CallIdentity,
+    event: EventId,
+}
+
+impl Started {
+    /// The opening event.
+    pub(crate) fn event(&self) -> &EventId {
+        &self.event
+    }
+}
+
+/// Refusals that may wait to be written, of about 1 KiB each; further ones are counted.
+const MAX_QUEUED: usize = 1024;
+/// How long a batch of denials takes, whatever is in it. Who reads events after a denial waits for the
+/// batch, and must not learn from that how much was written.
+const BATCH_TIME: Duration = Duration::from_millis(25);
+/// Closing events that may wait for a store that does not answer. About 1 KiB each and 300 bytes for
+/// every host that the call reached (at most 64): 10 MiB, at worst 200 MiB.
+const MAX_LATE: usize = 10_000;
+/// How often the free space of the store is read.
+const SPACE_INTERVAL: Duration = Duration::from_secs(1);
+/// How often a closing event is tried before the caller is answered without it, and after.
+const PROMPT_TRIES: u32 = 3;
+const LATE_TRIES: u32 = 60;
+
+impl Audit {
+    pub(crate) fn new(log: Arc<dyn EventLog>, services: &Services) -> Self {
+        let Services { clock, metrics, background, .. } = services.clone();
+        let (queue, queued) = mpsc::channel(MAX_QUEUED);
+        let writer = Arc::new(Writer { log, clock, metrics, refusals: Refusals::default() });
+        let (queued, writes) = (Arc::new(Queue::new(queued)), Arc::clone(&writer));
+        background
+            .until_done("denials", move || write_denials(Arc::clone(&queued), Arc::clone(&writes)));
+        Self {
+            writer,
+            queue,
+            late: Arc::new(Semaphore::new(MAX_LATE)),
+            space: Arc::default(),
+            readiness: Arc::default(),
+            background,
+            store: OnceLock::new(),
+        }
+    }
+
+    /// Reads the event log. Denials are written in the background; this waits for those that came
+    /// before it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError> {
+        self.settle().await;
+        self.writer.log.read(query).await
+    }
+
+    /// The store of checkpoints and cursors, if a [`Keeper`](super::Keeper) was started.
+    pub fn store(&self) -> Option<&Arc<dyn RecordStore>> {
+        self.store.get()
+    }
+
+    /// Sets the store of the first keeper; a gateway has one.
+    pub(super) fn set_store(&self, store: Arc<dyn RecordStore>) {
+        self.store.get_or_init(|| store);
+    }
+
+    /// Whether calls can be accounted for.
+    pub fn readiness(&self) -> &Arc<Readiness> {
+        &self.readiness
+    }
+
+    /// Whether the store is so low on disk space that only what runs is recorded.
+    pub fn is_low_on_space(&self) -> bool {
+        self.space.is_low()
+    }
+
+    /// Reads the free space of `place` now and every second until the gateway ends; less than
+    /// `keep_free` bytes count as low.
+    pub async fn watch_space(&self, place: Arc<dyn FreeSpace>, keep_free: u64) {
+        let (space, metrics) = (Arc::clone(&self.space), Arc::clone(&self.writer.metrics));
+        let read = move || {
+            let (space, metrics) = (Arc::clone(&space), Arc::clone(&metrics));
+            let place = Arc::clone(&place);
+            // It may take long on a network file system.
+            let read =
+                tokio::task::spawn_blocking(move || space.read(&*place, keep_free, &metrics));
+            async move {
+                if read.await.is_err() {
+                    tracing::error!("the free space of the store could not be read");
+                }
+            }
+        };
+        read().await;
+        self.background.every("space", SPACE_INTERVAL, read);
+    }
+
+    /// Makes the opening event durable; without that nothing may run.
+    pub(crate) async fn started(&self, call: CallIdentity) -> Result<Started, CallError> {
+        self.require_sound_store()?;
+        let event = self.writer.called(&call);
+        let id = event.event_id.clone();
+        match self.writer.log.append(vec![event]).await {
+            Ok(_) => Ok(Started { call, event: id }),
+            Err(error) => Err(self.refused_to_store(&error)),
+        }
+    }
+
+    /// Makes the closing event durable, with the destinations of the call. Retries a few times at once and
+    /// then in the background; the caller is answered in any case, because its call has run.
+    pub(crate) async fn finished(
+        &self,
+        started: Started,
+        result: Result<&Outcome, &CallError>,
+        duration: Option<Duration>,
+        egress: Vec<EgressDecided>,
+    ) {
+        let Started { call, event: cause } = started;
+        let mut events: Vec<_> = egress
+            .into_iter()
+            .map(|decided| {
+                let body = EventBody::EgressDecided(decided);
+                self.event(call.tenant.clone(), call.run.clone(), body, Some(cause.clone()))
+            })
+            .collect();
+        events.push(self.writer.returned(&call, cause, result, duration));
+        self.append_with_retry(events).await;
+    }
+
+    /// Makes an event durable before the action that it records.
+    pub(crate) async fn append_or_refuse(&self, event: NewEvent) -> Result<(), CallError> {
+        self.require_sound_store()?;
+        let stored = self.writer.log.append(vec![event]).await;
+        stored.map(drop).map_err(|error| self.refused_to_store(&error))
+    }
+
+    /// Stores events of completed actions, with retries: they are not given up easily.
+    pub(crate) async fn append_with_retry(&self, events: Vec<NewEvent>) {
+        for attempt in 0..PROMPT_TRIES {
+            match self.writer.log.append(events.clone()).await {
+                Ok(_) => return,
+                Err(error) => {
+                    tracing::error!(%error, attempt, "a closing event could not be stored")
+                }
+            }
+            tokio::time::sleep(Duration::from_millis(100 << attempt)).await;
+        }
+        self.finish_later(events);
+    }
+
+    fn finish_later(&self, events: Vec<NewEvent>) {
+        let Ok(place) = Arc::clone(&self.late).try_acquire_owned() else {
+            return self.writer.metrics.unrecorded();
+        };
+        let (log, metrics) = (Arc::clone(&self.writer.log), Arc::clone(&self.writer.metrics));
+        tokio::spawn(async move {
+            for _ in 0..LATE_TRIES {
+                tokio::time::sleep(Duration::from_secs(5)).await;
+                if log.append(events.clone()).await.is_ok() {
+                    return;
+                }
+            }
+            metrics.unrecorded();
+            drop(place);
+        });
+    }
+
+    /// Whether a call that is refused with `code` gets events of its own. If not, it has been counted.
+    pub(crate) fn admits(&self, call: &CallIdentity, code: &str) -> bool {
+        if self.admits_of(&call.tenant, &call.principal) {
+            return true;
+        }
+        let (resource, reason) = (call.entry.id.as_str().into(), code.into());
+        self.count(Refusal {
+            tenant: call.tenant.clone(),
+            principal: call.principal.clone(),
+            action: CALL.into(),
+            subject: RefusalSubject::Known { resource, reason },
+            at: self.writer.clock.now(),
+        });
+        false
+    }
+
+    /// Records a call that was refused before it started: a pair without a duration, and for a denial
+    /// the decision. The refusal stands whether or not it could be stored.
+    pub(crate) async fn refused(
+        &self,
+        call: &CallIdentity,
+        error: &CallError,
+        reason: Option<&str>,
+    ) {
+        let events = self.writer.refused(call, error, reason);
+        if let Err(error) = self.writer.log.append(events).await {
+            self.writer.metrics.unrecorded();
+            tracing::error!(%error, "a refused call could not be recorded");
+        }
+    }
+
+    /// Records, in one run, that `references` of an allow-list resolve to no tool that `agent` may use: one
+    /// return without a call for each (RFC 0064, forbidden at load). The call id is derived from the
+    /// reference, so that repeated loading records the same id.
+    ///
+    /// # Errors
+    /// [`StoreError`]: none of them was stored.
+    pub async fn forbidden_at_load<'a>(
+        &self,
+        tenant: &TenantId,
+        agent: &AgentId,
+        references: impl IntoIterator<Item = &'a str>,
+    ) -> Result<RunId, StoreError> {
+        let run: RunId = new_id();
+        let row = |reference: &str| {
+            let call_id = format!("forbidden:{}", canonical::Digest::of(reference.as_bytes()));
+            let body = EventBody::ToolReturned(ToolReturned {
+                agent_id: agent.clone(),
+                tool_name: reference.to_owned(),
+                call_id: CallId::parse(call_id).unwrap_or_else(|_| new_id()),
+                status: CallStatus::Forbidden,
+                duration_ms: None,
+                error: Some(EventError {
+                    code: "forbidden".to_owned(),
+                    message: "the reference resolves to no tool that may be used".to_owned(),
+                }),
+                principal: None,
+            });
+            self.event(tenant.clone(), run.clone(), body, None)
+        };
+        let references: BTreeSet<&str> = references.into_iter().collect();
+        let rows = references.into_iter().filter(|text| !text.is_empty()).map(row).collect();
+        self.writer.log.append(rows).await.map(|_| run)
+    }
+
+    /// Records a denial without making its caller wait. The cost is the same for every tool and reason.
+    pub(crate) fn deny(&self, refusal: Refusal) {
+        match self.admits_of(&refusal.tenant, &refusal.principal) {
+            true => self.enqueue(refusal),
+            false => self.count(refusal),
+        }
+    }
+
+    /// Whether a refusal of `principal` gets events of its own; none does while space is low.
+    fn admits_of(&self, tenant: &TenantId, principal: &PrincipalId) -> bool {
+        let now = self.writer.clock.monotonic_nanos();
+        !self.space.is_low() && self.writer.refusals.admit(tenant, principal, now)
+    }
+
+    /// Records the denial of something that is not a call of a tool.
+    pub fn denied(&self, principal: &Principal, action: &str, resource: &str, reason: &str) {
+        self.deny(Refusal {
+            tenant: principal.tenant.clone(),
+            principal: principal.id.clone(),
+            action: action.into(),
+            subject: RefusalSubject::Known { resource: resource.into(), reason: reason.into() },
+            at: self.writer.clock.now(),
+        });
+    }
+
+    /// Records that a name led to no tool that the caller may use.
+    pub(crate) fn missed(
+        &self,
+        principal: &Principal,
+        action: &str,
+        miss: Miss,
+        call: Option<MissedCall>,
+    ) {
+        miss::note();
+        self.deny(Refusal {
+            tenant: principal.tenant.clone(),
+            principal: principal.id.clone(),
+            action: action.into(),
+            subject: RefusalSubject::Miss(Box::new((miss, call))),
+            at: self.writer.clock.now(),
+        });
+    }
+
+    /// Records a request for an unknown name. The name is the caller's text, so it is left out.
+    pub(crate) fn unknown(&self, principal: &Principal, action: &str) {
+        miss::note();
+        self.denied(principal, action, UNKNOWN, UNKNOWN);
+    }
+
+    /// Records a request to `route` (a template) without valid credentials. Such requests belong to no
+    /// tenant: one event for each second and route, and a count of the others.
+    pub fn unauthenticated(&self, route: &str) {
+        let (Ok(tenant), Ok(principal)) =
+            (TenantId::parse(TenantId::OPERATOR), PrincipalId::parse("anonymous"))
+        else {
+            return;
+        };
+        let subject =
+            RefusalSubject::Known { resource: route.into(), reason: "unauthenticated".into() };
+        let at = self.writer.clock.now();
+        let refusal = Refusal { tenant, principal, action: "http:request".into(), subject, at };
+        let now = self.writer.clock.monotonic_nanos();
+        match !self.space.is_low() && self.writer.refusals.admit_stranger(route, now) {
+            true => self.enqueue(refusal),
+            false => self.count(refusal),
+        }
+    }
+
+    fn enqueue(&self, refusal: Refusal) {
+        let item = DenialQueueItem::Refused(Box::new(refusal));
+        if let Err(error) = self.queue.try_send(item)
+            && let DenialQueueItem::Refused(refusal) = error.into_inner()
+        {
+            self.count(*refusal);
+        }
+    }
+
+    fn count(&self, refusal: Refusal) {
+        self.writer.metrics.refusal_counted();
+        if self.space.is_low() {
+            self.writer.metrics.unrecorded();
+        }
+        self.writer.refusals.count(refusal, 1, self.writer.clock.monotonic_nanos());
+    }
+
+    /// Records the counts of refusals that have been counted for long enough. While space is low they
+    /// wait.
+    pub(crate) fn flush_counted_refusals(&self) {
+        if self.space.is_low() {
+            return;
+        }
+        let Ok(place) = self.queue.try_reserve() else { return };
+        let rows = self.writer.refusals.take(self.writer.clock.monotonic_nanos(), false);
+        if !rows.is_empty() {
+            place.send(DenialQueueItem::Repeated(rows));
+        }
+    }
+
+    /// Fills the buckets of `tenant`, so that its next refusals have events of their own.
+    pub(crate) fn reset_refusals(&self, tenant: &TenantId) {
+        self.writer.refusals.reset(tenant);
+    }
+
+    /// Waits until the queued denials have been stored or have failed, so that a caller that was denied
+    /// and then reads events finds its own.
+    pub(crate) async fn settle(&self) {
+        let (done, settled) = oneshot::channel();
+        if self.queue.send(DenialQueueItem::Settle(done)).await.is_ok() && settled.await.is_err() {
+            tracing::error!("the queue of denials ended early");
+        }
+    }
+
+    /// Stores everything that is queued or counted. For the end.
+    pub(crate) async fn flush(&self) {
+        let rows = self.writer.refusals.take(self.writer.clock.monotonic_nanos(), true);
+        // The queue ends with the record, so it takes them.
+        self.queue.send(DenialQueueItem::Repeated(rows)).await.ok();
+        self.settle().await;
+    }
+
+    /// A store that is gone, or not the one that was signed, keeps nothing that counts.
+    fn require_sound_store(&self) -> Result<(), CallError> {
+        match self.readiness.refuses_calls() {
+            true => Err(CallError::NotAccountable("recorded")),
+            false => Ok(()),
+        }
+    }
+
+    fn refused_to_store(&self, error: &StoreError) -> CallError {
+        tracing::error!(%error, "a call was refused because it could not be recorded");
+        CallError::NotAccountable("recorded")
+    }
+
+    pub(crate) fn event(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        body: EventBody,
+        cause: Option<EventId>,
+    ) -> NewEvent {
+        self.writer.event(tenant, run, body, cause)
+    }
+}
+
+impl Writer {
+    fn event(
+        &self,
+        tenant: TenantId,
+        run: RunId,
+        body: EventBody,
+        cause: Option<EventId>,
+    ) -> NewEvent {
+        NewEvent {
+            event_id: new_id(),
+            tenant,
+            run_id: run,
+            body,
+            timestamp: self.clock.now(),
+            causation_id: cause,
+        }
+    }
+
+    fn called(&self, call: &CallIdentity) -> NewEvent {
+        let body = EventBody::ToolCalled(ToolCalled {
+            agent_id: call.agent.clone(),
+            tool_name: call.entry.id.to_string(),
+            call_id: call.call.clone(),
+            args_hash: call.args_hash.clone(),
+            principal: call.principal.clone(),
+            transport: call.entry.transport,
+        });
+        self.event(call.tenant.clone(), call.run.clone(), body, call.cause.clone())
+    }
+
+    fn returned(
+        &self,
+        call: &CallIdentity,
+        cause: EventId,
+        result: Result<&Outcome, &CallError>,
+        duration: Option<Duration>,
+    ) -> NewEvent {
+        // Every failure has an error (RFC 0064 §F).
+        let described = |error: &CallError| EventError {
+            code: error.code().to_owned(),
+            message: error.to_string(),
+        };
+        let (status, error) = match result {
+            Ok(outcome) if !outcome.is_error => (CallStatus::Ok, None),
+            Ok(_) => (CallStatus::Error, Some(tool_failed())),
+            // Not even a connection was made: a gate of this host (RFC 0076 §B).
+            Err(error @ CallError::Upstream(UpstreamError { kind, .. }))
+                if *kind == UpstreamErrorKind::EgressRefused =>
+            {
+                (CallStatus::Forbidden, Some(described(error)))
+            }
+            Err(error @ CallError::Forbidden { .. }) => {
+                (CallStatus::Forbidden, Some(described(error)))
+            }
+            Err(error @ CallError::RateLimited { .. }) => {
+                (CallStatus::RateLimited, Some(described(error)))
+            }
+            Err(error) => (CallStatus::Error, Some(described(error))),
+        };
+        let body = EventBody::ToolReturned(ToolReturned {
+            agent_id: call.agent.clone(),
+            tool_name: call.entry.id.to_string(),
+            call_id: call.call.clone(),
+            status,
+            duration_ms: duration.map(|d| u64::try_from(d.as_millis()).unwrap_or(u64::MAX)),
+            error,
+            principal: Some(call.principal.clone()),
+        });
+        self.event(call.tenant.clone(), call.run.clone(), body, Some(cause))
+    }
+
+    /// The events of a call that was refused before it started.
+    fn refused(
+        &self,
+        call: &CallIdentity,
+        error: &CallError,
+        reason: Option<&str>,
+    ) -> Vec<NewEvent> {
+        let opening = self.called(call);
+        let closing = self.returned(call, opening.event_id.clone(), Err(error), None);
+        let cause = opening.event_id.clone();
+        let mut events = vec![opening, closing];
+        if let Some(reason) = reason {
+            let decision = Decision {
+                tenant: call.tenant.clone(),
+                principal: call.principal.clone(),
+                action: CALL.into(),
+                resource: call.entry.id.as_str().into(),
+                reason: reason.into(),
+            };
+            let decided = self.decided(decision, call.run.clone(), 1);
+            events.push(NewEvent { causation_id: Some(cause), ..decided });
+        }
+        events
+    }
+
+    /// An event for `count` denials of one kind.
+    fn decided(&self, decision: Decision, run: RunId, count: u64) -> NewEvent {
+        let Decision { tenant, principal, action, resource, reason } = decision;
+        let body = EventBody::AuthorizationDecided(AuthorizationDecided {
+            principal,
+            action: action.into(),
+            resource: resource.into(),
+            allowed: false,
+            reason: Some(reason.into()),
+            repeated: count.checked_sub(1).filter(|others| *others > 0),
+        });
+        self.event(tenant, run, body, None)
+    }
+
+    /// The events of one refusal.
+    fn events_of(&self, refusal: &Refusal) -> Vec<NewEvent> {
+        let (decisions, denied) = refusal.decisions();
+        let call = match &refusal.subject {
+            RefusalSubject::Miss(missed) => missed.1.as_ref().zip(missed.0.entry.as_ref()),
+            RefusalSubject::Known { .. } => None,
+        };
+        let mut events = match (call, denied) {
+            // To its own tenant a denied call is a pair, too (RFC 0064).
+            (Some((missed, entry)), Some(denied)) => {
+                let call = CallIdentity {
+                    tenant: refusal.tenant.clone(),
+                    principal: refusal.principal.clone(),
+                    agent: AgentId::system(),
+                    run: missed.run.clone(),
+                    call: missed.call.clone(),
+                    args_hash: None,
+                    entry: Arc::clone(entry),
+                    cause: missed.cause.clone(),
+                };
+                self.refused(&call, &forbidden(entry, &denied), Some(denied.reason()))
+            }
+            _ => decisions.into_iter().map(|it| self.decided(it, new_id(), 1)).collect(),
+        };
+        for event in &mut events {
+            event.timestamp = refusal.at;
+        }
+        events
+    }
+
+    /// The events of counted refusals. Refusals that the tenant may not distinguish are one event.
+    fn events_of_rows(&self, rows: &[Row]) -> Vec<NewEvent> {
+        let mut counts: BTreeMap<Decision, u64> = BTreeMap::new();
+        for row in rows {
+            for decision in row.first.decisions().0 {
+                let count = counts.entry(decision).or_default();
+                *count = count.saturating_add(row.count);
+            }
+        }
+        let event = |(decision, count)| self.decided(decision, new_id(), count);
+        counts.into_iter().map(event).collect()
+    }
+
+    /// Records `refused` and `rows`; what cannot be stored is counted and tried again later.
+    async fn write(&self, refused: Vec<Refusal>, rows: Vec<Row>) {
+        let mut events: Vec<NewEvent> =
+            refused.iter().flat_map(|refusal| self.events_of(refusal)).collect();
+        events.extend(self.events_of_rows(&rows));
+        let Err(error) = self.log.append(events).await else { return };
+        tracing::error!(%error, "denials could not be recorded one by one; they are counted");
+        let now = self.clock.monotonic_nanos();
+        for refusal in refused {
+            self.metrics.unrecorded();
+            self.refusals.count(refusal, 1, now);
+        }
+        for Row { first, count, .. } in rows {
+            self.refusals.count(first, count, now);
+        }
+    }
+}
+
+/// The contents of a denial in the log of a tenant.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Decision {
+    tenant: TenantId,
+    principal: PrincipalId,
+    action: Box<str>,
+    resource: Box<str>,
+    reason: Box<str>,
+}
+
+impl Refusal {
+    /// The decisions to record, that of the caller's tenant first; and the reason, if the tool exists in
+    /// that tenant.
+    ///
+    /// A request for a tool of another tenant is recorded for the operator alone. In the log of the
+    /// caller's tenant it is a request for an unknown name (I-9).
+    fn decisions(&self) -> (Vec<Decision>, Option<Denied>) {
+        let of = |resource: &str, reason: &str| Decision {
+            tenant: self.tenant.clone(),
+            principal: self.principal.clone(),
+            action: self.action.clone(),
+            resource: resource.into(),
+            reason: reason.into(),
+        };
+        let miss = match &self.subject {
+            RefusalSubject::Known { resource, reason } => {
+                return (vec![of(resource, reason)], None);
+            }
+            RefusalSubject::Miss(missed) => &missed.0,
+        };
+        let subject =
+            Subject { tenant: &self.tenant, scopes: &miss.scopes, principal: &self.principal };
+        let denied = miss.entry.as_ref().and_then(|entry| {
+            let denied = miss.snapshot.decider.authorize(subject, entry).err()?;
+            Some((entry.id.as_str(), denied))
+        });
+        match denied {
+            None => (vec![of(UNKNOWN, UNKNOWN)], None),
+            Some((tool, Denied::Tenant)) => {
+                let mut decisions = vec![of(UNKNOWN, UNKNOWN)];
+                let who = PrincipalId::parse(format!("{}/{}", self.tenant, self.principal));
+                if let (Ok(tenant), Ok(principal)) = (TenantId::parse(TenantId::OPERATOR), who) {
+                    decisions.push(Decision { tenant, principal, ..of(tool, "tenant") });
+                }
+                (decisions, None)
+            }
+            Some((tool, denied)) => (vec![of(tool, denied.reason())], Some(denied)),
+        }
+    }
+}
+
+/// The error for a caller that is denied `entry`.
+pub(crate) fn forbidden(entry: &Entry, denied: &Denied) -> CallError {
+    let required = match denied {
+        // No scope would help.
+        Denied::Policy | Denied::Arguments => None,
+        _ => entry.tool.auth.as_ref().and_then(|auth| auth.scopes.clone()),
+    };
+    CallError::Forbidden { tool: entry.id.clone(), required: required.unwrap_or_default() }
+}
+
+/// The denials that wait, for the one task that writes them.
+type Queue = tokio::sync::Mutex<mpsc::Receiver<DenialQueueItem>>;
+
+async fn write_denials(queued: Arc<Queue>, writer: Arc<Writer>) {
+    let mut queued = queued.lock().await;
+    let mut batch = Vec::new();
+    while queued.recv_many(&mut batch, MAX_QUEUED).await > 0 {
+        let end = Instant::now() + BATCH_TIME;
+        let (mut refused, mut rows, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for item in batch.drain(..) {
+            match item {
+                DenialQueueItem::Refused(refusal) => refused.push(*refusal),
+                DenialQueueItem::Repeated(counted) => rows.extend(counted),
+                DenialQueueItem::Settle(done) => waiting.push(done),
+            }
+        }
+        if !refused.is_empty() || !rows.is_empty() {
+            writer.write(refused, rows).await;
+            tokio::time::sleep_until(end).await;
+        }
+        for done in waiting {
+            // A reader that has left needs no answer.
+            done.send(()).ok();
+        }
+    }
+}
+
+/// The resource and reason of unknown names.
+const UNKNOWN: &str = "unknown";
+/// The action of a call.
+pub(crate) const CALL: &str = "tools:call";
+/// The action of reading about a tool.
+pub(crate) const READ: &str = "tools:read";
+
+/// The tool's own words are content, so the record has these instead.
+fn tool_failed() -> EventError {
+    EventError {
+        code: "tool_execution_failed".to_owned(),
+        message: "the tool reported a failure".to_owned(),
+    }
+}

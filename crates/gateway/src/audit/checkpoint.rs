@@ -1,0 +1,568 @@
+//! Signs a checkpoint of each tenant with new events, after a number of events or an interval, and
+//! removes events that are older than the configured retention.
+//!
+//! Invariants:
+//! - a log is signed only if it continues the signed one (`continuity.rs`), and the witness is written
+//!   after the checkpoints that it names, so that a crash leaves the store ahead of it;
+//! - an event is removed only under a later checkpoint, after the mark of the removal is stored and after
+//!   every forwarder has delivered the event.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Bound,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    canonical::Digest,
+    id::TenantId,
+    record::{Checkpoint, CheckpointKind, News, Witness},
+    store::StoreError,
+};
+
+use super::{
+    context::Context,
+    continuity::{self, Break, Failure},
+};
+use crate::config::RecordConfig;
+
+/// How often new events are read.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often expired events are removed.
+const LOOK_BACK: Duration = Duration::from_secs(60);
+/// Events of the whole log that are read together.
+const STRIDE: u64 = 10_000;
+/// Events removed in one transaction.
+const CHUNK: usize = 500;
+/// Tenants whose signed part is checked in each round.
+const CHECKED_AT_ONCE: usize = 32;
+/// Ends of a log that are remembered; beyond this number, every second one.
+const MAX_SEEN: usize = 128;
+/// Failed rounds in a row that count as a problem.
+const MAX_FAILURES: u32 = 3;
+
+pub(super) struct Signing {
+    context: Arc<Context>,
+    signed: broadcast::Sender<Checkpoint>,
+    /// Position in the whole log up to which news are known; none before the first look.
+    seen: Option<u64>,
+    waiting: HashMap<TenantId, Waiting>,
+    looked_back: Option<u64>,
+    /// The last signed state; `None` while signing is not permitted.
+    witness: Option<Witness>,
+    /// Whether the witness differs from the stored one.
+    unsaved: bool,
+    /// The greatest position of the whole log that was ever seen.
+    highest: u64,
+    /// The last tenant whose signed part was checked.
+    checked: Option<TenantId>,
+    trouble: Trouble,
+    failures: u32,
+}
+
+/// What keeps the record from being signed.
+#[derive(Default)]
+struct Trouble {
+    /// The store is not the one that was opened, or is shorter than it was.
+    store: Option<&'static str>,
+    /// There is no witness that counts.
+    witness: Option<&'static str>,
+    /// Changed signed parts, by tenant.
+    signed: BTreeMap<TenantId, Break>,
+    /// Ends of logs that do not continue the signed part.
+    ends: BTreeMap<TenantId, Break>,
+}
+
+/// A tenant whose last events are not signed.
+struct Waiting {
+    events: u64,
+    /// Monotonic time of the first look that found news.
+    since: u64,
+    /// Nothing of it was ever signed.
+    first: bool,
+    /// Ends of its log in earlier rounds, in order. Events before them may not change.
+    seen: Vec<(u64, Digest)>,
+}
+
+pub(super) async fn run(
+    mut signing: Signing,
+    config: watch::Receiver<RecordConfig>,
+    end: CancellationToken,
+) {
+    loop {
+        let config = config.borrow().clone();
+        // In one piece: an end in between would leave a checkpoint that no anchor hears of.
+        let looked = signing.look(&config, end.is_cancelled()).await;
+        signing.conclude(looked);
+        if end.is_cancelled() {
+            return;
+        }
+        if signing.may_sign()
+            && let Err(error) = signing.look_back(&config, &end).await
+        {
+            tracing::error!(%error, "old events could not be removed; it is tried again");
+        }
+        tokio::select! {
+            () = end.cancelled() => {}
+            () = tokio::time::sleep(LOOK.min(config.checkpoint_interval)) => {}
+        }
+    }
+}
+
+// === impl Trouble ===
+
+impl Trouble {
+    /// Why no call may run: signed events are missing, so new ones may get lost, too.
+    fn loss(&self) -> Option<&'static str> {
+        let lost = self.signed.values().chain(self.ends.values()).any(Break::is_loss);
+        let missing = "a part of the record that was signed is gone";
+        self.store.or(lost.then_some(missing))
+    }
+
+    /// Why not everything is signed.
+    fn unsigned(&self) -> Option<&'static str> {
+        let altered = !self.signed.is_empty() || !self.ends.is_empty();
+        let text = "a part of the record is not what was signed or written";
+        self.witness.or(altered.then_some(text))
+    }
+}
+
+impl Signing {
+    pub(super) fn new(context: Arc<Context>, signed: broadcast::Sender<Checkpoint>) -> Self {
+        Self {
+            context,
+            signed,
+            seen: None,
+            waiting: HashMap::new(),
+            looked_back: None,
+            witness: None,
+            unsaved: false,
+            highest: 0,
+            checked: None,
+            trouble: Trouble::default(),
+            failures: 0,
+        }
+    }
+
+    /// Compares every signed part with the log.
+    pub(super) async fn check_all(&mut self) {
+        let checked = async {
+            if self.look_at_store().await?.is_some() {
+                let all = self.witness.as_ref().map_or(0, |witness| witness.tenants.len());
+                self.check_signed(all).await?;
+            }
+            Ok(())
+        };
+        let checked = checked.await;
+        self.conclude(checked);
+    }
+
+    fn may_sign(&self) -> bool {
+        self.trouble.store.is_none() && self.witness.is_some()
+    }
+
+    /// Says how the record is: in `/readyz`, to calls, and in the log.
+    fn conclude(&mut self, looked: Result<(), StoreError>) {
+        match looked {
+            Ok(()) => self.failures = 0,
+            Err(error) => {
+                self.failures = self.failures.saturating_add(1);
+                tracing::error!(%error, "the record could not be signed; it is tried again");
+            }
+        }
+        let readiness = &self.context.readiness;
+        let loss = self.trouble.loss();
+        if loss.is_some() != readiness.refuses_calls() {
+            match loss {
+                Some(loss) => tracing::error!(
+                    "{loss}: calls are refused; look into it, stop the server and use \
+                     `toolcrib audit accept`"
+                ),
+                None => tracing::warn!("the record is whole again: calls run"),
+            }
+        }
+        readiness.set_refuses_calls(loss.is_some());
+        let reason = match (loss, self.trouble.unsigned()) {
+            (Some(loss), _) => Some(format!("{loss}; calls are refused")),
+            (None, Some(unsigned)) => {
+                Some(format!("{unsigned}; it is not signed until `toolcrib audit accept`"))
+            }
+            (None, None) if self.failures >= MAX_FAILURES => {
+                Some("the record cannot be signed".to_owned())
+            }
+            (None, None) => None,
+        };
+        readiness.set(reason);
+    }
+
+    /// The last position of the whole log, unless the store is not the one that was signed.
+    async fn look_at_store(&mut self) -> Result<Option<u64>, StoreError> {
+        self.trouble.store = self.context.store.displaced().await;
+        if self.trouble.store.is_some() {
+            return Ok(None);
+        }
+        let last = self.context.store.last_position().await?;
+        if self.witness.is_none() {
+            self.load_witness().await?;
+        }
+        let known = self.witness.as_ref().map_or(0, |witness| witness.position);
+        self.highest = self.highest.max(known);
+        if last < self.highest {
+            self.trouble.store = Some("the record is shorter than it was");
+            return Ok(None);
+        }
+        self.highest = last;
+        Ok(Some(last))
+    }
+
+    /// Reads the witness. Without it only a log that was never signed may be signed.
+    async fn load_witness(&mut self) -> Result<(), StoreError> {
+        let signer = &self.context.signer;
+        let problem = match self.context.witness.load().await? {
+            Some(text) => match continuity::witness(&text, &**signer) {
+                Some(witness) => {
+                    self.witness = Some(witness);
+                    None
+                }
+                None => Some("the witness of the record is not one of the signing key"),
+            },
+            None => {
+                // Also an empty store: it may have been emptied.
+                match self.context.key_may_be_new && !self.has_checkpoints().await? {
+                    true => {
+                        let witness = Witness::new(signer.public_key());
+                        let signature = signer.sign(&witness.signed())?;
+                        self.context.witness.save(witness.text(&signature)).await?;
+                        self.witness = Some(witness);
+                        None
+                    }
+                    false => Some("the witness of the record is gone"),
+                }
+            }
+        };
+        if let Some(problem) = problem
+            && self.trouble.witness != Some(problem)
+        {
+            tracing::error!(
+                "{problem}: nothing is signed; look into it, stop the server and use \
+                 `toolcrib audit accept`"
+            );
+        }
+        self.trouble.witness = problem;
+        Ok(())
+    }
+
+    async fn has_checkpoints(&self) -> Result<bool, StoreError> {
+        let mut after = None;
+        loop {
+            let tenants = self.context.store.tenants(after.as_ref()).await?;
+            for tenant in &tenants {
+                if self.context.store.last_checkpoint(tenant).await?.is_some() {
+                    return Ok(true);
+                }
+            }
+            after = tenants.last().cloned();
+            if after.is_none() {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Checks the signed parts of the next `count` tenants.
+    async fn check_signed(&mut self, count: usize) -> Result<(), StoreError> {
+        let Some(witness) = &self.witness else { return Ok(()) };
+        let from = match &self.checked {
+            Some(last) => Bound::Excluded(last.clone()),
+            None => Bound::Unbounded,
+        };
+        let next = witness.tenants.range((from, Bound::Unbounded)).take(count);
+        let next: Vec<_> = next.map(|(tenant, known)| (tenant.clone(), *known)).collect();
+        self.checked = match next.len() < count {
+            true => None,
+            false => next.last().map(|(tenant, _)| tenant.clone()),
+        };
+        for (tenant, known) in next {
+            let (store, signer) = (&self.context.store, &self.context.signer);
+            let found = continuity::base(&**store, &**signer, &tenant, Some(&known)).await;
+            let found = break_of(found.map(drop))?;
+            note(&mut self.trouble.signed, &tenant, found);
+        }
+        Ok(())
+    }
+
+    /// Signs the logs that are due; at the end all of them.
+    async fn look(&mut self, config: &RecordConfig, ending: bool) -> Result<(), StoreError> {
+        let Some(last) = self.look_at_store().await? else { return Ok(()) };
+        self.check_signed(CHECKED_AT_ONCE).await?;
+        let now = self.context.clock.monotonic_nanos();
+        match self.seen {
+            None => self.begin(now).await?,
+            Some(mut seen) => {
+                while seen < last {
+                    let to = last.min(seen + STRIDE);
+                    for news in self.context.store.news(seen, to).await? {
+                        self.note(news, now);
+                    }
+                    seen = to;
+                    self.seen = Some(seen);
+                }
+            }
+        }
+        if self.seen.is_none() {
+            self.seen = Some(last);
+        }
+        if self.witness.is_none() {
+            return Ok(());
+        }
+        let interval = u64::try_from(config.checkpoint_interval.as_nanos()).unwrap_or(u64::MAX);
+        let due: Vec<TenantId> = self
+            .waiting
+            .iter()
+            .filter(|(tenant, it)| {
+                let refused = self.trouble.ends.contains_key(*tenant);
+                ending
+                    || now.saturating_sub(it.since) >= interval
+                    || !refused && (it.first || it.events >= config.checkpoint_every)
+            })
+            .map(|(tenant, _)| tenant.clone())
+            .collect();
+        for tenant in due {
+            if self.sign(&tenant).await? {
+                self.waiting.remove(&tenant);
+            } else if let Some(waiting) = self.waiting.get_mut(&tenant) {
+                waiting.since = now;
+            }
+        }
+        self.save_witness().await
+    }
+
+    /// Stores the witness, after the checkpoints: a crash in between leaves signed checkpoints that
+    /// continue the one that the witness names.
+    async fn save_witness(&mut self) -> Result<(), StoreError> {
+        let Some(witness) = self.witness.as_mut().filter(|_| self.unsaved) else { return Ok(()) };
+        witness.position = self.highest;
+        let signature = self.context.signer.sign(&witness.signed())?;
+        self.context.witness.save(witness.text(&signature)).await?;
+        self.unsaved = false;
+        Ok(())
+    }
+
+    /// Finds events that an earlier process, or a command, has left unsigned.
+    async fn begin(&mut self, now: u64) -> Result<(), StoreError> {
+        let mut after = None;
+        loop {
+            let tenants = self.context.store.tenants(after.as_ref()).await?;
+            for tenant in &tenants {
+                let Some(head) = self.context.store.head(tenant).await? else { continue };
+                let witness = self.witness.as_ref();
+                let known = witness.and_then(|witness| witness.tenants.get(tenant));
+                let news = News {
+                    tenant: tenant.clone(),
+                    position: head.position,
+                    hash: Some(head.hash),
+                    checkpointed: known.map_or(0, |known| known.position),
+                };
+                self.note(news, now);
+            }
+            after = tenants.last().cloned();
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn note(&mut self, news: News, now: u64) {
+        let events = news.position.saturating_sub(news.checkpointed);
+        if events > 0 {
+            let first = news.checkpointed == 0;
+            let waiting = self.waiting.entry(news.tenant);
+            let new = || Waiting { events: 0, since: now, first, seen: Vec::new() };
+            let waiting = waiting.or_insert_with(new);
+            waiting.events = events;
+            let higher = waiting.seen.last().is_none_or(|last| last.0 < news.position);
+            if let Some(hash) = news.hash.filter(|_| higher) {
+                waiting.seen.push((news.position, hash));
+            }
+            if waiting.seen.len() > MAX_SEEN {
+                let mut index = 0;
+                waiting.seen.retain(|_| {
+                    index += 1;
+                    index % 2 == 0
+                });
+            }
+        }
+    }
+
+    /// Signs where the log of `tenant` ends; `false` when it may not be signed.
+    async fn sign(&mut self, tenant: &TenantId) -> Result<bool, StoreError> {
+        let Some(witness) = &self.witness else { return Ok(false) };
+        let (store, signer) = (Arc::clone(&self.context.store), Arc::clone(&self.context.signer));
+        let known = witness.tenants.get(tenant).copied();
+        let known = known.as_ref();
+        let seen = self.waiting.get(tenant).map_or(&[][..], |waiting| &waiting.seen);
+        let checked = async {
+            let base = continuity::base(&*store, &*signer, tenant, known).await?;
+            let head = continuity::head(&*store, tenant, &base, seen).await?;
+            Ok((base, head))
+        };
+        let (base, head) = match checked.await {
+            Ok(checked) => checked,
+            Err(failure) => {
+                let found = break_of(Err(failure))?;
+                self.context.metrics.refused_checkpoint();
+                note(&mut self.trouble.ends, tenant, found);
+                return Ok(false);
+            }
+        };
+        note(&mut self.trouble.ends, tenant, None);
+        if let Some(last) = &base.last
+            && known.is_none_or(|known| known.number < last.number)
+            && let Some(witness) = &mut self.witness
+        {
+            // Signed before a crash.
+            let mut caught_up = store.checkpoints(tenant, known.map_or(0, |it| it.number)).await?;
+            caught_up.retain(|it| it.number <= last.number);
+            caught_up.iter().for_each(|checkpoint| witness.add(checkpoint));
+            self.unsaved = true;
+        }
+        if head.position == base.position {
+            return Ok(true);
+        }
+        let place = (head.position, head.hash);
+        self.add(CheckpointKind::Head, tenant, place, base.last).await
+    }
+
+    async fn add(
+        &mut self,
+        kind: CheckpointKind,
+        tenant: &TenantId,
+        place: (u64, Digest),
+        last: Option<Checkpoint>,
+    ) -> Result<bool, StoreError> {
+        let now = self.context.clock.now();
+        let signer = &self.context.signer;
+        let checkpoint = signer.checkpoint(kind, tenant.clone(), place, last.as_ref(), now)?;
+        let added = self.context.store.add_checkpoint(checkpoint.clone()).await?;
+        if added {
+            self.context.metrics.checkpoint();
+            if let Some(witness) = &mut self.witness {
+                witness.add(&checkpoint);
+                self.unsaved = true;
+            }
+            // Without anchors there is no receiver.
+            self.signed.send(checkpoint).ok();
+        }
+        Ok(added)
+    }
+
+    /// Removes expired events, and finishes removals that an earlier process began.
+    async fn look_back(
+        &mut self,
+        config: &RecordConfig,
+        end: &CancellationToken,
+    ) -> Result<(), StoreError> {
+        let Some(keep) = config.keep else { return Ok(()) };
+        let now = self.context.clock.monotonic_nanos();
+        let pause = u64::try_from(LOOK_BACK.min(keep).as_nanos()).unwrap_or(u64::MAX);
+        if self.looked_back.is_some_and(|last| now.saturating_sub(last) < pause) {
+            return Ok(());
+        }
+        self.looked_back = Some(now);
+        let age = chrono::TimeDelta::from_std(keep).unwrap_or(chrono::TimeDelta::MAX);
+        let Some(before) = self.context.clock.now().checked_sub_signed(age) else { return Ok(()) };
+        let delivered = self.delivered(config).await?;
+        let mut after = None;
+        loop {
+            let tenants = self.context.store.tenants(after.as_ref()).await?;
+            for tenant in &tenants {
+                // A changed log is kept for the investigation.
+                if self.trouble.signed.contains_key(tenant)
+                    || self.trouble.ends.contains_key(tenant)
+                {
+                    continue;
+                }
+                let store = Arc::clone(&self.context.store);
+                if let Some(found) = store.prunable(tenant, before, delivered).await?
+                    && let Some(last) = self.signed_last(tenant).await?
+                {
+                    let place = (found.position, found.hash);
+                    self.add(CheckpointKind::Pruned, tenant, place, Some(last)).await?;
+                    self.save_witness().await?;
+                }
+                loop {
+                    let removed = store.prune(tenant, CHUNK).await?;
+                    self.context.metrics.pruned(removed);
+                    if removed < CHUNK || end.is_cancelled() {
+                        break;
+                    }
+                }
+                if end.is_cancelled() {
+                    return Ok(());
+                }
+            }
+            after = tenants.last().cloned();
+            if after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// The last checkpoint of `tenant`, if its signed part is unchanged.
+    async fn signed_last(&mut self, tenant: &TenantId) -> Result<Option<Checkpoint>, StoreError> {
+        let known = self.witness.as_ref().and_then(|witness| witness.tenants.get(tenant));
+        let (store, signer) = (&self.context.store, &self.context.signer);
+        match continuity::base(&**store, &**signer, tenant, known).await {
+            Ok(base) => Ok(base.last),
+            Err(failure) => {
+                let found = break_of(Err(failure))?;
+                self.context.metrics.refused_checkpoint();
+                note(&mut self.trouble.signed, tenant, found);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Position in the whole log that every configured forwarder has delivered.
+    async fn delivered(&self, config: &RecordConfig) -> Result<u64, StoreError> {
+        if config.forwards.is_empty() {
+            return Ok(u64::MAX);
+        }
+        let cursors = self.context.store.cursors().await?;
+        let of = |name: &str| {
+            cursors.iter().find(|cursor| cursor.name == name).map_or(0, |cursor| cursor.position)
+        };
+        Ok(config.forwards.iter().map(|forward| of(&forward.name)).min().unwrap_or(u64::MAX))
+    }
+}
+
+/// The break in `checked`, if the check failed with one.
+fn break_of(checked: Result<(), Failure>) -> Result<Option<Break>, StoreError> {
+    match checked {
+        Ok(()) => Ok(None),
+        Err(Failure::Break(found)) => Ok(Some(found)),
+        Err(Failure::Store(error)) => Err(error),
+    }
+}
+
+/// Remembers the break of the log of `tenant`, and logs a new one.
+fn note(known: &mut BTreeMap<TenantId, Break>, tenant: &TenantId, found: Option<Break>) {
+    match found {
+        None => {
+            if known.remove(tenant).is_some() {
+                tracing::warn!(%tenant, "the log of the tenant continues what was signed again");
+            }
+        }
+        Some(found) if known.get(tenant) == Some(&found) => {}
+        Some(found) => {
+            tracing::error!(
+                %tenant, problem = %found,
+                "the log of the tenant does not continue what was signed and is not signed; look \
+                 into it, stop the server and use `toolcrib audit accept`"
+            );
+            known.insert(tenant.clone(), found);
+        }
+    }
+}

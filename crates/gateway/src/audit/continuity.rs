@@ -1,0 +1,198 @@
+//! Checks that the log of a tenant continues the last signed state, which the witness names.
+//!
+//! Invariant (I-72): the end of a log is signed only if the stored checkpoints are the signed ones, the
+//! last signed event is unchanged, and every later event follows from it.
+
+use std::fmt;
+
+use toolcrib_core::{
+    canonical::Digest,
+    id::TenantId,
+    record::{
+        Checkpoint, CheckpointKind, CheckpointSigner, Head, NO_CHECKPOINT, RecordStore,
+        StoredQuery, Witness, Witnessed, genesis,
+    },
+    store::StoreError,
+};
+
+/// Why a log does not continue the signed state. Names no tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Break {
+    /// A signed part is missing.
+    Missing(String),
+    /// A signed part, or an event after it, was changed.
+    Altered(String),
+}
+
+/// A break, or the store did not answer.
+#[derive(Debug)]
+pub(super) enum Failure {
+    Break(Break),
+    Store(StoreError),
+}
+
+/// The last place of a log that was signed.
+#[derive(Debug)]
+pub(super) struct Base {
+    /// The last checkpoint.
+    pub(super) last: Option<Checkpoint>,
+    /// 0 when nothing was signed.
+    pub(super) position: u64,
+    pub(super) hash: Digest,
+}
+
+// === impl Break ===
+
+impl Break {
+    pub(super) fn is_loss(&self) -> bool {
+        matches!(self, Self::Missing(_))
+    }
+}
+
+impl fmt::Display for Break {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Missing(what) | Self::Altered(what)) = self;
+        f.write_str(what)
+    }
+}
+
+// === impl Failure ===
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Corrupt(what) => Self::Break(Break::Altered(what)),
+            error => Self::Store(error),
+        }
+    }
+}
+
+fn missing<T>(what: String) -> Result<T, Failure> {
+    Err(Failure::Break(Break::Missing(what)))
+}
+
+fn altered<T>(what: String) -> Result<T, Failure> {
+    Err(Failure::Break(Break::Altered(what)))
+}
+
+/// Reads the witness in `text`, when it is one that `signer` signed.
+pub(super) fn witness(text: &str, signer: &dyn CheckpointSigner) -> Option<Witness> {
+    let (witness, signature) = Witness::parse(text)?;
+    let own =
+        witness.public_key == signer.public_key() && signer.is_own(&witness.signed(), &signature);
+    own.then_some(witness)
+}
+
+/// The event that the log of `tenant` has to continue, after a check of the signed part.
+pub(super) async fn base(
+    store: &dyn RecordStore,
+    signer: &dyn CheckpointSigner,
+    tenant: &TenantId,
+    known: Option<&Witnessed>,
+) -> Result<Base, Failure> {
+    let mut after = known.map_or(0, |known| known.number.saturating_sub(1));
+    let mut rows = Vec::new();
+    loop {
+        let page = store.checkpoints(tenant, after).await?;
+        let Some(last) = page.last() else { break };
+        after = last.number;
+        rows.extend(page);
+    }
+    let mut rows = rows.into_iter().peekable();
+    let mut base = Base { last: None, position: 0, hash: genesis() };
+    let mut pruned = 0;
+    if let Some(known) = known {
+        let number = known.number;
+        let Some(first) = rows.next_if(|row| row.number == number) else {
+            return missing(format!("checkpoint {number}, which was signed last, is gone"));
+        };
+        if first.digest() != known.digest {
+            return altered(format!("checkpoint {number} is not the one that was signed last"));
+        }
+        if first.kind == CheckpointKind::Pruned {
+            pruned = first.position;
+        }
+        base = Base { last: Some(first), position: known.position, hash: known.hash };
+    }
+    // Signed by a process that ended before it could write the witness.
+    for row in rows {
+        let (number, prev) = match &base.last {
+            Some(last) => (last.number + 1, last.digest()),
+            None => (1, NO_CHECKPOINT),
+        };
+        let own =
+            row.public_key == signer.public_key() && signer.is_own(&row.signed(), &row.signature);
+        if row.number != number || row.prev != prev || !own {
+            return altered(format!(
+                "checkpoint {} was not signed with the key of this server after number {}",
+                row.number,
+                number - 1
+            ));
+        }
+        match row.kind {
+            CheckpointKind::Pruned => pruned = pruned.max(row.position),
+            CheckpointKind::Head | CheckpointKind::Accepted => {
+                (base.position, base.hash) = (row.position, row.hash);
+            }
+        }
+        base.last = Some(row);
+    }
+    let position = base.position;
+    if position > 0 {
+        let query = events(tenant, position - 1, 1);
+        match store.stored(query).await?.first() {
+            Some(event) if event.tenant_position == position => {
+                if event.hash != Some(base.hash) {
+                    return altered(format!("the event at position {position} was changed"));
+                }
+            }
+            Some(_) if pruned >= position => {}
+            Some(_) => return missing(format!("the event at position {position} is gone")),
+            None => {
+                return missing(format!("the events from position {position} on are gone"));
+            }
+        }
+    }
+    Ok(base)
+}
+
+/// The end of the log of `tenant`, every event after `base` computed anew. `seen` are events that
+/// were there at earlier looks, in order.
+pub(super) async fn head(
+    store: &dyn RecordStore,
+    tenant: &TenantId,
+    base: &Base,
+    seen: &[(u64, Digest)],
+) -> Result<Head, Failure> {
+    let (mut position, mut hash) = (base.position, base.hash);
+    loop {
+        let page = store.stored(events(tenant, position, 0)).await?;
+        for event in &page {
+            let at = event.tenant_position;
+            if at != position + 1 {
+                return missing(format!("the event at position {} is gone", position + 1));
+            }
+            if event.hash != Some(event.hash_after(&hash)) {
+                return altered(format!(
+                    "the event at position {at}, or the one before it, is not what was written"
+                ));
+            }
+            (position, hash) = (at, event.hash_after(&hash));
+            let known = seen.binary_search_by_key(&at, |(position, _)| *position).ok();
+            if known.and_then(|known| seen.get(known)).is_some_and(|known| known.1 != hash) {
+                return altered(format!("the log was written anew up to position {at}"));
+            }
+        }
+        if page.is_empty() {
+            break;
+        }
+    }
+    if let Some((seen, _)) = seen.last().filter(|seen| seen.0 > position) {
+        return missing(format!("the events at positions {} to {seen} are gone", position + 1));
+    }
+    Ok(Head { tenant: tenant.clone(), position, hash })
+}
+
+fn events(tenant: &TenantId, after: u64, limit: usize) -> StoredQuery {
+    StoredQuery { tenant: Some(tenant.clone()), after, limit, with_prev: false }
+}

@@ -1,0 +1,223 @@
+//! The background work on the record: signing checkpoints, sending them to anchors, forwarding events
+//! and applying retention.
+//!
+//! Invariants:
+//! - no call waits for it (I-73): calls are recorded and run whatever is unavailable;
+//! - a cursor moves after its delivery, and no event is removed before that;
+//! - only a log that continues the one that the witness names is signed (I-72).
+
+use std::{future::Future, sync::Arc};
+
+use tokio::sync::{Mutex, broadcast, watch};
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::record::{
+    CheckpointSigner, Delivery, DeliveryFactory, RecordStore, WitnessStore,
+};
+use toolcrib_tasks::{Policy, TaskName, Tasks};
+
+use super::{anchor, append::Audit, checkpoint, context::Context, forward};
+use crate::{
+    background::Services,
+    config::{ForwardConfig, RecordConfig},
+    gateway::Gateway,
+};
+
+/// Checkpoints that wait for a slow anchor. Only the last one of a tenant counts, so an anchor that has
+/// missed some reads the last ones from the store.
+const MAX_SIGNED: usize = 1024;
+
+/// What a [`Keeper`] is built with.
+pub struct Parts {
+    /// The store of the record.
+    pub store: Arc<dyn RecordStore>,
+    /// The signing key.
+    pub signer: Arc<dyn CheckpointSigner>,
+    /// The store of the last signed state.
+    pub witness: Arc<dyn WitnessStore>,
+    /// Whether the key may be new. Then a store without checkpoints needs no witness, whatever events it
+    /// has.
+    pub key_may_be_new: bool,
+    /// Builds deliveries to anchors and forwarders.
+    pub deliveries: Arc<dyn DeliveryFactory>,
+}
+
+/// Signs, anchors, forwards and prunes the record of a gateway. Close it after the gateway and before the
+/// store.
+pub struct Keeper {
+    context: Arc<Context>,
+    config: watch::Sender<RecordConfig>,
+    signed: broadcast::Sender<toolcrib_core::record::Checkpoint>,
+    signing: Mutex<Option<Task>>,
+    outgoing: Mutex<Vec<(Outgoing, Task)>>,
+    deliveries: Arc<dyn DeliveryFactory>,
+    tasks: Tasks,
+}
+
+struct Task {
+    end: CancellationToken,
+    task: toolcrib_tasks::Task,
+}
+
+/// A destination. A changed description makes another destination.
+#[derive(Debug, Clone, PartialEq)]
+enum Outgoing {
+    Anchor(usize, toolcrib_core::record::Destination),
+    Forward(ForwardConfig),
+}
+
+// === impl Keeper ===
+
+impl Keeper {
+    /// Starts signing and the anchors and forwarders of `config`. See
+    /// [`Gateway::keep_record`](crate::Gateway::keep_record).
+    ///
+    /// # Errors
+    /// A destination that can never work.
+    pub(crate) async fn start(
+        audit: &Audit,
+        services: &Services,
+        parts: Parts,
+        config: &RecordConfig,
+    ) -> Result<Self, String> {
+        audit.set_store(Arc::clone(&parts.store));
+        let context = Arc::new(Context {
+            store: parts.store,
+            signer: parts.signer,
+            witness: parts.witness,
+            key_may_be_new: parts.key_may_be_new,
+            clock: Arc::clone(&services.clock),
+            metrics: Arc::clone(&services.metrics),
+            readiness: Arc::clone(audit.readiness()),
+        });
+        let keeper = Self {
+            context,
+            config: watch::Sender::new(config.clone()),
+            signed: broadcast::Sender::new(MAX_SIGNED),
+            signing: Mutex::new(None),
+            outgoing: Mutex::new(Vec::new()),
+            deliveries: parts.deliveries,
+            tasks: services.background.tasks().clone(),
+        };
+        keeper.apply(config).await?;
+        let (context, signed) = (Arc::clone(&keeper.context), keeper.signed.clone());
+        let mut first = checkpoint::Signing::new(Arc::clone(&context), signed.clone());
+        // Before the first call: it would run on a store that is not the one that was signed.
+        first.check_all().await;
+        let (first, config) = (parking_lot::Mutex::new(Some(first)), keeper.config.subscribe());
+        let signing = keeper.start_task("signing".into(), move |end| {
+            let again = || checkpoint::Signing::new(Arc::clone(&context), signed.clone());
+            let signing = first.lock().take().unwrap_or_else(again);
+            checkpoint::run(signing, config.clone(), end)
+        });
+        *keeper.signing.lock().await = Some(signing);
+        Ok(keeper)
+    }
+
+    /// Takes over another configuration: unchanged destinations continue. On an error nothing changes.
+    ///
+    /// # Errors
+    /// A destination that can never work.
+    pub async fn apply(&self, config: &RecordConfig) -> Result<(), String> {
+        let anchors = config.anchors.iter().enumerate();
+        let wanted = anchors
+            .map(|(index, to)| Outgoing::Anchor(index + 1, to.clone()))
+            .chain(config.forwards.iter().cloned().map(Outgoing::Forward));
+        let mut outgoing = self.outgoing.lock().await;
+        let mut fresh: Vec<(Outgoing, Arc<dyn Delivery>)> = Vec::new();
+        let mut kept = Vec::new();
+        for wanted in wanted {
+            match outgoing.iter().position(|(running, _)| *running == wanted) {
+                Some(index) => kept.push(index),
+                None => {
+                    let delivery = self.deliveries.build(wanted.destination())?;
+                    fresh.push((wanted, delivery));
+                }
+            }
+        }
+        let mut staying = Vec::new();
+        for (index, (running, task)) in outgoing.drain(..).enumerate() {
+            match kept.contains(&index) {
+                true => staying.push((running, task)),
+                false => task.end().await,
+            }
+        }
+        *outgoing = staying;
+        for (wanted, delivery) in fresh {
+            let context = Arc::clone(&self.context);
+            let task = match wanted.clone() {
+                Outgoing::Anchor(number, _) => {
+                    let signed = self.signed.clone();
+                    self.start_task(TaskName::of("anchor", number.to_string()), move |end| {
+                        let (context, delivery) = (Arc::clone(&context), Arc::clone(&delivery));
+                        anchor::run(context, number, delivery, signed.subscribe(), end)
+                    })
+                }
+                Outgoing::Forward(forward) => {
+                    let name = TaskName::of("forwarder", forward.name.as_str());
+                    self.start_task(name, move |end| {
+                        let (context, delivery) = (Arc::clone(&context), Arc::clone(&delivery));
+                        forward::run(context, forward.clone(), delivery, end)
+                    })
+                }
+            };
+            outgoing.push((wanted, task));
+        }
+        drop(outgoing);
+        self.config.send_replace(config.clone());
+        Ok(())
+    }
+
+    fn start_task<F, R>(&self, name: TaskName, run: F) -> Task
+    where
+        F: Fn(CancellationToken) -> R + Send + 'static,
+        R: Future<Output = ()> + Send + 'static,
+    {
+        let end = CancellationToken::new();
+        let token = end.clone();
+        let run = move || run(token.clone());
+        Task { task: self.tasks.spawn(name, Policy::Forever, end.clone(), run), end }
+    }
+
+    /// Signs every unsigned event, sends the checkpoints to the anchors, and ends every task. Does not wait
+    /// for an anchor or forwarder that does not answer: the next start continues from its cursor.
+    pub async fn close(&self) {
+        if let Some(signing) = self.signing.lock().await.take() {
+            signing.end().await;
+        }
+        let outgoing = std::mem::take(&mut *self.outgoing.lock().await);
+        for (_, task) in &outgoing {
+            task.end.cancel();
+        }
+        for (_, task) in outgoing {
+            task.end().await;
+        }
+    }
+}
+
+impl Task {
+    async fn end(self) {
+        self.end.cancel();
+        self.task.ended().await;
+    }
+}
+
+impl Outgoing {
+    fn destination(&self) -> &toolcrib_core::record::Destination {
+        match self {
+            Self::Anchor(_, destination) => destination,
+            Self::Forward(forward) => &forward.destination,
+        }
+    }
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// Starts a [`Keeper`], which signs, anchors, forwards and prunes the record. A gateway has one.
+    ///
+    /// # Errors
+    /// A destination that can never work.
+    pub async fn keep_record(&self, parts: Parts, config: &RecordConfig) -> Result<Keeper, String> {
+        Keeper::start(self.audit(), &self.inner.services, parts, config).await
+    }
+}

@@ -1,0 +1,262 @@
+//! Builds a gateway: the parts in the order in which they need each other.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use arc_swap::ArcSwap;
+use tokio::sync::mpsc::UnboundedReceiver;
+use toolcrib_core::{
+    authorize::{Authorizer, ScopeAuthorizer},
+    clock::Clock,
+    id::SourceId,
+    key_set::KeySetSource,
+    limit::RateLimiter,
+    source::{InvalidSource, Source, SourceFactory, SourceListener, SourceSpec},
+};
+use toolcrib_tasks::Tasks;
+
+use crate::{
+    approvals::Approvals,
+    audit::Audit,
+    authn::Authenticator,
+    background::{Background, Services},
+    clock::SystemClock,
+    config::Config,
+    gateway::{Gateway, Inner},
+    metrics::Metrics,
+    pipeline::{
+        Pipeline,
+        idempotency::Idempotency,
+        quota::Quotas,
+        rate_limit::{MemoryLimiter, RateLimits},
+        session::Interactions,
+    },
+    policy::Decider,
+    snapshot::{Snapshot, Snapshots},
+    stores::Stores,
+    supply::{
+        Supply, SupplyParts,
+        native::{NativeTools, Natives},
+    },
+    workflow::{Workflows, live::LiveRuns},
+};
+
+/// How long sources may take to list their tools before workflows resume without them.
+const SETTLE_LIMIT: Duration = Duration::from_secs(60);
+
+/// Builds a [`Gateway`].
+pub struct GatewayBuilder {
+    config: Config,
+    stores: Stores,
+    factory: Arc<dyn SourceFactory>,
+    clock: Arc<dyn Clock>,
+    authorizer: Arc<dyn Authorizer>,
+    limiter: Option<Arc<dyn RateLimiter>>,
+    key_sets: Option<Arc<dyn KeySetSource>>,
+    natives: Vec<NativeTools>,
+    tasks: Tasks,
+}
+
+/// The factory of a program whose only sources are its own tools.
+struct NoFactory;
+
+// === impl NoFactory ===
+
+impl SourceFactory for NoFactory {
+    fn build(
+        &self,
+        spec: &SourceSpec,
+        _listener: Arc<dyn SourceListener>,
+    ) -> Result<Arc<dyn Source>, InvalidSource> {
+        Err(no_factory(spec))
+    }
+
+    fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
+        Err(no_factory(spec))
+    }
+}
+
+fn no_factory(spec: &SourceSpec) -> InvalidSource {
+    let problem = "this program has no factory of sources; give the builder one";
+    InvalidSource { source_id: spec.id.clone(), problem: problem.to_owned() }
+}
+
+// === impl Gateway ===
+
+impl Gateway {
+    /// Builds a gateway for a program with tools of its own: the configuration of an empty file, over
+    /// `stores`.
+    pub fn builder(stores: Stores) -> GatewayBuilder {
+        GatewayBuilder::new(Config::empty(Path::new("")), stores, Arc::new(NoFactory))
+    }
+}
+
+// === impl GatewayBuilder ===
+
+impl GatewayBuilder {
+    /// A gateway of `config` over `stores`, whose sources `factory` builds.
+    pub fn new(config: Config, stores: Stores, factory: Arc<dyn SourceFactory>) -> Self {
+        Self {
+            config,
+            stores,
+            factory,
+            clock: Arc::new(SystemClock::default()),
+            authorizer: Arc::new(ScopeAuthorizer),
+            limiter: None,
+            key_sets: None,
+            natives: Vec::new(),
+            tasks: Tasks::new(),
+        }
+    }
+
+    /// Sets the configuration.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Sets the factory that builds the sources of the configuration.
+    #[must_use]
+    pub fn sources(mut self, factory: Arc<dyn SourceFactory>) -> Self {
+        self.factory = factory;
+        self
+    }
+
+    /// Adds tools of this program. They are part of every configuration that is applied later, too.
+    #[must_use]
+    pub fn tools(mut self, tools: NativeTools) -> Self {
+        self.natives.push(tools);
+        self
+    }
+
+    /// Sets the clock.
+    #[must_use]
+    pub fn clock(mut self, clock: Arc<dyn Clock>) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Sets the decision that policies narrow.
+    #[must_use]
+    pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Self {
+        self.authorizer = authorizer;
+        self
+    }
+
+    /// Sets the client that fetches the keys of token issuers (`[auth.jwt]`). Without one no token is
+    /// accepted.
+    #[must_use]
+    pub fn key_sets(mut self, source: Arc<dyn KeySetSource>) -> Self {
+        self.key_sets = Some(source);
+        self
+    }
+
+    /// Sets the board of background tasks. Give the factory of sources the same one, so that probes and
+    /// metrics show the tasks of sources, too.
+    #[must_use]
+    pub fn tasks(mut self, tasks: Tasks) -> Self {
+        self.tasks = tasks;
+        self
+    }
+
+    /// Sets the rate limiter.
+    #[must_use]
+    pub fn limiter(mut self, limiter: Arc<dyn RateLimiter>) -> Self {
+        self.limiter = Some(limiter);
+        self
+    }
+
+    /// Starts the gateway: last good catalogs are loaded, sources connect in the background, and the
+    /// tools of this program are available at once.
+    ///
+    /// # Errors
+    /// [`InvalidSource`]: a description can never work, or two sources have one id.
+    pub async fn start(self) -> Result<Gateway, InvalidSource> {
+        let Self { config, stores, factory, clock, authorizer, limiter, key_sets, natives, tasks } =
+            self;
+        let services = Services {
+            clock: Arc::clone(&clock),
+            metrics: Arc::new(Metrics::new(tasks.clone())),
+            background: Background::new(tasks),
+            config: Arc::new(ArcSwap::from_pointee(config.clone())),
+        };
+        let decider = Decider { base: Arc::clone(&authorizer), policies: config.policies.clone() };
+        let snapshots = Arc::new(Snapshots::new(Snapshot::empty(config.gate.clone(), decider)));
+        let audit = Arc::new(Audit::new(stores.log, &services));
+        let authenticator = Authenticator::start(stores.keys, &services, &config, key_sets).await;
+        let limiter = limiter.unwrap_or_else(|| Arc::new(MemoryLimiter::new(Arc::clone(&clock))));
+        let limits = Arc::new(RateLimits::new(limiter, Arc::clone(&services.metrics)));
+        let approvals = Arc::new(Approvals::new(
+            stores.approvals,
+            services.clone(),
+            Arc::clone(&audit),
+            Arc::clone(&snapshots),
+            authenticator.clone(),
+            Arc::clone(&limits),
+        ));
+        let pipeline = Arc::new(Pipeline {
+            services: services.clone(),
+            audit: Arc::clone(&audit),
+            approvals: Arc::clone(&approvals),
+            limits,
+            quotas: Quotas::new(stores.quotas, services.clone()),
+            interactions: Arc::new(Interactions::new(services.clone(), Arc::clone(&audit))),
+            idempotency: Idempotency::new(stores.once, services.clone()),
+            runs: Arc::new(LiveRuns::default()),
+        });
+        let workflows = Arc::new(Workflows {
+            services: services.clone(),
+            audit: Arc::clone(&audit),
+            snapshots: Arc::clone(&snapshots),
+            authenticator: authenticator.clone(),
+            approvals: Arc::clone(&approvals),
+            interactions: Arc::clone(&pipeline.interactions),
+            caller: Arc::clone(&pipeline) as _,
+            live: Arc::clone(&pipeline.runs),
+            store: stores.runs,
+        });
+        let own: Vec<_> = natives.iter().map(|tools| tools.config().clone()).collect();
+        let factory =
+            Natives { tools: natives, others: factory, clock, workflows: Arc::clone(&workflows) };
+        let (supply, requests) = Supply::new(SupplyParts {
+            services: services.clone(),
+            audit: Arc::clone(&audit),
+            snapshots: Arc::clone(&snapshots),
+            authorizer,
+            factory: Arc::new(factory),
+            catalogs: stores.catalogs,
+            pins: stores.pins,
+            natives: own.clone(),
+            gate: config.gate.clone(),
+        });
+        let inner = Inner {
+            services,
+            snapshots,
+            audit,
+            authenticator,
+            approvals,
+            pipeline,
+            workflows,
+            supply,
+        };
+        let gateway = Gateway { inner: Arc::new(inner) };
+        gateway.apply(config).await?;
+        for native in &own {
+            gateway.supply().discover(&native.spec.id).await;
+        }
+        gateway.inner.start(requests);
+        Ok(gateway)
+    }
+}
+
+impl Inner {
+    /// Starts the background tasks.
+    fn start(&self, requests: UnboundedReceiver<SourceId>) {
+        self.supply.start(requests);
+        self.approvals.start();
+        self.pipeline.idempotency.start();
+        self.pipeline.quotas.start();
+        let supply = Arc::clone(&self.supply);
+        self.workflows.start(async move { supply.settle(SETTLE_LIMIT).await });
+    }
+}

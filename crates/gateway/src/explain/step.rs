@@ -1,0 +1,81 @@
+//! The steps of an explanation.
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// The reader of an explanation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum To {
+    /// Sees everything: the rules are its own.
+    Operator,
+    /// Sees what a call would reveal.
+    Caller,
+}
+
+/// The result of one step of the pipeline.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Step {
+    /// The step.
+    pub step: StepName,
+    /// The result.
+    pub result: StepResult,
+    /// The result in words.
+    pub message: String,
+    /// The result for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub details: Option<Value>,
+}
+
+/// The steps, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepName {
+    /// Whether the credentials hold.
+    Identity,
+    /// Whether the tool exists.
+    Tool,
+    /// Whether it exists for the tenant.
+    Tenant,
+    /// Whether it is as it was approved.
+    Pin,
+    /// Whether its scopes are held.
+    Scope,
+    /// Whether the policies permit it.
+    Policy,
+    /// How often it may be called.
+    Rate,
+    /// How often it may be called in a day.
+    Quota,
+    /// Whether it requires approval.
+    Approval,
+    /// Whether its source answers.
+    Source,
+}
+
+/// The result of a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StepResult {
+    /// The call passes.
+    Pass,
+    /// The call passes or not, depending on facts that are not known here.
+    Depends,
+    /// The call passes after an approval.
+    Ask,
+    /// The call ends.
+    Stop,
+}
+
+impl Step {
+    /// A step without details.
+    pub fn new(step: StepName, result: StepResult, message: impl Into<String>) -> Self {
+        Self { step, result, message: message.into(), details: None }
+    }
+
+    /// Adds details for programs.
+    #[must_use]
+    pub fn with(mut self, details: Value) -> Self {
+        self.details = Some(details);
+        self
+    }
+}

@@ -1,0 +1,45 @@
+//! The state of a breaker, for operators.
+
+use serde::Serialize;
+
+/// The state of the breaker of a source.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BreakerReport {
+    /// Whether calls go through.
+    pub state: BreakerState,
+    /// Failures in a row that count towards opening it.
+    pub failures: usize,
+    /// How often it has opened in this process.
+    pub opened: u64,
+    /// Callers for which alone it is open, because their own calls failed.
+    pub open_to_callers: usize,
+    /// When calls are let through again; `None` unless it is open.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+}
+
+/// Whether calls go through.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BreakerState {
+    /// The source has no breaker.
+    Off,
+    /// Calls go through.
+    Closed,
+    /// One call is tried, and its end decides.
+    HalfOpen,
+    /// Calls fail at once.
+    Open,
+}
+
+impl BreakerState {
+    /// As a number for a gauge.
+    pub(crate) fn number(self) -> i64 {
+        match self {
+            Self::Off | Self::Closed => 0,
+            Self::HalfOpen => 1,
+            Self::Open => 2,
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The nine steps of a call.
+//!
+//! Invariant (I-7): calls are authorized by the decision that also makes lists.
+//! Invariant (I-9, I-81): before the permit nothing runs whose cost depends on the arguments, and a name
+//! that leads to no visible tool takes the same path whether or not such a tool exists.
+//! Invariant (I-12): denied calls take no token, so limits come after authorization.
+//! Invariant (I-18): a call starts only after its opening event is durable.
+//! Invariant (I-22): from the opening event on, the call has a task of its own. A caller that
+//! disconnects cancels it, and the closing event is still written.
+//! Invariant (I-23): every step uses the snapshot of the request. Only a call that has waited for
+//! approval continues in the snapshot in which it was authorized again.
+
+use std::{any::Any, sync::Arc};
+
+use async_trait::async_trait;
+use serde_json::{Map, Value};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use toolcrib_core::{
+    arguments::Violation,
+    authorize::{CallContext, Denied, Permit},
+    call::{CallError, CallerInput, Invocation, ProgressSink},
+    canonical::CanonicalError,
+    catalog::Entry,
+    descriptor::SourceKind,
+    egress::EgressTrail,
+    id::{AgentId, CallId, RunId},
+    principal::Principal,
+};
+
+use super::{
+    CallReport, CallRequest, Pipeline,
+    arguments::CallArguments,
+    dispatch::{self, Execution, StopConditions},
+    miss,
+    quota::Counted,
+    session::{InteractionGuard, InteractionState},
+    target::Target,
+};
+use crate::{
+    approvals::wait::{Approved, CallInput},
+    audit::{self, CallIdentity, MissedCall},
+    config::DeniedCalls,
+    ids::new_id,
+    metrics::Surface,
+    snapshot::{Miss, Snapshot},
+    tool_ref::{CatalogScope, ToolRef},
+    workflow::{caller::Caller, live::StepContext},
+};
+
+/// A call on its way through the pipeline, without the name of its tool.
+pub(super) struct Call {
+    pub(super) run: RunId,
+    pub(super) id: CallId,
+    pub(super) surface: Surface,
+    pub(super) arguments: CallArguments,
+    pub(super) progress: Option<Arc<dyn ProgressSink>>,
+    pub(super) meta: Map<String, Value>,
+    pub(super) input: Option<CallerInput>,
+    pub(super) charge: Option<Arc<dyn Any + Send + Sync>>,
+    /// The interaction that it belongs to.
+    pub(super) guard: Option<InteractionGuard>,
+    /// The step of a workflow that it is.
+    pub(super) step: Option<StepContext>,
+}
+
+/// The tool that a call names.
+pub(super) struct Wanted<'a> {
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) tool: ToolRef<'a>,
+    pub(super) scope: CatalogScope,
+}
+
+/// A call that its caller may make: steps 1 and 2.
+pub(super) struct Authorized {
+    pub(super) target: Target,
+    permit: Permit,
+    identity: CallIdentity,
+}
+
+/// A call that may start: steps 1 to 5.
+struct Admitted {
+    target: Target,
+    permit: Permit,
+    identity: CallIdentity,
+    /// The quotas that count it; given back unless it starts.
+    counted: Counted,
+    hang_up: CancellationToken,
+}
+
+/// Why a call that its caller may make does not start.
+type NotAdmitted = (CallIdentity, CallError);
+
+impl Pipeline {
+    /// Makes one call. Dropping the future cancels it.
+    pub(crate) async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
+        self.call_in(new_id(), None, principal, request, None).await
+    }
+
+    /// Makes one call in `run`, possibly in an interaction, possibly as a step of a workflow.
+    pub(crate) async fn call_in(
+        &self,
+        run: RunId,
+        guard: Option<InteractionGuard>,
+        principal: &Principal,
+        request: CallRequest<'_>,
+        step: Option<StepContext>,
+    ) -> CallReport {
+        let (wanted, call) = Call::new(run, guard, request, step);
+        match self.authorize(principal, wanted, &call).await {
+            Ok(authorized) => self.proceed(principal, authorized, call).await,
+            Err(error) => self.refused(&call, error),
+        }
+    }
+
+    /// Steps 1 and 2: resolves the tool in what the caller sees, and authorizes the call.
+    pub(super) async fn authorize(
+        &self,
+        principal: &Principal,
+        wanted: Wanted<'_>,
+        call: &Call,
+    ) -> Result<Authorized, CallError> {
+        let Wanted { snapshot, tool, scope } = wanted;
+        // 1. resolve
+        let target = match Target::resolve(snapshot, principal, tool, &scope) {
+            Ok(target) => target,
+            Err(miss) => return Err(self.miss(principal, miss, call)),
+        };
+        // 2. authorize
+        let identity = call.identity(principal, &target.entry);
+        let context =
+            CallContext { surface: call.surface.as_str(), arguments: call.arguments.value() };
+        let snapshot = &target.snapshot;
+        let generation = snapshot.catalog.generation();
+        match Permit::new(&snapshot.decider, principal, &target.entry, generation, context) {
+            Ok(permit) => Ok(Authorized { target, permit, identity }),
+            Err(denied) => {
+                let error = match denied {
+                    // Lists show the tool, so a denial of the call reveals nothing.
+                    Denied::Arguments => audit::forbidden(&target.entry, &denied),
+                    _ if snapshot.gate.denied_calls == DeniedCalls::Forbidden => {
+                        audit::forbidden(&target.entry, &denied)
+                    }
+                    _ => CallError::NoSuchTool,
+                };
+                Err(self.refuse(identity, call, Some(denied.reason()), error).await)
+            }
+        }
+    }
+
+    /// Runs an authorized call through steps 3 to 9.
+    pub(super) async fn proceed(
+        &self,
+        principal: &Principal,
+        authorized: Authorized,
+        mut call: Call,
+    ) -> CallReport {
+        let entry = Some(Arc::clone(&authorized.target.entry));
+        let (run, id, surface) = (call.run.clone(), call.id.clone(), call.surface);
+        let execution = match self.admit(principal, authorized, &mut call).await {
+            Ok(admitted) => self.run(admitted, call).await,
+            Err((identity, error)) => {
+                let error = self.refuse(identity, &call, None, error).await;
+                Execution { result: Err(error), duration: None }
+            }
+        };
+        self.finished(run, id, surface, entry, execution)
+    }
+
+    /// Steps 3 to 5: limits, validation and approval.
+    async fn admit(
+        &self,
+        principal: &Principal,
+        authorized: Authorized,
+        call: &mut Call,
+    ) -> Result<Admitted, NotAdmitted> {
+        let Authorized { mut target, permit, mut identity } = authorized;
+        // 3. limit, unless the call that requested the approval has taken the token
+        let gate = match self.approvals.gate(principal, &target.entry, &call.arguments).await {
+            Ok(gate) => gate,
+            Err(error) => return Err((identity, error)),
+        };
+        if !gate.is_paid()
+            && let Err(error) = self.limits.take(&identity).await
+        {
+            return Err((identity, error));
+        }
+        // 4. validate
+        identity.args_hash = call.arguments.hash().ok().map(str::to_owned);
+        if let Err(violations) = validate(&target.entry, &call.arguments) {
+            return Err((identity, CallError::InvalidArguments(violations)));
+        }
+        // 5. approve; a call over its quota requests no approval, and a waiting call is not counted
+        let counted = match gate.requires_approval() {
+            false => self.quotas.count(&target.entry, &target.quotas, false).await.map(Some),
+            true => self.quotas.check_call(&target.entry, &target.quotas).await.map(|()| None),
+        };
+        let counted = match counted {
+            Ok(counted) => counted,
+            Err(error) => return Err((identity, error)),
+        };
+        if let Some(guard) = &call.guard
+            && let Err(error) = guard.open(&target.entry.id).await
+        {
+            return Err((identity, error));
+        }
+        let hang_up =
+            call.guard.as_ref().map_or_else(CancellationToken::new, InteractionGuard::hang_up);
+        let parent = call.step.as_ref().map(|step| &step.parent);
+        let input = CallInput { surface: call.surface.as_str(), arguments: &call.arguments };
+        let approved = self.approvals.approve(identity, principal, gate, input, parent, &hang_up);
+        let Approved { call: identity, reloaded } = approved.await?;
+        if let Some(snapshot) = reloaded {
+            target = target.reloaded(snapshot, principal);
+        }
+        // The grant is spent, so the call is counted even over the quota.
+        let counted = match counted {
+            Some(counted) => counted,
+            None => match self.quotas.count(&target.entry, &target.quotas, true).await {
+                Ok(counted) => counted,
+                Err(error) => return Err((identity, error)),
+            },
+        };
+        Ok(Admitted { target, permit, identity, counted, hang_up })
+    }
+
+    /// Steps 6 to 9: record, run, record, answer.
+    async fn run(&self, admitted: Admitted, call: Call) -> Execution {
+        let Admitted { target, permit, identity, counted, hang_up } = admitted;
+        let Call { arguments, progress, meta, input, charge, guard, step, .. } = call;
+        let invocation = Invocation {
+            call_id: identity.call.clone(),
+            run_id: identity.run.clone(),
+            arguments: arguments.into_object(),
+            timeout: target.entry.timeout,
+            max_result_bytes: target.snapshot.gate.max_result_bytes,
+            progress,
+            meta,
+            egress: EgressTrail::default(),
+            input,
+        };
+        let egress = invocation.egress.clone();
+        let is_workflow = target.entry.tool.source == SourceKind::Workflow;
+        let (audit, approvals) = (Arc::clone(&self.audit), Arc::clone(&self.approvals));
+        let (runs, services) = (Arc::clone(&self.runs), self.services.clone());
+        let cancelled = hang_up.clone();
+        let detached = self.services.background.spawn(async move {
+            let _until_the_end = (charge, guard);
+            // 6. record that it starts, or do not start
+            let id = identity.call.clone();
+            let started = audit.started(identity).await?;
+
+            // 7. run; a workflow ends after its steps
+            let parent = step.as_ref().map(|step| step.parent.clone());
+            let deadline = approvals.pauses().deadline(is_workflow.then_some(&id), parent.as_ref());
+            let steps = is_workflow.then(|| {
+                let runnable = target.snapshot.workflows.get(&target.entry).map(Arc::clone);
+                runs.enter(&id, started.event().clone(), parent, cancelled.clone(), runnable)
+            });
+            let _running = services.metrics.runs(&target.entry.source);
+            let stop = StopConditions { deadline, cancelled: &cancelled, clock: &*services.clock };
+            let execution =
+                dispatch::run(target.source, target.breaker, &permit, invocation, stop).await;
+            if execution.duration.is_some() {
+                counted.keep();
+            }
+            if let Some(steps) = steps {
+                steps.recorded().await;
+            }
+            if let Some(keep) = step.and_then(|step| step.keep) {
+                keep.keep(&id, execution.result.as_ref()).await;
+            }
+
+            // 8. record how it ended
+            let result = execution.result.as_ref();
+            audit.finished(started, result, execution.duration, egress.take()).await;
+            Ok(execution)
+        });
+
+        // 9. answer
+        let _cancel_when_dropped: DropGuard = hang_up.drop_guard();
+        let failed = |error| Execution { result: Err(error), duration: None };
+        match detached.await {
+            Ok(Ok(execution)) => execution,
+            Ok(Err(not_recorded)) => failed(not_recorded),
+            Err(_panicked) => failed(CallError::Internal),
+        }
+    }
+
+    /// The report of a call that was refused in steps 1 and 2.
+    pub(super) fn refused(&self, call: &Call, error: CallError) -> CallReport {
+        let execution = Execution { result: Err(error), duration: None };
+        self.finished(call.run.clone(), call.id.clone(), call.surface, None, execution)
+    }
+
+    /// Counts and logs a call that has ended.
+    fn finished(
+        &self,
+        run_id: RunId,
+        call_id: CallId,
+        surface: Surface,
+        entry: Option<Arc<Entry>>,
+        execution: Execution,
+    ) -> CallReport {
+        let Execution { result, duration } = execution;
+        let counted = result.as_ref().map(|outcome| outcome.is_error);
+        self.services.metrics.call(surface, counted, duration);
+        if let Err(CallError::Upstream(error)) = &result {
+            let tool = entry.as_ref().map(|entry| entry.id.as_str());
+            let code = error.kind.code();
+            match error.ask {
+                Some(_) => {
+                    tracing::debug!(tool, call = %call_id, code, "the tool requests input from its caller");
+                }
+                None => {
+                    tracing::warn!(tool, call = %call_id, code, detail = %error.detail, "tool call failed");
+                }
+            }
+        }
+        CallReport { run_id, call_id, entry, result, duration }
+    }
+
+    /// Records a call of a name that leads to no tool that `principal` may use. Returns its error.
+    fn miss(&self, principal: &Principal, miss: Miss, call: &Call) -> CallError {
+        let denied = miss.disclosed(principal);
+        let error = match (&miss.entry, denied) {
+            (Some(entry), Some(denied)) => audit::forbidden(entry, &denied),
+            _ => CallError::NoSuchTool,
+        };
+        let cause = call.step.as_ref().map(|step| step.cause.clone());
+        let missed = MissedCall { run: call.run.clone(), call: call.id.clone(), cause };
+        self.audit.missed(principal, audit::CALL, miss, Some(missed));
+        error
+    }
+
+    /// Records a call that does not start, or counts it if its caller has been refused too often for an
+    /// event of its own. Returns its error.
+    async fn refuse(
+        &self,
+        mut identity: CallIdentity,
+        call: &Call,
+        reason: Option<&'static str>,
+        error: CallError,
+    ) -> CallError {
+        if matches!(error, CallError::NoSuchTool) {
+            miss::note();
+        }
+        if !self.audit.admits(&identity, reason.unwrap_or(error.code())) {
+            return error;
+        }
+        if let Some(guard) = &call.guard
+            && let Err(error) = guard.open(&identity.entry.id).await
+        {
+            return error;
+        }
+        identity.args_hash = call.arguments.hash().ok().map(str::to_owned);
+        self.audit.refused(&identity, &error, reason).await;
+        error
+    }
+}
+
+#[async_trait]
+impl Caller for Pipeline {
+    async fn call(
+        &self,
+        interaction: &Arc<InteractionState>,
+        principal: &Principal,
+        request: CallRequest<'_>,
+        step: StepContext,
+    ) -> CallReport {
+        match InteractionState::begin(interaction) {
+            Some(guard) => {
+                let run = interaction.run_id().clone();
+                self.call_in(run, Some(guard), principal, request, Some(step)).await
+            }
+            None => {
+                CallReport::failed(interaction.run_id().clone(), step.call, CallError::Cancelled)
+            }
+        }
+    }
+}
+
+// === impl Call ===
+
+impl Call {
+    /// Separates the name of the tool from the rest of a request.
+    pub(super) fn new<'a>(
+        run: RunId,
+        guard: Option<InteractionGuard>,
+        request: CallRequest<'a>,
+        step: Option<StepContext>,
+    ) -> (Wanted<'a>, Self) {
+        let CallRequest {
+            snapshot,
+            surface,
+            tool,
+            scope,
+            arguments,
+            progress,
+            meta,
+            input,
+            charge,
+        } = request;
+        let id = step.as_ref().map_or_else(new_id, |step| step.call.clone());
+        let arguments = arguments.into();
+        let call = Self { run, id, surface, arguments, progress, meta, input, charge, guard, step };
+        (Wanted { snapshot, tool, scope }, call)
+    }
+
+    fn identity(&self, principal: &Principal, entry: &Arc<Entry>) -> CallIdentity {
+        CallIdentity {
+            tenant: principal.tenant.clone(),
+            principal: principal.id.clone(),
+            agent: AgentId::system(),
+            run: self.run.clone(),
+            call: self.id.clone(),
+            args_hash: None,
+            entry: Arc::clone(entry),
+            cause: self.step.as_ref().map(|step| step.cause.clone()),
+        }
+    }
+}
+
+/// Checks that the arguments are an object that fits the schema and has a canonical form.
+///
+/// # Errors
+/// Every violation.
+fn validate(entry: &Entry, arguments: &CallArguments) -> Result<(), Vec<Violation>> {
+    let value = arguments.value();
+    let mut violations = entry.arguments.check(value).err().unwrap_or_default();
+    if let Err(CanonicalError::IntegerOutOfRange { pointer }) = arguments.hash() {
+        let message =
+            "is an integer outside ±(2^53-1), which has no exact form; send it as a string";
+        violations.push(Violation::new(pointer, message, "type"));
+    }
+    if violations.is_empty() && !value.is_object() {
+        let message = "the arguments must be a JSON object";
+        violations.push(Violation::new("", message, "type"));
+    }
+    if violations.is_empty() { Ok(()) } else { Err(violations) }
+}

@@ -1,0 +1,93 @@
+//! Running one call: deadline, cancellation, cap, and no panic that escapes.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::FutureExt as _;
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    authorize::Permit,
+    call::{CallError, Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    clock::Clock,
+    source::Source,
+    text,
+};
+
+use super::breaker::Breaker;
+use crate::approvals::pause::Deadline;
+
+/// The end of a call that was admitted.
+pub(crate) struct Execution {
+    /// The result of the tool, or the error.
+    pub(crate) result: Result<Outcome, CallError>,
+    /// How long the tool ran; `None` when it never started.
+    pub(crate) duration: Option<Duration>,
+}
+
+/// What stops a call early.
+pub(crate) struct StopConditions<'a> {
+    /// Its deadline, which pauses while a step of it waits for approval.
+    pub(crate) deadline: Deadline<'a>,
+    /// Fires when the caller disconnects.
+    pub(crate) cancelled: &'a CancellationToken,
+    /// The clock.
+    pub(crate) clock: &'a dyn Clock,
+}
+
+/// Runs `call` at `source` until it ends or one of the conditions stops it. Dropping the source's future
+/// cancels the call at the upstream.
+pub(crate) async fn run(
+    source: Option<Arc<dyn Source>>,
+    breaker: Option<Arc<Breaker>>,
+    permit: &Permit,
+    call: Invocation,
+    stop: StopConditions<'_>,
+) -> Execution {
+    let StopConditions { deadline: counted, cancelled, clock } = stop;
+    let Some(source) = source else {
+        let error = UpstreamError::new(UpstreamErrorKind::Unavailable, "the source is not running");
+        return Execution { result: Err(CallError::Upstream(error)), duration: None };
+    };
+    if cancelled.is_cancelled() {
+        return Execution { result: Err(CallError::Cancelled), duration: None };
+    }
+    let passage = match breaker.map(|it| it.enter(permit.principal(), &*source)).transpose() {
+        Ok(passage) => passage,
+        Err(wait) => {
+            let detail = "not sent: the source failed again and again";
+            let error = UpstreamError::new(UpstreamErrorKind::Unavailable, detail);
+            let error = CallError::Upstream(error.retry_after(wait));
+            return Execution { result: Err(error), duration: None };
+        }
+    };
+    let (deadline, max_bytes) = (call.timeout, call.max_result_bytes);
+    let started = clock.monotonic_nanos();
+    let invoked = std::panic::AssertUnwindSafe(source.invoke(permit, call)).catch_unwind();
+    let result = tokio::select! {
+        biased;
+        () = cancelled.cancelled() => Err(CallError::Cancelled),
+        invoked = counted.within(deadline, invoked) => match invoked {
+            Some(Ok(Ok(outcome))) => within(outcome, max_bytes),
+            Some(Ok(Err(error))) => Err(CallError::Upstream(error)),
+            Some(Err(_panic)) => Err(CallError::Internal),
+            None => Err(CallError::Upstream(UpstreamError::new(
+                UpstreamErrorKind::Timeout,
+                format!("no answer within {}", text::duration(deadline)),
+            ))),
+        },
+    };
+    if let Some(passage) = passage {
+        passage.end(result.as_ref());
+    }
+    let ran = Duration::from_nanos(clock.monotonic_nanos().saturating_sub(started));
+    let never_started = matches!(&result, Err(CallError::Upstream(error)) if !error.kind.started());
+    Execution { result, duration: (!never_started).then_some(ran) }
+}
+
+fn within(outcome: Outcome, max_bytes: usize) -> Result<Outcome, CallError> {
+    let size = outcome.len();
+    if size <= max_bytes {
+        return Ok(outcome);
+    }
+    let detail = format!("a result of {size} bytes, the limit is {max_bytes}");
+    Err(CallError::Upstream(UpstreamError::new(UpstreamErrorKind::TooLarge, detail)))
+}

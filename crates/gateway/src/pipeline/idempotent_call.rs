@@ -1,0 +1,171 @@
+//! One idempotent call: authorized, claimed, run and stored.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::json;
+use toolcrib_core::{
+    call::{CallError, UpstreamError, UpstreamErrorKind},
+    canonical::{self, Digest},
+    catalog::Entry,
+    idempotency::{Claimed, OnceClaim, OnceKey},
+    principal::Principal,
+};
+
+use super::{
+    CallReport, CallRequest, Pipeline,
+    call::{Authorized, Call},
+    idempotency::{
+        self, Ended, Holder, IdempotencyKey, Kept, MAX_KEY, Once, OnceError, Taken, Ticket,
+    },
+};
+use crate::ids::new_id;
+
+/// A call that has taken its key in this process.
+struct Claim {
+    key: OnceKey,
+    /// The digest of the tool and the arguments.
+    digest: Digest,
+    ticket: Ticket,
+}
+
+impl Pipeline {
+    /// Runs `request` unless the same call has run under `key`. `keep` returns the body to store for a
+    /// call that has ended; it may depend on the report alone, so that all answers are equal.
+    ///
+    /// # Errors
+    /// The key cannot be used for this call.
+    pub(crate) async fn call_once(
+        self: &Arc<Self>,
+        principal: &Arc<Principal>,
+        key: IdempotencyKey<'_>,
+        request: CallRequest<'_>,
+        keep: impl FnOnce(&CallReport) -> Option<Bytes> + Send + 'static,
+    ) -> Result<Once, OnceError> {
+        if key.text.is_empty() || key.text.len() > MAX_KEY {
+            return Err(OnceError::Unusable);
+        }
+        let (wanted, call) = Call::new(new_id(), None, request, None);
+        let authorized = match self.authorize(principal, wanted, &call).await {
+            Ok(authorized) => authorized,
+            Err(error) => return Ok(Once::Report(Arc::new(self.refused(&call, error)))),
+        };
+        let Some(digest) = digest(&authorized.target.entry, &call) else {
+            // Arguments without a canonical form are rejected by validation.
+            let report = self.proceed(principal, authorized, call).await;
+            return Ok(Once::Report(Arc::new(report)));
+        };
+        let holder: Holder = (principal.tenant.clone(), principal.id.clone());
+        let text = format!("{}:{}", key.space, key.text);
+        let mut waiting = match self.idempotency.take(&holder, &text, digest)? {
+            Taken::Kept(kept) => return Ok(Once::Kept(kept)),
+            Taken::Running(waiting) => waiting,
+            Taken::Free(sender, waiting) => {
+                let key = OnceKey {
+                    tenant: principal.tenant.clone(),
+                    principal: principal.id.clone(),
+                    key: Digest::of(text.as_bytes()),
+                };
+                let ticket = Ticket::new(&self.idempotency, holder, text);
+                let claim = Claim { key, digest, ticket };
+                let (pipeline, principal) = (Arc::clone(self), Arc::clone(principal));
+                self.services.background.spawn(async move {
+                    let ended = tokio::select! {
+                        ended = pipeline.run_claimed(&principal, authorized, call, claim, keep) => ended,
+                        // The end of the gateway disconnects every caller.
+                        () = pipeline.services.background.ended().cancelled() => return,
+                    };
+                    sender.send_replace(Some(ended));
+                });
+                waiting
+            }
+        };
+        let ended = waiting.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
+        // Only a fault of this program ends the task without a report.
+        let lost = || CallReport::failed(new_id(), new_id(), CallError::Internal);
+        ended.unwrap_or_else(|| Ok(Once::Report(Arc::new(lost()))))
+    }
+
+    /// Claims the key in the store, runs the call and stores its answer.
+    async fn run_claimed(
+        &self,
+        principal: &Principal,
+        authorized: Authorized,
+        call: Call,
+        claim: Claim,
+        keep: impl FnOnce(&CallReport) -> Option<Bytes>,
+    ) -> Ended {
+        let Claim { key, digest, ticket } = claim;
+        let (run, entry) = (call.run.clone(), Arc::clone(&authorized.target.entry));
+        let ttl = authorized.target.snapshot.gate.idempotency_ttl;
+        let failed = |run, call_id, error| {
+            let report = CallReport::failed(run, call_id, error);
+            Ok(Once::Report(Arc::new(CallReport { entry: Some(Arc::clone(&entry)), ..report })))
+        };
+        let store = self.idempotency.sealed_store();
+        if let Some(store) = store {
+            let now = self.services.now();
+            let claim = OnceClaim {
+                key: key.clone(),
+                call: digest,
+                run: run.clone(),
+                call_id: call.id.clone(),
+                repeatable: idempotency::is_repeatable(&entry),
+                now,
+                until: idempotency::after(now, ttl),
+            };
+            match store.claim(claim).await {
+                Ok(Claimed::Taken) => {}
+                Ok(Claimed::OtherCall) => return Err(OnceError::Conflict),
+                Ok(Claimed::Running) => return Err(OnceError::Running),
+                Ok(Claimed::Spent) => return Err(OnceError::Spent),
+                Ok(Claimed::Ended(answer)) => {
+                    let kept = Kept { body: Bytes::from(answer.body), run_id: answer.run };
+                    let left = (answer.until - now).to_std().unwrap_or_default();
+                    ticket.end(Some(kept.clone()), left);
+                    return Ok(Once::Kept(kept));
+                }
+                Ok(Claimed::Lost { run, call_id }) => {
+                    let detail = "the process that ran it ended";
+                    let error = UpstreamError::new(UpstreamErrorKind::Interrupted, detail);
+                    return failed(run, call_id, CallError::Upstream(error));
+                }
+                Err(error) => {
+                    tracing::error!(%error, "a call was refused because its key could not be taken");
+                    let error = CallError::NotAccountable("kept under its key");
+                    return failed(run, call.id, error);
+                }
+            }
+        }
+        let report = Arc::new(self.proceed(principal, authorized, call).await);
+        // A tool that requested input has no final answer yet.
+        let body = if idempotency::requests_input(&report) { None } else { keep(&report) };
+        if let Some(store) = store {
+            let mut waiting = self.idempotency.storing.reservation();
+            waiting.add(body.as_ref().map_or(0, Bytes::len));
+            let until = idempotency::after(self.services.now(), ttl);
+            let stored = idempotency::settle(store, &key, &run, body.as_ref(), until).await;
+            if let Err(error) = stored {
+                tracing::error!(%error, call = %report.call_id, "the answer of an idempotent call could not be stored");
+            }
+        }
+        // The table comes before the waiting callers, so that an answered call is also a stored one.
+        ticket.end(body.map(|body| Kept { body, run_id: report.run_id.clone() }), ttl);
+        Ok(Once::Report(report))
+    }
+}
+
+/// The digest of the tool and the exact arguments: two secrets are two calls. `None` when the arguments
+/// have no canonical form.
+fn digest(entry: &Entry, call: &Call) -> Option<Digest> {
+    let mut bytes = entry.id.as_str().as_bytes().to_vec();
+    bytes.push(0);
+    bytes.extend(call.arguments.canonical().ok()?);
+    // A further round is another call.
+    if let Some(input) = call.input.as_ref().filter(|input| input.is_retry()) {
+        bytes.push(0);
+        let round = json!([input.responses, input.state]);
+        bytes.extend(canonical::canonical_bytes(&round).ok()?);
+    }
+    Some(Digest::of(&bytes))
+}

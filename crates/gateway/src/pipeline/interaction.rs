@@ -1,0 +1,88 @@
+//! Calls of one caller that belong together, as a stateful MCP session makes them.
+//!
+//! Invariant: each call is decided with the caller of that call; an interaction proves nothing.
+
+use std::sync::Arc;
+
+use toolcrib_core::{
+    call::CallError,
+    event::SessionOutcome,
+    id::{RunId, SessionId},
+    principal::Principal,
+};
+
+use super::{
+    CallReport, CallRequest, Pipeline,
+    session::{InteractionState, TooManyInteractions},
+};
+use crate::{audit::CALL, ids::new_id};
+
+/// Several calls of one caller that belong together.
+///
+/// End it with [`close`](Self::close). Dropping it instead closes its tool sessions as `cancelled`, in
+/// the background.
+pub struct Interaction {
+    pipeline: Arc<Pipeline>,
+    state: Arc<InteractionState>,
+}
+
+impl Pipeline {
+    /// Starts an interaction of `principal` in `run`.
+    ///
+    /// # Errors
+    /// [`TooManyInteractions`].
+    pub(crate) fn interaction(
+        self: &Arc<Self>,
+        run: RunId,
+        principal: &Principal,
+    ) -> Result<Interaction, TooManyInteractions> {
+        let state = self.interactions.start(run, principal)?;
+        Ok(Interaction { pipeline: Arc::clone(self), state })
+    }
+}
+
+impl Interaction {
+    /// The run that contains its events.
+    pub fn run_id(&self) -> &RunId {
+        self.state.run_id()
+    }
+
+    /// The `sessionId` of the open tool sessions, or of the next ones.
+    pub fn session_id(&self) -> SessionId {
+        self.state.session_id()
+    }
+
+    /// Whether this is an interaction of `principal`.
+    pub fn belongs_to(&self, principal: &Principal) -> bool {
+        self.state.belongs_to(principal)
+    }
+
+    /// Makes one call in this interaction, with the scopes that `principal` has now. A call by another
+    /// principal gets the response for an unknown tool, and a call after the end is cancelled.
+    pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
+        let refused = |error| CallReport::failed(self.run_id().clone(), new_id(), error);
+        if !self.belongs_to(principal) {
+            self.pipeline.audit.unknown(principal, CALL);
+            return refused(CallError::NoSuchTool);
+        }
+        match InteractionState::begin(&self.state) {
+            Some(guard) => {
+                let run = self.run_id().clone();
+                self.pipeline.call_in(run, Some(guard), principal, request, None).await
+            }
+            None => refused(CallError::Cancelled),
+        }
+    }
+
+    /// Ends the interaction: cancels the calls in flight, waits (for seconds at most) until they are
+    /// recorded, and closes every tool session with `outcome`. Only the first call counts.
+    pub async fn close(&self, outcome: SessionOutcome) {
+        self.state.close(outcome).await;
+    }
+}
+
+impl Drop for Interaction {
+    fn drop(&mut self) {
+        self.state.abandon();
+    }
+}

@@ -1,0 +1,200 @@
+//! Token buckets in this process.
+//!
+//! Invariant: memory is bounded. Only buckets that are full again are forgotten, because forgetting
+//! any other would reset a limit; when a shard has no full bucket left, the call is refused.
+
+use std::{
+    collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
+    num::NonZeroU32,
+    sync::Arc,
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use toolcrib_core::{
+    call::CallError,
+    clock::Clock,
+    id::{PrincipalId, TenantId, ToolId},
+    limit::{self, LimitError, LimitKey, Rate, RateLimiter},
+    store::StoreError,
+};
+
+use crate::{
+    audit::CallIdentity,
+    metrics::{Limit, Metrics},
+};
+
+/// Enough that callers on two to sixty-four cores seldom meet.
+const SHARDS: usize = 64;
+/// Buckets in one shard: 1 million in all, about 100 bytes each.
+const MAX_PER_SHARD: usize = 16_384;
+
+type Key = (TenantId, PrincipalId, ToolId);
+
+/// Buckets by (tenant, principal, tool), as theoretical arrival times.
+pub struct MemoryLimiter {
+    clock: Arc<dyn Clock>,
+    hasher: RandomState,
+    shards: Vec<Mutex<HashMap<Key, u64>>>,
+    max_per_shard: usize,
+}
+
+impl MemoryLimiter {
+    /// An empty limiter that reads `clock`.
+    pub fn new(clock: Arc<dyn Clock>) -> Self {
+        Self::with_capacity(clock, MAX_PER_SHARD)
+    }
+
+    fn with_capacity(clock: Arc<dyn Clock>, max_per_shard: usize) -> Self {
+        let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
+        Self { clock, hasher: RandomState::new(), shards, max_per_shard }
+    }
+}
+
+#[async_trait]
+impl RateLimiter for MemoryLimiter {
+    async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError> {
+        let now = self.clock.monotonic_nanos();
+        let owned = (key.tenant.clone(), key.principal.clone(), key.tool.clone());
+        let shard = usize::try_from(self.hasher.hash_one(&owned)).unwrap_or(0) % SHARDS;
+        let Some(shard) = self.shards.get(shard) else {
+            return Err(LimitError::Unavailable(StoreError::Unavailable("no shard".to_owned())));
+        };
+        let mut buckets = shard.lock();
+        if buckets.len() >= self.max_per_shard && !buckets.contains_key(&owned) {
+            buckets.retain(|_, arrival| *arrival > now);
+            if buckets.len() >= self.max_per_shard {
+                let reason = "too many principals are being limited at once".to_owned();
+                return Err(LimitError::Unavailable(StoreError::Unavailable(reason)));
+            }
+        }
+        let arrival = buckets.get(&owned).copied().unwrap_or(0);
+        match limit::take(arrival, now, &rate) {
+            Ok(next) => {
+                buckets.insert(owned, next);
+                Ok(())
+            }
+            Err(wait) => Err(LimitError::Exceeded { retry_after: Duration::from_nanos(wait) }),
+        }
+    }
+
+    async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        for shard in &self.shards {
+            shard.lock().retain(|(of, ..), _| of != tenant);
+        }
+        Ok(())
+    }
+}
+
+/// The rate limits of calls.
+pub(crate) struct RateLimits {
+    limiter: Arc<dyn RateLimiter>,
+    metrics: Arc<Metrics>,
+}
+
+impl RateLimits {
+    pub(crate) fn new(limiter: Arc<dyn RateLimiter>, metrics: Arc<Metrics>) -> Self {
+        Self { limiter, metrics }
+    }
+
+    /// Takes a token for `call`.
+    ///
+    /// # Errors
+    /// [`CallError::RateLimited`], and [`CallError::NotAccountable`] when the limiter is unavailable.
+    pub(crate) async fn take(&self, call: &CallIdentity) -> Result<(), CallError> {
+        let entry = &call.entry;
+        let Some(rate) = entry.rate else { return Ok(()) };
+        let key = LimitKey { tenant: &call.tenant, principal: &call.principal, tool: &entry.id };
+        match self.limiter.take(key, rate).await {
+            Ok(()) => Ok(()),
+            Err(LimitError::Exceeded { retry_after }) => {
+                self.metrics.refused(&entry.source, Limit::Rate);
+                let (tool, limit) = (entry.id.clone(), NonZeroU32::get(rate.calls));
+                Err(CallError::RateLimited { tool, retry_after, limit, daily: false })
+            }
+            Err(LimitError::Unavailable(error)) => {
+                tracing::error!(%error, "a call was refused because it could not be limited");
+                Err(CallError::NotAccountable("limited"))
+            }
+        }
+    }
+
+    /// Fills every bucket of `tenant`.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the limiter is unavailable.
+    pub(crate) async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError> {
+        self.limiter.reset(tenant).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use chrono::DateTime;
+    use toolcrib_core::clock::Timestamp;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Hand(AtomicU64);
+    impl Clock for Hand {
+        fn now(&self) -> Timestamp {
+            DateTime::UNIX_EPOCH
+        }
+        fn monotonic_nanos(&self) -> u64 {
+            self.0.load(Ordering::SeqCst)
+        }
+    }
+
+    fn ids(principal: &str, tool: &str) -> Key {
+        let tenant = TenantId::parse("t").unwrap();
+        (tenant, PrincipalId::parse(principal).unwrap(), ToolId::parse(tool).unwrap())
+    }
+
+    async fn take(limiter: &MemoryLimiter, ids: &Key) -> Result<(), LimitError> {
+        let key = LimitKey { tenant: &ids.0, principal: &ids.1, tool: &ids.2 };
+        limiter.take(key, Rate::parse("3/m").unwrap()).await
+    }
+
+    /// I-12: another principal and another tool have buckets of their own.
+    #[tokio::test]
+    async fn buckets_are_separate_and_refill() {
+        let clock = Arc::new(Hand::default());
+        let limiter = MemoryLimiter::new(Arc::clone(&clock) as Arc<dyn Clock>);
+        let (a, b, c) = (ids("p", "x"), ids("q", "x"), ids("p", "y"));
+        for _ in 0..3 {
+            take(&limiter, &a).await.unwrap();
+        }
+        let Err(LimitError::Exceeded { retry_after }) = take(&limiter, &a).await else {
+            panic!("the fourth call must wait");
+        };
+        assert_eq!(retry_after, Duration::from_secs(20));
+        take(&limiter, &b).await.unwrap();
+        take(&limiter, &c).await.unwrap();
+        clock.0.fetch_add(20_000_000_000, Ordering::SeqCst);
+        take(&limiter, &a).await.unwrap();
+        assert!(take(&limiter, &a).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_full_table_refuses_rather_than_forgets() {
+        let clock = Arc::new(Hand::default());
+        let limiter = MemoryLimiter::with_capacity(Arc::clone(&clock) as Arc<dyn Clock>, 1);
+        let mut refused = 0;
+        for i in 0..(SHARDS * 4) {
+            if take(&limiter, &ids(&format!("p{i}"), "x")).await.is_err() {
+                refused += 1;
+            }
+        }
+        assert!(refused > 0, "more principals than room");
+        clock.0.fetch_add(3_600_000_000_000, Ordering::SeqCst);
+        for i in 0..SHARDS {
+            let _kept = take(&limiter, &ids(&format!("q{i}"), "x")).await;
+        }
+        take(&limiter, &ids("q0", "x")).await.unwrap();
+    }
+}

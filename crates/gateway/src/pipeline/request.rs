@@ -1,0 +1,83 @@
+//! A call as a surface received it, and the report of its end.
+
+use std::{any::Any, sync::Arc, time::Duration};
+
+use serde_json::{Map, Value};
+use toolcrib_core::{
+    call::{CallError, CallerInput, Outcome, ProgressSink},
+    catalog::Entry,
+    id::{CallId, RunId},
+};
+
+use crate::{
+    metrics::Surface,
+    snapshot::Snapshot,
+    tool_ref::{CatalogScope, ToolRef},
+};
+
+/// One call as a surface received it.
+pub struct CallRequest<'a> {
+    /// The snapshot that the request has loaded (I-23).
+    pub snapshot: Arc<Snapshot>,
+    /// The surface, for metrics and policies.
+    pub surface: Surface,
+    /// The tool.
+    pub tool: ToolRef<'a>,
+    /// The part of the catalog in which the tool is looked up.
+    pub scope: CatalogScope,
+    /// The arguments; anything but an object is a violation.
+    pub arguments: Value,
+    /// The receiver of progress notifications, if the caller wants any.
+    pub progress: Option<Arc<dyn ProgressSink>>,
+    /// Members of the caller's `_meta` that may travel upstream.
+    pub meta: Map<String, Value>,
+    /// The input of a caller that can answer requests of the tool; `None` if it cannot.
+    pub input: Option<CallerInput>,
+    /// A guard that counts the memory of the request. Dropped when the call has ended, which may be
+    /// after the request.
+    pub charge: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// The report of a call that has ended.
+#[derive(Debug)]
+pub struct CallReport {
+    /// The run that contains its events.
+    pub run_id: RunId,
+    /// Its id in those events.
+    pub call_id: CallId,
+    /// The tool, if the caller may know that it exists.
+    pub entry: Option<Arc<Entry>>,
+    /// The result.
+    pub result: Result<Outcome, CallError>,
+    /// How long the tool ran; `None` when it never started.
+    pub duration: Option<Duration>,
+}
+
+impl<'a> CallRequest<'a> {
+    /// A call of a tool in the whole catalog, without progress, of a caller that cannot give input.
+    pub fn new(
+        snapshot: Arc<Snapshot>,
+        surface: Surface,
+        tool: ToolRef<'a>,
+        arguments: Value,
+    ) -> Self {
+        Self {
+            snapshot,
+            surface,
+            tool,
+            scope: CatalogScope::default(),
+            arguments,
+            progress: None,
+            meta: Map::new(),
+            input: None,
+            charge: None,
+        }
+    }
+}
+
+impl CallReport {
+    /// A call that ended with `error` before its tool was known.
+    pub(crate) fn failed(run_id: RunId, call_id: CallId, error: CallError) -> Self {
+        Self { run_id, call_id, entry: None, result: Err(error), duration: None }
+    }
+}

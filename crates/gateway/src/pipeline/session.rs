@@ -1,0 +1,438 @@
+//! The tool sessions of an interaction (RFC 0078 §D).
+//!
+//! The calls of an interaction are in one run. The first call of each tool that its caller may use is
+//! preceded by `tool.session.opened`, and the end of the interaction writes one `tool.session.closed` for
+//! each tool; all of them have one `sessionId`. A denied call opens no session.
+//!
+//! Invariant (I-32): `opened` is durable before the first call event of its tool that is not a denial,
+//! and `closed` is appended once, after the last call event of the interaction.
+//!
+//! The outcome of the sessions depends on how the interaction ends: as its holder says, `cancelled` when
+//! it is dropped, `failed` when it is idle, too old or closed with the gateway. Sessions that a dead
+//! process left open are closed as `failed` by the next process.
+//!
+//! Retention removes events by age. So no session stays open for longer than events are kept.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::{
+    sync::{Notify, OnceCell},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+use toolcrib_core::{
+    call::CallError,
+    event::{EventBody, NewEvent, SessionOutcome, ToolSessionClosed, ToolSessionOpened},
+    id::{PrincipalId, RunId, SessionId, TenantId, ToolId},
+    principal::Principal,
+};
+
+use crate::{
+    audit::Audit,
+    background::{CLOSING_TIME, Services},
+    ids::new_id,
+};
+
+/// Interactions at once.
+pub const MAX_INTERACTIONS: usize = 10_000;
+
+/// Tools with a session of their own in one interaction. Calls of further ones are recorded in the
+/// same run, without a bracket. Each takes about 500 bytes, and a call to get there.
+pub const MAX_TOOLS: usize = 256;
+
+/// Time without a call after which an interaction's tool sessions are closed as `failed`. A later
+/// call opens new ones, under a new `sessionId`.
+pub const IDLE: Duration = Duration::from_secs(3_600);
+
+/// Longest time between two looks at the age of a session: a shorter `keep` of a new configuration
+/// takes effect after this time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// There are [`MAX_INTERACTIONS`] already, or the gateway is closing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many interactions at once; end some and try again")]
+pub struct TooManyInteractions;
+
+/// One interaction of a caller: its run, its open sessions and its calls in flight.
+pub(crate) struct InteractionState {
+    parts: Arc<Parts>,
+    tenant: TenantId,
+    principal: PrincipalId,
+    run: RunId,
+    /// Its place among [`Interactions`]: several can be in one run.
+    place: u64,
+    /// Cancels the calls in flight.
+    hang_up: CancellationToken,
+    state: Mutex<State>,
+    /// Changed only while `state` is locked.
+    in_flight: InFlight,
+}
+
+struct State {
+    sessions: Arc<ToolSessions>,
+    used: Instant,
+    over: bool,
+    watched: bool,
+}
+
+/// The tool sessions of one `sessionId`, one for each tool.
+struct ToolSessions {
+    id: SessionId,
+    state: Mutex<SessionsState>,
+    in_flight: InFlight,
+}
+
+#[derive(Default)]
+struct SessionsState {
+    tools: HashMap<ToolId, Arc<Opening>>,
+    /// When the first of them was opened.
+    opened: Option<Instant>,
+}
+
+/// The number of calls in flight.
+#[derive(Default)]
+struct InFlight {
+    calls: AtomicUsize,
+    /// Notified when there is none any more.
+    none: Notify,
+}
+
+/// The start of one tool's session.
+struct Opening {
+    event: NewEvent,
+    stored: OnceCell<()>,
+}
+
+/// Every interaction that is not over.
+pub(crate) struct Interactions {
+    parts: Arc<Parts>,
+}
+
+/// What the interactions of a gateway share.
+struct Parts {
+    services: Services,
+    audit: Arc<Audit>,
+    all: Mutex<HashMap<u64, Weak<InteractionState>>>,
+    made: AtomicU64,
+}
+
+/// A call in its interaction; while one exists, the interaction is not closed.
+pub(crate) struct InteractionGuard {
+    interaction: Arc<InteractionState>,
+    sessions: Arc<ToolSessions>,
+}
+
+// === impl Interactions ===
+
+impl Interactions {
+    pub(crate) fn new(services: Services, audit: Arc<Audit>) -> Self {
+        let (all, made) = (Mutex::default(), AtomicU64::new(0));
+        Self { parts: Arc::new(Parts { services, audit, all, made }) }
+    }
+
+    /// Starts an interaction of `principal` in `run`. Its first call is the first thing recorded of it.
+    ///
+    /// # Errors
+    /// [`TooManyInteractions`].
+    pub(crate) fn start(
+        &self,
+        run: RunId,
+        principal: &Principal,
+    ) -> Result<Arc<InteractionState>, TooManyInteractions> {
+        let parts = &self.parts;
+        let place = parts.made.fetch_add(1, Ordering::Relaxed);
+        let interaction = Arc::new(InteractionState {
+            parts: Arc::clone(parts),
+            tenant: principal.tenant.clone(),
+            principal: principal.id.clone(),
+            run,
+            place,
+            hang_up: CancellationToken::new(),
+            state: Mutex::new(State {
+                sessions: ToolSessions::new(),
+                used: Instant::now(),
+                over: false,
+                watched: false,
+            }),
+            in_flight: InFlight::default(),
+        });
+        let mut all = parts.all.lock();
+        if all.len() >= MAX_INTERACTIONS || parts.services.background.ended().is_cancelled() {
+            return Err(TooManyInteractions);
+        }
+        all.insert(place, Arc::downgrade(&interaction));
+        drop(all);
+        Ok(interaction)
+    }
+
+    /// Closes every interaction as failed.
+    pub(crate) async fn close_all(&self) {
+        let all: Vec<Weak<InteractionState>> = self.parts.all.lock().values().cloned().collect();
+        let closing = all.iter().filter_map(Weak::upgrade).map(|interaction| async move {
+            interaction.close(SessionOutcome::Failed).await;
+        });
+        futures_util::future::join_all(closing).await;
+    }
+}
+
+// === impl InteractionState ===
+
+impl InteractionState {
+    pub(crate) fn run_id(&self) -> &RunId {
+        &self.run
+    }
+
+    /// The `sessionId` of the open sessions, or of the next ones.
+    pub(crate) fn session_id(&self) -> SessionId {
+        self.state.lock().sessions.id.clone()
+    }
+
+    /// Whether this is an interaction of `principal`.
+    pub(crate) fn belongs_to(&self, principal: &Principal) -> bool {
+        self.tenant == principal.tenant && self.principal == principal.id
+    }
+
+    /// Ends the interaction after its holder was dropped, in the background: its sessions are closed as
+    /// `cancelled`.
+    pub(crate) fn abandon(self: &Arc<Self>) {
+        if self.state.lock().over || self.end_when_unused() {
+            return;
+        }
+        // Without a runtime nothing can be written; the next process closes the sessions.
+        if tokio::runtime::Handle::try_current().is_ok() {
+            let interaction = Arc::clone(self);
+            self.parts
+                .services
+                .background
+                .spawn(async move { interaction.close(SessionOutcome::Cancelled).await });
+        }
+    }
+
+    /// Begins a call in the open sessions; `None` when the interaction is over.
+    pub(crate) fn begin(this: &Arc<Self>) -> Option<InteractionGuard> {
+        Self::enter(this, |state| Arc::clone(&state.sessions))
+    }
+
+    /// Begins a call in the sessions that `choose` returns; `None` when the interaction is over.
+    fn enter(
+        this: &Arc<Self>,
+        choose: impl FnOnce(&State) -> Arc<ToolSessions>,
+    ) -> Option<InteractionGuard> {
+        let mut state = this.state.lock();
+        if state.over {
+            return None;
+        }
+        state.used = Instant::now();
+        let sessions = choose(&state);
+        this.in_flight.enter();
+        sessions.in_flight.enter();
+        Some(InteractionGuard { interaction: Arc::clone(this), sessions })
+    }
+
+    /// The session of `tool` among `sessions`, new or not; `None` when there are too many.
+    fn opening(self: &Arc<Self>, sessions: &ToolSessions, tool: &ToolId) -> Option<Arc<Opening>> {
+        let opening = {
+            let mut state = sessions.state.lock();
+            if let Some(opening) = state.tools.get(tool) {
+                return Some(Arc::clone(opening));
+            }
+            if state.tools.len() >= MAX_TOOLS {
+                return None;
+            }
+            let body = EventBody::ToolSessionOpened(ToolSessionOpened {
+                session_id: sessions.id.clone(),
+                tool_id: tool.clone(),
+            });
+            let event = self.event(body, None);
+            let opening = Arc::new(Opening { event, stored: OnceCell::new() });
+            state.tools.insert(tool.clone(), Arc::clone(&opening));
+            state.opened.get_or_insert_with(Instant::now);
+            opening
+        };
+        if !std::mem::replace(&mut self.state.lock().watched, true) {
+            let ended = self.parts.services.background.ended().clone();
+            self.parts.services.background.spawn(watch(Arc::downgrade(self), ended));
+        }
+        Some(opening)
+    }
+
+    fn event(&self, body: EventBody, cause: Option<&NewEvent>) -> NewEvent {
+        let cause = cause.map(|event| event.event_id.clone());
+        self.parts.audit.event(self.tenant.clone(), self.run.clone(), body, cause)
+    }
+
+    /// Ends an interaction of which nothing is recorded.
+    fn end_when_unused(&self) -> bool {
+        let mut state = self.state.lock();
+        let unused = self.in_flight.is_none() && state.sessions.state.lock().tools.is_empty();
+        if unused {
+            state.over = true;
+            drop(state);
+            self.parts.all.lock().remove(&self.place);
+        }
+        unused
+    }
+
+    /// Cancels the calls in flight, waits (for seconds at most) until they are recorded, and closes every
+    /// session with `outcome`. Only the first call counts.
+    pub(crate) async fn close(&self, outcome: SessionOutcome) {
+        if std::mem::replace(&mut self.state.lock().over, true) {
+            return;
+        }
+        self.hang_up.cancel();
+        if tokio::time::timeout(CLOSING_TIME, self.in_flight.wait_until_none()).await.is_err() {
+            tracing::warn!(run = %self.run, "a tool session was closed before the last of its calls");
+        }
+        let sessions = Arc::clone(&self.state.lock().sessions);
+        self.record_closed(&sessions, outcome).await;
+        self.parts.all.lock().remove(&self.place);
+    }
+
+    /// Closes the open sessions when they are idle for [`IDLE`] or too old, the latter once the last
+    /// of their calls has ended; calls that begin after this open new ones. Returns when to look again;
+    /// `None` when the interaction is over.
+    fn expire(self: &Arc<Self>) -> Option<Instant> {
+        let max_age = self.parts.services.config().record.session_age();
+        let now = Instant::now();
+        let mut state = self.state.lock();
+        if state.over {
+            return None;
+        }
+        let pause = LONGEST_PAUSE.min(max_age);
+        let Some(opened) = state.sessions.state.lock().opened else { return Some(now + pause) };
+        let mut due = opened + max_age;
+        if self.in_flight.is_none() {
+            due = due.min(state.used + IDLE);
+        }
+        if due > now {
+            return Some(due.min(now + pause));
+        }
+        let sessions = std::mem::replace(&mut state.sessions, ToolSessions::new());
+        drop(state);
+        let this = Arc::clone(self);
+        self.parts.services.background.spawn(async move {
+            sessions.in_flight.wait_until_none().await;
+            this.record_closed(&sessions, SessionOutcome::Failed).await;
+        });
+        Some(now + pause)
+    }
+
+    async fn record_closed(&self, sessions: &ToolSessions, outcome: SessionOutcome) {
+        let opened = std::mem::take(&mut sessions.state.lock().tools);
+        let mut closing: Vec<NewEvent> = Vec::new();
+        for (tool_id, opening) in opened {
+            // One that could not be stored has had no calls.
+            if !opening.stored.initialized() {
+                continue;
+            }
+            if let EventBody::ToolSessionOpened(opened) = &opening.event.body {
+                let session_id = opened.session_id.clone();
+                let body = ToolSessionClosed { session_id, tool_id, outcome };
+                closing.push(self.event(EventBody::ToolSessionClosed(body), Some(&opening.event)));
+            }
+        }
+        if !closing.is_empty() {
+            // In the order in which they were opened: ids of events rise.
+            closing.sort_by(|a, b| a.causation_id.cmp(&b.causation_id));
+            // Denied calls of the interaction may still wait to be written.
+            self.parts.audit.settle().await;
+            self.parts.audit.append_with_retry(closing).await;
+        }
+    }
+}
+
+async fn watch(this: Weak<InteractionState>, ended: CancellationToken) {
+    loop {
+        let Some(next) = this.upgrade().and_then(|this| this.expire()) else { return };
+        tokio::select! {
+            () = tokio::time::sleep_until(next) => {}
+            () = ended.cancelled() => return,
+        }
+    }
+}
+
+// === impl ToolSessions ===
+
+impl ToolSessions {
+    fn new() -> Arc<Self> {
+        let (id, state) = (new_id(), Mutex::default());
+        Arc::new(Self { id, state, in_flight: InFlight::default() })
+    }
+}
+
+// === impl InFlight ===
+
+impl InFlight {
+    fn enter(&self) {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn leave(&self) {
+        if self.calls.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.none.notify_waiters();
+        }
+    }
+
+    fn is_none(&self) -> bool {
+        self.calls.load(Ordering::SeqCst) == 0
+    }
+
+    async fn wait_until_none(&self) {
+        loop {
+            let none = self.none.notified();
+            if self.is_none() {
+                return;
+            }
+            none.await;
+        }
+    }
+}
+
+// === impl InteractionGuard ===
+
+impl InteractionGuard {
+    /// Makes sure that the session of `tool` is open. Callers that come at once wait for the same
+    /// event; a caller that goes away does not take it back.
+    pub(crate) async fn open(&self, tool: &ToolId) -> Result<(), CallError> {
+        let Some(opening) = self.interaction.opening(&self.sessions, tool) else {
+            tracing::debug!(run = %self.interaction.run, "more tools than one interaction brackets");
+            return Ok(());
+        };
+        if opening.stored.initialized() {
+            return Ok(());
+        }
+        let part = InteractionState::enter(&self.interaction, |_| Arc::clone(&self.sessions));
+        let part = part.ok_or(CallError::Cancelled)?;
+        let stored = self.interaction.parts.services.background.spawn(async move {
+            let audit = &part.interaction.parts.audit;
+            opening
+                .stored
+                .get_or_try_init(|| audit.append_or_refuse(opening.event.clone()))
+                .await
+                .map(drop)
+        });
+        stored.await.unwrap_or(Err(CallError::Internal))
+    }
+
+    /// Cancelled when the interaction ends.
+    pub(crate) fn hang_up(&self) -> CancellationToken {
+        self.interaction.hang_up.child_token()
+    }
+}
+
+impl Drop for InteractionGuard {
+    fn drop(&mut self) {
+        let mut state = self.interaction.state.lock();
+        state.used = Instant::now();
+        self.sessions.in_flight.leave();
+        self.interaction.in_flight.leave();
+    }
+}

@@ -1,0 +1,55 @@
+//! What a call runs on, resolved once.
+
+use std::sync::Arc;
+
+use toolcrib_core::{
+    catalog::Entry,
+    principal::Principal,
+    quota::{Quota, QuotaKey},
+    source::Source,
+};
+
+use super::{breaker::Breaker, quota::quotas_of};
+use crate::{
+    snapshot::{Miss, Snapshot},
+    tool_ref::{CatalogScope, ToolRef},
+};
+
+/// A tool of one snapshot with everything that a call of it uses (I-23).
+pub(crate) struct Target {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) entry: Arc<Entry>,
+    /// The source that runs the tool; `None` when it is not running.
+    pub(crate) source: Option<Arc<dyn Source>>,
+    pub(crate) breaker: Option<Arc<Breaker>>,
+    /// The quotas that count a call of this principal.
+    pub(crate) quotas: Vec<(QuotaKey, Quota)>,
+}
+
+impl Target {
+    /// Resolves `tool` in the tools of `scope` that `principal` may use.
+    ///
+    /// # Errors
+    /// [`Miss`]: an unknown, a hidden or a foreign tool.
+    pub(crate) fn resolve(
+        snapshot: Arc<Snapshot>,
+        principal: &Principal,
+        tool: ToolRef<'_>,
+        scope: &CatalogScope,
+    ) -> Result<Self, Miss> {
+        let entry = snapshot.find(principal, tool, scope)?;
+        Ok(Self::new(snapshot, principal, entry))
+    }
+
+    /// The same tool in `snapshot`, in which the call was authorized again after a wait for approval.
+    pub(crate) fn reloaded(self, snapshot: Arc<Snapshot>, principal: &Principal) -> Self {
+        Self::new(snapshot, principal, self.entry)
+    }
+
+    fn new(snapshot: Arc<Snapshot>, principal: &Principal, entry: Arc<Entry>) -> Self {
+        let source = snapshot.sources.get(&entry.source).map(Arc::clone);
+        let breaker = snapshot.breakers.get(&entry.source).map(Arc::clone);
+        let quotas = quotas_of(&snapshot.gate, principal, &entry);
+        Self { snapshot, entry, source, breaker, quotas }
+    }
+}

@@ -1,0 +1,162 @@
+//! The shape of arguments: their names, types and sizes.
+//!
+//! Invariant (I-82): a shape has no field for a value.
+
+use std::io;
+
+use serde_json::Value;
+
+/// Most arguments of one shape. A call with more has no shape, and is denied.
+pub(super) const MAX_ARGUMENTS: usize = 1_000;
+/// Longest name of one.
+pub(super) const MAX_NAME: usize = 256;
+
+/// The shape of a call's arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// The type of the whole; anything but `object` is rejected by validation.
+    pub(super) kind: &'static str,
+    /// Each of them, in the order in which they were sent.
+    pub(super) arguments: Vec<ArgumentShape>,
+    /// Length of the whole as JSON without spaces, in bytes.
+    pub(super) bytes: u64,
+    /// How deep they are nested: 1 for an object of plain values.
+    pub(super) depth: u32,
+}
+
+/// The shape of one argument.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ArgumentShape {
+    /// Its name.
+    pub(super) name: String,
+    /// `null`, `boolean`, `integer`, `number`, `string`, `array` or `object`.
+    pub(super) kind: &'static str,
+    /// Bytes of a string, items of an array, members of an object; 0 for everything else.
+    pub(super) size: u64,
+}
+
+/// Arguments of which no shape is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there are more than {MAX_ARGUMENTS} arguments, or one with a name of more than {MAX_NAME} bytes"
+)]
+pub(super) struct Shapeless;
+
+impl Shape {
+    /// The shape of `arguments`.
+    ///
+    /// # Errors
+    /// They are too many, or their names too long.
+    pub(super) fn of(arguments: &Value) -> Result<Self, Shapeless> {
+        let mut shape = Self {
+            kind: kind(arguments),
+            arguments: Vec::new(),
+            bytes: 0,
+            depth: depth(arguments),
+        };
+        let mut counted = Counted(0);
+        // Cannot fail: the writer only counts, and every JSON value can be serialised.
+        if serde_json::to_writer(&mut counted, arguments).is_err() {
+            return Err(Shapeless);
+        }
+        shape.bytes = counted.0;
+        let Value::Object(members) = arguments else { return Ok(shape) };
+        if members.len() > MAX_ARGUMENTS || members.keys().any(|name| name.len() > MAX_NAME) {
+            return Err(Shapeless);
+        }
+        shape.arguments = members
+            .iter()
+            .map(|(name, value)| ArgumentShape {
+                name: name.clone(),
+                kind: kind(value),
+                size: size(value),
+            })
+            .collect();
+        Ok(shape)
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
+        Value::Number(_) => "number",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    }
+}
+
+fn size(value: &Value) -> u64 {
+    let size = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.len(),
+        Value::Object(members) => members.len(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    u64::try_from(size).unwrap_or(u64::MAX)
+}
+
+/// Values come from a parser that bounds how deep they are.
+fn depth(value: &Value) -> u32 {
+    let deepest = match value {
+        Value::Array(items) => items.iter().map(depth).max(),
+        Value::Object(members) => members.values().map(depth).max(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return 0,
+    };
+    deepest.unwrap_or(0).saturating_add(1)
+}
+
+/// Counts written bytes.
+struct Counted(u64);
+
+impl io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 = self.0.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    // I-82
+    #[test]
+    fn a_shape_tells_names_types_and_sizes_and_nothing_else() {
+        let secret = "correct horse battery staple";
+        let arguments = json!({
+            "text": secret, "flag": true, "n": 7, "x": 7.5, "none": null,
+            "list": [1, [2]], "deep": { "a": { "b": secret } },
+        });
+        let shape = Shape::of(&arguments).unwrap();
+        let of = |name: &str| {
+            let it = shape.arguments.iter().find(|it| it.name == name).unwrap();
+            (it.kind, it.size)
+        };
+        assert_eq!(of("text"), ("string", 28));
+        assert_eq!((of("flag"), of("none")), (("boolean", 0), ("null", 0)));
+        assert_eq!((of("n"), of("x")), (("integer", 0), ("number", 0)));
+        assert_eq!((of("list"), of("deep")), (("array", 2), ("object", 1)));
+        assert_eq!((shape.kind, shape.depth), ("object", 3));
+        assert_eq!(shape.bytes, u64::try_from(arguments.to_string().len()).unwrap());
+        assert!(!format!("{shape:?}").contains("horse"));
+        assert_eq!(Shape::of(&json!([1])).unwrap().kind, "array");
+    }
+
+    #[test]
+    fn what_is_too_large_has_no_shape() {
+        let many: serde_json::Map<_, _> =
+            (0..=MAX_ARGUMENTS).map(|n| (n.to_string(), json!(1))).collect();
+        assert_eq!(Shape::of(&Value::Object(many)), Err(Shapeless));
+        assert_eq!(Shape::of(&json!({ "a".repeat(MAX_NAME + 1): 1 })), Err(Shapeless));
+        assert!(Shape::of(&json!({ "a".repeat(MAX_NAME): "b".repeat(100_000) })).is_ok());
+    }
+}

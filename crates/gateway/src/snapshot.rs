@@ -1,0 +1,231 @@
+//! One immutable state of the catalog with everything that a request needs from it.
+//!
+//! Invariant (I-23): a request loads one snapshot and passes it on, in a
+//! [`CallRequest`](crate::CallRequest) and in a [`Miss`]. Invariant (I-7): every view is made by the
+//! decision that also authorizes calls. Invariant (I-24): a list costs a few look-ups, however large
+//! the catalog is. Invariant (I-9, I-81): a name is looked up in the caller's view, so that a hidden
+//! tool, a foreign tool and an unknown name take the same steps.
+
+use std::{collections::HashMap, sync::Arc};
+
+use arc_swap::ArcSwap;
+use serde::Serialize;
+use tokio::sync::watch;
+use toolcrib_core::{
+    authorize::{Authorizer as _, Denied},
+    catalog::{Body, Catalog, Entry, Generation, ListFormat, Toolset, View},
+    descriptor::SourceKind,
+    id::SourceId,
+    principal::Principal,
+    scope::ScopeSet,
+    source::Source,
+};
+
+use crate::{
+    config::{DeniedCalls, GateConfig},
+    pipeline::breaker::Breaker,
+    policy::Decider,
+    tool_ref::{CatalogScope, ToolRef},
+    workflow::offer::SnapshotWorkflows,
+};
+
+/// Everything a request depends on, loaded once per request (I-23).
+pub struct Snapshot {
+    /// The tools.
+    pub catalog: Catalog,
+    /// The sources that run them.
+    pub sources: HashMap<SourceId, Arc<dyn Source>>,
+    /// Defaults of the gate.
+    pub gate: GateConfig,
+    /// Tools that wait for the approval of their pin. None of them is listed or called.
+    pub quarantined: Catalog,
+    pub(crate) decider: Decider,
+    pub(crate) workflows: SnapshotWorkflows,
+    pub(crate) breakers: HashMap<SourceId, Arc<Breaker>>,
+}
+
+/// The current snapshot.
+pub(crate) struct Snapshots {
+    current: ArcSwap<Snapshot>,
+    generation: watch::Sender<Generation>,
+}
+
+/// A name that leads to no tool that the caller may use.
+#[derive(Clone)]
+pub struct Miss {
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) scopes: ScopeSet,
+    /// The tool of that name, if it exists.
+    pub(crate) entry: Option<Arc<Entry>>,
+}
+
+/// The state of one toolset, for operators.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolsetReport {
+    /// Its name.
+    pub name: String,
+    /// A title for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// The number of its tools that the caller may use.
+    pub tools: usize,
+    /// The number of entries of its allow-list that match no tool. The entries themselves may name
+    /// tools of other tenants.
+    pub unresolved: usize,
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// A snapshot without tools.
+    pub(crate) fn empty(gate: GateConfig, decider: Decider) -> Self {
+        Self {
+            catalog: Catalog::empty(),
+            sources: HashMap::new(),
+            gate,
+            quarantined: Catalog::empty(),
+            decider,
+            workflows: SnapshotWorkflows::default(),
+            breakers: HashMap::new(),
+        }
+    }
+
+    /// A snapshot that contains one tool, under the decisions of this one and without quotas. Nothing
+    /// else refers to it.
+    pub(crate) fn with_only(&self, entry: Arc<Entry>, source: Arc<dyn Source>) -> Self {
+        let gate = GateConfig { quota: None, role_quotas: Default::default(), ..self.gate.clone() };
+        let sources = HashMap::from([(entry.source.clone(), source)]);
+        let (catalog, _) = Catalog::build(self.catalog.generation(), vec![entry]);
+        Self { catalog, sources, ..Self::empty(gate, self.decider.clone()) }
+    }
+
+    /// The tools that `principal` may see and call.
+    pub fn view(&self, principal: &Principal) -> Arc<View> {
+        self.catalog.view(&self.decider, principal.subject())
+    }
+
+    /// The tools of `scope` that `principal` may see and call; `None` when the toolset does not exist.
+    pub fn view_within(&self, principal: &Principal, scope: &CatalogScope) -> Option<Arc<View>> {
+        let Some(name) = scope.name() else { return Some(self.view(principal)) };
+        let toolset = self.catalog.toolset(name)?;
+        Some(self.catalog.view_within(&self.decider, principal.subject(), toolset))
+    }
+
+    /// The list of the tools of `scope` that `principal` may see, in `format`, of one kind of source or
+    /// of all; `None` when the toolset does not exist.
+    pub fn list(
+        &self,
+        principal: &Principal,
+        scope: &CatalogScope,
+        format: &ListFormat,
+        source: Option<SourceKind>,
+    ) -> Option<Arc<Body>> {
+        self.view_within(principal, scope).map(|view| view.body(format, source))
+    }
+
+    /// Whether `scope` exists.
+    pub fn has(&self, scope: &CatalogScope) -> bool {
+        scope.name().is_none_or(|name| self.catalog.toolset(name).is_some())
+    }
+
+    /// The toolset of `scope`; `None` for the whole catalog and for a toolset that does not exist.
+    pub fn toolset(&self, scope: &CatalogScope) -> Option<Arc<Toolset>> {
+        self.catalog.toolset(scope.name()?).map(Arc::clone)
+    }
+
+    /// Every toolset, with the number of tools that `principal` may use.
+    pub fn toolsets(&self, principal: &Principal) -> Vec<ToolsetReport> {
+        let report = |toolset: &Arc<Toolset>| ToolsetReport {
+            name: toolset.name().to_string(),
+            title: toolset.title.clone(),
+            tools: self
+                .catalog
+                .view_within(&self.decider, principal.subject(), toolset)
+                .entries()
+                .len(),
+            unresolved: toolset.unresolved.len(),
+        };
+        self.catalog.toolsets().map(report).collect()
+    }
+
+    /// The versions of `Toolkit.Tool` that `principal` may use, the highest first.
+    pub fn otc_versions(&self, principal: &Principal, name: &str) -> Vec<Arc<Entry>> {
+        let view = self.view(principal);
+        let versions = self.catalog.otc_versions(&principal.tenant, name);
+        versions.filter(|entry| view.check(Some(*entry), name).is_some()).cloned().collect()
+    }
+
+    /// Returns the tool of that name in `scope`, if `principal` may use it. Records nothing; see
+    /// [`Gateway::find`](crate::Gateway::find).
+    ///
+    /// # Errors
+    /// [`Miss`]: the same for an unknown, a hidden and a foreign tool.
+    pub fn find(
+        self: &Arc<Self>,
+        principal: &Principal,
+        tool: ToolRef<'_>,
+        scope: &CatalogScope,
+    ) -> Result<Arc<Entry>, Miss> {
+        let entry = tool.resolve(&self.catalog, &principal.tenant);
+        let entry = entry.filter(|entry| scope.contains(&self.catalog, entry));
+        match self.view(principal).check(entry, tool.text()) {
+            Some(entry) => Ok(Arc::clone(entry)),
+            None => Err(Miss {
+                snapshot: Arc::clone(self),
+                scopes: principal.scopes.clone(),
+                entry: entry.cloned(),
+            }),
+        }
+    }
+}
+
+// === impl Snapshots ===
+
+impl Snapshots {
+    pub(crate) fn new(first: Snapshot) -> Self {
+        let generation = watch::Sender::new(Generation(0));
+        Self { current: ArcSwap::from_pointee(first), generation }
+    }
+
+    /// The current snapshot. A request loads it once (I-23).
+    pub(crate) fn load(&self) -> Arc<Snapshot> {
+        self.current.load_full()
+    }
+
+    /// Makes `snapshot` the current one and announces its generation.
+    pub(crate) fn publish(&self, snapshot: Snapshot) {
+        let generation = snapshot.catalog.generation();
+        self.current.store(Arc::new(snapshot));
+        self.generation.send_replace(generation);
+    }
+
+    /// Releases the sources. A source of workflows refers to the snapshots, so that neither would be
+    /// freed otherwise.
+    pub(crate) fn clear(&self) {
+        let last = self.load();
+        let empty = Snapshot::empty(last.gate.clone(), last.decider.clone());
+        self.current.store(Arc::new(empty));
+    }
+
+    /// Notifies of each published generation.
+    pub(crate) fn changes(&self) -> watch::Receiver<Generation> {
+        self.generation.subscribe()
+    }
+}
+
+// === impl Miss ===
+
+impl Miss {
+    /// Why the tool is denied to `principal`, if the caller may know: the tool is of the caller's own
+    /// tenant, and the configuration does not make denials look like unknown names (I-81).
+    pub(crate) fn disclosed(&self, principal: &Principal) -> Option<Denied> {
+        match self.snapshot.gate.denied_calls {
+            DeniedCalls::NotFound => return None,
+            DeniedCalls::Forbidden => {}
+        }
+        let entry = self.entry.as_ref().filter(|entry| entry.tenants.admits(&principal.tenant))?;
+        let denied = self.snapshot.decider.authorize(principal.subject(), entry).err()?;
+        (denied != Denied::Tenant).then_some(denied)
+    }
+}

@@ -1,0 +1,294 @@
+//! The supply of tools: sources, their tools, the pins of the tools, and the published snapshots.
+//!
+//! Invariant (I-25): no request waits for anything here, and no source for another. After a failed
+//! discovery the last good catalog stays in force. It is also stored, so that a restart begins with
+//! it.
+
+pub mod assemble;
+pub(crate) mod classify;
+mod configure;
+pub(crate) mod native;
+pub mod pins;
+mod refresh;
+mod report;
+mod slots;
+mod toolsets;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
+    time::Duration,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+use toolcrib_core::{
+    authorize::Authorizer,
+    canonical::Digest,
+    catalog::Generation,
+    descriptor::SourceKind,
+    id::{SourceId, TenantId},
+    lint::{self, Finding},
+    pin::PinStore,
+    principal::Principal,
+    source::{Source, SourceFactory, SourceListener, StderrLine},
+    store::{CatalogStore, StoreError},
+};
+
+pub use self::report::{SourceLoad, SourceReport, StderrRefusal};
+pub(crate) use self::slots::Located;
+use self::{
+    classify::classify,
+    pins::{ApprovedPin, PinError, PinReport, PinReview},
+    slots::Slots,
+    toolsets::Reported,
+};
+use crate::{
+    audit::Audit,
+    background::Services,
+    config::{Config, GateConfig, SourceConfig},
+    snapshot::{Snapshot, Snapshots},
+};
+
+/// How often a command that waits for sources checks their state.
+const SETTLE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// The sources of a gateway and their tools. Publishes snapshots.
+pub struct Supply {
+    services: Services,
+    audit: Arc<Audit>,
+    snapshots: Arc<Snapshots>,
+    authorizer: Arc<dyn Authorizer>,
+    factory: Arc<dyn SourceFactory>,
+    catalogs: Arc<dyn CatalogStore>,
+    pins: Option<Arc<dyn PinStore>>,
+    /// The sources of the embedding program.
+    natives: Vec<SourceConfig>,
+    /// The epoch of the pins at the last comparison, and whether one is in progress.
+    pins_epoch: AtomicU64,
+    comparing_pins: AtomicBool,
+    /// The entries of allow-lists that have been reported, and whether a report is in progress.
+    reported: Reported,
+    reporting: AtomicBool,
+    slots: Mutex<Slots>,
+    requests: mpsc::UnboundedSender<SourceId>,
+}
+
+/// What a [`Supply`] is built with.
+pub(crate) struct SupplyParts {
+    pub(crate) services: Services,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) snapshots: Arc<Snapshots>,
+    pub(crate) authorizer: Arc<dyn Authorizer>,
+    pub(crate) factory: Arc<dyn SourceFactory>,
+    pub(crate) catalogs: Arc<dyn CatalogStore>,
+    pub(crate) pins: Option<Arc<dyn PinStore>>,
+    pub(crate) natives: Vec<SourceConfig>,
+    pub(crate) gate: GateConfig,
+}
+
+/// Passes the notifications of a source on to the refresh task.
+struct Listener(mpsc::UnboundedSender<SourceId>);
+
+impl SourceListener for Listener {
+    fn changed(&self, source: &SourceId) {
+        // The receiver is gone only when the gateway is.
+        if self.0.send(source.clone()).is_err() {
+            tracing::debug!(%source, "a change of a source came after the gateway ended");
+        }
+    }
+}
+
+impl Supply {
+    /// Without sources. Returns the requests to discover too, for [`start`](Self::start).
+    pub(crate) fn new(parts: SupplyParts) -> (Arc<Self>, mpsc::UnboundedReceiver<SourceId>) {
+        let SupplyParts {
+            services,
+            audit,
+            snapshots,
+            authorizer,
+            factory,
+            catalogs,
+            pins,
+            natives,
+            gate,
+        } = parts;
+        // A source announces at most one change a second, of 32 bytes, and the receiver never waits.
+        let (requests, receiver) = mpsc::unbounded_channel();
+        let supply = Self {
+            services,
+            audit,
+            snapshots,
+            authorizer,
+            factory,
+            catalogs,
+            pins,
+            natives,
+            pins_epoch: AtomicU64::new(0),
+            comparing_pins: AtomicBool::new(false),
+            reported: Reported::default(),
+            reporting: AtomicBool::new(false),
+            slots: Mutex::new(Slots::new(gate)),
+            requests,
+        };
+        (Arc::new(supply), receiver)
+    }
+
+    /// Requests a discovery of `source`; the result is published if it differs.
+    pub fn refresh(&self, source: &SourceId) {
+        Listener(self.requests.clone()).changed(source);
+    }
+
+    /// Waits until every source has listed its tools or has failed to, at most for `limit`. For
+    /// commands that end; a server never waits.
+    pub async fn settle(&self, limit: Duration) {
+        let settled = async {
+            // The state of a source has no signal of its own, so it is polled.
+            while !self.slots.lock().are_settled() {
+                tokio::time::sleep(SETTLE_INTERVAL).await;
+            }
+        };
+        if tokio::time::timeout(limit, settled).await.is_err() {
+            tracing::debug!("some sources did not answer in time");
+        }
+    }
+
+    /// Counts published snapshots; a change means that lists may differ.
+    pub fn changes(&self) -> watch::Receiver<Generation> {
+        self.snapshots.changes()
+    }
+
+    /// The state of every source, in the order of the configuration.
+    pub fn reports(&self) -> Vec<SourceReport> {
+        self.slots.lock().reports(None, &self.services.metrics)
+    }
+
+    /// The state of the sources that exist for `tenant`. Where rules hide tools of a source from the
+    /// tenant, neither their number nor their problems are in it.
+    pub fn reports_for(&self, tenant: &TenantId) -> Vec<SourceReport> {
+        self.slots.lock().reports(Some(tenant), &self.services.metrics)
+    }
+
+    /// The last lines that children of the source `id` wrote to stderr. They may contain arguments of
+    /// calls, so they are for the operator (no `tenant`), or for a tenant that shares the source with
+    /// no other.
+    ///
+    /// # Errors
+    /// [`StderrRefusal`].
+    pub fn stderr(
+        &self,
+        tenant: Option<&TenantId>,
+        id: &str,
+    ) -> Result<Vec<StderrLine>, StderrRefusal> {
+        self.slots.lock().stderr(tenant, id)
+    }
+
+    /// Findings about the descriptions that upstreams give of their tools, quarantined ones included,
+    /// of one kind of source or of all.
+    pub fn findings(&self, kind: Option<SourceKind>) -> Vec<Finding> {
+        let offers: Vec<_> = {
+            let slots = self.slots.lock();
+            let wanted = slots.slots.iter().filter(|slot| {
+                slot.config.kind != SourceKind::Workflow
+                    && kind.is_none_or(|kind| slot.config.kind == kind)
+            });
+            wanted
+                .filter_map(|slot| Some((Arc::clone(&slot.config), slot.discovered.clone()?)))
+                .collect()
+        };
+        let mut findings = Vec::new();
+        for (config, discovered) in offers {
+            for tool in &discovered.tools {
+                if let Some(id) = pins::tool_id(&config, &tool.name)
+                    && classify(&config, &tool.name).hide != Some(true)
+                {
+                    findings.extend(lint::upstream(id.as_str(), tool));
+                }
+            }
+        }
+        findings
+    }
+
+    /// The pins of the tools that exist for `tenant`; `None` without a store of pins.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn pins(&self, tenant: &TenantId) -> Result<Option<Vec<PinReport>>, StoreError> {
+        let config = self.services.config();
+        match self.review(&config, tenant) {
+            Some(review) => review.list().await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The pin of one tool that exists for `tenant`, by id or wire name, with its documents.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn pin(
+        &self,
+        tenant: &TenantId,
+        tool: &str,
+    ) -> Result<Option<PinReport>, StoreError> {
+        let config = self.services.config();
+        match self.review(&config, tenant) {
+            Some(review) => review.show(tool).await,
+            None => Ok(None),
+        }
+    }
+
+    /// Approves the forms of tools with these digests for `principal`, all or none. They are offered when
+    /// this returns.
+    ///
+    /// # Errors
+    /// [`PinError`]: nothing was approved.
+    pub async fn approve_pins(
+        self: &Arc<Self>,
+        principal: &Principal,
+        wanted: &[(String, Digest)],
+    ) -> Result<Vec<ApprovedPin>, PinError> {
+        let config = self.services.config();
+        let review = self.review(&config, &principal.tenant).ok_or(PinError::Unknown(0))?;
+        let now = self.services.now();
+        let (approved, events) = review.approve(wanted, Some(&principal.id), now).await?;
+        self.audit.append_with_retry(events).await;
+        self.reload_pins().await;
+        Ok(approved)
+    }
+
+    fn review<'a>(&'a self, config: &'a Config, tenant: &'a TenantId) -> Option<PinReview<'a>> {
+        let pins = self.pins.as_deref()?;
+        Some(PinReview { sources: &config.sources, pins, tenant: Some(tenant) })
+    }
+
+    /// Entries of allow-lists that match no tool, as `toolset "NAME": ENTRY`. Complete once every
+    /// source has listed its tools ([`settle`](Self::settle)).
+    pub fn unresolved_references(&self) -> Vec<String> {
+        let line = |(toolset, reference)| format!("toolset \"{toolset}\": {reference}");
+        toolsets::unresolved(&self.snapshots.load()).into_iter().map(line).collect()
+    }
+
+    /// Finds a tool that no snapshot offers.
+    pub(crate) fn locate(&self, name: &str) -> Located {
+        self.slots.lock().locate(name)
+    }
+
+    /// Builds a snapshot of the current tools and publishes it.
+    pub(crate) fn publish(&self) {
+        // Locked while building, so that two publications keep their order.
+        let mut slots = self.slots.lock();
+        let snapshot: Snapshot = slots.build(&self.authorizer);
+        self.services.metrics.generation(snapshot.catalog.generation().0);
+        self.services.metrics.quarantined(slots.quarantined());
+        self.snapshots.publish(snapshot);
+    }
+
+    /// Closes every source.
+    pub(crate) async fn close(&self) {
+        let sources: Vec<Arc<dyn Source>> =
+            self.slots.lock().slots.iter().map(|slot| Arc::clone(&slot.source)).collect();
+        futures_util::future::join_all(sources.iter().map(|source| source.close())).await;
+    }
+}

@@ -1,0 +1,268 @@
+//! Tools of the embedding program as one source of a gateway: in every dialect, behind the same gate
+//! and in the same record as all others.
+
+use std::{collections::BTreeMap, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use serde_json::{Value, json};
+use toolcrib_core::{
+    authorize::Permit,
+    call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Tenants,
+    clock::{Clock, Timestamp},
+    descriptor::{SafetyTier, SourceKind},
+    id::{InvalidId, SourceId, TenantId},
+    names::NameStyle,
+    principal::{AuthMethod, Principal},
+    scope::{InvalidScope, Scope},
+    source::{
+        Discovered, DiscoveredTool, InvalidSource, Source, SourceFactory, SourceLimits,
+        SourceListener, SourceSpec, SourceState, SourceStatus, UpstreamSpec,
+    },
+};
+
+use crate::{
+    config::{Classification, PinPolicy, SourceConfig, ToolRule},
+    provider::{Identity, Offer, Tool, ToolCall, ToolCallHandler, ToolsProvider, shared},
+    workflow::{Workflows, source::WorkflowSource},
+};
+
+/// Tools of the embedding program, as a source.
+///
+/// Its tools have ids `x-host-<source>-<name>`. The defaults are those of every source: scope
+/// `tools:<source>`, tier `write`, no approval.
+pub struct NativeTools {
+    config: SourceConfig,
+    provider: Arc<dyn ToolsProvider>,
+    handler: Arc<dyn ToolCallHandler>,
+}
+
+/// The factory of a gateway: native tools and workflows are its own, everything else is by `others`.
+pub(crate) struct Natives {
+    pub(crate) tools: Vec<NativeTools>,
+    pub(crate) others: Arc<dyn SourceFactory>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) workflows: Arc<Workflows>,
+}
+
+struct NativeSource {
+    id: SourceId,
+    provider: Arc<dyn ToolsProvider>,
+    handler: Arc<dyn ToolCallHandler>,
+    since: Timestamp,
+}
+
+// === impl NativeTools ===
+
+impl NativeTools {
+    /// The tools of `provider`, run by `handler`, as source `id`. The provider is called at the start, every
+    /// five minutes, and after [`Supply::refresh`](crate::Supply::refresh); in between, the gateway offers a
+    /// snapshot.
+    ///
+    /// # Errors
+    /// `id` is not one for a source.
+    pub fn new<P, Kind>(
+        id: &str,
+        provider: P,
+        handler: impl ToolCallHandler,
+    ) -> Result<Self, InvalidId>
+    where
+        P: ToolsProvider<Kind>,
+        Kind: 'static,
+    {
+        let spec = SourceSpec {
+            id: SourceId::parse(id)?,
+            upstream: UpstreamSpec::Native,
+            limits: SourceLimits::default(),
+            credential: None,
+        };
+        let config = SourceConfig {
+            spec,
+            kind: SourceKind::HostExtension,
+            tenants: Tenants::All,
+            names: NameStyle::Prefixed,
+            refresh: Duration::from_secs(300),
+            pins: PinPolicy::OFF,
+            breaker: None,
+            rules: Vec::new(),
+        };
+        Ok(Self { config, provider: shared(provider), handler: Arc::new(handler) })
+    }
+
+    /// Sets the scopes that every tool requires; an empty list requires none. Later rules override them.
+    ///
+    /// # Errors
+    /// One of them is not a scope.
+    pub fn scopes<'a>(
+        self,
+        scopes: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, InvalidScope> {
+        let scopes = scopes.into_iter().map(Scope::parse).collect::<Result<_, _>>()?;
+        Ok(self.every(Classification { scopes: Some(scopes), ..Classification::default() }))
+    }
+
+    /// Sets the safety tier of every tool. Later rules override it.
+    #[must_use]
+    pub fn tier(self, tier: SafetyTier) -> Self {
+        self.every(Classification { safety_tier: Some(tier), ..Classification::default() })
+    }
+
+    /// Adds a rule for the tools whose name matches the glob `pattern`. It overrides earlier rules.
+    ///
+    /// # Errors
+    /// `pattern` is not a glob.
+    pub fn rule(self, pattern: &str, set: Classification) -> Result<Self, globset::Error> {
+        let rule = ToolRule::new(pattern, set)?;
+        Ok(self.push(rule))
+    }
+
+    /// Limits the tools to these tenants.
+    ///
+    /// # Errors
+    /// One of them is not a tenant.
+    pub fn tenants<'a>(
+        mut self,
+        tenants: impl IntoIterator<Item = &'a str>,
+    ) -> Result<Self, InvalidId> {
+        let tenants = tenants.into_iter().map(TenantId::parse).collect::<Result<_, _>>()?;
+        self.config.tenants = Tenants::Only(tenants);
+        Ok(self)
+    }
+
+    pub(crate) fn config(&self) -> &SourceConfig {
+        &self.config
+    }
+
+    fn every(self, set: Classification) -> Self {
+        match ToolRule::new("*", set) {
+            Ok(rule) => self.push(rule),
+            // It is a glob. Were it not, the cautious defaults would hold.
+            Err(_) => self,
+        }
+    }
+
+    fn push(mut self, rule: ToolRule) -> Self {
+        self.config.rules.push(rule);
+        self
+    }
+}
+
+// === impl Natives ===
+
+impl Natives {
+    fn find(&self, spec: &SourceSpec) -> Option<&NativeTools> {
+        self.tools.iter().find(|tools| tools.config.spec == *spec)
+    }
+}
+
+impl SourceFactory for Natives {
+    fn build(
+        &self,
+        spec: &SourceSpec,
+        listener: Arc<dyn SourceListener>,
+    ) -> Result<Arc<dyn Source>, InvalidSource> {
+        if let UpstreamSpec::Workflow(workflows) = &spec.upstream {
+            let (runner, since) = (Arc::clone(&self.workflows), self.clock.now());
+            let source = WorkflowSource::new(spec.id.clone(), workflows.clone(), runner, since);
+            return Ok(Arc::new(source));
+        }
+        let Some(tools) = self.find(spec) else { return self.others.build(spec, listener) };
+        Ok(Arc::new(NativeSource {
+            id: spec.id.clone(),
+            provider: Arc::clone(&tools.provider),
+            handler: Arc::clone(&tools.handler),
+            since: self.clock.now(),
+        }))
+    }
+
+    fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
+        match self.find(spec) {
+            _ if matches!(spec.upstream, UpstreamSpec::Workflow(_)) => Ok(()),
+            Some(_) => Ok(()),
+            None => self.others.check(spec),
+        }
+    }
+}
+
+// === impl NativeSource ===
+
+#[async_trait]
+impl Source for NativeSource {
+    fn id(&self) -> &SourceId {
+        &self.id
+    }
+
+    fn kind(&self) -> SourceKind {
+        SourceKind::HostExtension
+    }
+
+    async fn discover(&self) -> Result<Discovered, UpstreamError> {
+        let asked = AssertUnwindSafe(self.provider.tools(None)).catch_unwind().await;
+        let protocol = |why| Err(UpstreamError::new(UpstreamErrorKind::Protocol, why));
+        match asked {
+            Err(_panic) => protocol("the provider of the tools panicked"),
+            Ok(Offer::Tools(tools)) => Ok(Discovered {
+                tools: tools.iter().map(|tool| discovered(tool.as_ref())).collect(),
+                ..Discovered::default()
+            }),
+            Ok(Offer::View(_)) => protocol("the tools of another gateway cannot be native tools"),
+        }
+    }
+
+    async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
+        let call = ToolCall {
+            name: permit.entry().upstream_name.clone(),
+            arguments: call.arguments,
+            identity: Some(identity(permit.principal())),
+            head: None,
+        };
+        Ok(match self.handler.call(call).await {
+            Ok(answer) => answer.into(),
+            Err(error) => Outcome::text(&error.to_string(), true),
+        })
+    }
+
+    fn status(&self) -> SourceStatus {
+        SourceStatus { state: SourceState::Ready, detail: None, since: self.since, restarts: 0 }
+    }
+
+    async fn close(&self) {}
+}
+
+fn discovered(tool: &dyn Tool) -> DiscoveredTool {
+    let schema = tool.input_schema();
+    let annotations = tool.annotations().filter(|annotations| !annotations.is_empty());
+    let annotations = annotations.and_then(|annotations| serde_json::to_value(annotations).ok());
+    let description = tool.description();
+    DiscoveredTool {
+        name: tool.name().to_owned(),
+        title: None,
+        description: (!description.is_empty()).then(|| description.to_owned()),
+        raw: json!({
+            "name": tool.name(),
+            "description": description,
+            "inputSchema": schema,
+            "annotations": annotations,
+        }),
+        input_schema: Some(schema).filter(|schema| !schema.is_null()),
+        output_schema: None,
+        annotations,
+    }
+}
+
+fn identity(principal: &Principal) -> Identity {
+    let kind = match &principal.auth {
+        AuthMethod::ApiKey(_) => "api-key",
+        AuthMethod::Jwt(_) => "jwt",
+        AuthMethod::Anonymous => "anonymous",
+        AuthMethod::Operator => "operator",
+    };
+    let tenant = Value::String(principal.tenant.to_string());
+    Identity {
+        id: principal.id.to_string(),
+        identity_type: kind.to_owned(),
+        roles: Vec::new(),
+        attrs: BTreeMap::from([("tenant".to_owned(), tenant)]),
+    }
+}

@@ -1,0 +1,229 @@
+//! Review of pins: an operator lists changed tools, reads their forms and approves them.
+//!
+//! Invariant (I-51): an approval names the digest of the reviewed form. A tool that has changed since is
+//! not approved.
+
+use serde::Serialize;
+use serde_json::Value;
+use toolcrib_core::{
+    canonical::Digest,
+    clock::Timestamp,
+    event::NewEvent,
+    id::{PrincipalId, SourceId, TenantId, ToolId},
+    names::{self, Names},
+    pin::{Pin, PinAnswer, PinChoice, PinForm, PinStore},
+    store::StoreError,
+};
+
+use super::{super::classify, approved, tool_id};
+use crate::config::{PinMode, SourceConfig};
+
+/// The pins of the sources of a configuration.
+pub struct PinReview<'a> {
+    /// The sources.
+    pub sources: &'a [SourceConfig],
+    /// Their pins.
+    pub pins: &'a dyn PinStore,
+    /// Whose sources; none is everybody's.
+    pub tenant: Option<&'a TenantId>,
+}
+
+/// The pin of one tool.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PinReport {
+    /// The tool.
+    pub tool_id: ToolId,
+    /// Its source.
+    pub source_id: SourceId,
+    /// What its source calls it.
+    #[serde(skip)]
+    pub upstream_name: String,
+    /// Its wire name.
+    pub name: String,
+    /// The state of the pin.
+    pub state: PinState,
+    /// Whether it is left out because of that.
+    pub quarantined: bool,
+    /// The approved form.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approved: Option<PinMoment>,
+    /// The form that waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seen: Option<PinMoment>,
+}
+
+/// The state of a pin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PinState {
+    /// As it was approved, when it was seen last.
+    Approved,
+    /// Another form waits.
+    Changed,
+    /// No form was ever approved.
+    New,
+}
+
+/// A form and its moment.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PinMoment {
+    /// SHA-256 of the form.
+    pub digest: String,
+    /// When it was approved, or seen first.
+    pub at: Timestamp,
+    /// The approver; `None` when the first form was trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<PrincipalId>,
+    /// The form itself, as the upstream wrote it: untrusted text, nothing stripped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub document: Option<Value>,
+}
+
+/// One approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ApprovedPin {
+    /// The tool.
+    pub tool_id: ToolId,
+    /// The digest of the form that was approved before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<String>,
+    /// The digest of the approved form.
+    pub approved: String,
+}
+
+/// Why nothing was approved.
+#[derive(Debug, thiserror::Error)]
+pub enum PinError {
+    /// The tool with this number in the request has no pin that this caller may see.
+    #[error("tool {0} of the request has nothing that could be approved")]
+    Unknown(usize),
+    /// It changed, or was approved, since the review.
+    #[error("tool {0} of the request is not in this form any more; look at it again")]
+    Stale(usize),
+    /// The store did not answer.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl PinReview<'_> {
+    fn sources(&self) -> impl Iterator<Item = &SourceConfig> {
+        self.sources.iter().filter(|source| {
+            source.pins.mode != PinMode::Off
+                && self.tenant.is_none_or(|tenant| source.tenants.admits(tenant))
+        })
+    }
+
+    /// Whether the tool that `source` calls `name` is one that may be seen here.
+    fn shows(&self, source: &SourceConfig, name: &str) -> bool {
+        self.tenant.is_none_or(|tenant| classify::tenants(source, name).admits(tenant))
+    }
+
+    /// Every pin, source by source, without documents.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn list(&self) -> Result<Vec<PinReport>, StoreError> {
+        let mut reports = Vec::new();
+        for source in self.sources() {
+            let pins = self.pins.pins(&source.spec.id).await?;
+            reports.extend(
+                pins.iter()
+                    .filter(|pin| self.shows(source, &pin.tool))
+                    .filter_map(|pin| report(source, pin, false)),
+            );
+        }
+        Ok(reports)
+    }
+
+    /// The pin of the tool with this id, wire name or OTC id, with its documents.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn show(&self, tool: &str) -> Result<Option<PinReport>, StoreError> {
+        let Some((source, name)) = self.find(tool).await? else { return Ok(None) };
+        let pin = self.pins.pin(&source.spec.id, &name).await?;
+        Ok(pin.and_then(|pin| report(source, &pin, true)))
+    }
+
+    /// Whose tool that is, by its id, wire name or OTC id, and what its source calls it.
+    async fn find(&self, tool: &str) -> Result<Option<(&SourceConfig, String)>, StoreError> {
+        // The pins do not know versions.
+        let otc = tool.split_once('@').map_or(tool, |(bare, _)| bare);
+        for source in self.sources() {
+            let book = self.pins.book(&source.spec.id).await?;
+            let named = |name: &&String| {
+                let id = tool_id(source, name).is_some_and(|id| id.as_str() == tool);
+                let names = names_of(source, name);
+                (id || names.wire == tool || names.otc == otc) && self.shows(source, name)
+            };
+            if let Some(name) = book.tools.keys().find(named) {
+                return Ok(Some((source, name.clone())));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Approves the forms with these digests, all of them or none. Returns the events to record.
+    ///
+    /// # Errors
+    /// [`PinError`]: nothing was approved.
+    pub async fn approve(
+        &self,
+        wanted: &[(String, Digest)],
+        by: Option<&PrincipalId>,
+        now: Timestamp,
+    ) -> Result<(Vec<ApprovedPin>, Vec<NewEvent>), PinError> {
+        let mut choices = Vec::new();
+        let mut found = Vec::new();
+        for (index, (tool, digest)) in wanted.iter().enumerate() {
+            let named = self.find(tool).await?;
+            let Some((source, name)) = named else { return Err(PinError::Unknown(index)) };
+            let Some(id) = tool_id(source, &name) else { return Err(PinError::Unknown(index)) };
+            found.push((source, name.clone(), id, *digest));
+            let source = source.spec.id.clone();
+            choices.push(PinChoice { source, tool: name, digest: *digest });
+        }
+        let before = match self.pins.approve(choices, now, by.cloned()).await? {
+            PinAnswer::Approved(before) => before,
+            PinAnswer::Stale(index) => return Err(PinError::Stale(index)),
+        };
+        let (mut pins, mut events) = (Vec::new(), Vec::new());
+        for ((source, name, tool_id, digest), before) in found.into_iter().zip(before) {
+            events.extend(approved(source, &name, tool_id.clone(), before, digest, by, now));
+            let before = before.map(|digest| digest.to_string());
+            pins.push(ApprovedPin { tool_id, before, approved: digest.to_string() });
+        }
+        Ok((pins, events))
+    }
+}
+
+fn names_of(source: &SourceConfig, name: &str) -> Names {
+    names::names(&source.spec.id, name, None).styled(source.names, name)
+}
+
+fn report(source: &SourceConfig, pin: &Pin, documents: bool) -> Option<PinReport> {
+    let moment = |form: &PinForm, at: Timestamp, by: Option<&PrincipalId>| PinMoment {
+        digest: form.digest.to_string(),
+        at,
+        by: by.cloned(),
+        document: documents.then(|| serde_json::from_str(&form.document).unwrap_or_default()),
+    };
+    let state = match (&pin.approved, &pin.seen) {
+        (Some(_), None) => PinState::Approved,
+        (Some(_), Some(_)) => PinState::Changed,
+        (None, _) => PinState::New,
+    };
+    Some(PinReport {
+        tool_id: tool_id(source, &pin.tool)?,
+        source_id: source.spec.id.clone(),
+        upstream_name: pin.tool.clone(),
+        name: names_of(source, &pin.tool).wire,
+        state,
+        quarantined: state != PinState::Approved && source.pins.mode == PinMode::Enforce,
+        approved: pin.approved.as_ref().map(|it| moment(&it.form, it.at, it.by.as_ref())),
+        seen: pin.seen.as_ref().map(|it| moment(&it.form, it.at, None)),
+    })
+}

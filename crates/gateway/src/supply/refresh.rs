@@ -1,0 +1,348 @@
+//! Keeping the catalog current: discovery of each source in the background.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+use toolcrib_core::{
+    id::SourceId,
+    source::{Discovered, Source, SourceSpec},
+    text,
+};
+use toolcrib_tasks::TaskName;
+
+use super::{
+    Supply,
+    pins::{self, PinUpdate},
+    slots::{Offered, Slot},
+};
+use crate::config::SourceConfig;
+
+/// Changes that come closer together than this are one change: servers announce while they start.
+const DEBOUNCE: Duration = Duration::from_millis(100);
+/// How often due sources, pins and toolsets are checked.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// The stored state of a source: its tools and the identity of their upstream.
+#[derive(Serialize, Deserialize)]
+struct LastGood<D> {
+    upstream: String,
+    discovered: D,
+}
+
+/// Requests to discover, for the one task that serves them.
+type Requests = tokio::sync::Mutex<mpsc::UnboundedReceiver<SourceId>>;
+
+/// Lowers a flag on drop.
+struct Lowered<'a>(&'a AtomicBool);
+
+impl Drop for Lowered<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
+
+impl Supply {
+    /// Starts the refresh task, which serves `requests` until the gateway ends.
+    pub(crate) fn start(self: &Arc<Self>, requests: mpsc::UnboundedReceiver<SourceId>) {
+        let (supply, requests) = (Arc::clone(self), Arc::new(Requests::new(requests)));
+        self.services.background.until_done("refresh", move || {
+            let (supply, requests) = (Arc::clone(&supply), Arc::clone(&requests));
+            async move { supply.serve(&requests).await }
+        });
+    }
+
+    async fn serve(self: &Arc<Self>, requests: &Requests) {
+        let mut requests = requests.lock().await;
+        let mut tick = tokio::time::interval(INTERVAL);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+        loop {
+            let request = tokio::select! {
+                () = self.services.background.ended().cancelled() => return,
+                request = requests.recv() => request,
+                _ = tick.tick() => None,
+            };
+            if let Some(source) = request {
+                self.schedule(&source);
+                continue;
+            }
+            let due = self.slots.lock().due(self.services.clock.now());
+            due.iter().for_each(|source| self.schedule(source));
+            self.audit.flush_counted_refusals();
+            self.watch_pins();
+            self.watch_toolsets();
+        }
+    }
+
+    /// Starts a discovery of one source soon. Requests during a discovery cause one more.
+    fn schedule(self: &Arc<Self>, id: &SourceId) {
+        {
+            let mut slots = self.slots.lock();
+            let Some(slot) = slots.find(id) else { return };
+            slot.is_requested = true;
+            if std::mem::replace(&mut slot.is_discovering, true) {
+                return;
+            }
+        }
+        let (supply, id) = (Arc::clone(self), id.clone());
+        let name = TaskName::of("discovery", id.as_str());
+        self.services.background.until_done(name, move || {
+            let (supply, id) = (Arc::clone(&supply), id.clone());
+            async move {
+                let ended = supply.services.background.ended();
+                tokio::select! {
+                    () = supply.discover_while_requested(&id) => {}
+                    () = ended.cancelled() => {}
+                }
+            }
+        });
+    }
+
+    async fn discover_while_requested(self: &Arc<Self>, id: &SourceId) {
+        // The first round also serves the request of a run that panicked.
+        let mut is_first = true;
+        loop {
+            tokio::time::sleep(DEBOUNCE).await;
+            match self.slots.lock().find(id) {
+                Some(slot) if slot.is_requested || is_first => slot.is_requested = false,
+                Some(slot) => {
+                    slot.is_discovering = false;
+                    return;
+                }
+                None => return,
+            }
+            is_first = false;
+            self.discover(id).await;
+        }
+    }
+
+    /// Discovers the tools of one source, and publishes them if they differ.
+    pub(crate) async fn discover(self: &Arc<Self>, id: &SourceId) {
+        let Some((source, timeout)) = self
+            .slots
+            .lock()
+            .find(id)
+            .map(|slot| (Arc::clone(&slot.source), slot.config.spec.limits.connect_timeout))
+        else {
+            return;
+        };
+        if !source.status().state.is_ready() {
+            return;
+        }
+        let discovered = match tokio::time::timeout(timeout, source.discover()).await {
+            Ok(Ok(discovered)) => Ok(discovered),
+            Ok(Err(error)) => Err(error.detail),
+            Err(_elapsed) => Err(format!("no complete answer within {}", text::duration(timeout))),
+        };
+        match discovered {
+            Ok(discovered) => {
+                self.services.metrics.discovered(id, Ok(discovered.tools.len()));
+                self.accept(id, &source, discovered).await;
+            }
+            Err(reason) => {
+                self.services.metrics.discovered(id, Err(()));
+                tracing::warn!(source = %id, reason, "discovery failed; the last good catalog stays in force");
+                let now = self.services.clock.now();
+                if let Some(slot) = self.slots.lock().find(id) {
+                    slot.failed(now, reason);
+                }
+            }
+        }
+    }
+
+    async fn accept(
+        self: &Arc<Self>,
+        id: &SourceId,
+        source: &Arc<dyn Source>,
+        discovered: Discovered,
+    ) {
+        let now = self.services.clock.now();
+        let discovered = Arc::new(discovered);
+        let (is_new, config) = match self.slots.lock().find(id) {
+            // A reload may have put another source in its place.
+            Some(slot) if Arc::ptr_eq(&slot.source, source) => {
+                (slot.discovered.as_deref() != Some(&*discovered), Arc::clone(&slot.config))
+            }
+            Some(_) | None => return,
+        };
+        if is_new {
+            // Pins come first: no form of a tool is shown before it was compared (I-52).
+            let PinUpdate { book, unfinished, .. } =
+                self.update_pins(&config, Some(&discovered)).await;
+            if let Some(slot) = self.slots.lock().find(id) {
+                slot.pin(book, unfinished);
+            }
+            // Compiling schemas and building a snapshot of a large catalog takes seconds of CPU.
+            let (supply, id, new) = (Arc::clone(self), id.clone(), Arc::clone(&discovered));
+            let built = tokio::task::spawn_blocking(move || {
+                supply.take_over(&id, new);
+                supply.publish();
+            });
+            if let Err(error) = built.await {
+                tracing::error!(%error, "a catalog could not be built; the old one stays in force");
+                return;
+            }
+        }
+        // Set last, so that a source that counts as discovered is also published.
+        if let Some(slot) = self.slots.lock().find(id) {
+            slot.succeeded(now);
+        }
+        if is_new {
+            tracing::info!(source = %id, tools = discovered.tools.len(), "catalog refreshed");
+            self.store_last_good(&config.spec, &discovered).await;
+        }
+    }
+
+    /// Builds the entries of a source. Compiles outside of the lock.
+    fn take_over(&self, id: &SourceId, discovered: Arc<Discovered>) {
+        let (config, gate, pins) = {
+            let mut slots = self.slots.lock();
+            let gate = slots.gate.clone();
+            match slots.find(id) {
+                Some(slot) => (Arc::clone(&slot.config), gate, slot.pins.clone()),
+                None => return,
+            }
+        };
+        let offered = Offered::new(&config, &gate, &discovered, pins.as_deref());
+        let mut slots = self.slots.lock();
+        let is_reloaded = slots.gate != gate;
+        let gate = slots.gate.clone();
+        let Some(slot) = slots.find(id) else { return };
+        slot.discovered = Some(discovered);
+        if is_reloaded || !Arc::ptr_eq(&slot.config, &config) || slot.pins != pins {
+            // The configuration or a pin changed in the meantime: the current one is in force.
+            slot.reassemble(&gate);
+        } else {
+            slot.put(offered);
+        }
+    }
+
+    /// Compares tools with their pins, and records the differences.
+    pub(super) async fn update_pins(
+        &self,
+        source: &SourceConfig,
+        known: Option<&Arc<Discovered>>,
+    ) -> PinUpdate {
+        let now = self.services.clock.now();
+        let mut update = pins::update(source, self.pins.as_ref(), known, now).await;
+        let events = std::mem::take(&mut update.events);
+        if !events.is_empty() {
+            self.services.metrics.drifted(&source.spec.id, update.drifts);
+            self.audit.append_with_retry(events).await;
+        }
+        update
+    }
+
+    /// Starts a check whether another process has changed a pin.
+    fn watch_pins(self: &Arc<Self>) {
+        let Some(pins) = self.pins.clone() else { return };
+        if self.comparing_pins.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let supply = Arc::clone(self);
+        self.services.background.tasks().once("pins", async move {
+            let _lowered = Lowered(&supply.comparing_pins);
+            let unfinished = supply.slots.lock().slots.iter().any(|slot| slot.pins_unfinished);
+            match pins.epoch().await {
+                Ok(epoch) => {
+                    let before = supply.pins_epoch.swap(epoch, Ordering::AcqRel);
+                    if epoch != before || unfinished {
+                        supply.reload_pins().await;
+                    }
+                }
+                Err(error) => tracing::warn!(%error, "the pins could not be read"),
+            }
+        });
+    }
+
+    /// Starts a check whether allow-lists of toolsets match tools, once every source has listed its own.
+    fn watch_toolsets(self: &Arc<Self>) {
+        let is_due = {
+            let slots = self.slots.lock();
+            !slots.toolsets.is_empty() && slots.are_settled()
+        };
+        if !is_due || self.reporting.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let supply = Arc::clone(self);
+        self.services.background.tasks().once("toolsets", async move {
+            let _lowered = Lowered(&supply.reporting);
+            supply.reported.report(&supply.snapshots.load(), &supply.audit).await;
+        });
+    }
+
+    /// Reads the pins of all sources again, and publishes if that changes the tools on offer.
+    pub(crate) async fn reload_pins(self: &Arc<Self>) {
+        let sources: Vec<_> = {
+            let slots = self.slots.lock();
+            // Only an unfinished comparison is repeated.
+            let unfinished = |slot: &Slot| {
+                let known = slot.discovered.clone().filter(|_| slot.pins_unfinished);
+                (Arc::clone(&slot.config), known)
+            };
+            slots.slots.iter().map(unfinished).collect()
+        };
+        let mut changed = Vec::new();
+        for (config, known) in sources {
+            let id = &config.spec.id;
+            let PinUpdate { book, unfinished, .. } =
+                self.update_pins(&config, known.as_ref()).await;
+            if let Some(slot) = self.slots.lock().find(id)
+                && slot.pin(book, unfinished)
+            {
+                changed.push(id.clone());
+            }
+        }
+        if changed.is_empty() {
+            return;
+        }
+        let supply = Arc::clone(self);
+        let published = tokio::task::spawn_blocking(move || {
+            supply.slots.lock().reassemble(&changed);
+            supply.publish();
+        });
+        if let Err(error) = published.await {
+            tracing::error!(%error, "a catalog could not be built; the old one stays in force");
+        }
+    }
+
+    /// The last good catalog of `spec`, unless it is of another upstream under the same id.
+    pub(super) async fn last_good(&self, spec: &SourceSpec) -> Option<Discovered> {
+        let id = &spec.id;
+        let json = match self.catalogs.load(id).await {
+            Ok(Some((json, _))) => json,
+            Ok(None) => return None,
+            Err(error) => {
+                tracing::warn!(source = %id, %error, "the stored catalog could not be read");
+                return None;
+            }
+        };
+        match serde_json::from_str::<LastGood<Discovered>>(&json) {
+            Ok(last) => (last.upstream == spec.upstream_identity()).then_some(last.discovered),
+            Err(error) => {
+                tracing::warn!(source = %id, %error, "the stored catalog is unreadable");
+                None
+            }
+        }
+    }
+
+    async fn store_last_good(&self, spec: &SourceSpec, discovered: &Discovered) {
+        let (id, upstream) = (&spec.id, spec.upstream_identity());
+        let json = match serde_json::to_string(&LastGood { upstream, discovered }) {
+            Ok(json) => json,
+            Err(error) => {
+                tracing::error!(source = %id, %error, "a catalog could not be serialised");
+                return;
+            }
+        };
+        if let Err(error) = self.catalogs.save(id, json, self.services.clock.now()).await {
+            tracing::warn!(source = %id, %error, "the last good catalog could not be stored");
+        }
+    }
+}

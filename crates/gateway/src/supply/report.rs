@@ -1,0 +1,65 @@
+//! The state of sources, for operators.
+
+use serde::Serialize;
+use toolcrib_core::{
+    catalog::Tenants, clock::Timestamp, descriptor::SourceKind, id::SourceId, source::SourceStatus,
+};
+
+use crate::pipeline::breaker::BreakerReport;
+
+/// The state of one source, as `sources list` shows it.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceReport {
+    /// Its id.
+    pub id: SourceId,
+    /// Which surface.
+    pub kind: SourceKind,
+    /// For whom it exists.
+    #[serde(skip)]
+    pub tenants: Tenants,
+    /// Its state.
+    #[serde(flatten)]
+    pub status: SourceStatus,
+    /// Tools it offers.
+    pub tools: usize,
+    /// Tools that are left out until their current form is approved.
+    pub quarantined: usize,
+    /// Calls that run, calls that may, and calls that were refused.
+    pub load: SourceLoad,
+    /// How often its background tasks failed in this process; each was started again.
+    pub task_failures: u64,
+    /// The state of its breaker.
+    pub breaker: BreakerReport,
+    /// When its tools were last discovered; `None` when not yet in this process.
+    pub discovered_at: Option<Timestamp>,
+    /// The problems of its tools and rules.
+    pub problems: Vec<String>,
+}
+
+/// The calls and limits of a source.
+#[derive(Debug, Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceLoad {
+    /// Calls that run now, those that wait for their turn included.
+    pub running: u64,
+    /// Calls that its upstream runs at once; further ones wait inside their own deadline.
+    pub max_concurrency: usize,
+    /// The limits of its tools, for each principal and tool; `off` is none.
+    pub rates: Vec<String>,
+    /// Calls refused in this process because a bucket was empty.
+    pub refused_by_rate: u64,
+    /// Calls refused in this process because a quota was used up.
+    pub refused_by_quota: u64,
+    /// Calls refused in this process because the breaker was open.
+    pub refused_by_breaker: u64,
+}
+
+/// Why lines of a source are not shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StderrRefusal {
+    /// The tenant has no such source, or a rule keeps some of its tools from the tenant.
+    Unknown,
+    /// Other tenants have called it, so lines may hold arguments of theirs.
+    Shared,
+}

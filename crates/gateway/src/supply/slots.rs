@@ -1,0 +1,452 @@
+//! The state of every source, and the snapshots built from it.
+
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+use toolcrib_core::{
+    authorize::Authorizer,
+    catalog::{Catalog, Collision, Entry, Generation},
+    clock::Timestamp,
+    descriptor::SourceKind,
+    id::{SourceId, TenantId, ToolId},
+    names,
+    pin::PinBook,
+    source::{Discovered, Source, SourceState, StderrLine},
+};
+
+use toolcrib_tasks::Backoff;
+
+use super::{
+    assemble::{Assembled, assemble},
+    classify::classify,
+    report::{SourceLoad, SourceReport, StderrRefusal},
+};
+use crate::{
+    config::{GateConfig, SourceConfig, ToolsetConfig},
+    metrics::{Limit, Metrics},
+    pipeline::breaker::Breaker,
+    policy::{Decider, PolicySet},
+    snapshot::Snapshot,
+    workflow::offer::{Flow, Flows, SnapshotWorkflows, flows, offer},
+};
+
+/// The pause after a failed discovery.
+const RETRY: Backoff = Backoff::new(Duration::from_secs(2), Duration::from_secs(300));
+/// Different limits of one source's tools that a report names.
+const MAX_RATES: usize = 16;
+
+/// Every source, in the order of the configuration.
+pub(crate) struct Slots {
+    pub(super) gate: GateConfig,
+    pub(super) toolsets: Vec<ToolsetConfig>,
+    pub(super) policies: Option<Arc<PolicySet>>,
+    pub(super) slots: Vec<Slot>,
+    generation: Generation,
+    collisions: Vec<Collision>,
+}
+
+/// One source.
+pub(super) struct Slot {
+    pub(super) config: Arc<SourceConfig>,
+    pub(super) source: Arc<dyn Source>,
+    breaker: Arc<Breaker>,
+    pub(super) discovered: Option<Arc<Discovered>>,
+    pub(super) discovered_at: Option<Timestamp>,
+    /// Whether a discovery is in progress.
+    pub(super) is_discovering: bool,
+    /// Whether a discovery was requested since the last one began.
+    pub(super) is_requested: bool,
+    failure: Option<Failure>,
+    entries: Vec<Arc<Entry>>,
+    problems: Vec<String>,
+    /// The pins of its tools; `None` until they were read.
+    pub(super) pins: Option<Arc<PinBook>>,
+    /// Whether something of its pins is to be read or written again.
+    pub(super) pins_unfinished: bool,
+    quarantined: Vec<Arc<Entry>>,
+    /// Of a source of workflows: those that make sense in themselves.
+    flows: Vec<Arc<Flow>>,
+    /// The number of workflows in the last snapshot, and the problems of the others.
+    offered: usize,
+    left_out: Vec<String>,
+}
+
+/// A tool that no snapshot offers.
+#[derive(Debug, Default)]
+pub(crate) struct Located {
+    /// The tool, if a source has it.
+    pub(crate) tool: Option<ToolId>,
+    /// That source.
+    pub(crate) source: Option<SourceId>,
+    /// Whether a rule hides it.
+    pub(crate) hidden: bool,
+    /// The problems that name it.
+    pub(crate) problems: Vec<String>,
+    /// Sources that have not listed their tools, and so may have it.
+    pub(crate) silent: Vec<SourceId>,
+}
+
+/// The entries of a source under the rules of its configuration.
+pub(super) struct Offered {
+    assembled: Assembled,
+    flows: Vec<Arc<Flow>>,
+}
+
+/// Discoveries that failed since the last good one.
+struct Failure {
+    times: u32,
+    at: Timestamp,
+    why: String,
+}
+
+// === impl Slots ===
+
+impl Slots {
+    pub(super) fn new(gate: GateConfig) -> Self {
+        Self {
+            gate,
+            toolsets: Vec::new(),
+            policies: None,
+            slots: Vec::new(),
+            generation: Generation(0),
+            collisions: Vec::new(),
+        }
+    }
+
+    /// Builds a snapshot of the current state, in a new generation.
+    pub(crate) fn build(&mut self, base: &Arc<dyn Authorizer>) -> Snapshot {
+        self.generation = Generation(self.generation.0 + 1);
+        let mut entries: Vec<Arc<Entry>> =
+            self.slots.iter().flat_map(|slot| slot.entries.iter().map(Arc::clone)).collect();
+        let mut workflows = SnapshotWorkflows::default();
+        if self.slots.iter().any(|slot| !slot.flows.is_empty()) {
+            // Workflows are offered only if the tools of their steps are.
+            let (catalog, _) = Catalog::build(self.generation, entries.clone());
+            let (more, runnable) = self.offer(&catalog);
+            entries.extend(more);
+            workflows = runnable;
+        }
+        let (catalog, collisions) = Catalog::build(self.generation, entries);
+        for collision in &collisions {
+            tracing::error!(%collision, "tools are left out");
+        }
+        self.collisions = collisions;
+        let entries = || catalog.entries().iter().map(|entry| &**entry);
+        let toolsets: Vec<_> =
+            self.toolsets.iter().map(|toolset| toolset.resolve(entries())).collect();
+        let catalog = catalog.with_toolsets(toolsets);
+        let sources = self
+            .slots
+            .iter()
+            .map(|slot| (slot.config.spec.id.clone(), Arc::clone(&slot.source)))
+            .collect();
+        let breaker = |slot: &Slot| (slot.config.spec.id.clone(), Arc::clone(&slot.breaker));
+        let breakers = self.slots.iter().map(breaker).collect();
+        let quarantined = self.slots.iter().flat_map(|slot| slot.quarantined.iter().cloned());
+        let (quarantined, _) = Catalog::build(self.generation, quarantined.collect());
+        let decider = Decider { base: Arc::clone(base), policies: self.policies.clone() };
+        Snapshot {
+            catalog,
+            sources,
+            gate: self.gate.clone(),
+            quarantined,
+            decider,
+            workflows,
+            breakers,
+        }
+    }
+
+    fn offer(&mut self, catalog: &Catalog) -> (Vec<Arc<Entry>>, SnapshotWorkflows) {
+        let flows = self.slots.iter().filter(|slot| !slot.flows.is_empty());
+        let flows: Vec<_> =
+            flows.map(|slot| Flows { config: &slot.config, flows: &slot.flows }).collect();
+        let mut offered = offer(&flows, &self.gate, catalog);
+        // While sources start, tools are missing that will be there in a moment.
+        let settled = self.are_settled();
+        for slot in &mut self.slots {
+            let id = &slot.config.spec.id;
+            let problems = offered.problems.remove(id).unwrap_or_default();
+            for problem in problems.iter().filter(|it| settled && !slot.left_out.contains(it)) {
+                tracing::warn!(source = %id, problem, "a source has a problem");
+            }
+            slot.left_out = problems;
+            slot.offered = offered.entries.iter().filter(|entry| entry.source == *id).count();
+        }
+        (offered.entries, SnapshotWorkflows(offered.runnable))
+    }
+
+    pub(super) fn find(&mut self, id: &SourceId) -> Option<&mut Slot> {
+        self.slots.iter_mut().find(|slot| slot.config.spec.id == *id)
+    }
+
+    /// Whether `source` runs already, exactly as described.
+    pub(super) fn runs(&self, source: &SourceConfig) -> bool {
+        self.slots.iter().any(|slot| slot.config.spec == source.spec)
+    }
+
+    /// Builds the entries of some sources again.
+    pub(super) fn reassemble(&mut self, ids: &[SourceId]) {
+        let Self { gate, slots, .. } = self;
+        let some = slots.iter_mut().filter(|slot| ids.contains(&slot.config.spec.id));
+        some.for_each(|slot| slot.reassemble(gate));
+    }
+
+    pub(super) fn reassemble_all(&mut self) {
+        let Self { gate, slots, .. } = self;
+        slots.iter_mut().for_each(|slot| slot.reassemble(gate));
+    }
+
+    /// Sources whose discovery is due.
+    pub(super) fn due(&self, now: Timestamp) -> Vec<SourceId> {
+        let due = self.slots.iter().filter(|slot| slot.is_due(now));
+        due.map(|slot| slot.config.spec.id.clone()).collect()
+    }
+
+    /// Whether every source has listed its tools or has failed to.
+    pub(super) fn are_settled(&self) -> bool {
+        self.slots.iter().all(|slot| match slot.source.status() {
+            status if status.state == SourceState::Ready => {
+                slot.discovered_at.is_some() || slot.failure.is_some()
+            }
+            status if status.state == SourceState::Starting => status.detail.is_some(),
+            _degraded_or_stopped => true,
+        })
+    }
+
+    /// Finds a tool that no snapshot offers. Reads every tool of every source.
+    pub(super) fn locate(&self, name: &str) -> Located {
+        for slot in &self.slots {
+            let config = &slot.config;
+            let source = &config.spec.id;
+            for tool in slot.discovered.iter().flat_map(|discovered| &discovered.tools) {
+                let Ok(id) = names::tool_id(config.kind, source, &tool.name) else { continue };
+                let wire = names::names(source, &tool.name, None).styled(config.names, &tool.name);
+                if id.as_str() != name && wire.wire != name && wire.otc != name {
+                    continue;
+                }
+                let hidden = classify(config, &tool.name).hide == Some(true);
+                let about = |problem: &&String| {
+                    problem.contains(id.as_str()) || problem.contains(&format!("{:?}", tool.name))
+                };
+                let collisions: Vec<_> = self.collisions.iter().map(ToString::to_string).collect();
+                let problems = slot.problems.iter().chain(&slot.left_out).chain(&collisions);
+                return Located {
+                    source: Some(source.clone()),
+                    hidden,
+                    problems: problems.filter(about).cloned().collect(),
+                    tool: Some(id),
+                    silent: Vec::new(),
+                };
+            }
+        }
+        let silent = self.slots.iter().filter(|slot| slot.discovered_at.is_none());
+        Located {
+            silent: silent.map(|slot| slot.config.spec.id.clone()).collect(),
+            ..Located::default()
+        }
+    }
+
+    /// How many tools of each source are quarantined.
+    pub(crate) fn quarantined(&self) -> impl Iterator<Item = (&SourceId, usize)> {
+        self.slots.iter().map(|slot| (&slot.config.spec.id, slot.quarantined.len()))
+    }
+
+    /// What children of the source `id` wrote to stderr, for the operator or for `tenant`.
+    pub(super) fn stderr(
+        &self,
+        tenant: Option<&TenantId>,
+        id: &str,
+    ) -> Result<Vec<StderrLine>, StderrRefusal> {
+        let known = |slot: &&Slot| {
+            slot.config.spec.id.as_str() == id
+                && tenant.is_none_or(|it| slot.config.tenants.admits(it))
+        };
+        let slot = self.slots.iter().find(known).ok_or(StderrRefusal::Unknown)?;
+        // The lines come first: a caller that caused one is known before it is read.
+        let lines = slot.source.stderr();
+        match tenant {
+            Some(tenant) if !slot.is_open_to(tenant) => Err(StderrRefusal::Unknown),
+            // Lines may hold the arguments of any call.
+            Some(tenant) if slot.breaker.serves_others(tenant) => Err(StderrRefusal::Shared),
+            Some(_) | None => Ok(lines),
+        }
+    }
+
+    /// The state of the sources: of all, or of those of a tenant as far as it may know.
+    pub(super) fn reports(
+        &self,
+        tenant: Option<&TenantId>,
+        metrics: &Metrics,
+    ) -> Vec<SourceReport> {
+        let known = |slot: &&Slot| tenant.is_none_or(|it| slot.config.tenants.admits(it));
+        let slots = self.slots.iter().filter(known);
+        slots.map(|slot| slot.report(tenant, &self.collisions, metrics)).collect()
+    }
+}
+
+// === impl Offered ===
+
+impl Offered {
+    pub(super) fn new(
+        source: &SourceConfig,
+        gate: &GateConfig,
+        discovered: &Discovered,
+        book: Option<&PinBook>,
+    ) -> Self {
+        if source.kind != SourceKind::Workflow {
+            let assembled = assemble(source, gate, discovered, book);
+            return Self { assembled, flows: Vec::new() };
+        }
+        let (flows, problems) = flows(source, discovered);
+        Self { assembled: Assembled { problems, ..Assembled::default() }, flows }
+    }
+}
+
+// === impl Slot ===
+
+impl Slot {
+    pub(super) fn new(
+        config: Arc<SourceConfig>,
+        source: Arc<dyn Source>,
+        breaker: Arc<Breaker>,
+        known: Option<Arc<Discovered>>,
+    ) -> Self {
+        Self {
+            config,
+            source,
+            breaker,
+            discovered: known,
+            discovered_at: None,
+            is_discovering: false,
+            is_requested: false,
+            failure: None,
+            entries: Vec::new(),
+            problems: Vec::new(),
+            pins: None,
+            pins_unfinished: false,
+            quarantined: Vec::new(),
+            flows: Vec::new(),
+            offered: 0,
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Takes over another description of the same source.
+    pub(super) fn configure(&mut self, config: Arc<SourceConfig>) {
+        self.breaker.configure(config.breaker);
+        self.config = config;
+    }
+
+    pub(super) fn reassemble(&mut self, gate: &GateConfig) {
+        if let Some(discovered) = &self.discovered {
+            let offered = Offered::new(&self.config, gate, discovered, self.pins.as_deref());
+            self.put(offered);
+        }
+    }
+
+    /// Takes over pins, unless the current ones are newer. Returns whether they differ.
+    pub(super) fn pin(&mut self, book: Option<Arc<PinBook>>, unfinished: bool) -> bool {
+        self.pins_unfinished = unfinished;
+        // A failed read does not undo an earlier one: approvals of pins are never withdrawn.
+        let Some(book) = book else { return false };
+        match &self.pins {
+            Some(held) if held.epoch >= book.epoch => false,
+            held => {
+                let news = held.as_ref().is_none_or(|held| held.tools != book.tools);
+                self.pins = Some(book);
+                news
+            }
+        }
+    }
+
+    pub(super) fn put(&mut self, Offered { assembled, flows }: Offered) {
+        let Assembled { entries, problems, quarantined } = assembled;
+        for problem in &problems {
+            tracing::warn!(source = %self.config.spec.id, problem, "a source has a problem");
+        }
+        self.entries = entries;
+        self.problems = problems;
+        self.quarantined = quarantined;
+        self.flows = flows;
+    }
+
+    pub(super) fn succeeded(&mut self, at: Timestamp) {
+        self.discovered_at = Some(at);
+        self.failure = None;
+    }
+
+    pub(super) fn failed(&mut self, at: Timestamp, why: String) {
+        let times = self.failure.as_ref().map_or(1, |failure| failure.times.saturating_add(1));
+        self.failure = Some(Failure { times, at, why });
+    }
+
+    fn is_due(&self, now: Timestamp) -> bool {
+        let past = |since: Timestamp, pause: Duration| {
+            (now - since).to_std().is_ok_and(|elapsed| elapsed >= pause)
+        };
+        match (&self.failure, self.discovered_at) {
+            // A source that is not connected says so itself when it is again.
+            (Some(failure), _) => {
+                self.source.status().state == SourceState::Ready
+                    && past(failure.at, RETRY.after(failure.times.into()))
+            }
+            (None, Some(at)) => past(at, self.config.refresh),
+            (None, None) => false,
+        }
+    }
+
+    /// Whether `tenant` may know of everything that the source has.
+    fn is_open_to(&self, tenant: &TenantId) -> bool {
+        let mut rules = self.config.rules.iter().filter_map(|rule| rule.set.tenants.as_ref());
+        rules.all(|tenants| tenants.admits(tenant))
+    }
+
+    fn report(
+        &self,
+        tenant: Option<&TenantId>,
+        collisions: &[Collision],
+        metrics: &Metrics,
+    ) -> SourceReport {
+        let known = |entry: &&Arc<Entry>| tenant.is_none_or(|it| entry.tenants.admits(it));
+        // They name tools.
+        let open = tenant.is_none_or(|tenant| self.is_open_to(tenant));
+        let rate = |entry: &Arc<Entry>| match entry.rate {
+            Some(rate) => rate.to_string(),
+            None => "off".to_owned(),
+        };
+        let rates: BTreeSet<_> = self.entries.iter().filter(known).map(rate).collect();
+        let failure = self.failure.iter().map(|failure| {
+            let Failure { times, why, .. } = failure;
+            format!("its tools could not be listed, {times} times in a row: {why}")
+        });
+        // A tenant learns of collisions among its own tools.
+        let concerns = |it: &&Collision| {
+            tenant.is_none_or(|tenant| it.tenants.admits(tenant))
+                && self.entries.iter().any(|entry| it.tools.contains(&entry.id))
+        };
+        let collisions = collisions.iter().filter(concerns).map(|it| match tenant {
+            None => it.to_string(),
+            Some(_) => it.message(),
+        });
+        let named = self.problems.iter().chain(&self.left_out).cloned().chain(collisions);
+        SourceReport {
+            id: self.config.spec.id.clone(),
+            kind: self.config.kind,
+            tenants: self.config.tenants.clone(),
+            status: self.source.status(),
+            tools: self.entries.iter().filter(known).count() + self.offered,
+            quarantined: self.quarantined.iter().filter(known).count(),
+            load: SourceLoad {
+                running: metrics.running(&self.config.spec.id),
+                max_concurrency: self.config.spec.limits.max_concurrency,
+                rates: rates.into_iter().take(MAX_RATES).collect(),
+                refused_by_rate: metrics.refusals(&self.config.spec.id, Limit::Rate),
+                refused_by_quota: metrics.refusals(&self.config.spec.id, Limit::Quota),
+                refused_by_breaker: metrics.refusals(&self.config.spec.id, Limit::Breaker),
+            },
+            task_failures: metrics.task_failures(&self.config.spec.id),
+            breaker: self.breaker.report(),
+            discovered_at: self.discovered_at,
+            problems: failure.chain(named.filter(|_| open)).collect(),
+        }
+    }
+}

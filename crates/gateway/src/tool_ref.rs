@@ -1,0 +1,82 @@
+//! How a request names a tool, and the part of the catalog in which the tool is looked up.
+
+use std::sync::Arc;
+
+use toolcrib_core::{
+    catalog::{Catalog, Entry},
+    id::TenantId,
+};
+
+/// The name of a tool in a request. Names are looked up, never parsed (I-16).
+#[derive(Debug, Clone, Copy)]
+pub enum ToolRef<'a> {
+    /// A tool id.
+    Id(&'a str),
+    /// A wire name.
+    Wire(&'a str),
+    /// `Toolkit.Tool`, the name of Open Tool Calling, in one version or in the highest.
+    Otc {
+        /// `Toolkit.Tool`.
+        name: &'a str,
+        /// `[major, minor, patch]`.
+        version: Option<[u64; 3]>,
+    },
+}
+
+/// The part of the catalog that a request is about: all of it, or one toolset. A toolset narrows
+/// (I-76).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CatalogScope(Option<Arc<str>>);
+
+// === impl ToolRef ===
+
+impl<'a> ToolRef<'a> {
+    /// Returns the entry that `tenant` has under this name, without regard to permissions. Where the
+    /// tenant has none, returns the entry of another tenant, which every decision denies.
+    pub(crate) fn resolve<'c>(
+        self,
+        catalog: &'c Catalog,
+        tenant: &TenantId,
+    ) -> Option<&'c Arc<Entry>>
+    where
+        'a: 'c,
+    {
+        match self {
+            Self::Id(id) => catalog.by_id(tenant, id),
+            Self::Wire(name) => catalog.by_wire(tenant, name),
+            Self::Otc { name, version: None } => catalog.by_otc(tenant, name),
+            Self::Otc { name, version: Some(version) } => {
+                catalog.by_otc_version(tenant, name, version)
+            }
+        }
+    }
+
+    /// The name as the caller sent it.
+    pub(crate) fn text(&self) -> &'a str {
+        match self {
+            Self::Id(text) | Self::Wire(text) | Self::Otc { name: text, .. } => text,
+        }
+    }
+}
+
+// === impl CatalogScope ===
+
+impl CatalogScope {
+    /// The toolset `name`, which may not exist.
+    pub fn toolset(name: &str) -> Self {
+        Self(Some(name.into()))
+    }
+
+    /// The toolset's name; `None` means the whole catalog.
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+
+    /// Whether this scope contains `entry`. A toolset that does not exist contains nothing.
+    pub(crate) fn contains(&self, catalog: &Catalog, entry: &Entry) -> bool {
+        match self.name() {
+            None => true,
+            Some(name) => catalog.toolset(name).is_some_and(|toolset| toolset.holds(entry)),
+        }
+    }
+}
