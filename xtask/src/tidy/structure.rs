@@ -7,7 +7,7 @@ use crate::tidy::tree::Tree;
 
 /// Crates that make up the product.
 pub(crate) const PRODUCT: &[&str] =
-    &["core", "tasks", "store", "sources", "gateway", "toolcrib", "client", "cli"];
+    &["core", "mcp", "tasks", "store", "sources", "gateway", "toolcrib", "client", "cli"];
 
 const DIALECTS: &[&str] = &["openwop", "otc", "oxp", "explorer", "mcp"];
 

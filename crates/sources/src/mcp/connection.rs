@@ -9,12 +9,12 @@ use toolcrib_core::{
     call::{Invocation, UpstreamError, UpstreamErrorKind},
     egress::EgressTrail,
 };
+use toolcrib_mcp::{message, method, param_header};
 
 use super::{
     era::{self, Era, Session},
-    headers,
     http::Http,
-    message::{CallParams, ListParams, Reply, encode},
+    message::{CallParams, ListParams, Reply},
     peer::Interest,
     stdio::Stdio,
 };
@@ -128,9 +128,9 @@ impl Connection {
         let encode = |id| {
             let nothing = Map::new();
             let meta = era.meta(&nothing, None);
-            encode(Some(id), "tools/list", &ListParams { cursor, meta })
+            message::request(id, method::LIST_TOOLS, &ListParams { cursor, meta })
         };
-        let call = Call { cancellable: true, ..Call::plain("tools/list", era, &encode) };
+        let call = Call { cancellable: true, ..Call::plain(method::LIST_TOOLS, era, &encode) };
         self.request(&call).await
     }
 
@@ -150,11 +150,11 @@ impl Connection {
         let encode = |id| {
             let meta = era.meta(&invocation.meta, Some(id)).declaring(input);
             let params = CallParams { name, arguments, responses, state, meta };
-            encode(Some(id), "tools/call", &params)
+            message::request(id, method::CALL_TOOL, &params)
         };
         let headers = match schema {
             Some(schema) if self.repeats_arguments_in_headers() => {
-                headers::params(schema, arguments)
+                param_header::headers(schema, arguments)
             }
             _ => HeaderMap::new(),
         };
@@ -164,7 +164,7 @@ impl Connection {
             interest: Interest { progress: invocation.progress.clone(), acknowledged: None },
             cancellable: true,
             egress: invocation.egress.clone(),
-            ..Call::plain("tools/call", era, &encode)
+            ..Call::plain(method::CALL_TOOL, era, &encode)
         };
         self.request(&call).await
     }

@@ -9,29 +9,22 @@ use std::time::Duration;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::CallerInput;
+use toolcrib_mcp::{
+    code,
+    message::{self, RpcError},
+    meta, method,
+    revision::{LATEST_LEGACY, LEGACY, MODERN},
+};
 
 use super::{
     connection::{Call, ConnectError, Wire},
-    message::{Reply, RpcError, UNSUPPORTED_VERSION, encode},
+    message::Reply,
 };
 use crate::process::stderr::Probe;
-
-/// The version without a handshake.
-pub(crate) const MODERN: &str = "2026-07-28";
-/// The versions with one, newest first.
-const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
 
 /// How long `server/discover` may take before `initialize` is sent beside it: servers that ignore
 /// unknown methods never answer, slow ones answer both.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
-
-const META_TOKEN: &str = "progressToken";
-const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
-/// Keys of `_meta` that are the protocol's, whoever sends them.
-const META_RESERVED: &str = "io.modelcontextprotocol/";
 
 /// How requests are dressed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,25 +110,27 @@ impl<'a> Meta<'a> {
 
 impl Serialize for Meta<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut meta = serializer.serialize_map(None)?;
+        let mut members = serializer.serialize_map(None)?;
         for (key, value) in self.caller {
             // Those are ours to say.
-            if !key.starts_with(META_RESERVED) && key != META_TOKEN {
-                meta.serialize_entry(key, value)?;
+            if !key.starts_with(meta::RESERVED) && key != meta::PROGRESS_TOKEN {
+                members.serialize_entry(key, value)?;
             }
         }
         if let Some(token) = self.token {
-            meta.serialize_entry(META_TOKEN, &token)?;
+            members.serialize_entry(meta::PROGRESS_TOKEN, &token)?;
         }
         if self.modern {
-            meta.serialize_entry(META_VERSION, MODERN)?;
-            meta.serialize_entry(META_CLIENT, &CLIENT_INFO)?;
+            members.serialize_entry(meta::PROTOCOL_VERSION, MODERN)?;
+            members.serialize_entry(meta::CLIENT_INFO, &CLIENT_INFO)?;
             match self.capabilities {
-                Some(capabilities) => meta.serialize_entry(META_CAPABILITIES, capabilities)?,
-                None => meta.serialize_entry(META_CAPABILITIES, &NoCapabilities {})?,
+                Some(capabilities) => {
+                    members.serialize_entry(meta::CLIENT_CAPABILITIES, capabilities)?
+                }
+                None => members.serialize_entry(meta::CLIENT_CAPABILITIES, &NoCapabilities {})?,
             }
         }
-        meta.end()
+        members.end()
     }
 }
 
@@ -196,8 +191,8 @@ pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session
 async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
     let era = Era::Modern;
     let params = json!({ "_meta": era.meta(&Map::new(), None) });
-    let encode = |id| encode(Some(id), "server/discover", &params);
-    let call = Call::plain("server/discover", &era, &encode);
+    let encode = |id| message::request(id, method::DISCOVER, &params);
+    let call = Call::plain(method::DISCOVER, &era, &encode);
     let mut reply = wire.request(&call).await;
     // Whoever refuses the version that it says it speaks is asked once more.
     if matches!(&reply, Ok(Reply::Error(error)) if refused_versions(error).contains(&MODERN)) {
@@ -207,10 +202,10 @@ async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
         Ok(Reply::Result(result)) => {
             judge_discovered(&serde_json::from_str(result.get()).unwrap_or_default())
         }
-        Ok(Reply::Error(error)) if error.code == UNSUPPORTED_VERSION => {
+        Ok(Reply::Error(error)) if error.code == code::UNSUPPORTED_VERSION => {
             judge_versions(&refused_versions(&error)).map(|_| Verdict::Legacy)
         }
-        Ok(Reply::Error(error)) if error.is_modern() => {
+        Ok(Reply::Error(error)) if code::is_modern(error.code) => {
             Ok(Verdict::Modern(session(Era::Modern, &Value::Null, None)))
         }
         Ok(Reply::Error(_)) => Ok(Verdict::Legacy),
@@ -221,8 +216,8 @@ async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
 
 /// What an upstream speaks that refused the version it was asked in.
 fn refused_versions(error: &RpcError) -> Vec<&str> {
-    let refused = error.code == UNSUPPORTED_VERSION;
-    let data = error.data.as_ref().filter(|_| refused);
+    let refused = error.code == code::UNSUPPORTED_VERSION;
+    let data = error.data.as_deref().filter(|_| refused);
     strings(data.and_then(|data| data.get("supported")))
 }
 
@@ -234,7 +229,7 @@ fn judge_discovered(result: &Value) -> Result<Verdict, ConnectError> {
     if !judge_versions(&strings(result.get("supportedVersions")))? {
         return Ok(Verdict::Legacy);
     }
-    let server = result.get("_meta").and_then(|meta| meta.get(META_SERVER));
+    let server = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
     let server = server.or_else(|| result.get("serverInfo"));
     let capabilities = result.get("capabilities").unwrap_or(&Value::Null);
     Ok(Verdict::Modern(session(Era::Modern, capabilities, server)))
@@ -253,12 +248,11 @@ fn judge_versions(versions: &[&str]) -> Result<bool, ConnectError> {
 
 /// Does the handshake of the versions up to 2025-11-25.
 pub(crate) async fn initialize(wire: &Wire) -> Result<Session, ConnectError> {
-    let [newest, ..] = LEGACY;
     let params = json!({
-        "protocolVersion": newest, "capabilities": {}, "clientInfo": CLIENT_INFO,
+        "protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT_INFO,
     });
-    let encode_request = |id| encode(Some(id), "initialize", &params);
-    let call = Call::plain("initialize", &Era::Handshake, &encode_request);
+    let encode = |id| message::request(id, method::INITIALIZE, &params);
+    let call = Call::plain(method::INITIALIZE, &Era::Handshake, &encode);
     let result = match wire.request(&call).await? {
         Reply::Result(result) => result,
         Reply::Error(error) => {
@@ -268,13 +262,13 @@ pub(crate) async fn initialize(wire: &Wire) -> Result<Session, ConnectError> {
     };
     let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
     let version = result.get("protocolVersion").and_then(Value::as_str);
-    let Some(version) = version.and_then(|v| LEGACY.into_iter().find(|known| *known == v)) else {
+    let Some(version) = version.and_then(|v| LEGACY.iter().find(|known| **known == v)) else {
         let reason = "the upstream answered the handshake without a protocol version known here";
         return Err(ConnectError::new(reason));
     };
-    let era = Era::Legacy(version.to_owned());
+    let era = Era::Legacy((*version).to_owned());
     wire.enter(&era);
-    wire.notify(&era, encode(None, "notifications/initialized", &json!({}))).await?;
+    wire.notify(&era, message::notification(method::INITIALIZED, &json!({}))).await?;
     let capabilities = result.get("capabilities").unwrap_or(&Value::Null);
     Ok(session(era, capabilities, result.get("serverInfo")))
 }

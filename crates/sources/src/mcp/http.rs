@@ -18,15 +18,20 @@ use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
     egress::EgressTrail,
 };
+use toolcrib_mcp::{
+    header as mcp_header,
+    message::{self, Incoming, RpcError},
+    method,
+    revision::MODERN,
+    sse::SseParser,
+};
 
 use super::{
     connection::{Call, Failure},
     ending::Ending,
     era::Era,
-    headers,
-    message::{Incoming, Reply, RpcError, encode_cancelled},
+    message::Reply,
     peer::{OnCancel, Peer, Waiter},
-    sse::SseParser,
 };
 use crate::{
     credential::{Asks, SourceCredential},
@@ -130,22 +135,22 @@ impl Http {
         let session = if handshake { LegacySession::default() } else { self.session() };
         let mut headers = self.headers(call.era, &session);
         if call.era.is_modern() {
-            headers.insert(headers::METHOD, HeaderValue::from_static(call.method));
-            if let Some(name) = call.name.and_then(headers::value) {
-                headers.insert(headers::NAME, name);
+            headers.insert(mcp_header::METHOD, HeaderValue::from_static(call.method));
+            if let Some(name) = call.name.and_then(mcp_header::encode) {
+                headers.insert(mcp_header::NAME, name);
             }
             headers.extend(call.headers.clone());
         }
         let body = (call.encode)(waiter.id());
         self.peer.sending(waiter.id());
         let answer = self.post(headers, body, &call.egress).await?;
-        if answer.status() == StatusCode::FORBIDDEN && call.method == "tools/call" {
+        if answer.status() == StatusCode::FORBIDDEN && call.method == method::CALL_TOOL {
             // It is this tool that we may not use; the calls of others go on.
             return Err(Failure::Credentials(StatusCode::FORBIDDEN));
         }
         self.check_status(answer.status(), &session)?;
         if handshake && answer.status().is_success() {
-            self.session.lock().id = answer.headers().get(headers::SESSION_ID).cloned();
+            self.session.lock().id = answer.headers().get(mcp_header::SESSION_ID).cloned();
         }
         if answer.status().is_success() && answer.media_type() == "text/event-stream" {
             self.read_stream(answer, waiter).await
@@ -225,19 +230,16 @@ impl Http {
     fn headers(&self, era: &Era, session: &LegacySession) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(12);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(
-            header::ACCEPT,
-            HeaderValue::from_static("application/json, text/event-stream"),
-        );
+        headers.insert(header::ACCEPT, mcp_header::ACCEPT_BOTH);
         if era.is_modern() {
-            headers.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(super::era::MODERN));
+            headers.insert(mcp_header::PROTOCOL_VERSION, HeaderValue::from_static(MODERN));
             return headers;
         }
         if let Some(version) = &session.version {
-            headers.insert(headers::PROTOCOL_VERSION, version.clone());
+            headers.insert(mcp_header::PROTOCOL_VERSION, version.clone());
         }
         if let Some(id) = &session.id {
-            headers.insert(headers::SESSION_ID, id.clone());
+            headers.insert(mcp_header::SESSION_ID, id.clone());
         }
         headers
     }
@@ -330,7 +332,7 @@ impl Http {
         let http = Arc::clone(self);
         Box::new(move |id| {
             if let Ok(turn) = Arc::clone(&http.cancellations).try_acquire_owned() {
-                http.post_aside(encode_cancelled(id), turn);
+                http.post_aside(message::cancelled(id), turn);
             }
         })
     }

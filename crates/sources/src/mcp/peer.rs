@@ -14,15 +14,16 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use serde::Deserialize;
-use serde_json::{Number, value::RawValue};
+use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 use toolcrib_core::call::{Progress, ProgressSink, UpstreamError, UpstreamErrorKind};
-
-use super::{
-    message::{Incoming, Reply, RpcError, encode_answer, own_id},
+use toolcrib_mcp::{
+    message::{self, Incoming, RpcError, numeric_id},
+    method,
     scan::{IdScan, Scanned},
 };
+
+use super::message::{Reply, encode_answer};
 
 /// The answers' side of one connection.
 pub(crate) struct Peer {
@@ -122,16 +123,16 @@ impl Peer {
 
     fn route(&self, incoming: &Incoming<'_>, reply: &mut dyn FnMut(Vec<u8>)) -> bool {
         match (incoming.id, incoming.method.as_deref()) {
-            (None, Some("notifications/progress")) => self.progress(incoming.params),
-            (None, Some("notifications/tools/list_changed")) => self.list_changed.notify_one(),
-            (None, Some("notifications/subscriptions/acknowledged")) => self.acknowledge(),
+            (None, Some(method::PROGRESS)) => self.progress(incoming.params),
+            (None, Some(method::TOOLS_CHANGED)) => self.list_changed.notify_one(),
+            (None, Some(method::ACKNOWLEDGED)) => self.acknowledge(),
             (None, Some(_)) => {}
             // Repeated in the answer, which may have to wait.
             (Some(id), Some(method)) if id.get().len() <= MAX_ID => {
                 reply(encode_answer(id, method));
             }
             (Some(_), Some(_)) => return false,
-            (Some(id), None) => match own_id(id) {
+            (Some(id), None) => match numeric_id(id) {
                 Some(id) => self.answer(id, incoming),
                 None => return false,
             },
@@ -168,26 +169,13 @@ impl Peer {
     }
 
     fn progress(&self, params: Option<&RawValue>) {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            #[serde(borrow)]
-            progress_token: &'a RawValue,
-            progress: Number,
-            #[serde(default)]
-            total: Option<Number>,
-            #[serde(default)]
-            message: Option<String>,
-        }
-        let Some(params) = params.and_then(|p| serde_json::from_str::<Params<'_>>(p.get()).ok())
-        else {
-            return;
-        };
+        let params = params.and_then(|params| serde_json::from_str(params.get()).ok());
+        let Some(params): Option<message::Progress<'_>> = params else { return };
         // The token of a request is its id. The sink is called outside the lock.
-        let Some(id) = own_id(params.progress_token) else { return };
+        let Some(id) = numeric_id(params.progress_token) else { return };
         let sink = self.table.lock().waiting.get(&id).and_then(|w| w.interest.progress.clone());
         if let Some(sink) = sink {
-            let Params { progress, total, message, .. } = params;
+            let message::Progress { progress, total, message, .. } = params;
             sink.report(Progress { progress, total, message });
         }
     }

@@ -12,10 +12,9 @@ use toolcrib_core::{
     },
     id::SourceId,
 };
+use toolcrib_mcp::{code, message::RpcError};
 
-use super::message::{
-    HEADER_MISMATCH, INVALID_PARAMS, MISSING_CAPABILITY, Reply, RpcError, UNSUPPORTED_VERSION,
-};
+use super::message::Reply;
 use crate::text::{fit_for_callers, tidy, tidy_lines};
 
 /// Longest text of an upstream's error that is passed on.
@@ -55,11 +54,11 @@ impl Asked<'_> {
     /// text. Except for errors about how we speak, which no argument can correct, and for those
     /// about what the caller is and what it answered.
     fn refused(self, error: &RpcError) -> Result<Outcome, UpstreamError> {
-        if matches!(error.code, HEADER_MISMATCH | UNSUPPORTED_VERSION) {
+        if matches!(error.code, code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) {
             let detail = format!("error {}: {}", error.code, tidy(&error.message, 200));
             return Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail));
         }
-        if error.code == MISSING_CAPABILITY && self.modern {
+        if error.code == code::MISSING_CAPABILITY && self.modern {
             let wanted = error.data.as_ref().and_then(|data| data.get("requiredCapabilities"));
             let ask = wanted.filter(|_| self.input.is_some()).and_then(Ask::capabilities);
             return Err(ask.map_or_else(
@@ -72,7 +71,7 @@ impl Asked<'_> {
         }
         let text = fit_for_callers(&tidy_lines(&error.message, MAX_ERROR_TEXT));
         let text = if text.is_empty() { format!("error {}", error.code) } else { text };
-        if error.code == INVALID_PARAMS && self.input.is_some_and(CallerInput::is_retry) {
+        if error.code == code::INVALID_PARAMS && self.input.is_some_and(CallerInput::is_retry) {
             return Err(UpstreamError::asking(Ask::Rejected(text)));
         }
         Ok(Outcome::text(&text, true))
@@ -347,16 +346,14 @@ mod tests {
 
     #[test]
     fn errors_of_the_protocol_become_text_that_a_model_can_use() {
-        let error = |code, message: &str| {
-            Reply::Error(RpcError { code, message: message.to_owned(), data: None })
-        };
+        let error = |code, message: &str| Reply::Error(RpcError::new(code, message.to_owned()));
         let read = |reply| asked(true, None).outcome(&reply, 4096);
         let told = read(error(-32602, "bad\u{1b}[0m `zone`\nsee docs")).unwrap();
         assert!(told.is_error);
         assert!(told.content.get().contains(r"bad [0m `zone`\nsee docs"), "{:?}", told.content);
         let long = read(error(1, &"x".repeat(1 << 20))).unwrap();
         assert!(long.len() < 3000);
-        let ours = read(error(HEADER_MISMATCH, "x")).unwrap_err();
+        let ours = read(error(code::HEADER_MISMATCH, "x")).unwrap_err();
         assert_eq!(ours.kind, UpstreamErrorKind::Protocol);
     }
 

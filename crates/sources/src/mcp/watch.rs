@@ -9,10 +9,11 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Map, json};
 use tokio::{sync::Notify, time::Instant};
 use toolcrib_core::call::UpstreamError;
+use toolcrib_mcp::{message, method};
 
 use super::{
     connection::{Call, Connection, Failure, Wire},
-    message::{Reply, encode},
+    message::Reply,
     peer::Interest,
 };
 
@@ -92,11 +93,11 @@ async fn subscription(connection: &Connection) -> Result<(), NoStream> {
     let params = json!({
         "notifications": { "toolsListChanged": true }, "_meta": era.meta(&Map::new(), None),
     });
-    let encode = |id| encode(Some(id), "subscriptions/listen", &params);
+    let encode = |id| message::request(id, method::LISTEN, &params);
     let call = Call {
         cancellable: true,
         interest: Interest { progress: None, acknowledged: Some(Arc::clone(&acknowledged)) },
-        ..Call::plain("subscriptions/listen", era, &encode)
+        ..Call::plain(method::LISTEN, era, &encode)
     };
     let mut listening = std::pin::pin!(connection.wire.request(&call));
     let ended = tokio::select! {

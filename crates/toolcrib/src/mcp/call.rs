@@ -20,11 +20,10 @@ use toolcrib_gateway::{
     list::{CatalogScope, ToolRef},
     metrics::Surface,
 };
+use toolcrib_mcp::{message::RpcError, meta as key, revision::Era};
 
 use super::{
-    answer, consent,
-    era::{self, Era},
-    error::RpcError,
+    answer, consent, era, error,
     progress::ProgressQueue,
     protocol::{Id, Request},
     session::{Session, Turn},
@@ -105,7 +104,8 @@ impl ToolCall {
         request: Request,
     ) -> Result<Self, RpcError> {
         let Request { id, mut params, .. } = request;
-        let progress_token = match era::meta(&params).and_then(|meta| meta.get("progressToken")) {
+        let progress_token = match era::meta(&params).and_then(|meta| meta.get(key::PROGRESS_TOKEN))
+        {
             None => None,
             Some(token) => match Id::of(token) {
                 Some(token) => Some(token.as_json().to_owned()),
@@ -273,10 +273,11 @@ impl RunningCall {
                 CallAnswer {
                     bytes: bytes.into(),
                     run_id: respond::run_to_tell(&called),
-                    status: rpc.as_ref().map_or(StatusCode::OK, |rpc| rpc.status(self.era)),
+                    status: rpc.as_ref().map_or(StatusCode::OK, |rpc| error::status(rpc, self.era)),
                     retry_after: match refused {
                         CallError::Upstream(error) => error.retry_after,
-                        _ => rpc.and_then(|rpc| rpc.retry_after),
+                        CallError::RateLimited { retry_after, .. } => Some(*retry_after),
+                        _ => None,
                     },
                     lacks: match refused {
                         CallError::Forbidden { required, .. } => Some(required.clone()),

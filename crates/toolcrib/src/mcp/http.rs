@@ -24,13 +24,16 @@ use toolcrib_gateway::{
     list::{CatalogScope, ToolRef},
     metrics::Surface,
 };
+use toolcrib_mcp::{
+    message::RpcError,
+    method::INITIALIZE,
+    revision::{Era, MODERN},
+};
 
 use super::{
     answer,
     call::{CallAnswer, CallMessage, ToolCall},
-    consent,
-    era::{self, Era},
-    error::{self, RpcError},
+    consent, era, error,
     host::RequestContext,
     method::{self, Step},
     param_headers,
@@ -93,7 +96,7 @@ async fn toolset(
     let within = CatalogScope::toolset(name.as_str());
     match state.gateway.has(&within) {
         true => dispatch(state, principal, &within, request).await,
-        false => fail(StatusCode::NOT_FOUND, &RpcError::no_toolset()),
+        false => fail(StatusCode::NOT_FOUND, &error::no_toolset()),
     }
 }
 
@@ -171,7 +174,7 @@ async fn answer(
             .map_err(|error| reject(Some(id.clone()), error))?;
     }
     // The stateless revision has no sessions, and who shakes hands is about to get a new one.
-    let shakes = era == Era::Legacy && request.method == "initialize";
+    let shakes = era == Era::Legacy && request.method == INITIALIZE;
     let hold = match era {
         Era::Legacy if !shakes => match standing::named(host, principal, within, headers)
             .map_err(|error| reject(Some(id.clone()), error))?
@@ -212,7 +215,7 @@ async fn answer(
         Ok(Step::Listen(listen)) => Ok(standing::listen(*listen, stop)),
         Err(error) => {
             let body = answer::error(Some(&id), &error);
-            Ok(respond::json_bytes(error.status(era), body))
+            Ok(respond::json_bytes(error::status(&error, era), body))
         }
     }
 }
@@ -228,7 +231,7 @@ fn notice(
 ) -> Result<Response, Rejected> {
     let reject = |error| Rejected { id: None, error };
     era::check_version(version).map_err(reject)?;
-    if version != Some(era::MODERN) {
+    if version != Some(MODERN) {
         match standing::named(&state.mcp, principal, within, headers).map_err(reject)? {
             Named::None => {}
             Named::Unknown => return Ok(no_session(None)),
@@ -243,7 +246,7 @@ fn notice(
 }
 
 fn no_session(id: Option<&Id>) -> Response {
-    respond::json_bytes(StatusCode::NOT_FOUND, answer::error(id, &RpcError::no_session()))
+    respond::json_bytes(StatusCode::NOT_FOUND, answer::error(id, &error::no_session()))
 }
 
 /// Checks what the client repeats of its arguments. Only for a tool that the caller sees: for any
