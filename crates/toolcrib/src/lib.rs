@@ -7,12 +7,13 @@
 //! * `middleware/` is what every request passes first.
 #![warn(missing_docs)]
 
+mod call_error;
 mod explorer;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod idempotency;
 mod mcp;
 mod middleware;
-mod once;
 mod openapi;
 mod openwop;
 mod ops;

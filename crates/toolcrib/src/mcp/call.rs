@@ -28,7 +28,7 @@ use super::{
     protocol::{Id, Request},
     session::{Session, Turn},
 };
-use crate::respond;
+use crate::{call_error, respond};
 
 /// A call that has not started.
 pub(super) struct ToolCall {
@@ -274,11 +274,7 @@ impl RunningCall {
                     bytes: bytes.into(),
                     run_id: respond::run_to_tell(&called),
                     status: rpc.as_ref().map_or(StatusCode::OK, |rpc| error::status(rpc, self.era)),
-                    retry_after: match refused {
-                        CallError::Upstream(error) => error.retry_after,
-                        CallError::RateLimited { retry_after, .. } => Some(*retry_after),
-                        _ => None,
-                    },
+                    retry_after: call_error::retry_after(refused),
                     lacks: match refused {
                         CallError::Forbidden { required, .. } => Some(required.clone()),
                         _ => None,

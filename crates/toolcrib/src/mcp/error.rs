@@ -7,6 +7,8 @@ use serde_json::json;
 use toolcrib_core::call::{Ask, CallError, InputRequired, UpstreamError};
 use toolcrib_mcp::{code, message::RpcError, revision::Era};
 
+use crate::call_error;
+
 /// The code of a request that was refused with `status` before it reached the protocol.
 pub(super) fn of_status(status: StatusCode) -> i64 {
     match status {
@@ -83,19 +85,17 @@ impl<'a> Refusal<'a> {
                 }
             },
             CallError::NoSuchTool => Self::Error(unknown_tool()),
-            CallError::Forbidden { tool, required } => {
-                let error = "forbidden: the caller may not use this tool";
-                Self::Error(RpcError::new(code::toolcrib::FORBIDDEN, error).with_data(json!({
-                    "scope": "tool", "toolName": tool.as_str(), "requiredScopes": required,
-                })))
+            CallError::Forbidden { .. } => {
+                let message = "forbidden: the caller may not use this tool";
+                Self::Error(RpcError {
+                    data: call_error::details(error).map(Box::new),
+                    ..RpcError::new(code::toolcrib::FORBIDDEN, message)
+                })
             }
-            CallError::RateLimited { tool, retry_after, limit, daily: _ } => {
-                let millis = toolcrib_core::limit::wait_millis(*retry_after);
-                Self::Error(RpcError::new(code::toolcrib::RATE_LIMITED, message).with_data(json!({
-                    "scope": "tool", "toolName": tool.as_str(),
-                    "retryAfterMs": millis, "limit": limit,
-                })))
-            }
+            CallError::RateLimited { .. } => Self::Error(RpcError {
+                data: call_error::details(error).map(Box::new),
+                ..RpcError::new(code::toolcrib::RATE_LIMITED, message)
+            }),
             CallError::NotAccountable(_) => {
                 Self::Error(RpcError::new(code::toolcrib::NOT_ACCOUNTABLE, message))
             }

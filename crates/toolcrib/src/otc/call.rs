@@ -1,8 +1,8 @@
 //! `POST /tools/call`.
 //!
 //! A `call_id` makes a call idempotent, and so does the header `Idempotency-Key` where there is none:
-//! whoever sends it again gets the same bytes, and the tool has run once (I-31). Both dialects share the ids of a caller, so that a call is not repeated because
-//! it came by the other path.
+//! the same call gets the same bytes, and the tool runs once (I-31). Both dialects share the ids of a
+//! caller, so that a call is not repeated because it came by the other path.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 use toolcrib_core::{call::CallError, id::RunId, principal::Principal};
 use toolcrib_gateway::{
     call::{CallReport, CallRequest},
-    idempotency::{self, IdempotencyKey, Once},
+    idempotency::{IdempotencyKey, Once},
     list::ToolRef,
 };
 use utoipa::ToSchema;
@@ -25,8 +25,8 @@ use super::{
     result::{self, CallReply},
 };
 use crate::{
+    idempotency::{self, IdempotencyKeyText},
     middleware::{Caller, Hold, Payload},
-    once::{self, IdempotencyKeyText},
     respond,
     state::AppState,
 };
@@ -133,30 +133,25 @@ pub(super) async fn answer(
         ..CallRequest::new(dialect.surface(), tool, Value::Object(input))
     };
     let frame = Frame { marker, envelope };
-    let named = match (&call_id, once::key(headers)) {
+    let named = match (&call_id, idempotency::key(headers)) {
         (Some(id), _) => Some((SPACE, id.clone())),
         (None, Ok(key)) => key.map(|key| (HEADER_SPACE, key)),
         (None, Err(problem)) => return error::bad_request(marker, problem.to_string()),
     };
-    let Some((space, name)) = named else {
-        let called = state.gateway.call(caller, request).await;
-        return frame.called(state, caller, &called, called.call_id.as_str(), tool);
-    };
-    let key = IdempotencyKey { space, text: &name };
+    let key = named.as_ref().map(|(space, text)| IdempotencyKey { space, text });
     let id = call_id.clone();
-    let keep = move |called: &CallReport| {
-        let id = id.as_deref().unwrap_or(called.call_id.as_str());
-        let kept = idempotency::is_final(called).then(|| result::written(called, id));
-        kept.flatten().map(Bytes::from)
+    let keep = move |report: &CallReport| {
+        let id = id.as_deref().unwrap_or(report.call_id.as_str());
+        result::written(report, id).map(Bytes::from)
     };
-    match state.gateway.call_once(caller, key, request, keep).await {
-        Ok(Once::Report(called)) => {
-            let id = call_id.as_deref().unwrap_or(called.call_id.as_str());
-            frame.called(state, caller, &called, id, tool)
+    match idempotency::call(&state.gateway, caller, key, request, keep).await {
+        Ok(Once::Report(report)) => {
+            let id = call_id.as_deref().unwrap_or(report.call_id.as_str());
+            frame.called(state, caller, &report, id, tool)
         }
-        Ok(Once::Kept(kept)) => once::replayed(frame.result(&kept.body, Some(&kept.run_id))),
-        Err(problem) if call_id.is_some() => error::not_once(marker, problem),
-        Err(problem) => error::not_once_by_header(marker, problem),
+        Ok(Once::Kept(kept)) => idempotency::replayed(frame.result(&kept.body, Some(&kept.run_id))),
+        Err(problem) if call_id.is_some() => error::refused_call_id(marker, problem),
+        Err(problem) => error::refused_key(marker, problem),
     }
 }
 

@@ -20,8 +20,8 @@ use super::{
     result::CallReply,
 };
 use crate::{
+    idempotency::IdempotencyKeyText,
     middleware::{Caller, Hold, Payload, Refusal},
-    once::IdempotencyKeyText,
     parameters::ToolsetName,
     state::AppState,
 };
