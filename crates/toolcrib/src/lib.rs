@@ -34,6 +34,9 @@ pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {
     openwop::schemas::all()
 }
 
+/// Whether this build can serve the test routes under `/v1/host/sample`: the feature `test-routes`.
+pub const HAS_TEST_ROUTES: bool = cfg!(feature = "test-routes");
+
 pub use serve::{bind, serve};
 pub use toolcrib_core as core;
 pub use toolcrib_gateway::{

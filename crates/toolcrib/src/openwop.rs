@@ -10,8 +10,9 @@ mod pins;
 mod record;
 mod runs;
 pub(crate) mod schemas;
-mod seams;
 mod sources;
+#[cfg(feature = "test-routes")]
+mod test_routes;
 mod tools;
 mod values;
 mod workflows;
@@ -36,12 +37,24 @@ pub(crate) fn mounts() -> Vec<Mount> {
     ]
 }
 
-/// The test seams, where they were asked for. They have no description.
-pub(crate) fn seams(surfaces: &Surfaces) -> axum::Router<AppState> {
-    match surfaces.test_seams {
-        true => seams::routes(),
+/// The test routes, if they are configured. They have no description.
+#[cfg(feature = "test-routes")]
+pub(crate) fn test_routes(surfaces: &Surfaces) -> axum::Router<AppState> {
+    match surfaces.test_routes {
+        true => test_routes::routes(),
         false => axum::Router::new(),
     }
+}
+
+/// No test routes: this build has none.
+#[cfg(not(feature = "test-routes"))]
+pub(crate) fn test_routes(surfaces: &Surfaces) -> axum::Router<AppState> {
+    if surfaces.test_routes {
+        tracing::error!(
+            "the test routes are configured, but this build has none; build it with the feature `test-routes`"
+        );
+    }
+    axum::Router::new()
 }
 
 /// The routes, with their description.

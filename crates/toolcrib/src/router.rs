@@ -58,7 +58,7 @@ pub fn openapi() -> Value {
 fn routes(surfaces: &Surfaces, explorer: Explorer) -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .merge(parameters::checked(openwop::routes(surfaces).routes(routes!(ops::openapi))))
-        .merge(OpenApiRouter::from(openwop::seams(surfaces)))
+        .merge(OpenApiRouter::from(openwop::test_routes(surfaces)))
         .merge(otc::routes(surfaces))
         .merge(explorer::routes(explorer, &surfaces.explorer.prefix))
         .merge(OpenApiRouter::from(mcp::routes()))

@@ -37,7 +37,7 @@ pub(crate) struct Surfaces {
     pub(crate) explorer: ExplorerConfig,
     pub(crate) mcp: McpConfig,
     pub(crate) resource: Option<ResourceConfig>,
-    pub(crate) test_seams: bool,
+    pub(crate) test_routes: bool,
     /// What a refused caller is told about credentials.
     pub(crate) challenge: Challenge,
 }
@@ -62,7 +62,7 @@ impl Surfaces {
             explorer: config.explorer.clone(),
             mcp: config.mcp.clone(),
             resource: config.resource.clone(),
-            test_seams: config.test_seams,
+            test_routes: config.test_seams,
             challenge: Challenge::of(config.resource.as_ref()),
         }
     }
