@@ -16,12 +16,11 @@ use toolcrib_gateway::{
     idempotency::{IdempotencyKey, Once},
     list::ToolRef,
 };
-use utoipa::ToSchema;
 
 use super::{
     dialect::{Dialect, Marker},
     error::{self, ServerError, ValidationError},
-    request::{self, Asked},
+    request::{self, CallBody, CallToolRequest},
     result::{self, CallReply},
 };
 use crate::{
@@ -30,37 +29,6 @@ use crate::{
     respond,
     state::AppState,
 };
-
-/// A call.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; requests are read by `Asked::read`")]
-pub(super) struct CallBody {
-    /// The version of the request; the newest when absent.
-    #[schema(
-        rename = "$schema",
-        nullable = false,
-        pattern = r"^(otc://1\.0|urn:oxp:1\.0|https://.*/http/1\.0/openapi\.json)$"
-    )]
-    schema: Option<String>,
-    request: CallToolRequest,
-}
-
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; requests are read by `Asked::read`")]
-pub(super) struct CallToolRequest {
-    /// `Toolkit.Tool`, optionally `@x.y.z` or `@x` (which is `@x.0.0`); the tool's `name` is accepted
-    /// too.
-    tool_id: String,
-    /// Comes back in the result, and makes the call idempotent for 24 hours; made up when absent.
-    #[schema(min_length = 1, max_length = 256)]
-    call_id: Option<String>,
-    trace_id: Option<String>,
-    /// The arguments; none when absent.
-    #[schema(value_type = Option<Object>)]
-    input: Option<Value>,
-    #[schema(value_type = Option<Object>)]
-    context: Option<Value>,
-}
 
 /// Whose answers the kept ones are: the `CallToolResponse`, which both dialects share.
 const SPACE: &str = "otc";
@@ -117,11 +85,11 @@ pub(super) async fn answer(
     headers: &HeaderMap,
     body: CountedBody<'_>,
 ) -> Response {
-    let asked = match Asked::read(dialect, body.bytes) {
-        Ok(asked) => asked,
+    let CallBody { marker, request, envelope } = match CallBody::read(dialect, body.bytes) {
+        Ok(body) => body,
         Err(refused) => return error::bad_request(refused.marker, refused.problem),
     };
-    let Asked { marker, envelope, tool_id, call_id, input } = asked;
+    let CallToolRequest { tool_id, call_id, input, .. } = request;
     let Some(tool) = request::tool(&tool_id) else {
         return error::bad_request(
             marker,
