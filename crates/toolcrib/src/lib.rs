@@ -8,6 +8,7 @@
 #![warn(missing_docs)]
 
 mod call_error;
+mod dialect;
 mod explorer;
 #[cfg(fuzzing)]
 pub mod fuzzing;
@@ -24,6 +25,11 @@ mod respond;
 mod router;
 mod serve;
 mod state;
+
+/// The dialects. One more is a folder, its `mod` and its entry here, and its section of the
+/// configuration.
+const DIALECTS: &[dialect::Dialect] =
+    &[openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];
 
 pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
 pub use mcp::{serve_stdio, serve_stdio_within};

@@ -41,11 +41,11 @@ use toolcrib_gateway::{
 };
 use tower::Layer as _;
 
-use crate::{respond, serve::connection, state::AppState};
+use crate::{respond, serve::connection};
 
 pub(crate) use self::{
     authenticate::{Caller, require},
-    body::Payload,
+    body::{BodyLimit, Payload},
     challenge::{Challenge, WELL_KNOWN},
     memory::{Hold, Memory},
     mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths},
@@ -151,48 +151,6 @@ async fn run(next: Next, request: Request) -> Response {
             tracing::error!("a request handler panicked");
             Refusal::Internal.into_response()
         }
-    }
-}
-
-// === impl HttpHost ===
-
-#[async_trait]
-impl HttpHost for AppState {
-    fn server(&self) -> &ServerConfig {
-        &self.surfaces.server
-    }
-
-    fn challenge(&self) -> &Challenge {
-        &self.surfaces.challenge
-    }
-
-    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-        origin::check(&self.surfaces.server, uri, headers)
-    }
-
-    async fn caller(
-        &self,
-        headers: &HeaderMap,
-        auth: MountAuth,
-        credentials: Credentials,
-    ) -> Result<Caller, AuthError> {
-        authenticate::caller(&self.gateway, headers, auth, credentials).await
-    }
-
-    fn turned_away(&self, route: &str) {
-        self.gateway.record_unauthenticated(route);
-    }
-
-    fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    fn crowded(&self) {
-        self.gateway.metrics().body_refused();
-    }
-
-    fn answered(&self, surface: Surface, status: StatusCode) {
-        self.gateway.metrics().request(surface, status.as_u16());
     }
 }
 

@@ -8,7 +8,7 @@ use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth, scopes::RouteScope};
 
 use super::{Credentials, InvalidCredentialPolicy, Refusal};
-use crate::{serve::connection, state::AppState};
+use crate::serve::connection;
 
 /// The caller, put among the request's extensions by the guard; handlers take it as an argument.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,7 +74,7 @@ pub(crate) async fn caller(
 
 /// Refuses, and records, a caller of `route` that does not hold `scope`.
 pub(crate) fn require(
-    state: &AppState,
+    gateway: &Gateway,
     caller: &Principal,
     scope: RouteScope,
     route: &str,
@@ -82,7 +82,7 @@ pub(crate) fn require(
     if scope.is_held_by(caller) {
         return Ok(());
     }
-    state.gateway.record_denied(caller, scope.as_str(), route);
+    gateway.record_denied(caller, scope.as_str(), route);
     Err(Refusal::MissingScope(scope.as_str()))
 }
 

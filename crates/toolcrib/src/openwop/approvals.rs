@@ -54,7 +54,8 @@ pub(super) struct Answer {
     comment: Option<String>,
 }
 
-/// [`Verdict`], which is in a crate without utoipa.
+/// The decisions of an approver.
+// `Verdict` is in a crate without utoipa.
 #[derive(Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum VerdictWord {

@@ -111,7 +111,7 @@ pub(super) async fn list(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::PinsApprove, "/v1/pins")?;
+    require(&state.gateway, &caller, RouteScope::PinsApprove, "/v1/pins")?;
     let tool = match values::read(query.as_deref(), "tool") {
         Ok(tool) => tool,
         Err(bad) => return Ok(bad.into_response()),
@@ -154,7 +154,7 @@ pub(super) async fn approve(
     Caller(caller): Caller,
     Payload(body): Payload,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::PinsApprove, "/v1/pins/approve")?;
+    require(&state.gateway, &caller, RouteScope::PinsApprove, "/v1/pins/approve")?;
     let wanted: Vec<_> = match Approval::read(&body) {
         Ok(approval) => approval.tools.into_iter().map(|it| (it.tool_id, it.digest)).collect(),
         Err(problem) => return Ok(error::bad_body("tools", problem)),
