@@ -53,12 +53,12 @@ pub(crate) fn fuzz(frame: &[u8]) {
     let all = serde_json::json!({ "elicitation": {}, "sampling": {}, "roots": {} });
     let mut anybody = CallerInput::declaring(all.as_object().expect("it is an object"));
     anybody.state = Some("again".to_owned());
-    let asked = |modern, input| result::Asked { source: &source, modern, input };
+    let context = |modern, input| result::ReplyContext { source: &source, modern, input };
     if let Some(result) = incoming.result {
         discover::fuzz(result);
         for (modern, input) in [(false, None), (true, None), (true, Some(&anybody))] {
             let reply = message::Reply::Result(RawValue::to_owned(result));
-            match asked(modern, input).outcome(&reply, 1 << 16) {
+            match context(modern, input).outcome(&reply, 1 << 16) {
                 Ok(outcome) => {
                     let blocks: Vec<&RawValue> =
                         serde_json::from_str(outcome.content.get()).expect("content is a list");
@@ -71,7 +71,7 @@ pub(crate) fn fuzz(frame: &[u8]) {
     if let Some(error) = incoming.error {
         for input in [None, Some(&anybody)] {
             let reply = message::Reply::Error(RpcError::read(error));
-            asked(true, input).outcome(&reply, 1 << 16).ok();
+            context(true, input).outcome(&reply, 1 << 16).ok();
         }
     }
 }

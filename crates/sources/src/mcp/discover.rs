@@ -169,7 +169,7 @@ impl<'a> List<'a> {
             return self.problem(format!("tool `{shown}` is left out: {reason}"));
         }
         if !self.names.insert(name.clone()) {
-            return self.problem(format!("tool `{shown}` stands twice; the first one is used"));
+            return self.problem(format!("tool `{shown}` is listed twice; the first one is used"));
         }
         let mut notes = Vec::new();
         let text = |key: &'static str, notes: &mut Vec<String>| match members.get(key) {

@@ -1,7 +1,7 @@
 //! Which era of the protocol an upstream speaks.
 //!
-//! `server/discover` is asked first. A server of the 2026-07-28 era answers it, or refuses it with
-//! one of its own error codes. Any other answer (an error, an empty result) or none in time means
+//! The first request is `server/discover`. A server of the 2026-07-28 era answers it, or refuses it
+//! with an error code of that era. Any other answer (an error, an empty result) or none in time means
 //! the handshake era, and `initialize` follows.
 
 use std::time::Duration;
@@ -22,11 +22,11 @@ use super::{
 };
 use crate::process::stderr::Probe;
 
-/// How long `server/discover` may take before `initialize` is sent beside it: servers that ignore
+/// How long `server/discover` may take before `initialize` is sent as well: servers that ignore
 /// unknown methods never answer, slow ones answer both.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How requests are dressed.
+/// The era in which requests are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Era {
     /// Stateless, everything in each request.
@@ -37,24 +37,24 @@ pub(crate) enum Era {
     Legacy(String),
 }
 
-/// What was agreed upon.
+/// The result of the negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) era: Era,
-    /// Whether the upstream says that it tells of changes of its tools.
+    /// Whether the upstream declares notifications of changed tools.
     pub(crate) list_changed: bool,
-    /// Whether it says that it has tools.
+    /// Whether it declares tools.
     pub(crate) has_tools: bool,
-    /// What it calls its own version.
+    /// Its own version, as it declares it.
     pub(crate) version: Option<String>,
 }
 
-/// Where to begin.
+/// The first request of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Approach {
-    /// With `server/discover`.
+    /// `server/discover`.
     Probe,
-    /// With `initialize`: the upstream is known to end when asked anything else.
+    /// `initialize`: the upstream is known to exit at any other request.
     Handshake,
 }
 
@@ -63,7 +63,7 @@ enum Verdict {
     Legacy,
 }
 
-/// The `_meta` of a request. Written as it stands and not built first: every call has one.
+/// The `_meta` of a request. It is serialised without a map in between: every call has one.
 pub(crate) struct Meta<'a> {
     caller: &'a Map<String, Value>,
     token: Option<u64>,
@@ -78,14 +78,14 @@ impl Era {
         *self == Self::Modern
     }
 
-    /// The `_meta` of a request: what the caller sends along, the progress token, and in the
-    /// 2026-07-28 era who we are. We have no capability of our own, so an upstream has nothing to ask
-    /// us; those of a call's caller are declared by [`Meta::declaring`].
+    /// Returns the `_meta` of a request: the members of the caller, the progress token, and in the
+    /// 2026-07-28 era the client's name. This client declares no capability of its own, so an upstream
+    /// requests nothing; [`Meta::declaring`] adds those of the caller of a call.
     pub(crate) fn meta<'a>(&self, caller: &'a Map<String, Value>, token: Option<u64>) -> Meta<'a> {
         Meta { caller, token, modern: self.is_modern(), capabilities: None }
     }
 
-    /// The version in words.
+    /// Returns the version for people.
     pub(crate) fn version(&self) -> &str {
         match self {
             Self::Modern => MODERN,
@@ -98,7 +98,7 @@ impl Era {
 // === impl Meta ===
 
 impl<'a> Meta<'a> {
-    /// Declares, for this one request, what its caller can be asked.
+    /// Declares, for this one request, the capabilities of its caller.
     pub(crate) fn declaring(self, input: Option<&'a CallerInput>) -> Self {
         Self { capabilities: input.map(|input| &input.capabilities), ..self }
     }
@@ -112,7 +112,7 @@ impl Serialize for Meta<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut members = serializer.serialize_map(None)?;
         for (key, value) in self.caller {
-            // Those are ours to say.
+            // Only this client sets those.
             if !key.starts_with(meta::RESERVED) && key != meta::PROGRESS_TOKEN {
                 members.serialize_entry(key, value)?;
             }
@@ -137,7 +137,7 @@ impl Serialize for Meta<'_> {
 #[derive(Serialize)]
 struct NoCapabilities {}
 
-/// Who we are.
+/// The name and version of this client.
 #[derive(Serialize)]
 struct ClientInfo {
     name: &'static str,
@@ -148,7 +148,7 @@ const CLIENT_INFO: ClientInfo = ClientInfo { name: "toolcrib", version: env!("CA
 
 // === Negotiation ===
 
-/// Finds out which era the other side speaks, and enters it.
+/// Negotiates the era with the upstream, and enters it.
 pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session, ConnectError> {
     if approach == Approach::Handshake {
         wire.probe_ended(Probe::Understood);
@@ -194,7 +194,7 @@ async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
     let encode = |id| message::request(id, method::DISCOVER, &params);
     let call = Call::plain(method::DISCOVER, &era, &encode);
     let mut reply = wire.request(&call).await;
-    // Whoever refuses the version that it says it speaks is asked once more.
+    // An upstream that refuses the version it offers gets a second request.
     if matches!(&reply, Ok(Reply::Error(error)) if refused_versions(error).contains(&MODERN)) {
         reply = wire.request(&call).await;
     }
@@ -214,7 +214,7 @@ async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
     }
 }
 
-/// What an upstream speaks that refused the version it was asked in.
+/// Returns the versions that an upstream offers in its refusal of the requested one.
 fn refused_versions(error: &RpcError) -> Vec<&str> {
     let refused = error.code == code::UNSUPPORTED_VERSION;
     let data = error.data.as_deref().filter(|_| refused);
@@ -235,7 +235,7 @@ fn judge_discovered(result: &Value) -> Result<Verdict, ConnectError> {
     Ok(Verdict::Modern(session(Era::Modern, capabilities, server)))
 }
 
-/// Whether the modern version is among them; an error when none is known to us.
+/// Returns whether the modern version is among them; fails when none is known here.
 fn judge_versions(versions: &[&str]) -> Result<bool, ConnectError> {
     if versions.contains(&MODERN) {
         return Ok(true);
@@ -246,7 +246,7 @@ fn judge_versions(versions: &[&str]) -> Result<bool, ConnectError> {
     Err(ConnectError::new("the upstream speaks no protocol version that is known here"))
 }
 
-/// Does the handshake of the versions up to 2025-11-25.
+/// Performs the handshake of the versions up to 2025-11-25.
 pub(crate) async fn initialize(wire: &Wire) -> Result<Session, ConnectError> {
     let params = json!({
         "protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT_INFO,

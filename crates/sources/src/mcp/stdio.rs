@@ -1,7 +1,7 @@
 //! MCP over the pipes of a child process.
 //!
-//! Invariant: one task writes and one reads; a request that nobody waits for any more is not
-//! written, and one that was written is cancelled when its caller goes away.
+//! Invariant: one task writes and one reads; a request that was dropped is not written, and one that
+//! was written is cancelled when its caller goes away.
 //! Invariant: whatever ends first, child or pipe, ends the connection; every call in flight fails
 //! at once.
 
@@ -142,7 +142,8 @@ impl Stdio {
         self.send(Outgoing::Message(line(message))).await
     }
 
-    /// Tells what becomes of what the child wrote to stderr meanwhile. Only the first end counts.
+    /// Ends the probe: the lines that the child wrote to stderr since are kept or dropped. Only the first
+    /// call counts.
     pub(crate) fn probe_ended(&self, end: Probe) {
         // The reader is gone when stderr is closed; then there is nothing to decide.
         self.probe_end.send(end).ok();
@@ -297,7 +298,7 @@ impl Reader {
         loop {
             match self.lines.next().await {
                 Ok(Some(Line::Whole(text))) => {
-                    // A child that asks faster than it reads gets fewer answers.
+                    // A child that requests faster than it reads gets fewer answers.
                     let mut reply =
                         |message| drop(replies.try_send(Outgoing::Message(line(message))));
                     let blank = text.trim_ascii().is_empty();
@@ -315,7 +316,7 @@ impl Reader {
                                 "the answer is larger than the message limit",
                             )),
                         ),
-                        // A notification or request; nobody waits for it.
+                        // A notification or request: no caller waits for it.
                         (_, true) => {}
                         (None, false) => return "sent a message over the size limit",
                     }
@@ -326,7 +327,7 @@ impl Reader {
         }
     }
 
-    /// Says that there is noise, ever more rarely, and never what it is.
+    /// Warns of noise at growing intervals, without its content.
     fn count_noise(&mut self) {
         self.noise += 1;
         if self.noise.is_power_of_two() {
