@@ -80,8 +80,8 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description: || json!({}),
 };
 
-/// Which paths are the explorer's. Who may come in is decided by each endpoint, because the order
-/// of its answers depends on the policy.
+/// The mount of the explorer. Each endpoint decides who may enter, because the order of its answers
+/// depends on the policy.
 fn mount(prefix: &str) -> Mount {
     let paths = match prefix {
         "" => Paths::All,
@@ -178,7 +178,7 @@ impl Explorer {
 
     fn turn_away(&self, error: AuthError) -> Refusal {
         if error != AuthError::Unavailable {
-            self.host.turned_away(&self.resource);
+            self.host.record_unauthenticated(&self.resource);
         }
         Refusal::Unauthenticated(error)
     }

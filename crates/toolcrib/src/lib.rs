@@ -3,8 +3,9 @@
 //!
 //! * [`router`](fn@router) mounts everything.
 //! * `openwop/`, `otc/`, `explorer/` and `mcp/` are the dialects. None knows another (I-4); each has
-//!   its types, its routes and its own table from errors to statuses.
-//! * `middleware/` is what every request passes first.
+//!   its types and its routes, and formats errors in its own way; `call_error` and `idempotency` have
+//!   what they answer alike.
+//! * `middleware/` has the checks before every request.
 #![warn(missing_docs)]
 
 mod call_error;

@@ -44,8 +44,8 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description,
 };
 
-/// Who may come in where. Under `/v1` everybody needs a key, whatever stands behind the path, but
-/// for the description of the interface (I-10).
+/// Its mounts. Every path under `/v1` requires a key, whether it exists or not; the description of the
+/// interface is the exception (I-10).
 fn mounts(_: &Config) -> Vec<Mount> {
     let open = ["/.well-known/openwop", "/v1/openapi.json"];
     let keyed = Access::Keyed(MountAuth::Required);

@@ -36,7 +36,7 @@ use crate::{
 /// What changes only with the program.
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
 
-/// Who may come in where. Errors are written like OpenWOP's, the plainest of the dialects.
+/// Its mounts. Errors have the form of OpenWOP, the plainest of the dialects.
 pub(crate) fn mounts(config: &Config) -> Vec<Mount> {
     let open = |paths| Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse);
     let metrics = match config.server.public_metrics {
@@ -50,7 +50,7 @@ pub(crate) fn mounts(config: &Config) -> Vec<Mount> {
     ]
 }
 
-/// Speaks for paths that are nobody's.
+/// Returns the mount of all other paths.
 pub(crate) fn elsewhere() -> Mount {
     Mount::new(Surface::Ops, Paths::All, Access::Open, openwop::refuse)
 }

@@ -41,7 +41,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
 /// Headers that the members of this family of protocols use for a key.
 const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-key"];
 
-/// Who may come in where. Health is open whatever the credentials.
+/// Its mounts. Health is open whatever the credentials.
 fn mounts(config: &Config) -> Vec<Mount> {
     let otc = |path: &str| {
         let access = Access::Keyed(config.otc.auth);
@@ -78,7 +78,7 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
 fn keyed(mount: Mount) -> Mount {
     let credentials = Credentials {
         key_headers: KEY_HEADERS,
-        strangers: InvalidCredentialPolicy::Anonymous,
+        invalid: InvalidCredentialPolicy::Anonymous,
         accepted: Accepted::Shared,
     };
     Mount { credentials, ..mount }

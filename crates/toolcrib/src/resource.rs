@@ -29,7 +29,7 @@ const MCP: &str = "/mcp";
 #[derive(Clone)]
 struct Document(Option<Arc<Body>>);
 
-/// Everybody may come in.
+/// Its mount, which is open.
 pub(crate) fn mounts() -> Vec<Mount> {
     let paths = Paths::Under(WELL_KNOWN.to_owned());
     vec![Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse)]

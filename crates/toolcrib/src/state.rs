@@ -67,7 +67,7 @@ impl HttpHost for AppState {
         authenticate::caller(&self.gateway, headers, auth, credentials).await
     }
 
-    fn turned_away(&self, route: &str) {
+    fn record_unauthenticated(&self, route: &str) {
         self.gateway.record_unauthenticated(route);
     }
 

@@ -85,7 +85,7 @@ impl Host for Gated {
         }
     }
 
-    fn turned_away(&self, route: &str) {
+    fn record_unauthenticated(&self, route: &str) {
         self.gateway.record_unauthenticated(route);
     }
 }

@@ -61,7 +61,7 @@ const TOOLSET: &str = "/mcp/{toolset}";
 /// ordinary calls are one plain answer, short enough that nothing on the way gives up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who may come in where.
+/// Its mounts.
 pub(super) fn mounts(config: &Config) -> Vec<Mount> {
     let access = Access::Keyed(config.mcp.auth);
     // The toolsets' URLs after the one above them, so that the record tells which it was.
