@@ -3,7 +3,6 @@
 //! Invariant: the key goes to the address the user named and nowhere else; redirects are not
 //! followed.
 
-mod events;
 mod mcp;
 
 use std::time::Duration;

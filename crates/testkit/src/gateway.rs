@@ -95,7 +95,7 @@ pub struct TestGateway {
 #[derive(Default)]
 pub struct TestGatewayBuilder {
     toml: String,
-    test_seams: bool,
+    test_routes: bool,
     sources: Vec<TestSource>,
     /// Files by name.
     workflows: Vec<(String, String)>,
@@ -167,10 +167,10 @@ impl TestGatewayBuilder {
         self
     }
 
-    /// With the test seams.
+    /// With the test routes.
     #[must_use]
-    pub fn test_seams(mut self) -> Self {
-        self.test_seams = true;
+    pub fn test_routes(mut self) -> Self {
+        self.test_routes = true;
         self
     }
 
@@ -194,7 +194,7 @@ impl TestGatewayBuilder {
         let toml = self.toml + &of_sources;
         let mut config = config::parse("test.toml", &toml, directory.path(), &self.secrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
-        config.test_seams = self.test_seams;
+        config.test_seams = self.test_routes;
         let options = Options { durability: Durability::Relaxed };
         let store = SqliteStore::open(directory.path().join("test.db"), options).unwrap();
         let stores = Stores {

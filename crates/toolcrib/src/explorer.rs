@@ -23,6 +23,7 @@ mod validate;
 use std::sync::Arc;
 
 use http::request::Parts;
+use serde_json::json;
 use toolcrib_gateway::{
     Gateway,
     authn::AuthError,
@@ -43,10 +44,13 @@ pub use self::{
     settings::ExplorerConfig,
     validate::{ValidateResult, ValidationFailure},
 };
-use crate::middleware::{Access, Mount, Paths, Refusal};
+use crate::{
+    dialect::Dialect,
+    middleware::{Access, Mount, Paths, Refusal},
+};
 
 /// One explorer: what its handlers share.
-pub(crate) struct Explorer {
+struct Explorer {
     provider: Arc<dyn ToolsProvider>,
     host: Arc<dyn Host>,
     policy: ExplorerPolicy,
@@ -57,9 +61,28 @@ pub(crate) struct Explorer {
     page: Page,
 }
 
-/// Which paths are the explorer's. Who may come in is decided by each endpoint, because the order
-/// of its answers depends on the policy.
-pub(crate) fn mount(prefix: &str) -> Mount {
+pub(crate) const DIALECT: Dialect = Dialect {
+    tags: &[(
+        "Explorer",
+        "The page and its endpoints; the prefix is configurable, this is the default one",
+    )],
+    mounts: |config| vec![mount(&config.explorer.prefix)],
+    routes: |setup| {
+        let config = &setup.config.explorer;
+        let explorer = match setup.gateway {
+            Some(gateway) => {
+                Explorer::of_gateway(gateway, config, setup.config.server.max_body_bytes)
+            }
+            None => Explorer::described(config),
+        };
+        routes(explorer, &config.prefix)
+    },
+    description: || json!({}),
+};
+
+/// The mount of the explorer. Each endpoint decides who may enter, because the order of its answers
+/// depends on the policy.
+fn mount(prefix: &str) -> Mount {
     let paths = match prefix {
         "" => Paths::All,
         prefix => Paths::Under(prefix.to_owned()),
@@ -68,7 +91,7 @@ pub(crate) fn mount(prefix: &str) -> Mount {
 }
 
 /// The routes below `prefix`, with their description.
-pub(crate) fn routes<S>(explorer: Explorer, prefix: &str) -> OpenApiRouter<S>
+fn routes<S>(explorer: Explorer, prefix: &str) -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
 {
@@ -91,17 +114,13 @@ where
 
 impl Explorer {
     /// The explorer of `gateway`, set up as its configuration says.
-    pub(crate) fn of_gateway(
-        gateway: &Gateway,
-        config: &config::ExplorerConfig,
-        max_body: usize,
-    ) -> Self {
+    fn of_gateway(gateway: &Gateway, config: &config::ExplorerConfig, max_body: usize) -> Self {
         let host = Arc::new(Gated::new(gateway.clone()));
         Self::set_up(Arc::new(gateway.clone()), host, config, max_body)
     }
 
     /// The routes of an explorer alone, for their description.
-    pub(crate) fn described(config: &config::ExplorerConfig) -> Self {
+    fn described(config: &config::ExplorerConfig) -> Self {
         let host = embedded::Embedded::closed();
         Self::set_up(Arc::new(Vec::new()), Arc::new(host), config, 0)
     }
@@ -159,7 +178,7 @@ impl Explorer {
 
     fn turn_away(&self, error: AuthError) -> Refusal {
         if error != AuthError::Unavailable {
-            self.host.turned_away(&self.resource);
+            self.host.record_unauthenticated(&self.resource);
         }
         Refusal::Unauthenticated(error)
     }

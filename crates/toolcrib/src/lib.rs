@@ -3,16 +3,19 @@
 //!
 //! * [`router`](fn@router) mounts everything.
 //! * `openwop/`, `otc/`, `explorer/` and `mcp/` are the dialects. None knows another (I-4); each has
-//!   its types, its routes and its own table from errors to statuses.
-//! * `middleware/` is what every request passes first.
+//!   its types and its routes, and formats errors in its own way; `call_error` and `idempotency` have
+//!   what they answer alike.
+//! * `middleware/` has the checks before every request.
 #![warn(missing_docs)]
 
+mod call_error;
+mod dialect;
 mod explorer;
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod idempotency;
 mod mcp;
 mod middleware;
-mod once;
 mod openapi;
 mod openwop;
 mod ops;
@@ -24,6 +27,11 @@ mod router;
 mod serve;
 mod state;
 
+/// The dialects. One more is a folder, its `mod` and its entry here, and its section of the
+/// configuration.
+const DIALECTS: &[dialect::Dialect] =
+    &[openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];
+
 pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
 pub use mcp::{serve_stdio, serve_stdio_within};
 pub use router::{RouterExt, openapi, router};
@@ -32,6 +40,9 @@ pub use router::{RouterExt, openapi, router};
 pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {
     openwop::schemas::all()
 }
+
+/// Whether this build can serve the test routes under `/v1/host/sample`: the feature `test-routes`.
+pub const HAS_TEST_ROUTES: bool = cfg!(feature = "test-routes");
 
 pub use serve::{bind, serve};
 pub use toolcrib_core as core;

@@ -21,6 +21,7 @@ mod answer;
 mod call;
 mod changes;
 mod consent;
+mod description;
 mod era;
 mod error;
 mod format;
@@ -36,9 +37,16 @@ mod protocol;
 mod session;
 mod stdio;
 
-pub(crate) use host::Host;
-pub(crate) use http::{mounts, routes};
 pub use stdio::{serve_stdio, serve_stdio_within};
+
+use crate::dialect::Dialect;
+
+pub(crate) const DIALECT: Dialect = Dialect {
+    tags: &[("MCP", "Model Context Protocol over streamable HTTP")],
+    mounts: http::mounts,
+    routes: http::routes,
+    description: description::document,
+};
 
 /// Reads `frame` as far as it is read before a tool is looked up.
 #[cfg(fuzzing)]

@@ -1,14 +1,13 @@
-//! What every request passes first and every response last, whatever surface it is for.
+//! The checks before every request and after every response, on every surface.
 //!
-//! The guard stands around the routes, not inside them, so that a refusal says nothing about what
-//! exists (I-10). What it or a handler refuses is a [`Refusal`]; the [`Mount`] it happened on gives
-//! it the dialect's body.
+//! The guard surrounds the routes, so that a refusal does not depend on which routes exist (I-10). The
+//! guard and the handlers return a [`Refusal`]; the [`Mount`] of the request formats it.
 //!
-//! A dialect has a function `mounts` that says which paths are its own, who may come in and how a
-//! refusal is written, and a function `routes`. When one of its handlers runs, `Host`, `Origin` and
-//! credentials are checked already: the handler takes the [`Caller`] as an argument, reads the body
-//! as a [`Payload`], and may answer a [`Refusal`]. Unknown paths, wrong methods (`Allow` included)
-//! and panics become refusals too.
+//! A dialect has a function `mounts`, which returns its paths, who may enter and how refusals are
+//! formatted, and a function `routes`. When one of its handlers runs, `Host`, `Origin` and credentials
+//! are checked already: the handler takes the [`Caller`] as an argument, reads the body as a
+//! [`Payload`], and may return a [`Refusal`]. Unknown paths, wrong methods (`Allow` included) and
+//! panics become refusals too.
 
 pub(crate) mod authenticate;
 mod body;
@@ -41,11 +40,11 @@ use toolcrib_gateway::{
 };
 use tower::Layer as _;
 
-use crate::{respond, serve::connection, state::AppState};
+use crate::{respond, serve::connection};
 
 pub(crate) use self::{
     authenticate::{Caller, require},
-    body::Payload,
+    body::{BodyLimit, Payload},
     challenge::{Challenge, WELL_KNOWN},
     memory::{Hold, Memory},
     mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths},
@@ -53,19 +52,20 @@ pub(crate) use self::{
     refusal::Refusal,
 };
 
-/// What a guard stands before.
+/// The server behind a guard.
 #[async_trait]
 pub(crate) trait HttpHost: Send + Sync + 'static {
-    /// The listener.
+    /// Returns the settings of the listener.
     fn server(&self) -> &ServerConfig;
 
-    /// What a refused caller is told about credentials.
+    /// Returns the challenge for a refused caller.
     fn challenge(&self) -> &Challenge;
 
-    /// Whether a request with `uri` and `headers` is addressed to it and sent by a page it trusts.
+    /// Checks that a request with `uri` and `headers` is addressed to this server and comes from no
+    /// foreign page.
     fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal>;
 
-    /// Who sent `headers` to a mount that asks for `auth`.
+    /// Authenticates the sender of `headers` to a mount that requires `auth`.
     async fn caller(
         &self,
         headers: &HeaderMap,
@@ -73,10 +73,10 @@ pub(crate) trait HttpHost: Send + Sync + 'static {
         credentials: Credentials,
     ) -> Result<Caller, AuthError>;
 
-    /// Records that somebody without valid credentials was turned away from `route`.
-    fn turned_away(&self, route: &str);
+    /// Records a refusal for missing or invalid credentials on `route`.
+    fn record_unauthenticated(&self, route: &str);
 
-    /// What the bodies of requests may take.
+    /// Returns the memory for the bodies of requests.
     fn memory(&self) -> &Memory;
 
     /// Counts a request whose body had no room.
@@ -86,30 +86,30 @@ pub(crate) trait HttpHost: Send + Sync + 'static {
     fn answered(&self, surface: Surface, status: StatusCode);
 }
 
-/// The mounts, in the order in which they are asked for a path.
+/// The mounts, in the order in which they are matched with a path.
 #[derive(Clone)]
 struct Guard {
-    house: Arc<dyn HttpHost>,
+    host: Arc<dyn HttpHost>,
     mounts: Arc<[Mount]>,
-    /// Answers for a path that is on no mount.
+    /// The mount of every other path.
     elsewhere: Arc<Mount>,
 }
 
-/// `routes` behind the guard. `elsewhere` speaks for paths that are on none of `mounts`.
+/// Puts `routes` behind the guard. `elsewhere` is the mount of paths that are on none of `mounts`.
 pub(crate) fn guarded<H: HttpHost + Clone>(
     routes: Router<H>,
     mounts: Vec<Mount>,
     elsewhere: Mount,
-    house: H,
+    host: H,
 ) -> Router {
     let routes = routes
         .method_not_allowed_fallback(|| async { Refusal::Method })
         .fallback(|| async { Refusal::NoRoute })
-        .with_state::<()>(house.clone());
+        .with_state::<()>(host.clone());
     let guard =
-        Guard { house: Arc::new(house), mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
+        Guard { host: Arc::new(host), mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
     // A service around the whole router: a layer of the router itself would run after routing, and
-    // axum would add `Allow` to refusals of callers who may not know what is allowed.
+    // axum would add `Allow` to refusals of callers who may not know the methods of a route.
     Router::new().fallback_service(from_fn_with_state(guard, pass).layer(routes))
 }
 
@@ -118,13 +118,13 @@ async fn pass(State(guard): State<Guard>, request: Request, next: Next) -> Respo
 }
 
 async fn answer(guard: Guard, mut request: Request, next: Next) -> Response {
-    let server = guard.house.server();
+    let server = guard.host.server();
     if let Some(response) = cors::preflight(server, &request) {
         return response;
     }
     let foreign = cors::listed(server, request.headers());
     let id = request_id::of(request.headers());
-    let hold = (!request.body().is_end_stream()).then(|| guard.house.memory().hold());
+    let hold = (!request.body().is_end_stream()).then(|| guard.host.memory().hold());
     if let Some(hold) = &hold {
         request.extensions_mut().insert(hold.clone());
     }
@@ -143,7 +143,7 @@ async fn answer(guard: Guard, mut request: Request, next: Next) -> Response {
     }
 }
 
-/// A handler that panics must not take the connection with it.
+/// Runs a handler. One that panics must not end the connection.
 async fn run(next: Next, request: Request) -> Response {
     match AssertUnwindSafe(next.run(request)).catch_unwind().await {
         Ok(response) => response,
@@ -151,48 +151,6 @@ async fn run(next: Next, request: Request) -> Response {
             tracing::error!("a request handler panicked");
             Refusal::Internal.into_response()
         }
-    }
-}
-
-// === impl HttpHost ===
-
-#[async_trait]
-impl HttpHost for AppState {
-    fn server(&self) -> &ServerConfig {
-        &self.surfaces.server
-    }
-
-    fn challenge(&self) -> &Challenge {
-        &self.surfaces.challenge
-    }
-
-    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
-        origin::check(&self.surfaces.server, uri, headers)
-    }
-
-    async fn caller(
-        &self,
-        headers: &HeaderMap,
-        auth: MountAuth,
-        credentials: Credentials,
-    ) -> Result<Caller, AuthError> {
-        authenticate::caller(&self.gateway, headers, auth, credentials).await
-    }
-
-    fn turned_away(&self, route: &str) {
-        self.gateway.audit().unauthenticated(route);
-    }
-
-    fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
-    fn crowded(&self) {
-        self.gateway.metrics().body_refused();
-    }
-
-    fn answered(&self, surface: Surface, status: StatusCode) {
-        self.gateway.metrics().request(surface, status.as_u16());
     }
 }
 
@@ -205,16 +163,16 @@ impl Guard {
 
     async fn enter(&self, mount: &Mount, request: &mut Request) -> Result<(), Refusal> {
         if mount.hosts == Hosts::Known {
-            self.house.check(request.uri(), request.headers())?;
+            self.host.check(request.uri(), request.headers())?;
         }
         let caller = match mount.access {
-            // A credential that is shown later counts from then on.
+            // A later request with a credential changes this.
             Access::Open => {
                 connection::unauthenticated();
                 return Ok(());
             }
             Access::Keyed(auth) => {
-                self.house.caller(request.headers(), auth, mount.credentials).await
+                self.host.caller(request.headers(), auth, mount.credentials).await
             }
         };
         connection::unauthenticated();
@@ -225,7 +183,7 @@ impl Guard {
             }
             Err(error) => {
                 if error != AuthError::Unavailable {
-                    self.house.turned_away(&mount.template);
+                    self.host.record_unauthenticated(&mount.template);
                 }
                 Err(Refusal::Unauthenticated(error))
             }
@@ -237,7 +195,7 @@ impl Guard {
             let allow = response.headers_mut().remove(header::ALLOW);
             response = (mount.refuse)(&refusal);
             if refusal == Refusal::Crowded {
-                self.house.crowded();
+                self.host.crowded();
             }
             if let Some(wait) = refusal.retry_after() {
                 response = respond::with_retry_after(response, wait);
@@ -250,18 +208,18 @@ impl Guard {
                 (Refusal::Unauthenticated(error), _)
                     if response.status() == StatusCode::UNAUTHORIZED =>
                 {
-                    let challenge = self.house.challenge().credentials(*error);
+                    let challenge = self.host.challenge().credentials(*error);
                     response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
                 }
                 _ => {}
             }
         }
-        self.house.answered(mount.surface, response.status());
+        self.host.answered(mount.surface, response.status());
         let headers = response.headers_mut();
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         headers.insert(request_id::NAME, id);
-        // Answers depend on who asks; what may be kept says so itself.
+        // Answers depend on the caller; an answer that may be cached has its own header.
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         response
     }

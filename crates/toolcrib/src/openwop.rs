@@ -10,24 +10,43 @@ mod pins;
 mod record;
 mod runs;
 pub(crate) mod schemas;
-mod seams;
 mod sources;
+#[cfg(feature = "test-routes")]
+mod test_routes;
 mod tools;
 mod values;
 mod workflows;
 
+use serde_json::{Value, json};
+use toolcrib_core::{compact::CompactToolDescriptor, descriptor};
+use toolcrib_gateway::{
+    config::{Config, MountAuth},
+    metrics::Surface,
+};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use self::error::{ErrorEnvelope, refuse, unknown_parameter};
+use self::schemas::without_dialect;
 use crate::{
+    dialect::{Dialect, Setup},
     middleware::{Access, Mount, Paths},
-    state::{AppState, Surfaces},
+    parameters,
+    state::AppState,
 };
-use toolcrib_gateway::{config::MountAuth, metrics::Surface};
 
-/// Who may come in where. Under `/v1` everybody needs a key, whatever stands behind the path, but
-/// for the description of the interface (I-10).
-pub(crate) fn mounts() -> Vec<Mount> {
+pub(crate) const DIALECT: Dialect = Dialect {
+    tags: &[
+        ("OpenWOP", "The tool catalog of RFC 0078 and the record of RFC 0064"),
+        ("Approvals", "Requests for consent, and answers to them"),
+    ],
+    mounts,
+    routes,
+    description,
+};
+
+/// Its mounts. Every path under `/v1` requires a key, whether it exists or not; the description of the
+/// interface is the exception (I-10).
+fn mounts(_: &Config) -> Vec<Mount> {
     let open = ["/.well-known/openwop", "/v1/openapi.json"];
     let keyed = Access::Keyed(MountAuth::Required);
     vec![
@@ -36,18 +55,31 @@ pub(crate) fn mounts() -> Vec<Mount> {
     ]
 }
 
-/// The test seams, where they were asked for. They have no description.
-pub(crate) fn seams(surfaces: &Surfaces) -> axum::Router<AppState> {
-    match surfaces.test_seams {
-        true => seams::routes(),
+/// The test routes, if they are configured. They have no description.
+#[cfg(feature = "test-routes")]
+fn test_routes(config: &Config) -> axum::Router<AppState> {
+    match config.test_seams {
+        true => test_routes::routes(),
         false => axum::Router::new(),
     }
 }
 
+/// No test routes: this build has none.
+#[cfg(not(feature = "test-routes"))]
+fn test_routes(config: &Config) -> axum::Router<AppState> {
+    if config.test_seams {
+        tracing::error!(
+            "the test routes are configured, but this build has none; build it with the feature \
+             `test-routes`"
+        );
+    }
+    axum::Router::new()
+}
+
 /// The routes, with their description.
-pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
-    let document = discovery::document(surfaces);
-    OpenApiRouter::new()
+fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
+    let document = discovery::document(&setup.config.server);
+    let described = OpenApiRouter::new()
         .routes(routes!(discovery::discover))
         .layer(axum::Extension(document))
         .routes(routes!(tools::list))
@@ -68,5 +100,16 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
         .routes(routes!(pins::approve))
         .routes(routes!(approvals::list))
         .routes(routes!(approvals::events))
-        .routes(routes!(approvals::by_id, approvals::answer))
+        .routes(routes!(approvals::by_id, approvals::answer));
+    parameters::checked(described, unknown_parameter)
+        .merge(OpenApiRouter::from(test_routes(setup.config)))
+}
+
+/// The schemas that `core` derives, which has no utoipa.
+fn description() -> Value {
+    json!({ "components": { "schemas": {
+        "ToolDescriptor": without_dialect(descriptor::json_schema()),
+        "CompactToolDescriptor": without_dialect(CompactToolDescriptor::json_schema()),
+        "RunEvent": without_dialect(schemas::run_event()),
+    } } })
 }

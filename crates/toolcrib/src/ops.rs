@@ -14,7 +14,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use serde_json::{Value, json};
 use toolcrib_core::catalog::Body;
 use toolcrib_gateway::{
-    CheckState, config::MountAuth, metrics::Surface, scopes::RouteScope, tasks::TaskReport,
+    CheckState,
+    config::{Config, MountAuth},
+    metrics::Surface,
+    scopes::RouteScope,
+    tasks::TaskReport,
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
@@ -24,17 +28,18 @@ use crate::{
         require,
     },
     openwop::{self, ErrorEnvelope},
+    parameters,
     respond::{self, Caching},
-    state::{AppState, Surfaces},
+    state::AppState,
 };
 
 /// What changes only with the program.
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
 
-/// Who may come in where. Errors are written like OpenWOP's, the plainest of the dialects.
-pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
+/// Its mounts. Errors have the form of OpenWOP, the plainest of the dialects.
+pub(crate) fn mounts(config: &Config) -> Vec<Mount> {
     let open = |paths| Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse);
-    let metrics = match surfaces.server.public_metrics {
+    let metrics = match config.server.public_metrics {
         true => Access::Open,
         false => Access::Keyed(MountAuth::Required),
     };
@@ -45,7 +50,7 @@ pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
     ]
 }
 
-/// Speaks for paths that are nobody's.
+/// Returns the mount of all other paths.
 pub(crate) fn elsewhere() -> Mount {
     Mount::new(Surface::Ops, Paths::All, Access::Open, openwop::refuse)
 }
@@ -54,7 +59,8 @@ pub(crate) fn elsewhere() -> Mount {
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     let written = openwop::schemas::all().into_iter();
     let schemas = written.map(|(name, schema)| (name, Body::new(schema.to_string()))).collect();
-    OpenApiRouter::new()
+    let v1 = OpenApiRouter::new().routes(routes!(openapi));
+    parameters::checked(v1, openwop::unknown_parameter)
         .routes(routes!(schema))
         .layer(Extension(Schemas(schemas)))
         .routes(routes!(livez))
@@ -169,7 +175,7 @@ async fn metrics(
 ) -> Result<Response, Refusal> {
     // Without a caller the mount is open, which only the operator can have made it.
     if let Some(Extension(Caller(caller))) = caller {
-        require(&state, &caller, RouteScope::MetricsRead, "/metrics")?;
+        require(&state.gateway, &caller, RouteScope::MetricsRead, "/metrics")?;
     }
     let metrics = state.gateway.metrics();
     metrics.request_bytes(state.memory.held());
@@ -221,7 +227,7 @@ struct Schemas(Arc<[(&'static str, Body)]>);
         (status = 304, description = "Not modified"),
     )
 )]
-pub(crate) async fn openapi(
+async fn openapi(
     Extension(document): Extension<Arc<OpenApiDocument>>,
     headers: HeaderMap,
 ) -> Response {

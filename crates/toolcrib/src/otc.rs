@@ -18,21 +18,33 @@ mod result;
 mod schema;
 
 use axum::response::Response;
-use toolcrib_gateway::{authn::Accepted, metrics::Surface};
+use serde_json::json;
+use toolcrib_gateway::{authn::Accepted, config::Config, metrics::Surface};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    dialect::{Dialect, Setup},
     middleware::{Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal},
-    state::{AppState, Surfaces},
+    state::AppState,
+};
+
+pub(crate) const DIALECT: Dialect = Dialect {
+    tags: &[
+        ("Open Tool Calling", "The protocol `otc://1.0`, at the root"),
+        ("OXP", "The Open eXecution Protocol, which Open Tool Calling became"),
+    ],
+    mounts,
+    routes,
+    description: || json!({}),
 };
 
 /// Headers that the members of this family of protocols use for a key.
 const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-key"];
 
-/// Who may come in where. Health is open whatever the credentials.
-pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
+/// Its mounts. Health is open whatever the credentials.
+fn mounts(config: &Config) -> Vec<Mount> {
     let otc = |path: &str| {
-        let access = Access::Keyed(surfaces.otc.auth);
+        let access = Access::Keyed(config.otc.auth);
         keyed(Mount::new(Surface::Otc, Paths::exactly([path]), access, refuse))
     };
     let mut mounts = vec![
@@ -40,9 +52,9 @@ pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
         otc("/tools"),
         otc("/tools/call"),
     ];
-    if surfaces.oxp.enabled {
+    if config.oxp.enabled {
         let health = Paths::exactly(["/oxp/health"]);
-        let access = Access::Keyed(surfaces.oxp.auth);
+        let access = Access::Keyed(config.oxp.auth);
         let all = Paths::Under("/oxp".to_owned());
         mounts.push(Mount::new(Surface::Oxp, health, Access::Open, oxp::refuse));
         mounts.push(keyed(Mount::new(Surface::Oxp, all, access, oxp::refuse)));
@@ -51,12 +63,12 @@ pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
 }
 
 /// The routes, with their description.
-pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
+fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let routes = OpenApiRouter::new()
         .routes(routes!(health::health))
         .routes(routes!(list::list))
         .routes(routes!(call::call));
-    match surfaces.oxp.enabled {
+    match setup.config.oxp.enabled {
         true => routes.merge(oxp::routes()),
         false => routes,
     }
@@ -66,7 +78,7 @@ pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
 fn keyed(mount: Mount) -> Mount {
     let credentials = Credentials {
         key_headers: KEY_HEADERS,
-        strangers: InvalidCredentialPolicy::Anonymous,
+        invalid: InvalidCredentialPolicy::Anonymous,
         accepted: Accepted::Shared,
     };
     Mount { credentials, ..mount }

@@ -17,18 +17,27 @@ use utoipa::{
 };
 use utoipa_axum::router::OpenApiRouter;
 
-use crate::{openwop, respond, state::AppState};
+use crate::respond;
 
 /// Names of query parameters by method and path.
 type Known = HashMap<(Method, String), Vec<String>>;
 
-/// `routes`, which then answer 400 to parameters that they do not have.
-pub(crate) fn checked(routes: OpenApiRouter<AppState>) -> OpenApiRouter<AppState> {
+/// Refuses a parameter of a route that has these.
+type Refuse = fn(&[String]) -> Response;
+
+/// Makes `routes` refuse parameters that they do not have, in the form of their dialect.
+pub(crate) fn checked<S>(routes: OpenApiRouter<S>, refuse: Refuse) -> OpenApiRouter<S>
+where
+    S: Clone + Send + Sync + 'static,
+{
     let known = Arc::new(known(&routes));
-    routes.route_layer(from_fn_with_state(known, check))
+    routes.route_layer(from_fn_with_state((known, refuse), check))
 }
 
-fn known(routes: &OpenApiRouter<AppState>) -> Known {
+fn known<S>(routes: &OpenApiRouter<S>) -> Known
+where
+    S: Clone + Send + Sync + 'static,
+{
     let description = serde_json::to_value(routes.get_openapi()).unwrap_or_default();
     let paths = description.get("paths").and_then(Value::as_object).into_iter().flatten();
     let mut known = Known::new();
@@ -48,14 +57,19 @@ fn known(routes: &OpenApiRouter<AppState>) -> Known {
     known
 }
 
-async fn check(State(known): State<Arc<Known>>, request: Request, next: Next) -> Response {
-    match refused(&known, &request) {
-        Some(response) => response,
+async fn check(
+    State((known, refuse)): State<(Arc<Known>, Refuse)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match unknown(&known, &request) {
+        Some(names) => refuse(names),
         None => next.run(request).await,
     }
 }
 
-fn refused(known: &Known, request: &Request) -> Option<Response> {
+/// Returns the parameters of the route if `request` has others.
+fn unknown<'a>(known: &'a Known, request: &Request) -> Option<&'a [String]> {
     let query = request.uri().query().filter(|query| !query.is_empty())?;
     let path = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
     let method = match *request.method() {
@@ -66,7 +80,7 @@ fn refused(known: &Known, request: &Request) -> Option<Response> {
     let is_known = |sent: &String| names.contains(sent);
     match respond::query_names(query).all(|sent| is_known(&sent)) {
         true => None,
-        false => Some(openwop::unknown_parameter(names)),
+        false => Some(names),
     }
 }
 

@@ -7,14 +7,17 @@ use axum::{Extension, Router, response::Response, routing::get};
 use http::{HeaderMap, Uri};
 use serde_json::json;
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::{config::ResourceConfig, metrics::Surface};
+use toolcrib_gateway::{
+    config::{Config, ResourceConfig},
+    metrics::Surface,
+};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     middleware::{Access, Mount, Paths, Refusal, WELL_KNOWN},
     openwop,
     respond::{self, Caching},
-    state::{AppState, Surfaces},
+    state::AppState,
 };
 
 /// What changes only with a restart.
@@ -26,15 +29,15 @@ const MCP: &str = "/mcp";
 #[derive(Clone)]
 struct Document(Option<Arc<Body>>);
 
-/// Everybody may come in.
+/// Its mount, which is open.
 pub(crate) fn mounts() -> Vec<Mount> {
     let paths = Paths::Under(WELL_KNOWN.to_owned());
     vec![Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse)]
 }
 
 /// The routes, with their description.
-pub(crate) fn routes(surfaces: &Surfaces) -> OpenApiRouter<AppState> {
-    let resource = surfaces.resource.as_ref();
+pub(crate) fn routes(config: &Config) -> OpenApiRouter<AppState> {
+    let resource = config.resource.as_ref();
     let routes = OpenApiRouter::new().routes(routes!(root)).routes(routes!(mcp));
     let routes = match resource.and_then(own_path) {
         Some(path) => {

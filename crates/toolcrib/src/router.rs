@@ -6,34 +6,22 @@ use axum::{Extension, Router};
 use serde_json::Value;
 use toolcrib_core::catalog::Body;
 use toolcrib_gateway::{Gateway, config::Config};
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
-    explorer::{self, Explorer},
-    mcp, middleware,
-    openapi::document,
-    openwop, ops, otc, parameters, resource,
-    state::{AppState, Surfaces},
+    DIALECTS, dialect::Setup, middleware, openapi::document, ops, resource, state::AppState,
 };
 
 /// All surfaces of `gateway`, set up as `config` says.
 pub fn router(gateway: Gateway, config: &Config) -> Router {
-    let state = AppState::new(gateway, config);
-    let surfaces = &*state.surfaces;
-    let mounts = [
-        ops::mounts(surfaces),
-        openwop::mounts(),
-        otc::mounts(surfaces),
-        vec![explorer::mount(&surfaces.explorer.prefix)],
-        mcp::mounts(surfaces),
-        resource::mounts(),
-    ];
-    let explorer =
-        Explorer::of_gateway(&state.gateway, &surfaces.explorer, surfaces.server.max_body_bytes);
-    let (routes, collected) = routes(surfaces, explorer).split_for_parts();
+    let dialects = DIALECTS.iter().flat_map(|dialect| (dialect.mounts)(config));
+    let mounts = ops::mounts(config).into_iter().chain(dialects).chain(resource::mounts());
+    let setup = Setup { gateway: Some(&gateway), config };
+    let (routes, collected) = routes(&setup).split_for_parts();
     let description = Body::new(document(&collected).to_string());
     let routes = routes.layer(Extension(Arc::new(ops::OpenApiDocument(description))));
-    middleware::guarded(routes, mounts.into_iter().flatten().collect(), ops::elsewhere(), state)
+    let state = AppState::new(gateway, config);
+    middleware::guarded(routes, mounts.collect(), ops::elsewhere(), state)
 }
 
 /// `gateway.router()`, for programs that embed a gateway.
@@ -51,17 +39,14 @@ impl RouterExt for Gateway {
 
 /// The description of all routes, for a configuration without settings.
 pub fn openapi() -> Value {
-    let surfaces = Surfaces::of(&Config::empty(Path::new("")));
-    document(&routes(&surfaces, Explorer::described(&surfaces.explorer)).into_openapi())
+    let config = Config::empty(Path::new(""));
+    document(&routes(&Setup { gateway: None, config: &config }).into_openapi())
 }
 
-fn routes(surfaces: &Surfaces, explorer: Explorer) -> OpenApiRouter<AppState> {
-    OpenApiRouter::new()
-        .merge(parameters::checked(openwop::routes(surfaces).routes(routes!(ops::openapi))))
-        .merge(OpenApiRouter::from(openwop::seams(surfaces)))
-        .merge(otc::routes(surfaces))
-        .merge(explorer::routes(explorer, &surfaces.explorer.prefix))
-        .merge(OpenApiRouter::from(mcp::routes()))
+fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
+    DIALECTS
+        .iter()
+        .fold(OpenApiRouter::new(), |routes, dialect| routes.merge((dialect.routes)(setup)))
         .merge(ops::routes())
-        .merge(resource::routes(surfaces))
+        .merge(resource::routes(setup.config))
 }

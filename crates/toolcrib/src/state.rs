@@ -1,18 +1,19 @@
-//! What every handler shares.
+//! State that handlers of all dialects share. It knows no dialect.
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
+use axum::extract::FromRef;
+use http::{HeaderMap, StatusCode, Uri};
 use toolcrib_gateway::{
     Gateway,
-    config::{
-        Config, ExplorerConfig, McpConfig, MountConfig, OpenWopConfig, OxpConfig, ResourceConfig,
-        ServerConfig,
-    },
+    authn::AuthError,
+    config::{Config, MountAuth, ServerConfig},
+    metrics::Surface,
 };
 
-use crate::{
-    mcp,
-    middleware::{Challenge, Memory},
+use crate::middleware::{
+    BodyLimit, Caller, Challenge, Credentials, HttpHost, Memory, Refusal, authenticate, origin,
 };
 
 /// Cheap to clone; handlers take it as axum `State`. The caller arrives as `middleware::Caller`.
@@ -20,50 +21,65 @@ use crate::{
 pub(crate) struct AppState {
     /// Lists and calls.
     pub(crate) gateway: Gateway,
-    /// How the surfaces are set up.
-    pub(crate) surfaces: Arc<Surfaces>,
-    /// What MCP requests share.
-    pub(crate) mcp: Arc<mcp::Host>,
-    /// What the bodies of requests may take.
+    /// The configuration that the routes were built with: listener and mounts stay as they are while
+    /// the server runs.
+    pub(crate) config: Arc<Config>,
+    /// The memory for the bodies of requests.
     pub(crate) memory: Memory,
-}
-
-/// The configuration of the listener and its mounts.
-pub(crate) struct Surfaces {
-    pub(crate) server: ServerConfig,
-    pub(crate) openwop: OpenWopConfig,
-    pub(crate) otc: MountConfig,
-    pub(crate) oxp: OxpConfig,
-    pub(crate) explorer: ExplorerConfig,
-    pub(crate) mcp: McpConfig,
-    pub(crate) resource: Option<ResourceConfig>,
-    pub(crate) test_seams: bool,
-    /// What a refused caller is told about credentials.
-    pub(crate) challenge: Challenge,
+    challenge: Arc<Challenge>,
 }
 
 impl AppState {
     pub(crate) fn new(gateway: Gateway, config: &Config) -> Self {
-        let mcp = mcp::Host::new(gateway.clone(), config.mcp.clone());
-        let surfaces = Arc::new(Surfaces::of(config));
         let server = &config.server;
         let memory = Memory::new(server.max_body_total_bytes, server.max_body_bytes);
-        Self { gateway, surfaces, mcp, memory }
+        let challenge = Arc::new(Challenge::of(config.resource.as_ref()));
+        Self { gateway, config: Arc::new(config.clone()), memory, challenge }
     }
 }
 
-impl Surfaces {
-    pub(crate) fn of(config: &Config) -> Self {
-        Self {
-            server: config.server.clone(),
-            openwop: config.openwop,
-            otc: config.otc,
-            oxp: config.oxp,
-            explorer: config.explorer.clone(),
-            mcp: config.mcp.clone(),
-            resource: config.resource.clone(),
-            test_seams: config.test_seams,
-            challenge: Challenge::of(config.resource.as_ref()),
-        }
+impl FromRef<AppState> for BodyLimit {
+    fn from_ref(state: &AppState) -> Self {
+        Self(state.config.server.max_body_bytes)
+    }
+}
+
+#[async_trait]
+impl HttpHost for AppState {
+    fn server(&self) -> &ServerConfig {
+        &self.config.server
+    }
+
+    fn challenge(&self) -> &Challenge {
+        &self.challenge
+    }
+
+    fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+        origin::check(&self.config.server, uri, headers)
+    }
+
+    async fn caller(
+        &self,
+        headers: &HeaderMap,
+        auth: MountAuth,
+        credentials: Credentials,
+    ) -> Result<Caller, AuthError> {
+        authenticate::caller(&self.gateway, headers, auth, credentials).await
+    }
+
+    fn record_unauthenticated(&self, route: &str) {
+        self.gateway.audit().unauthenticated(route);
+    }
+
+    fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    fn crowded(&self) {
+        self.gateway.metrics().body_refused();
+    }
+
+    fn answered(&self, surface: Surface, status: StatusCode) {
+        self.gateway.metrics().request(surface, status.as_u16());
     }
 }

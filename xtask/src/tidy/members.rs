@@ -13,11 +13,12 @@ use crate::tidy::tree::Tree;
 /// Members that a member may depend on, tests aside.
 const ALLOWED: &[(&str, &[&str])] = &[
     ("toolcrib-core", &[]),
+    ("toolcrib-mcp", &[]),
     ("toolcrib-tasks", &[]),
     ("toolcrib-store", &["toolcrib-core"]),
-    ("toolcrib-sources", &["toolcrib-core", "toolcrib-tasks"]),
+    ("toolcrib-sources", &["toolcrib-core", "toolcrib-mcp", "toolcrib-tasks"]),
     ("toolcrib-gateway", &["toolcrib-core", "toolcrib-tasks"]),
-    ("toolcrib", &["toolcrib-core", "toolcrib-gateway"]),
+    ("toolcrib", &["toolcrib-core", "toolcrib-gateway", "toolcrib-mcp"]),
     ("toolcrib-client", &["toolcrib-core"]),
     (
         "toolcrib-cli",
@@ -26,6 +27,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "toolcrib-client",
             "toolcrib-core",
             "toolcrib-gateway",
+            "toolcrib-mcp",
             "toolcrib-sources",
             "toolcrib-store",
             "toolcrib-tasks",

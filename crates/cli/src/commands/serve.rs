@@ -39,8 +39,8 @@ use crate::{
 use changes::Watch;
 use lock::Lock;
 
-/// Said at every start with test seams.
-const SEAMS: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can put \
+/// Shown at every start with the test routes.
+const TEST_ROUTES: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can put \
                      calls of made-up tools and principals into its tenant's record and reset its \
                      rate limits; use it for conformance runs alone";
 
@@ -75,8 +75,8 @@ pub(crate) async fn run(
     let ready = preflight::check(&config, &settings.data_dir).await;
     let ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
     if config.test_seams {
-        seams_stay_here(&config)?;
-        printer.warning(SEAMS);
+        check_test_routes(&config, toolcrib::HAS_TEST_ROUTES)?;
+        printer.warning(TEST_ROUTES);
     }
     if let Err(problem) = toolcrib_sources::raise_file_limit() {
         printer.warning(format_args!("the limit of open files cannot be raised: {problem}"));
@@ -273,8 +273,15 @@ fn report_idle_roles(gateway: &Gateway) {
     });
 }
 
-/// Test seams write what they are told into the record, so no other machine may reach them.
-fn seams_stay_here(config: &Config) -> anyhow::Result<()> {
+/// The test routes write into the record whatever a request says, so they are left out of ordinary
+/// builds and no other machine may reach them.
+fn check_test_routes(config: &Config, built: bool) -> anyhow::Result<()> {
+    if !built {
+        return Err(advised(
+            "--test-seams: this program was built without the test routes",
+            "build it with `cargo build --features test-routes`, or leave --test-seams out",
+        ));
+    }
     if config.server.listen.ip().is_loopback() && !config.server.behind_proxy {
         return Ok(());
     }
@@ -436,6 +443,17 @@ enum Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn test_routes_need_a_build_that_has_them_and_a_loopback_address() {
+        let mut config = Config::empty(std::path::Path::new(""));
+        config.server.listen = "127.0.0.1:0".parse().unwrap();
+        assert!(check_test_routes(&config, true).is_ok());
+        let refused = format!("{:#}", check_test_routes(&config, false).unwrap_err());
+        assert!(refused.contains("built without the test routes"), "{refused}");
+        config.server.listen = "0.0.0.0:0".parse().unwrap();
+        assert!(check_test_routes(&config, true).is_err());
+    }
 
     // I-90
     #[tokio::test(start_paused = true)]

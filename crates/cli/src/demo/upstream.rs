@@ -10,62 +10,50 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 use tokio::{
-    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    io::{AsyncWriteExt as _, BufReader},
     sync::mpsc,
     task::{AbortHandle, JoinSet},
 };
-
-/// The stateless version, and the handshake versions from new to old.
-const MODERN: &str = "2026-07-28";
-const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-
-const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
+use toolcrib_mcp::{
+    code,
+    line::{Line, Lines},
+    message::{self, RpcError},
+    meta::{CLIENT_CAPABILITIES, META, PROTOCOL_VERSION, SERVER_INFO},
+    method::{CALL_TOOL, CANCELLED, DISCOVER, INITIALIZE, LIST_TOOLS, PING},
+    revision::{self, Era, LATEST_LEGACY, MODERN},
+};
 
 /// Messages that may wait for a slow reader.
 const MAX_WAITING: usize = 64;
-
-/// A JSON-RPC error.
-pub(super) struct Refusal {
-    code: i64,
-    message: &'static str,
-    data: Option<Value>,
-}
-
-impl Refusal {
-    pub(super) fn params(message: &'static str) -> Self {
-        Self { code: -32602, message, data: None }
-    }
-}
-
-/// Which rules a request goes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Era {
-    Legacy,
-    Modern,
-}
+/// Longest message, in bytes.
+const MAX_LINE: usize = 4 << 20;
+/// The revisions that `server/discover` names.
+const SERVED: [&str; 2] = [MODERN, LATEST_LEGACY];
 
 /// Serves until the input ends.
 pub(crate) async fn run() -> anyhow::Result<()> {
-    let (send, mut waiting) = mpsc::channel::<Value>(MAX_WAITING);
+    let (send, mut waiting) = mpsc::channel::<Vec<u8>>(MAX_WAITING);
     let writer = tokio::spawn(async move {
         let mut out = tokio::io::stdout();
-        while let Some(message) = waiting.recv().await {
-            let line = format!("{message}\n");
-            if out.write_all(line.as_bytes()).await.is_err() || out.flush().await.is_err() {
+        while let Some(mut line) = waiting.recv().await {
+            line.push(b'\n');
+            if out.write_all(&line).await.is_err() || out.flush().await.is_err() {
                 return;
             }
         }
     });
-    let mut lines = BufReader::new(tokio::io::stdin()).lines();
+    let mut lines = Lines::new(BufReader::new(tokio::io::stdin()), MAX_LINE);
     let mut calls = JoinSet::new();
     let mut running: HashMap<String, AbortHandle> = HashMap::new();
-    while let Some(line) = lines.next_line().await? {
+    while let Some(line) = lines.next().await? {
         while let Some(_ended) = calls.try_join_next() {}
         running.retain(|_, call| !call.is_finished());
-        let Ok(Value::Object(message)) = serde_json::from_str::<Value>(&line) else {
-            let refusal = Refusal { code: -32700, message: "not a JSON object", data: None };
+        let message = match line {
+            Line::Whole(line) => serde_json::from_slice(line).ok(),
+            Line::TooLong(_) => None,
+        };
+        let Some(Value::Object(message)) = message else {
+            let refusal = RpcError::parse("not a JSON object");
             send.send(answer(&Value::Null, Err(refusal))).await?;
             continue;
         };
@@ -82,7 +70,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
                 });
                 running.insert(key, call);
             }
-            _ if method == "notifications/cancelled" => {
+            _ if method == CANCELLED => {
                 let call = params.get("requestId").and_then(|id| running.remove(&id.to_string()));
                 if let Some(call) = call {
                     call.abort();
@@ -95,40 +83,35 @@ pub(crate) async fn run() -> anyhow::Result<()> {
     Ok(writer.await?)
 }
 
-fn answer(id: &Value, result: Result<Value, Refusal>) -> Value {
+fn answer(id: &Value, result: Result<Value, RpcError>) -> Vec<u8> {
+    let id = id.to_string();
     match result {
-        Ok(result) => json!({ "jsonrpc": "2.0", "id": id, "result": result }),
-        Err(Refusal { code, message, data }) => {
-            let mut error = json!({ "code": code, "message": message });
-            if let (Some(error), Some(data)) = (error.as_object_mut(), data) {
-                error.insert("data".to_owned(), data);
-            }
-            json!({ "jsonrpc": "2.0", "id": id, "error": error })
-        }
+        Ok(result) => message::result(&id, result.to_string().as_bytes()),
+        Err(error) => message::error(Some(&id), &error),
     }
 }
 
 async fn request(
     method: &str,
     params: &Value,
-    send: &mpsc::Sender<Value>,
-) -> Result<Value, Refusal> {
+    send: &mpsc::Sender<Vec<u8>>,
+) -> Result<Value, RpcError> {
     let era = era(params)?;
     let result = match (method, era) {
-        ("initialize", Era::Legacy) => return Ok(handshake(params)),
-        ("ping", Era::Legacy) => return Ok(json!({})),
-        ("server/discover", Era::Modern) => json!({
-            "supportedVersions": [MODERN, LEGACY[0]],
+        (INITIALIZE, Era::Legacy) => return Ok(handshake(params)),
+        (PING, Era::Legacy) => return Ok(json!({})),
+        (DISCOVER, Era::Modern) => json!({
+            "supportedVersions": SERVED,
             "capabilities": { "tools": {} },
             "ttlMs": 60_000,
             "cacheScope": "public",
         }),
-        ("tools/list", Era::Legacy) => json!({ "tools": tools::list() }),
-        ("tools/list", Era::Modern) => {
+        (LIST_TOOLS, Era::Legacy) => json!({ "tools": tools::list() }),
+        (LIST_TOOLS, Era::Modern) => {
             json!({ "tools": tools::list(), "ttlMs": 60_000, "cacheScope": "public" })
         }
-        ("tools/call", _) => tools::call(params, send).await?,
-        _ => return Err(Refusal { code: -32601, message: "no such method", data: None }),
+        (CALL_TOOL, _) => tools::call(params, send).await?,
+        _ => return Err(RpcError::new(code::METHOD_NOT_FOUND, "no such method")),
     };
     Ok(match era {
         Era::Legacy => result,
@@ -137,29 +120,26 @@ async fn request(
 }
 
 /// A request with a protocol version of its own is stateless; one without goes by the handshake.
-fn era(params: &Value) -> Result<Era, Refusal> {
-    let meta = params.get("_meta");
-    let Some(version) = meta.and_then(|meta| meta.get(META_VERSION)) else {
+fn era(params: &Value) -> Result<Era, RpcError> {
+    let meta = params.get(META);
+    let Some(version) = meta.and_then(|meta| meta.get(PROTOCOL_VERSION)) else {
         return Ok(Era::Legacy);
     };
     if version != MODERN {
-        return Err(Refusal {
-            code: -32022,
-            message: "unsupported protocol version",
-            data: Some(json!({ "supported": [MODERN, LEGACY[0]], "requested": version })),
-        });
+        let data = json!({ "supported": SERVED, "requested": version });
+        let message = "unsupported protocol version";
+        return Err(RpcError::new(code::UNSUPPORTED_VERSION, message).with_data(data));
     }
-    match meta.and_then(|meta| meta.get(META_CAPABILITIES)) {
+    match meta.and_then(|meta| meta.get(CLIENT_CAPABILITIES)) {
         Some(Value::Object(_)) => Ok(Era::Modern),
-        _ => Err(Refusal::params("_meta has no client capabilities")),
+        _ => Err(RpcError::invalid_params("_meta has no client capabilities")),
     }
 }
 
 fn handshake(params: &Value) -> Value {
-    let wanted = params.get("protocolVersion").and_then(Value::as_str);
-    let version = LEGACY.into_iter().find(|known| Some(*known) == wanted).unwrap_or(LEGACY[0]);
+    let requested = params.get("protocolVersion").and_then(Value::as_str);
     json!({
-        "protocolVersion": version,
+        "protocolVersion": revision::negotiate(revision::ALL, requested),
         "capabilities": { "tools": {} },
         "serverInfo": server_info(),
     })
@@ -168,9 +148,9 @@ fn handshake(params: &Value) -> Value {
 fn complete(result: Value) -> Value {
     let Value::Object(mut result) = result else { return result };
     result.insert("resultType".to_owned(), json!("complete"));
-    let meta = result.entry("_meta").or_insert_with(|| Value::Object(Map::new()));
+    let meta = result.entry(META).or_insert_with(|| Value::Object(Map::new()));
     if let Some(meta) = meta.as_object_mut() {
-        meta.insert(META_SERVER.to_owned(), server_info());
+        meta.insert(SERVER_INFO.to_owned(), server_info());
     }
     Value::Object(result)
 }

@@ -9,12 +9,12 @@ use toolcrib_core::{
     call::{Invocation, UpstreamError, UpstreamErrorKind},
     egress::EgressTrail,
 };
+use toolcrib_mcp::{message, method, param_header};
 
 use super::{
     era::{self, Era, Session},
-    headers,
     http::Http,
-    message::{CallParams, ListParams, Reply, encode},
+    message::{CallParams, ListParams, Reply},
     peer::Interest,
     stdio::Stdio,
 };
@@ -24,19 +24,19 @@ use crate::process::stderr::Probe;
 pub(crate) struct Call<'a> {
     pub(crate) method: &'static str,
     pub(crate) era: &'a Era,
-    /// What the request is about, for routers between us and the upstream.
+    /// The tool of the request, for routers between this client and the upstream.
     pub(crate) name: Option<&'a str>,
     pub(crate) headers: HeaderMap,
     pub(crate) interest: Interest,
-    /// Whether the upstream is told when nobody waits any more.
+    /// Whether a dropped request is cancelled at the upstream.
     pub(crate) cancellable: bool,
-    /// Where it is noted which host was reached.
+    /// Records which host was reached.
     pub(crate) egress: EgressTrail,
     pub(crate) encode: &'a (dyn Fn(u64) -> Vec<u8> + Send + Sync),
 }
 
 impl<'a> Call<'a> {
-    /// A request of the protocol's own, without a name, headers or progress.
+    /// Creates a request without a name, headers or progress.
     pub(crate) fn plain(
         method: &'static str,
         era: &'a Era,
@@ -48,7 +48,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// What carries requests.
+/// The transport of a connection.
 pub(crate) enum Wire {
     Stdio(Stdio),
     Http(Arc<Http>),
@@ -58,7 +58,7 @@ pub(crate) enum Wire {
 #[derive(Debug)]
 pub(crate) enum Failure {
     Upstream(UpstreamError),
-    /// The session is unknown to the upstream; the request was not looked at.
+    /// The upstream does not know the session; it did not read the request.
     SessionExpired,
     /// HTTP 401 or 403.
     Credentials(StatusCode),
@@ -95,14 +95,14 @@ impl Wire {
         }
     }
 
-    /// The probe of the era has ended; what a child said about it is kept or dropped.
+    /// Ends the probe of the era: the stderr of a child during the probe is kept or dropped.
     pub(crate) fn probe_ended(&self, end: Probe) {
         if let Self::Stdio(stdio) = self {
             stdio.probe_ended(end);
         }
     }
 
-    /// Takes over what the handshake agreed upon.
+    /// Uses the result of the handshake from now on.
     pub(crate) fn enter(&self, era: &Era) {
         if let (Self::Http(http), Era::Legacy(version)) = (self, era) {
             http.set_version(version);
@@ -117,20 +117,20 @@ impl Connection {
         Self { wire, session, list_changed, renewing: tokio::sync::Mutex::default() }
     }
 
-    /// Whether tools must be fit for HTTP headers.
+    /// Whether calls repeat annotated arguments in HTTP headers.
     pub(crate) fn repeats_arguments_in_headers(&self) -> bool {
         matches!(self.wire, Wire::Http(_)) && self.session.era.is_modern()
     }
 
-    /// One page of the tool list.
+    /// Requests one page of the tool list.
     pub(crate) async fn list_tools(&self, cursor: Option<&str>) -> Result<Reply, UpstreamError> {
         let era = &self.session.era;
         let encode = |id| {
             let nothing = Map::new();
             let meta = era.meta(&nothing, None);
-            encode(Some(id), "tools/list", &ListParams { cursor, meta })
+            message::request(id, method::LIST_TOOLS, &ListParams { cursor, meta })
         };
-        let call = Call { cancellable: true, ..Call::plain("tools/list", era, &encode) };
+        let call = Call { cancellable: true, ..Call::plain(method::LIST_TOOLS, era, &encode) };
         self.request(&call).await
     }
 
@@ -143,18 +143,18 @@ impl Connection {
     ) -> Result<Reply, UpstreamError> {
         let era = &self.session.era;
         let arguments = &invocation.arguments;
-        // An upstream of the handshake era would not know what to do with any of it.
+        // The handshake era has no such members.
         let input = invocation.input.as_ref().filter(|_| era.is_modern());
         let responses = input.and_then(|input| input.responses.as_ref());
         let state = input.and_then(|input| input.state.as_deref());
         let encode = |id| {
             let meta = era.meta(&invocation.meta, Some(id)).declaring(input);
             let params = CallParams { name, arguments, responses, state, meta };
-            encode(Some(id), "tools/call", &params)
+            message::request(id, method::CALL_TOOL, &params)
         };
         let headers = match schema {
             Some(schema) if self.repeats_arguments_in_headers() => {
-                headers::params(schema, arguments)
+                param_header::headers(schema, arguments)
             }
             _ => HeaderMap::new(),
         };
@@ -164,12 +164,12 @@ impl Connection {
             interest: Interest { progress: invocation.progress.clone(), acknowledged: None },
             cancellable: true,
             egress: invocation.egress.clone(),
-            ..Call::plain("tools/call", era, &encode)
+            ..Call::plain(method::CALL_TOOL, era, &encode)
         };
         self.request(&call).await
     }
 
-    /// Sends a request, once more with a new session if the old one has expired.
+    /// Sends a request, and repeats it with a new session if the old one has expired.
     pub(crate) async fn request(&self, call: &Call<'_>) -> Result<Reply, UpstreamError> {
         let before = match &self.wire {
             Wire::Http(http) => Some((http, http.session())),
@@ -190,7 +190,7 @@ impl Connection {
                     format!("the session expired and no new one could be had: {}", error.reason);
                 return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, detail));
             }
-            // Whoever forgot the session may have forgotten, or learned, tools as well.
+            // An upstream that lost the session may have other tools, too.
             self.list_changed.notify_one();
         }
         drop(one_at_a_time);
@@ -234,7 +234,7 @@ impl From<Failure> for UpstreamError {
     }
 }
 
-/// 401 or 403, in words for the operator.
+/// Describes 401 or 403 for the operator.
 pub(crate) fn credentials_refused(status: StatusCode) -> String {
     format!("upstream refused our credentials ({})", status.as_u16())
 }

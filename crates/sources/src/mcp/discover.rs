@@ -12,12 +12,12 @@ use toolcrib_core::{
     json::parse_strict,
     source::{Discovered, DiscoveredTool, SourceLimits},
 };
-
-use super::{
-    connection::Connection,
-    headers,
-    message::{METHOD_NOT_FOUND, Reply},
+use toolcrib_mcp::{
+    code,
+    param_header::{self, Broken},
 };
+
+use super::{connection::Connection, message::Reply};
 use crate::text::tidy;
 
 /// Reports kept; further ones are counted.
@@ -37,7 +37,7 @@ pub(crate) async fn discover(
         let page = match connection.list_tools(cursor.as_deref()).await? {
             Reply::Result(page) => page,
             Reply::Error(error)
-                if error.code == METHOD_NOT_FOUND && !connection.session.has_tools =>
+                if error.code == code::METHOD_NOT_FOUND && !connection.session.has_tools =>
             {
                 break;
             }
@@ -169,7 +169,7 @@ impl<'a> List<'a> {
             return self.problem(format!("tool `{shown}` is left out: {reason}"));
         }
         if !self.names.insert(name.clone()) {
-            return self.problem(format!("tool `{shown}` stands twice; the first one is used"));
+            return self.problem(format!("tool `{shown}` is listed twice; the first one is used"));
         }
         let mut notes = Vec::new();
         let text = |key: &'static str, notes: &mut Vec<String>| match members.get(key) {
@@ -186,7 +186,7 @@ impl<'a> List<'a> {
         let annotations = annotations(members, &mut notes);
         let marked =
             input_schema.as_ref().and_then(Value::as_object).filter(|_| !self.check_headers);
-        if let Some(problem) = marked.and_then(headers::problem) {
+        if let Some(problem) = marked.and_then(header_problem) {
             notes.push(format!("{problem}, so callers see none"));
         }
         if !notes.is_empty() {
@@ -210,7 +210,7 @@ impl<'a> List<'a> {
             return Some("it only runs as a task, which is not supported");
         }
         let schema = members.get("inputSchema").and_then(Value::as_object);
-        schema.filter(|_| self.check_headers).and_then(headers::problem)
+        schema.filter(|_| self.check_headers).and_then(header_problem)
     }
 
     fn problem(&mut self, problem: String) {
@@ -227,6 +227,10 @@ impl<'a> List<'a> {
         }
         Discovered { version, tools: self.tools, problems: self.problems, ..Discovered::default() }
     }
+}
+
+fn header_problem(schema: &Map<String, Value>) -> Option<&'static str> {
+    param_header::read(schema).err().map(Broken::reason)
 }
 
 fn schema(

@@ -3,7 +3,7 @@
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// Set once, waited for by anybody, any number of times.
+/// Set once; any number of tasks can wait for it.
 #[derive(Default)]
 pub(crate) struct Ending {
     token: CancellationToken,
@@ -11,7 +11,7 @@ pub(crate) struct Ending {
 }
 
 impl Ending {
-    /// Notes why; the first reason stays.
+    /// Sets the reason; the first one stays.
     pub(crate) fn end(&self, reason: &str) {
         self.reason.lock().get_or_insert_with(|| reason.to_owned());
         self.token.cancel();

@@ -1,7 +1,7 @@
 //! Which era of the protocol an upstream speaks.
 //!
-//! `server/discover` is asked first. A server of the 2026-07-28 era answers it, or refuses it with
-//! one of its own error codes. Any other answer (an error, an empty result) or none in time means
+//! The first request is `server/discover`. A server of the 2026-07-28 era answers it, or refuses it
+//! with an error code of that era. Any other answer (an error, an empty result) or none in time means
 //! the handshake era, and `initialize` follows.
 
 use std::time::Duration;
@@ -9,31 +9,24 @@ use std::time::Duration;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::CallerInput;
+use toolcrib_mcp::{
+    code,
+    message::{self, RpcError},
+    meta, method,
+    revision::{LATEST_LEGACY, LEGACY, MODERN},
+};
 
 use super::{
     connection::{Call, ConnectError, Wire},
-    message::{Reply, RpcError, UNSUPPORTED_VERSION, encode},
+    message::Reply,
 };
 use crate::process::stderr::Probe;
 
-/// The version without a handshake.
-pub(crate) const MODERN: &str = "2026-07-28";
-/// The versions with one, newest first.
-const LEGACY: [&str; 4] = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
-
-/// How long `server/discover` may take before `initialize` is sent beside it: servers that ignore
+/// How long `server/discover` may take before `initialize` is sent as well: servers that ignore
 /// unknown methods never answer, slow ones answer both.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
-const META_TOKEN: &str = "progressToken";
-const META_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-const META_CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-const META_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-const META_SERVER: &str = "io.modelcontextprotocol/serverInfo";
-/// Keys of `_meta` that are the protocol's, whoever sends them.
-const META_RESERVED: &str = "io.modelcontextprotocol/";
-
-/// How requests are dressed.
+/// The era in which requests are written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Era {
     /// Stateless, everything in each request.
@@ -44,24 +37,24 @@ pub(crate) enum Era {
     Legacy(String),
 }
 
-/// What was agreed upon.
+/// The result of the negotiation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Session {
     pub(crate) era: Era,
-    /// Whether the upstream says that it tells of changes of its tools.
+    /// Whether the upstream declares notifications of changed tools.
     pub(crate) list_changed: bool,
-    /// Whether it says that it has tools.
+    /// Whether it declares tools.
     pub(crate) has_tools: bool,
-    /// What it calls its own version.
+    /// Its own version, as it declares it.
     pub(crate) version: Option<String>,
 }
 
-/// Where to begin.
+/// The first request of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Approach {
-    /// With `server/discover`.
+    /// `server/discover`.
     Probe,
-    /// With `initialize`: the upstream is known to end when asked anything else.
+    /// `initialize`: the upstream is known to exit at any other request.
     Handshake,
 }
 
@@ -70,7 +63,7 @@ enum Verdict {
     Legacy,
 }
 
-/// The `_meta` of a request. Written as it stands and not built first: every call has one.
+/// The `_meta` of a request. It is serialised without a map in between: every call has one.
 pub(crate) struct Meta<'a> {
     caller: &'a Map<String, Value>,
     token: Option<u64>,
@@ -85,14 +78,14 @@ impl Era {
         *self == Self::Modern
     }
 
-    /// The `_meta` of a request: what the caller sends along, the progress token, and in the
-    /// 2026-07-28 era who we are. We have no capability of our own, so an upstream has nothing to ask
-    /// us; those of a call's caller are declared by [`Meta::declaring`].
+    /// Returns the `_meta` of a request: the members of the caller, the progress token, and in the
+    /// 2026-07-28 era the client's name. This client declares no capability of its own, so an upstream
+    /// requests nothing; [`Meta::declaring`] adds those of the caller of a call.
     pub(crate) fn meta<'a>(&self, caller: &'a Map<String, Value>, token: Option<u64>) -> Meta<'a> {
         Meta { caller, token, modern: self.is_modern(), capabilities: None }
     }
 
-    /// The version in words.
+    /// Returns the version for people.
     pub(crate) fn version(&self) -> &str {
         match self {
             Self::Modern => MODERN,
@@ -105,7 +98,7 @@ impl Era {
 // === impl Meta ===
 
 impl<'a> Meta<'a> {
-    /// Declares, for this one request, what its caller can be asked.
+    /// Declares, for this one request, the capabilities of its caller.
     pub(crate) fn declaring(self, input: Option<&'a CallerInput>) -> Self {
         Self { capabilities: input.map(|input| &input.capabilities), ..self }
     }
@@ -117,32 +110,34 @@ impl<'a> Meta<'a> {
 
 impl Serialize for Meta<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut meta = serializer.serialize_map(None)?;
+        let mut members = serializer.serialize_map(None)?;
         for (key, value) in self.caller {
-            // Those are ours to say.
-            if !key.starts_with(META_RESERVED) && key != META_TOKEN {
-                meta.serialize_entry(key, value)?;
+            // Only this client sets those.
+            if !key.starts_with(meta::RESERVED) && key != meta::PROGRESS_TOKEN {
+                members.serialize_entry(key, value)?;
             }
         }
         if let Some(token) = self.token {
-            meta.serialize_entry(META_TOKEN, &token)?;
+            members.serialize_entry(meta::PROGRESS_TOKEN, &token)?;
         }
         if self.modern {
-            meta.serialize_entry(META_VERSION, MODERN)?;
-            meta.serialize_entry(META_CLIENT, &CLIENT_INFO)?;
+            members.serialize_entry(meta::PROTOCOL_VERSION, MODERN)?;
+            members.serialize_entry(meta::CLIENT_INFO, &CLIENT_INFO)?;
             match self.capabilities {
-                Some(capabilities) => meta.serialize_entry(META_CAPABILITIES, capabilities)?,
-                None => meta.serialize_entry(META_CAPABILITIES, &NoCapabilities {})?,
+                Some(capabilities) => {
+                    members.serialize_entry(meta::CLIENT_CAPABILITIES, capabilities)?
+                }
+                None => members.serialize_entry(meta::CLIENT_CAPABILITIES, &NoCapabilities {})?,
             }
         }
-        meta.end()
+        members.end()
     }
 }
 
 #[derive(Serialize)]
 struct NoCapabilities {}
 
-/// Who we are.
+/// The name and version of this client.
 #[derive(Serialize)]
 struct ClientInfo {
     name: &'static str,
@@ -153,7 +148,7 @@ const CLIENT_INFO: ClientInfo = ClientInfo { name: "toolcrib", version: env!("CA
 
 // === Negotiation ===
 
-/// Finds out which era the other side speaks, and enters it.
+/// Negotiates the era with the upstream, and enters it.
 pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session, ConnectError> {
     if approach == Approach::Handshake {
         wire.probe_ended(Probe::Understood);
@@ -196,10 +191,10 @@ pub(crate) async fn negotiate(wire: &Wire, approach: Approach) -> Result<Session
 async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
     let era = Era::Modern;
     let params = json!({ "_meta": era.meta(&Map::new(), None) });
-    let encode = |id| encode(Some(id), "server/discover", &params);
-    let call = Call::plain("server/discover", &era, &encode);
+    let encode = |id| message::request(id, method::DISCOVER, &params);
+    let call = Call::plain(method::DISCOVER, &era, &encode);
     let mut reply = wire.request(&call).await;
-    // Whoever refuses the version that it says it speaks is asked once more.
+    // An upstream that refuses the version it offers gets a second request.
     if matches!(&reply, Ok(Reply::Error(error)) if refused_versions(error).contains(&MODERN)) {
         reply = wire.request(&call).await;
     }
@@ -207,10 +202,10 @@ async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
         Ok(Reply::Result(result)) => {
             judge_discovered(&serde_json::from_str(result.get()).unwrap_or_default())
         }
-        Ok(Reply::Error(error)) if error.code == UNSUPPORTED_VERSION => {
+        Ok(Reply::Error(error)) if error.code == code::UNSUPPORTED_VERSION => {
             judge_versions(&refused_versions(&error)).map(|_| Verdict::Legacy)
         }
-        Ok(Reply::Error(error)) if error.is_modern() => {
+        Ok(Reply::Error(error)) if code::is_modern(error.code) => {
             Ok(Verdict::Modern(session(Era::Modern, &Value::Null, None)))
         }
         Ok(Reply::Error(_)) => Ok(Verdict::Legacy),
@@ -219,10 +214,10 @@ async fn discover(wire: &Wire) -> Result<Verdict, ConnectError> {
     }
 }
 
-/// What an upstream speaks that refused the version it was asked in.
+/// Returns the versions that an upstream offers in its refusal of the requested one.
 fn refused_versions(error: &RpcError) -> Vec<&str> {
-    let refused = error.code == UNSUPPORTED_VERSION;
-    let data = error.data.as_ref().filter(|_| refused);
+    let refused = error.code == code::UNSUPPORTED_VERSION;
+    let data = error.data.as_deref().filter(|_| refused);
     strings(data.and_then(|data| data.get("supported")))
 }
 
@@ -234,13 +229,13 @@ fn judge_discovered(result: &Value) -> Result<Verdict, ConnectError> {
     if !judge_versions(&strings(result.get("supportedVersions")))? {
         return Ok(Verdict::Legacy);
     }
-    let server = result.get("_meta").and_then(|meta| meta.get(META_SERVER));
+    let server = result.get("_meta").and_then(|meta| meta.get(meta::SERVER_INFO));
     let server = server.or_else(|| result.get("serverInfo"));
     let capabilities = result.get("capabilities").unwrap_or(&Value::Null);
     Ok(Verdict::Modern(session(Era::Modern, capabilities, server)))
 }
 
-/// Whether the modern version is among them; an error when none is known to us.
+/// Returns whether the modern version is among them; fails when none is known here.
 fn judge_versions(versions: &[&str]) -> Result<bool, ConnectError> {
     if versions.contains(&MODERN) {
         return Ok(true);
@@ -251,14 +246,13 @@ fn judge_versions(versions: &[&str]) -> Result<bool, ConnectError> {
     Err(ConnectError::new("the upstream speaks no protocol version that is known here"))
 }
 
-/// Does the handshake of the versions up to 2025-11-25.
+/// Performs the handshake of the versions up to 2025-11-25.
 pub(crate) async fn initialize(wire: &Wire) -> Result<Session, ConnectError> {
-    let [newest, ..] = LEGACY;
     let params = json!({
-        "protocolVersion": newest, "capabilities": {}, "clientInfo": CLIENT_INFO,
+        "protocolVersion": LATEST_LEGACY, "capabilities": {}, "clientInfo": CLIENT_INFO,
     });
-    let encode_request = |id| encode(Some(id), "initialize", &params);
-    let call = Call::plain("initialize", &Era::Handshake, &encode_request);
+    let encode = |id| message::request(id, method::INITIALIZE, &params);
+    let call = Call::plain(method::INITIALIZE, &Era::Handshake, &encode);
     let result = match wire.request(&call).await? {
         Reply::Result(result) => result,
         Reply::Error(error) => {
@@ -268,13 +262,13 @@ pub(crate) async fn initialize(wire: &Wire) -> Result<Session, ConnectError> {
     };
     let result: Value = serde_json::from_str(result.get()).unwrap_or_default();
     let version = result.get("protocolVersion").and_then(Value::as_str);
-    let Some(version) = version.and_then(|v| LEGACY.into_iter().find(|known| *known == v)) else {
+    let Some(version) = version.and_then(|v| LEGACY.iter().find(|known| **known == v)) else {
         let reason = "the upstream answered the handshake without a protocol version known here";
         return Err(ConnectError::new(reason));
     };
-    let era = Era::Legacy(version.to_owned());
+    let era = Era::Legacy((*version).to_owned());
     wire.enter(&era);
-    wire.notify(&era, encode(None, "notifications/initialized", &json!({}))).await?;
+    wire.notify(&era, message::notification(method::INITIALIZED, &json!({}))).await?;
     let capabilities = result.get("capabilities").unwrap_or(&Value::Null);
     Ok(session(era, capabilities, result.get("serverInfo")))
 }

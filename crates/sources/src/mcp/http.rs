@@ -18,15 +18,20 @@ use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
     egress::EgressTrail,
 };
+use toolcrib_mcp::{
+    header as mcp_header,
+    message::{self, Incoming, RpcError},
+    method,
+    revision::MODERN,
+    sse::SseParser,
+};
 
 use super::{
     connection::{Call, Failure},
     ending::Ending,
     era::Era,
-    headers,
-    message::{Incoming, Reply, RpcError, encode_cancelled},
+    message::Reply,
     peer::{OnCancel, Peer, Waiter},
-    sse::SseParser,
 };
 use crate::{
     credential::{Asks, SourceCredential},
@@ -37,30 +42,30 @@ use crate::{
 const ASIDE_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the rest of a stream is read after its answer came, to keep the connection in the pool.
 const REST_TIMEOUT: Duration = Duration::from_secs(1);
-/// An upstream that asks more than this at once gets fewer answers.
+/// Answers to an upstream that may be in flight at once; further requests of it get none.
 const MAX_REPLIES: usize = 8;
-/// Cancellations that may be on their way at once. An upstream that takes none of them for
-/// [`ASIDE_TIMEOUT`] does not hear of more.
+/// Cancellations that may be in flight at once. While an upstream accepts none of them, further ones
+/// are dropped.
 const MAX_CANCELLATIONS: usize = 64;
 
 /// One upstream endpoint.
 pub(crate) struct Http {
     egress: Egress,
     endpoint: Endpoint,
-    /// What authorizes every request, whoever's call it is of.
+    /// The credential of every request, for all callers alike.
     credential: Option<Arc<SourceCredential>>,
     peer: Arc<Peer>,
     max_message_bytes: usize,
     session: Mutex<LegacySession>,
     ending: Arc<Ending>,
     runtime: Handle,
-    /// Answers to an upstream's own requests that may be on their way at once.
+    /// Permits for answers to the upstream's own requests.
     replies: Arc<Semaphore>,
-    /// Cancellations that may be on their way at once.
+    /// Permits for cancellations.
     cancellations: Arc<Semaphore>,
 }
 
-/// What every request of the handshake era repeats.
+/// Headers that every request of the handshake era repeats.
 #[derive(Default, Clone, PartialEq)]
 pub(crate) struct LegacySession {
     id: Option<HeaderValue>,
@@ -100,12 +105,12 @@ impl Http {
         self.session.lock().clone()
     }
 
-    /// Sets the version that later requests of the handshake era name.
+    /// Sets the version in later requests of the handshake era.
     pub(crate) fn set_version(&self, version: &str) {
         self.session.lock().version = HeaderValue::from_str(version).ok();
     }
 
-    /// Has the supervisor connect anew.
+    /// Ends the connection, so that the supervisor makes another.
     pub(crate) fn end(&self, reason: &str) {
         self.ending.end(reason);
     }
@@ -115,7 +120,7 @@ impl Http {
             (call.cancellable && !call.era.is_modern()).then(|| self.post_cancellation());
         let mut waiter = self.peer.register(call.interest.clone(), on_cancel)?;
         let reply = self.exchange(call, &mut waiter).await;
-        // Whatever came of it, it is over: only a drop before this point is a cancellation.
+        // The request is over: only a drop before this point is a cancellation.
         waiter.disarm();
         reply
     }
@@ -125,27 +130,27 @@ impl Http {
         call: &Call<'_>,
         waiter: &mut Waiter,
     ) -> Result<Reply, Failure> {
-        // A handshake starts afresh, whatever session there was.
+        // A handshake begins without the session of an earlier one.
         let handshake = *call.era == Era::Handshake;
         let session = if handshake { LegacySession::default() } else { self.session() };
         let mut headers = self.headers(call.era, &session);
         if call.era.is_modern() {
-            headers.insert(headers::METHOD, HeaderValue::from_static(call.method));
-            if let Some(name) = call.name.and_then(headers::value) {
-                headers.insert(headers::NAME, name);
+            headers.insert(mcp_header::METHOD, HeaderValue::from_static(call.method));
+            if let Some(name) = call.name.and_then(mcp_header::encode) {
+                headers.insert(mcp_header::NAME, name);
             }
             headers.extend(call.headers.clone());
         }
         let body = (call.encode)(waiter.id());
         self.peer.sending(waiter.id());
         let answer = self.post(headers, body, &call.egress).await?;
-        if answer.status() == StatusCode::FORBIDDEN && call.method == "tools/call" {
-            // It is this tool that we may not use; the calls of others go on.
+        if answer.status() == StatusCode::FORBIDDEN && call.method == method::CALL_TOOL {
+            // Only this tool is forbidden; calls of others continue.
             return Err(Failure::Credentials(StatusCode::FORBIDDEN));
         }
         self.check_status(answer.status(), &session)?;
         if handshake && answer.status().is_success() {
-            self.session.lock().id = answer.headers().get(headers::SESSION_ID).cloned();
+            self.session.lock().id = answer.headers().get(mcp_header::SESSION_ID).cloned();
         }
         if answer.status().is_success() && answer.media_type() == "text/event-stream" {
             self.read_stream(answer, waiter).await
@@ -164,7 +169,7 @@ impl Http {
         Ok(())
     }
 
-    /// Opens the stream on which a server of the handshake era says what belongs to no request.
+    /// Opens the stream for notifications of the handshake era that belong to no request.
     pub(crate) async fn open_stream(&self, era: &Era) -> Result<Answer, Failure> {
         let session = self.session();
         let mut headers = self.headers(era, &session);
@@ -197,9 +202,9 @@ impl Http {
             return;
         }
         let headers = self.headers(era, &session);
-        let nobodys = EgressTrail::default();
+        let unrecorded = EgressTrail::default();
         let request = self.endpoint.request(Method::DELETE, headers, None);
-        let delete = self.send(request, &nobodys);
+        let delete = self.send(request, &unrecorded);
         if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, delete).await, Ok(Ok(_))) {
             tracing::debug!("an upstream session could not be ended");
         }
@@ -225,19 +230,16 @@ impl Http {
     fn headers(&self, era: &Era, session: &LegacySession) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(12);
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(
-            header::ACCEPT,
-            HeaderValue::from_static("application/json, text/event-stream"),
-        );
+        headers.insert(header::ACCEPT, mcp_header::ACCEPT_BOTH);
         if era.is_modern() {
-            headers.insert(headers::PROTOCOL_VERSION, HeaderValue::from_static(super::era::MODERN));
+            headers.insert(mcp_header::PROTOCOL_VERSION, HeaderValue::from_static(MODERN));
             return headers;
         }
         if let Some(version) = &session.version {
-            headers.insert(headers::PROTOCOL_VERSION, version.clone());
+            headers.insert(mcp_header::PROTOCOL_VERSION, version.clone());
         }
         if let Some(id) = &session.id {
-            headers.insert(headers::SESSION_ID, id.clone());
+            headers.insert(mcp_header::SESSION_ID, id.clone());
         }
         headers
     }
@@ -304,8 +306,8 @@ impl Http {
         })
     }
 
-    /// A connection whose answer was read to the end can be used again. Most often the end is there
-    /// already; if not, nobody waits for it.
+    /// Reads the rest of an answer, so that its connection can be used again. Usually the end has
+    /// arrived already; if not, a task reads it.
     fn read_rest(&self, mut answer: Answer) {
         loop {
             match answer.chunk().now_or_never() {
@@ -319,7 +321,7 @@ impl Http {
         }));
     }
 
-    /// Answers a request of the upstream's own. There are none in the 2026-07-28 era.
+    /// Answers a request of the upstream. The 2026-07-28 era has none.
     fn reply(self: &Arc<Self>, message: Vec<u8>) {
         if let Ok(turn) = Arc::clone(&self.replies).try_acquire_owned() {
             self.post_aside(message, turn);
@@ -330,12 +332,12 @@ impl Http {
         let http = Arc::clone(self);
         Box::new(move |id| {
             if let Ok(turn) = Arc::clone(&http.cancellations).try_acquire_owned() {
-                http.post_aside(encode_cancelled(id), turn);
+                http.post_aside(message::cancelled(id), turn);
             }
         })
     }
 
-    /// Posts a message that nobody waits for; `turn` is given back afterwards.
+    /// Posts a message in the background; `turn` is released afterwards.
     fn post_aside(self: &Arc<Self>, message: Vec<u8>, turn: OwnedSemaphorePermit) {
         let session = self.session();
         if session.version.is_none() {
@@ -344,9 +346,9 @@ impl Http {
         let headers = self.headers(&Era::Handshake, &session);
         let http = Arc::clone(self);
         self.runtime.spawn(async move {
-            let nobodys = EgressTrail::default();
+            let unrecorded = EgressTrail::default();
             let request = http.endpoint.request(Method::POST, headers, Some(message));
-            let post = http.send(request, &nobodys);
+            let post = http.send(request, &unrecorded);
             if !matches!(tokio::time::timeout(ASIDE_TIMEOUT, post).await, Ok(Ok(_))) {
                 tracing::debug!("a message to an upstream could not be posted");
             }

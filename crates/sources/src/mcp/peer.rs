@@ -14,17 +14,18 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use serde::Deserialize;
-use serde_json::{Number, value::RawValue};
+use serde_json::value::RawValue;
 use tokio::sync::{Notify, oneshot};
 use toolcrib_core::call::{Progress, ProgressSink, UpstreamError, UpstreamErrorKind};
-
-use super::{
-    message::{Incoming, Reply, RpcError, encode_answer, own_id},
+use toolcrib_mcp::{
+    message::{self, Incoming, RpcError, numeric_id},
+    method,
     scan::{IdScan, Scanned},
 };
 
-/// The answers' side of one connection.
+use super::message::{Reply, encode_answer};
+
+/// Requests of one connection that wait for an answer.
 pub(crate) struct Peer {
     next_id: AtomicU64,
     table: Mutex<Table>,
@@ -43,18 +44,18 @@ struct Waiting {
     sent: bool,
 }
 
-/// What a request wants to hear of before its answer.
+/// Receivers of messages that precede the answer.
 #[derive(Clone, Default)]
 pub(crate) struct Interest {
     pub(crate) progress: Option<Arc<dyn ProgressSink>>,
-    /// Told when a subscription is acknowledged.
+    /// Notified when a subscription is acknowledged.
     pub(crate) acknowledged: Option<Arc<Notify>>,
 }
 
-/// Longest id of a request of the upstream's own that is answered, in bytes of JSON.
+/// Longest id of an upstream's own request that is answered, in bytes of JSON.
 const MAX_ID: usize = 256;
 
-/// Run with the request's id when a request is dropped that the upstream may be working on.
+/// Called with the id of a request that is dropped after it was sent.
 pub(crate) type OnCancel = Box<dyn FnOnce(u64) + Send>;
 
 /// A registered request. Dropping it before its answer came cancels it.
@@ -68,12 +69,12 @@ pub(crate) struct Waiter {
 // === impl Peer ===
 
 impl Peer {
-    /// A peer that notifies `list_changed` when the upstream says its tools changed.
+    /// Creates a peer that notifies `list_changed` when the upstream announces changed tools.
     pub(crate) fn new(list_changed: Arc<Notify>) -> Arc<Self> {
         Arc::new(Self { next_id: AtomicU64::new(1), table: Mutex::default(), list_changed })
     }
 
-    /// Takes an id for a request that is about to be sent.
+    /// Registers a request that is about to be sent, with a new id.
     pub(crate) fn register(
         self: &Arc<Self>,
         interest: Interest,
@@ -90,7 +91,7 @@ impl Peer {
         Ok(Waiter { peer: Arc::clone(self), id, answer, on_cancel })
     }
 
-    /// Notes that request `id` is going out now; false when nobody waits for it any more.
+    /// Marks request `id` as sent; returns false if it was dropped.
     pub(crate) fn sending(&self, id: u64) -> bool {
         match self.table.lock().waiting.get_mut(&id) {
             Some(waiting) => {
@@ -101,10 +102,10 @@ impl Peer {
         }
     }
 
-    /// Routes one message; `reply` sends an answer to a request of the upstream's own. False when
-    /// it is no message at all.
+    /// Routes one message; `reply` sends an answer to a request of the upstream's own. Returns false if
+    /// it is not a message.
     pub(crate) fn accept(&self, message: &[u8], reply: &mut dyn FnMut(Vec<u8>)) -> bool {
-        // Looked at first, because serde reads structs from arrays, too.
+        // Checked first, because serde reads structs from arrays, too.
         let is_object = message.trim_ascii_start().first() == Some(&b'{');
         if is_object && let Ok(incoming) = serde_json::from_slice::<Incoming<'_>>(message) {
             return self.route(&incoming, reply);
@@ -122,16 +123,16 @@ impl Peer {
 
     fn route(&self, incoming: &Incoming<'_>, reply: &mut dyn FnMut(Vec<u8>)) -> bool {
         match (incoming.id, incoming.method.as_deref()) {
-            (None, Some("notifications/progress")) => self.progress(incoming.params),
-            (None, Some("notifications/tools/list_changed")) => self.list_changed.notify_one(),
-            (None, Some("notifications/subscriptions/acknowledged")) => self.acknowledge(),
+            (None, Some(method::PROGRESS)) => self.progress(incoming.params),
+            (None, Some(method::TOOLS_CHANGED)) => self.list_changed.notify_one(),
+            (None, Some(method::ACKNOWLEDGED)) => self.acknowledge(),
             (None, Some(_)) => {}
             // Repeated in the answer, which may have to wait.
             (Some(id), Some(method)) if id.get().len() <= MAX_ID => {
                 reply(encode_answer(id, method));
             }
             (Some(_), Some(_)) => return false,
-            (Some(id), None) => match own_id(id) {
+            (Some(id), None) => match numeric_id(id) {
                 Some(id) => self.answer(id, incoming),
                 None => return false,
             },
@@ -152,8 +153,8 @@ impl Peer {
         self.settle(id, answer);
     }
 
-    /// Text that is no message may still tell which request it was meant for; that request then
-    /// fails at once instead of waiting for its deadline.
+    /// Fails the request whose id is in a malformed answer, so that it does not wait for its
+    /// deadline.
     fn accept_malformed(&self, message: &[u8]) -> bool {
         let mut scan = IdScan::default();
         scan.feed(message);
@@ -168,32 +169,19 @@ impl Peer {
     }
 
     fn progress(&self, params: Option<&RawValue>) {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Params<'a> {
-            #[serde(borrow)]
-            progress_token: &'a RawValue,
-            progress: Number,
-            #[serde(default)]
-            total: Option<Number>,
-            #[serde(default)]
-            message: Option<String>,
-        }
-        let Some(params) = params.and_then(|p| serde_json::from_str::<Params<'_>>(p.get()).ok())
-        else {
-            return;
-        };
+        let params = params.and_then(|params| serde_json::from_str(params.get()).ok());
+        let Some(params): Option<message::Progress<'_>> = params else { return };
         // The token of a request is its id. The sink is called outside the lock.
-        let Some(id) = own_id(params.progress_token) else { return };
+        let Some(id) = numeric_id(params.progress_token) else { return };
         let sink = self.table.lock().waiting.get(&id).and_then(|w| w.interest.progress.clone());
         if let Some(sink) = sink {
-            let Params { progress, total, message, .. } = params;
+            let message::Progress { progress, total, message, .. } = params;
             sink.report(Progress { progress, total, message });
         }
     }
 
-    /// There is one subscription per connection, so whatever id the upstream gives back, it is that
-    /// one; some write the id with another type than they got it.
+    /// A connection has one subscription, so the id is not compared: some upstreams repeat it with
+    /// another type.
     fn acknowledge(&self) {
         let table = self.table.lock();
         for notify in table.waiting.values().filter_map(|w| w.interest.acknowledged.as_ref()) {
@@ -201,7 +189,7 @@ impl Peer {
         }
     }
 
-    /// Ends request `id`; an answer that nobody waits for any more is dropped.
+    /// Ends request `id`; the answer to a dropped request is discarded.
     pub(crate) fn settle(&self, id: u64, answer: Result<Reply, UpstreamError>) {
         let waiting = self.table.lock().waiting.remove(&id);
         if let Some(waiting) = waiting {
@@ -210,7 +198,7 @@ impl Peer {
         }
     }
 
-    /// Fails every request, and every one that comes later with `Unavailable`.
+    /// Fails every request, and every later one with `Unavailable`.
     pub(crate) fn fail_all(&self, kind: UpstreamErrorKind, detail: &str) {
         let waiting = {
             let mut table = self.table.lock();
@@ -239,12 +227,12 @@ impl Waiter {
         }
     }
 
-    /// The request is over; dropping it cancels nothing any more.
+    /// Marks the request as over: dropping it cancels nothing.
     pub(crate) fn disarm(&mut self) {
         self.on_cancel = None;
     }
 
-    /// The answer, if it has been routed already.
+    /// Returns the answer, if it was routed already.
     pub(crate) fn take(&mut self) -> Option<Result<Reply, UpstreamError>> {
         self.answer.try_recv().ok()
     }
@@ -317,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_answers_fail_their_request_and_noise_is_told_apart() {
+    fn malformed_answers_fail_their_request_and_noise_is_recognised() {
         let peer = Peer::new(Arc::default());
         for answer in [r#"{"id":1}"#, r#"{"id":2,"id":2,"result":{}}"#, r#"{"id":3,"result":{"#] {
             let mut waiter = peer.register(Interest::default(), None).unwrap();

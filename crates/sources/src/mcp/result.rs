@@ -1,7 +1,7 @@
-//! Checks what `tools/call` was answered with, block by block.
+//! Checks the answer to `tools/call`, block by block.
 //!
-//! Invariant: what is well formed is passed on as the upstream wrote it; what is not is replaced by
-//! a text that says so, and the outcome is an error. Nothing is lost in silence.
+//! Invariant: a well-formed block is passed on as the upstream wrote it; any other is replaced by a
+//! text that says so, and the outcome is an error. Nothing is dropped without a note.
 
 use serde::Deserialize;
 use serde_json::{Map, Value, json, value::RawValue};
@@ -12,26 +12,25 @@ use toolcrib_core::{
     },
     id::SourceId,
 };
+use toolcrib_mcp::{code, message::RpcError};
 
-use super::message::{
-    HEADER_MISMATCH, INVALID_PARAMS, MISSING_CAPABILITY, Reply, RpcError, UNSUPPORTED_VERSION,
-};
+use super::message::Reply;
 use crate::text::{fit_for_callers, tidy, tidy_lines};
 
 /// Longest text of an upstream's error that is passed on.
 const MAX_ERROR_TEXT: usize = 2048;
 
-/// A call whose reply is read.
+/// The call whose reply is read.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct ReplyContext<'a> {
     pub(crate) source: &'a SourceId,
     /// Whether the upstream is of the 2026-07-28 era.
     pub(crate) modern: bool,
-    /// What the caller brings, if it can be asked for more.
+    /// The input of the caller, if its client declares that it can be asked.
     pub(crate) input: Option<&'a CallerInput>,
 }
 
-impl Asked<'_> {
+impl ReplyContext<'_> {
     /// Reads a reply to `tools/call`.
     pub(crate) fn outcome(self, reply: &Reply, max_bytes: usize) -> Result<Outcome, UpstreamError> {
         let too_large = |size: usize| {
@@ -51,15 +50,15 @@ impl Asked<'_> {
         }
     }
 
-    /// An error of the protocol's own becomes the tool's: a model can correct its arguments from the
-    /// text. Except for errors about how we speak, which no argument can correct, and for those
-    /// about what the caller is and what it answered.
+    /// A JSON-RPC error becomes a result of the tool: a model can correct its arguments from the text.
+    /// Exceptions are errors about this client's messages, which no argument can correct, and errors
+    /// about the caller's capabilities and answers.
     fn refused(self, error: &RpcError) -> Result<Outcome, UpstreamError> {
-        if matches!(error.code, HEADER_MISMATCH | UNSUPPORTED_VERSION) {
+        if matches!(error.code, code::HEADER_MISMATCH | code::UNSUPPORTED_VERSION) {
             let detail = format!("error {}: {}", error.code, tidy(&error.message, 200));
             return Err(UpstreamError::new(UpstreamErrorKind::Protocol, detail));
         }
-        if error.code == MISSING_CAPABILITY && self.modern {
+        if error.code == code::MISSING_CAPABILITY && self.modern {
             let wanted = error.data.as_ref().and_then(|data| data.get("requiredCapabilities"));
             let ask = wanted.filter(|_| self.input.is_some()).and_then(Ask::capabilities);
             return Err(ask.map_or_else(
@@ -72,7 +71,7 @@ impl Asked<'_> {
         }
         let text = fit_for_callers(&tidy_lines(&error.message, MAX_ERROR_TEXT));
         let text = if text.is_empty() { format!("error {}", error.code) } else { text };
-        if error.code == INVALID_PARAMS && self.input.is_some_and(CallerInput::is_retry) {
+        if error.code == code::INVALID_PARAMS && self.input.is_some_and(CallerInput::is_retry) {
             return Err(UpstreamError::asking(Ask::Rejected(text)));
         }
         Ok(Outcome::text(&text, true))
@@ -98,12 +97,12 @@ struct CallResult<'a> {
     request_state: Option<&'a RawValue>,
 }
 
-/// A member that is there, even if it is `null`.
+/// A member that is present, even if it is `null`.
 fn present<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Option<&'de RawValue>, D::Error> {
     <&RawValue>::deserialize(d).map(Some)
 }
 
-impl Asked<'_> {
+impl ReplyContext<'_> {
     fn read(self, result: &RawValue) -> Result<Outcome, UpstreamError> {
         let Self { source, modern, .. } = self;
         let unusable =
@@ -169,7 +168,7 @@ impl Asked<'_> {
         let is_error = match is_error {
             None | Some(Value::Null) => false,
             Some(Value::Bool(is_error)) => is_error,
-            // Whatever was meant, success is not claimed for it.
+            // An invalid value does not count as success.
             Some(_) => true,
         };
         Ok(match content {
@@ -258,15 +257,15 @@ fn need_strings(members: &Map<String, Value>, keys: &[&str]) -> Result<(), Strin
 mod tests {
     use super::*;
 
-    fn asked(modern: bool, input: Option<&CallerInput>) -> Asked<'_> {
+    fn context(modern: bool, input: Option<&CallerInput>) -> ReplyContext<'_> {
         static CRIB: std::sync::LazyLock<SourceId> =
             std::sync::LazyLock::new(|| SourceId::parse("crib").unwrap());
-        Asked { source: &CRIB, modern, input }
+        ReplyContext { source: &CRIB, modern, input }
     }
 
     fn read_text(result: &str, modern: bool) -> Outcome {
         let reply = Reply::Result(RawValue::from_string(result.to_owned()).unwrap());
-        asked(modern, None).outcome(&reply, 1 << 20).unwrap()
+        context(modern, None).outcome(&reply, 1 << 20).unwrap()
     }
 
     #[test]
@@ -347,16 +346,14 @@ mod tests {
 
     #[test]
     fn errors_of_the_protocol_become_text_that_a_model_can_use() {
-        let error = |code, message: &str| {
-            Reply::Error(RpcError { code, message: message.to_owned(), data: None })
-        };
-        let read = |reply| asked(true, None).outcome(&reply, 4096);
+        let error = |code, message: &str| Reply::Error(RpcError::new(code, message.to_owned()));
+        let read = |reply| context(true, None).outcome(&reply, 4096);
         let told = read(error(-32602, "bad\u{1b}[0m `zone`\nsee docs")).unwrap();
         assert!(told.is_error);
         assert!(told.content.get().contains(r"bad [0m `zone`\nsee docs"), "{:?}", told.content);
         let long = read(error(1, &"x".repeat(1 << 20))).unwrap();
         assert!(long.len() < 3000);
-        let ours = read(error(HEADER_MISMATCH, "x")).unwrap_err();
+        let ours = read(error(code::HEADER_MISMATCH, "x")).unwrap_err();
         assert_eq!(ours.kind, UpstreamErrorKind::Protocol);
     }
 
@@ -369,7 +366,7 @@ mod tests {
             )
             .unwrap(),
         );
-        let error = asked(true, None).outcome(&reply, 20).unwrap_err();
+        let error = context(true, None).outcome(&reply, 20).unwrap_err();
         assert_eq!(error.kind, UpstreamErrorKind::TooLarge);
     }
 }

@@ -40,7 +40,7 @@ use crate::{
 pub(crate) struct McpSource {
     shared: Arc<Shared>,
     supervisor: Task,
-    /// What authorizes its requests, and the address that they go to.
+    /// The credential of its requests, and their address.
     credential: Option<(Arc<SourceCredential>, Url)>,
 }
 
@@ -101,7 +101,7 @@ impl McpSource {
         })
     }
 
-    /// Replaces what the upstream echoes of the credential.
+    /// Returns the filter for echoes of the credential.
     fn echoes(&self) -> Echoes {
         self.credential.as_ref().map(|(credential, _)| credential.echoes()).unwrap_or_default()
     }
@@ -122,15 +122,15 @@ impl McpSource {
         let slot = self.shared.slots.acquire().await.map_err(|_| {
             UpstreamError::new(UpstreamErrorKind::Unavailable, "no calls are taken any more")
         })?;
-        // Asked again: waiting for a slot may have outlived the connection.
+        // Looked up again: the connection may have ended while this waited for a slot.
         let connection = self.connection()?;
         let schema = permit.entry().tool.input_schema.as_ref();
         let reply = connection.call_tool(name, schema, &call).await?;
         drop(slot);
         let modern = connection.session.era.is_modern();
         let input = call.input.as_ref().filter(|_| modern);
-        let asked = result::Asked { source: &self.shared.id, modern, input };
-        asked.outcome(&reply, call.max_result_bytes)
+        let context = result::ReplyContext { source: &self.shared.id, modern, input };
+        context.outcome(&reply, call.max_result_bytes)
     }
 }
 

@@ -1,7 +1,7 @@
 //! MCP over the pipes of a child process.
 //!
-//! Invariant: one task writes and one reads; a request that nobody waits for any more is not
-//! written, and one that was written is cancelled when its caller goes away.
+//! Invariant: one task writes and one reads; a request that was dropped is not written, and one that
+//! was written is cancelled when its caller goes away.
 //! Invariant: whatever ends first, child or pipe, ends the connection; every call in flight fails
 //! at once.
 
@@ -18,12 +18,15 @@ use toolcrib_core::{
     id::SourceId,
     source::{SourceLimits, StdioSpec},
 };
+use toolcrib_mcp::{
+    line::{Line, Lines},
+    message,
+};
 
 use super::{
     connection::Call,
     ending::Ending,
-    lines::{Line, Lines},
-    message::{Reply, encode_cancelled},
+    message::Reply,
     peer::{OnCancel, Peer},
 };
 use crate::{
@@ -44,6 +47,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// the pipe are delivered and the exit status is known.
 const SETTLE: Duration = Duration::from_millis(500);
 const READ_BUFFER: usize = 64 << 10;
+/// A line is given up when it is longer than this many messages of the largest size.
+const HOPELESS: usize = 8;
 
 /// The requests' side of a child.
 pub(crate) struct Stdio {
@@ -95,7 +100,8 @@ pub(crate) async fn start(
         write_end.end(writer.run(stop).await);
     };
     let reader = Reader {
-        lines: Lines::new(BufReader::with_capacity(READ_BUFFER, stdout), limits.max_message_bytes),
+        lines: Lines::new(BufReader::with_capacity(READ_BUFFER, stdout), limits.max_message_bytes)
+            .give_up_after(limits.max_message_bytes.saturating_mul(HOPELESS)),
         source: source.clone(),
         peer: Arc::clone(&peer),
         replies: outgoing.clone(),
@@ -136,7 +142,8 @@ impl Stdio {
         self.send(Outgoing::Message(line(message))).await
     }
 
-    /// Tells what becomes of what the child wrote to stderr meanwhile. Only the first end counts.
+    /// Ends the probe: the lines that the child wrote to stderr since are kept or dropped. Only the first
+    /// call counts.
     pub(crate) fn probe_ended(&self, end: Probe) {
         // The reader is gone when stderr is closed; then there is nothing to decide.
         self.probe_end.send(end).ok();
@@ -244,7 +251,7 @@ impl Writer {
             let line = tokio::select! {
                 biased;
                 () = stop.cancelled() => return "was closed",
-                Some(id) = self.cancelled.recv() => line(encode_cancelled(id)),
+                Some(id) = self.cancelled.recv() => line(message::cancelled(id)),
                 Some(outgoing) = self.queue.recv() => match outgoing {
                     Outgoing::Message(line) => line,
                     Outgoing::Request { id, line } if self.peer.sending(id) => line,
@@ -290,8 +297,8 @@ impl Reader {
         let (peer, replies) = (Arc::clone(&self.peer), self.replies.clone());
         loop {
             match self.lines.next().await {
-                Ok(Line::Whole(text)) => {
-                    // A child that asks faster than it reads gets fewer answers.
+                Ok(Some(Line::Whole(text))) => {
+                    // A child that requests faster than it reads gets fewer answers.
                     let mut reply =
                         |message| drop(replies.try_send(Outgoing::Message(line(message))));
                     let blank = text.trim_ascii().is_empty();
@@ -299,7 +306,7 @@ impl Reader {
                         self.count_noise();
                     }
                 }
-                Ok(Line::Oversized(found)) => {
+                Ok(Some(Line::TooLong(found))) => {
                     tracing::warn!(source = %self.source, "an upstream message over the size limit was skipped");
                     match (found.id, found.has_method) {
                         (Some(id), false) => peer.settle(
@@ -309,18 +316,18 @@ impl Reader {
                                 "the answer is larger than the message limit",
                             )),
                         ),
-                        // A notification or request; nobody waits for it.
+                        // A notification or request: no caller waits for it.
                         (_, true) => {}
                         (None, false) => return "sent a message over the size limit",
                     }
                 }
-                Ok(Line::End) => return "closed its output",
+                Ok(None) => return "closed its output",
                 Err(_) => return "sent a line without an end",
             }
         }
     }
 
-    /// Says that there is noise, ever more rarely, and never what it is.
+    /// Warns of noise at growing intervals, without its content.
     fn count_noise(&mut self) {
         self.noise += 1;
         if self.noise.is_power_of_two() {

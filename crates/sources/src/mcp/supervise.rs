@@ -36,7 +36,7 @@ use crate::{process::stderr::Lines, status::StatusBoard};
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// A program that ends all the time costs a start every time.
 const LONGEST_PAUSE_STDIO: Duration = Duration::from_secs(60);
-/// Asking an endpoint is cheap, and somebody may be waiting for it to come back.
+/// A request to an endpoint is cheap, and callers may be waiting for it to come back.
 const LONGEST_PAUSE_HTTP: Duration = Duration::from_secs(15);
 /// A connection that held for this long was a good one.
 const STABLE: Duration = Duration::from_secs(60);
@@ -228,7 +228,7 @@ impl Supervisor {
         self.listener.changed(&shared.id);
         let watching = async {
             watch::watch(connection).await;
-            // The upstream has no stream of changes; the connection goes on without one.
+            // The upstream has no stream of changes; the connection works without one.
             std::future::pending::<()>().await;
         };
         let reason = tokio::select! {

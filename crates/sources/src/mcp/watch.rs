@@ -1,4 +1,4 @@
-//! Hears of changed tool lists, and tells the gateway of them, not too often.
+//! Receives notifications of changed tool lists, and reports them to the gateway at a bounded rate.
 //!
 //! A server of the handshake era sends its notification unasked: over stdio between answers, over
 //! HTTP on a GET stream. One of the 2026-07-28 era sends it on a subscription. Nothing is replayed,
@@ -9,10 +9,11 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Map, json};
 use tokio::{sync::Notify, time::Instant};
 use toolcrib_core::call::UpstreamError;
+use toolcrib_mcp::{message, method};
 
 use super::{
     connection::{Call, Connection, Failure, Wire},
-    message::{Reply, encode},
+    message::Reply,
     peer::Interest,
 };
 
@@ -23,15 +24,15 @@ const AT_MOST_EVERY: Duration = Duration::from_secs(1);
 /// Between two attempts to open a stream again.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// A subscription that is not acknowledged within this time is none.
+/// A subscription that is not acknowledged within this time is given up.
 const ACK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Runs `tell` for every change, after it has settled.
-pub(crate) async fn debounce(list_changed: &Notify, mut tell: impl FnMut()) {
+/// Calls `report` for every change, after it has settled.
+pub(crate) async fn debounce(list_changed: &Notify, mut report: impl FnMut()) {
     loop {
         list_changed.notified().await;
         tokio::time::sleep(SETTLE).await;
-        tell();
+        report();
         tokio::time::sleep(AT_MOST_EVERY).await;
     }
 }
@@ -62,14 +63,14 @@ pub(crate) async fn watch(connection: Arc<Connection>) {
     }
 }
 
-/// There is nothing to listen to.
+/// The upstream offers no stream.
 struct NoStream;
 
 async fn get_stream(connection: &Connection) -> Result<(), NoStream> {
     let Wire::Http(http) = &connection.wire else { return Err(NoStream) };
     match http.open_stream(&connection.session.era).await {
         Ok(stream) => {
-            // What changed before the stream was open is told by nobody.
+            // Changes from before the stream was open are not announced.
             connection.list_changed.notify_one();
             // However the stream ends, the next one is opened after a pause.
             if let Err(failure) = http.follow(stream).await {
@@ -92,11 +93,11 @@ async fn subscription(connection: &Connection) -> Result<(), NoStream> {
     let params = json!({
         "notifications": { "toolsListChanged": true }, "_meta": era.meta(&Map::new(), None),
     });
-    let encode = |id| encode(Some(id), "subscriptions/listen", &params);
+    let encode = |id| message::request(id, method::LISTEN, &params);
     let call = Call {
         cancellable: true,
         interest: Interest { progress: None, acknowledged: Some(Arc::clone(&acknowledged)) },
-        ..Call::plain("subscriptions/listen", era, &encode)
+        ..Call::plain(method::LISTEN, era, &encode)
     };
     let mut listening = std::pin::pin!(connection.wire.request(&call));
     let ended = tokio::select! {
@@ -107,7 +108,7 @@ async fn subscription(connection: &Connection) -> Result<(), NoStream> {
     let ended = match ended {
         Some(ended) => ended,
         None => {
-            // What changed before the subscription is told by nobody.
+            // Changes from before the subscription are not announced.
             connection.list_changed.notify_one();
             listening.await
         }
@@ -123,7 +124,7 @@ async fn subscription(connection: &Connection) -> Result<(), NoStream> {
 }
 
 fn note(failure: Failure) {
-    // The upstream's own words may hold anything.
+    // The upstream's text may contain anything, so only the kind is logged.
     let kind = UpstreamError::from(failure).kind.code();
     tracing::debug!(kind, "a stream of notifications ended");
 }

@@ -36,8 +36,8 @@ use super::{
     offer::OfferExt as _,
 };
 use crate::{
+    idempotency::IdempotencyKeyText,
     middleware::{Payload, Refusal, Segment},
-    once::IdempotencyKeyText,
     respond,
 };
 

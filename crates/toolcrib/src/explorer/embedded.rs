@@ -131,7 +131,7 @@ impl Host for Embedded {
         answer(CallToolResult::from(self.run(call).await))
     }
 
-    fn turned_away(&self, route: &str) {
+    fn record_unauthenticated(&self, route: &str) {
         tracing::debug!(route, "a caller without valid credentials was turned away");
     }
 }

@@ -29,9 +29,9 @@ pub(super) fn problem(status: StatusCode, error: impl Into<String>) -> Response 
 pub(super) fn problem_with(
     status: StatusCode,
     error: impl Into<String>,
-    details: Value,
+    details: Option<Value>,
 ) -> Response {
-    respond::json(status, &Problem { error: error.into(), details: Some(details) })
+    respond::json(status, &Problem { error: error.into(), details })
 }
 
 /// The answer for a tool that does not exist for the caller. The protocol wants the name in it; the

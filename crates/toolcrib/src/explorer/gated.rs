@@ -1,16 +1,13 @@
 //! A gateway behind the endpoints: its keys, its gate, its record.
 
-use std::time::Duration;
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use axum::response::Response;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, request::Parts};
-use serde_json::json;
 use toolcrib_core::{
-    call::{CallError, Outcome, UpstreamError},
+    call::{CallError, Outcome},
     id::RunId,
     principal::AuthMethod,
 };
@@ -18,7 +15,7 @@ use toolcrib_gateway::{
     CallReport, CallRequest, Gateway, ToolRef,
     authn::AuthError,
     config::MountAuth,
-    idempotency::{self, IdempotencyKey, Kept, Once, OnceError},
+    idempotency::{IdempotencyKey, Kept, Once, OnceError},
     metrics::Surface,
     provider::Offer,
 };
@@ -29,8 +26,9 @@ use super::{
     host::{Call, Host, Visitor},
 };
 use crate::{
+    call_error, idempotency,
     middleware::{Caller, Credentials, Hold, authenticate},
-    once, respond,
+    respond,
 };
 
 pub(super) struct Gated {
@@ -81,23 +79,19 @@ impl Host for Gated {
             charge: call.head.extensions.get().map(Hold::charge),
             ..CallRequest::new(snapshot, Surface::Explorer, tool, call.arguments)
         };
-        let key = match once::key(&call.head.headers) {
+        let key = match idempotency::key(&call.head.headers) {
             Ok(key) => key,
             Err(problem) => return error::problem(StatusCode::BAD_REQUEST, problem.to_string()),
         };
-        let Some(key) = key else {
-            let called = self.gateway.call(&caller, request).await;
-            return told(&called, &call.name);
-        };
-        let key = IdempotencyKey { space: SPACE, text: &key };
-        match self.gateway.call_once(&caller, key, request, kept).await {
-            Ok(Once::Report(called)) => told(&called, &call.name),
-            Ok(Once::Kept(kept)) => once::replayed(replay(&kept)),
-            Err(problem) => not_once(problem),
+        let key = key.as_deref().map(|text| IdempotencyKey { space: SPACE, text });
+        match idempotency::call(&self.gateway, &caller, key, request, kept).await {
+            Ok(Once::Report(report)) => told(&report, &call.name),
+            Ok(Once::Kept(kept)) => idempotency::replayed(replay(&kept)),
+            Err(problem) => refused_key(problem),
         }
     }
 
-    fn turned_away(&self, route: &str) {
+    fn record_unauthenticated(&self, route: &str) {
         self.gateway.audit().unauthenticated(route);
     }
 }
@@ -115,11 +109,8 @@ fn told(called: &CallReport, name: &str) -> Response {
     respond::with_run(response, run.as_ref())
 }
 
-/// What is kept of a call that is not to be made again.
+/// Returns the bytes that are kept of a call whose answer is final.
 fn kept(called: &CallReport) -> Option<Bytes> {
-    if !idempotency::is_final(called) {
-        return None;
-    }
     let run = Some(called.run_id.as_str());
     let result = match &called.result {
         Ok(ran) => outcome(ran.clone(), run),
@@ -138,62 +129,29 @@ fn replay(kept: &Kept) -> Response {
     respond::with_run(respond::json_bytes(status, body), Some(&kept.run_id))
 }
 
-/// A key that this call cannot have.
-fn not_once(problem: OnceError) -> Response {
-    let status = match problem {
-        OnceError::Conflict => StatusCode::UNPROCESSABLE_ENTITY,
-        OnceError::Unusable => StatusCode::BAD_REQUEST,
-        OnceError::Spent | OnceError::Running => StatusCode::CONFLICT,
-        OnceError::Busy => StatusCode::TOO_MANY_REQUESTS,
-    };
-    let response = error::problem(status, format!("`Idempotency-Key` {problem}"));
-    match problem {
-        OnceError::Running | OnceError::Busy => {
-            respond::with_retry_after(response, Duration::from_secs(1))
-        }
-        OnceError::Conflict | OnceError::Unusable | OnceError::Spent => response,
+/// Answers a call whose key cannot be used for it.
+fn refused_key(problem: OnceError) -> Response {
+    let message = format!("`Idempotency-Key` {problem}");
+    let response = error::problem(idempotency::status(problem), message);
+    match idempotency::retry_after(problem) {
+        Some(wait) => respond::with_retry_after(response, wait),
+        None => response,
     }
 }
 
-/// The one table of this dialect for calls that gave no outcome.
+/// Answers a call that gave no outcome. In this protocol a failure of the tool is a result.
 fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
     let words = error.words();
     let failed = |text: &str| answer(outcome(Outcome::text(text, true), Some(run.as_str())));
-    match error {
+    let response = match error {
         CallError::NoSuchTool => error::no_such_tool(name),
-        CallError::Forbidden { tool, required } => error::problem_with(
-            StatusCode::FORBIDDEN,
-            words,
-            json!({ "scope": "tool", "toolName": tool.as_str(), "requiredScopes": required }),
-        ),
-        CallError::RateLimited { tool, retry_after, limit, daily: _ } => {
-            let millis = toolcrib_core::limit::wait_millis(*retry_after);
-            let details = json!({
-                "scope": "tool", "toolName": tool.as_str(), "retryAfterMs": millis, "limit": limit,
-            });
-            let response = error::problem_with(StatusCode::TOO_MANY_REQUESTS, words, details);
-            respond::with_retry_after(response, *retry_after)
+        CallError::Forbidden { .. }
+        | CallError::RateLimited { .. }
+        | CallError::ApprovalRequired { .. }
+        | CallError::ApprovalRejected { .. }
+        | CallError::NotAccountable(_) => {
+            error::problem_with(call_error::status(error), words, call_error::details(error))
         }
-        CallError::ApprovalRequired { tool, asked } => {
-            let mut details =
-                json!({ "scope": "tool", "toolName": tool.as_str(), "approval": "required" });
-            if let (Some(details), Some(asked)) = (details.as_object_mut(), asked) {
-                let millis = toolcrib_core::limit::wait_millis(asked.retry_after);
-                details.insert("approvalId".to_owned(), json!(asked.approval));
-                details.insert("expiresAt".to_owned(), json!(asked.expires_at));
-                details.insert("retryAfterMs".to_owned(), json!(millis));
-            }
-            error::problem_with(StatusCode::FORBIDDEN, words, details)
-        }
-        CallError::ApprovalRejected { tool, approval } => error::problem_with(
-            StatusCode::FORBIDDEN,
-            words,
-            json!({
-                "scope": "tool", "toolName": tool.as_str(),
-                "approval": "rejected", "approvalId": approval,
-            }),
-        ),
-        CallError::NotAccountable(_) => error::problem(StatusCode::SERVICE_UNAVAILABLE, words),
         CallError::InvalidArguments(violations) => {
             let mut text = words;
             for violation in violations {
@@ -206,9 +164,10 @@ fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
             }
             failed(&text)
         }
-        CallError::Upstream(UpstreamError { retry_after: Some(wait), .. }) => {
-            respond::with_retry_after(failed(&words), *wait)
-        }
         CallError::Upstream(_) | CallError::Cancelled | CallError::Internal => failed(&words),
+    };
+    match call_error::retry_after(error) {
+        Some(wait) => respond::with_retry_after(response, wait),
+        None => response,
     }
 }

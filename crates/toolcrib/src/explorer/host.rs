@@ -26,7 +26,7 @@ pub(super) trait Host: Send + Sync + 'static {
     async fn call(&self, call: Call) -> Response;
 
     /// Records that somebody without valid credentials was turned away from `route`.
-    fn turned_away(&self, route: &str);
+    fn record_unauthenticated(&self, route: &str);
 }
 
 /// Who asks.

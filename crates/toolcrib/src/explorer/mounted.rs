@@ -124,7 +124,7 @@ impl HttpHost for Alone {
         Err(AuthError::Missing)
     }
 
-    fn turned_away(&self, _route: &str) {}
+    fn record_unauthenticated(&self, _route: &str) {}
 
     fn memory(&self) -> &Memory {
         &self.memory

@@ -4,37 +4,27 @@
 //! both SSE and stdio end a message with a line.
 
 use chrono::SecondsFormat;
-use serde_json::{Value, json};
+use serde_json::json;
 use toolcrib_core::{
     call::{CallError, InputRequired, Outcome, Progress},
     id::RunId,
 };
-
-use super::{
-    consent,
-    era::Era,
-    error::{Refusal, RpcError},
-    format::server_info,
-    protocol::Id,
+use toolcrib_mcp::{
+    message::{self, RpcError},
+    meta::toolcrib as key,
+    revision::Era,
 };
+
+use super::{consent, error::Refusal, format::server_info, protocol::Id};
 
 /// `result`, a JSON object, as the answer to `id`.
 pub(super) fn result(id: &Id, result: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(result.len() + id.as_json().len() + 40);
-    open(id, &mut out);
-    out.extend_from_slice(result);
-    out.push(b'}');
-    out
+    message::result(id.as_json(), result)
 }
 
 /// `error` as the answer to `id`, or to something that has none.
 pub(super) fn error(id: Option<&Id>, error: &RpcError) -> Vec<u8> {
-    let mut body = json!({ "code": error.code, "message": error.message });
-    if let (Some(body), Some(data)) = (body.as_object_mut(), &error.data) {
-        body.insert("data".to_owned(), Value::clone(data));
-    }
-    let id = id.map_or_else(String::new, |id| format!("\"id\":{},", id.as_json()));
-    format!("{{\"jsonrpc\":\"2.0\",{id}\"error\":{body}}}").into_bytes()
+    message::error(id.map(Id::as_json), error)
 }
 
 /// What a tool answered, as the answer to `id`.
@@ -43,11 +33,11 @@ pub(super) fn outcome(id: &Id, era: Era, outcome: &Outcome, run: &RunId) -> Vec<
     let structured = outcome.structured.as_ref().map(|raw| raw.get());
     let structured = structured.filter(|raw| era == Era::Modern || raw.starts_with('{'));
     let mut out = Vec::with_capacity(outcome.len() + 512);
-    open(id, &mut out);
+    message::open_result(id.as_json(), &mut out);
     let start = out.len();
     tool_result(era, outcome.content.get(), structured, outcome.is_error, &mut out);
     one_line(out.get_mut(start..).unwrap_or_default());
-    close(era, &[("dev.toolcrib/runId", run.as_str())], &mut out);
+    close(era, &[(key::RUN_ID, run.as_str())], &mut out);
     out
 }
 
@@ -69,17 +59,16 @@ pub(super) fn refusal(
         Refusal::Input(input) => (input_required(id, era, input, run), None),
         Refusal::Error(rpc) => (error(Some(id), &rpc), Some(rpc)),
         Refusal::Tool(text) => {
-            let mut meta =
-                vec![("dev.toolcrib/runId", run.as_str()), ("dev.toolcrib/error", refused.code())];
+            let mut meta = vec![(key::RUN_ID, run.as_str()), (key::ERROR, refused.code())];
             let expires_at;
             match refused {
                 CallError::ApprovalRequired { asked: Some(asked), .. } => {
                     expires_at = asked.expires_at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-                    meta.push(("dev.toolcrib/approvalId", asked.approval.as_str()));
-                    meta.push(("dev.toolcrib/expiresAt", &expires_at));
+                    meta.push((key::APPROVAL_ID, asked.approval.as_str()));
+                    meta.push((key::EXPIRES_AT, &expires_at));
                 }
                 CallError::ApprovalRejected { approval, .. } => {
-                    meta.push(("dev.toolcrib/approvalId", approval.as_str()));
+                    meta.push((key::APPROVAL_ID, approval.as_str()));
                 }
                 _ => {}
             }
@@ -96,7 +85,7 @@ pub(super) fn text(id: &Id, era: Era, text: &str, is_error: bool) -> Vec<u8> {
 fn words(id: &Id, era: Era, text: &str, is_error: bool, meta: &[(&str, &str)]) -> Vec<u8> {
     let content = json!([{ "type": "text", "text": text }]).to_string();
     let mut out = Vec::with_capacity(content.len() + 512);
-    open(id, &mut out);
+    message::open_result(id.as_json(), &mut out);
     tool_result(era, &content, None, is_error, &mut out);
     close(era, meta, &mut out);
     out
@@ -106,7 +95,7 @@ fn words(id: &Id, era: Era, text: &str, is_error: bool, meta: &[(&str, &str)]) -
 /// revisions, whose callers are never asked.
 fn input_required(id: &Id, era: Era, input: &InputRequired, run: &RunId) -> Vec<u8> {
     let mut out = Vec::with_capacity(input.len() + 512);
-    open(id, &mut out);
+    message::open_result(id.as_json(), &mut out);
     let start = out.len();
     out.extend_from_slice(b"{\"resultType\":\"input_required\"");
     let members = [("inputRequests", input.requests()), ("requestState", input.state())];
@@ -117,30 +106,14 @@ fn input_required(id: &Id, era: Era, input: &InputRequired, run: &RunId) -> Vec<
         }
     }
     one_line(out.get_mut(start..).unwrap_or_default());
-    close(era, &[("dev.toolcrib/runId", run.as_str())], &mut out);
+    close(era, &[(key::RUN_ID, run.as_str())], &mut out);
     out
 }
 
 /// A `notifications/progress` for the token of that JSON text.
 pub(super) fn progress(token: &str, progress: &Progress) -> Vec<u8> {
-    let mut text = format!(
-        "{{\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{{\"progressToken\":{token},\"progress\":{}",
-        progress.progress
-    );
-    if let Some(total) = &progress.total {
-        text.push_str(&format!(",\"total\":{total}"));
-    }
-    if let Some(message) = &progress.message {
-        text.push_str(&format!(",\"message\":{}", Value::String(message.clone())));
-    }
-    text.push_str("}}");
-    text.into_bytes()
-}
-
-fn open(id: &Id, out: &mut Vec<u8>) {
-    for part in ["{\"jsonrpc\":\"2.0\",\"id\":", id.as_json(), ",\"result\":"] {
-        out.extend_from_slice(part.as_bytes());
-    }
+    let Progress { progress, total, message } = progress;
+    message::progress(token, progress, total.as_ref(), message.as_deref())
 }
 
 fn tool_result(
@@ -196,7 +169,7 @@ fn one_line(json: &mut [u8]) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::value::RawValue;
+    use serde_json::{Value, value::RawValue};
 
     use super::*;
 
@@ -246,12 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_and_progress_are_messages() {
-        let rpc = RpcError { data: Some(Box::new(json!([1]))), ..RpcError::new(-1, "no") };
-        assert_eq!(
-            read(&error(None, &rpc)),
-            json!({ "jsonrpc": "2.0", "error": { "code": -1, "message": "no", "data": [1] } })
-        );
+    fn progress_is_a_message() {
         let report = Progress {
             progress: 1.into(),
             total: Some(3.into()),

@@ -17,16 +17,15 @@ use toolcrib_core::{
 use toolcrib_gateway::{
     CallReport, CallRequest, CatalogScope, Gateway, Snapshot, ToolRef, metrics::Surface,
 };
+use toolcrib_mcp::{message::RpcError, meta as key, revision::Era};
 
 use super::{
-    answer, consent,
-    era::{self, Era},
-    error::RpcError,
+    answer, consent, era, error,
     progress::ProgressQueue,
     protocol::{Id, Request},
     session::{Session, Turn},
 };
-use crate::respond;
+use crate::{call_error, respond};
 
 /// A call that has not started.
 pub(super) struct ToolCall {
@@ -104,7 +103,8 @@ impl ToolCall {
         request: Request,
     ) -> Result<Self, RpcError> {
         let Request { id, mut params, .. } = request;
-        let progress_token = match era::meta(&params).and_then(|meta| meta.get("progressToken")) {
+        let progress_token = match era::meta(&params).and_then(|meta| meta.get(key::PROGRESS_TOKEN))
+        {
             None => None,
             Some(token) => match Id::of(token) {
                 Some(token) => Some(token.as_json().to_owned()),
@@ -279,11 +279,8 @@ impl RunningCall {
                 CallAnswer {
                     bytes: bytes.into(),
                     run_id: respond::run_to_tell(&called),
-                    status: rpc.as_ref().map_or(StatusCode::OK, |rpc| rpc.status(self.era)),
-                    retry_after: match refused {
-                        CallError::Upstream(error) => error.retry_after,
-                        _ => rpc.and_then(|rpc| rpc.retry_after),
-                    },
+                    status: rpc.as_ref().map_or(StatusCode::OK, |rpc| error::status(rpc, self.era)),
+                    retry_after: call_error::retry_after(refused),
                     lacks: match refused {
                         CallError::Forbidden { required, .. } => Some(required.clone()),
                         _ => None,

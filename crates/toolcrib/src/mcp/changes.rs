@@ -14,8 +14,9 @@ use tokio::{
 };
 use toolcrib_core::{canonical::Digest, catalog::Generation, principal::Principal};
 use toolcrib_gateway::CatalogScope;
+use toolcrib_mcp::revision::Era;
 
-use super::{era::Era, host::Host, pages};
+use super::{host::Host, pages};
 
 /// Silence after which a change is complete.
 const QUIET: Duration = Duration::from_millis(250);

@@ -6,10 +6,11 @@
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{Asked, CallError, CallerInput, InputRequired, raw};
-
-use super::{
-    era::Era,
-    error::{RpcError, code},
+use toolcrib_mcp::{
+    code,
+    message::RpcError,
+    method::ELICIT,
+    revision::{Era, LATEST_LEGACY},
 };
 
 /// The key of our request among those of a round.
@@ -30,17 +31,16 @@ pub(super) fn asked(error: &CallError, era: Era) -> Option<Told> {
     let request = request(asked)?;
     Some(match era {
         Era::Modern => {
-            let requests =
-                raw(&json!({ KEY: { "method": "elicitation/create", "params": request } }));
+            let requests = raw(&json!({ KEY: { "method": ELICIT, "params": request } }));
             let able = json!({ "elicitation": { "url": {} } });
             let caller = able.as_object().map(CallerInput::declaring);
             let input = InputRequired::read(Some(&requests), None, caller.as_ref()).ok()?;
             Told::Round(Box::new(input))
         }
-        Era::Legacy => Told::Error(RpcError {
-            data: Some(Box::new(json!({ "elicitations": [request] }))),
-            ..RpcError::new(code::URL_ELICITATION, error.words())
-        }),
+        Era::Legacy => Told::Error(
+            RpcError::new(code::URL_ELICITATION, error.words())
+                .with_data(json!({ "elicitations": [request] })),
+        ),
     })
 }
 
@@ -64,7 +64,7 @@ pub(super) fn opens(capabilities: &Map<String, Value>) -> bool {
 pub(super) fn opens_by_handshake(params: &Map<String, Value>) -> bool {
     let version = params.get("protocolVersion").and_then(Value::as_str);
     let capabilities = params.get("capabilities").and_then(Value::as_object);
-    version == Some("2025-11-25") && capabilities.is_some_and(opens)
+    version == Some(LATEST_LEGACY) && capabilities.is_some_and(opens)
 }
 
 /// Takes the answer to our own request out of a round: it is no tool's business.

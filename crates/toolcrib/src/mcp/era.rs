@@ -3,30 +3,17 @@
 //! Invariant: the answer depends on this one request and on nothing before it.
 
 use serde_json::{Map, Value};
-
-use super::{
-    error::RpcError,
-    protocol::{Rejected, Request},
+use toolcrib_mcp::{
+    message::RpcError,
+    meta::{CLIENT_CAPABILITIES, META, PROTOCOL_VERSION},
+    method,
+    revision::{Era, MODERN, STREAMABLE_HTTP},
 };
 
-/// The two families of revisions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Era {
-    /// `initialize` first; results without `resultType`.
-    Legacy,
-    /// Every request says what it is.
-    Modern,
-}
+use super::protocol::{Rejected, Request};
 
-/// The stateless revision.
-pub(super) const MODERN: &str = "2026-07-28";
-/// What a handshake settles on when it asked for something unknown.
-const LATEST_LEGACY: &str = "2025-11-25";
-/// Everything that is served, newest first.
-pub(super) const SUPPORTED: [&str; 4] = [MODERN, LATEST_LEGACY, "2025-06-18", "2025-03-26"];
-
-const VERSION_KEY: &str = "io.modelcontextprotocol/protocolVersion";
-const CAPABILITIES_KEY: &str = "io.modelcontextprotocol/clientCapabilities";
+/// The revisions that are served, newest first.
+pub(super) const SERVED: &[&str] = STREAMABLE_HTTP;
 
 /// The revision of `request`. `header` is the transport's own word on it: `None` when the transport
 /// has none (stdio), `Some(None)` when it could but did not say.
@@ -37,41 +24,33 @@ pub(super) fn detect(request: &Request, header: Option<Option<&str>>) -> Result<
 /// Whether a message without an answer may come under `version`.
 pub(super) fn check_version(version: Option<&str>) -> Result<(), RpcError> {
     match version {
-        Some(version) if !SUPPORTED.contains(&version) => {
-            Err(RpcError::unsupported_version(version))
+        Some(version) if !SERVED.contains(&version) => {
+            Err(RpcError::unsupported_version(version, SERVED))
         }
         Some(_) | None => Ok(()),
     }
 }
 
-/// What an `initialize` that asks for `requested` gets.
-pub(super) fn negotiate(requested: Option<&str>) -> &'static str {
-    SUPPORTED
-        .into_iter()
-        .find(|&version| version != MODERN && Some(version) == requested)
-        .unwrap_or(LATEST_LEGACY)
-}
-
 /// The `_meta` of `params`, if it is an object.
 pub(super) fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
-    params.get("_meta").and_then(Value::as_object)
+    params.get(META).and_then(Value::as_object)
 }
 
 /// What the client says that it can do, if it says so.
 pub(super) fn capabilities(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
-    meta(params)?.get(CAPABILITIES_KEY)?.as_object()
+    meta(params)?.get(CLIENT_CAPABILITIES)?.as_object()
 }
 
 fn decide(request: &Request, header: Option<Option<&str>>) -> Result<Era, RpcError> {
     let said = header.flatten();
-    let Some(version) = meta(&request.params).and_then(|meta| meta.get(VERSION_KEY)) else {
+    let Some(version) = meta(&request.params).and_then(|meta| meta.get(PROTOCOL_VERSION)) else {
         // A handshake is only about to settle the version, so no header can contradict it.
-        if request.method == "initialize" {
+        if request.method == method::INITIALIZE {
             return Ok(Era::Legacy);
         }
         check_version(said)?;
         // Only the stateless revision knows `server/discover`.
-        return match said == Some(MODERN) || request.method == "server/discover" {
+        return match said == Some(MODERN) || request.method == method::DISCOVER {
             true => Err(RpcError::invalid_params(NO_VERSION)),
             false => Ok(Era::Legacy),
         };
@@ -90,13 +69,13 @@ fn decide(request: &Request, header: Option<Option<&str>>) -> Result<Era, RpcErr
             }
         }
     }
-    if !SUPPORTED.contains(&version) {
-        return Err(RpcError::unsupported_version(version));
+    if !SERVED.contains(&version) {
+        return Err(RpcError::unsupported_version(version, SERVED));
     }
     if version != MODERN {
         return Ok(Era::Legacy);
     }
-    match meta(&request.params).and_then(|meta| meta.get(CAPABILITIES_KEY)) {
+    match meta(&request.params).and_then(|meta| meta.get(CLIENT_CAPABILITIES)) {
         Some(Value::Object(_)) => Ok(Era::Modern),
         Some(_) | None => Err(RpcError::invalid_params(NO_CAPABILITIES)),
     }
@@ -110,9 +89,10 @@ const OTHER_VERSION: &str = "the MCP-Protocol-Version header differs from the ve
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use toolcrib_mcp::code;
 
     use super::*;
-    use crate::mcp::{error::code, protocol::Id};
+    use crate::mcp::protocol::Id;
 
     fn request(method: &str, meta: Value) -> Request {
         let mut params = Map::new();
@@ -123,7 +103,7 @@ mod tests {
     }
 
     fn full(version: &str) -> Value {
-        json!({ VERSION_KEY: version, CAPABILITIES_KEY: {} })
+        json!({ PROTOCOL_VERSION: version, CLIENT_CAPABILITIES: {} })
     }
 
     #[test]
@@ -139,14 +119,19 @@ mod tests {
             (list, full("1999-01-01"), http(Some("1999-01-01")), Err(code::UNSUPPORTED_VERSION)),
             (list, full("1999-01-01"), None, Err(code::UNSUPPORTED_VERSION)),
             (list, full("2025-11-25"), http(Some("2025-11-25")), Ok(Legacy)),
-            (list, json!({ VERSION_KEY: MODERN }), None, Err(code::INVALID_PARAMS)),
+            (list, json!({ PROTOCOL_VERSION: MODERN }), None, Err(code::INVALID_PARAMS)),
             (
                 list,
-                json!({ VERSION_KEY: 7, CAPABILITIES_KEY: {} }),
+                json!({ PROTOCOL_VERSION: 7, CLIENT_CAPABILITIES: {} }),
                 None,
                 Err(code::INVALID_PARAMS),
             ),
-            (list, json!({ CAPABILITIES_KEY: {} }), http(Some(MODERN)), Err(code::INVALID_PARAMS)),
+            (
+                list,
+                json!({ CLIENT_CAPABILITIES: {} }),
+                http(Some(MODERN)),
+                Err(code::INVALID_PARAMS),
+            ),
             (list, Value::Null, http(Some(MODERN)), Err(code::INVALID_PARAMS)),
             (list, Value::Null, http(Some("1999-01-01")), Err(code::UNSUPPORTED_VERSION)),
             (list, Value::Null, http(Some("2025-06-18")), Ok(Legacy)),
@@ -158,21 +143,6 @@ mod tests {
         ] {
             let got = detect(&request(method, meta.clone()), header).map_err(|r| r.error.code);
             assert_eq!(got, expected, "{method} {meta} {header:?}");
-        }
-    }
-
-    #[test]
-    fn a_handshake_gets_what_it_asks_for_or_the_latest() {
-        for (requested, expected) in [
-            (Some("2025-03-26"), "2025-03-26"),
-            (Some("2025-06-18"), "2025-06-18"),
-            (Some("2025-11-25"), "2025-11-25"),
-            (Some("2026-07-28"), "2025-11-25"),
-            (Some("2024-11-05"), "2025-11-25"),
-            (Some("1999-01-01"), "2025-11-25"),
-            (None, "2025-11-25"),
-        ] {
-            assert_eq!(negotiate(requested), expected);
         }
     }
 }

@@ -1,54 +1,19 @@
-//! The one table of JSON-RPC errors: codes, and what becomes of a call that the gate refused.
+//! The errors of this server, and how a call that the gate refused is answered.
 //!
 //! Tool failures are not here: they are results with `isError`, so that a model can correct itself.
 
-use std::{borrow::Cow, time::Duration};
-
 use axum::http::StatusCode;
-use serde_json::{Value, json};
+use serde_json::json;
 use toolcrib_core::call::{Ask, CallError, InputRequired, UpstreamError};
+use toolcrib_mcp::{code, message::RpcError, revision::Era};
 
-use super::era::{self, Era};
-
-/// Codes. Those below -32768 are ours: outside every range that JSON-RPC and MCP reserve.
-pub(super) mod code {
-    pub(in super::super) const PARSE: i64 = -32700;
-    pub(in super::super) const INVALID_REQUEST: i64 = -32600;
-    pub(in super::super) const METHOD_NOT_FOUND: i64 = -32601;
-    pub(in super::super) const INVALID_PARAMS: i64 = -32602;
-    pub(in super::super) const INTERNAL: i64 = -32603;
-    pub(in super::super) const HEADER_MISMATCH: i64 = -32020;
-    pub(in super::super) const MISSING_CAPABILITY: i64 = -32021;
-    pub(in super::super) const UNSUPPORTED_VERSION: i64 = -32022;
-    /// Of the handshake revisions alone: somebody has to go somewhere first.
-    pub(in super::super) const URL_ELICITATION: i64 = -32042;
-    /// No valid credentials.
-    pub(in super::super) const UNAUTHENTICATED: i64 = -31401;
-    /// The caller lacks a scope.
-    pub(in super::super) const FORBIDDEN: i64 = -31403;
-    /// The caller's bucket for the tool is empty.
-    pub(in super::super) const RATE_LIMITED: i64 = -31429;
-    /// The call could not be recorded or limited, so nothing ran.
-    pub(in super::super) const NOT_ACCOUNTABLE: i64 = -31503;
-}
-
-/// A JSON-RPC error.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct RpcError {
-    pub(super) code: i64,
-    /// Never repeats what the caller sent.
-    pub(super) message: Cow<'static, str>,
-    /// Boxed because errors are rare and results are not.
-    pub(super) data: Option<Box<Value>>,
-    /// For the header of that name.
-    pub(super) retry_after: Option<Duration>,
-}
+use crate::call_error;
 
 /// The code of a request that was refused with `status` before it reached the protocol.
 pub(super) fn of_status(status: StatusCode) -> i64 {
     match status {
-        StatusCode::UNAUTHORIZED => code::UNAUTHENTICATED,
-        StatusCode::SERVICE_UNAVAILABLE => code::NOT_ACCOUNTABLE,
+        StatusCode::UNAUTHORIZED => code::toolcrib::UNAUTHENTICATED,
+        StatusCode::SERVICE_UNAVAILABLE => code::toolcrib::NOT_ACCOUNTABLE,
         StatusCode::INTERNAL_SERVER_ERROR => code::INTERNAL,
         _ => code::INVALID_REQUEST,
     }
@@ -65,76 +30,42 @@ pub(super) enum Refusal<'a> {
     Tool(String),
 }
 
-// === impl RpcError ===
+/// The method is unknown here.
+pub(super) fn method_not_found() -> RpcError {
+    RpcError::new(code::METHOD_NOT_FOUND, "method not found; this server offers tools only")
+}
 
-impl RpcError {
-    pub(super) fn new(code: i64, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, message: message.into(), data: None, retry_after: None }
-    }
+/// The caller has reached the number of something that it may have at once.
+pub(super) fn too_many(message: &'static str) -> RpcError {
+    RpcError::new(code::toolcrib::RATE_LIMITED, message)
+}
 
-    pub(super) fn parse(message: String) -> Self {
-        Self::new(code::PARSE, message)
-    }
+/// The credentials were valid when the request began, and no longer are.
+pub(super) fn unauthenticated() -> RpcError {
+    RpcError::new(code::toolcrib::UNAUTHENTICATED, "the credentials are not valid any more")
+}
 
-    pub(super) fn invalid_request(message: &'static str) -> Self {
-        Self::new(code::INVALID_REQUEST, message)
-    }
+/// The same for a session that never was, has ended, or is another principal's (I-9).
+pub(super) fn no_session() -> RpcError {
+    RpcError::invalid_request("there is no such session; send `initialize` again")
+}
 
-    pub(super) fn invalid_params(message: &'static str) -> Self {
-        Self::new(code::INVALID_PARAMS, message)
-    }
+/// Which toolsets exist is the operator's configuration and no secret; their content is.
+pub(super) fn no_toolset() -> RpcError {
+    RpcError::invalid_request("there is no such toolset")
+}
 
-    pub(super) fn method_not_found() -> Self {
-        Self::new(code::METHOD_NOT_FOUND, "method not found; this server offers tools only")
-    }
+/// The same for a name that no source offers and for a foreign tenant's tool (I-9).
+pub(super) fn unknown_tool() -> RpcError {
+    RpcError::new(code::INVALID_PARAMS, "Unknown tool")
+}
 
-    /// Of something of which a caller may have so many at once.
-    pub(super) fn too_many(message: &'static str) -> Self {
-        Self::new(code::RATE_LIMITED, message)
-    }
-
-    /// For a caller that was somebody when it asked.
-    pub(super) fn unauthenticated() -> Self {
-        Self::new(code::UNAUTHENTICATED, "the credentials are not valid any more")
-    }
-
-    /// The same for a session that never was, has ended, or is another principal's (I-9).
-    pub(super) fn no_session() -> Self {
-        Self::invalid_request("there is no such session; send `initialize` again")
-    }
-
-    /// Which toolsets there are is the operator's configuration and no secret; what is in them is.
-    pub(super) fn no_toolset() -> Self {
-        Self::invalid_request("there is no such toolset")
-    }
-
-    pub(super) fn header_mismatch(message: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(code::HEADER_MISMATCH, message)
-    }
-
-    /// `requested` goes back because the specification asks for it; it is cut to a version's size.
-    pub(super) fn unsupported_version(requested: &str) -> Self {
-        let requested: String = requested.chars().take(32).collect();
-        Self {
-            data: Some(Box::new(json!({ "supported": era::SUPPORTED, "requested": requested }))),
-            ..Self::new(code::UNSUPPORTED_VERSION, "unsupported protocol version")
-        }
-    }
-
-    /// The same for a name that nobody offers and for a foreign tenant's tool (I-9).
-    pub(super) fn unknown_tool() -> Self {
-        Self::new(code::INVALID_PARAMS, "Unknown tool")
-    }
-
-    /// The status of an error that a method gave; a rejected message is always a 400.
-    pub(super) fn status(&self, era: Era) -> StatusCode {
-        match (self.code, era) {
-            (code::METHOD_NOT_FOUND, Era::Modern) => StatusCode::NOT_FOUND,
-            (code::HEADER_MISMATCH | code::MISSING_CAPABILITY | code::UNSUPPORTED_VERSION, _) => {
-                StatusCode::BAD_REQUEST
-            }
-            _ => StatusCode::OK,
-        }
+/// The status of an error that a method gave; a rejected message is always a 400.
+pub(super) fn status(error: &RpcError, era: Era) -> StatusCode {
+    match (error.code, era) {
+        (code::METHOD_NOT_FOUND, Era::Modern) => StatusCode::NOT_FOUND,
+        (code, _) if code::is_modern(code) => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
     }
 }
 
@@ -145,34 +76,28 @@ impl<'a> Refusal<'a> {
         match error {
             CallError::Upstream(UpstreamError { ask: Some(ask), .. }) => match &**ask {
                 Ask::Input(input) => Self::Input(input),
-                Ask::Capabilities(wanted) => Self::Error(RpcError {
-                    data: Some(Box::new(json!({ "requiredCapabilities": wanted }))),
-                    ..RpcError::new(code::MISSING_CAPABILITY, message)
-                }),
+                Ask::Capabilities(wanted) => Self::Error(
+                    RpcError::new(code::MISSING_CAPABILITY, message)
+                        .with_data(json!({ "requiredCapabilities": wanted })),
+                ),
                 Ask::Rejected(words) => {
                     Self::Error(RpcError::new(code::INVALID_PARAMS, words.clone()))
                 }
             },
-            CallError::NoSuchTool => Self::Error(RpcError::unknown_tool()),
-            CallError::Forbidden { tool, required } => Self::Error(RpcError {
-                data: Some(Box::new(json!({
-                    "scope": "tool", "toolName": tool.as_str(), "requiredScopes": required,
-                }))),
-                ..RpcError::new(code::FORBIDDEN, "forbidden: the caller may not use this tool")
-            }),
-            CallError::RateLimited { tool, retry_after, limit, daily: _ } => {
-                let millis = toolcrib_core::limit::wait_millis(*retry_after);
+            CallError::NoSuchTool => Self::Error(unknown_tool()),
+            CallError::Forbidden { .. } => {
+                let message = "forbidden: the caller may not use this tool";
                 Self::Error(RpcError {
-                    data: Some(Box::new(json!({
-                        "scope": "tool", "toolName": tool.as_str(),
-                        "retryAfterMs": millis, "limit": limit,
-                    }))),
-                    retry_after: Some(*retry_after),
-                    ..RpcError::new(code::RATE_LIMITED, message)
+                    data: call_error::details(error).map(Box::new),
+                    ..RpcError::new(code::toolcrib::FORBIDDEN, message)
                 })
             }
+            CallError::RateLimited { .. } => Self::Error(RpcError {
+                data: call_error::details(error).map(Box::new),
+                ..RpcError::new(code::toolcrib::RATE_LIMITED, message)
+            }),
             CallError::NotAccountable(_) => {
-                Self::Error(RpcError::new(code::NOT_ACCOUNTABLE, message))
+                Self::Error(RpcError::new(code::toolcrib::NOT_ACCOUNTABLE, message))
             }
             CallError::Cancelled | CallError::Internal => {
                 Self::Error(RpcError::new(code::INTERNAL, message))
@@ -196,6 +121,8 @@ impl<'a> Refusal<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use toolcrib_core::{
         arguments::Violation,
         call::{UpstreamError, UpstreamErrorKind},

@@ -9,6 +9,7 @@ use toolcrib_core::{
     descriptor::{Egress, ReplayPolicy, SafetyTier, SchemaObject},
     text::has_hidden,
 };
+use toolcrib_mcp::{meta::toolcrib as key, param_header};
 
 use super::param_headers;
 
@@ -16,7 +17,9 @@ use super::param_headers;
 macro_rules! server_info {
     () => {
         concat!(
-            r#""io.modelcontextprotocol/serverInfo":{"name":"toolcrib","title":"toolcrib","version":""#,
+            "\"",
+            toolcrib_mcp::server_info!(),
+            r#"":{"name":"toolcrib","title":"toolcrib","version":""#,
             env!("CARGO_PKG_VERSION"),
             r#""}"#
         )
@@ -76,9 +79,9 @@ fn write(entry: &Entry, output: Option<&SchemaObject>, out: &mut Vec<u8>) {
     tool.insert(
         "_meta".to_owned(),
         json!({
-            "dev.toolcrib/toolId": entry.id.as_str(),
-            "dev.toolcrib/sourceId": entry.source.as_str(),
-            "dev.toolcrib/otcId": entry.names.otc_id(),
+            key::TOOL_ID: entry.id.as_str(),
+            key::SOURCE_ID: entry.source.as_str(),
+            key::OTC_ID: entry.names.otc_id(),
         }),
     );
     // A tool that cannot be written would leave a hole in the list; a map of JSON always can.
@@ -105,7 +108,7 @@ fn input_schema(entry: &Entry) -> SchemaObject {
         }
     }
     if param_headers::read(&schema).is_err() {
-        param_headers::strip(&mut schema);
+        param_header::strip(&mut schema);
     }
     schema
 }

@@ -15,7 +15,7 @@ use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig};
 use super::session::{Session, Sessions};
 
 /// The dialect over one gateway, as it is set up.
-pub(crate) struct Host {
+pub(super) struct Host {
     pub(super) gateway: Gateway,
     pub(super) config: McpConfig,
     pub(super) sessions: Sessions,
@@ -56,7 +56,7 @@ pub(super) fn who(principal: &Principal) -> Who {
 
 impl Host {
     /// Over `gateway`.
-    pub(crate) fn new(gateway: Gateway, config: McpConfig) -> Arc<Self> {
+    pub(super) fn new(gateway: Gateway, config: McpConfig) -> Arc<Self> {
         let sessions = Sessions::new(gateway.clone(), &config);
         Arc::new(Self { gateway, config, sessions, listeners: Arc::default() })
     }

@@ -20,25 +20,30 @@ use axum::{
 use http::{HeaderMap, Method, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::principal::Principal;
-use toolcrib_gateway::{CatalogScope, ToolRef, metrics::Surface};
+use toolcrib_gateway::{CatalogScope, ToolRef, config::Config, metrics::Surface};
+use toolcrib_mcp::{
+    message::RpcError,
+    method::INITIALIZE,
+    revision::{Era, MODERN},
+};
+use utoipa_axum::router::OpenApiRouter;
 
 use super::{
     answer,
     call::{CallAnswer, CallMessage, ToolCall},
-    consent,
-    era::{self, Era},
-    error::{self, RpcError},
-    host::RequestContext,
+    consent, era, error,
+    host::{Host, RequestContext},
     method::{self, Step},
     param_headers,
     protocol::{self, Id, Message, Notification, Rejected},
     session::Hold,
 };
 use crate::{
-    middleware::{Access, Caller, Mount, Paths, Payload, Refusal, Segment},
+    dialect::Setup,
+    middleware::{Access, Caller, Challenge, Mount, Paths, Payload, Refusal, Segment},
     respond,
     serve::Stopping,
-    state::{AppState, Surfaces},
+    state::AppState,
 };
 use headers::Readable;
 use standing::Named;
@@ -52,18 +57,32 @@ const TOOLSET: &str = "/mcp/{toolset}";
 /// ordinary calls are one plain answer, short enough that nothing on the way gives up.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who may come in where.
-pub(crate) fn mounts(surfaces: &Surfaces) -> Vec<Mount> {
-    let access = Access::Keyed(surfaces.mcp.auth);
+/// Its mounts.
+pub(super) fn mounts(config: &Config) -> Vec<Mount> {
+    let access = Access::Keyed(config.mcp.auth);
     // The toolsets' URLs after the one above them, so that the record tells which it was.
     [Paths::exactly([PATH]), Paths::Under(PATH.to_owned())]
         .map(|paths| Mount::new(Surface::Mcp, paths, access, refuse))
         .into()
 }
 
-/// The routes.
-pub(crate) fn routes() -> Router<AppState> {
-    Router::new().route(PATH, any(everything)).route(TOOLSET, any(toolset))
+/// The routes. Their description needs none of them.
+pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
+    let Some(gateway) = setup.gateway else { return OpenApiRouter::new() };
+    let endpoint = Arc::new(Endpoint {
+        host: Host::new(gateway.clone(), setup.config.mcp.clone()),
+        max_body: setup.config.server.max_body_bytes,
+        challenge: Challenge::of(setup.config.resource.as_ref()),
+    });
+    let routes = Router::new().route(PATH, any(everything)).route(TOOLSET, any(toolset));
+    OpenApiRouter::from(routes.with_state(endpoint))
+}
+
+/// State of the routes.
+struct Endpoint {
+    host: Arc<Host>,
+    max_body: usize,
+    challenge: Challenge,
 }
 
 /// How a request that does not reach the protocol is refused: a JSON-RPC error without an id.
@@ -73,46 +92,48 @@ fn refuse(refusal: &Refusal) -> Response {
 }
 
 async fn everything(
-    State(state): State<AppState>,
+    State(endpoint): State<Arc<Endpoint>>,
     Caller(principal): Caller,
     request: Request,
 ) -> Response {
-    dispatch(state, principal, &CatalogScope::default(), request).await
+    dispatch(&endpoint, principal, &CatalogScope::default(), request).await
 }
 
 /// I-76
 async fn toolset(
-    State(state): State<AppState>,
+    State(endpoint): State<Arc<Endpoint>>,
     Caller(principal): Caller,
     name: Segment,
     request: Request,
 ) -> Response {
     let within = CatalogScope::toolset(name.as_str());
-    match state.gateway.snapshot().has(&within) {
-        true => dispatch(state, principal, &within, request).await,
-        false => fail(StatusCode::NOT_FOUND, &RpcError::no_toolset()),
+    match endpoint.host.gateway.snapshot().has(&within) {
+        true => dispatch(&endpoint, principal, &within, request).await,
+        false => fail(StatusCode::NOT_FOUND, &error::no_toolset()),
     }
 }
 
 /// By hand, because what is allowed depends on the configuration, and a HEAD must open no stream.
 async fn dispatch(
-    state: AppState,
+    endpoint: &Endpoint,
     principal: Arc<Principal>,
     within: &CatalogScope,
     request: Request,
 ) -> Response {
     let stop = request.extensions().get().map(|Stopping(stop)| stop.clone()).unwrap_or_default();
     match *request.method() {
-        Method::POST => receive(&state, &principal, within, request, stop).await,
-        Method::GET => standing::open(&state.mcp, &principal, within, request.headers(), stop),
-        Method::DELETE => standing::end(&state.mcp, &principal, within, request.headers()).await,
-        _ if state.mcp.config.sessions => standing::not_allowed("GET,POST,DELETE"),
+        Method::POST => receive(endpoint, &principal, within, request, stop).await,
+        Method::GET => standing::open(&endpoint.host, &principal, within, request.headers(), stop),
+        Method::DELETE => {
+            standing::end(&endpoint.host, &principal, within, request.headers()).await
+        }
+        _ if endpoint.host.config.sessions => standing::not_allowed("GET,POST,DELETE"),
         _ => standing::not_allowed("POST"),
     }
 }
 
 async fn receive(
-    state: &AppState,
+    endpoint: &Endpoint,
     principal: &Arc<Principal>,
     within: &CatalogScope,
     request: Request,
@@ -123,11 +144,11 @@ async fn receive(
         return fail(StatusCode::UNSUPPORTED_MEDIA_TYPE, &RpcError::invalid_request(problem));
     }
     let (head, body) = request.into_parts();
-    let body = match Payload::read(&head, body, state.surfaces.server.max_body_bytes).await {
+    let body = match Payload::read(&head, body, endpoint.max_body).await {
         Ok(Payload(body)) => body,
         Err(refusal) => return refusal.into_response(),
     };
-    match answer(state, principal, within, &head.headers, &body, stop).await {
+    match answer(endpoint, principal, within, &head.headers, &body, stop).await {
         Ok(response) => response,
         Err(Rejected { id, error }) => {
             let body = answer::error(id.as_ref(), &error);
@@ -137,14 +158,14 @@ async fn receive(
 }
 
 async fn answer(
-    state: &AppState,
+    endpoint: &Endpoint,
     principal: &Arc<Principal>,
     within: &CatalogScope,
     headers: &HeaderMap,
     body: &[u8],
     stop: CancellationToken,
 ) -> Result<Response, Rejected> {
-    let host = &state.mcp;
+    let host = &endpoint.host;
     let message = protocol::parse(body)?;
     let reject = |id, error| Rejected { id, error };
     let version =
@@ -152,9 +173,9 @@ async fn answer(
     let request = match message {
         Message::Request(request) => request,
         Message::Notification(notification) => {
-            return notice(state, principal, within, headers, version, Some(&notification));
+            return notice(endpoint, principal, within, headers, version, Some(&notification));
         }
-        Message::Response => return notice(state, principal, within, headers, version, None),
+        Message::Response => return notice(endpoint, principal, within, headers, version, None),
     };
     let era = era::detect(&request, Some(version))?;
     let Some(readable) = headers::readable(headers, era) else {
@@ -168,7 +189,7 @@ async fn answer(
             .map_err(|error| reject(Some(id.clone()), error))?;
     }
     // The stateless revision has no sessions, and who shakes hands is about to get a new one.
-    let shakes = era == Era::Legacy && request.method == "initialize";
+    let shakes = era == Era::Legacy && request.method == INITIALIZE;
     let hold = match era {
         Era::Legacy if !shakes => match standing::named(host, principal, within, headers)
             .map_err(|error| reject(Some(id.clone()), error))?
@@ -204,19 +225,19 @@ async fn answer(
                 check_params(principal, within, headers, &call)
                     .map_err(|error| reject(Some(id), error))?;
             }
-            Ok(run(state, call, readable).await)
+            Ok(run(endpoint, call, readable).await)
         }
         Ok(Step::Listen(listen)) => Ok(standing::listen(*listen, stop)),
         Err(error) => {
             let body = answer::error(Some(&id), &error);
-            Ok(respond::json_bytes(error.status(era), body))
+            Ok(respond::json_bytes(error::status(&error, era), body))
         }
     }
 }
 
 /// Takes a message that wants no answer: a notification, or an answer to what was never asked.
 fn notice(
-    state: &AppState,
+    endpoint: &Endpoint,
     principal: &Principal,
     within: &CatalogScope,
     headers: &HeaderMap,
@@ -225,8 +246,8 @@ fn notice(
 ) -> Result<Response, Rejected> {
     let reject = |error| Rejected { id: None, error };
     era::check_version(version).map_err(reject)?;
-    if version != Some(era::MODERN) {
-        match standing::named(&state.mcp, principal, within, headers).map_err(reject)? {
+    if version != Some(MODERN) {
+        match standing::named(&endpoint.host, principal, within, headers).map_err(reject)? {
             Named::None => {}
             Named::Unknown => return Ok(no_session(None)),
             Named::Session(hold) => {
@@ -240,7 +261,7 @@ fn notice(
 }
 
 fn no_session(id: Option<&Id>) -> Response {
-    respond::json_bytes(StatusCode::NOT_FOUND, answer::error(id, &RpcError::no_session()))
+    respond::json_bytes(StatusCode::NOT_FOUND, answer::error(id, &error::no_session()))
 }
 
 /// Checks what the client repeats of its arguments. Only for a tool that the caller sees: for any
@@ -260,18 +281,18 @@ fn check_params(
 }
 
 /// Runs `call`. As long as this waits, dropping it drops the call; later the stream owns it.
-async fn run(state: &AppState, call: Box<ToolCall>, readable: Readable) -> Response {
+async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: Readable) -> Response {
     if readable == Readable::Json {
         let mut running = call.without_progress().run();
         return match running.next().await {
-            Some(CallMessage::Answer(answer)) => whole(state, answer),
+            Some(CallMessage::Answer(answer)) => whole(endpoint, answer),
             Some(CallMessage::Progress(_)) => Refusal::Internal.into_response(),
             None => StatusCode::ACCEPTED.into_response(),
         };
     }
     let mut running = call.run();
     match tokio::time::timeout(PATIENCE, running.next()).await {
-        Ok(Some(CallMessage::Answer(answer))) => whole(state, answer),
+        Ok(Some(CallMessage::Answer(answer))) => whole(endpoint, answer),
         Ok(Some(CallMessage::Progress(first))) => stream::respond(running, First::Message(first)),
         // Cancelled by a message of its own: nobody waits for an answer.
         Ok(None) => StatusCode::ACCEPTED.into_response(),
@@ -279,12 +300,10 @@ async fn run(state: &AppState, call: Box<ToolCall>, readable: Readable) -> Respo
     }
 }
 
-fn whole(state: &AppState, answer: CallAnswer) -> Response {
+fn whole(endpoint: &Endpoint, answer: CallAnswer) -> Response {
     let mut response = respond::json_bytes(answer.status, answer.bytes);
     // Says nothing that the answer does not say: who may not know of the tool gets no scopes (I-9).
-    if let Some(challenge) =
-        answer.lacks.and_then(|scopes| state.surfaces.challenge.scopes(&scopes))
-    {
+    if let Some(challenge) = answer.lacks.and_then(|scopes| endpoint.challenge.scopes(&scopes)) {
         *response.status_mut() = StatusCode::FORBIDDEN;
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
     }

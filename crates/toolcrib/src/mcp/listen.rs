@@ -8,12 +8,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
+use toolcrib_mcp::{message::RpcError, meta::SUBSCRIPTION_ID, method, revision::Era};
 
 use super::{
     answer,
     changes::{Ended, ListWatch},
-    era::Era,
-    error::RpcError,
+    error,
     format::server_info,
     host::{Place, RequestContext},
     protocol::{Id, Request},
@@ -67,7 +67,7 @@ impl Listen {
             }
         };
         let Some(place) = asker.host.place(asker.principal) else {
-            return Err(RpcError::too_many("too many subscriptions are open; close one first"));
+            return Err(error::too_many("too many subscriptions are open; close one first"));
         };
         let watch =
             ListWatch::new(asker.host, asker.principal, asker.within, Era::Modern, Arc::default());
@@ -104,9 +104,7 @@ impl Listen {
             self.phase = Phase::Over;
             return Some(ListenMessage::Answer(match ended {
                 Ended::Closing => self.complete(),
-                Ended::Refused => {
-                    answer::error(Some(&self.id), &RpcError::unauthenticated()).into()
-                }
+                Ended::Refused => answer::error(Some(&self.id), &error::unauthenticated()).into(),
             }));
         }
     }
@@ -114,17 +112,17 @@ impl Listen {
     fn acknowledged(&self) -> Bytes {
         let honoured = if self.tools { "\"toolsListChanged\":true" } else { "" };
         let params = format!("\"notifications\":{{{honoured}}},");
-        self.notification("notifications/subscriptions/acknowledged", &params)
+        self.notification(method::ACKNOWLEDGED, &params)
     }
 
     fn changed(&self) -> Bytes {
-        self.notification("notifications/tools/list_changed", "")
+        self.notification(method::TOOLS_CHANGED, "")
     }
 
     fn notification(&self, method: &str, params: &str) -> Bytes {
         let id = self.id.as_json();
         format!(
-            "{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{{{params}\"_meta\":{{{SUBSCRIPTION}:{id}}}}}}}"
+            "{{\"jsonrpc\":\"2.0\",\"method\":\"{method}\",\"params\":{{{params}\"_meta\":{{\"{SUBSCRIPTION_ID}\":{id}}}}}}}"
         )
         .into()
     }
@@ -132,15 +130,9 @@ impl Listen {
     fn complete(&self) -> Bytes {
         let id = self.id.as_json();
         let result = format!(
-            "{{\"resultType\":\"complete\",\"_meta\":{{{SUBSCRIPTION}:{id},{}}}}}",
+            "{{\"resultType\":\"complete\",\"_meta\":{{\"{SUBSCRIPTION_ID}\":{id},{}}}}}",
             server_info!()
         );
         answer::result(&self.id, result.as_bytes()).into()
     }
 }
-
-const SUBSCRIPTION: &str = "\"io.modelcontextprotocol/subscriptionId\"";
-
-/// What a client of a handshake is told.
-pub(super) const LIST_CHANGED: &[u8] =
-    b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}";

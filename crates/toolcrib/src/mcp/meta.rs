@@ -13,8 +13,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use toolcrib_core::catalog::{Entry, ListFormat, Listing, Pages};
 use toolcrib_gateway::ToolRef;
+use toolcrib_mcp::{message::RpcError, revision::Era};
 
-use super::{answer, call::ToolCall, era::Era, error::RpcError, host::RequestContext, pages};
+use super::{answer, call::ToolCall, host::RequestContext, pages};
 
 /// What a call is.
 #[expect(clippy::large_enum_variant, reason = "one for each call, taken apart at once")]

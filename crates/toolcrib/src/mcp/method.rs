@@ -3,12 +3,16 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 use toolcrib_core::catalog::Listing;
+use toolcrib_mcp::{
+    message::RpcError,
+    method::{CALL_TOOL, DISCOVER, INITIALIZE, LIST_TOOLS, LISTEN, PING},
+    revision::{self, Era},
+};
 
 use super::{
     answer,
     call::ToolCall,
-    era::{self, Era},
-    error::RpcError,
+    era, error,
     format::server_info,
     host::RequestContext,
     listen::Listen,
@@ -39,7 +43,7 @@ pub(super) fn start(
 ) -> Result<Step, RpcError> {
     let RequestContext { host, principal, within, session, tells_changes } = asker;
     let result = match (era, request.method.as_str()) {
-        (_, "tools/call") => {
+        (_, CALL_TOOL) => {
             let call = ToolCall::read(&host.gateway, principal, within, era, request)?;
             let call = match meta::meant(asker, era, call)? {
                 MetaToolOutcome::Call(call) => call,
@@ -50,23 +54,23 @@ pub(super) fn start(
                 None => call,
             })));
         }
-        (_, "tools/list") => {
+        (_, LIST_TOOLS) => {
             let page = pages::page(host, principal, within, era, &request.params)?;
             if let (Era::Legacy, Some(session)) = (era, session) {
                 session.known.put(page.digest);
             }
             page.result
         }
-        (Era::Modern, "subscriptions/listen") => {
+        (Era::Modern, LISTEN) => {
             return Listen::read(asker, request).map(Box::new).map(Step::Listen);
         }
-        (Era::Legacy, "initialize") => {
+        (Era::Legacy, INITIALIZE) => {
             let words = instructions(asker);
             Bytes::from(initialize(&request.params, tells_changes, &words))
         }
-        (Era::Legacy, "ping") => Bytes::from_static(b"{}"),
-        (Era::Modern, "server/discover") => Bytes::from(discover(&instructions(asker))),
-        (Era::Legacy | Era::Modern, _) => return Err(RpcError::method_not_found()),
+        (Era::Legacy, PING) => Bytes::from_static(b"{}"),
+        (Era::Modern, DISCOVER) => Bytes::from(discover(&instructions(asker))),
+        (Era::Legacy | Era::Modern, _) => return Err(error::method_not_found()),
     };
     Ok(Step::Answer(answer::result(&request.id, &result).into()))
 }
@@ -90,7 +94,7 @@ fn instructions(asker: RequestContext<'_>) -> String {
 fn initialize(params: &Map<String, Value>, tells_changes: bool, instructions: &str) -> String {
     let requested = params.get("protocolVersion").and_then(Value::as_str);
     json!({
-        "protocolVersion": era::negotiate(requested),
+        "protocolVersion": revision::negotiate(era::SERVED, requested),
         "capabilities": { "tools": match tells_changes {
             true => json!({ "listChanged": true }),
             false => json!({}),
@@ -109,7 +113,7 @@ fn discover(instructions: &str) -> String {
         "{{\"resultType\":\"complete\",\"supportedVersions\":{},\"capabilities\":\
          {{\"tools\":{{\"listChanged\":true}}}},\
          \"instructions\":{},\"ttlMs\":60000,\"cacheScope\":\"private\",\"_meta\":{{{}}}}}",
-        json!(era::SUPPORTED),
+        json!(era::SERVED),
         json!(instructions),
         server_info!(),
     )

@@ -17,10 +17,9 @@ use toolcrib_core::{
     principal::Principal,
 };
 use toolcrib_gateway::CatalogScope;
+use toolcrib_mcp::{message::RpcError, revision::Era};
 
 use super::{
-    era::Era,
-    error::RpcError,
     format::{LEGACY, MODERN},
     host::Host,
     meta,

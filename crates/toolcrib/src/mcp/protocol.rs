@@ -4,8 +4,7 @@
 
 use serde_json::{Map, Value};
 use toolcrib_core::json;
-
-use super::error::RpcError;
+use toolcrib_mcp::{message::RpcError, method::CANCELLED};
 
 /// What a peer can send.
 #[derive(Debug)]
@@ -66,7 +65,7 @@ impl Notification {
     /// The request that it cancels, if it does.
     pub(super) fn cancels(&self) -> Option<Id> {
         let id = self.params.get("requestId")?;
-        (self.method == "notifications/cancelled").then(|| Id::of(id))?
+        (self.method == CANCELLED).then(|| Id::of(id))?
     }
 }
 
@@ -142,8 +141,9 @@ fn reject(id: Option<Id>, error: RpcError) -> Rejected {
 
 #[cfg(test)]
 mod tests {
+    use toolcrib_mcp::code;
+
     use super::*;
-    use crate::mcp::error::code;
 
     fn rejected(text: &str) -> (Option<String>, i64) {
         let rejected = parse(text.as_bytes()).unwrap_err();

@@ -6,8 +6,6 @@
 //!
 //! A handshake opens the one session that the streams are; without one every request stands alone.
 
-mod lines;
-
 use std::{collections::HashMap, io, pin::pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -16,7 +14,7 @@ use futures_util::{
     stream::{self, AbortHandle, Abortable, BoxStream, SelectAll},
 };
 use tokio::{
-    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
     sync::mpsc,
 };
 use tokio_util::sync::CancellationToken;
@@ -26,17 +24,20 @@ use toolcrib_core::{
     principal::Principal,
 };
 use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig};
+use toolcrib_mcp::{
+    line::{Line, Lines},
+    message::{self, RpcError},
+    method::{INITIALIZE, INITIALIZED},
+    revision::Era,
+};
 
-use self::lines::{Line, Lines};
 use super::{
     answer,
     call::{CallMessage, ToolCall},
     changes::ListWatch,
-    consent,
-    era::{self, Era},
-    error::RpcError,
+    consent, era, error,
     host::{Host, RequestContext},
-    listen::{LIST_CHANGED, Listen, ListenMessage},
+    listen::{Listen, ListenMessage},
     method::{self, Step},
     protocol::{self, Id, Message, Notification, Rejected, Request},
     session::Session,
@@ -145,6 +146,7 @@ impl Peer {
         input: impl AsyncRead,
         shutdown: impl Future<Output = ()>,
     ) -> io::Result<()> {
+        let input = pin!(BufReader::new(input));
         let mut lines = Lines::new(input, MAX_LINE);
         let mut shutdown = pin!(shutdown);
         let outbox = self.outbox.clone();
@@ -204,18 +206,18 @@ impl Peer {
         }
     }
 
-    async fn receive(&mut self, line: Line) -> Result<(), Gone> {
+    async fn receive(&mut self, line: Line<'_>) -> Result<(), Gone> {
         let line = match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => return Ok(()),
             Line::Whole(line) => line,
-            Line::TooLong => {
+            Line::TooLong(_) => {
                 return self
                     .outbox
                     .reject(None, &RpcError::invalid_request("the message is too long"))
                     .await;
             }
         };
-        match protocol::parse(&line) {
+        match protocol::parse(line) {
             Ok(Message::Request(request)) => self.answer(request, line.len()).await,
             Ok(Message::Notification(notification)) => {
                 self.notice(&notification);
@@ -235,13 +237,13 @@ impl Peer {
         // A key may be taken back, and roles may change, while the streams are open.
         match self.host.gateway.authenticator().renew(&self.principal) {
             Ok(principal) => self.principal = principal,
-            Err(_) => return self.outbox.reject(Some(&id), &RpcError::unauthenticated()).await,
+            Err(_) => return self.outbox.reject(Some(&id), &error::unauthenticated()).await,
         }
         if self.running.contains_key(&id) {
             let error = RpcError::invalid_request("a request with this id is still running");
             return self.outbox.reject(Some(&id), &error).await;
         }
-        if era == Era::Legacy && request.method == "initialize" {
+        if era == Era::Legacy && request.method == INITIALIZE {
             self.open().await;
             if let Some(opened) = &self.session {
                 opened.session.set_opens(consent::opens_by_handshake(&request.params));
@@ -291,7 +293,7 @@ impl Peer {
         if let Some(running) = notification.cancels().and_then(|id| self.running.remove(&id)) {
             running.handle.abort();
         }
-        if notification.method == "notifications/initialized"
+        if notification.method == INITIALIZED
             && let Some(opened) = &mut self.session
             && !std::mem::replace(&mut opened.ready, true)
         {
@@ -362,7 +364,7 @@ fn news(
             () = over.cancelled() => None,
             changed = watch.changed() => {
                 changed.ok()?;
-                Some((Said::Note(Bytes::from_static(LIST_CHANGED)), (watch, over, stop)))
+                Some((Said::Note(message::tools_changed().into()), (watch, over, stop)))
             }
         }
     })

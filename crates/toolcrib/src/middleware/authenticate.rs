@@ -1,4 +1,4 @@
-//! Who is calling, from the headers of a request.
+//! Authenticates the caller from the headers of a request.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth, scopes::RouteScope};
 
 use super::{Credentials, InvalidCredentialPolicy, Refusal};
-use crate::{serve::connection, state::AppState};
+use crate::serve::connection;
 
 /// The caller, put among the request's extensions by the guard; handlers take it as an argument.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Caller(pub(crate) Arc<Principal>);
 
-/// The token of `Authorization: Bearer`, if that is what there is.
+/// Returns the token of `Authorization: Bearer`, if that header is the only one.
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
-    // Two headers are two claims; which of them a proxy has checked cannot be known.
+    // With two headers it is unknown which one a proxy has checked.
     if values.next().is_some() {
         return None;
     }
@@ -27,11 +27,11 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-/// Who sent a request with `headers` to a mount that asks for `auth` and takes `credentials`. Its
-/// key headers may carry a key when `Authorization` is absent.
+/// Authenticates the sender of `headers` to a mount that requires `auth` and accepts `credentials`.
+/// The key headers of the mount count when `Authorization` is absent.
 ///
-/// Credentials that are presented are checked, also where none are needed: a caller whose key has
-/// expired should hear of it rather than see less, unless the mount's protocol says otherwise.
+/// Credentials are checked even where none are required: a caller with an expired key is refused
+/// instead of seeing less, unless the protocol of the mount says otherwise.
 pub(crate) async fn caller(
     gateway: &Gateway,
     headers: &HeaderMap,
@@ -47,14 +47,14 @@ pub(crate) async fn caller(
         .filter_map(|name| headers.get(*name))
         .map(|value| Some(value.to_str().ok().map(str::trim).unwrap_or_default()));
     let lenient =
-        auth == MountAuth::Optional && credentials.strangers == InvalidCredentialPolicy::Anonymous;
+        auth == MountAuth::Optional && credentials.invalid == InvalidCredentialPolicy::Anonymous;
     let mut known = None;
     for text in presented.into_iter().chain(in_headers) {
         let tried = match text {
             Some(text) => authenticator.identify(text, credentials.accepted).await.map(Caller),
             None => Err(AuthError::Invalid),
         };
-        // What is presented first counts, unless strangers are nobody and may try the next.
+        // The first credential counts, unless an invalid one is ignored and the next one tried.
         if !lenient || tried != Err(AuthError::Invalid) {
             known = Some(tried);
             break;
@@ -72,9 +72,9 @@ pub(crate) async fn caller(
     }
 }
 
-/// Refuses, and records, a caller of `route` that does not hold `scope`.
+/// Refuses, and records, a caller of `route` without `scope`.
 pub(crate) fn require(
-    state: &AppState,
+    gateway: &Gateway,
     caller: &Principal,
     scope: RouteScope,
     route: &str,
@@ -82,7 +82,7 @@ pub(crate) fn require(
     if scope.is_held_by(caller) {
         return Ok(());
     }
-    state.gateway.audit().denied(caller, scope.as_str(), route, "scope");
+    gateway.audit().denied(caller, scope.as_str(), route, "scope");
     Err(Refusal::MissingScope(scope.as_str()))
 }
 
@@ -90,7 +90,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        // Absent only on an open mount, where a handler that asks for the caller is misplaced.
+        // Absent only on an open mount, where no handler may take the caller.
         parts.extensions.get::<Self>().cloned().ok_or(Refusal::Internal)
     }
 }

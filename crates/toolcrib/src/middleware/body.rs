@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::{
     body::Body,
-    extract::{FromRequest, Request},
+    extract::{FromRef, FromRequest, Request},
 };
 use bytes::{Bytes, BytesMut};
 use http::{header, request::Parts};
@@ -15,7 +15,6 @@ use tokio::time::Instant;
 use toolcrib_core::principal::AuthMethod;
 
 use super::{Caller, Refusal, memory::Hold};
-use crate::state::AppState;
 
 /// The whole body. Longer than `server.max_body` is a refusal.
 pub(crate) struct Payload(pub(crate) Bytes);
@@ -31,12 +30,20 @@ const PAUSE: Duration = Duration::from_secs(30);
 /// Bytes of a body that have to arrive each second.
 const MIN_RATE: usize = 1024;
 
-impl FromRequest<AppState> for Payload {
+/// `server.max_body`: a part of the state of every handler that takes a [`Payload`].
+#[derive(Clone, Copy)]
+pub(crate) struct BodyLimit(pub(crate) usize);
+
+impl<S: Sync> FromRequest<S> for Payload
+where
+    BodyLimit: FromRef<S>,
+{
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, Refusal> {
+    async fn from_request(request: Request, state: &S) -> Result<Self, Refusal> {
         let (parts, body) = request.into_parts();
-        Self::read(&parts, body, state.surfaces.server.max_body_bytes).await
+        let BodyLimit(limit) = BodyLimit::from_ref(state);
+        Self::read(&parts, body, limit).await
     }
 }
 

@@ -1,25 +1,25 @@
-//! A part of the path space and the rules that hold in it.
+//! A part of the path space and its rules.
 
 use axum::response::Response;
 use toolcrib_gateway::{authn::Accepted, config::MountAuth, metrics::Surface};
 
 use super::Refusal;
 
-/// Paths that share a dialect and a rule on who may come in.
+/// Paths that share a dialect and a rule on who may enter.
 pub(crate) struct Mount {
-    /// Counted as.
+    /// The surface that its requests count for.
     pub(crate) surface: Surface,
-    /// Which paths.
+    /// Its paths.
     pub(crate) paths: Paths,
-    /// Recorded as the resource of a refusal without credentials.
+    /// The resource in the record of a refusal without credentials.
     pub(crate) template: String,
-    /// Who may come in.
+    /// Who may enter.
     pub(crate) access: Access,
     /// Which `Host` and `Origin` are answered.
     pub(crate) hosts: Hosts,
-    /// How a caller may say who it is.
+    /// Which credentials are accepted.
     pub(crate) credentials: Credentials,
-    /// The dialect's body for a refusal.
+    /// Formats a refusal in the dialect.
     pub(crate) refuse: fn(&Refusal) -> Response,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Paths {
     All,
 }
 
-/// Who may come in.
+/// Who may enter.
 #[derive(Clone, Copy)]
 pub(crate) enum Access {
     /// Everyone; there is no [`Caller`](super::Caller).
@@ -42,14 +42,14 @@ pub(crate) enum Access {
     Keyed(MountAuth),
 }
 
-/// How a caller may say who it is.
+/// Which credentials are accepted.
 #[derive(Clone, Copy)]
 pub(crate) struct Credentials {
-    /// Headers beside `Authorization` that may carry a key, in lower case.
+    /// Headers that may carry a key besides `Authorization`, in lower case.
     pub(crate) key_headers: &'static [&'static str],
-    /// What credentials are worth that nobody knows.
-    pub(crate) strangers: InvalidCredentialPolicy,
-    /// Which credentials are taken beside keys and the tokens of issuers.
+    /// The rule for credentials that are not valid.
+    pub(crate) invalid: InvalidCredentialPolicy,
+    /// Which credentials are accepted besides keys and the tokens of issuers.
     pub(crate) accepted: Accepted,
 }
 
@@ -57,18 +57,18 @@ impl Credentials {
     /// `Authorization: Bearer`, with a key that is valid.
     pub(crate) const BEARER: Self = Self {
         key_headers: &[],
-        strangers: InvalidCredentialPolicy::Refused,
+        invalid: InvalidCredentialPolicy::Refused,
         accepted: Accepted::Usual,
     };
 }
 
-/// What becomes of a caller whose credentials are not valid, where callers without any are let in.
+/// The rule for a caller with invalid credentials, where callers without any may enter.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum InvalidCredentialPolicy {
-    /// It hears of it, rather than seeing less than it thinks it should.
+    /// It is refused, so that it does not silently see less than it should.
     Refused,
-    /// It is one without credentials, as Open Tool Calling wants it. A valid key still tells who it
-    /// is.
+    /// It counts as a caller without credentials, as Open Tool Calling requires. A valid key still
+    /// identifies it.
     Anonymous,
 }
 
@@ -77,12 +77,12 @@ pub(crate) enum InvalidCredentialPolicy {
 pub(crate) enum Hosts {
     /// Those of [`origin::check`](super::origin::check).
     Known,
-    /// All: for probes, which come with addresses that nobody configured and learn nothing.
+    /// All: for probes, which use unconfigured addresses and learn nothing.
     Any,
 }
 
 impl Mount {
-    /// A mount of `surface` on `paths`, recorded by the first of them.
+    /// Creates a mount of `surface` on `paths`, recorded by the first of them.
     pub(crate) fn new(
         surface: Surface,
         paths: Paths,
@@ -107,7 +107,7 @@ impl Mount {
 }
 
 impl Paths {
-    /// Exactly `paths`.
+    /// Creates a set of exactly `paths`.
     pub(crate) fn exactly<const N: usize>(paths: [&str; N]) -> Self {
         Self::Exactly(paths.map(str::to_owned).into())
     }

@@ -43,26 +43,35 @@ pub(super) struct Approvals {
     approvals: Vec<Value>,
 }
 
-/// What somebody answers.
+/// An answer to a request for approval.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Answer {
-    /// What is answered.
-    #[schema(value_type = VerdictWord)]
-    verdict: Verdict,
+    /// The decision.
+    verdict: VerdictWord,
     /// Why, for people, in at most 1000 bytes; an override needs one.
     #[schema(max_length = 1000)]
     comment: Option<String>,
 }
 
-/// The values of `verdict`; only the schema is used.
-#[derive(ToSchema)]
-#[schema(rename_all = "lowercase")]
-#[expect(dead_code, reason = "only its schema is used; `Verdict` is in a crate without utoipa")]
+/// The decisions of an approver.
+// `Verdict` is in a crate without utoipa.
+#[derive(Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
 enum VerdictWord {
     Grant,
     Reject,
     Override,
+}
+
+impl From<VerdictWord> for Verdict {
+    fn from(word: VerdictWord) -> Self {
+        match word {
+            VerdictWord::Grant => Self::Grant,
+            VerdictWord::Reject => Self::Reject,
+            VerdictWord::Override => Self::Override,
+        }
+    }
 }
 
 /// The approvals that the caller asked for or could answer.
@@ -174,7 +183,7 @@ pub(super) async fn answer(
             Err(error) => refused(error),
         };
     };
-    match state.gateway.approvals().respond(&caller, &id, verdict, comment).await {
+    match state.gateway.approvals().respond(&caller, &id, verdict.into(), comment).await {
         Ok(approval) => {
             let now = state.gateway.clock().now();
             respond::json(StatusCode::OK, &to_json(&approval, None, &caller, now))

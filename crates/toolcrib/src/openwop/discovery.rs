@@ -7,12 +7,10 @@ use axum::{Extension, response::Response};
 use http::HeaderMap;
 use serde_json::json;
 use toolcrib_core::{catalog::Body, descriptor::SourceKind};
+use toolcrib_gateway::config::ServerConfig;
 
 use super::schemas::{ToolCatalogFamily, ToolHooksFamily};
-use crate::{
-    respond::{self, Caching},
-    state::Surfaces,
-};
+use crate::respond::{self, Caching};
 
 /// Long enough to spare hosts that poll, short enough for a new version to be seen.
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
@@ -27,7 +25,7 @@ const PROJECTED: &[SourceKind] = &[
 ];
 
 /// The document, made once.
-pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {
+pub(super) fn document(server: &ServerConfig) -> Arc<Body> {
     let document = json!({
         "protocolVersion": "1.0",
         "supportedEnvelopes": [],
@@ -36,7 +34,7 @@ pub(super) fn document(surfaces: &Surfaces) -> Arc<Body> {
             "clarificationRounds": 0,
             "schemaRounds": 0,
             "envelopesPerTurn": 0,
-            "maxRequestBodyBytes": surfaces.server.max_body_bytes,
+            "maxRequestBodyBytes": server.max_body_bytes,
         },
         "implementation": {
             "name": "toolcrib",

@@ -84,7 +84,7 @@ pub(super) async fn list(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::AuditRead, "/v1/events")?;
+    require(&state.gateway, &caller, RouteScope::AuditRead, "/v1/events")?;
     let read = || -> Result<_, BadParameter> {
         let after = values::read(query.as_deref(), "after")?.map(|Position(after)| after);
         Ok((after, values::read(query.as_deref(), "limit")?.unwrap_or(Limit::DEFAULT)))

@@ -116,7 +116,7 @@ pub(super) async fn explain(
     let explained: Explanation = match who {
         None => state.gateway.explain_to(&caller, tool.as_deref()).await,
         Some(who) => {
-            require(&state, &caller, OTHERS, "/v1/explain")?;
+            require(&state.gateway, &caller, OTHERS, "/v1/explain")?;
             let holder = state.gateway.authenticator();
             match holder.holder_of(&caller.tenant, &who, key.as_ref()) {
                 Ok(who) => state.gateway.explain_for(&who, tool.as_deref()).await,

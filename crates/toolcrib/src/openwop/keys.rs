@@ -78,7 +78,7 @@ pub(super) async fn list(
     State(state): State<AppState>,
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::KeysManage, "/v1/keys")?;
+    require(&state.gateway, &caller, RouteScope::KeysManage, "/v1/keys")?;
     match state.gateway.authenticator().keys_of(&caller).await {
         Ok(keys) => {
             let keys = keys.iter().map(KeyInfo::from).collect();
@@ -111,7 +111,7 @@ pub(super) async fn create(
     Caller(caller): Caller,
     Payload(body): Payload,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::KeysManage, "/v1/keys")?;
+    require(&state.gateway, &caller, RouteScope::KeysManage, "/v1/keys")?;
     let request = match KeyBody::read(&body).and_then(|body| body.into_request(&caller)) {
         Ok(request) => request,
         Err(problem) => return Ok(problem.into_response()),
@@ -149,7 +149,7 @@ pub(super) async fn rotate(
     id: Segment,
     Payload(body): Payload,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::KeysManage, "/v1/keys/{id}/rotate")?;
+    require(&state.gateway, &caller, RouteScope::KeysManage, "/v1/keys/{id}/rotate")?;
     let Ok(id) = KeyId::parse(id.as_str()) else { return Ok(error::not_found()) };
     let overlap = match Rotation::read(&body) {
         Ok(rotation) => rotation.overlap_seconds.map_or(OVERLAP, Duration::from_secs),
@@ -181,7 +181,7 @@ pub(super) async fn revoke(
     Caller(caller): Caller,
     id: Segment,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::KeysManage, "/v1/keys/{id}")?;
+    require(&state.gateway, &caller, RouteScope::KeysManage, "/v1/keys/{id}")?;
     let Ok(id) = KeyId::parse(id.as_str()) else { return Ok(error::not_found()) };
     match state.gateway.authenticator().revoke_key(&caller, &id).await {
         Ok(at) => {

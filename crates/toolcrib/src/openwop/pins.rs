@@ -27,8 +27,7 @@ use crate::{
     state::AppState,
 };
 
-/// Who may look and approve.
-/// Tools in one request.
+/// Most tools in one request.
 const MAX_TOOLS: usize = 1_000;
 
 #[derive(Serialize, ToSchema)]
@@ -45,10 +44,9 @@ pub(super) struct Approved {
     approved: Vec<ApprovedPin>,
 }
 
-/// What is approved; only the schema is used.
+/// The forms of tools to approve.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "only its schema is used; the body is read member by member")]
 pub(super) struct Approval {
     /// All of them are approved, or none.
     #[schema(min_items = 1, max_items = 1000)]
@@ -58,13 +56,39 @@ pub(super) struct Approval {
 /// One form of one tool.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[expect(dead_code, reason = "only its schema is used; the body is read member by member")]
 pub(super) struct ApprovalOfTool {
     /// The tool.
     tool_id: String,
     /// `seen.digest` of the pin that was looked at.
-    #[schema(pattern = "^[0-9a-f]{64}$")]
-    digest: String,
+    #[schema(value_type = String, pattern = "^[0-9a-f]{64}$")]
+    digest: Digest,
+}
+
+impl Approval {
+    /// Reads a body member by member: no other members are allowed, at either level.
+    fn read(body: &[u8]) -> Result<Self, &'static str> {
+        let shape = "must be a list of 1 to 1000 objects {\"toolId\": …, \"digest\": …} with digests \
+                     of 64 lower-case hex digits";
+        let body = parse_strict(body).map_err(|_| shape)?;
+        let tools = body.get("tools").and_then(Value::as_array).ok_or(shape)?;
+        if tools.is_empty() || tools.len() > MAX_TOOLS || !has_members(&body, 1) {
+            return Err(shape);
+        }
+        let tools = tools.iter().map(ApprovalOfTool::read).collect::<Option<_>>().ok_or(shape)?;
+        Ok(Self { tools })
+    }
+}
+
+impl ApprovalOfTool {
+    fn read(tool: &Value) -> Option<Self> {
+        let tool = Some(tool).filter(|tool| has_members(tool, 2))?;
+        let tool_id = tool.get("toolId")?.as_str()?.to_owned();
+        Some(Self { tool_id, digest: Digest::parse(tool.get("digest")?.as_str()?)? })
+    }
+}
+
+fn has_members(value: &Value, count: usize) -> bool {
+    value.as_object().is_some_and(|members| members.len() == count)
 }
 
 /// The pins of the tools of the tenant's sources, or of one tool with both forms of it.
@@ -87,7 +111,7 @@ pub(super) async fn list(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::PinsApprove, "/v1/pins")?;
+    require(&state.gateway, &caller, RouteScope::PinsApprove, "/v1/pins")?;
     let tool = match values::read(query.as_deref(), "tool") {
         Ok(tool) => tool,
         Err(bad) => return Ok(bad.into_response()),
@@ -130,9 +154,9 @@ pub(super) async fn approve(
     Caller(caller): Caller,
     Payload(body): Payload,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::PinsApprove, "/v1/pins/approve")?;
-    let wanted = match read(&body) {
-        Ok(wanted) => wanted,
+    require(&state.gateway, &caller, RouteScope::PinsApprove, "/v1/pins/approve")?;
+    let wanted: Vec<_> = match Approval::read(&body) {
+        Ok(approval) => approval.tools.into_iter().map(|it| (it.tool_id, it.digest)).collect(),
         Err(problem) => return Ok(error::bad_body("tools", problem)),
     };
     match state.gateway.supply().approve_pins(&caller, &wanted).await {
@@ -148,23 +172,4 @@ pub(super) async fn approve(
             Err(Refusal::Unavailable)
         }
     }
-}
-
-fn read(body: &[u8]) -> Result<Vec<(String, Digest)>, &'static str> {
-    let shape = "must be a list of 1 to 1000 objects {\"toolId\": …, \"digest\": …} with digests of \
-                 64 lower-case hex digits";
-    let body = parse_strict(body).map_err(|_| shape)?;
-    let tools = body.get("tools").and_then(Value::as_array).ok_or(shape)?;
-    let has =
-        |value: &Value, members: usize| value.as_object().is_some_and(|it| it.len() == members);
-    if tools.is_empty() || tools.len() > MAX_TOOLS || !has(&body, 1) {
-        return Err(shape);
-    }
-    let one = |tool: &Value| {
-        let tool = Some(tool).filter(|tool| has(tool, 2))?;
-        let id = tool.get("toolId")?.as_str()?;
-        let digest = Digest::parse(tool.get("digest")?.as_str()?)?;
-        Some((id.to_owned(), digest))
-    };
-    tools.iter().map(one).collect::<Option<_>>().ok_or(shape)
 }

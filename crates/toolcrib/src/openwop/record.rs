@@ -86,7 +86,7 @@ pub(super) async fn checkpoints(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::AuditRead, "/v1/record/checkpoints")?;
+    require(&state.gateway, &caller, RouteScope::AuditRead, "/v1/record/checkpoints")?;
     let after = match values::read(query.as_deref(), "after") {
         Ok(after) => after.map_or(0, |Position(after)| after),
         Err(bad) => return Ok(bad.into_response()),
@@ -118,7 +118,7 @@ pub(super) async fn forwarders(
     State(state): State<AppState>,
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::MetricsRead, "/v1/record/forwarders")?;
+    require(&state.gateway, &caller, RouteScope::MetricsRead, "/v1/record/forwarders")?;
     let told = match state.gateway.audit().store() {
         Some(store) => tell(&state, &**store).await,
         None => Ok(Forwarders { last_position: 0, forwarders: Vec::new() }),

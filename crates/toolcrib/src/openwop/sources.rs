@@ -58,7 +58,7 @@ pub(super) async fn logs(
     Caller(caller): Caller,
     source: Segment,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::SourcesLogs, "/v1/sources/{sourceId}/logs")?;
+    require(&state.gateway, &caller, RouteScope::SourcesLogs, "/v1/sources/{sourceId}/logs")?;
     Ok(match state.gateway.supply().stderr(Some(&caller.tenant), source.as_str()) {
         Ok(lines) => respond::json(StatusCode::OK, &SourceLog { lines }),
         Err(StderrRefusal::Unknown) => error::not_found(),
@@ -90,7 +90,7 @@ pub(super) async fn list(
     State(state): State<AppState>,
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
-    require(&state, &caller, RouteScope::SourcesRead, "/v1/sources")?;
+    require(&state.gateway, &caller, RouteScope::SourcesRead, "/v1/sources")?;
     let sources = state.gateway.supply().reports_for(&caller.tenant);
     let snapshot = state.gateway.snapshot();
     let toolsets = snapshot.toolsets(&caller);

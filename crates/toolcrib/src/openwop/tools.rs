@@ -140,7 +140,7 @@ pub(super) async fn list(
     } else if accepts_envelope(headers) {
         (&ENVELOPE, ENVELOPE_TYPE)
     } else {
-        match state.surfaces.openwop.list_body {
+        match state.config.openwop.list_body {
             ListBody::Array => (&ARRAY, "application/json"),
             ListBody::Envelope => (&ENVELOPE, "application/json"),
         }

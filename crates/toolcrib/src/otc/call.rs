@@ -1,8 +1,8 @@
 //! `POST /tools/call`.
 //!
 //! A `call_id` makes a call idempotent, and so does the header `Idempotency-Key` where there is none:
-//! whoever sends it again gets the same bytes, and the tool has run once (I-31). Both dialects share the ids of a caller, so that a call is not repeated because
-//! it came by the other path.
+//! the same call gets the same bytes, and the tool runs once (I-31). Both dialects share the ids of a
+//! caller, so that a call is not repeated because it came by the other path.
 
 use std::sync::Arc;
 
@@ -13,53 +13,21 @@ use serde_json::Value;
 use toolcrib_core::{call::CallError, id::RunId, principal::Principal};
 use toolcrib_gateway::{
     CallReport, CallRequest, Snapshot, ToolRef,
-    idempotency::{self, IdempotencyKey, Once},
+    idempotency::{IdempotencyKey, Once},
 };
-use utoipa::ToSchema;
 
 use super::{
     dialect::{Dialect, Marker},
     error::{self, ServerError, ValidationError},
-    request::{self, Asked},
+    request::{self, CallBody, CallToolRequest},
     result::{self, CallReply},
 };
 use crate::{
+    idempotency::{self, IdempotencyKeyText},
     middleware::{Caller, Hold, Payload},
-    once::{self, IdempotencyKeyText},
     respond,
     state::AppState,
 };
-
-/// A call.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; requests are read by `Asked::read`")]
-pub(super) struct CallBody {
-    /// The version of the request; the newest when absent.
-    #[schema(
-        rename = "$schema",
-        nullable = false,
-        pattern = r"^(otc://1\.0|urn:oxp:1\.0|https://.*/http/1\.0/openapi\.json)$"
-    )]
-    schema: Option<String>,
-    request: CallToolRequest,
-}
-
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; requests are read by `Asked::read`")]
-pub(super) struct CallToolRequest {
-    /// `Toolkit.Tool`, optionally `@x.y.z` or `@x` (which is `@x.0.0`); the tool's `name` is accepted
-    /// too.
-    tool_id: String,
-    /// Comes back in the result, and makes the call idempotent for 24 hours; made up when absent.
-    #[schema(min_length = 1, max_length = 256)]
-    call_id: Option<String>,
-    trace_id: Option<String>,
-    /// The arguments; none when absent.
-    #[schema(value_type = Option<Object>)]
-    input: Option<Value>,
-    #[schema(value_type = Option<Object>)]
-    context: Option<Value>,
-}
 
 /// Whose answers the kept ones are: the `CallToolResponse`, which both dialects share.
 const SPACE: &str = "otc";
@@ -116,11 +84,11 @@ pub(super) async fn answer(
     headers: &HeaderMap,
     body: CountedBody<'_>,
 ) -> Response {
-    let asked = match Asked::read(dialect, body.bytes) {
-        Ok(asked) => asked,
+    let CallBody { marker, request, envelope } = match CallBody::read(dialect, body.bytes) {
+        Ok(body) => body,
         Err(refused) => return error::bad_request(refused.marker, refused.problem),
     };
-    let Asked { marker, envelope, tool_id, call_id, input } = asked;
+    let CallToolRequest { tool_id, call_id, input, .. } = request;
     let Some(tool) = request::tool(&tool_id) else {
         return error::bad_request(
             marker,
@@ -133,30 +101,25 @@ pub(super) async fn answer(
         ..CallRequest::new(Arc::clone(&snapshot), dialect.surface(), tool, Value::Object(input))
     };
     let frame = Frame { marker, envelope };
-    let named = match (&call_id, once::key(headers)) {
+    let named = match (&call_id, idempotency::key(headers)) {
         (Some(id), _) => Some((SPACE, id.clone())),
         (None, Ok(key)) => key.map(|key| (HEADER_SPACE, key)),
         (None, Err(problem)) => return error::bad_request(marker, problem.to_string()),
     };
-    let Some((space, name)) = named else {
-        let called = state.gateway.call(caller, request).await;
-        return frame.called(&snapshot, caller, &called, called.call_id.as_str(), tool);
-    };
-    let key = IdempotencyKey { space, text: &name };
+    let key = named.as_ref().map(|(space, text)| IdempotencyKey { space, text });
     let id = call_id.clone();
-    let keep = move |called: &CallReport| {
-        let id = id.as_deref().unwrap_or(called.call_id.as_str());
-        let kept = idempotency::is_final(called).then(|| result::written(called, id));
-        kept.flatten().map(Bytes::from)
+    let keep = move |report: &CallReport| {
+        let id = id.as_deref().unwrap_or(report.call_id.as_str());
+        result::written(report, id).map(Bytes::from)
     };
-    match state.gateway.call_once(caller, key, request, keep).await {
-        Ok(Once::Report(called)) => {
-            let id = call_id.as_deref().unwrap_or(called.call_id.as_str());
-            frame.called(&snapshot, caller, &called, id, tool)
+    match idempotency::call(&state.gateway, caller, key, request, keep).await {
+        Ok(Once::Report(report)) => {
+            let id = call_id.as_deref().unwrap_or(report.call_id.as_str());
+            frame.called(&snapshot, caller, &report, id, tool)
         }
-        Ok(Once::Kept(kept)) => once::replayed(frame.result(&kept.body, Some(&kept.run_id))),
-        Err(problem) if call_id.is_some() => error::not_once(marker, problem),
-        Err(problem) => error::not_once_by_header(marker, problem),
+        Ok(Once::Kept(kept)) => idempotency::replayed(frame.result(&kept.body, Some(&kept.run_id))),
+        Err(problem) if call_id.is_some() => error::refused_call_id(marker, problem),
+        Err(problem) => error::refused_key(marker, problem),
     }
 }
 

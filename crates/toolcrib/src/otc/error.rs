@@ -24,13 +24,13 @@ use std::{collections::BTreeMap, time::Duration};
 use axum::response::Response;
 use http::StatusCode;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use toolcrib_core::{arguments::Violation, call::CallError};
 use toolcrib_gateway::idempotency::OnceError;
 use utoipa::ToSchema;
 
 use super::{dialect::Marker, result::RETRY_AFTER};
-use crate::{middleware::Refusal, respond};
+use crate::{call_error, idempotency, middleware::Refusal, respond};
 
 /// What was wrong with a request.
 #[derive(Debug, Serialize, ToSchema)]
@@ -83,10 +83,6 @@ impl ServerError {
         Self { developer_message: Some(message.into()), ..self }
     }
 
-    fn details(self, details: Value) -> Self {
-        Self { details: Some(details), ..self }
-    }
-
     fn retry(self, after: Duration) -> Self {
         Self { can_retry: Some(true), retry_after_ms: Some(millis(after)), ..self }
     }
@@ -111,37 +107,30 @@ pub(super) fn refused(marker: Marker, refusal: &Refusal) -> Response {
     body.answer(refusal.status())
 }
 
-/// A `call_id` that this call cannot have. The protocol has no status for it but 400.
-pub(super) fn not_once(marker: Marker, error: OnceError) -> Response {
+/// Answers a call whose `call_id` cannot be used for it. The protocol has no status for it but 400.
+pub(super) fn refused_call_id(marker: Marker, error: OnceError) -> Response {
     let body = ServerError::new(marker, format!("`call_id` {error}"));
-    match error {
-        OnceError::Busy | OnceError::Running => {
-            let response = body.retry(RETRY_AFTER).answer(StatusCode::TOO_MANY_REQUESTS);
-            respond::with_retry_after(response, RETRY_AFTER)
+    match idempotency::retry_after(error) {
+        Some(wait) => {
+            let response = body.retry(wait).answer(StatusCode::TOO_MANY_REQUESTS);
+            respond::with_retry_after(response, wait)
         }
-        OnceError::Unusable | OnceError::Conflict | OnceError::Spent => {
-            body.answer(StatusCode::BAD_REQUEST)
-        }
+        None => body.answer(StatusCode::BAD_REQUEST),
     }
 }
 
-/// An `Idempotency-Key` that this call cannot have: 422 where it stands for another call, in the shape
-/// that the protocol has for that status.
-pub(super) fn not_once_by_header(marker: Marker, error: OnceError) -> Response {
+/// Answers a call whose `Idempotency-Key` cannot be used for it. 422 has the shape that the protocol
+/// has for that status.
+pub(super) fn refused_key(marker: Marker, error: OnceError) -> Response {
     let message = format!("`Idempotency-Key` {error}");
-    let body = ServerError::new(marker, message.clone());
-    match error {
-        OnceError::Conflict => invalid(marker, message, &[]),
-        OnceError::Unusable => body.answer(StatusCode::BAD_REQUEST),
-        OnceError::Spent => body.answer(StatusCode::CONFLICT),
-        OnceError::Running => {
-            let response = body.retry(RETRY_AFTER).answer(StatusCode::CONFLICT);
-            respond::with_retry_after(response, RETRY_AFTER)
+    let status = idempotency::status(error);
+    match idempotency::retry_after(error) {
+        _ if status == StatusCode::UNPROCESSABLE_ENTITY => invalid(marker, message, &[]),
+        Some(wait) => {
+            let response = ServerError::new(marker, message).retry(wait).answer(status);
+            respond::with_retry_after(response, wait)
         }
-        OnceError::Busy => {
-            let response = body.retry(RETRY_AFTER).answer(StatusCode::TOO_MANY_REQUESTS);
-            respond::with_retry_after(response, RETRY_AFTER)
-        }
+        None => ServerError::new(marker, message).answer(status),
     }
 }
 
@@ -160,34 +149,30 @@ pub(super) fn no_such_tool(marker: Marker, versions: &[String]) -> Response {
     body.answer(StatusCode::BAD_REQUEST)
 }
 
-/// The answer to a call that no tool was run for.
+/// Answers a call that reached no tool.
 pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
     let body = ServerError::new(marker, error.to_string());
+    let status = call_error::status(error);
     match error {
         CallError::NoSuchTool => no_such_tool(marker, &[]),
-        CallError::Forbidden { tool, required } => {
-            let details =
-                json!({ "scope": "tool", "toolName": tool.as_str(), "requiredScopes": required });
-            body.details(details).answer(StatusCode::FORBIDDEN)
-        }
-        CallError::RateLimited { tool, retry_after, limit, daily: _ } => {
-            let details = json!({
-                "scope": "tool", "toolName": tool.as_str(),
-                "retryAfterMs": millis(*retry_after), "limit": limit,
-            });
-            let response = body.details(details).answer(StatusCode::TOO_MANY_REQUESTS);
-            respond::with_retry_after(response, *retry_after)
-        }
         CallError::InvalidArguments(violations) => invalid(marker, error.to_string(), violations),
         CallError::Upstream(upstream) => {
             let wait = upstream.retry_after.unwrap_or(RETRY_AFTER);
             body.developers(upstream.kind.code()).retry(wait).answer(StatusCode::BAD_REQUEST)
         }
-        CallError::NotAccountable(_) => body.answer(StatusCode::SERVICE_UNAVAILABLE),
-        CallError::ApprovalRequired { .. }
+        CallError::Forbidden { .. } | CallError::RateLimited { .. } => {
+            let details = call_error::details(error);
+            let response = ServerError { details, ..body }.answer(status);
+            match call_error::retry_after(error) {
+                Some(wait) => respond::with_retry_after(response, wait),
+                None => response,
+            }
+        }
+        CallError::NotAccountable(_)
+        | CallError::ApprovalRequired { .. }
         | CallError::ApprovalRejected { .. }
         | CallError::Cancelled
-        | CallError::Internal => body.answer(StatusCode::INTERNAL_SERVER_ERROR),
+        | CallError::Internal => body.answer(status),
     }
 }
 

@@ -86,7 +86,7 @@ async fn asked(
     head: &Parts,
     body: Body,
 ) -> Result<Result<Marker, String>, Refusal> {
-    let Payload(bytes) = Payload::read(head, body, state.surfaces.server.max_body_bytes).await?;
+    let Payload(bytes) = Payload::read(head, body, state.config.server.max_body_bytes).await?;
     if bytes.is_empty() {
         return Ok(Ok(dialect.marker()));
     }

@@ -12,16 +12,17 @@ use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
-    call::{self, CallBody, CountedBody},
+    call::{self, CountedBody},
     definition::OxpToolDefinition,
     dialect::{self, Dialect, OXP_1_0, OXP_VERSION},
     error::{self, ServerError, ValidationError},
     health, list,
+    request::CallBody,
     result::CallReply,
 };
 use crate::{
+    idempotency::IdempotencyKeyText,
     middleware::{Caller, Hold, Payload, Refusal},
-    once::IdempotencyKeyText,
     parameters::ToolsetName,
     state::AppState,
 };

@@ -1,24 +1,47 @@
-//! What a call asks for.
+//! The body of a call: its schema, and how it is read.
 
 use serde_json::{Map, Value};
 use toolcrib_core::json::parse_strict;
 use toolcrib_gateway::{ToolRef, idempotency::MAX_KEY};
+use utoipa::ToSchema;
 
 use super::dialect::{Dialect, Marker};
 
-/// A call as it was asked for.
-#[derive(Debug, PartialEq)]
-pub(super) struct Asked {
-    /// How the answer names its version.
+/// A call.
+#[derive(Debug, PartialEq, ToSchema)]
+pub(super) struct CallBody {
+    /// The version of the request; the newest when absent.
+    // How the answer names its version.
+    #[schema(
+        rename = "$schema",
+        value_type = Option<String>,
+        nullable = false,
+        pattern = r"^(otc://1\.0|urn:oxp:1\.0|https://.*/http/1\.0/openapi\.json)$"
+    )]
     pub(super) marker: Marker,
-    /// Whether it came in an envelope, and its answer goes in one.
+    pub(super) request: CallToolRequest,
+    /// Whether the request came in an envelope, and its answer goes in one.
+    #[schema(ignore)]
     pub(super) envelope: bool,
-    pub(super) tool_id: String,
-    pub(super) call_id: Option<String>,
-    pub(super) input: Map<String, Value>,
 }
 
-/// Why a body is no call.
+#[derive(Debug, PartialEq, ToSchema)]
+pub(super) struct CallToolRequest {
+    /// `Toolkit.Tool`, optionally `@x.y.z` or `@x` (which is `@x.0.0`); the tool's `name` is accepted
+    /// too.
+    pub(super) tool_id: String,
+    /// Comes back in the result, and makes the call idempotent for 24 hours; made up when absent.
+    #[schema(min_length = 1, max_length = 256)]
+    pub(super) call_id: Option<String>,
+    trace_id: Option<String>,
+    /// The arguments; none when absent.
+    #[schema(value_type = Option<Object>)]
+    pub(super) input: Map<String, Value>,
+    #[schema(value_type = Option<Object>)]
+    context: Option<Map<String, Value>>,
+}
+
+/// Why a body is not a call.
 #[derive(Debug, PartialEq)]
 pub(super) struct NotACall {
     /// How the answer names its version.
@@ -26,7 +49,7 @@ pub(super) struct NotACall {
     pub(super) problem: String,
 }
 
-impl Asked {
+impl CallBody {
     /// Reads the body of a call. Members that the protocol does not know are ignored; so is what
     /// `context` holds, which no tool here needs and which goes nowhere.
     pub(super) fn read(dialect: Dialect, body: &[u8]) -> Result<Self, NotACall> {
@@ -47,27 +70,30 @@ impl Asked {
             let problem = "the body must be an object with an object `request`".to_owned();
             return Err(NotACall { marker, problem });
         };
-        Self::of(marker, envelope, request).map_err(|problem| NotACall { marker, problem })
+        match CallToolRequest::read(request) {
+            Ok(request) => Ok(Self { marker, request, envelope }),
+            Err(problem) => Err(NotACall { marker, problem }),
+        }
     }
+}
 
-    fn of(marker: Marker, envelope: bool, mut request: Map<String, Value>) -> Result<Self, String> {
+impl CallToolRequest {
+    fn read(mut request: Map<String, Value>) -> Result<Self, String> {
         let tool_id = text(&mut request, "tool_id")?.ok_or("`tool_id` is missing")?;
         let call_id = text(&mut request, "call_id")?;
         if call_id.as_ref().is_some_and(|id| id.is_empty() || id.len() > MAX_KEY) {
             return Err(format!("`call_id` must have 1 to {MAX_KEY} characters"));
         }
-        text(&mut request, "trace_id")?;
-        if request.get("context").is_some_and(|context| !context.is_object()) {
-            return Err("`context` must be an object".to_owned());
-        }
+        let trace_id = text(&mut request, "trace_id")?;
+        let context = object(&mut request, "context")?;
         // The prose of the protocol says `inputs`, its schema and examples say `input`.
-        let input = request.remove("input").or_else(|| request.remove("inputs"));
-        let input = match input {
+        let name = if request.contains_key("input") { "input" } else { "inputs" };
+        let input = match request.remove(name) {
             None => Map::new(),
             Some(Value::Object(input)) => input,
             Some(_) => return Err("`input` must be an object".to_owned()),
         };
-        Ok(Self { marker, envelope, tool_id, call_id, input })
+        Ok(Self { tool_id, call_id, trace_id, input, context })
     }
 }
 
@@ -82,6 +108,17 @@ fn text(request: &mut Map<String, Value>, member: &str) -> Result<Option<String>
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(format!("`{member}` must be a string")),
+    }
+}
+
+fn object(
+    request: &mut Map<String, Value>,
+    member: &str,
+) -> Result<Option<Map<String, Value>>, String> {
+    match request.remove(member) {
+        None => Ok(None),
+        Some(Value::Object(members)) => Ok(Some(members)),
+        Some(_) => Err(format!("`{member}` must be an object")),
     }
 }
 
@@ -125,8 +162,8 @@ fn numbers(version: &str) -> Option<[u64; 3]> {
 #[cfg(fuzzing)]
 pub(super) fn fuzz(body: &[u8]) {
     for dialect in [Dialect::Otc, Dialect::Oxp] {
-        if let Ok(asked) = Asked::read(dialect, body) {
-            tool(&asked.tool_id);
+        if let Ok(asked) = CallBody::read(dialect, body) {
+            tool(&asked.request.tool_id);
         }
     }
 }
@@ -148,14 +185,14 @@ mod tests {
     #[test]
     fn a_call_without_an_envelope_is_one_in_oxp_alone() {
         let flat = br#"{"tool_id":"a.b","input":{"request":1}}"#;
-        let asked = Asked::read(Dialect::Oxp, flat).unwrap();
-        assert_eq!((asked.envelope, asked.tool_id.as_str()), (false, "a.b"));
-        assert!(Asked::read(Dialect::Otc, flat).is_err());
+        let asked = CallBody::read(Dialect::Oxp, flat).unwrap();
+        assert_eq!((asked.envelope, asked.request.tool_id.as_str()), (false, "a.b"));
+        assert!(CallBody::read(Dialect::Otc, flat).is_err());
         let both = br#"{"tool_id":"a.b","request":{"tool_id":"c.d"},"$schema":"otc://1.0"}"#;
-        let asked = Asked::read(Dialect::Oxp, both).unwrap();
-        assert_eq!((asked.envelope, asked.tool_id.as_str()), (true, "c.d"));
+        let asked = CallBody::read(Dialect::Oxp, both).unwrap();
+        assert_eq!((asked.envelope, asked.request.tool_id.as_str()), (true, "c.d"));
         assert_eq!(asked.marker, Marker::Otc);
-        let wrong = Asked::read(Dialect::Otc, br#"{"$schema":"urn:oxp:1.0"}"#).unwrap_err();
+        let wrong = CallBody::read(Dialect::Otc, br#"{"$schema":"urn:oxp:1.0"}"#).unwrap_err();
         assert_eq!(wrong.marker, Marker::Oxp, "also a refusal is in the caller's words");
     }
 }

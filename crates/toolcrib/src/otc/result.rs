@@ -11,27 +11,29 @@ use toolcrib_core::{
 use toolcrib_gateway::{CallReport, idempotency::may_repeat};
 use utoipa::ToSchema;
 
-/// What became of a call.
+/// The result of a call.
 #[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; `Answer` is written")]
+#[expect(dead_code, reason = "only its schema is used; a `CallToolResponse` is framed as bytes")]
 pub(super) struct CallReply {
     /// The version of this answer, in the caller's words.
     #[schema(rename = "$schema")]
     schema: String,
-    result: CallToolResponse,
+    result: CallToolResponse<'static>,
 }
 
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; `Answer` is written")]
-pub(super) struct CallToolResponse {
-    call_id: String,
+#[derive(Serialize, ToSchema)]
+pub(super) struct CallToolResponse<'a> {
+    call_id: &'a str,
     /// Milliseconds the tool ran; absent when it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
     duration: Option<f64>,
     success: bool,
-    /// What the tool answered, on success.
+    /// The result of the tool, on success.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    value: Option<Value>,
+    value: Option<Cow<'a, RawValue>>,
     /// Why it failed, otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<ToolError>,
 }
 
@@ -50,18 +52,6 @@ pub(super) struct ToolError {
     retry_after_ms: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct Answer<'a> {
-    call_id: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    duration: Option<f64>,
-    success: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    value: Option<Cow<'a, RawValue>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<ToolError>,
-}
-
 /// How long to wait for a source that went away: it is started again after about as much.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -77,7 +67,7 @@ pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Vec<u8>> {
         Err(error) if is_refusal(error) => return None,
         Err(error) => (None, Some(fault(error, entry))),
     };
-    let answer = Answer {
+    let answer = CallToolResponse {
         call_id,
         duration: called.duration.map(|ran| (ran.as_secs_f64() * 1e6).round() / 1e3),
         success: error.is_none(),

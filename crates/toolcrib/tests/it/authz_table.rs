@@ -163,7 +163,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Routes that the description leaves out: the test seams, where they were asked for, and the page with
+/// Routes that the description leaves out: the test routes, and the page with
 /// a slash behind it. Probes belong to the caller, so that every key may use them; runs do not.
 fn undescribed() -> Vec<Row> {
     let row = |method, route, path, body, answers| Row { method, route, path, body, answers };
@@ -211,7 +211,7 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let issuer = TestIssuer::start().await;
     let gw = TestGateway::builder()
         .config(&issuer.config("[toolset.some]\nallow = [\"mcp:*\"]\n"))
-        .test_seams()
+        .test_routes()
         .source(
             TestSource::new("crib")
                 .tenants(["acme"])
@@ -329,7 +329,7 @@ async fn every_route_has_a_row() {
 #[test]
 fn every_route_without_a_description_has_a_row() {
     let sources = [
-        include_str!("../../src/openwop/seams.rs"),
+        include_str!("../../src/openwop/test_routes.rs"),
         include_str!("../../src/mcp/http.rs"),
         include_str!("../../src/explorer.rs"),
         include_str!("../../src/resource.rs"),
@@ -351,7 +351,8 @@ fn every_route_without_a_description_has_a_row() {
     assert_eq!(others, 4, "a route whose path is not written out needs a row");
     // Nowhere else is a route made without its description.
     for (file, text) in dialects() {
-        let known = ["openwop/seams.rs", "mcp/http.rs", "explorer.rs", "resource.rs", "serve.rs"];
+        let known =
+            ["openwop/test_routes.rs", "mcp/http.rs", "explorer.rs", "resource.rs", "serve.rs"];
         let plain = text.contains(".route(\"") || text.contains(".route(&");
         assert!(!plain || known.iter().any(|known| file.ends_with(known)), "{file}");
     }
@@ -439,10 +440,16 @@ async fn ask_mcp(caller: &Actor, method: &str) -> String {
 /// I-11: every method that the dialect matches on has a row, and every row is matched on.
 #[test]
 fn every_mcp_method_has_a_row() {
+    let names = include_str!("../../../mcp/src/method.rs");
+    let value_of = |name: &str| {
+        let (_, rest) = names.split_once(&format!("pub const {name}: &str = \"")).unwrap();
+        rest.split_once('"').unwrap().0
+    };
     let source = include_str!("../../src/mcp/method.rs");
     let arms = source.lines().filter_map(|line| {
         let (pattern, _) = line.trim().split_once(" =>")?;
-        pattern.strip_prefix('(')?.strip_suffix("\")")?.rsplit_once('"').map(|(_, method)| method)
+        let (_, name) = pattern.strip_prefix('(')?.strip_suffix(')')?.rsplit_once(", ")?;
+        (name != "_").then(|| value_of(name))
     });
     let matched: BTreeSet<&str> = arms.collect();
     let listed: BTreeSet<&str> = METHODS.iter().map(|(method, _)| *method).collect();

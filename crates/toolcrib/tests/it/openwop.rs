@@ -3,5 +3,5 @@ mod by_id;
 mod description;
 mod discovery;
 mod events;
-mod seams;
+mod test_routes;
 mod tools;

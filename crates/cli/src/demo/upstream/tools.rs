@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
-
-use super::Refusal;
+use toolcrib_mcp::message::{self, RpcError};
 
 /// Most steps of `slow`, and the longest step.
 const MAX_STEPS: u64 = 100;
@@ -115,7 +114,7 @@ pub(super) fn list() -> Value {
 }
 
 /// The result of a call, or why it is not one.
-pub(super) async fn call(params: &Value, send: &mpsc::Sender<Value>) -> Result<Value, Refusal> {
+pub(super) async fn call(params: &Value, send: &mpsc::Sender<Vec<u8>>) -> Result<Value, RpcError> {
     let none = json!({});
     let arguments = params.get("arguments").unwrap_or(&none);
     let string = |name: &str| arguments.get(name).and_then(Value::as_str);
@@ -146,7 +145,7 @@ pub(super) async fn call(params: &Value, send: &mpsc::Sender<Value>) -> Result<V
             None => error_result("city is missing"),
         },
         Some("wipe") => text_result("nothing was deleted"),
-        _ => return Err(Refusal::params("no such tool")),
+        _ => return Err(RpcError::invalid_params("no such tool")),
     })
 }
 
@@ -154,21 +153,18 @@ async fn slow(
     steps: u64,
     step_ms: u64,
     token: Option<&Value>,
-    send: &mpsc::Sender<Value>,
+    send: &mpsc::Sender<Vec<u8>>,
 ) -> Value {
     for step in 1..=steps {
         tokio::time::sleep(Duration::from_millis(step_ms)).await;
         if let Some(token) = token {
-            let progress = json!({
-                "jsonrpc": "2.0",
-                "method": "notifications/progress",
-                "params": {
-                    "progressToken": token,
-                    "progress": step,
-                    "total": steps,
-                    "message": format!("step {step} of {steps}"),
-                },
-            });
+            let words = format!("step {step} of {steps}");
+            let progress = message::progress(
+                &token.to_string(),
+                &step.into(),
+                Some(&steps.into()),
+                Some(&words),
+            );
             // An error says that nobody reads any more; the answer will find that out as well.
             send.send(progress).await.ok();
         }

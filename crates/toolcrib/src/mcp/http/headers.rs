@@ -3,13 +3,19 @@
 //! Invariant: a proxy that decides by a header decides about the request that runs. A repeated
 //! value that differs from the body, is missing, or stands there twice is refused.
 
-use std::fmt::Display;
+use std::{borrow::Cow, fmt::Display};
 
 use axum::http::{HeaderMap, HeaderName, header};
-use base64::Engine as _;
-use serde_json::{Map, Value};
+use serde_json::Value;
+use toolcrib_mcp::{
+    header::{METHOD, NAME, PROTOCOL_VERSION, decode},
+    message::RpcError,
+    method::named_parameter,
+    param_header::ParamHeader,
+    revision::Era,
+};
 
-use crate::mcp::{era::Era, error::RpcError, param_headers::ParamHeader, protocol::Request};
+use crate::mcp::protocol::Request;
 
 /// What the client says it can read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,10 +25,6 @@ pub(super) enum Readable {
     /// Both, as the specification asks.
     JsonAndEvents,
 }
-
-const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
-const METHOD: HeaderName = HeaderName::from_static("mcp-method");
-const NAME: HeaderName = HeaderName::from_static("mcp-name");
 
 /// The `Accept` of a client of `era`; `None` when it can read nothing that we have. Older clients
 /// (and people with curl) may leave events out; the stateless revision insists on both.
@@ -74,7 +76,7 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
 
 /// The one `MCP-Protocol-Version`.
 pub(super) fn version(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
-    single(headers, &VERSION)
+    single(headers, &PROTOCOL_VERSION)
 }
 
 /// Checks what a client of the stateless revision repeats about every request.
@@ -84,9 +86,9 @@ pub(super) fn check_request(headers: &HeaderMap, request: &Request) -> Result<()
         Some(_) => return Err(differs(&METHOD)),
         None => return Err(missing(&METHOD)),
     }
-    let Some(name) = name_of(&request.method, &request.params) else { return Ok(()) };
+    let Some(name) = name_of(request) else { return Ok(()) };
     match single(headers, &NAME)? {
-        Some(said) if decode(&NAME, said)? == name => Ok(()),
+        Some(said) if decoded(&NAME, said)? == name => Ok(()),
         Some(_) => Err(differs(&NAME)),
         None => Err(missing(&NAME)),
     }
@@ -98,11 +100,12 @@ pub(super) fn check_params(
     params: &[ParamHeader],
     arguments: &Value,
 ) -> Result<(), RpcError> {
+    let arguments = arguments.as_object();
     for param in params {
         let Ok(header) = HeaderName::try_from(param.header.as_str()) else { continue };
-        match (single(headers, &header)?, param.expected(arguments)) {
+        match (single(headers, &header)?, arguments.and_then(|arguments| param.text(arguments))) {
             (None, None) => {}
-            (Some(said), Some(expected)) if same(&decode(&header, said)?, &expected) => {}
+            (Some(said), Some(expected)) if same(&decoded(&header, said)?, &expected) => {}
             (Some(_), _) => return Err(differs(&header)),
             (None, Some(_)) => return Err(missing(&header)),
         }
@@ -111,13 +114,8 @@ pub(super) fn check_params(
 }
 
 /// What `Mcp-Name` has to repeat.
-fn name_of<'a>(method: &str, params: &'a Map<String, Value>) -> Option<&'a str> {
-    let key = match method {
-        "tools/call" | "prompts/get" => "name",
-        "resources/read" => "uri",
-        _ => return None,
-    };
-    params.get(key)?.as_str()
+fn name_of(request: &Request) -> Option<&str> {
+    request.params.get(named_parameter(&request.method)?)?.as_str()
 }
 
 /// Equal as texts or as numbers (`42` and `42.0`).
@@ -142,16 +140,8 @@ pub(super) fn single<'a>(
     }
 }
 
-/// Undoes `=?base64?…?=`.
-fn decode(name: &HeaderName, value: &str) -> Result<String, RpcError> {
-    let Some(coded) = value.strip_prefix("=?base64?").and_then(|rest| rest.strip_suffix("?="))
-    else {
-        return Ok(value.to_owned());
-    };
-    let bytes = base64::engine::general_purpose::STANDARD.decode(coded).ok();
-    bytes
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| mismatch(name, "is not valid base64 of a text"))
+fn decoded<'a>(name: &HeaderName, value: &'a str) -> Result<Cow<'a, str>, RpcError> {
+    decode(value).ok_or_else(|| mismatch(name, "is not valid base64 of a text"))
 }
 
 fn differs(name: &HeaderName) -> RpcError {
@@ -201,15 +191,6 @@ mod tests {
         assert_eq!(readable(&HeaderMap::new(), Legacy), Some(Json));
         let split = headers(&[("accept", "application/json"), ("accept", "text/event-stream")]);
         assert_eq!(readable(&split, Modern), Some(JsonAndEvents));
-    }
-
-    #[test]
-    fn the_sentinel_is_decoded_and_checked() {
-        let decoded = |value: &str| decode(&NAME, value).ok();
-        assert_eq!(decoded("us-west1").as_deref(), Some("us-west1"));
-        assert_eq!(decoded("=?base64?IHBhZGRlZCA=?=").as_deref(), Some(" padded "));
-        assert_eq!(decoded("=?base64?%%%?="), None);
-        assert_eq!(decoded("=?base64?/w==?="), None, "not UTF-8");
     }
 
     #[test]

@@ -4,10 +4,15 @@ use std::sync::Arc;
 
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{event::SessionOutcome, principal::Principal};
 use toolcrib_gateway::CatalogScope;
+use toolcrib_mcp::{
+    header::SESSION_ID,
+    message::{self, RpcError},
+    revision::{Era, MODERN},
+};
 
 use super::{
     fail, headers,
@@ -16,18 +21,14 @@ use super::{
 use crate::{
     mcp::{
         changes::ListWatch,
-        era::{self, Era},
-        error::RpcError,
+        era, error,
         host::Host,
-        listen::{LIST_CHANGED, Listen, ListenMessage},
+        listen::{Listen, ListenMessage},
         session::{self, Hold},
     },
     middleware::Refusal,
     respond,
 };
-
-/// Names a session, in both directions.
-pub(super) const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// A subscription on a stream.
 struct Listening {
@@ -59,7 +60,7 @@ impl Speaker for News {
             () = self.stop.cancelled() => None,
             () = self.stream.over.cancelled() => None,
             changed = self.watch.changed() => {
-                changed.ok().map(|()| Bytes::from_static(LIST_CHANGED))
+                changed.ok().map(|()| message::tools_changed().into())
             }
         }
     }
@@ -85,7 +86,7 @@ pub(super) fn named(
     if !host.config.sessions {
         return Ok(Named::None);
     }
-    Ok(match headers::single(headers, &SESSION)? {
+    Ok(match headers::single(headers, &SESSION_ID)? {
         None => Named::None,
         // One that was opened on another URL is unknown on this one.
         Some(id) => host
@@ -108,7 +109,7 @@ pub(super) fn open(
         Ok(Named::Session(hold)) => hold,
         // Without a session there is no such stream, and the revisions' word for it is 405.
         Ok(Named::None) => return not_allowed("POST"),
-        Ok(Named::Unknown) => return fail(StatusCode::NOT_FOUND, &RpcError::no_session()),
+        Ok(Named::Unknown) => return fail(StatusCode::NOT_FOUND, &error::no_session()),
         Err(refused) => return *refused,
     };
     if !headers::reads_events(headers) {
@@ -135,11 +136,11 @@ pub(super) async fn end(
             let problem = "Mcp-Session-Id is missing; it says which session to end";
             return fail(StatusCode::BAD_REQUEST, &RpcError::invalid_request(problem));
         }
-        Ok(Named::Unknown) => return fail(StatusCode::NOT_FOUND, &RpcError::no_session()),
+        Ok(Named::Unknown) => return fail(StatusCode::NOT_FOUND, &error::no_session()),
         Err(refused) => return *refused,
     };
     let Some(session) = host.sessions.take(principal, hold.session().id()) else {
-        return fail(StatusCode::NOT_FOUND, &RpcError::no_session());
+        return fail(StatusCode::NOT_FOUND, &error::no_session());
     };
     // In a task of its own: a client that hangs up must not leave half a record.
     let ended = tokio::spawn(async move { session.end(SessionOutcome::Completed).await });
@@ -159,7 +160,7 @@ pub(super) fn not_allowed(allow: &'static str) -> Response {
 /// Answers `response` in `session` from now on.
 pub(super) fn with_session(mut response: Response, id: &str) -> Response {
     if let Ok(id) = HeaderValue::from_str(id) {
-        response.headers_mut().insert(SESSION, id);
+        response.headers_mut().insert(SESSION_ID, id);
     }
     response
 }
@@ -176,7 +177,7 @@ fn of_request(
         Box::new(respond::json_bytes(StatusCode::BAD_REQUEST, body))
     };
     let version = headers::version(headers).map_err(refused)?;
-    if version == Some(era::MODERN) {
+    if version == Some(MODERN) {
         return Err(Box::new(not_allowed("POST")));
     }
     era::check_version(version).map_err(refused)?;

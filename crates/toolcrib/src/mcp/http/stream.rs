@@ -13,6 +13,7 @@ use axum::{
 use bytes::Bytes;
 use futures_util::{Stream, stream};
 use tokio::time::timeout;
+use toolcrib_mcp::sse;
 
 use crate::mcp::call::{CallMessage, RunningCall};
 
@@ -58,23 +59,14 @@ pub(super) fn respond(speaker: impl Speaker, first: First) -> Response {
 fn events(speaker: impl Speaker, first: First) -> impl Stream<Item = Result<Bytes, Infallible>> {
     stream::unfold((speaker, first), async |(mut speaker, first)| {
         let event = match first {
-            First::Message(message) => event(&message),
+            First::Message(message) => sse::encode(&message).into(),
             First::Comment => Bytes::from_static(b": open\n\n"),
             First::Nothing => match timeout(KEEP_ALIVE, speaker.next()).await {
                 Err(_silence) => Bytes::from_static(b": keep-alive\n\n"),
-                Ok(Some(message)) => event(&message),
+                Ok(Some(message)) => sse::encode(&message).into(),
                 Ok(None) => return None,
             },
         };
         Some((Ok(event), (speaker, First::Nothing)))
     })
-}
-
-/// `message`, which has no line break in it, as one event.
-fn event(message: &[u8]) -> Bytes {
-    let mut event = Vec::with_capacity(message.len() + 8);
-    event.extend_from_slice(b"data: ");
-    event.extend_from_slice(message);
-    event.extend_from_slice(b"\n\n");
-    event.into()
 }

@@ -1,10 +1,10 @@
-//! `/v1/host/sample/…`: what a conformance suite drives a running host by. Only there when whoever
-//! started the server asked for it, only for callers with a key, and never described in
-//! `openapi.json`: the seams are no part of the product's interface.
+//! `/v1/host/sample/…`: routes with which a conformance suite drives a running host. Compiled with the
+//! feature `test-routes`, served when the command that starts the server says so, open to callers with
+//! a key, and absent from `openapi.json`: they are no part of the product's interface.
 //!
-//! Invariant: a seam decides, limits, runs and records nothing. It makes a probe, passes it through
-//! the gate like any call, and answers what the record then holds. Invariant: no answer repeats
-//! arguments; of a request only names and scopes that parsed come back.
+//! Invariant: a test route decides, limits, runs and records nothing. It makes a probe, passes it
+//! through the gate like any call, and answers with the record of that call. Invariant: no answer
+//! repeats arguments; of a request only names and scopes that parsed come back.
 
 use axum::{
     Router,
@@ -20,13 +20,13 @@ use toolcrib_core::{
     event::{CallStatus, EventBody, EventError, RunEvent, ToolCalled, ToolReturned, Transport},
     id::{CallId, PrincipalId, RunId, ToolId},
     json::parse_strict,
-    limit,
     scope::Scope,
 };
 use toolcrib_gateway::probe::{Act, Probe, RUN_PREFIX};
 
 use super::{error::BadMember, runs};
 use crate::{
+    call_error,
     middleware::{Caller, Payload, Refusal, Segment},
     respond,
     state::AppState,
@@ -65,12 +65,9 @@ async fn invoke(
     };
     let (status, details, wait) = match (closing.status, &called.result) {
         (CallStatus::Ok | CallStatus::Error, _) => (StatusCode::OK, None, None),
-        (CallStatus::RateLimited, Err(CallError::RateLimited { retry_after, limit, .. })) => {
-            let millis = limit::wait_millis(*retry_after);
-            let details = json!({
-                "scope": "tool", "toolName": tool, "retryAfterMs": millis, "limit": limit,
-            });
-            (StatusCode::TOO_MANY_REQUESTS, Some(details), Some(*retry_after))
+        (CallStatus::RateLimited, Err(error @ CallError::RateLimited { .. })) => {
+            let (status, wait) = (call_error::status(error), call_error::retry_after(error));
+            (status, call_error::details(error), wait)
         }
         (CallStatus::Forbidden | CallStatus::RateLimited, _) => {
             let details = json!({ "scope": "tool", "toolName": tool, "requiredScopes": scopes });
@@ -102,7 +99,7 @@ async fn invoke(
     Ok(respond::with_run(response, Some(&called.run_id)))
 }
 
-/// The pair, and beside it the members of the error envelope when a gate refused.
+/// The pair, and the members of the error envelope when a gate refused.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Hooked<'a> {
@@ -214,7 +211,7 @@ async fn events(
     Ok(respond::json(StatusCode::OK, &json!({ "events": events })))
 }
 
-/// Fills the buckets of the caller's tenant. The seams keep no other state.
+/// Fills the buckets of the caller's tenant. The test routes keep no other state.
 async fn reset(State(state): State<AppState>, Caller(caller): Caller) -> Result<Response, Refusal> {
     state.gateway.reset_limits(&caller.tenant).await.map_err(|error| {
         tracing::error!(%error, "the limits could not be reset");

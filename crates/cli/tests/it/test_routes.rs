@@ -1,4 +1,4 @@
-//! `serve --test-seams`, and what the record makes of what only tests and loads write.
+//! `serve --test-seams`, and the record of events that only tests and loads write.
 
 use serde_json::{Value, json};
 use toolcrib_core::{
@@ -12,7 +12,7 @@ use crate::support::{Server, demo_key, dir, run, toolcrib, write_config};
 const INVOKE: &str = "/v1/host/sample/toolhooks/invoke";
 
 #[tokio::test]
-async fn the_demo_serves_the_seams_when_asked_to_and_says_so() {
+async fn the_demo_serves_the_test_routes_with_the_flag_and_warns() {
     let dir = dir();
     let data = dir.path().join("data");
     let args = ["serve", "--demo", "--test-seams", "--listen", "127.0.0.1:0", "--data-dir"];
@@ -37,7 +37,7 @@ async fn the_demo_serves_the_seams_when_asked_to_and_says_so() {
 }
 
 #[tokio::test]
-async fn without_the_flag_there_are_no_seams() {
+async fn without_the_flag_there_are_no_test_routes() {
     let dir = dir();
     let data = dir.path().join("data");
     let server = Server::demo(&data);
@@ -49,9 +49,9 @@ async fn without_the_flag_there_are_no_seams() {
     assert!(!server.stop().contains("test-seams"));
 }
 
-/// I-30: what a proxy or another machine can reach has no seams, and no file can ask for them.
+/// I-30: what a proxy or another machine can reach has no test routes, and no file can switch them on.
 #[test]
-fn the_seams_do_not_leave_the_machine() {
+fn the_test_routes_do_not_leave_the_machine() {
     let dir = dir();
     for config in [
         "[server]\nlisten = \"0.0.0.0:0\"\nbehind_proxy = true\n",

@@ -2,7 +2,7 @@
 
 /// Parses a stream piece by piece.
 #[derive(Debug)]
-pub(crate) struct SseParser {
+pub struct SseParser {
     max: usize,
     line: Vec<u8>,
     data: Vec<u8>,
@@ -11,24 +11,27 @@ pub(crate) struct SseParser {
     started: bool,
 }
 
-/// An event is larger than the cap.
+/// An event is larger than the limit.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct EventTooLarge;
+pub struct EventTooLarge;
 
 impl SseParser {
-    /// Events of at most `max` bytes.
-    pub(crate) fn new(max: usize) -> Self {
+    /// Creates a parser of events of at most `max` bytes.
+    pub fn new(max: usize) -> Self {
         Self { max, line: Vec::new(), data: Vec::new(), after_return: false, started: false }
     }
 
     /// Returns how many bytes of an event that is not complete are kept.
-    pub(crate) fn kept(&self) -> usize {
+    pub fn kept(&self) -> usize {
         self.line.len() + self.data.len()
     }
 
-    /// Takes the next piece; `event` gets the data of every event that it completes. Events
-    /// without data (comments, priming events) are passed over.
-    pub(crate) fn push(
+    /// Takes the next piece and calls `event` with the data of every event that it completes. Events
+    /// without data (comments, priming events) are skipped.
+    ///
+    /// # Errors
+    /// An event is larger than the limit.
+    pub fn push(
         &mut self,
         mut piece: &[u8],
         event: &mut dyn FnMut(&[u8]),
@@ -74,9 +77,16 @@ impl SseParser {
         } else if let Some(data) = line.strip_prefix(b"data:") {
             self.data.extend_from_slice(data.strip_prefix(b" ").unwrap_or(data));
             self.data.push(b'\n');
+        } else if line == b"data" {
+            self.data.push(b'\n');
         }
         self.line.clear();
     }
+}
+
+/// Encodes `message`, which has no line break in it, as one event.
+pub fn encode(message: &[u8]) -> Vec<u8> {
+    [b"data: ", message, b"\n\n"].concat()
 }
 
 #[cfg(test)]
@@ -99,7 +109,31 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_cap_is_refused() {
+    fn fields_other_than_data_mean_nothing() {
+        let stream = ": hello\n\ndata: {\"a\":1}\n\nevent: x\r\ndata:b\r\ndata\r\ndata: c\r\n\r\n\
+                      id: 7\n\ndataset: no\n\ndata: d\r\rdata: cut off";
+        for size in 1..=stream.len() {
+            let mut parser = SseParser::new(1000);
+            let mut events = Vec::new();
+            for piece in stream.as_bytes().chunks(size) {
+                let mut keep = |data: &[u8]| events.push(String::from_utf8(data.to_vec()).unwrap());
+                parser.push(piece, &mut keep).unwrap();
+            }
+            assert_eq!(events, ["{\"a\":1}", "b\n\nc", "d"], "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_is_read_back() {
+        let mut parser = SseParser::new(1000);
+        let mut events = Vec::new();
+        let stream = [encode(b"{\"a\":1}"), encode(b" x")].concat();
+        parser.push(&stream, &mut |data| events.push(data.to_vec())).unwrap();
+        assert_eq!(events, [b"{\"a\":1}".to_vec(), b" x".to_vec()]);
+    }
+
+    #[test]
+    fn an_event_over_the_limit_is_refused() {
         // I-27
         for stream in ["data: 0123456789", "data: 01234\ndata: 56789", ": 0123456789abcdef"] {
             let mut parser = SseParser::new(12);

@@ -1,26 +1,37 @@
-//! The header `Idempotency-Key`: a caller's own name for one call, where its protocol has none.
+//! Idempotent calls over HTTP: the header `Idempotency-Key`, and what all dialects answer alike.
 //!
-//! The value is the key itself; one in quotes, as the draft of the IETF has it, is the same key.
+//! The value of the header is the key itself; one in quotes, as the draft of the IETF has it, is the
+//! same key.
+
+use std::{sync::Arc, time::Duration};
 
 use axum::response::Response;
-use http::{HeaderMap, HeaderName, HeaderValue};
-use toolcrib_gateway::idempotency::MAX_KEY;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use toolcrib_core::principal::Principal;
+use toolcrib_gateway::{
+    CallReport, CallRequest, Gateway,
+    idempotency::{self, IdempotencyKey, MAX_KEY, Once, OnceError},
+};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, RefOr, Schema, Type},
 };
 
-/// Says that an answer is that of an earlier call.
+/// Marks the answer of an earlier call.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// A header that is no key.
+/// How long a caller waits before it sends a key again that cannot be used now.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// The header is not a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("`Idempotency-Key` must appear exactly once and contain 1 to 256 visible ASCII characters")]
 pub(crate) struct BadKey;
 
-/// The key in `headers`, if there is one.
+/// Returns the key in `headers`, if they have one.
 pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, BadKey> {
     let mut values = headers.get_all(KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -36,7 +47,7 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, BadKey> {
     }
 }
 
-/// The value of the header, as described.
+/// The value of the header, for the description.
 pub(crate) struct IdempotencyKeyText;
 
 impl PartialSchema for IdempotencyKeyText {
@@ -48,7 +59,44 @@ impl PartialSchema for IdempotencyKeyText {
 
 impl ToSchema for IdempotencyKeyText {}
 
-/// Marks `response` as that of an earlier call.
+/// Calls a tool: at most once under `key`, if there is one. `keep` gives the bytes to keep of a call
+/// whose answer is final.
+///
+/// # Errors
+/// The key cannot be used for this call; nothing ran.
+pub(crate) async fn call(
+    gateway: &Gateway,
+    caller: &Arc<Principal>,
+    key: Option<IdempotencyKey<'_>>,
+    request: CallRequest<'_>,
+    keep: impl FnOnce(&CallReport) -> Option<Bytes> + Send + 'static,
+) -> Result<Once, OnceError> {
+    let Some(key) = key else {
+        return Ok(Once::Report(Arc::new(gateway.call(caller, request).await)));
+    };
+    let keep = |report: &CallReport| idempotency::is_final(report).then(|| keep(report)).flatten();
+    gateway.call_once(caller, key, request, keep).await
+}
+
+/// Returns the status with which the header is refused.
+pub(crate) fn status(refused: OnceError) -> StatusCode {
+    match refused {
+        OnceError::Unusable => StatusCode::BAD_REQUEST,
+        OnceError::Conflict => StatusCode::UNPROCESSABLE_ENTITY,
+        OnceError::Spent | OnceError::Running => StatusCode::CONFLICT,
+        OnceError::Busy => StatusCode::TOO_MANY_REQUESTS,
+    }
+}
+
+/// Returns when the same key may be usable; `None` if it never will be for this call.
+pub(crate) fn retry_after(refused: OnceError) -> Option<Duration> {
+    match refused {
+        OnceError::Running | OnceError::Busy => Some(RETRY_AFTER),
+        OnceError::Unusable | OnceError::Conflict | OnceError::Spent => None,
+    }
+}
+
+/// Marks `response` as the answer of an earlier call.
 pub(crate) fn replayed(mut response: Response) -> Response {
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     response
@@ -67,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_stands_once_and_is_not_empty() {
+    fn a_key_appears_exactly_once_and_is_not_empty() {
         assert_eq!(read(&[]), Ok(None));
         for text in ["8e03978e-40d5", "\"8e03978e-40d5\"", " 8e03978e-40d5 "] {
             assert_eq!(read(&[text]), Ok(Some("8e03978e-40d5".to_owned())), "{text}");

@@ -1,21 +1,21 @@
-//! Finds the `id` of a JSON-RPC message that is too large to be kept, or not valid, while its bytes
-//! pass by. Needs constant memory.
+//! Finds the `id` of a JSON-RPC message that is too large to be kept, or is not valid, while its
+//! bytes pass by. Needs constant memory.
 
-/// What passed by.
+/// The parts of a message that a scan finds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Scanned {
-    /// The message's id, if it is one of ours.
-    pub(crate) id: Option<u64>,
+pub struct Scanned {
+    /// The id of the message, if it is a number.
+    pub id: Option<u64>,
     /// Whether it has a `method`: a request or a notification, not an answer.
-    pub(crate) has_method: bool,
+    pub has_method: bool,
 }
 
-/// Longest key or id that is looked at; longer ones are neither `id` nor ours.
+/// Longest key or id that is read; a longer one is neither `id` nor a number of ours.
 const MAX_TOKEN: usize = 24;
 
 /// A scanner of one message.
 #[derive(Debug, Default)]
-pub(crate) struct IdScan {
+pub struct IdScan {
     depth: u32,
     in_string: bool,
     escaped: bool,
@@ -27,15 +27,15 @@ pub(crate) struct IdScan {
 }
 
 impl IdScan {
-    /// Takes the next bytes.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) {
+    /// Scans the next bytes.
+    pub fn feed(&mut self, bytes: &[u8]) {
         for &byte in bytes {
             self.step(byte);
         }
     }
 
-    /// What was found.
-    pub(crate) fn finish(mut self) -> Scanned {
+    /// Returns the parts that were found.
+    pub fn finish(mut self) -> Scanned {
         self.end_of_value();
         self.found
     }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_is_found_wherever_it_stands_and_only_at_the_top() {
+    fn the_id_is_found_wherever_it_is_but_only_at_the_top() {
         for (message, id, has_method) in [
             (r#"{"jsonrpc":"2.0","id":5,"result":{"id":6}}"#, Some(5), false),
             (r#"{"result":{"content":[{"id":7,"text":"\"id\":8,"}]},"id":5}"#, Some(5), false),

@@ -1,5 +1,5 @@
-//! The test seams, and through them what a conformance suite asserts of hooks and sessions. An
-//! advertised capability whose seam is absent fails here, as with the suite's
+//! The test routes, and through them what a conformance suite asserts of hooks and sessions. An
+//! advertised capability whose test route is absent fails here, as with the suite's
 //! `OPENWOP_REQUIRE_BEHAVIOR`.
 
 use std::collections::HashSet;
@@ -14,8 +14,8 @@ const INVOKE: &str = "/v1/host/sample/toolhooks/invoke";
 const SESSION: &str = "/v1/host/sample/tools/session-run";
 const RESET: &str = "/v1/host/sample/test/reset";
 
-async fn seams() -> (TestGateway, Actor) {
-    let gw = fixture().test_seams().start().await;
+async fn start() -> (TestGateway, Actor) {
+    let gw = fixture().test_routes().start().await;
     let caller = gw.principal("suite", ["files:read"]).await;
     (gw, caller)
 }
@@ -35,7 +35,7 @@ async fn facet(caller: &Actor, family: &str, facet: &str) {
 /// `tool-hooks-shape`.
 #[tokio::test]
 async fn the_families_have_their_shape() {
-    let (_gw, caller) = seams().await;
+    let (_gw, caller) = start().await;
     let document = caller.get("/.well-known/openwop").await.json();
     let hooks = document["toolHooks"].as_object().unwrap();
     let members: HashSet<_> = hooks.keys().map(String::as_str).collect();
@@ -48,7 +48,7 @@ async fn the_families_have_their_shape() {
 /// `tool-hooks-content-free`.
 #[tokio::test]
 async fn a_call_is_told_by_hash_status_and_duration() {
-    let (gw, caller) = seams().await;
+    let (gw, caller) = start().await;
     facet(&caller, "toolHooks", "prePostEvents").await;
     let body =
         json!({ "principal": "core.system", "toolName": "web.search", "args": { "q": "hello" } });
@@ -87,7 +87,7 @@ async fn a_call_is_told_by_hash_status_and_duration() {
 /// `tool-hooks-authorization-fail-closed`. I-8.
 #[tokio::test]
 async fn a_required_scope_without_a_grant_is_forbidden() {
-    let (gw, caller) = seams().await;
+    let (gw, caller) = start().await;
     facet(&caller, "toolHooks", "perToolAuthorization").await;
     let body = json!({
         "principal": "conformance-unprivileged",
@@ -129,7 +129,7 @@ async fn a_required_scope_without_a_grant_is_forbidden() {
 /// `tool-hooks-rate-limit`, and what the error table says of it. I-12.
 #[tokio::test]
 async fn an_exhausted_bucket_is_rate_limited_for_that_principal_and_tool_alone() {
-    let (_gw, caller) = seams().await;
+    let (_gw, caller) = start().await;
     facet(&caller, "toolHooks", "perToolRateLimit").await;
     let limited = json!({
         "principal": "core.system",
@@ -196,7 +196,7 @@ async fn the_limit_of_a_real_tool_has_the_same_details() {
 #[tokio::test]
 async fn a_secret_in_the_arguments_is_nowhere() {
     const CANARY: &str = "sk-canary-rfc0064-do-not-leak-xyz789";
-    let (gw, caller) = seams().await;
+    let (gw, caller) = start().await;
     let with = |key: &str| json!({ "principal": "core.system", "toolName": "web.search", "args": { "apiKey": key } });
     let reply = caller.post(INVOKE, with(CANARY)).await;
     assert_eq!(reply.status, 200);
@@ -221,7 +221,7 @@ async fn a_secret_in_the_arguments_is_nowhere() {
 /// `tool-hooks-failure-honesty`.
 #[tokio::test]
 async fn a_failure_says_what_it_is() {
-    let (_gw, caller) = seams().await;
+    let (_gw, caller) = start().await;
     let failing =
         json!({ "principal": "core.system", "toolName": "web.search", "simulateToolError": true });
     let reply = caller.post(INVOKE, failing).await;
@@ -243,7 +243,7 @@ async fn a_failure_says_what_it_is() {
 /// `tool-session-lifecycle`.
 #[tokio::test]
 async fn a_session_brackets_its_calls() {
-    let (_gw, caller) = seams().await;
+    let (_gw, caller) = start().await;
     facet(&caller, "toolCatalog", "sessionLifecycle").await;
     let probe = caller.get(&events_of("__probe__")).await;
     assert_eq!(probe.parts(), (200, json!({ "events": [] })), "how the suite finds the seam");
@@ -283,7 +283,7 @@ async fn a_session_brackets_its_calls() {
 
 #[tokio::test]
 async fn events_are_filtered_by_all_that_is_asked_for() {
-    let (_gw, caller) = seams().await;
+    let (_gw, caller) = start().await;
     let ran = caller.post(SESSION, json!({})).await.json();
     let path = events_of(ran["runId"].as_str().unwrap());
     let all = caller.get(&path).await.json();
@@ -305,8 +305,8 @@ async fn events_are_filtered_by_all_that_is_asked_for() {
 
 /// I-9, and a run of somebody else's in the same tenant stays as it is at `/v1/runs`.
 #[tokio::test]
-async fn the_seams_show_no_more_than_the_product_does() {
-    let (gw, caller) = seams().await;
+async fn the_test_routes_show_no_more_than_the_product_does() {
+    let (gw, caller) = start().await;
     let real = caller
         .post(
             "/tools/call",
@@ -345,7 +345,7 @@ async fn the_seams_show_no_more_than_the_product_does() {
 
 #[tokio::test]
 async fn requests_without_what_they_need_are_told_what() {
-    let (_gw, caller) = seams().await;
+    let (_gw, caller) = start().await;
     for (body, member) in [
         (json!({ "toolName": "t" }), "principal"),
         (json!({ "principal": "", "toolName": "t" }), "principal"),
@@ -365,10 +365,10 @@ async fn requests_without_what_they_need_are_told_what() {
     }
 }
 
-/// The seams and whom they answer: anonymous, a key without scopes, another tenant's key. What is
+/// The test routes and their callers: anonymous, a key without scopes, another tenant's key. What is
 /// not there is what does not exist, after 401 (I-10, I-11); none of it is described.
 #[tokio::test]
-async fn seams_need_a_key_and_are_absent_unless_asked_for() {
+async fn test_routes_need_a_key_and_are_absent_unless_configured() {
     let body = json!({ "principal": "p", "toolName": "t" });
     let rows = [
         (Method::POST, INVOKE.to_owned(), body),
@@ -385,7 +385,7 @@ async fn seams_need_a_key_and_are_absent_unless_asked_for() {
     ];
     for there in [true, false] {
         let builder = fixture();
-        let gw = if there { builder.test_seams() } else { builder }.start().await;
+        let gw = if there { builder.test_routes() } else { builder }.start().await;
         let keys =
             [gw.principal("none", []).await, gw.principal_of("other", "admin", &["*"]).await];
         for (method, path, body) in &rows {

@@ -1,0 +1,110 @@
+//! Why a call gave no outcome, as far as all dialects answer alike: status, time to wait and details.
+//! The code is [`CallError::code`]. A dialect formats these, and overrides what its protocol says
+//! otherwise.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use toolcrib_core::{call::CallError, limit::wait_millis};
+
+/// Returns the status.
+pub(crate) fn status(error: &CallError) -> StatusCode {
+    match error {
+        CallError::NoSuchTool => StatusCode::NOT_FOUND,
+        CallError::Forbidden { .. }
+        | CallError::ApprovalRequired { .. }
+        | CallError::ApprovalRejected { .. } => StatusCode::FORBIDDEN,
+        CallError::RateLimited { .. } => StatusCode::TOO_MANY_REQUESTS,
+        CallError::InvalidArguments(_) => StatusCode::UNPROCESSABLE_ENTITY,
+        CallError::NotAccountable(_) => StatusCode::SERVICE_UNAVAILABLE,
+        CallError::Upstream(_) => StatusCode::BAD_GATEWAY,
+        CallError::Cancelled | CallError::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}
+
+/// Returns the time for the header `Retry-After`.
+pub(crate) fn retry_after(error: &CallError) -> Option<Duration> {
+    match error {
+        CallError::RateLimited { retry_after, .. } => Some(*retry_after),
+        CallError::Upstream(error) => error.retry_after,
+        _ => None,
+    }
+}
+
+/// Returns the members by which a client can react to a refusal.
+pub(crate) fn details(error: &CallError) -> Option<Value> {
+    Some(match error {
+        CallError::Forbidden { tool, required } => {
+            json!({ "scope": "tool", "toolName": tool, "requiredScopes": required })
+        }
+        CallError::RateLimited { tool, retry_after, limit, daily: _ } => json!({
+            "scope": "tool", "toolName": tool,
+            "retryAfterMs": wait_millis(*retry_after), "limit": limit,
+        }),
+        CallError::ApprovalRequired { tool, asked } => {
+            let mut details = json!({ "scope": "tool", "toolName": tool, "approval": "required" });
+            if let (Some(details), Some(asked)) = (details.as_object_mut(), asked) {
+                details.insert("approvalId".to_owned(), json!(asked.approval));
+                details.insert("expiresAt".to_owned(), json!(asked.expires_at));
+                let wait = wait_millis(asked.retry_after);
+                details.insert("retryAfterMs".to_owned(), json!(wait));
+            }
+            details
+        }
+        CallError::ApprovalRejected { tool, approval } => json!({
+            "scope": "tool", "toolName": tool, "approval": "rejected", "approvalId": approval,
+        }),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use toolcrib_core::{
+        call::{UpstreamError, UpstreamErrorKind},
+        id::ToolId,
+    };
+
+    use super::*;
+
+    #[test]
+    fn every_error_has_its_status_its_wait_and_its_details() {
+        let tool = ToolId::parse("mcp:a.b").unwrap();
+        let retry_after = Duration::from_micros(1500);
+        let upstream = UpstreamError::new(UpstreamErrorKind::Died, "gone");
+        let slow = UpstreamError { retry_after: Some(retry_after), ..upstream.clone() };
+        for (error, expected, wait, expected_details) in [
+            (CallError::NoSuchTool, 404, None, None),
+            (
+                CallError::Forbidden { tool: tool.clone(), required: vec![] },
+                403,
+                None,
+                Some(json!({ "scope": "tool", "toolName": "mcp:a.b", "requiredScopes": [] })),
+            ),
+            (
+                CallError::RateLimited { tool: tool.clone(), retry_after, limit: 3, daily: false },
+                429,
+                Some(retry_after),
+                Some(json!({
+                    "scope": "tool", "toolName": "mcp:a.b", "retryAfterMs": 2, "limit": 3,
+                })),
+            ),
+            (CallError::InvalidArguments(vec![]), 422, None, None),
+            (
+                CallError::ApprovalRequired { tool, asked: None },
+                403,
+                None,
+                Some(json!({ "scope": "tool", "toolName": "mcp:a.b", "approval": "required" })),
+            ),
+            (CallError::NotAccountable("recorded"), 503, None, None),
+            (CallError::Upstream(upstream), 502, None, None),
+            (CallError::Upstream(slow), 502, Some(retry_after), None),
+            (CallError::Internal, 500, None, None),
+        ] {
+            assert_eq!(status(&error), expected, "{error}");
+            assert_eq!(super::retry_after(&error), wait, "{error}");
+            assert_eq!(details(&error), expected_details, "{error}");
+        }
+    }
+}
