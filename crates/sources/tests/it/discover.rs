@@ -58,7 +58,7 @@ async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
     for (what, why) in [
         ("task-only", "it only runs as a task"),
         ("bad-header", "so callers see none"),
-        ("first", "stands twice"),
+        ("first", "is listed twice"),
         ("string-hint", "annotation readOnlyHint has the wrong type"),
         ("number-description", "description is not a string"),
     ] {
