@@ -229,8 +229,8 @@ the host serves. It calls only tools that the host marks as read-only, and the o
 that need another call are skipped.
 
 A check passes, fails, or is skipped with a reason. A failure is printed with the requests and
-responses; keys are masked. The exit code is 1 if a check of level must fails. A check of level
-should fails as a warning, except with --strict.")]
+responses; keys are masked. The exit code is 1 if a requirement of level `must` fails. Failures of
+level `should` are warnings, unless --strict is given.")]
     Conformance(Box<ConformanceArgs>),
 
     /// Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml

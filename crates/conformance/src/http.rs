@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use toolcrib_core::credential::Secret;
 use url::Url;
 
-use crate::{CheckResult, fail, require, schema};
+use crate::{CheckResult, fail, require, schema, value::duplicate};
 
 /// Size limit of a response body.
 const MAX_BODY: usize = 16 << 20;
@@ -429,6 +429,31 @@ impl Exchange {
         match schema::violation(schema, value) {
             None => Ok(()),
             Some(violation) => fail(expected, violation, &[self]),
+        }
+    }
+
+    /// Fails the check unless `names` are unique.
+    pub(crate) fn expect_unique<'a>(
+        self: &Arc<Self>,
+        names: impl Iterator<Item = &'a str>,
+        expected: &str,
+    ) -> CheckResult {
+        let duplicate = duplicate(names);
+        let seen = format!("`{}` twice", duplicate.unwrap_or_default());
+        self.expect(duplicate.is_none(), expected, seen)
+    }
+
+    /// Fails the check with the first problem that `problem` finds in one of `tools`.
+    pub(crate) fn expect_no_problem(
+        self: &Arc<Self>,
+        tools: &[Value],
+        name: fn(&Value) -> &str,
+        expected: &str,
+        problem: impl Fn(&Value) -> Option<String>,
+    ) -> CheckResult {
+        match tools.iter().find_map(|tool| Some((name(tool), problem(tool)?))) {
+            Some((name, problem)) => fail(expected, format!("`{name}`: {problem}"), &[self]),
+            None => Ok(()),
         }
     }
 

@@ -27,7 +27,7 @@ const SKIPPED: &[(&str, &str)] = &[
     ("explorer.order.disabled-before-auth", "the demo runs tools"),
     ("explorer.validate.no-schema", "every tool of the demo has a schema"),
     ("explorer.validate.bad-schema", "a gateway omits such tools"),
-    ("explorer.auth.junk-ignored", "the list of the demo requires a key"),
+    ("explorer.auth.invalid-ignored", "the list of the demo requires a key"),
     ("explorer.order.unknown-before-auth", "the list of the demo requires a key"),
 ];
 

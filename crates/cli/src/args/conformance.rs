@@ -69,7 +69,7 @@ pub(crate) struct ConformanceArgs {
     #[arg(long)]
     pub(crate) require_behavior: bool,
 
-    /// Exit with 1 if a check of level should fails, too
+    /// Treat failures of level `should` like those of level `must`
     #[arg(long)]
     pub(crate) strict: bool,
 

@@ -71,7 +71,7 @@ faults! {
         /// A failing tool returns 200.
         FailureIsOk = "call.tool-failure",
         /// A failing tool returns no text.
-        FailureSilent = "call.failure-says",
+        FailureSilent = "call.failure-text",
         /// A call of an unknown tool returns 400.
         UnknownCallBadRequest = "call.unknown",
         /// The 403 has another text.
@@ -113,7 +113,7 @@ faults! {
         /// Details require no key, although the list does.
         DetailOpen = "auth.discovery",
         /// The list rejects invalid credentials.
-        JunkRefused = "auth.junk-ignored",
+        JunkRefused = "auth.invalid-ignored",
         /// Calls without a key return 403.
         CallsForbidden = "auth.required",
         /// Every key is accepted.
@@ -141,7 +141,7 @@ faults! {
         /// Unknown paths return the page.
         PageForAnything = "errors.unknown-path",
         /// The error for a name that is not UTF-8 is plain text.
-        StrangeNamesText = "errors.strange-names",
+        StrangeNamesText = "errors.invalid-names",
     }
 }
 

@@ -83,7 +83,7 @@ faults! {
         /// An unknown id returns 200.
         UnknownIsFound = "catalog.unknown-id",
         /// An id that is not UTF-8 returns 400.
-        StrangeIdsBadRequest = "catalog.strange-ids",
+        StrangeIdsBadRequest = "catalog.malformed-ids",
         /// `?source=` is ignored.
         SourceIgnored = "catalog.source-filter",
         /// An unknown `?source=` is ignored.

@@ -25,7 +25,7 @@ pub(super) const CHECKS: &[Check] = checks! {
         "a body that is empty or not JSON is a call without arguments";
     "explorer.call.tool-failure", Must, "F3, Handler Error (500)", tool_failure:
         "a failing tool returns 500 with `content` and `isError` true";
-    "explorer.call.failure-says", Must, "F3, Handler Exception (500)", failure_text:
+    "explorer.call.failure-text", Must, "F3, Handler Exception (500)", failure_text:
         "a failure explains itself in a text block";
     "explorer.call.unknown", Must, "F3, precondition 2", unknown:
         "an unknown tool returns 404 `Tool not found: NAME`";

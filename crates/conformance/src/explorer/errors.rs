@@ -22,7 +22,7 @@ pub(super) const CHECKS: &[Check] = checks! {
         "HEAD of the page, the list and a detail returns the headers of GET";
     "explorer.errors.unknown-path", Should, "RFC 9110 §15.5.5", unknown_path:
         "an unknown path returns 404";
-    "explorer.errors.strange-names", Should, "PROTOCOL.md, Endpoints and Security Checklist", strange_names:
+    "explorer.errors.invalid-names", Should, "PROTOCOL.md, Endpoints and Security Checklist", strange_names:
         "a name that is not UTF-8 returns a 4xx error as JSON";
 };
 

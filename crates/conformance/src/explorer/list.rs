@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{listed, name_of, path, require_no_execution, summaries};
-use crate::{Check, CheckResult, Target, checks, fail, value::duplicate};
+use crate::{Check, CheckResult, Target, checks, fail};
 
 pub(super) const CHECKS: &[Check] = checks! {
     "explorer.list.array", Must, "PROTOCOL.md, `GET /tools`", array:
@@ -71,9 +71,7 @@ async fn no_nulls(target: &Target) -> CheckResult {
 
 async fn unique(target: &Target) -> CheckResult {
     let (response, tools) = summaries(target).await?;
-    let duplicate = duplicate(tools.iter().map(name_of));
-    let seen = format!("`{}` twice", duplicate.unwrap_or_default());
-    response.expect(duplicate.is_none(), "unique names", seen)
+    response.expect_unique(tools.iter().map(name_of), "unique names")
 }
 
 async fn when_disabled(target: &Target) -> CheckResult {

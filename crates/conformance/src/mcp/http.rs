@@ -10,7 +10,7 @@ use super::{
 use crate::{Check, CheckResult, Target, checks, fail, skip_unless};
 
 pub(super) const CHECKS: &[Check] = checks! {
-    "mcp.http.answer-type", Must, "streamable-http §sending-messages", response_type:
+    "mcp.http.response-type", Must, "streamable-http §sending-messages", response_type:
         "a response has the content type `application/json` or `text/event-stream`";
     "mcp.http.accept", Should, "streamable-http §sending-messages, RFC 9110 §15.5.7", accept:
         "a client that accepts neither JSON nor event streams is rejected";

@@ -121,10 +121,7 @@ async fn names(target: &Target) -> CheckResult {
 
 async fn unique(target: &Target) -> CheckResult {
     for page in non_empty_lists(target).await?.iter().flat_map(|list| &list.pages) {
-        let names = names_of(page)?;
-        let duplicate = duplicate(names.iter().map(String::as_str));
-        let seen = format!("`{}` twice", duplicate.unwrap_or_default());
-        page.expect(duplicate.is_none(), "unique names", seen)?;
+        page.expect_unique(names_of(page)?.iter().map(String::as_str), "unique names")?;
     }
     Ok(())
 }
@@ -258,10 +255,7 @@ async fn expect_no_tool(
 ) -> CheckResult {
     for page in non_empty_lists(target).await?.iter().flat_map(|list| &list.pages) {
         let result = message::result(page)?;
-        let find = |tool| Some((name_of(tool), problem(tool)?));
-        if let Some((name, problem)) = array(&result, "tools").iter().find_map(find) {
-            return fail(expected, format!("`{name}`: {problem}"), &[page]);
-        }
+        page.expect_no_problem(array(&result, "tools"), name_of, expected, &problem)?;
     }
     Ok(())
 }

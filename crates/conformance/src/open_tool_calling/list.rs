@@ -5,10 +5,7 @@ use serde_json::{Value, json};
 use super::{
     Dialect, errors::expect_marker, expect_message, id_of, listed, parameters, split, tools,
 };
-use crate::{
-    CheckResult, Protocol, Target, fail, require, schema, skip_unless,
-    value::{duplicate, text},
-};
+use crate::{CheckResult, Protocol, Target, require, schema, skip_unless, value::text};
 
 pub(crate) async fn object(target: &Target) -> CheckResult {
     let (response, _) = listed(target).await?;
@@ -100,9 +97,7 @@ pub(crate) async fn ids(target: &Target) -> CheckResult {
 
 pub(crate) async fn unique_ids(target: &Target) -> CheckResult {
     let (response, tools) = tools(target).await?;
-    let duplicate = duplicate(tools.iter().map(id_of));
-    let seen = format!("`{}` twice", duplicate.unwrap_or_default());
-    response.expect(duplicate.is_none(), "unique ids", seen)
+    response.expect_unique(tools.iter().map(id_of), "unique ids")
 }
 
 pub(crate) async fn versions(target: &Target) -> CheckResult {
@@ -163,10 +158,7 @@ async fn expect_no_tool(
     problem: impl Fn(&Value) -> Option<String>,
 ) -> CheckResult {
     let (response, tools) = tools(target).await?;
-    match tools.iter().find_map(|tool| Some((id_of(tool), problem(tool)?))) {
-        Some((id, problem)) => fail(expected, format!("`{id}`: {problem}"), &[&response]),
-        None => Ok(()),
-    }
+    response.expect_no_problem(&tools, id_of, expected, problem)
 }
 
 fn is_version(text: &str) -> bool {

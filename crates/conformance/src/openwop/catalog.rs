@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Check, CheckResult, Target, checks, fail, require, schema, skip,
     target::encode_every_byte,
-    value::{duplicate, kind, text},
+    value::{kind, text},
 };
 
 pub(super) const CHECKS: &[Check] = checks! {
@@ -38,7 +38,7 @@ pub(super) const CHECKS: &[Check] = checks! {
         "an id in the path is percent-decoded exactly once";
     "openwop.catalog.unknown-id", Must, "RFC 0078 §B", unknown_id:
         "an unknown id returns 404";
-    "openwop.catalog.strange-ids", Should, "RFC 0078 §B", strange_ids:
+    "openwop.catalog.malformed-ids", Should, "RFC 0078 §B", strange_ids:
         "an id with an encoded slash, a zero byte or invalid UTF-8 is an unknown id";
     "openwop.catalog.source-filter", Should, "RFC 0078 §B", source_filter:
         "`?source=` returns exactly the tools of that source";
@@ -128,11 +128,7 @@ async fn expect_no_tool(
     problem: impl Fn(&Value) -> Option<String>,
 ) -> CheckResult {
     let (response, tools) = tools(target).await?;
-    let found = tools.iter().find_map(|tool| Some((id_of(tool), problem(tool)?)));
-    match found {
-        Some((id, problem)) => fail(expected, format!("`{id}`: {problem}"), &[&response]),
-        None => Ok(()),
-    }
+    response.expect_no_problem(&tools, id_of, expected, problem)
 }
 
 /// Returns the prefix of a word in `text` that looks like the key of a well-known service.
@@ -153,9 +149,7 @@ fn key_prefix(text: &str) -> Option<&'static str> {
 
 async fn unique_ids(target: &Target) -> CheckResult {
     let (response, tools) = tools(target).await?;
-    let duplicate = duplicate(tools.iter().map(id_of));
-    let seen = format!("`{}` twice", duplicate.unwrap_or_default());
-    response.expect(duplicate.is_none(), "unique `toolId`s", seen)
+    response.expect_unique(tools.iter().map(id_of), "unique `toolId`s")
 }
 
 async fn sources(target: &Target) -> CheckResult {

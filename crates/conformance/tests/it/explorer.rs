@@ -24,7 +24,7 @@ async fn conforming_hosts_pass() {
     let guarded = BrokenHost::explorer(S::Guarded, None).await;
     // The protection in front of the explorer rejects requests first.
     let [list, call, validate, unknown, auth] = DISABLED_CHECKS;
-    let (junk, before) = ("explorer.auth.junk-ignored", "explorer.order.unknown-before-auth");
+    let (junk, before) = ("explorer.auth.invalid-ignored", "explorer.order.unknown-before-auth");
     let skipped = [list, call, validate, junk, unknown, auth, before];
     assert_passes(&guarded, Protocol::Explorer, &skipped).await;
 
@@ -34,7 +34,7 @@ async fn conforming_hosts_pass() {
     assert_passes(&free, Protocol::Explorer, &skipped).await;
 
     let disabled = BrokenHost::explorer(S::Disabled, None).await;
-    let calls = ["success", "content", "trace", "not-json", "tool-failure", "failure-says"];
+    let calls = ["success", "content", "trace", "not-json", "tool-failure", "failure-text"];
     let mut skipped: Vec<String> =
         calls.iter().map(|name| format!("explorer.call.{name}")).collect();
     skipped.push("explorer.call.unknown".to_owned());

@@ -64,7 +64,7 @@ faults! {
         /// Notifications return a body.
         NotificationAnswered = "rpc.notification",
         /// Responses are plain text.
-        AnswerIsPlain = "http.answer-type",
+        AnswerIsPlain = "http.response-type",
         /// `Accept` is ignored.
         AcceptIgnored = "http.accept",
         /// The content type is ignored.
