@@ -3,7 +3,7 @@
 //!
 //! A [`Check`] is data and one function. The list of checks, the table in the documentation and the
 //! tests all read the same [`suites`]. A check sends requests through its [`Target`] and returns a
-//! [`CheckResult`]; the requests and responses that explain a failure are part of it.
+//! `CheckResult`; the requests and responses that explain a failure are part of it.
 //!
 //! This crate is the judge. It therefore shares no protocol code with the implementations in this
 //! repository: names, parsers and encodings are written again from the specifications, so that a
