@@ -217,20 +217,20 @@ when it would not; for a list, 1 when it is empty.")]
     #[command(subcommand)]
     Config(ConfigCommand),
 
-    /// Check from outside whether a host does what the protocols require
+    /// Check whether a host conforms to the protocols it serves
     #[command(after_help = "\
 Examples:
   toolcrib conformance --list
   toolcrib conformance --url http://127.0.0.1:8808 --key-file key.txt --protocol openwop
   toolcrib conformance --url https://tools.example.com --junit report.xml --tool files.list
 
-Any host can be checked, not only this program. The protocols that it serves are found out, unless
---protocol names some. Tools are called only when the host says that they read or do nothing, or
-when --tool names one; what needs a call is skipped otherwise.
+The host can be this program or any other. Without --protocol, the command checks all protocols that
+the host serves. It calls only tools that the host marks as read-only, and the one of --tool; checks
+that need another call are skipped.
 
-A check passes, fails, or is skipped with the reason. What failed is shown with the request and the
-answer, keys masked. The exit code is 1 when the host does not do what it must; what it only should
-do is reported, and counts with --strict.")]
+A check passes, fails, or is skipped with a reason. A failure is printed with the requests and
+responses; keys are masked. The exit code is 1 if a requirement of level `must` fails. Failures of
+level `should` are warnings, unless --strict is given.")]
     Conformance(Box<ConformanceArgs>),
 
     /// Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml

@@ -9,7 +9,6 @@ mod bundled;
 mod client;
 mod commands;
 mod confined;
-mod conformance;
 mod demo;
 mod env;
 mod failure;

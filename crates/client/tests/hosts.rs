@@ -2,7 +2,7 @@
 #![cfg(test)]
 
 use toolcrib_client::{Client, Error, Secret, SourceKind};
-use toolcrib_testkit::broken::{BrokenHost, KEY, OpenwopFault};
+use toolcrib_conformance::broken::{BrokenHost, KEY, OpenwopFault};
 
 fn client(host: &BrokenHost, key: &str) -> Client {
     Client::new(&host.url, Some(Secret::new(key.to_owned()))).unwrap()

@@ -20,11 +20,13 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("toolcrib-gateway", &["toolcrib-core", "toolcrib-tasks"]),
     ("toolcrib", &["toolcrib-core", "toolcrib-gateway", "toolcrib-mcp"]),
     ("toolcrib-client", &["toolcrib-core"]),
+    ("toolcrib-conformance", &["toolcrib-core"]),
     (
         "toolcrib-cli",
         &[
             "toolcrib",
             "toolcrib-client",
+            "toolcrib-conformance",
             "toolcrib-core",
             "toolcrib-gateway",
             "toolcrib-mcp",
@@ -38,9 +40,14 @@ const ALLOWED: &[(&str, &[&str])] = &[
 /// Crates that only some members may depend on directly, and why.
 const CONFINED: &[(&str, &[&str], &str)] = &[
     ("rusqlite", &["toolcrib-store"], "I-2"),
-    ("reqwest", &["toolcrib-sources", "toolcrib-client", "toolcrib-cli"], "I-2"),
+    (
+        "reqwest",
+        &["toolcrib-sources", "toolcrib-client", "toolcrib-conformance", "toolcrib-cli"],
+        "I-2",
+    ),
     ("process-wrap", &["toolcrib-sources"], "I-2"),
-    ("axum", &["toolcrib", "toolcrib-cli"], "I-2"),
+    // The broken hosts of `toolcrib-conformance`, which only tests enable, use axum.
+    ("axum", &["toolcrib", "toolcrib-cli", "toolcrib-conformance"], "I-2"),
     ("rmcp", &[], "I-5"),
 ];
 

@@ -2,36 +2,40 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
+};
 use serde_json::{Map, Value};
+use toolcrib_conformance::Protocol;
 use toolcrib_core::credential::Secret;
 
 use super::Output;
-use crate::{conformance::Protocol, env};
+use crate::env;
 
 #[derive(Debug, Args)]
 pub(crate) struct ConformanceArgs {
-    /// Only this protocol; may be repeated [default: those that the host serves]
-    #[arg(long = "protocol", value_name = "PROTOCOL")]
+    /// Check only this protocol; may be repeated [default: those that the host serves]
+    #[arg(long = "protocol", value_name = "PROTOCOL", value_parser = protocol())]
     pub(crate) protocols: Vec<Protocol>,
 
-    /// Where a protocol starts on this host, for example `oxp=/`; may be repeated
-    #[arg(long = "at", value_name = "PROTOCOL=PATH", value_parser = place)]
-    pub(crate) places: Vec<(Protocol, String)>,
+    /// Set the path of a protocol on this host, for example `oxp=/`; may be repeated
+    #[arg(long = "at", value_name = "PROTOCOL=PATH", value_parser = path)]
+    pub(crate) paths: Vec<(Protocol, String)>,
 
-    /// Only the check or the group of checks with this id; may be repeated
+    /// Run only the check or group with this id; may be repeated
     #[arg(long, value_name = "ID")]
     pub(crate) only: Vec<String>,
 
-    /// Print every check with the sentence it checks, and ask nobody
+    /// List all checks with their requirements, without a request
     #[arg(long)]
     pub(crate) list: bool,
 
-    /// Also write a JUnit report
+    /// Also write a JUnit report to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
 
-    /// The key of another principal, to compare what the two are told
+    /// The key of another principal, to compare the responses to both
     #[arg(
         long,
         value_name = "KEY",
@@ -41,31 +45,31 @@ pub(crate) struct ConformanceArgs {
     )]
     pub(crate) second_key: Option<Secret>,
 
-    /// A file that holds the second key; counts more than --second-key
+    /// Read the second key from this file; takes precedence over --second-key
     #[arg(long, value_name = "FILE")]
     pub(crate) second_key_file: Option<PathBuf>,
 
-    /// A tool that may be called, by id or name [default: one that the host says is harmless]
+    /// Allow calls of this tool, by id or name [default: read-only tools]
     #[arg(long, value_name = "TOOL")]
     pub(crate) tool: Option<String>,
 
-    /// Arguments for --tool [default: made from its schema]
+    /// Arguments for --tool [default: derived from its schema]
     #[arg(long, value_name = "JSON", requires = "tool", value_parser = object)]
     pub(crate) arguments: Option<Map<String, Value>>,
 
-    /// A tool that may be called and will fail
+    /// Allow calls of this tool, which always fails
     #[arg(long, value_name = "TOOL")]
     pub(crate) failing_tool: Option<String>,
 
-    /// Arguments for --failing-tool [default: made from its schema]
+    /// Arguments for --failing-tool [default: derived from its schema]
     #[arg(long, value_name = "JSON", requires = "failing_tool", value_parser = object)]
     pub(crate) failing_arguments: Option<Map<String, Value>>,
 
-    /// What the host advertises but gives no way to look at fails, instead of being left out
+    /// Fail checks of advertised behavior that cannot be observed, instead of skipping them
     #[arg(long)]
     pub(crate) require_behavior: bool,
 
-    /// What a host should do counts like what it must do
+    /// Treat failures of level `should` like those of level `must`
     #[arg(long)]
     pub(crate) strict: bool,
 
@@ -73,23 +77,24 @@ pub(crate) struct ConformanceArgs {
     pub(crate) output: Output,
 }
 
-fn place(text: &str) -> Result<(Protocol, String), String> {
+fn protocol() -> impl TypedValueParser<Value = Protocol> {
+    let value = |it: Protocol| PossibleValue::new(it.as_str()).help(it.title());
+    PossibleValuesParser::new(Protocol::ALL.map(value)).try_map(|name| name.parse::<Protocol>())
+}
+
+fn path(text: &str) -> Result<(Protocol, String), String> {
     let wrong = || "expected PROTOCOL=PATH, such as `oxp=/` or `mcp=/api/mcp`".to_owned();
     let (name, path) = text.split_once('=').ok_or_else(wrong)?;
-    let protocol = <Protocol as clap::ValueEnum>::from_str(name, false)?;
-    let plain = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
-    match plain && (path.is_empty() || path.starts_with('/')) {
+    let protocol = name.parse()?;
+    let is_plain = path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#".contains(&byte));
+    match is_plain && (path.is_empty() || path.starts_with('/')) {
         true => Ok((protocol, path.to_owned())),
         false => Err(wrong()),
     }
 }
 
 fn object(text: &str) -> Result<Map<String, Value>, String> {
-    match serde_json::from_str(text) {
-        Ok(Value::Object(object)) => Ok(object),
-        Ok(_) => Err("expected a JSON object".to_owned()),
-        Err(error) => Err(format!("expected a JSON object: {error}")),
-    }
+    serde_json::from_str(text).map_err(|error| format!("expected a JSON object: {error}"))
 }
 
 #[cfg(test)]
@@ -97,11 +102,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_a_protocol_and_a_path() {
-        assert_eq!(place("mcp=/api/mcp"), Ok((Protocol::Mcp, "/api/mcp".to_owned())));
-        assert_eq!(place("openwop="), Ok((Protocol::Openwop, String::new())));
+    fn a_path_has_a_protocol() {
+        assert_eq!(path("mcp=/api/mcp"), Ok((Protocol::Mcp, "/api/mcp".to_owned())));
+        assert_eq!(path("openwop="), Ok((Protocol::Openwop, String::new())));
         for text in ["mcp", "mcp=api", "nope=/", "mcp=/a?b", "mcp=/a b"] {
-            assert!(place(text).is_err(), "{text}");
+            assert!(path(text).is_err(), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `call`: one call through the gate, here or on a running server.
+//! `call`: one call, in this process or on a running server.
 
 mod answer;
 mod arguments;
@@ -29,11 +29,11 @@ pub(crate) async fn run(args: CallArgs, global: &Global, printer: Printer) -> an
     let arguments = Typed::parse(&args)?;
     match Client::connect(global, printer)? {
         Some(client) => remote::run(&args.tool, arguments, &client, printer).await,
-        None => here(&args.tool, arguments, global, printer).await,
+        None => run_local(&args.tool, arguments, global, printer).await,
     }
 }
 
-async fn here(
+async fn run_local(
     tool: &str,
     arguments: Typed,
     global: &Global,
@@ -45,7 +45,7 @@ async fn here(
             let entry = local::awaited(gateway, tool, printer).await?;
             let schema = entry.tool.input_schema.clone().map(Value::Object);
             let arguments = arguments.for_schema(schema.as_ref())?;
-            // The operator stands in whatever tenant the tool exists for.
+            // The operator acts in a tenant that has the tool.
             let tenant = match &entry.tenants {
                 toolcrib_core::catalog::Tenants::Only(tenants) => tenants.first().cloned(),
                 toolcrib_core::catalog::Tenants::All
@@ -57,9 +57,9 @@ async fn here(
             let mut request = CallRequest::new(gateway.snapshot(), Surface::Cli, tool, arguments);
             let meter = Arc::new(Meter::new(printer));
             request.progress = Some(Arc::clone(&meter) as Arc<dyn ProgressSink>);
-            let called = gateway.call(&operator, request).await;
+            let report = gateway.call(&operator, request).await;
             meter.end();
-            let approval = match &called.result {
+            let approval = match &report.result {
                 Err(CallError::ApprovalRequired { asked: Some(asked), .. }) => {
                     let shown = gateway.approvals().find(&operator, &asked.approval).await.ok();
                     let now = gateway.clock().now();
@@ -67,7 +67,7 @@ async fn here(
                 }
                 _ => None,
             };
-            answer::called(called, approval.as_ref(), printer)
+            answer::print_report(report, approval.as_ref(), printer)
         })
         .await
 }

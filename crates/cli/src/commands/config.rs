@@ -43,7 +43,7 @@ pub(crate) async fn run(
         Some(config) if problems.is_empty() && connect => {
             connected(&file, config, &data_dir, printer).await
         }
-        Some(config) if problems.is_empty() => accepted(&file, &config, &[], printer),
+        Some(config) if problems.is_empty() => print(&file, &config, &[], printer),
         _ => refused(&ConfigError::new(file.display().to_string(), problems), printer),
     }
 }
@@ -74,17 +74,17 @@ async fn connected(
     let problems = Local::start_forgetful(config, data_dir, printer)
         .await?
         .run(async |gateway: &Gateway| {
-            local::settle_for(gateway, patience(&checked), printer).await;
+            local::settle_for(gateway, timeout(&checked), printer).await;
             Ok(problems(gateway))
         })
         .await?;
-    accepted(file, &checked, &problems, printer)
+    print(file, &checked, &problems, printer)
 }
 
-/// A check waits until each source has connected and told its tools, or has failed to.
-fn patience(config: &Config) -> Duration {
+/// Returns how long to wait until each source has listed its tools or failed.
+fn timeout(config: &Config) -> Duration {
     let slowest = config.sources.iter().map(|source| source.spec.limits.connect_timeout).max();
-    // Connecting and telling may each take that long.
+    // Connecting and listing may each take that long.
     local::PATIENCE + slowest.unwrap_or_default() * 2
 }
 
@@ -93,7 +93,7 @@ fn problems(gateway: &Gateway) -> Vec<String> {
     for source in gateway.supply().reports() {
         let id = &source.id;
         if source.status.state != SourceState::Ready || source.discovered_at.is_none() {
-            let detail = source.status.detail.as_deref().unwrap_or("it has not told its tools");
+            let detail = source.status.detail.as_deref().unwrap_or("it has not listed its tools");
             problems.push(format!("source `{id}` is not ready: {detail}"));
         }
         problems.extend(source.problems.iter().map(|problem| format!("source `{id}`: {problem}")));
@@ -105,7 +105,7 @@ fn problems(gateway: &Gateway) -> Vec<String> {
     problems
 }
 
-fn accepted(
+fn print(
     file: &Path,
     config: &Config,
     problems: &[String],

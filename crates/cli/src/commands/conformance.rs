@@ -1,82 +1,89 @@
-//! `conformance`: checks any host and says how it did.
+//! `conformance`: checks a host and prints the report.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{fs, sync::Arc};
 
 use anyhow::Context as _;
 use serde_json::json;
+use toolcrib_conformance::{
+    Host, HostKeys, NamedTool, Options, Plan, Report, Totals, junit, suites,
+};
 use toolcrib_core::credential::Secret;
 
 use crate::{
     args::{ConformanceArgs, Global},
-    client,
-    conformance::{self, Host, HostKeys, NamedTool, Options, Plan, Report, junit, report::Totals},
-    env,
+    client, env,
     failure::{Exit, advised, usage},
     printer::Printer,
     settings, table,
 };
+
+/// Length limit of a note in the default table.
+const MAX_NOTE: usize = 160;
 
 pub(crate) async fn run(
     args: ConformanceArgs,
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    for only in &args.only {
-        known(only)?;
+    args.only.iter().try_for_each(|group| require_group(group))?;
+    let second = second_key(&args)?;
+    let (is_strict, junit_file, is_list) = (args.strict, args.junit.clone(), args.list);
+    let plan = plan(args);
+    if is_list {
+        return list(&plan, printer).map(|()| Exit::Done);
     }
-    if args.list {
-        return list(&args, printer).map(|()| Exit::Done);
-    }
-    let Some(typed) = &global.url else {
+    let Some(url) = &global.url else {
         return Err(usage("name the host with --url, for example --url http://127.0.0.1:8808"));
     };
-    let base = client::address(typed)?;
+    let base = client::address(url)?;
     if base.query().is_some() || base.fragment().is_some() {
         return Err(usage("--url must not have a query"));
     }
-    let keys = HostKeys { first: settings::key(global)?, second: second_key(&args)? };
-    if keys.first.is_some() && base.scheme() == "http" && !client::is_loopback(&base) {
-        printer.warning("the key travels in the open; use https");
-    }
+    let keys = HostKeys { first: settings::key(global)?, second };
+    let is_exposed = keys.first.is_some() && base.scheme() == "http";
     let host = Arc::new(Host::new(&base, keys)?);
-    if let Err(why) = host.reach().await {
+    if is_exposed && !host.is_loopback() {
+        printer.warning("the key is sent unencrypted; use https");
+    }
+    if let Err(reason) = host.connect().await {
         return Err(advised(
-            format!("the host at {} does not answer: {why}", host.base()),
+            format!("the host at {} does not answer: {reason}", host.base()),
             "is it running, and is --url its address?",
         ));
     }
-    let strict = args.strict;
-    let junit = args.junit.clone();
-    let report = checked(&host, plan(args), printer).await?;
-    if let Some(file) = junit {
-        write(&file, &junit::document(&report, strict))?;
+    let report = check(&host, &plan, printer).await?;
+    if let Some(file) = junit_file {
+        let document = junit::document(&report, is_strict)?;
+        fs::write(&file, document)
+            .with_context(|| format!("{} cannot be written", file.display()))?;
     }
     match printer.wants_json() {
-        true => printer.json(&report.json())?,
+        true => printer.json(&report.to_json())?,
         false => print(&report, printer)?,
     }
     let Totals { failed, missed, .. } = report.totals();
-    let bad = failed > 0 || (strict && missed > 0);
-    Ok(if bad { Exit::Failed } else { Exit::Done })
+    let is_failure = failed > 0 || (is_strict && missed > 0);
+    Ok(if is_failure { Exit::Failed } else { Exit::Done })
 }
 
-async fn checked(host: &Arc<Host>, plan: Plan, printer: Printer) -> anyhow::Result<Report> {
+async fn check(host: &Arc<Host>, plan: &Plan, printer: Printer) -> anyhow::Result<Report> {
     let mut current = None;
-    let report = conformance::run(host, &plan, |finding| {
+    let report = toolcrib_conformance::run(host, plan, |finding| {
         if current != Some(finding.protocol) {
             current = Some(finding.protocol);
             printer.note(format_args!("checking {} …", finding.protocol));
         }
-        printer.detail(format_args!("{} {}", finding.word(), finding.check.id));
+        printer.detail(format_args!("{} {}", finding.outcome.as_str(), finding.check.id));
     })
     .await;
-    for visit in report.visits.iter().filter(|visit| !visit.served) {
-        printer.note(format_args!("{} is not served at {}", visit.protocol, place(&visit.path)));
+    for probe in report.probes.iter().filter(|probe| !probe.is_served) {
+        let path = if probe.path.is_empty() { "/" } else { &probe.path };
+        printer.note(format_args!("{} is not served at {path}", probe.protocol));
     }
     if report.findings.is_empty() {
         return Err(advised(
             format!("{} serves none of the protocols at their usual paths", host.base()),
-            "say where they start with --at, for example --at mcp=/api/mcp",
+            "give the path of a protocol with --at, for example --at mcp=/api/mcp",
         ));
     }
     Ok(report)
@@ -85,7 +92,17 @@ async fn checked(host: &Arc<Host>, plan: Plan, printer: Printer) -> anyhow::Resu
 fn print(report: &Report, printer: Printer) -> anyhow::Result<()> {
     let head =
         [table::state("outcome"), table::name("check"), table::name("level"), table::text("note")];
-    printer.table(head, report.rows(printer.wants_wide()))?;
+    let is_wide = printer.wants_wide();
+    let rows = report.findings.iter().map(|finding| {
+        let note = finding.note();
+        [
+            finding.outcome.as_str().to_uppercase(),
+            finding.check.id.to_owned(),
+            finding.check.level.as_str().to_owned(),
+            if is_wide { note } else { shortened(&note) },
+        ]
+    });
+    printer.table(head, rows)?;
     let failures = report.failures();
     if !failures.is_empty() {
         printer.foreign(&failures)?;
@@ -93,35 +110,25 @@ fn print(report: &Report, printer: Printer) -> anyhow::Result<()> {
     let Totals { passed, failed, missed, skipped } = report.totals();
     let missed = match missed {
         0 => String::new(),
-        missed => format!(", {missed} missed that a host should do"),
+        missed => format!(", {missed} failed with level should"),
     };
     printer.line(format_args!("\n{passed} passed, {failed} failed{missed}, {skipped} skipped"))
 }
 
-fn list(args: &ConformanceArgs, printer: Printer) -> anyhow::Result<()> {
-    let chosen = |check: &&conformance::Check| {
-        args.only.is_empty() || args.only.iter().any(|only| conformance::matches(check.id, only))
-    };
-    let checks = conformance::suites()
-        .iter()
-        .filter(|suite| args.protocols.is_empty() || args.protocols.contains(&suite.protocol))
-        .flat_map(|suite| suite.all())
-        .filter(chosen);
+fn list(plan: &Plan, printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
-        let all: Vec<_> = checks
-            .map(|check| {
-                json!({
-                    "id": check.id,
-                    "level": check.level.as_str(),
-                    "section": check.section,
-                    "sentence": check.sentence,
-                })
+        let checks = plan.checks().map(|check| {
+            json!({
+                "id": check.id,
+                "level": check.level.as_str(),
+                "section": check.section,
+                "requirement": check.requirement,
             })
-            .collect();
-        return printer.json(&all);
+        });
+        return printer.json(&checks.collect::<Vec<_>>());
     }
-    let rows = checks.map(|check| {
-        [check.id, check.level.as_str(), check.section, check.sentence].map(str::to_owned)
+    let rows = plan.checks().map(|check| {
+        [check.id, check.level.as_str(), check.section, check.requirement].map(str::to_owned)
     });
     let head = [
         table::name("check"),
@@ -139,31 +146,29 @@ fn plan(args: ConformanceArgs) -> Plan {
         failing_tool: named(args.failing_tool, args.failing_arguments),
         require_behavior: args.require_behavior,
     };
-    Plan { protocols: args.protocols, paths: args.places, only: args.only, options }
+    Plan { protocols: args.protocols, paths: args.paths, only: args.only, options }
 }
 
 fn second_key(args: &ConformanceArgs) -> anyhow::Result<Option<Secret>> {
     match &args.second_key_file {
-        Some(file) => {
-            let read = env::read_secret(file).map_err(anyhow::Error::msg);
-            read.map(Some).context("no second key")
-        }
+        Some(file) => env::read_secret(file).map(Some).map_err(anyhow::Error::msg),
         None => Ok(args.second_key.clone()),
     }
 }
 
-fn known(only: &str) -> anyhow::Result<()> {
-    let mut all = conformance::suites().iter().flat_map(|suite| suite.all());
-    match all.any(|check| conformance::matches(check.id, only)) {
+fn require_group(group: &str) -> anyhow::Result<()> {
+    let is_known = suites().iter().flat_map(|suite| suite.all()).any(|check| check.is_in(group));
+    match is_known {
         true => Ok(()),
-        false => Err(usage("--only names no check; `toolcrib conformance --list` shows them")),
+        false => Err(usage(format!(
+            "--only {group}: no such check or group; list them with `toolcrib conformance --list`"
+        ))),
     }
 }
 
-fn place(path: &str) -> &str {
-    if path.is_empty() { "/" } else { path }
-}
-
-fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
+fn shortened(note: &str) -> String {
+    match note.char_indices().nth(MAX_NOTE) {
+        Some((end, _)) => format!("{}…", note.get(..end).unwrap_or_default()),
+        None => note.to_owned(),
+    }
 }

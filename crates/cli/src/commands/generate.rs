@@ -8,10 +8,10 @@ use std::{fs, path::Path};
 use anyhow::Context as _;
 use clap::CommandFactory as _;
 use serde_json::Value;
+use toolcrib_conformance::table;
 
 use crate::{
     args::{Args, GenArgs},
-    conformance::table,
     failure::Exit,
     printer::Printer,
 };
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
         printer.detail(&name);
     }
     // A page that people write too: only its table is made here.
-    if let Some(page) = fs::read_to_string(PROTOCOLS).ok().as_deref().and_then(table::placed_in) {
+    if let Some(page) = fs::read_to_string(PROTOCOLS).ok().as_deref().and_then(table::update) {
         write(&args.out.join(PROTOCOLS), &page)?;
         printer.detail(PROTOCOLS);
     }

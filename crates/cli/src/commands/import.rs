@@ -1,7 +1,7 @@
-//! `import`: the MCP servers of a desktop client as sources of ours.
+//! `import`: converts the MCP servers of a desktop client to sources.
 //!
-//! Invariant: no secret of the file read stands in the text written.
-//! Invariant: the text written passes `config check` once its variables are set.
+//! Invariant: the output contains no secret of the input file.
+//! Invariant: the output passes `config check` once its variables are set.
 
 mod jsonc;
 mod reference;

@@ -8,10 +8,10 @@ use toolcrib_core::json;
 
 use crate::failure::usage;
 
-/// Largest document that is read.
+/// Size limit of a document.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The document that `typed` stands for: itself, `-` for stdin, `@FILE`.
+/// Reads a document: `typed` is the document, `-` for stdin, or `@FILE`.
 pub(crate) fn document(typed: &str) -> anyhow::Result<Value> {
     let (from, bytes) = match (typed, typed.strip_prefix('@')) {
         ("-", _) => ("on stdin".to_owned(), file("-")?),
@@ -22,7 +22,7 @@ pub(crate) fn document(typed: &str) -> anyhow::Result<Value> {
         .map_err(|error| usage(format!("the text {from} is not JSON: {error}")))
 }
 
-/// The bytes of the file at `path`, or of stdin when it is `-`.
+/// Reads the file at `path`, or stdin if it is `-`.
 pub(super) fn file(path: &str) -> anyhow::Result<Vec<u8>> {
     if path == "-" {
         return bounded(std::io::stdin());
@@ -34,7 +34,7 @@ pub(super) fn file(path: &str) -> anyhow::Result<Vec<u8>> {
     bounded(opened.with_context(|| format!("the file {path} cannot be read"))?)
 }
 
-/// All that `reader` gives, if it is not too much.
+/// Reads all of `reader` up to the size limit.
 pub(super) fn bounded(reader: impl std::io::Read) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     reader.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;

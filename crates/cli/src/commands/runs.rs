@@ -1,4 +1,4 @@
-//! `runs list|show|cancel`: runs of workflows, in the store or on a running server.
+//! `runs list|show|cancel`: workflow runs, in the store or on a running server.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -19,10 +19,10 @@ use crate::{
     target::Target,
 };
 
-/// What is shown of a workflow's run: the members of `GET /v1/runs`.
+/// A workflow run, with the members of `GET /v1/runs`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct WorkflowRun {
     run_id: String,
     call_id: String,
     tool_id: String,
@@ -62,25 +62,23 @@ async fn list(args: &RunListArgs, target: &Target, printer: Printer) -> anyhow::
                 limit: usize::try_from(args.lines)?,
                 ..RunQuery::default()
             };
-            here(store, query).await?
+            read_store(store, query).await?
         }
         Target::Server(_) if args.tenant.is_some() => {
-            return Err(usage(
-                "a server shows the runs of the key's own tenant; leave out --tenant",
-            ));
+            return Err(usage("a server lists only the runs of the key's tenant; omit --tenant"));
         }
         Target::Server(client) => {
             let lines = args.lines.to_string();
             let mut query = vec![("limit", lines.as_str())];
             query.extend(args.state.map(|state| ("state", state.as_str())));
-            there(client, &query).await?
+            fetch(client, &query).await?
         }
     };
     if printer.wants_json() {
         return printer.json(&runs);
     }
     if runs.is_empty() {
-        printer.note("there are no runs");
+        printer.note("no runs");
         return Ok(());
     }
     table(&runs, printer)
@@ -93,12 +91,12 @@ async fn show(run: &RunId, target: &Target, printer: Printer) -> anyhow::Result<
             let query_events = EventQuery { run: Some(run.clone()), ..EventQuery::default() };
             let events = store.read(query_events).await?;
             let events = events.into_iter().map(|logged| logged.event).collect();
-            (here(store, query).await?, events)
+            (read_store(store, query).await?, events)
         }
         Target::Server(client) => {
-            let runs = there(client, &[("runId", run.as_str())]).await?;
-            let mut told = client.get(&["v1", "runs", run.as_str(), "events"], &[]).await?;
-            let events = told.get_mut("events").map(Value::take).unwrap_or_default();
+            let runs = fetch(client, &[("runId", run.as_str())]).await?;
+            let mut body = client.get(&["v1", "runs", run.as_str(), "events"], &[]).await?;
+            let events = body.get_mut("events").map(Value::take).unwrap_or_default();
             let events: Vec<RunEvent> = serde_json::from_value(events)?;
             (runs, events)
         }
@@ -132,8 +130,8 @@ async fn cancel(run: &RunId, target: &Target, printer: Printer) -> anyhow::Resul
             cancelled
         }
         Target::Server(client) => {
-            let told = client.post(&["v1", "runs", run.as_str(), "cancel"]).await?;
-            let count = told.get("cancelled").and_then(Value::as_u64);
+            let body = client.post(&["v1", "runs", run.as_str(), "cancel"]).await?;
+            let count = body.get("cancelled").and_then(Value::as_u64);
             usize::try_from(count.unwrap_or_default())?
         }
     };
@@ -141,29 +139,29 @@ async fn cancel(run: &RunId, target: &Target, printer: Printer) -> anyhow::Resul
         return printer.json(&json!({ "runId": run, "cancelled": cancelled }));
     }
     match cancelled {
-        0 => printer.note("nothing of that run runs any more"),
-        1 => printer.note("one workflow is being ended"),
-        count => printer.note(format_args!("{count} workflows are being ended")),
+        0 => printer.note("no workflow of this run is running"),
+        1 => printer.note("cancelling one workflow"),
+        count => printer.note(format_args!("cancelling {count} workflows")),
     }
     Ok(())
 }
 
-async fn here(store: &SqliteStore, query: RunQuery) -> anyhow::Result<Vec<Shown>> {
+async fn read_store(store: &SqliteStore, query: RunQuery) -> anyhow::Result<Vec<WorkflowRun>> {
     let found: Result<_, StoreError> = store.runs(SealKeys::none()).list(query).await;
     Ok(serde_json::from_value(serde_json::to_value(found?)?)?)
 }
 
-async fn there(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<Vec<Shown>> {
-    let mut told = client.get(&["v1", "runs"], query).await?;
-    let runs = told.get_mut("runs").map(Value::take).unwrap_or_default();
+async fn fetch(client: &Client, query: &[(&str, &str)]) -> anyhow::Result<Vec<WorkflowRun>> {
+    let mut body = client.get(&["v1", "runs"], query).await?;
+    let runs = body.get_mut("runs").map(Value::take).unwrap_or_default();
     Ok(serde_json::from_value(runs)?)
 }
 
 fn unknown() -> anyhow::Error {
-    advised("no workflow ran in such a run", "`toolcrib runs list` shows the runs")
+    advised("no workflow run with this id", "list the runs with `toolcrib runs list`")
 }
 
-fn table(runs: &[Shown], printer: Printer) -> anyhow::Result<()> {
+fn table(runs: &[WorkflowRun], printer: Printer) -> anyhow::Result<()> {
     let rows = runs.iter().map(|run| {
         let state = match &run.code {
             Some(code) => format!("{} ({code})", run.state),

@@ -20,7 +20,7 @@ const DEVIATIONS: [&str; 3] = [
     // The path of what is missing is that of the object which lacks it.
     "explorer.validate.missing-path",
     // A name that is not UTF-8 is refused in plain text.
-    "explorer.errors.strange-names",
+    "explorer.errors.invalid-names",
 ];
 
 /// A tool: its name, its schema, and its annotations.
@@ -144,7 +144,7 @@ async fn the_deviations_of_a_host_that_runs_none_are_named_and_no_others() {
         "explorer.call.trace",
         "explorer.call.not-json",
         "explorer.call.tool-failure",
-        "explorer.call.failure-says",
+        "explorer.call.failure-text",
         "explorer.call.unknown",
         // It was started without authentication.
         "explorer.auth.required",

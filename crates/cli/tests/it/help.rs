@@ -63,7 +63,7 @@ fn the_help_names_what_there_is() {
       approvals    See and answer requests for consent
       audit        Read the record of what happened
       config       Check a configuration file
-      conformance  Check from outside whether a host does what the protocols require
+      conformance  Check whether a host conforms to the protocols it serves
       import       Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml
       hash         Hash JSON as the record does: redact, RFC 8785, SHA-256
       completions  Print a completion script

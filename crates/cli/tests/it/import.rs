@@ -50,8 +50,8 @@ fn claude_desktop() {
     insta::assert_snapshot!(toml, @r#"
     # Made by `toolcrib import` from client.json.
     #
-    # Until a rule says otherwise, a tool of source S needs the scope `tools:S` and counts as
-    # `write`. Rules stand under their source, later ones over earlier ones:
+    # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules
+    # belong to their source; later rules override earlier ones:
     #
     # [source.tools."read_*"]
     # scopes = ["files:read"]
@@ -103,8 +103,8 @@ fn cursor() {
     insta::assert_snapshot!(toml, @r#"
     # Made by `toolcrib import` from client.json.
     #
-    # Until a rule says otherwise, a tool of source S needs the scope `tools:S` and counts as
-    # `write`. Rules stand under their source, later ones over earlier ones:
+    # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules
+    # belong to their source; later rules override earlier ones:
     #
     # [source.tools."read_*"]
     # scopes = ["files:read"]
@@ -162,8 +162,8 @@ fn vs_code_with_comments() {
     insta::assert_snapshot!(toml, @r#"
     # Made by `toolcrib import` from client.json.
     #
-    # Until a rule says otherwise, a tool of source S needs the scope `tools:S` and counts as
-    # `write`. Rules stand under their source, later ones over earlier ones:
+    # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules
+    # belong to their source; later rules override earlier ones:
     #
     # [source.tools."read_*"]
     # scopes = ["files:read"]
@@ -197,7 +197,7 @@ fn vs_code_with_comments() {
     `old-events` stays a comment: it speaks the deprecated HTTP+SSE transport; use its streamable HTTP address
     `envfile` stays a comment: its `envFile` is not read; name its variables in `env`
     set these variables where `toolcrib serve` runs:
-      PERPLEXITY_API_KEY  for `PERPLEXITY_API_KEY` of source `perplexity-ai` (the client asks for `perplexity-key`)
+      PERPLEXITY_API_KEY  for `PERPLEXITY_API_KEY` of source `perplexity-ai` (the client requests `perplexity-key` from the user)
     2 sources imported
     "#);
 }

@@ -133,7 +133,7 @@ fn a_refused_call_says_why_and_what_to_do() {
 
     let wrong = remote.run("admin", &["call", "demo__add", r#"{"a":"x"}"#]);
     assert_eq!(wrong.code, 1);
-    for part in ["/a", "/b", "hint: `toolcrib tools show` shows the schema"] {
+    for part in ["/a", "/b", "hint: see the schema with `toolcrib tools show`"] {
         assert!(wrong.stderr.contains(part), "{}", wrong.stderr);
     }
 

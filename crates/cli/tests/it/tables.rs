@@ -117,8 +117,8 @@ fn a_conformance_report_is_in_full_when_asked() {
     let checks = json["checks"].as_array().unwrap();
     assert!(!checks.is_empty(), "{json}");
     for check in checks {
-        let sentence = check["sentence"].as_str().unwrap();
-        assert!(check["outcome"] != "pass" || wide.contains(sentence), "{sentence}: {wide}");
+        let requirement = check["requirement"].as_str().unwrap();
+        assert!(check["outcome"] != "pass" || wide.contains(requirement), "{requirement}: {wide}");
     }
     let mut coloured = toolcrib(dir.path());
     let coloured = finish(coloured.env("CLICOLOR_FORCE", "1").args(report)).ok().stdout;

@@ -290,7 +290,7 @@ fn runs_are_listed_shown_and_cancelled_here_and_there() {
         let id = listed[0]["runId"].as_str().unwrap().to_owned();
         let command = ["runs", "cancel", &id];
         let cancelled = if remote { there(&command) } else { run(dir.path(), &command) };
-        assert!(cancelled.ok().stderr.contains("one workflow is being ended"));
+        assert!(cancelled.ok().stderr.contains("cancelling one workflow"));
         let (status, body) = runtime.block_on(waiting).unwrap();
         assert_eq!((status, &body["result"]["success"]), (200, &json!(false)), "{body}");
         let shown = there(&["runs", "show", &id]).ok();
@@ -301,7 +301,7 @@ fn runs_are_listed_shown_and_cancelled_here_and_there() {
             "{shown:?}"
         );
         let again = if remote { there(&command) } else { run(dir.path(), &command) };
-        assert!(again.ok().stderr.contains("nothing of that run runs any more"));
+        assert!(again.ok().stderr.contains("no workflow of this run is running"));
     }
     for args in [["runs", "show", "nothing"], ["runs", "cancel", "nothing"]] {
         assert_eq!((run(dir.path(), &args).code, there(&args).code), (1, 1));

@@ -1,4 +1,4 @@
-//! `audit accept`: the operator's word that the record counts as it is.
+//! `audit accept`: accepts the current state of the event log.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) async fn run(
 ) -> anyhow::Result<Exit> {
     settings::no_url(global, "a record is accepted")?;
     let settings = Settings::load(global)?;
-    // A server that runs keeps what it signed last in memory, too.
+    // A running server keeps its last checkpoint in memory, too.
     let _lock = Lock::take(&settings)?;
     let config = settings.config;
     let store = store::open_existing(&config)?;
@@ -38,8 +38,8 @@ pub(super) async fn run(
     store.close().await;
     let accepted = accepted?;
     if printer.wants_json() {
-        let told = accepted.iter().map(|it| json!({ "tenant": it.tenant, "problem": it.problem }));
-        printer.json(&json!({ "accepted": told.collect::<Vec<_>>() }))?;
+        let rows = accepted.iter().map(|it| json!({ "tenant": it.tenant, "problem": it.problem }));
+        printer.json(&json!({ "accepted": rows.collect::<Vec<_>>() }))?;
         return Ok(Exit::Done);
     }
     if accepted.is_empty() {

@@ -1,4 +1,4 @@
-//! `audit forwarders`: how those do who get the record.
+//! `audit forwarders`: the status of forwarders and anchors.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,10 +8,10 @@ use crate::{
     args::Global, client::Client, failure::Exit, printer::Printer, settings::Settings, store, table,
 };
 
-/// What `GET /v1/record/forwarders` tells of one.
+/// A member of `GET /v1/record/forwarders`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct Forwarder {
     name: String,
     kind: String,
     delivered: u64,
@@ -25,17 +25,17 @@ struct Shown {
 pub(super) async fn run(global: &Global, printer: Printer) -> anyhow::Result<Exit> {
     let shown = match Client::connect(global, printer)? {
         Some(client) => {
-            let mut told = client.get(&["v1", "record", "forwarders"], &[]).await?;
-            let told = told.get_mut("forwarders").map(Value::take).unwrap_or_default();
-            serde_json::from_value(told)?
+            let mut body = client.get(&["v1", "record", "forwarders"], &[]).await?;
+            let forwarders = body.get_mut("forwarders").map(Value::take).unwrap_or_default();
+            serde_json::from_value(forwarders)?
         }
-        None => here(global).await?,
+        None => read_store(global).await?,
     };
     print(&shown, printer)?;
     Ok(Exit::Done)
 }
 
-async fn here(global: &Global) -> anyhow::Result<Vec<Shown>> {
+async fn read_store(global: &Global) -> anyhow::Result<Vec<Forwarder>> {
     let config = Settings::load(global)?.config;
     let store = store::open_existing(&config)?;
     let read = async { anyhow::Ok((store.last_position().await?, store.cursors().await?)) };
@@ -49,7 +49,7 @@ async fn here(global: &Global) -> anyhow::Result<Vec<Shown>> {
     let shown = forwards.chain(anchors).map(|(name, kind)| {
         let cursor = cursors.iter().find(|cursor| cursor.name == name);
         let delivered = cursor.map_or(0, |cursor| cursor.position);
-        Shown {
+        Forwarder {
             kind: kind.to_owned(),
             delivered,
             behind: (kind == "forward").then(|| last.saturating_sub(delivered)),
@@ -63,7 +63,7 @@ async fn here(global: &Global) -> anyhow::Result<Vec<Shown>> {
     Ok(shown.collect())
 }
 
-fn print(shown: &[Shown], printer: Printer) -> anyhow::Result<()> {
+fn print(shown: &[Forwarder], printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
         return printer.json(&shown);
     }

@@ -1,4 +1,4 @@
-//! What `call` prints, wherever the call ran.
+//! The output of `call`, for calls in this process and on a server.
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{CallError, Outcome};
@@ -9,14 +9,14 @@ use crate::{
     printer::Printer,
 };
 
-pub(super) const SEE_SCHEMA: &str = "`toolcrib tools show` shows the schema";
-pub(super) const SEE_SOURCES: &str = "`toolcrib sources check` says more";
+pub(super) const SEE_SCHEMA: &str = "see the schema with `toolcrib tools show`";
+pub(super) const SEE_SOURCES: &str = "see the details with `toolcrib sources check`";
 
-/// Who asked for consent, and who can give it. `approval` is the request, where it can be read.
+/// Returns a hint with the requester of `approval` and the principals that can grant it.
 pub(super) fn see_approval(approval: Option<&Value>) -> String {
     let text = |name| approval.and_then(|it| it.get(name)).and_then(Value::as_str);
     let (Some(id), Some(principal)) = (text("approvalId"), text("principal")) else {
-        return "`toolcrib approvals list` shows the requests; a principal cannot grant its own"
+        return "list the requests with `toolcrib approvals list`; a principal cannot grant its own"
             .to_owned();
     };
     let scope = text("requiredScope").map(|scope| format!(" with the scope `{scope}`"));
@@ -29,13 +29,13 @@ pub(super) fn see_approval(approval: Option<&Value>) -> String {
     )
 }
 
-/// How a call of our own ended. `approval` is the request for consent that it made, if it made one.
-pub(super) fn called(
-    called: CallReport,
+/// Prints the report of a call in this process. `approval` is the approval request that it made.
+pub(super) fn print_report(
+    report: CallReport,
     approval: Option<&Value>,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    let CallReport { run_id, call_id, result, duration, .. } = called;
+    let CallReport { run_id, call_id, result, duration, .. } = report;
     let ids = json!({
         "runId": run_id,
         "callId": call_id,
@@ -43,24 +43,28 @@ pub(super) fn called(
     });
     printer.detail(format_args!("run {run_id}, call {call_id}"));
     match result {
-        Ok(outcome) => answered(ids, &outcome, printer),
+        Ok(outcome) => print_outcome(ids, &outcome, printer),
         Err(error) => {
-            refused(ids, error.code(), &details(&error), explain(&error, approval), printer)
+            print_error(ids, error.code(), &details(&error), explain(&error, approval), printer)
         }
     }
 }
 
-/// The tool answered; `ids` say where that is recorded.
-pub(super) fn answered(ids: Value, outcome: &Outcome, printer: Printer) -> anyhow::Result<Exit> {
+/// Prints the outcome of a tool; `ids` are its ids in the event log.
+pub(super) fn print_outcome(
+    ids: Value,
+    outcome: &Outcome,
+    printer: Printer,
+) -> anyhow::Result<Exit> {
     match printer.wants_json() {
-        true => printer.json(&with(ids, whole(outcome)))?,
-        false => text(outcome, printer)?,
+        true => printer.json(&with(ids, to_json(outcome)))?,
+        false => print_text(outcome, printer)?,
     }
     Ok(if outcome.is_error { Exit::Failed } else { Exit::Done })
 }
 
-/// The tool did not run, or its source failed.
-pub(super) fn refused(
+/// Prints the error of a call that did not run, or whose source failed.
+pub(super) fn print_error(
     ids: Value,
     code: &str,
     details: &Value,
@@ -70,16 +74,16 @@ pub(super) fn refused(
     if !printer.wants_json() {
         return Err(error);
     }
-    // In place of what is printed of any error, because more is known.
-    let mut told = Map::from_iter([("code".to_owned(), json!(code))]);
+    // More specific than the output for other errors.
+    let mut members = Map::from_iter([("code".to_owned(), json!(code))]);
     if let Value::Object(rest) = failure::told(&error) {
-        told.extend(rest);
+        members.extend(rest);
     }
     if !details.is_null() {
-        told.insert("details".to_owned(), details.clone());
+        members.insert("details".to_owned(), details.clone());
     }
     printer.error(&error);
-    printer.json(&with(ids, json!({ "error": told })))?;
+    printer.json(&with(ids, json!({ "error": members })))?;
     Ok(Exit::Failed)
 }
 
@@ -90,16 +94,16 @@ fn with(mut ids: Value, rest: Value) -> Value {
     ids
 }
 
-fn whole(outcome: &Outcome) -> Value {
-    let mut whole = json!({ "content": outcome.content, "isError": outcome.is_error });
-    if let (Some(whole), Some(structured)) = (whole.as_object_mut(), &outcome.structured) {
-        whole.insert("structuredContent".to_owned(), json!(structured));
+fn to_json(outcome: &Outcome) -> Value {
+    let mut members = json!({ "content": outcome.content, "isError": outcome.is_error });
+    if let (Some(members), Some(structured)) = (members.as_object_mut(), &outcome.structured) {
+        members.insert("structuredContent".to_owned(), json!(structured));
     }
-    whole
+    members
 }
 
-/// The text of the answer; what is not text is named.
-fn text(outcome: &Outcome, printer: Printer) -> anyhow::Result<()> {
+/// Prints the text blocks, and a placeholder for each other block.
+fn print_text(outcome: &Outcome, printer: Printer) -> anyhow::Result<()> {
     let blocks: Vec<Value> = serde_json::from_str(outcome.content.get())?;
     if let (true, Some(structured)) = (blocks.is_empty(), &outcome.structured) {
         let structured: Value = serde_json::from_str(structured.get())?;
@@ -112,7 +116,7 @@ fn text(outcome: &Outcome, printer: Printer) -> anyhow::Result<()> {
             (kind, _) => {
                 let kind = kind.unwrap_or("unknown");
                 let about = member("mimeType").or_else(|| member("uri")).unwrap_or_default();
-                printer.foreign(&format!("[{kind} {about}; --json shows it]"))?;
+                printer.foreign(&format!("[{kind} {about}; use --json]"))?;
             }
         }
     }

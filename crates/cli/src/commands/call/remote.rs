@@ -23,11 +23,11 @@ pub(super) async fn run(
     let listed = Listed::find(&tools, tool);
     let name = match listed {
         Some(listed) => listed.name.as_str(),
-        // What the key may not use is not listed, but the server says which scopes it takes.
+        // The list omits tools that the key may not use, but the error names the required scopes.
         None if is_wire_name(tool) => tool,
         None => {
             let error = tools::unknown(tool, tools.iter().map(|it| it.name.as_str()));
-            return answer::refused(json!({}), "not_found", &Value::Null, error, printer);
+            return answer::print_error(json!({}), "not_found", &Value::Null, error, printer);
         }
     };
     let arguments = arguments.for_schema(listed.map(Listed::input_schema))?;
@@ -37,7 +37,7 @@ pub(super) async fn run(
     match ended? {
         CallEnd::Answered { run_id, outcome } => {
             let ids = ids(run_id, printer);
-            answer::answered(ids, &outcome, printer)
+            answer::print_outcome(ids, &outcome, printer)
         }
         CallEnd::Refused { run_id, code, message, details } => {
             let ids = ids(run_id, printer);
@@ -45,8 +45,8 @@ pub(super) async fn run(
                 Some(id) => client.get(&["v1", "approvals", id], &[]).await.ok(),
                 None => None,
             };
-            let error = refusal(tool, &tools, &code, &message, &details, approval.as_ref());
-            answer::refused(ids, &code, &details, error, printer)
+            let error = to_error(tool, &tools, &code, &message, &details, approval.as_ref());
+            answer::print_error(ids, &code, &details, error, printer)
         }
     }
 }
@@ -61,7 +61,7 @@ fn ids(run_id: Option<String>, printer: Printer) -> Value {
     }
 }
 
-fn refusal(
+fn to_error(
     tool: &str,
     known: &[Listed],
     code: &str,
@@ -71,8 +71,11 @@ fn refusal(
 ) -> anyhow::Error {
     match code {
         "not_found" => {
-            let meant = suggest::did_you_mean(tool, known.iter().map(|it| it.name.as_str()));
-            advised(format!("{message}{meant}"), "`toolcrib tools list` shows what the key may use")
+            let suggestion = suggest::did_you_mean(tool, known.iter().map(|it| it.name.as_str()));
+            advised(
+                format!("{message}{suggestion}"),
+                "`toolcrib tools list` shows what the key may use",
+            )
         }
         "forbidden" => advised(message, client::missing_scopes(details)),
         "rate_limited" => advised(message, client::later(details)),

@@ -1,15 +1,15 @@
-//! What desktop clients put in place of a value: `${env:X}`, `${X}`, `${input:x}`.
+//! References in the files of desktop clients: `${env:X}`, `${X}`, `${input:x}`.
 
-/// What a text refers to.
+/// The reference in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reference<'a> {
-    /// Nothing: it means what it says.
+    /// The text is a plain value.
     None,
     /// The whole text is an environment variable.
     Env(&'a str),
-    /// The whole text is asked from the user.
+    /// The whole text is an input that the client requests from the user.
     Input(&'a str),
-    /// Something else of the client's is in it.
+    /// The text contains another reference.
     Other,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// Whether `name` can be an environment variable.
+/// Returns whether `name` can be an environment variable.
 fn is_variable(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn references_are_told_apart() {
+    fn references_are_distinguished() {
         for (text, expected) in [
             ("plain", Reference::None),
             ("$HOME", Reference::None),

@@ -47,7 +47,7 @@ pub(super) enum Setting {
 pub(super) struct Variable {
     pub(super) name: String,
     pub(super) about: String,
-    /// What the client had there, to tell two uses of a name apart; never written.
+    /// The value in the client's file, which distinguishes two uses of a name; never written.
     value: String,
 }
 
@@ -178,7 +178,7 @@ impl Reader {
                 }
                 Reference::Input(input) => {
                     let about =
-                        format!("for `{name}` of source `{id}` (the client asks for `{input}`)");
+                        format!("for `{name}` of source `{id}` (the client requests `{input}` from the user)");
                     Setting::Env(self.variable(
                         variable_name(prefix, name),
                         id,
@@ -225,7 +225,7 @@ fn is_secret(name: &str, text: &str) -> bool {
     redact::is_secret_key(name) || without_secret(text) != text
 }
 
-/// `text` without what looks like a secret: by its shape, or by where it stands in an address.
+/// Removes likely secrets from `text`, according to their form or their place in a URL.
 fn without_secret(text: &str) -> String {
     let shaped = Redactor::default().text(text);
     let Ok(address) = url::Url::parse(&shaped) else { return shaped };
@@ -276,7 +276,7 @@ fn without_secrets(words: impl Iterator<Item = String>) -> (Vec<String>, bool) {
     (words, found)
 }
 
-/// A JSON value as the word it stands for.
+/// Returns a JSON value as a word.
 fn word(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -9,24 +9,24 @@ use toolcrib_gateway::config;
 use super::servers::{Imported, Server, Setting, Upstream};
 use crate::env::AnySecret;
 
-/// The file, and what became of the servers.
+/// The configuration file and a summary of its servers.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) text: String,
-    /// Sources in force.
+    /// Enabled sources.
     pub(super) sources: usize,
-    /// Servers that stayed comments, and why.
+    /// Servers that are only comments, with the reason.
     pub(super) left_out: Vec<(String, String)>,
 }
 
-/// The configuration that `imported` comes to; `from` is the name of the client's file.
+/// Creates the configuration of `imported`; `from` is the name of the client's file.
 pub(super) fn file(from: &str, imported: &Imported) -> Written {
     let from: String = from.chars().filter(|c| !c.is_control() && !is_hidden(*c)).collect();
     let mut text = format!(
         "# Made by `toolcrib import` from {from}.\n\
          #\n\
-         # Until a rule says otherwise, a tool of source S needs the scope `tools:S` and counts as\n\
-         # `write`. Rules stand under their source, later ones over earlier ones:\n\
+         # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules\n\
+         # belong to their source; later rules override earlier ones:\n\
          #\n\
          # [source.tools.\"read_*\"]\n\
          # scopes = [\"files:read\"]\n\

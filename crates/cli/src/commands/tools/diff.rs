@@ -1,7 +1,7 @@
-//! The two forms of a tool beside each other, member by member.
+//! The differences between two forms of a tool, member by member.
 //!
-//! Invariant: nothing of an upstream reaches the terminal as it is. Characters that are not seen, or
-//! that change how others are shown, stand there as `<U+202E>`.
+//! Invariant: upstream text is escaped for the terminal. Invisible characters, and those that change
+//! how others are displayed, are printed as `<U+202E>`.
 
 use std::fmt::Write as _;
 
@@ -11,13 +11,13 @@ use toolcrib_core::text::is_hidden;
 
 use super::pins::{Moment, Shown};
 
-/// Lines that are shown of one side of a change.
+/// Line limit for one side of a change.
 const MAX_LINES: usize = 200;
 
 /// One member that differs.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Change {
-    /// Where, as an RFC 6901 pointer.
+    /// The location, an RFC 6901 pointer.
     pub(super) pointer: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) old: Option<Value>,
@@ -25,7 +25,7 @@ pub(super) struct Change {
     pub(super) new: Option<Value>,
 }
 
-/// What differs between the approved form and the one that waits.
+/// Returns the differences between the approved form and the pending one.
 pub(super) fn changes(pin: &Shown) -> Vec<Change> {
     let mut changes = Vec::new();
     if pin.seen.is_some() {
@@ -35,12 +35,12 @@ pub(super) fn changes(pin: &Shown) -> Vec<Change> {
     changes
 }
 
-/// The tool within a document.
+/// Returns the tool in a document.
 fn tool(moment: Option<&Moment>) -> Option<&Value> {
     let document = moment?.document.as_ref()?;
     match document.get("name") {
         Some(_) => Some(document),
-        // Its integers are spelled out beside it.
+        // Such a document also contains the integers as text.
         None => document.get("tool"),
     }
 }

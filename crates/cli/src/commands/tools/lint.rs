@@ -31,12 +31,12 @@ pub(super) async fn run(
         }
     };
     let mut found: Vec<Finding> = tools.iter().flat_map(lint::lint).collect();
-    for told in upstream {
+    for finding in upstream {
         let same = |it: &Finding| {
-            (&it.tool, &it.pointer, it.rule) == (&told.tool, &told.pointer, told.rule)
+            (&it.tool, &it.pointer, it.rule) == (&finding.tool, &finding.pointer, finding.rule)
         };
         if !found.iter().any(same) {
-            found.push(told);
+            found.push(finding);
         }
     }
     if printer.wants_json() {

@@ -1,0 +1,620 @@
+//! A small OpenWOP host with a switch per fault.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::Method;
+use percent_encoding::percent_decode_str;
+use serde_json::{Value, json};
+use toolcrib_core::{canonical, redact::Redactor};
+
+use super::{HttpRequest, KEY, Principal, Reply, SECOND_KEY, faults};
+
+faults! {
+    /// Faults of an OpenWOP host.
+    OpenwopFault {
+        /// Discovery requires a key.
+        DiscoveryLocked = "discovery.public",
+        /// Discovery has no `schemaVersions`.
+        MemberMissing = "discovery.members",
+        /// `limits` has an unknown member.
+        LimitsOpen = "discovery.limits",
+        /// A family is not at the root.
+        FamiliesWrapped = "discovery.families-at-root",
+        /// `toolCatalog.supported` is a string.
+        CatalogAdvertText = "discovery.tool-catalog",
+        /// A facet of `toolHooks` is a string.
+        HooksAdvertText = "discovery.tool-hooks",
+        /// `mcp` has no URLs.
+        McpWithoutUrls = "discovery.other-families",
+        /// Discovery depends on the key.
+        DiscoveryPersonal = "discovery.same-for-everyone",
+        /// Discovery contains the id of a tool.
+        DiscoveryNamesTools = "discovery.reveals-no-tools",
+        /// Discovery has no `Cache-Control`.
+        NoCacheControl = "discovery.cache-control",
+        /// Discovery never returns 304.
+        DiscoveryNever304 = "discovery.etag",
+        /// `/v1/openapi.json` has version 3.0.
+        OldOpenapi = "discovery.openapi",
+        /// The catalog is public.
+        CatalogPublic = "auth.required",
+        /// Unknown routes return 404 without a key.
+        RoutingFirst = "auth.before-routing",
+        /// An unknown key returns 403.
+        UnknownKeyForbidden = "auth.unknown-key",
+        /// A malformed `Authorization` returns 400.
+        MalformedIsBadRequest = "auth.malformed",
+        /// A 401 has no `WWW-Authenticate`.
+        NoChallenge = "auth.challenge",
+        /// The scheme `bearer` is rejected.
+        SchemeCaseMatters = "auth.scheme-case",
+        /// Errors are nested objects.
+        NestedErrors = "errors.envelope",
+        /// Errors of the framework are plain text.
+        PlainTextRefusals = "errors.json",
+        /// A run without a workflow is accepted.
+        RunsAccepted = "errors.unknown-run",
+        /// Errors repeat the id.
+        ErrorsEcho = "errors.no-echo",
+        /// A 429 has no `Retry-After`.
+        LimitWithoutRetryAfter = "errors.rate-limit",
+        /// The list returns 500.
+        ListFails = "catalog.list",
+        /// The list is an object.
+        ListWrapped = "catalog.bare-array",
+        /// A descriptor has an unknown member.
+        DescriptorOpen = "catalog.descriptors",
+        /// A tool of an MCP server has the tier `exec`.
+        ExecFromMcp = "catalog.exec",
+        /// A description contains a key.
+        KeyInDescription = "catalog.no-secrets",
+        /// One id occurs twice.
+        DuplicateId = "catalog.unique-ids",
+        /// A tool has a source that is not advertised.
+        UnadvertisedSource = "catalog.sources",
+        /// The list is not sorted.
+        Unsorted = "catalog.sorted",
+        /// Every list has other bytes.
+        Unstable = "catalog.stable",
+        /// A descriptor has another title than in the list.
+        ByIdDiffers = "catalog.by-id",
+        /// Ids are decoded twice.
+        DecodesTwice = "catalog.id-encoding",
+        /// An unknown id returns 200.
+        UnknownIsFound = "catalog.unknown-id",
+        /// An id that is not UTF-8 returns 400.
+        StrangeIdsBadRequest = "catalog.malformed-ids",
+        /// `?source=` is ignored.
+        SourceIgnored = "catalog.source-filter",
+        /// An unknown `?source=` is ignored.
+        UnknownSourceIgnored = "catalog.unknown-source",
+        /// An unknown view returns 400.
+        UnknownViewRefused = "catalog.unknown-view",
+        /// POST creates tools.
+        Writable = "catalog.read-only",
+        /// A 405 has no `Allow`.
+        NoAllow = "catalog.allow",
+        /// HEAD returns 405.
+        NoHead = "catalog.head",
+        /// Shared caches may store the list.
+        ListCachedPublicly = "catalog.private",
+        /// The list never returns 304.
+        ListNever304 = "catalog.conditional",
+        /// The compact view works although it is not advertised.
+        CompactUnadvertised = "compact.unadvertised",
+        /// The compact list is an array.
+        CompactBare = "compact.list",
+        /// Compact descriptors have `auth`.
+        CompactKeepsAuth = "compact.descriptors",
+        /// Compact schemas have a nested `anyOf`.
+        CompactKeepsAnyOf = "compact.keywords",
+        /// The compact list omits a tool.
+        CompactLacksTool = "compact.same-tools",
+        /// `view=compact` ignores `source`.
+        CompactIgnoresSource = "compact.with-source",
+        /// A compact descriptor is in an envelope.
+        CompactByIdWrapped = "compact.by-id",
+        /// A 404 names scopes.
+        NotFoundNamesScopes = "disclosure.no-hints",
+        /// The message of a 404 depends on the id.
+        NotFoundDiffers = "disclosure.same-404",
+        /// A hidden tool returns 403.
+        HiddenIsForbidden = "disclosure.hidden",
+        /// The 404 of a hidden tool has another header.
+        HiddenHasHeader = "disclosure.hidden",
+        /// The second principal cannot read its listed tools.
+        ListedNotReadable = "disclosure.listed-is-readable",
+        /// Every `ETag` returns 304.
+        ForeignEtag = "disclosure.etag",
+        /// Test seams require no credentials.
+        SeamsOpen = "seams.authenticated",
+        /// Events contain the arguments.
+        ArgumentsShown = "hooks.content-free",
+        /// The hash is of the arguments as received.
+        HashNotCanonical = "hooks.args-hash",
+        /// Missing scopes are ignored.
+        FailsOpen = "hooks.fail-closed",
+        /// A limited call has a duration.
+        LimitedHasDuration = "hooks.rate-limited",
+        /// The 429 of the seam has no `Retry-After`.
+        SeamWithoutRetryAfter = "hooks.rate-limit-headers",
+        /// Responses contain secrets.
+        SecretsShown = "hooks.redaction",
+        /// The hash includes secrets.
+        SecretsHashed = "hooks.redacted-before-hash",
+        /// A failure looks like a success.
+        FailureHidden = "hooks.failure-honesty",
+        /// A session closes before the return.
+        ClosesEarly = "sessions.order",
+        /// A session closes as `aborted`.
+        OutcomeAborted = "sessions.outcome",
+        /// Session events contain the result.
+        SessionShowsResult = "sessions.content-free",
+        /// A return has no cause.
+        NoCause = "sessions.pairs",
+        /// Events have `seq` instead of `sequence`.
+        EventSeq = "sessions.envelope",
+        /// An unknown run has events.
+        UnknownRunHasEvents = "seams.unknown-run",
+        /// `?type=` is ignored.
+        TypeIgnored = "seams.filter",
+        /// Every principal can read every run.
+        ForeignRunReadable = "seams.foreign-run",
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Host {
+    fault: Option<OpenwopFault>,
+    /// Replies so far, for faults that depend on repetition.
+    replies: AtomicUsize,
+}
+
+use OpenwopFault as F;
+
+const RUN: &str = "run-of-a-session";
+const INVOKE: &str = "/v1/host/sample/toolhooks/invoke";
+const RUN_SESSION: &str = "/v1/host/sample/tools/session-run";
+
+impl super::Host for Host {
+    fn answer(&self, req: &HttpRequest) -> Reply {
+        match req.path.as_str() {
+            "/.well-known/openwop" => self.discovery(req),
+            "/v1/openapi.json" => {
+                let version = if self.has(F::OldOpenapi) { "3.0.3" } else { "3.1.0" };
+                Reply::json(200, &json!({ "openapi": version }))
+            }
+            path if path.starts_with("/v1/") => match self.principal(req) {
+                Ok(principal) => self.route(req, principal),
+                Err(refusal) => refusal,
+            },
+            _ => self.error(404, "not_found", "not found"),
+        }
+    }
+}
+
+impl Host {
+    pub(super) fn new(fault: Option<OpenwopFault>) -> Self {
+        Self { fault, replies: AtomicUsize::new(0) }
+    }
+
+    fn has(&self, fault: OpenwopFault) -> bool {
+        self.fault == Some(fault)
+    }
+
+    fn principal(&self, req: &HttpRequest) -> Result<Principal, Reply> {
+        let path = req.path.as_str();
+        let is_open = (self.has(F::CatalogPublic) && path == "/v1/tools")
+            || (self.has(F::SeamsOpen) && path == INVOKE);
+        if is_open && req.header("authorization").is_none() {
+            return Ok(Principal::First);
+        }
+        let scheme = req.header("authorization").and_then(|it| it.split(' ').next());
+        let token =
+            req.bearer().filter(|_| !self.has(F::SchemeCaseMatters) || scheme == Some("Bearer"));
+        match token {
+            Some(KEY) => return Ok(Principal::First),
+            Some(SECOND_KEY) => return Ok(Principal::Second),
+            _ => {}
+        }
+        let is_known = path.starts_with("/v1/tools") || path.starts_with("/v1/host/");
+        if self.has(F::RoutingFirst) && !is_known {
+            return Err(self.error(404, "not_found", "not found"));
+        }
+        if self.has(F::UnknownKeyForbidden) && token.is_some_and(|token| !token.is_empty()) {
+            return Err(self.error(403, "forbidden", "the key is unknown"));
+        }
+        if self.has(F::MalformedIsBadRequest) && token.is_none() && scheme.is_some() {
+            return Err(self.error(400, "validation_error", "the header is malformed"));
+        }
+        let refusal = self.error(401, "unauthenticated", "a key is required");
+        Err(match self.has(F::NoChallenge) {
+            true => refusal,
+            false => refusal.with("www-authenticate", "Bearer"),
+        })
+    }
+
+    fn route(&self, req: &HttpRequest, principal: Principal) -> Reply {
+        let path = req.path.as_str();
+        if let Some(id) = path.strip_prefix("/v1/tools/") {
+            return self.tool(req, principal, id);
+        }
+        match path {
+            "/v1/tools" => self.list(req, principal),
+            "/v1/runs" if req.method == Method::POST => match self.has(F::RunsAccepted) {
+                true => Reply::json(201, &json!({ "runId": "a" })),
+                false => self.error(400, "validation_error", "a workflow is required"),
+            },
+            INVOKE => self.invoke(req),
+            RUN_SESSION => Reply::json(200, &json!({ "runId": RUN, "toolId": "mcp:crib.echo" })),
+            path if path.starts_with("/v1/host/sample/test/runs/") => self.events(req, principal),
+            _ => self.framework_error(self.error(404, "not_found", "not found")),
+        }
+    }
+
+    fn discovery(&self, req: &HttpRequest) -> Reply {
+        if self.has(F::DiscoveryLocked) && req.bearer() != Some(KEY) {
+            return self.error(401, "unauthenticated", "a key is required");
+        }
+        if self.has(F::LimitWithoutRetryAfter) {
+            // Only bursts are limited.
+            if self.replies.fetch_add(1, Ordering::Relaxed) > 4 {
+                return self.error(429, "rate_limited", "too many requests");
+            }
+        }
+        let mut document = json!({
+            "protocolVersion": "1.0",
+            "supportedEnvelopes": [],
+            "schemaVersions": {},
+            "limits": { "clarificationRounds": 0, "schemaRounds": 0, "envelopesPerTurn": 0 },
+            "toolCatalog": {
+                "supported": true, "sources": ["mcp", "host-extension", "node-pack"],
+                "sessionLifecycle": true, "compactView": true,
+            },
+            "toolHooks": {
+                "supported": true, "prePostEvents": true, "perToolAuthorization": true,
+                "perToolRateLimit": true,
+            },
+            "mcpClient": {
+                "supported": true, "transports": ["stdio"], "trustBoundary": "untrusted",
+            },
+        });
+        match self.fault {
+            Some(F::MemberMissing) => drop(members(&mut document).remove("schemaVersions")),
+            Some(F::LimitsOpen) => document["limits"]["maxTools"] = json!(1),
+            Some(F::FamiliesWrapped) => {
+                let family = members(&mut document).remove("toolHooks").unwrap();
+                document["capabilities"] = json!({ "toolHooks": family });
+            }
+            Some(F::CatalogAdvertText) => document["toolCatalog"]["supported"] = json!("yes"),
+            Some(F::HooksAdvertText) => document["toolHooks"]["prePostEvents"] = json!("yes"),
+            Some(F::McpWithoutUrls) => document["mcp"] = json!({ "supported": true }),
+            Some(F::DiscoveryPersonal) if req.bearer() == Some(KEY) => {
+                document["x-host-you"] = json!("first");
+            }
+            Some(F::DiscoveryNamesTools) => document["x-host-tools"] = json!(["mcp:crib.echo"]),
+            Some(F::CompactUnadvertised) => document["toolCatalog"]["compactView"] = json!(false),
+            Some(F::UnadvertisedSource) => document["toolCatalog"]["sources"] = json!(["mcp"]),
+            _ => {}
+        }
+        let mut reply = Reply::json(200, &document);
+        if !self.has(F::NoCacheControl) {
+            reply.set("cache-control", "public, max-age=300");
+        }
+        self.tagged(req, reply, self.has(F::DiscoveryNever304))
+    }
+
+    fn list(&self, req: &HttpRequest, principal: Principal) -> Reply {
+        match req.method.as_str() {
+            "GET" => {}
+            "HEAD" if !self.has(F::NoHead) => {}
+            "POST" if self.has(F::Writable) => return Reply::json(201, &json!({})),
+            _ => return self.wrong_method(),
+        }
+        if self.has(F::ListFails) {
+            return self.error(500, "internal_error", "internal error");
+        }
+        let mut tools = self.tools(principal);
+        match req.parameter("source") {
+            None => {}
+            Some("mcp" | "node-pack" | "host-extension" | "workflow" | "connector")
+                if self.has(F::SourceIgnored) => {}
+            Some(source @ ("mcp" | "node-pack" | "host-extension" | "workflow" | "connector")) => {
+                let keeps_all =
+                    self.has(F::CompactIgnoresSource) && req.parameter("view") == Some("compact");
+                tools.retain(|tool| keeps_all || tool["source"] == source);
+            }
+            Some(_) if self.has(F::UnknownSourceIgnored) => {}
+            Some(_) => return self.error(400, "validation_error", "unknown source"),
+        }
+        let body = match req.parameter("view") {
+            Some("compact") => {
+                let mut tools: Vec<Value> = tools.iter().map(|tool| self.compact(tool)).collect();
+                if self.has(F::CompactLacksTool) {
+                    tools.pop();
+                }
+                match self.has(F::CompactBare) {
+                    true => Value::Array(tools),
+                    false => json!({ "tools": tools }),
+                }
+            }
+            Some(view) if self.has(F::UnknownViewRefused) && view != "standard" => {
+                return self.error(400, "validation_error", "unknown view");
+            }
+            _ if self.has(F::ListWrapped) => json!({ "tools": tools }),
+            _ => Value::Array(tools),
+        };
+        let mut reply = Reply::json(200, &body);
+        if self.has(F::Unstable) {
+            let read = self.replies.fetch_add(1, Ordering::Relaxed);
+            reply.body.extend(std::iter::repeat_n(b' ', read));
+        }
+        let control = if self.has(F::ListCachedPublicly) {
+            "public, max-age=60"
+        } else {
+            "private, no-cache"
+        };
+        reply.set("cache-control", control);
+        let is_match = self.has(F::ForeignEtag) && req.header("if-none-match").is_some();
+        if is_match {
+            reply.status = 304;
+            reply.body.clear();
+            return reply;
+        }
+        self.tagged(req, reply, self.has(F::ListNever304))
+    }
+
+    fn tool(&self, req: &HttpRequest, principal: Principal, segment: &str) -> Reply {
+        if !matches!(req.method.as_str(), "GET" | "HEAD") {
+            return self.wrong_method();
+        }
+        let decoded = percent_decode_str(segment).decode_utf8();
+        let Ok(mut id) = decoded.map(|id| id.into_owned()) else {
+            return match self.has(F::StrangeIdsBadRequest) {
+                true => self.error(400, "validation_error", "the path is not UTF-8"),
+                false => self.framework_error(self.not_found(segment)),
+            };
+        };
+        if self.has(F::DecodesTwice) {
+            id = percent_decode_str(&id).decode_utf8_lossy().into_owned();
+        }
+        let hides = self.has(F::ListedNotReadable) && principal == Principal::Second;
+        let found = self.tools(principal).into_iter().find(|tool| tool["toolId"] == id.as_str());
+        let Some(mut tool) = found.filter(|_| !hides) else {
+            let exists =
+                self.tools(Principal::First).iter().any(|tool| tool["toolId"] == id.as_str());
+            return match self.fault {
+                Some(F::UnknownIsFound) => Reply::json(200, &json!({})),
+                Some(F::HiddenIsForbidden) if exists => self.error(403, "forbidden", "not you"),
+                Some(F::HiddenHasHeader) if exists => {
+                    self.not_found(&id).with("cache-control", "private")
+                }
+                _ => self.not_found(&id),
+            };
+        };
+        if req.parameter("view") == Some("compact") && !self.has(F::CompactUnadvertised) {
+            let compact = self.compact(&tool);
+            return Reply::json(
+                200,
+                &match self.has(F::CompactByIdWrapped) {
+                    true => json!({ "tools": [compact] }),
+                    false => compact,
+                },
+            );
+        }
+        if self.has(F::ByIdDiffers) {
+            tool["title"] = json!("Another");
+        }
+        Reply::json(200, &tool)
+    }
+
+    fn not_found(&self, id: &str) -> Reply {
+        let message = match self.fault {
+            Some(F::ErrorsEcho) => format!("unknown tool {id}"),
+            Some(F::NotFoundDiffers) => format!("no id of {} bytes", id.len()),
+            _ => "no such tool".to_owned(),
+        };
+        let reply = self.error(404, "not_found", &message);
+        match self.has(F::NotFoundNamesScopes) {
+            true => reply.with(
+                "www-authenticate",
+                "Bearer error=\"insufficient_scope\", scope=\"tools:crib\"",
+            ),
+            false => reply,
+        }
+    }
+
+    /// Returns the tools of `principal`. The second principal lacks one.
+    fn tools(&self, principal: Principal) -> Vec<Value> {
+        let mut tools = vec![
+            json!({
+                "toolId": "mcp:crib.echo", "source": "mcp", "title": "Echo",
+                "description": "Returns its input", "safetyTier": "read",
+                "auth": { "scopes": ["tools:crib"] }, "egress": "none", "approval": "never",
+                "inputSchema": {
+                    "type": "object",
+                    "properties": { "text": { "anyOf": [{ "type": "string" }, { "type": "null" }] } },
+                },
+            }),
+            json!({ "toolId": "mcp:crib.hidden", "source": "mcp", "safetyTier": "write" }),
+            json!({
+                "toolId": "x-host-acme-shell", "source": "host-extension", "safetyTier": "exec",
+                "approval": "always",
+            }),
+        ];
+        match self.fault {
+            Some(F::DescriptorOpen) => tools[0]["annotations"] = json!({ "readOnlyHint": true }),
+            Some(F::ExecFromMcp) => tools[1]["safetyTier"] = json!("exec"),
+            Some(F::KeyInDescription) => {
+                tools[0]["description"] = json!("uses sk-0123456789abcdef0123");
+            }
+            Some(F::DuplicateId) => tools.insert(1, tools[0].clone()),
+            Some(F::Unsorted) => tools.reverse(),
+            _ => {}
+        }
+        if principal == Principal::Second {
+            tools.retain(|tool| tool["toolId"] != "mcp:crib.hidden");
+            if self.has(F::ForeignRunReadable) {
+                // Two tenants share no tools.
+                tools.clear();
+            }
+        }
+        tools
+    }
+
+    fn compact(&self, tool: &Value) -> Value {
+        let mut compact = tool.clone();
+        for dropped in ["outputSchema", "auth", "egress", "approval", "replayPolicy"] {
+            if !(dropped == "auth" && self.has(F::CompactKeepsAuth)) {
+                members(&mut compact).remove(dropped);
+            }
+        }
+        if compact.get("inputSchema").is_some() && !self.has(F::CompactKeepsAnyOf) {
+            compact["inputSchema"]["properties"]["text"] = json!({ "type": ["string", "null"] });
+        }
+        compact
+    }
+
+    fn invoke(&self, req: &HttpRequest) -> Reply {
+        let Some(request) = req.json() else {
+            return self.error(400, "validation_error", "the body is not JSON");
+        };
+        let none = json!({});
+        let args = request.get("args").unwrap_or(&none);
+        let redacted = Redactor::new([]).value(args);
+        let hashed = if self.has(F::SecretsHashed) { args } else { &redacted };
+        let hash = match self.has(F::HashNotCanonical) {
+            true => canonical::Digest::of(args.to_string().as_bytes()),
+            false => canonical::digest(hashed).unwrap(),
+        };
+        let mut called = json!({
+            "argsHash": hash.to_string(), "principal": request["principal"], "transport": "native",
+        });
+        if self.has(F::ArgumentsShown) {
+            called["inputs"] = redacted.clone();
+        }
+        if self.has(F::SecretsShown) {
+            called["note"] = args["apiKey"].clone();
+        }
+        let has = |name: &str| request.get(name) == Some(&json!(true));
+        let needs_scope = request["requiredScopes"].as_array().is_some_and(|it| !it.is_empty());
+        let (status, returned) = if needs_scope && !self.has(F::FailsOpen) {
+            (403, json!({ "status": "forbidden" }))
+        } else if has("simulateRateLimitExhausted") {
+            match self.has(F::LimitedHasDuration) {
+                true => (429, json!({ "status": "rate_limited", "durationMs": 0 })),
+                false => (429, json!({ "status": "rate_limited" })),
+            }
+        } else if has("simulateToolError") {
+            match self.has(F::FailureHidden) {
+                true => (200, json!({ "status": "ok", "durationMs": 1 })),
+                false => (
+                    200,
+                    json!({
+                        "status": "error", "durationMs": 1,
+                        "error": { "code": "tool_execution_failed", "message": "the tool failed" },
+                    }),
+                ),
+            }
+        } else {
+            (200, json!({ "status": "ok", "durationMs": 1 }))
+        };
+        let reply = Reply::json(status, &json!({ "toolCalled": called, "toolReturned": returned }));
+        match status {
+            429 if !self.has(F::SeamWithoutRetryAfter) => reply.with("retry-after", "2"),
+            _ => reply,
+        }
+    }
+
+    fn events(&self, req: &HttpRequest, principal: Principal) -> Reply {
+        let run = req.path.split('/').nth(6).unwrap_or_default();
+        let is_owner = principal == Principal::First || self.has(F::ForeignRunReadable);
+        let mut events = match run {
+            RUN if is_owner => self.session(),
+            RUN => Vec::new(),
+            _ if self.has(F::UnknownRunHasEvents) => self.session(),
+            _ => Vec::new(),
+        };
+        if let (Some(wanted), false) = (req.parameter("type"), self.has(F::TypeIgnored)) {
+            events.retain(|event| event["type"] == wanted);
+        }
+        Reply::json(200, &json!({ "events": events }))
+    }
+
+    fn session(&self) -> Vec<Value> {
+        let session = json!({ "sessionId": "s1", "toolId": "mcp:crib.echo" });
+        let mut closed = session.clone();
+        let outcome = if self.has(F::OutcomeAborted) { "aborted" } else { "completed" };
+        closed["outcome"] = json!(outcome);
+        let call = json!({ "agentId": "core.system", "toolName": "mcp:crib.echo", "callId": "c1" });
+        let mut returned = call.clone();
+        returned["status"] = json!("ok");
+        if self.has(F::SessionShowsResult) {
+            returned["result"] = json!("the result");
+        }
+        let mut rows = vec![
+            ("tool.session.opened", session, None),
+            ("agent.toolCalled", call, None),
+            ("agent.toolReturned", returned, Some("e1")),
+            ("tool.session.closed", closed, None),
+        ];
+        if self.has(F::ClosesEarly) {
+            rows.swap(2, 3);
+        }
+        let events = rows.into_iter().enumerate().map(|(at, (kind, payload, cause))| {
+            let mut event = json!({
+                "eventId": format!("e{at}"), "runId": RUN, "type": kind, "payload": payload,
+                "timestamp": "2026-01-01T00:00:00.000Z",
+            });
+            let number = if self.has(F::EventSeq) { "seq" } else { "sequence" };
+            event[number] = json!(at);
+            if let (Some(cause), false) = (cause, self.has(F::NoCause)) {
+                event["causationId"] = json!(cause);
+            }
+            event
+        });
+        events.collect()
+    }
+
+    fn tagged(&self, req: &HttpRequest, mut reply: Reply, never: bool) -> Reply {
+        let tag = format!("\"{}\"", canonical::Digest::of(&reply.body));
+        if req.header("if-none-match") == Some(tag.as_str()) && !never {
+            reply.status = 304;
+            reply.body.clear();
+        }
+        reply.with("etag", tag)
+    }
+
+    fn wrong_method(&self) -> Reply {
+        let reply =
+            self.framework_error(self.error(405, "method_not_allowed", "only GET and HEAD"));
+        match self.has(F::NoAllow) {
+            true => reply,
+            false => reply.with("allow", "GET, HEAD"),
+        }
+    }
+
+    /// Returns `reply`, or the plain text of a framework.
+    fn framework_error(&self, reply: Reply) -> Reply {
+        match self.has(F::PlainTextRefusals) {
+            true => Reply {
+                status: reply.status,
+                headers: vec![("content-type", "text/plain".to_owned())],
+                body: b"no".to_vec(),
+            },
+            false => reply,
+        }
+    }
+
+    fn error(&self, status: u16, code: &str, message: &str) -> Reply {
+        let body = match self.has(F::NestedErrors) {
+            true => json!({ "error": { "code": code, "message": message } }),
+            false => json!({ "error": code, "message": message }),
+        };
+        Reply::json(status, &body)
+    }
+}
+
+fn members(value: &mut Value) -> &mut serde_json::Map<String, Value> {
+    value.as_object_mut().unwrap()
+}

@@ -1,0 +1,100 @@
+//! Selection of the tools to call, and of their arguments.
+
+use serde_json::{Map, Value, json};
+
+use super::{id_of, parameters, split, tools};
+use crate::{
+    CheckResult, NamedTool, Target,
+    schema::{arguments_for, required},
+    skip, skip_unless,
+    value::{array, text},
+};
+
+/// A tool that checks may call.
+#[derive(Debug, Clone)]
+pub(crate) struct Callable {
+    pub(super) id: String,
+    pub(super) schema: Value,
+    pub(super) arguments: Map<String, Value>,
+    /// The definition in the list.
+    definition: Value,
+}
+
+impl Callable {
+    /// Returns the request that calls the tool.
+    pub(crate) fn request(&self) -> Value {
+        json!({ "tool_id": self.id, "input": self.arguments })
+    }
+
+    /// Returns the id without the version.
+    pub(super) fn name(&self) -> &str {
+        split(&self.id).0
+    }
+
+    pub(super) fn required(&self) -> Vec<&str> {
+        required(&self.schema)
+    }
+
+    /// Returns whether calls need secrets, authorization or a user.
+    pub(super) fn has_requirements(&self) -> bool {
+        let requirements = self.definition.get("requirements").unwrap_or(&Value::Null);
+        ["secrets", "authorization"].iter().any(|name| !array(requirements, name).is_empty())
+            || requirements.get("user_id") == Some(&json!(true))
+    }
+
+    fn matches(&self, named: &NamedTool) -> bool {
+        [self.id.as_str(), self.name(), text(&self.definition, "name")].contains(&&*named.name)
+    }
+}
+
+/// Returns a callable tool for which `is_suitable`.
+pub(super) async fn callable(
+    target: &Target,
+    is_suitable: impl Fn(&Callable) -> bool,
+) -> CheckResult<Callable> {
+    let all = all_callable(target).await?;
+    skip_unless(!all.is_empty(), "no tool is marked as read-only; name one with --tool")?;
+    match all.into_iter().find(is_suitable) {
+        Some(tool) => Ok(tool),
+        None => skip("no callable tool is suitable"),
+    }
+}
+
+/// Returns a callable tool without requirements.
+pub(crate) async fn tool_for_call(target: &Target) -> CheckResult<Callable> {
+    callable(target, |tool| !tool.has_requirements()).await
+}
+
+/// Returns the tool of `--failing-tool`.
+pub(super) async fn failing(target: &Target) -> CheckResult<Callable> {
+    let Some(named) = &target.options().failing_tool else {
+        return skip("needs a tool that fails: --failing-tool");
+    };
+    let (_, tools) = tools(target).await?;
+    let all = tools.iter().filter_map(|tool| with_arguments(tool, named.arguments.as_ref()));
+    match all.into_iter().find(|tool| tool.matches(named)) {
+        Some(tool) => Ok(tool),
+        None => skip("the host does not list the tool of --failing-tool"),
+    }
+}
+
+/// Returns every callable tool: first the one that the user names, then the read-only ones.
+async fn all_callable(target: &Target) -> CheckResult<Vec<Callable>> {
+    let (_, tools) = tools(target).await?;
+    let mut all = Vec::new();
+    if let Some(named) = &target.options().tool {
+        let own = tools.iter().filter_map(|tool| with_arguments(tool, named.arguments.as_ref()));
+        all.extend(own.filter(|tool| tool.matches(named)));
+    }
+    let read_only = target.read_only_tools().await;
+    let read_only = tools.iter().filter(|tool| read_only.contains(text(tool, "name")));
+    all.extend(read_only.filter_map(|tool| with_arguments(tool, None)));
+    Ok(all)
+}
+
+fn with_arguments(tool: &Value, arguments: Option<&Map<String, Value>>) -> Option<Callable> {
+    let schema = parameters(tool);
+    let arguments = arguments.cloned().or_else(|| arguments_for(schema))?;
+    let (id, schema) = (id_of(tool).to_owned(), schema.clone());
+    Some(Callable { id, schema, arguments, definition: tool.clone() })
+}
