@@ -1,6 +1,6 @@
 //! Black-box checks of any host: what the protocols require, looked at from outside.
 //!
-//! A [`Check`] is data and one function; the table in `docs/protocols.md`, `--list` and the tests
+//! A [`Check`] is data and one function; the table in `docs/reference/conformance.md`, `--list` and the tests
 //! that prove that every check can fail go over the same [`suites`]. A check asks the host through
 //! [`Site`], which keeps what was asked and answered, and ends in a [`Verdict`].
 //!

@@ -17,28 +17,28 @@ use crate::{
 };
 
 /// The page with the table of checks, in the tree where the program is run.
-const PROTOCOLS: &str = "docs/protocols.md";
+const CHECKS: &str = "docs/reference/conformance.md";
 /// The example configuration; a test checks that it is one.
 const EXAMPLE: &str = include_str!("generate/toolcrib.example.toml");
 
 pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
     let mut files = vec![
-        ("docs/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
-        ("docs/cli.md".to_owned(), reference()),
-        ("docs/metrics.md".to_owned(), metrics()),
+        ("docs/reference/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
+        ("docs/reference/cli.md".to_owned(), reference()),
+        ("docs/reference/metrics.md".to_owned(), metrics()),
         ("toolcrib.example.toml".to_owned(), EXAMPLE.to_owned()),
     ];
     for (name, schema) in toolcrib::schemas() {
-        files.push((format!("docs/schemas/{name}.schema.json"), pretty(&schema)?));
+        files.push((format!("docs/reference/schemas/{name}.schema.json"), pretty(&schema)?));
     }
     for (name, text) in files {
         write(&args.out.join(&name), &text)?;
         printer.detail(&name);
     }
     // A page that people write too: only its table is made here.
-    if let Some(page) = fs::read_to_string(PROTOCOLS).ok().as_deref().and_then(table::placed_in) {
-        write(&args.out.join(PROTOCOLS), &page)?;
-        printer.detail(PROTOCOLS);
+    if let Some(page) = fs::read_to_string(CHECKS).ok().as_deref().and_then(table::placed_in) {
+        write(&args.out.join(CHECKS), &page)?;
+        printer.detail(CHECKS);
     }
     Ok(Exit::Done)
 }

@@ -1,4 +1,4 @@
-//! The table of `docs/protocols.md`: every requirement, its check, and how this program does.
+//! The table of `docs/reference/conformance.md`: every requirement, its check, and how this program does.
 
 use std::fmt::Write as _;
 
