@@ -20,7 +20,7 @@ pub(crate) fn proved(tree: &Tree) -> Result<Vec<String>> {
     for row in rows {
         let mut tests = row.split('`').filter(|text| text.contains(".rs::")).peekable();
         if tests.peek().is_none() {
-            found.push(format!("{PAGE}: no test stands beside: {row}"));
+            found.push(format!("{PAGE}: no test proves: {row}"));
         }
         found.extend(
             tests
@@ -53,7 +53,7 @@ mod tests {
             proved(&tree).unwrap(),
             [
                 "docs/explanation/security.md: there is no test `core/tests/a.rs::two`",
-                "docs/explanation/security.md: no test stands beside: | three | | |",
+                "docs/explanation/security.md: no test proves: | three | | |",
                 "docs/explanation/security.md: there is no test `core/tests/b.rs::four`",
             ]
         );

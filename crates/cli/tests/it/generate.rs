@@ -9,6 +9,7 @@ fn generated(root: &Path) -> BTreeMap<String, String> {
         "docs/reference/openapi.json",
         "docs/reference/schemas/tool-descriptor.schema.json",
         "docs/reference/cli.md",
+        "docs/reference/configuration.md",
         "docs/reference/metrics.md",
         "toolcrib.example.toml",
     ];
