@@ -99,7 +99,10 @@ pub(crate) fn page(
 fn head(page: &mut String, machine: &Machine, options: &RunOptions) -> std::fmt::Result {
     let connections: Vec<String> = options.connections.iter().map(u32::to_string).collect();
     writeln!(page, "# Benchmarks\n")?;
-    writeln!(page, "Written by `cargo xtask bench`; do not edit.\n")?;
+    writeln!(
+        page,
+        "With this page you judge the speed of lists and calls. Written by `cargo xtask bench`; do not edit.\n"
+    )?;
     writeln!(page, "| | |\n|---|---|")?;
     writeln!(page, "| date | {} |", machine.date)?;
     writeln!(page, "| commit | {} |", machine.commit)?;

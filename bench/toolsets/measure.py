@@ -1,6 +1,6 @@
 """Measures what the three tools that stand for all others save, on eight real MCP servers.
 
-Run it in a directory with the servers, as docs/toolsets.md says:
+Run it in a directory with the servers, as docs/guides/toolsets.md says:
 
     python3 measure.py --toolcrib PATH
 

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds what is measured as it is shipped and hands over to `bench/`.
+//! `cargo xtask bench`: builds the shipped program and hands over to `bench/`.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ pub(crate) struct BenchOptions {
     /// Numbers of connections to measure with
     #[arg(long, value_delimiter = ',', default_value = "1,64")]
     connections: Vec<u32>,
-    /// Only the limit servers, to see what this machine can do at all
+    /// Only the limit servers, to see the limits of this machine
     #[arg(long)]
     limits_only: bool,
 }
@@ -31,7 +31,9 @@ pub(crate) fn run(options: &BenchOptions) -> Result<()> {
     command.args(["--connections", &connections.join(",")]);
     if !options.limits_only {
         command.arg("--toolcrib").arg(dist_program("toolcrib-cli", "toolcrib")?);
-        command.arg("--write").arg(paths::root().join("docs").join("benchmarks.md"));
+        command
+            .arg("--write")
+            .arg(paths::root().join("docs").join("reference").join("benchmarks.md"));
     }
     shell::step("measure");
     shell::run(&mut command)

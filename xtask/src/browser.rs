@@ -24,17 +24,13 @@ const RENDER: &str = "render.mjs";
 /// The explorer against a running demo.
 const EXPLORER: &str = "explorer.mjs";
 
-/// Adds both scripts to the report; what cannot run is left out by name.
+/// Takes the picture of the README.
+const PICTURE: &str = "picture.mjs";
+
+/// Adds both scripts to the report; a script that cannot run is reported as skipped.
 pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
     let source = paths::root().join("tests/browser");
-    let found = |name| tools.get(name).with_context(|| format!("{name} is not available"));
-    let stage = found("TOOLCRIB_CHROMIUM").and_then(|chromium| {
-        let node = shell::find("node").context("there is no Node.js")?;
-        let packages = found("TOOLCRIB_BROWSER_DIR")?;
-        let folder = stage(&source, &packages)?;
-        Ok(Stage { node, chromium, folder })
-    });
-    let stage = match stage {
+    let stage = match Stage::new(tools, &source) {
         Ok(stage) => stage,
         Err(error) => {
             report.skip(Skip::new("the explorer in a browser", format!("{error:#}")));
@@ -60,7 +56,22 @@ struct Stage {
     folder: TempDir,
 }
 
+/// Writes the picture of the README.
+pub(crate) fn picture(tools: &Tools, program: &Path) -> Result<()> {
+    let stage = Stage::new(tools, &paths::root().join("tests/browser"))?;
+    let file = paths::root().join("docs").join("images").join("explorer.png");
+    against_demo(stage.script(PICTURE).env("PICTURE", file), program)
+}
+
 impl Stage {
+    fn new(tools: &Tools, source: &Path) -> Result<Self> {
+        let found = |name| tools.get(name).with_context(|| format!("{name} is not available"));
+        let node = shell::find("node").context("there is no Node.js")?;
+        let chromium = found("TOOLCRIB_CHROMIUM")?;
+        let folder = stage(source, &found("TOOLCRIB_BROWSER_DIR")?)?;
+        Ok(Self { node, chromium, folder })
+    }
+
     fn script(&self, name: &str) -> Command {
         let folder = self.folder.path().join("tests/browser");
         let mut command = Command::new(&self.node);

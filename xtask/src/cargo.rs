@@ -13,7 +13,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments).current_dir(paths::root()).env("CARGO_TARGET_DIR", paths::target());
-    // A task is started by `cargo run`; what that set for this process is not for the next cargo.
+    // `cargo run` started this task; its variables are not for the next cargo.
     for (name, _) in env::vars_os() {
         let inherited = name.to_string_lossy();
         if inherited.starts_with("CARGO_PKG_") || inherited.starts_with("CARGO_MANIFEST_") {

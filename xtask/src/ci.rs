@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: what a change must pass.
+//! `cargo xtask ci`: the checks that a change must pass.
 //!
 //! Cheap things first. Lints and documentation share one set of check results of the dependencies;
 //! the tests build another, so each dependency is compiled once and checked once.
@@ -17,7 +17,7 @@ pub(crate) fn run(without_tests: bool) -> Result<()> {
         let arguments = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
         shell::run(&mut cargo(&arguments))
     });
-    // Without what can be left out of the program.
+    // Without the optional features of the program.
     report.part("lints, no features", || {
         let arguments = ["clippy", "--package", "toolcrib-cli", "--no-default-features", "--"];
         shell::run(cargo(&arguments).args(["--deny", "warnings"]))

@@ -1,7 +1,7 @@
-//! `cargo xtask cold`: what the first command of the README costs on a machine that has built nothing.
+//! `cargo xtask cold`: the cost of the README's first command on a machine without any builds.
 //!
 //! Builds in an empty target directory, which is removed afterwards unless it is to be kept, and writes the figures into their
-//! section of docs/benchmarks.md. Downloads are not measured: the sources are fetched before.
+//! section of docs/reference/benchmarks.md. Downloads are not measured: the sources are fetched before.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -114,7 +114,7 @@ fn cpu_of_children() -> Result<Duration> {
 }
 
 fn write(rows: &str) -> Result<()> {
-    let page = paths::root().join("docs").join("benchmarks.md");
+    let page = paths::root().join("docs").join("reference").join("benchmarks.md");
     let text = fs::read_to_string(&page)?;
     let before = text.split(HEADING).next().unwrap_or_default().trim_end();
     let commit = shell::first_line("git", &["log", "-1", "--format=%h"]).unwrap_or_default();

@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: runs the targets of `fuzz/` one after the other, for a while each.
 //!
-//! No sanitizer is asked for: the crates forbid `unsafe`, so what is looked for are panics, wrong
+//! No sanitizer is enabled: the crates forbid `unsafe`, so the targets look for panics, wrong
 //! answers, hangs and memory, and the stable toolchain is enough.
 
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::{paths, shell};
 
-/// What `fuzz` is told.
+/// Options of `fuzz`.
 #[derive(Debug, Args)]
 pub(crate) struct FuzzOptions {
     /// Targets to run; all of them when none is named
@@ -27,10 +27,10 @@ const TARGETS: [&str; 7] =
 /// An input that takes longer is a finding.
 const INPUT_LIMIT: &str = "-timeout=10";
 const MEMORY_LIMIT: &str = "-rss_limit_mb=2048";
-/// Longest time for beginning and for ending, beside the run itself.
+/// Longest time for start and end, in addition to the run itself.
 const GRACE: Duration = Duration::from_secs(300);
 
-/// Runs what `options` names. A finding is an error; its input lies in the cache, named in the output.
+/// Runs the targets of `options`. A finding is an error; the output names its input in the cache.
 pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     let known = TARGETS.map(str::to_owned).to_vec();
     let targets = if options.targets.is_empty() { known.clone() } else { options.targets.clone() };
@@ -76,7 +76,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     bail!("findings in {}", found.join(", "))
 }
 
-/// Whether the targets still compile; a change of what they enter would not tell otherwise.
+/// Whether the targets still compile; no other build includes them.
 pub(crate) fn check() -> Result<()> {
     let manifest = paths::root().join("fuzz").join("Cargo.toml");
     let mut check = crate::cargo::cargo(&["check", "--locked", "--quiet", "--manifest-path"]);

@@ -1,4 +1,4 @@
-//! What a task found: parts that failed, and parts that did not run at all.
+//! The report of a task: parts that failed, and parts that did not run.
 //!
 //! Invariant: a part that did not run is named at the end, and in CI it is a failure.
 
@@ -55,7 +55,7 @@ impl Report {
         self.notes.push(note.to_string());
     }
 
-    /// Says what failed and what was left out; an error if the task is not green.
+    /// Prints failures and skipped parts; fails if the task is not green.
     pub(crate) fn finish(self, task: &str) -> Result<()> {
         step(format_args!("{task}: summary"));
         for note in &self.notes {
@@ -78,7 +78,7 @@ impl Report {
     }
 }
 
-/// Whether `CI` says that nobody will read a warning.
+/// Whether `CI` says that this is an unattended run.
 pub(crate) fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| matches!(value.as_str(), "true" | "1"))
 }

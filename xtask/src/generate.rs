@@ -22,7 +22,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
     if check { check_with(&program) } else { write_with(&program) }
 }
 
-/// Names every generated file that is not what the program writes.
+/// Names every generated file that differs from the program's output.
 pub(crate) fn check_with(program: &Path) -> Result<()> {
     packs::check()?;
     let folder = generated(program)?;
@@ -65,8 +65,8 @@ fn generated(program: &Path) -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// Paths, in the tree, of files that differ from the generated ones; also of files beside generated
-/// schemas that are generated no more.
+/// Paths, in the tree, of files that differ from the generated ones; also of schemas that are no
+/// longer generated.
 fn stale(generated: &Path, tree: &Path) -> Result<Vec<PathBuf>> {
     let current = files(generated)?;
     let mut stale: Vec<PathBuf> = current
@@ -74,7 +74,7 @@ fn stale(generated: &Path, tree: &Path) -> Result<Vec<PathBuf>> {
         .filter(|file| fs::read(generated.join(file)).ok() != fs::read(tree.join(file)).ok())
         .cloned()
         .collect();
-    let schemas = Path::new("docs").join("schemas");
+    let schemas = Path::new("docs").join("reference").join("schemas");
     if generated.join(&schemas).exists() && tree.join(&schemas).exists() {
         let kept = files(&tree.join(&schemas))?.into_iter().map(|file| schemas.join(file));
         stale.extend(kept.filter(|file| !current.contains(file)));
@@ -116,17 +116,26 @@ mod tests {
     fn changed_missing_and_left_over_files_are_stale() {
         // I-6
         let (new, tree) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        for (file, text) in
-            [("docs/cli.md", "1"), ("docs/openapi.json", "1"), ("docs/schemas/a", "1")]
-        {
+        for (file, text) in [
+            ("docs/reference/cli.md", "1"),
+            ("docs/reference/openapi.json", "1"),
+            ("docs/reference/schemas/a", "1"),
+        ] {
             write(new.path(), file, text);
         }
-        write(tree.path(), "docs/cli.md", "1");
-        write(tree.path(), "docs/openapi.json", "0");
-        write(tree.path(), "docs/schemas/old", "1");
-        write(tree.path(), "docs/architecture.md", "by hand");
+        write(tree.path(), "docs/reference/cli.md", "1");
+        write(tree.path(), "docs/reference/openapi.json", "0");
+        write(tree.path(), "docs/reference/schemas/old", "1");
+        write(tree.path(), "docs/explanation/architecture.md", "by hand");
         let stale = stale(new.path(), tree.path()).unwrap();
         let names: Vec<_> = stale.iter().map(|file| file.to_str().unwrap()).collect();
-        assert_eq!(names, ["docs/openapi.json", "docs/schemas/a", "docs/schemas/old"]);
+        assert_eq!(
+            names,
+            [
+                "docs/reference/openapi.json",
+                "docs/reference/schemas/a",
+                "docs/reference/schemas/old"
+            ]
+        );
     }
 }

@@ -1,8 +1,8 @@
-//! What the tests need beside Rust: Node.js, Python, MCP packages of both, a browser.
+//! Tools of the tests besides Rust: Node.js, Python, MCP packages of both, a browser.
 //!
 //! A thing is installed once, into the cache, when it is missing and installing is permitted
-//! (`TOOLCRIB_INSTALL=never` forbids it). What cannot be had is returned as a [`Skip`]; what can is
-//! handed to the tests as environment variables:
+//! (`TOOLCRIB_INSTALL=never` forbids it). A missing thing is returned as a [`Skip`]; the others
+//! are passed to the tests as environment variables:
 //!
 //! | variable | value |
 //! |---|---|
@@ -42,7 +42,7 @@ const DOWNLOAD_LIMIT: Duration = Duration::from_secs(600);
 /// Registries answer badly now and then.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(5);
-/// Written last into an installed folder: what it was made from.
+/// Written last into an installed folder: its origin.
 const STAMP: &str = ".installed-from";
 
 /// Which parts are about to run.
@@ -52,7 +52,7 @@ pub(crate) struct Needs {
     pub(crate) browser: bool,
 }
 
-/// What was found or installed.
+/// The tools that were found or installed.
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     variables: Vec<(&'static str, OsString)>,
@@ -60,7 +60,7 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Finds or installs what `needs` names. Only a broken cache directory is an error.
+    /// Finds or installs the tools of `needs`. Only a broken cache directory is an error.
     pub(crate) fn ensure(needs: Needs) -> Result<Self> {
         let mut tools = Self::default();
         if !needs.clients && !needs.browser {
@@ -121,7 +121,7 @@ impl Tools {
         self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
     }
 
-    /// What could not be had.
+    /// The tools that are not available.
     pub(crate) fn skipped(&self) -> &[Skip] {
         &self.skipped
     }
@@ -156,7 +156,7 @@ fn retried(mut command: impl FnMut() -> Command) -> Result<()> {
     let mut tried = 0;
     loop {
         tried += 1;
-        // What installers say is not for those who read what `setup` prints.
+        // The output of installers must not mix with the lines of `setup`.
         match shell::run_bounded(command().stdout(io::stderr()), DOWNLOAD_LIMIT) {
             Ok(()) => return Ok(()),
             Err(error) if tried < TRIES => {
@@ -168,8 +168,8 @@ fn retried(mut command: impl FnMut() -> Command) -> Result<()> {
     }
 }
 
-/// A folder in the cache that holds what `made_from` (a lock file's text) asks for. `fill` is run
-/// only when the folder is not there or was left half done.
+/// A folder in the cache with the packages of `made_from` (a lock file's text). `fill` runs only if
+/// the folder is missing or incomplete.
 fn folder(name: &str, made_from: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let folder = paths::tools().join(format!("{name}-{:016x}", fingerprint(made_from)));
     let stamp = folder.join(STAMP);

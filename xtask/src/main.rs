@@ -1,7 +1,7 @@
 //! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|cold|fuzz`.
 //!
-//! A task says each step as it starts it, ends what it started, leaves the tree as it was (but for
-//! the files it is asked to write), and keeps what it builds and installs in a cache outside the tree.
+//! A task prints each step as it starts, ends every process that it started, and changes no file of
+//! the tree except its own output. Builds and installations go to a cache outside the tree.
 
 mod bench;
 mod browser;
@@ -37,13 +37,13 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Everything that proves the product works: installs what is missing, builds, tests
+    /// Runs every test of the product; installs missing tools first
     Test(TestOptions),
-    /// Installs what the tests need and prints it as lines for a shell: eval "$(cargo xtask setup)"
+    /// Installs the tools of the tests and prints lines for a shell: eval "$(cargo xtask setup)"
     Setup,
     /// Formatting, lints, documentation, supply chain, tidiness and all tests
     Ci {
-        /// Everything but the tests, for those who run `cargo xtask test` beside it
+        /// Everything but the tests, for use together with `cargo xtask test`
         #[arg(long)]
         without_tests: bool,
     },
@@ -56,13 +56,19 @@ enum Task {
         #[arg(long)]
         packs: bool,
     },
-    /// Rules that no compiler checks: structure, invariants, licences, sizes
-    Tidy,
-    /// Measures lists and calls against limit servers and writes docs/benchmarks.md
+    /// Checks rules that no compiler checks: structure, invariants, links, words
+    Tidy {
+        /// Only print how often each area uses the words that the project avoids
+        #[arg(long)]
+        words: bool,
+    },
+    /// Takes the picture of the README from the demo in Chromium
+    Picture,
+    /// Measures lists and calls against limit servers and writes docs/reference/benchmarks.md
     Bench(BenchOptions),
-    /// Builds from nothing in an empty directory and writes what that costs to docs/benchmarks.md
+    /// Builds from nothing in an empty directory and writes the cost to docs/reference/benchmarks.md
     Cold(ColdOptions),
-    /// Runs the fuzz targets, ten minutes each if not told otherwise
+    /// Runs the fuzz targets, ten minutes each by default
     Fuzz(FuzzOptions),
 }
 
@@ -74,7 +80,9 @@ fn main() -> ExitCode {
         Task::Gen { check: true, packs: true } => packs::check(),
         Task::Gen { packs: true, .. } => packs::build(),
         Task::Gen { check, .. } => generate::run(check),
-        Task::Tidy => tidy::run(),
+        Task::Tidy { words: true } => tidy::print_words(),
+        Task::Tidy { words: false } => tidy::run(),
+        Task::Picture => test::picture(),
         Task::Bench(options) => bench::run(&options),
         Task::Cold(options) => cold::run(&options),
         Task::Fuzz(options) => fuzz::run(&options),

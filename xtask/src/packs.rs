@@ -1,9 +1,9 @@
 //! The code of the packs that the program brings: `packs/NAME`, a workspace of its own each, whose
-//! WebAssembly lies beside its manifest in `packs/NAME/pack`.
+//! WebAssembly is next to its manifest in `packs/NAME/pack`.
 //!
 //! The code is kept in the tree, so that the program builds without the target for it. `NAME.built`
-//! says of which sources it was made, and that is what is checked: another compiler makes other
-//! bytes of the same sources.
+//! names the sources that it was made of, and the check compares only those: another compiler makes
+//! other bytes of the same sources.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::cargo::cargo;
 use crate::shell::say;
 use crate::{paths, shell};
 
-/// What runs the code.
+/// The target that runs the code.
 const TARGET: &str = "wasm32-unknown-unknown";
 /// The packs.
 const PACKS: &[&str] = &["everyday"];
@@ -87,7 +87,7 @@ fn is_current(name: &str) -> Result<bool> {
     Ok(said == built(name)?)
 }
 
-/// What the sources and the code are now.
+/// The present state of the sources and the code.
 fn built(name: &str) -> Result<String> {
     let mut sources = Sha256::new();
     let folder = folder(name);

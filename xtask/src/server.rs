@@ -72,7 +72,7 @@ impl Demo {
         }
     }
 
-    /// The end of what the server printed.
+    /// The last lines of the server's output.
     pub(crate) fn log_tail(&self) -> String {
         let log = self.server.log();
         let lines: Vec<&str> = log.lines().collect();

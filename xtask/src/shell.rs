@@ -10,16 +10,16 @@ use std::{env, io, thread};
 
 use anyhow::{Context, Result, bail};
 
-/// How often a running program is asked whether it has ended.
+/// Time between two checks whether a program has ended.
 const POLL: Duration = Duration::from_millis(50);
 
 /// One line on stderr: stdout belongs to the programs that a task runs.
 pub(crate) fn say(line: impl Display) {
-    // Nobody is left to tell when stderr is closed.
+    // Without stderr there is no reader for the error either.
     writeln!(io::stderr(), "{line}").ok();
 }
 
-/// A step of a task, told as it starts.
+/// A step of a task, printed as it starts.
 pub(crate) fn step(line: impl Display) {
     say(format_args!("\n=== {line}"));
 }
@@ -52,7 +52,7 @@ pub(crate) fn run_bounded(command: &mut Command, limit: Duration) -> Result<()> 
     }
 }
 
-/// What a program prints on stdout; an exit code other than 0 is an error.
+/// Returns the stdout of a program; an exit code other than 0 is an error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -108,7 +108,7 @@ pub(crate) fn signal(child: &Child, signal: &str) {
 }
 
 fn signal_to(target: &str, signal: &str) {
-    // A process that is gone already is what we want.
+    // A process that has already ended needs no signal.
     Command::new("kill")
         .args(["-s", signal, "--", target])
         .stdin(Stdio::null())

@@ -28,7 +28,7 @@ pub(crate) struct TestOptions {
     filter: Option<String>,
 }
 
-/// What `cargo xtask test` consists of.
+/// The parts of `cargo xtask test`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Rust tests that need nothing but Rust
@@ -47,13 +47,19 @@ pub(crate) fn run(options: &TestOptions) -> Result<()> {
     report.finish("test")
 }
 
-/// Only the preparation: for somebody who runs one test at a time.
+/// Only the preparation, for running single tests.
 pub(crate) fn setup() -> Result<()> {
     let tools = Tools::ensure(Needs { clients: true, browser: true })?;
     std::io::stdout().write_all(tools.exports().as_bytes())?;
     let mut report = Report::default();
     tools.skipped().iter().for_each(|skip| report.skip(skip.clone()));
     report.finish("setup")
+}
+
+/// The picture of the README, for people who change the page.
+pub(crate) fn picture() -> Result<()> {
+    let tools = Tools::ensure(Needs { clients: false, browser: true })?;
+    browser::picture(&tools, &built_program()?)
 }
 
 /// All parts, for `cargo xtask ci`.
@@ -94,8 +100,8 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
 
 fn rust(report: &mut Report, options: &TestOptions, tools: &Tools) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot create a temporary directory")?;
-    // A test that leaves itself out says so in this file, one line each: nobody reads the output of
-    // a test that passed.
+    // A test that skips itself writes one line to this file, because the output of passed tests is
+    // not shown.
     let skips = folder.path().join("skips");
     let mut command = if has("nextest") { nextest(options) } else { plain(options) };
     command.env("TOOLCRIB_SKIPS", &skips);

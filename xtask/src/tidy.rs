@@ -1,16 +1,18 @@
 //! Rules that no compiler checks, run by `cargo xtask tidy` and by this crate's tests.
 //!
 //! Each check reads the tree as it is (tracked and new files, nothing ignored) and returns findings,
-//! each naming the file, what is wrong and what to do.
+//! each with the file, the mistake and the remedy.
 
 mod imports;
 mod invariants;
+mod links;
 mod members;
 mod promises;
 mod source;
 mod structure;
 mod text;
 mod tree;
+mod words;
 
 use anyhow::{Result, bail};
 
@@ -30,7 +32,15 @@ const CHECKS: &[(&str, Check)] = &[
     ("lock files", text::locks),
     ("invariants", invariants::cited),
     ("promises", promises::proved),
+    ("links", links::followed),
+    ("words", words::counted),
 ];
+
+/// Prints how often each area uses the words that the project avoids.
+pub(crate) fn print_words() -> Result<()> {
+    words::print(&Tree::read()?);
+    Ok(())
+}
 
 /// Runs every check and names every finding.
 pub(crate) fn run() -> Result<()> {
@@ -105,5 +115,15 @@ mod tests {
     #[test]
     fn every_promise_names_its_test() {
         assert_eq!(findings(promises::proved), NONE);
+    }
+
+    #[test]
+    fn every_link_leads_somewhere() {
+        assert_eq!(findings(links::followed), NONE);
+    }
+
+    #[test]
+    fn prose_is_plain() {
+        assert_eq!(findings(words::counted), NONE);
     }
 }

@@ -7,6 +7,7 @@ mod approvals;
 mod document;
 mod error;
 mod file;
+mod kinds;
 mod protection;
 mod resolve;
 mod tokens;
@@ -49,6 +50,13 @@ pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConf
 pub use toolcrib_core::source::pack::PackLocation;
 pub use toolset::{ToolPattern, ToolsetConfig};
 pub use units::parse_duration;
+
+/// The JSON Schema of the configuration file. `x-default` has a default in words, `x-choice` the
+/// possible texts of a key.
+#[must_use]
+pub fn schema() -> serde_json::Value {
+    schemars::schema_for!(file::File).to_value()
+}
 
 /// Everything the operator decided, checked.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 //! I-71, I-72: which of the attacks on a record is found by the file alone, which by the witness
 //! beside the signing key, and which by checkpoints that are kept elsewhere. The table of
-//! `docs/security.md` says the same.
+//! `docs/explanation/record.md` says the same.
 #![cfg(test)]
 
 use std::{path::PathBuf, time::Duration};

@@ -48,7 +48,7 @@ fn on_path() -> Option<PathBuf> {
 
 fn apt_get(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
-    // Somebody else may be installing at the same time.
+    // Another installation may run at the same time.
     command.args(["-o", "DPkg::Lock::Timeout=300"]).args(arguments);
     command.env("DEBIAN_FRONTEND", "noninteractive");
     command

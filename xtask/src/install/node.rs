@@ -65,7 +65,7 @@ pub(crate) fn documents(npm: &Path, tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
-/// What drives the browser.
+/// The packages that drive the browser.
 pub(crate) fn browser(npm: &Path, tools: &mut Tools) -> Result<()> {
     let source = paths::root().join("tests/browser");
     if !source.join("package-lock.json").exists() {

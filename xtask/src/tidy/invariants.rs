@@ -1,4 +1,4 @@
-//! Every invariant of docs/architecture.md is cited by a test.
+//! Every invariant of docs/explanation/architecture.md is cited by a test.
 
 use std::collections::BTreeSet;
 
@@ -7,18 +7,38 @@ use anyhow::{Context, Result};
 use crate::tidy::source::Source;
 use crate::tidy::tree::Tree;
 
-const PAGE: &str = "docs/architecture.md";
+const PAGE: &str = "docs/explanation/architecture.md";
 
-/// Numbers that two invariants share, invariants that no test cites, and numbers that tests cite but
-/// the page does not have.
+/// A longer invariant is two.
+const MAX_WORDS: usize = 25;
+
+/// Invariants that share a number, are too long or out of order, invariants that no test cites, and
+/// numbers that tests cite but the page does not have.
 pub(crate) fn cited(tree: &Tree) -> Result<Vec<String>> {
     let page = tree.get(PAGE).with_context(|| format!("{PAGE} is gone"))?;
     let mut stated = BTreeSet::new();
-    let mut twice = Vec::new();
-    for line in page.text.lines().filter_map(|line| line.strip_prefix("- **")) {
-        let Some(number) = numbers(line).first().copied() else { continue };
+    let mut wrong = Vec::new();
+    let mut last = 0;
+    for line in page.text.lines() {
+        if line.starts_with('#') {
+            last = 0;
+        }
+        let Some((name, text)) =
+            line.strip_prefix("- **I-").and_then(|line| line.split_once("** "))
+        else {
+            continue;
+        };
+        let Ok(number) = name.parse::<u32>() else { continue };
         if !stated.insert(number) {
-            twice.push(format!("I-{number}: two invariants of {PAGE} have this number"));
+            wrong.push(format!("I-{number}: two invariants of {PAGE} have this number"));
+        }
+        if number < last {
+            wrong.push(format!("I-{number}: out of order in its section of {PAGE}"));
+        }
+        last = number;
+        let words = text.split_whitespace().count();
+        if words > MAX_WORDS {
+            wrong.push(format!("I-{number}: {words} words, at most {MAX_WORDS}"));
         }
     }
     let mut cited = BTreeSet::new();
@@ -31,7 +51,7 @@ pub(crate) fn cited(tree: &Tree) -> Result<Vec<String>> {
     }
     let missing = stated.difference(&cited).map(|number| format!("I-{number}: no test cites it"));
     let unknown = cited.difference(&stated).map(|number| format!("I-{number}: not in {PAGE}"));
-    Ok(twice.into_iter().chain(missing).chain(unknown).collect())
+    Ok(wrong.into_iter().chain(missing).chain(unknown).collect())
 }
 
 fn is_script_of_tests(path: &str) -> bool {
@@ -59,7 +79,7 @@ mod tests {
 
     #[test]
     fn citations_count_in_tests_only() {
-        let page = "- **I-1** one.\n- **I-2** two, see I-1.\n- **I-3** three.\n- **I-2** four.\n";
+        let page = "- **I-1** one.\n- **I-2** two, see I-1.\n- **I-3** three.\n- **I-2** four.\n## B\n- **I-1** five.\n";
         let tree = Tree::of(&[
             (PAGE, page),
             ("crates/core/src/a.rs", "// I-1\n#[cfg(test)]\nmod tests {\n    // I-2\n}\n"),
@@ -70,10 +90,12 @@ mod tests {
         assert_eq!(
             found,
             [
-                "I-2: two invariants of docs/architecture.md have this number",
+                "I-2: two invariants of docs/explanation/architecture.md have this number",
+                "I-2: out of order in its section of docs/explanation/architecture.md",
+                "I-1: two invariants of docs/explanation/architecture.md have this number",
                 "I-1: no test cites it",
                 "I-3: no test cites it",
-                "I-4: not in docs/architecture.md"
+                "I-4: not in docs/explanation/architecture.md"
             ]
         );
     }

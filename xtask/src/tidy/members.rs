@@ -1,4 +1,4 @@
-//! Dependency rules of the architecture against what cargo resolved, and what manifests must say.
+//! Dependency rules of the architecture against cargo's resolution, and rules for manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,7 +98,7 @@ struct Kind {
     kind: Option<String>,
 }
 
-/// Names and, per crate, what it depends on when it is not being tested.
+/// Names and, per crate, its dependencies outside tests.
 struct Graph {
     names: BTreeMap<String, String>,
     edges: BTreeMap<String, Vec<String>>,
@@ -172,7 +172,7 @@ impl Graph {
     fn of(metadata: Metadata) -> Self {
         let names: BTreeMap<String, String> =
             metadata.packages.into_iter().map(|package| (package.id, package.name)).collect();
-        // A development dependency ends where the tests end; what a build script needs counts.
+        // Development dependencies do not count; dependencies of build scripts do.
         let counts =
             |edge: &Edge| edge.dep_kinds.iter().any(|kind| kind.kind.as_deref() != Some("dev"));
         let edges = metadata.resolve.nodes.into_iter().map(|node| {

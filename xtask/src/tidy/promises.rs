@@ -1,11 +1,11 @@
-//! Every promise of docs/security.md names a test that is there.
+//! Every promise of docs/explanation/security.md names a test that is there.
 
 use anyhow::{Context, Result};
 
 use crate::tidy::source::Source;
 use crate::tidy::tree::Tree;
 
-const PAGE: &str = "docs/security.md";
+const PAGE: &str = "docs/explanation/security.md";
 const SECTION: &str = "## What is promised";
 
 /// Promises without a test, and names of tests that are none. A name is `path::function`, where the
@@ -20,7 +20,7 @@ pub(crate) fn proved(tree: &Tree) -> Result<Vec<String>> {
     for row in rows {
         let mut tests = row.split('`').filter(|text| text.contains(".rs::")).peekable();
         if tests.peek().is_none() {
-            found.push(format!("{PAGE}: no test stands beside: {row}"));
+            found.push(format!("{PAGE}: no test proves: {row}"));
         }
         found.extend(
             tests
@@ -52,9 +52,9 @@ mod tests {
         assert_eq!(
             proved(&tree).unwrap(),
             [
-                "docs/security.md: there is no test `core/tests/a.rs::two`",
-                "docs/security.md: no test stands beside: | three | | |",
-                "docs/security.md: there is no test `core/tests/b.rs::four`",
+                "docs/explanation/security.md: there is no test `core/tests/a.rs::two`",
+                "docs/explanation/security.md: no test proves: | three | | |",
+                "docs/explanation/security.md: there is no test `core/tests/b.rs::four`",
             ]
         );
     }

@@ -1,4 +1,4 @@
-//! Just enough of Rust's grammar to tell code from comments and strings, and product from tests.
+//! Just enough of Rust's grammar to separate code from comments and strings, and product from tests.
 
 use std::ops::Range;
 

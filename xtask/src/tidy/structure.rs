@@ -6,11 +6,18 @@ use crate::tidy::source::has_word;
 use crate::tidy::tree::Tree;
 
 /// Crates that make up the product.
-pub(crate) const PRODUCT: &[&str] =
-    &[
-        "core", "mcp", "tasks", "store", "sources", "gateway", "toolcrib", "client", "conformance",
-        "cli",
-    ];
+pub(crate) const PRODUCT: &[&str] = &[
+    "core",
+    "mcp",
+    "tasks",
+    "store",
+    "sources",
+    "gateway",
+    "toolcrib",
+    "client",
+    "conformance",
+    "cli",
+];
 
 /// Where the table of dialects is.
 const DIALECTS: &str = "crates/toolcrib/src/lib.rs";

@@ -1,4 +1,4 @@
-//! What no file may say: where somebody's machine keeps things, or which registry it asked.
+//! Texts that no file may contain: paths of one machine, and hosts of registries.
 
 use anyhow::Result;
 
@@ -57,8 +57,8 @@ mod tests {
     fn addresses_and_machine_paths_are_found() {
         let path = format!("see {}x", concat!("/ro", "ot/"));
         let tree = Tree::of(&[
-            ("docs/a.md", &path),
-            ("docs/b.md", "see the rootfs and the workbench"),
+            ("notes/a.md", &path),
+            ("notes/b.md", "see the rootfs and the workbench"),
             ("a/package-lock.json", "  \"resolved\": \"x\","),
             ("Cargo.lock", "source = \"git+https://example.com/x\"\n"),
         ]);

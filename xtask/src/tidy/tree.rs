@@ -23,7 +23,7 @@ pub(crate) struct TextFile {
 }
 
 impl Tree {
-    /// What git tracks or would track; binary files are left out.
+    /// Files that git tracks or would track, except binary ones.
     pub(crate) fn read() -> Result<Self> {
         let root = paths::root();
         let mut list = Command::new("git");

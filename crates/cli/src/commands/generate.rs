@@ -3,6 +3,8 @@
 //! Invariant: what is written depends on the program alone, not on the machine, the time or the
 //! order of anything.
 
+mod configuration;
+
 use std::{fs, path::Path};
 
 use anyhow::Context as _;
@@ -17,28 +19,32 @@ use crate::{
 };
 
 /// The page with the table of checks, in the tree where the program is run.
-const PROTOCOLS: &str = "docs/protocols.md";
+const CHECKS: &str = "docs/reference/conformance.md";
 /// The example configuration; a test checks that it is one.
 const EXAMPLE: &str = include_str!("generate/toolcrib.example.toml");
 
 pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
     let mut files = vec![
-        ("docs/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
-        ("docs/cli.md".to_owned(), reference()),
-        ("docs/metrics.md".to_owned(), metrics()),
+        ("docs/reference/openapi.json".to_owned(), pretty(&toolcrib::openapi())?),
+        ("docs/reference/cli.md".to_owned(), reference()),
+        (
+            "docs/reference/configuration.md".to_owned(),
+            configuration::page(&toolcrib_gateway::config::schema()),
+        ),
+        ("docs/reference/metrics.md".to_owned(), metrics()),
         ("toolcrib.example.toml".to_owned(), EXAMPLE.to_owned()),
     ];
     for (name, schema) in toolcrib::schemas() {
-        files.push((format!("docs/schemas/{name}.schema.json"), pretty(&schema)?));
+        files.push((format!("docs/reference/schemas/{name}.schema.json"), pretty(&schema)?));
     }
     for (name, text) in files {
         write(&args.out.join(&name), &text)?;
         printer.detail(&name);
     }
     // A page that people write too: only its table is made here.
-    if let Some(page) = fs::read_to_string(PROTOCOLS).ok().as_deref().and_then(table::update) {
-        write(&args.out.join(PROTOCOLS), &page)?;
-        printer.detail(PROTOCOLS);
+    if let Some(page) = fs::read_to_string(CHECKS).ok().as_deref().and_then(table::update) {
+        write(&args.out.join(CHECKS), &page)?;
+        printer.detail(CHECKS);
     }
     Ok(Exit::Done)
 }
@@ -62,8 +68,9 @@ fn reference() -> String {
     let mut root = Args::command().term_width(100).disable_help_subcommand(true);
     root.build();
     let mut text =
-        "# Command line\n\nWhat `toolcrib --help` and its like print, without repeating \
-                    the options of every command. Made by `cargo xtask gen`.\n"
+        "# Command line\n\nWith this page you look up a command and its options. It is the \
+                    output of `--help`, with the options of every command shown once. Made by \
+                    `cargo xtask gen`.\n"
             .to_owned();
     section(&mut root, "toolcrib", &mut text);
     text
@@ -213,9 +220,9 @@ const METRICS: [(&str, &str, &str, &str); 29] = [
 
 fn metrics() -> String {
     let mut text =
-        "# Metrics\n\nWhat `/metrics` serves as OpenMetrics text, to keys with the scope \
-                    `metrics:read` or to everybody with `server.public_metrics`. Counters end in \
-                    `_total`, histograms have `_bucket`, `_sum` and `_count`. Made by \
+        "# Metrics\n\nWith this page you look up a metric of `/metrics`. It serves OpenMetrics \
+                    text to keys with the scope `metrics:read`, or without a key with \
+                    `server.public_metrics`. Counters end in `_total`, histograms have `_bucket`, `_sum` and `_count`. Made by \
                     `cargo xtask gen`.\n\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
             .to_owned();
     for (name, kind, labels, meaning) in METRICS {

@@ -1,5 +1,5 @@
 //! The MCP conformance suites, as published: `toolcrib serve` over the scripted upstream, and
-//! `toolcrib mcp` as their client. What they count stands in `docs/protocols.md`.
+//! `toolcrib mcp` as their client. What they count stands in `docs/explanation/protocols.md`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
     third_party::program,
 };
 
-const PAGE: &str = include_str!("../../../../docs/protocols.md");
+const PAGE: &str = include_str!("../../../../docs/explanation/protocols.md");
 const RUNS: usize = 10;
 /// What a check can say that has to be expected.
 const BAD: [&str; 2] = ["FAILURE", "WARNING"];
@@ -215,7 +215,7 @@ fn as_a_client_it_passes_what_the_page_says() {
 fn on_the_page(rows: &[String]) {
     let missing: Vec<&str> =
         rows.iter().map(String::as_str).filter(|row| !PAGE.contains(row)).collect();
-    assert!(missing.is_empty(), "docs/protocols.md lacks\n{}", missing.join("\n"));
+    assert!(missing.is_empty(), "docs/explanation/protocols.md lacks\n{}", missing.join("\n"));
 }
 
 /// I-28: the suites' own check of the order, which a gateway that reorders fails now and then.

@@ -165,11 +165,11 @@ async fn the_junit_report_is_xml_with_the_same_numbers() {
     assert!(!xml.contains(KEY));
 }
 
-/// What `docs/protocols.md` says of this program is what the runner says of the demo.
+/// What `docs/reference/conformance.md` says of this program is what the runner says of the demo.
 #[test]
 fn the_demo_does_what_the_table_of_checks_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let page = std::fs::read_to_string(root.join("docs/protocols.md")).unwrap();
+    let page = std::fs::read_to_string(root.join("docs/reference/conformance.md")).unwrap();
     let mut said: BTreeMap<&str, &str> = BTreeMap::new();
     for row in page.lines().filter(|row| row.starts_with("| ")) {
         let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();

@@ -6,10 +6,11 @@ use crate::support::{Server, config, dir, eventually, key, run, write_config};
 
 fn generated(root: &Path) -> BTreeMap<String, String> {
     let files = [
-        "docs/openapi.json",
-        "docs/schemas/tool-descriptor.schema.json",
-        "docs/cli.md",
-        "docs/metrics.md",
+        "docs/reference/openapi.json",
+        "docs/reference/schemas/tool-descriptor.schema.json",
+        "docs/reference/cli.md",
+        "docs/reference/configuration.md",
+        "docs/reference/metrics.md",
         "toolcrib.example.toml",
     ];
     files.iter().map(|it| ((*it).to_owned(), fs::read_to_string(root.join(it)).unwrap())).collect()
@@ -23,9 +24,10 @@ fn what_is_generated_depends_on_the_program_alone() {
     run(Path::new("/"), &["gen", "--out", two.path().to_str().unwrap()]).ok();
     let files = generated(one.path());
     assert_eq!(files, generated(two.path()));
-    let openapi: serde_json::Value = serde_json::from_str(&files["docs/openapi.json"]).unwrap();
+    let openapi: serde_json::Value =
+        serde_json::from_str(&files["docs/reference/openapi.json"]).unwrap();
     assert!(openapi["paths"]["/v1/tools"]["get"].is_object());
-    assert!(files["docs/cli.md"].contains("## toolcrib keys create"));
+    assert!(files["docs/reference/cli.md"].contains("## toolcrib keys create"));
     for (name, text) in &files {
         assert!(!text.contains("/tmp") && !text.contains(env!("CARGO_MANIFEST_DIR")), "{name}");
     }
@@ -36,7 +38,7 @@ async fn every_metric_is_described() {
     // I-6
     let root = dir();
     run(root.path(), &["gen", "--out", "."]).ok();
-    let described = &generated(root.path())["docs/metrics.md"];
+    let described = &generated(root.path())["docs/reference/metrics.md"];
 
     let dead = "[[source]]\nid = \"dead\"\nkind = \"mcp\"\ncommand = [\"/no/such/program\"]\n";
     let copy = "[[record.forward]]\nname = \"copy\"\nkind = \"file\"\nfile = \"copy.jsonl\"\n";

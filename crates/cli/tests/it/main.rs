@@ -27,6 +27,7 @@ mod local;
 mod lock;
 mod once;
 mod packs;
+mod pages;
 mod pins;
 mod progress;
 mod quota;

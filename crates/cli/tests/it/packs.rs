@@ -40,7 +40,7 @@ fn serving(pack: &str, rest: &str) -> String {
     )
 }
 
-/// The configuration of docs/sources/node-pack.md.
+/// The configuration of docs/guides/node-packs.md.
 #[test]
 fn the_pack_that_comes_along_is_served_without_being_installed() {
     let dir = dir();

@@ -103,7 +103,7 @@ mod tests {
     }
 
     // I-71: the recipe is published, so it must not change by accident. The expected value was
-    // computed by another program (see docs/security.md).
+    // computed by another program (see docs/explanation/record.md).
     #[test]
     fn the_recipe_is_what_is_published() {
         let hash = event().hash_after(&genesis());

@@ -1,5 +1,5 @@
 //! What somebody does to a record who can write the file of the store, knows how hashes are made, and
-//! does not have the signing key. `docs/security.md` says what finds each of these.
+//! does not have the signing key. `docs/explanation/record.md` says what finds each of these.
 #![expect(missing_docs, reason = "the names say it")]
 
 use std::path::Path;

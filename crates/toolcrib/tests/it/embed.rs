@@ -214,10 +214,10 @@ async fn the_example_works() {
     gateway.close().await;
 }
 
-/// Every line of code in `docs/embedding.md` stands in the example, in the same order.
+/// Every line of code in `docs/guides/embed.md` stands in the example, in the same order.
 #[test]
 fn the_documentation_shows_the_example() {
-    let page = include_str!("../../../../docs/embedding.md");
+    let page = include_str!("../../../../docs/guides/embed.md");
     let example = include_str!("../../examples/embed.rs");
     let mut blocks = 0;
     for block in page.split("```rust\n").skip(1) {

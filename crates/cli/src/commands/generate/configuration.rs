@@ -1,0 +1,222 @@
+//! The reference of the configuration file, from the schema of its types.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value};
+
+/// The beginning of the page.
+const INTRODUCTION: &str = "\
+# Configuration
+
+With this page you look up a key of the configuration file: its table, type, default and meaning. An \
+annotated example of everything is [toolcrib.example.toml](../../toolcrib.example.toml).
+
+The file is TOML, `toolcrib.toml` by default (`--config FILE`), at most 4 MiB. Every table is optional. \
+Unknown keys are errors, and nothing starts with a wrong file. Relative paths start from the directory \
+of the file. [Operating](../guides/operate.md#check-and-reload-the-configuration) explains checks and \
+reloads. `cargo xtask gen` writes this page from the types of the program.
+
+| Type | Written as |
+|---|---|
+| duration | `\"250ms\"`, `\"30s\"`, `\"5m\"`, `\"2h\"` |
+| age | a duration, or days: `\"90d\"` |
+| size | bytes: `\"65536\"`, `\"64KiB\"`, `\"4MiB\"`, `\"1GiB\"` |
+| rate | calls per time: `\"5/s\"`, `\"30/m\"`, `\"100/h\"`, `\"1000/d\"`, or `\"off\"` |
+| quota | calls per UTC day: `\"200/d\"`, or `\"off\"` |
+| text or secret | text, `{ env = \"NAME\" }` or `{ file = \"path\" }`; a secret must be one of the latter |
+| place of a key | `{ file = \"path\" }`, `{ env = \"NAME\" }` or `{ command = [\"program\", \"argument\"] }` |
+";
+
+/// The page as Markdown.
+pub(super) fn page(schema: &Value) -> String {
+    let mut page = Page { schema, tables: Vec::new() };
+    page.collect("", schema, 2);
+    let sections = page.tables.iter().map(|table| page.section(table));
+    std::iter::once(INTRODUCTION.to_owned()).chain(sections).collect()
+}
+
+struct Page<'a> {
+    schema: &'a Value,
+    /// One for each type, in the order of the page.
+    tables: Vec<Table<'a>>,
+}
+
+/// A type that is a table of the file.
+struct Table<'a> {
+    name: &'a str,
+    heading: String,
+    path: String,
+    level: usize,
+}
+
+impl<'a> Page<'a> {
+    /// Adds the tables of a type that is a table at `path`.
+    fn collect(&mut self, path: &str, described: &'a Value, level: usize) {
+        for (key, member) in members(described) {
+            let Some(table) = inner(path, key, member, level) else { continue };
+            let Some(described) = self.described(table.name) else { continue };
+            if self.anchor(table.name).is_none() {
+                let path = table.path.clone();
+                self.tables.push(table);
+                self.collect(&path, described, level + 1);
+            }
+        }
+    }
+
+    fn section(&self, table: &Table<'_>) -> String {
+        let Table { name, heading, level, .. } = table;
+        let described = self.described(name).unwrap_or(&Value::Null);
+        let marks = "#".repeat((*level).min(4));
+        let mut text = format!(
+            "\n{marks} `{heading}`\n\n{}\n\n| Key | Type | Default | Meaning |\n|---|---|---|---|\n",
+            description(described)
+        );
+        let required = described.get("required").and_then(Value::as_array);
+        for (key, member) in members(described) {
+            let is_required = required.is_some_and(|it| it.iter().any(|name| name == key));
+            let default = if is_required { "required".to_owned() } else { default(member) };
+            let cells = [self.kind(member), default, description(member)].map(|text| cell(&text));
+            // Writing to a string cannot fail.
+            writeln!(text, "| `{key}` | {} |", cells.join(" | ")).ok();
+        }
+        text
+    }
+
+    /// The schema of a type that is a table.
+    fn described(&self, name: &str) -> Option<&'a Value> {
+        let described = self.schema.pointer(&format!("/$defs/{name}"))?;
+        described.get("properties").is_some().then_some(described)
+    }
+
+    /// The anchor of the section of a type.
+    fn anchor(&self, name: &str) -> Option<String> {
+        let table = self.tables.iter().find(|table| table.name == name)?;
+        Some(anchor(&table.heading))
+    }
+
+    /// The type of a value, in words.
+    fn kind(&self, member: &Value) -> String {
+        if let Some(choices) = member.get("x-choice").and_then(Value::as_array) {
+            let choice = choices.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(" | ");
+            return match member["type"] == "array" {
+                true => format!("list of {choice}"),
+                false => choice,
+            };
+        }
+        if let Some(name) = reference(member) {
+            if let Some(anchor) = self.anchor(name) {
+                return format!("[table](#{anchor})");
+            }
+            let choices = self.schema.pointer(&format!("/$defs/{name}/enum"));
+            let choices = choices.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+            return choices.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(" | ");
+        }
+        if let Some(title) = title(member) {
+            return title.to_owned();
+        }
+        if let Some(items) = member.get("items") {
+            return format!("list of {}", plural(&self.kind(items)));
+        }
+        if let Some(values) = member.get("additionalProperties").filter(|it| it.is_object()) {
+            return format!("table of {}", plural(&self.kind(values)));
+        }
+        let kinds: Vec<&str> = match &member["type"] {
+            Value::Array(kinds) => kinds.iter().filter_map(Value::as_str).collect(),
+            kind => kind.as_str().into_iter().collect(),
+        };
+        match kinds.iter().find(|kind| **kind != "null") {
+            Some(&"string") => "text",
+            Some(&"integer" | &"number") => "number",
+            Some(kind) => kind,
+            None => "",
+        }
+        .to_owned()
+    }
+}
+
+/// The table that a member is: `[key]`, `[[key]]` or `[key.NAME]`.
+fn inner<'a>(path: &str, key: &str, member: &'a Value, level: usize) -> Option<Table<'a>> {
+    let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
+    if let Some(name) = reference(member) {
+        return Some(Table { name, heading: format!("[{path}]"), path, level });
+    }
+    if let Some(name) = member.get("items").and_then(reference) {
+        return Some(Table { name, heading: format!("[[{path}]]"), path, level });
+    }
+    let name = member.get("additionalProperties").and_then(reference)?;
+    let entry = if key == "tools" { "\"GLOB\"" } else { "NAME" };
+    let path = format!("{path}.{entry}");
+    Some(Table { name, heading: format!("[{path}]"), path, level })
+}
+
+/// The properties of a type, in the order of the source.
+fn members(described: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let members = described.get("properties").and_then(Value::as_object);
+    members.into_iter().flat_map(Map::iter).map(|(key, member)| (key.as_str(), member))
+}
+
+/// The name of the type that a member refers to.
+fn reference(member: &Value) -> Option<&str> {
+    let direct = member.get("$ref").and_then(Value::as_str);
+    let others = member.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    let mut all = direct.into_iter().chain(others.filter_map(|it| it.get("$ref")?.as_str()));
+    all.next()?.strip_prefix("#/$defs/")
+}
+
+fn title(member: &Value) -> Option<&str> {
+    let others = member.get("anyOf").and_then(Value::as_array).into_iter().flatten();
+    member.get("title").or_else(|| others.filter_map(|it| it.get("title")).next())?.as_str()
+}
+
+fn plural(kind: &str) -> String {
+    match kind {
+        "text" => "texts".to_owned(),
+        "number" => "numbers".to_owned(),
+        "text or secret" => "texts or secrets".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+fn default(member: &Value) -> String {
+    match (member.get("x-default").and_then(Value::as_str), member.get("default")) {
+        (Some(words), _) => words.to_owned(),
+        (None, Some(Value::Null | Value::Object(_)) | None) => String::new(),
+        (None, Some(value)) => format!("`{value}`"),
+    }
+}
+
+fn description(member: &Value) -> String {
+    let text = member.get("description").and_then(Value::as_str).unwrap_or_default();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+/// The name that GitHub gives to a heading.
+fn anchor(heading: &str) -> String {
+    let letters = heading.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_'));
+    letters.map(|it| it.to_ascii_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_has_a_type_and_a_meaning() {
+        // I-6
+        let page = page(&toolcrib_gateway::config::schema());
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        assert!(rows.len() > 130, "{}", rows.len());
+        for row in rows {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            assert!(cells.len() >= 4 && !cells[1].trim().is_empty(), "{row}");
+            assert!(!row.ends_with("|  |"), "{row}");
+        }
+        for heading in ["[server]", "[[source]]", "[source.tools.\"GLOB\"]", "[[auth.jwt]]"] {
+            assert!(page.contains(&format!(" `{heading}`\n")), "{heading}");
+        }
+    }
+}
