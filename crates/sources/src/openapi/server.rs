@@ -1,27 +1,27 @@
-//! Where a service is: the configured address, or what its document says.
+//! Determines the base URL of a service: the configured address, or the one in its document.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use url::Url;
 
-/// What decides where operations are sent.
+/// The settings that determine where operations are sent.
 pub(super) struct Servers<'a> {
-    /// Configured; then nothing else counts.
+    /// The configured base URL; overrides the document.
     pub(super) base: Option<&'a Url>,
-    /// Where the document is, for addresses that are relative to it.
+    /// The URL of the document, for relative server URLs.
     pub(super) document: Option<&'a Url>,
     /// Values of the servers' variables.
     pub(super) variables: &'a BTreeMap<String, String>,
 }
 
 impl Servers<'_> {
-    /// The address of an operation of which the document says `servers`.
+    /// Returns the base URL for an operation with these `servers`.
     pub(super) fn find(&self, servers: Option<&Value>) -> Result<Url, String> {
         if let Some(base) = self.base {
             return Ok(base.clone());
         }
-        // Without one it is the document's own root.
+        // Without a server entry, the default is `/`, the root of the document's host.
         let described = servers.and_then(Value::as_array).and_then(|servers| servers.first());
         let text = match described {
             Some(server) => self.filled(server)?,
@@ -48,7 +48,7 @@ impl Servers<'_> {
         Ok(url)
     }
 
-    /// The server's URL with its variables put in.
+    /// Returns the server's URL with its variables filled in.
     fn filled(&self, server: &Value) -> Result<String, String> {
         let text = server.get("url").and_then(Value::as_str).unwrap_or("/");
         let mut filled = String::with_capacity(text.len());
