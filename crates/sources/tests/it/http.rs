@@ -1,4 +1,4 @@
-//! What goes wrong over HTTP.
+//! Failures over HTTP.
 
 use serde_json::json;
 use toolcrib_core::{
@@ -50,7 +50,7 @@ async fn refused_credentials_degrade_the_source_and_say_so() {
     }
 }
 
-/// A 401 is about us all, a 403 about the tool that was called.
+/// A 401 concerns the whole source, a 403 only the tool that was called.
 #[tokio::test]
 async fn a_call_that_is_forbidden_takes_the_source_from_nobody() {
     for (code, restarted) in [(403, false), (401, true)] {
@@ -126,7 +126,7 @@ async fn an_endpoint_that_is_no_mcp_server_is_told_apart() {
     assert_eq!(status.detail.as_deref(), Some("HTTP status 500"));
 }
 
-// Sent as a redirect would be a request to wherever the upstream says.
+// Following a redirect would send a request to a destination that the upstream chose.
 #[tokio::test]
 async fn redirects_are_not_followed() {
     let server = FaultyHttp::start(Answers::Json, &[]);

@@ -1,4 +1,4 @@
-//! Tools that ask back: what reaches an upstream, and what of it comes back.
+//! Tools that request input from the caller: the exchange with the upstream in both directions.
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{
@@ -23,10 +23,10 @@ async fn ask(
     rig.invoke("question", None, call).await
 }
 
-/// What the caller is told to answer.
+/// Returns the input request for the caller.
 fn asked(result: Result<Outcome, UpstreamError>) -> Ask {
-    let error = result.expect_err("the upstream asks");
-    *error.ask.unwrap_or_else(|| panic!("nothing is asked: {} {}", error.kind.code(), error.detail))
+    let error = result.expect_err("the upstream should request input");
+    *error.ask.unwrap_or_else(|| panic!("no input is requested: {} {}", error.kind.code(), error.detail))
 }
 
 async fn two_rounds(rig: &Rig) {
@@ -46,7 +46,7 @@ async fn two_rounds(rig: &Rig) {
     assert_eq!(sent["inputResponses"], answers);
     assert_eq!(sent["requestState"], "c3RhdGU=.1");
     let forwarded = json!({ "elicitation": { "form": {} }, "roots": { "listChanged": true } });
-    assert_eq!(sent["capabilities"], forwarded, "what callers can be asked, and nothing else");
+    assert_eq!(sent["capabilities"], forwarded, "only the capabilities of the caller");
 }
 
 #[tokio::test]
@@ -132,7 +132,7 @@ async fn an_upstream_of_the_handshake_era_asks_nobody() {
     let mut input = declaring(json!({ "elicitation": {} }));
     let error = ask(&rig, json!({}), Some(input.clone())).await.unwrap_err();
     assert_eq!((error.kind, error.ask.is_none()), (UpstreamErrorKind::Protocol, true));
-    // And it is sent nothing of what it could not have asked for: it asks again.
+    // Such an upstream is never sent input responses, so it repeats its request.
     input.responses = Some(Map::new());
     let error = ask(&rig, json!({}), Some(input)).await.unwrap_err();
     assert_eq!(error.kind, UpstreamErrorKind::Protocol);
