@@ -26,7 +26,9 @@ async fn ask(
 /// Returns the input request for the caller.
 fn asked(result: Result<Outcome, UpstreamError>) -> Ask {
     let error = result.expect_err("the upstream should request input");
-    *error.ask.unwrap_or_else(|| panic!("no input is requested: {} {}", error.kind.code(), error.detail))
+    *error
+        .ask
+        .unwrap_or_else(|| panic!("no input is requested: {} {}", error.kind.code(), error.detail))
 }
 
 async fn two_rounds(rig: &Rig) {
