@@ -155,7 +155,7 @@ export function createEditor({ schema, onChange }) {
   };
 }
 
-/** A schema whose fields a form cannot know: combinators, or any further property allowed by name. */
+/** A schema that a form cannot cover: combinators, or a schema for additional properties. */
 function isUnstructured(schema) {
   return (
     ['anyOf', 'oneOf', 'allOf', 'patternProperties', 'if'].some((word) =>

@@ -1,4 +1,4 @@
-//! `GET /v1/explain`: every reason is told as far as the caller may know it, and not further.
+//! `GET /v1/explain`: every reason is given as far as the caller may know it, and no further.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
@@ -57,7 +57,7 @@ async fn a_tool_that_may_be_used_is_explained_step_by_step() {
     assert_eq!(gw.runs("crib", "read"), 0, "nothing is called");
 }
 
-/// One tool for each reason why it could not be used, and one that can be.
+/// One tool for each reason of denial, and one that is usable.
 async fn every_reason() -> TestGateway {
     let quick = |name: &str| TestTool::new(name).scopes(["files:read"]);
     let gw = TestGateway::builder()
@@ -75,8 +75,8 @@ async fn every_reason() -> TestGateway {
     gw
 }
 
-/// I-85: where a call is told the tool's name and scopes, so is who asks; and foreign, quarantined and
-/// hidden tools are unknown in any case.
+/// I-85: the explanation names a tool and its scopes only where a call does. Foreign, quarantined
+/// and hidden tools are unknown in any case.
 #[tokio::test]
 async fn a_caller_is_told_what_a_call_tells_and_no_more() {
     let gw = every_reason().await;
@@ -91,11 +91,11 @@ async fn a_caller_is_told_what_a_call_tells_and_no_more() {
     assert_eq!(lacking["outcome"], "hidden");
     assert_eq!(step(&lacking, "scope")["message"], "missing: `files:write`");
     assert_eq!(lacking["steps"].as_array().unwrap().len(), 2, "the rest is nobody's business");
-    // Who may look at pins anyway is told of them.
+    // A caller that may read pins sees them here, too.
     let keeper = gw.principal("keeper", ["pins:approve"]).await;
     let pin = told(&keeper, "pins__drifts").await;
     assert_eq!((&pin["outcome"], &step(&pin, "pin")["result"]), (&json!("hidden"), &json!("stop")));
-    // A denial is in the record, as the one of a tool that is read.
+    // A denial is in the event log, like the one of a tool that is read.
     gw.event(|event| event["payload"]["resource"] == "mcp:crib.scoped").await;
 
     gw.reload("[gate]\ndenied_calls = \"not_found\"").await;
@@ -130,7 +130,7 @@ async fn an_empty_list_is_explained_without_telling_what_there_is() {
     assert_eq!(step(&none, "source"), &Value::Null);
 }
 
-/// The operator is told everything.
+/// The operator sees every reason.
 #[tokio::test]
 async fn an_operator_is_told_every_reason() {
     let gw = every_reason().await;
@@ -164,8 +164,8 @@ async fn an_operator_is_told_every_reason() {
     assert!(step(&list, "pin")["message"].as_str().unwrap().starts_with("1 more"));
 }
 
-/// I-85: about another principal of the tenant it is told, to the byte, what that principal would be
-/// told, and nothing is recorded as if it had asked.
+/// I-85: an explanation about another principal is byte-for-byte the one that the principal would
+/// get. It is not recorded as a request of that principal.
 #[tokio::test]
 async fn another_principal_is_explained_as_it_would_be_told() {
     let gw = every_reason().await;
@@ -198,7 +198,7 @@ async fn another_principal_is_explained_as_it_would_be_told() {
     };
     assert_eq!(as_reader("mcp:crib.scoped"), 0, "the principal did not ask");
 
-    // Keys that differ are told apart by their ids, and keys that have ended do not count.
+    // Several keys are listed by their ids; expired and revoked keys are left out.
     let second = gw.principal("reader", ["files:*"]).await;
     let several = helper.get("/v1/explain?tool=crib__read&principal=reader").await;
     assert_eq!(several.status, 409, "{}", several.text());

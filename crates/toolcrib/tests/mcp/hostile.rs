@@ -1,4 +1,4 @@
-//! What is no message, and who is no caller.
+//! Invalid messages and unauthorized callers.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, TestGateway};
@@ -70,7 +70,7 @@ async fn nobody_comes_in_without_a_key() {
             assert!(reply.header("www-authenticate").starts_with("Bearer"));
             assert_eq!(reply.json()["error"]["code"], -31401);
         }
-        // I-10's spirit here too: not even the body is looked at.
+        // As in I-10, not even the body is read.
         assert_eq!(post(&actor, "nonsense").await.status, 401);
     }
     gw.event(|event| {

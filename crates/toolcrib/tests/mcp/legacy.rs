@@ -1,4 +1,4 @@
-//! The handshake revisions, with no session named.
+//! The handshake revisions, without a session.
 
 use serde_json::json;
 

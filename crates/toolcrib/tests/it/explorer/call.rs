@@ -59,7 +59,8 @@ async fn arguments_that_do_not_fit_are_a_failed_result() {
     assert_eq!(gw.runs("crib", "read"), 0);
 }
 
-/// What is no JSON counts as no arguments; what is JSON but not one clear object does not run.
+/// A body that is not JSON counts as no arguments. JSON that is not one unambiguous object does not
+/// run.
 #[tokio::test]
 async fn odd_bodies_are_read_as_the_protocol_says() {
     let gw = fixture().start().await;

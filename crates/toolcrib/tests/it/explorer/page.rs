@@ -24,7 +24,7 @@ async fn the_page_is_served_with_and_without_the_slash() {
     assert_eq!(again.status, 304);
 }
 
-/// The page of a key that is no good is the page: it is where the key is put right.
+/// With an invalid key the page is still served, because the key is entered there.
 #[tokio::test]
 async fn the_page_asks_for_no_key() {
     let gw = fixture().start().await;
@@ -87,7 +87,7 @@ async fn the_policy_fits_the_page() {
     assert_eq!(reply.header("referrer-policy"), "no-referrer");
 }
 
-/// Everything that the page refers to is there, and nothing else is.
+/// Every file that the page refers to exists, and there are no other files.
 #[tokio::test]
 async fn assets_are_the_embedded_files() {
     let gw = fixture().start().await;

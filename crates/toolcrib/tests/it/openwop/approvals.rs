@@ -1,4 +1,4 @@
-//! `/v1/approvals`, and what each surface tells a caller that waits for consent.
+//! `/v1/approvals`, and the response of each surface to a call that requires approval.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ async fn asked(caller: &Actor, arguments: Value) -> Value {
     reply.json()["result"].clone()
 }
 
-/// The newest approval that `who` sees.
+/// Returns the newest approval that `who` sees.
 async fn newest(who: &Actor) -> Value {
     who.get("/v1/approvals").await.json()["approvals"][0].clone()
 }
@@ -56,7 +56,11 @@ async fn one_calls_another_consents_and_the_call_runs_once() {
     let other = asked(&ann, json!({ "path": "other" })).await;
     assert_eq!(other["success"], false, "changed arguments need a grant of their own");
     assert_eq!(asked(&ann, arguments.clone()).await["success"], true);
-    assert_eq!(asked(&ann, arguments).await["success"], false, "a second run needs a second one");
+    assert_eq!(
+        asked(&ann, arguments).await["success"],
+        false,
+        "a second run requires a second approval"
+    );
     assert_eq!(gw.runs("crib", "ask"), 1);
     let used = ann.get(&format!("/v1/approvals/{id}")).await.json();
     assert_eq!(used["state"], "used");
@@ -73,7 +77,7 @@ async fn what_is_no_answer_is_refused() {
     for body in [json!({}), json!({ "verdict": "maybe" }), json!({ "verdict": "grant", "x": 1 })] {
         assert_eq!(answer(&bob, &id, body.clone()).await.0, 400, "{body}");
     }
-    // What stands twice says nothing.
+    // A duplicate member is invalid.
     let twice = r#"{"verdict":"reject","verdict":"grant"}"#;
     let path = format!("/v1/approvals/{id}");
     let twice =
@@ -88,7 +92,7 @@ async fn what_is_no_answer_is_refused() {
     assert_eq!(newest(&bob).await["state"], "pending");
 }
 
-/// Each surface says which approval it is and when to come again, in its own form.
+/// Each surface names the approval and the time to retry, in its own form.
 #[tokio::test]
 async fn every_surface_names_the_approval() {
     let gw = fixture().config("[approvals]\nurl = \"https://gate.example/ui\"").start().await;
@@ -118,7 +122,7 @@ async fn every_surface_names_the_approval() {
     assert_eq!(request["params"]["url"], json!(link));
 }
 
-/// I-15: what an MCP client answers to the request grants nothing.
+/// I-15: a client's answer to the elicitation grants nothing.
 #[tokio::test]
 async fn an_elicitation_that_was_accepted_is_no_consent() {
     let gw = fixture().config("[approvals]\nurl = \"https://gate.example/ui\"").start().await;
@@ -131,8 +135,8 @@ async fn an_elicitation_that_was_accepted_is_no_consent() {
     assert_eq!(gw.runs("crib", "ask"), 0);
 }
 
-/// In a session of 2025-11-25 the link is an error; who cannot open one, or has no session to have said
-/// so in, is told in words.
+/// In a session of 2025-11-25 the link is an error. A client without that capability, or without a
+/// session to declare it in, gets a text.
 #[tokio::test]
 async fn a_session_whose_client_opens_addresses_is_given_one() {
     let gw = fixture().config("[approvals]\nurl = \"https://gate.example/ui\"").start().await;
@@ -226,7 +230,7 @@ async fn a_stream_tells_responders_of_changes() {
     assert_eq!(stream.next().await.unwrap()["state"], "rejected");
 }
 
-/// A role comes from the key, and counts by its name.
+/// A role comes from the key, and is matched by its name.
 #[tokio::test]
 async fn a_role_can_be_asked_for() {
     let gw = TestGateway::builder()
