@@ -110,7 +110,7 @@ impl Credentials {
         }
         let Opened { credential, material } = found.ok_or(missing)?;
         let id = credential.id.clone();
-        // Checked first, so that no token is requested in vain.
+        // Checked first, so that no token is requested needlessly.
         if !held::may_go(&credential, url) {
             return Err(Refusal::of(CredentialProblem::OutOfAudience, Some(id)));
         }

@@ -346,7 +346,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_echoed_is_found_in_every_form_that_was_sent() {
+    fn echoes_are_found_in_every_encoding_that_was_sent() {
         let basic = CredentialKind::Basic { username: "ann".to_owned() };
         let held = held(basic, &["a.example"], "p/assword canary");
         let echoes = held.echoes();

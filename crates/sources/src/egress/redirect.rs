@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_an_origin_stays_there() {
+    fn data_bound_to_an_origin_stays_there() {
         let from = sent(Method::POST, "http://a.example/");
         for other in
             ["http://b.example/", "http://a.example:81/", "https://a.example/", "//A.example:8/"]

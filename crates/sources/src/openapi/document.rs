@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_document_is_refused() {
+    fn an_invalid_document_is_refused() {
         let deep =
             format!("{{\"openapi\":\"3.1.0\",\"x\":{}{}}}", "[".repeat(120), "]".repeat(120));
         let bomb: String = (1..40).fold("a0: &a0 [x, x]\n".to_owned(), |bomb, n| {

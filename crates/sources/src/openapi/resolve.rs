@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_left_open_and_says_what_it_is() {
+    fn a_schema_that_is_too_large_is_left_open_and_keeps_its_type() {
         let wide = json!({
             "type": "object", "description": "d".repeat(9_000),
             "properties": { "a": { "enum": ["x".repeat(4_000)] } },

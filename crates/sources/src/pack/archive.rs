@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_always_the_same() {
+    fn archives_are_read_back_and_reproducible() {
         let long = "d/".repeat(7) + &"n".repeat(150);
         let files = read(&raw(&[
             file("package/pack.json", b"{}"),

@@ -32,7 +32,7 @@ async fn a_child_that_gets_a_tool_is_listed_anew() {
 }
 
 #[tokio::test]
-async fn a_change_told_by_a_child_reaches_the_listener() {
+async fn a_change_reported_by_a_child_reaches_the_listener() {
     let rig = Rig::faulty(&["era=legacy"]);
     rig.ready().await;
     rig.changed_after(0).await;

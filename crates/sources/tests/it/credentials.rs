@@ -217,7 +217,7 @@ async fn a_token_is_followed_by_the_next_before_it_ends() {
 
 /// Needed concurrently, before there is one: a single request is sent, for all sources.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_needs_a_token_meanwhile_waits_for_the_same() {
+async fn concurrent_callers_wait_for_the_same_token_request() {
     let server = Echoing::start(&[]);
     server.exchange("refresh-canary-0", "");
     let kind = CredentialKind::RefreshToken(oauth2(&server));
@@ -234,7 +234,7 @@ async fn whoever_needs_a_token_meanwhile_waits_for_the_same() {
 /// Two processes with one store: the refresh token is valid once, and the loser of the race uses
 /// the successor that the winner stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_that_exchange_one_refresh_token_both_get_on() {
+async fn two_processes_that_exchange_one_refresh_token_both_succeed() {
     let server = Echoing::start(&[]);
     server.exchange("refresh-canary-0", "");
     let kind = CredentialKind::RefreshToken(oauth2(&server));
@@ -250,7 +250,7 @@ async fn two_that_exchange_one_refresh_token_both_get_on() {
 }
 
 #[tokio::test]
-async fn a_token_endpoint_that_says_no_ends_the_call_and_tells_nothing() {
+async fn a_rejection_by_the_token_endpoint_fails_the_call_without_its_text() {
     let server = Echoing::start(&[]);
     server.exchange("other", "");
     server.deny_tokens(400);
@@ -276,7 +276,7 @@ async fn a_token_endpoint_that_says_no_ends_the_call_and_tells_nothing() {
 
 /// A token is requested only for a destination that may receive it.
 #[tokio::test]
-async fn no_token_is_asked_for_in_vain() {
+async fn no_token_is_requested_for_a_forbidden_destination() {
     let server = Echoing::start(&[]);
     server.exchange("", "client-canary");
     let elsewhere = Credential {

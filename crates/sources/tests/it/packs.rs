@@ -173,7 +173,7 @@ async fn packs_that_cannot_be_used_say_why_with_the_code_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_node_that_cannot_be_offered_is_left_out_and_told() {
+async fn a_node_that_cannot_be_offered_is_left_out_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     make::copy(&everyday(), dir.path());
     let good = make::manifest(dir.path());

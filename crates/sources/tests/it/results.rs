@@ -59,7 +59,7 @@ async fn an_answer_that_is_not_json_fails_its_call_at_once() {
 
 // We declare no capabilities, so an upstream may send us no request except `ping`.
 #[tokio::test]
-async fn an_upstream_that_asks_for_things_is_refused_and_still_answers() {
+async fn an_upstream_whose_requests_are_rejected_still_responds() {
     let directory = tempfile::tempdir().unwrap();
     let record = directory.path().join("record");
     let rig = Rig::faulty(&["era=legacy", &format!("record={}", record.display())]);

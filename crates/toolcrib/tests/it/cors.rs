@@ -7,7 +7,7 @@ use crate::support::fixture;
 const LISTED: &str = "https://app.example";
 
 #[tokio::test]
-async fn a_listed_page_may_ask_first_and_read_answers() {
+async fn a_listed_page_may_send_a_preflight_and_read_responses() {
     let gw =
         fixture().config("[server]\nallowed_origins = [\"https://app.example\"]").start().await;
     let page = gw.anonymous().with("origin", LISTED);

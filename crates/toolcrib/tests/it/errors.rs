@@ -246,7 +246,7 @@ async fn http2_is_served_too() {
 
 /// I-27: the description of invalid arguments is bounded and marked as cut, on every surface.
 #[tokio::test]
-async fn long_lists_and_names_are_cut_and_the_caller_is_told() {
+async fn long_lists_and_names_are_cut_and_marked_as_cut() {
     let gw = fixture().start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     let long = "x".repeat(10_000);

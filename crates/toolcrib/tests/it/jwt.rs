@@ -266,7 +266,7 @@ async fn the_issuers_keys_are_followed() {
     assert_eq!(issuer.asked(), 3, "the fetches for unknown key ids are limited");
 }
 
-/// An expired token also ends the streams it opened.
+/// An expired token is rejected, and its principal cannot be renewed.
 #[tokio::test]
 async fn a_token_ends() {
     let issuer = TestIssuer::start().await;

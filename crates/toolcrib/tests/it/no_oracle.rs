@@ -72,7 +72,7 @@ async fn unknown_and_foreign_tools_look_the_same_when_called() {
 
 /// The arguments for a foreign tool are ignored before it is found to be foreign.
 #[tokio::test]
-async fn arguments_do_not_tell_whether_a_tool_exists() {
+async fn arguments_do_not_reveal_whether_a_tool_exists() {
     let gw = fixture().start().await;
     let reader = gw.principal_of("third", "reader", &["files:read"]).await;
     let ask = |id: &str| json!({ "request": { "tool_id": id, "input": { "n": 9_007_199_254_740_993_u64 } } });

@@ -65,7 +65,7 @@ async fn what_needs_a_quarantined_tool_is_gone_with_it() {
 
 // I-9
 #[tokio::test]
-async fn a_form_that_nobody_looked_at_is_not_approved_and_other_tenants_see_nothing() {
+async fn an_unseen_form_cannot_be_approved_and_other_tenants_see_no_pins() {
     let (gw, ann) = rig().await;
     gw.change("up", tools("two")).await;
     let first = pin(&ann).await["seen"]["digest"].clone();

@@ -94,7 +94,7 @@ async fn a_call_is_decided_with_the_shape_of_its_arguments() {
 
 /// I-24, I-84: callers with the same grants share a view, unless a policy names a principal.
 #[tokio::test]
-async fn policies_can_tell_principals_of_one_tenant_apart() {
+async fn policies_can_distinguish_principals_of_one_tenant() {
     let policies = r#"
         permit(principal in Tenant::"acme", action, resource);
         forbid(principal == Principal::"acme/bob", action, resource)

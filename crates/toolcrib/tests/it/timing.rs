@@ -246,7 +246,7 @@ async fn no_surface_tells_by_its_time_whether_there_is_a_tool() {
 
 /// As many arguments as fit into a body.
 #[tokio::test]
-async fn sixty_thousand_arguments_over_http_do_not_tell_whether_there_is_a_tool() {
+async fn sixty_thousand_arguments_over_http_do_not_reveal_whether_a_tool_exists() {
     let gw = gateway("not_found").await;
     let caller = typed(&gw.principal("reader", ["files:read"]).await);
     let call = json!({ "request": { "tool_id": "NAME", "input": members(60_000) } }).to_string();

@@ -108,7 +108,7 @@ async fn a_search_finds_what_the_caller_may_see_the_best_first() {
 
 // RFC 0064: an allow-list entry that resolves to no tool is recorded as forbidden, without a call.
 #[tokio::test]
-async fn what_reaches_no_tool_is_recorded_once_and_reported() {
+async fn an_entry_without_a_tool_is_recorded_once_and_reported() {
     let (gw, ann) = rig().await;
     let row = gw.event(|event| event["payload"]["toolName"] == "mcp:gone.*").await;
     assert_eq!(row["type"], "agent.toolReturned");

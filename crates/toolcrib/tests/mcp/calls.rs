@@ -38,7 +38,7 @@ async fn a_result_has_the_members_of_its_era_and_names_its_run() {
 
 /// Raw JSON is passed through, except for line breaks between its tokens.
 #[tokio::test]
-async fn what_the_upstream_wrote_is_kept() {
+async fn the_json_of_the_upstream_is_kept() {
     let gw = gateway().start().await;
     let caller = gw.principal("a", []).await;
     let reply = modern(&caller, "tools/call", json!({ "name": "crib__pretty" })).await;

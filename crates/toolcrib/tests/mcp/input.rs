@@ -80,7 +80,7 @@ async fn returned(gw: &TestGateway) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_client_that_can_be_asked_is_asked_and_its_answers_go_back() {
+async fn a_capable_client_gets_the_input_request_and_its_answers_go_back() {
     let gw = gateway().await;
     let caller = gw.principal("a", []).await;
     let can = json!({ "elicitation": {}, "roots": { "listChanged": true }, "experimental": {} });
@@ -134,7 +134,7 @@ async fn a_client_that_can_be_asked_is_asked_and_its_answers_go_back() {
 
 // I-50
 #[tokio::test]
-async fn who_did_not_declare_it_is_not_asked_and_told_what_to_do() {
+async fn a_client_without_the_capability_gets_an_error_with_instructions() {
     let gw = gateway().await;
     let caller = gw.principal("a", []).await;
     let failed = |result: &Value, code: &str| {

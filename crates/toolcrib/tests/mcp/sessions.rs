@@ -21,7 +21,7 @@ use crate::support::{
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Returns the statuses of all kinds of requests in a session.
-async fn asked(actor: &Actor) -> [u16; 4] {
+async fn statuses(actor: &Actor) -> [u16; 4] {
     let note = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled" }).to_string();
     [
         legacy(actor, "tools/list", json!({})).await.status,
@@ -46,20 +46,20 @@ async fn a_session_lives_from_its_handshake_to_its_end() {
         id(&legacy(&one, "initialize", json!({})).await),
     ];
     assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 43), "256 bits: {ids:?}");
-    assert_eq!(asked(&one).await, [200, 200, 202, 200]);
+    assert_eq!(statuses(&one).await, [200, 200, 202, 200]);
     assert_eq!(delete(&one).await, 204);
-    assert_eq!(asked(&one).await, [404; 4]);
+    assert_eq!(statuses(&one).await, [404; 4]);
     assert_eq!(delete(&one).await, 404);
     let gone = legacy(&one, "tools/list", json!({})).await.json();
     assert_eq!((&gone["id"], &gone["error"]["code"]), (&json!(7), &json!(-32600)));
-    assert_eq!(asked(&two).await, [200, 200, 202, 200], "the other one goes on");
+    assert_eq!(statuses(&two).await, [200, 200, 202, 200], "the other session still works");
     assert_eq!(legacy(&one, "initialize", json!({})).await.status, 200, "it may begin again");
     assert_eq!(modern(&one, "tools/list", json!({})).await.status, 200, "no session there");
 }
 
 /// I-9: a session belongs to its principal; for others it is unknown.
 #[tokio::test]
-async fn nobody_else_can_use_or_end_a_session() {
+async fn another_principal_cannot_use_or_end_a_session() {
     let gw = gateway().start().await;
     let owner = gw.principal("a", []).await;
     let own = session(&owner).await;
@@ -72,7 +72,7 @@ async fn nobody_else_can_use_or_end_a_session() {
     for stranger in strangers {
         let (theirs, none) =
             (stranger.with("mcp-session-id", &id), stranger.with("mcp-session-id", "none"));
-        assert_eq!(asked(&theirs).await, [404; 4]);
+        assert_eq!(statuses(&theirs).await, [404; 4]);
         assert_eq!(delete(&theirs).await, 404);
         let (known, unknown) = (
             legacy(&theirs, "ping", json!({})).await.text(),
@@ -81,13 +81,13 @@ async fn nobody_else_can_use_or_end_a_session() {
         assert_eq!(known, unknown);
     }
     let again = gw.principal("a", []).await.with("mcp-session-id", &id);
-    assert_eq!(asked(&again).await, [200, 200, 202, 200], "another key of the same principal");
-    assert_eq!(asked(&own).await, [200, 200, 202, 200]);
+    assert_eq!(statuses(&again).await, [200, 200, 202, 200], "another key of the same principal");
+    assert_eq!(statuses(&own).await, [200, 200, 202, 200]);
     assert_eq!(gw.anonymous().with("mcp-session-id", &id).get("/mcp").await.status, 401);
 }
 
 #[tokio::test]
-async fn what_opens_a_stream_and_what_does_not() {
+async fn requests_that_open_a_stream_and_requests_that_do_not() {
     let gw = gateway().start().await;
     let caller = gw.principal("a", []).await;
     let inside = session(&caller).await;
@@ -144,7 +144,7 @@ async fn foreign_pages_reach_neither_streams_nor_ends() {
     }
     let listening = listen(&caller.with("origin", "https://evil.example"), json!({})).await;
     assert_eq!(listening.status, 403);
-    assert_eq!(asked(&inside).await[0], 200, "nothing was ended");
+    assert_eq!(statuses(&inside).await[0], 200, "nothing was ended");
 }
 
 #[tokio::test]
@@ -177,7 +177,7 @@ async fn an_idle_session_expires_and_one_with_a_stream_does_not() {
     gw.advance(HOUR / 3).await;
     assert_eq!(legacy(&idle, "ping", json!({})).await.status, 200);
     gw.advance(HOUR).await;
-    assert_eq!(asked(&idle).await, [404; 4]);
+    assert_eq!(statuses(&idle).await, [404; 4]);
     assert_eq!(legacy(&busy, "ping", json!({})).await.status, 200);
     drop(open);
     // The server notices at its next write to that stream, or when the connection breaks.

@@ -119,7 +119,7 @@ async fn errors_answer_and_the_stream_goes_on() {
 
 /// I-22, I-28: calls run concurrently; the cancelled one is dropped and gets no response.
 #[tokio::test]
-async fn calls_run_beside_each_other_and_can_be_cancelled() {
+async fn calls_run_concurrently_and_can_be_cancelled() {
     let hanging = Hanging::default();
     let gw = gateway().tool(hanging.tool("hang")).start().await;
     let mut peer = peer(&gw, 64 << 10).await;
@@ -166,7 +166,7 @@ async fn the_end_of_input_lets_calls_finish() {
 }
 
 #[tokio::test]
-async fn the_end_of_input_cancels_what_does_not_finish() {
+async fn the_end_of_input_cancels_unfinished_calls() {
     let hanging = Hanging::default();
     let gw = gateway().tool(hanging.tool("hang")).start().await;
     let mut peer = peer(&gw, 64 << 10).await;
@@ -235,7 +235,7 @@ fn listening(id: &str) -> Value {
 /// Clients of both eras on one stream are notified of a change, each in its own form, and a
 /// subscription can be cancelled.
 #[tokio::test]
-async fn changes_are_told_in_both_eras() {
+async fn changes_are_notified_in_both_eras() {
     let gw = gateway().start().await;
     let mut peer = peer(&gw, 64 << 10).await;
     peer.send(request(1, "initialize", json!({ "protocolVersion": "2025-11-25" }))).await;
@@ -272,7 +272,7 @@ async fn changes_are_told_in_both_eras() {
 }
 
 #[tokio::test]
-async fn being_told_to_end_ends_in_order() {
+async fn shutdown_ends_the_stream_in_order() {
     let gw = gateway().start().await;
     let mut peer = peer(&gw, 64 << 10).await;
     peer.send(request(1, "initialize", json!({ "protocolVersion": "2025-11-25" }))).await;

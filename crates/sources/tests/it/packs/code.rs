@@ -32,7 +32,7 @@ async fn refused_code(language: &str, code: &str, grants: &[PackGrant]) -> Strin
 }
 
 #[tokio::test]
-async fn code_is_told_who_calls_and_what_with() {
+async fn code_gets_the_caller_and_the_arguments() {
     let code = make::module(make::BEGINNING, make::COMPLETED);
     let request = structured(&run(&code, json!({ "a": [1, 2.50, "ü"] })).await.unwrap());
     assert_eq!(request["inputs"], json!({ "a": [1, 2.50, "ü"] }));

@@ -137,7 +137,7 @@ async fn a_request_that_wants_a_credential_is_offered_where_there_is_one() {
 }
 
 #[tokio::test]
-async fn refusals_of_the_server_and_of_the_guard_are_told_apart() {
+async fn refusals_of_the_server_and_of_the_guard_are_distinguishable() {
     let server = Server::start("404 Not Found", "no such thing at http://10.0.0.1/x");
     let dir = tempfile::tempdir().unwrap();
     remote(dir.path(), &server.url(), json!({ "x-toolcrib-request": { "path": "/x" } }));

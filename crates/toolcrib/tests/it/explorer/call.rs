@@ -98,7 +98,7 @@ async fn execution_can_be_switched_off() {
 }
 
 #[tokio::test]
-async fn unauthorized_is_told_to_the_byte() {
+async fn unauthorized_has_exactly_the_specified_body() {
     let gw = fixture().start().await;
     for nobody in [gw.anonymous(), gw.bearer("junk")] {
         for path in ["crib__read/call", "nope/call", "crib__read/validate"] {
@@ -111,7 +111,7 @@ async fn unauthorized_is_told_to_the_byte() {
 
 /// I-9, I-15.
 #[tokio::test]
-async fn refusals_are_told_apart() {
+async fn refusals_are_distinguishable() {
     let gw = fixture().start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     let denied = call(&reader, "crib__write", json!({})).await;

@@ -26,7 +26,7 @@ async fn the_page_is_served_with_and_without_the_slash() {
 
 /// With an invalid key the page is still served, because the key is entered there.
 #[tokio::test]
-async fn the_page_asks_for_no_key() {
+async fn the_page_requires_no_key() {
     let gw = fixture().start().await;
     assert_eq!(gw.bearer("junk").get("/explorer").await.status, 200);
     assert_eq!(gw.bearer("junk").get("/explorer/assets/app.js").await.status, 200);
@@ -50,7 +50,7 @@ async fn the_configuration_is_written_into_the_page() {
 }
 
 #[tokio::test]
-async fn what_is_written_into_the_page_is_text() {
+async fn configured_values_in_the_page_are_text() {
     let attack = "title = '<script>alert(1)</script>{{PROJECT_LINK}}'\nproject_name = '<script>alert(2)</script>'\nproject_url = 'javascript:alert(3)'";
     let text = page(attack).await;
     assert!(!text.contains("<script>alert") && !text.contains("javascript:"), "{text}");

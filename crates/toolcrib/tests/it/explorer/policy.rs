@@ -125,7 +125,7 @@ async fn a_gateway_is_a_provider() {
 
 /// Without `[anonymous]`, the public view is empty.
 #[tokio::test]
-async fn public_is_nothing_where_nobody_is_anonymous() {
+async fn the_public_view_is_empty_without_an_anonymous_principal() {
     let gw = TestGateway::builder().tool(TestTool::new("open").scopes([])).start().await;
     let config = ExplorerConfig::new().allow_execute(true);
     let router = toolcrib::explorer("/mine", gw.gateway.clone(), config);

@@ -30,7 +30,7 @@ async fn a_detail_has_the_schemas_in_their_own_order() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_is_told_as_the_protocol_has_it() {
+async fn an_unknown_name_gets_the_error_of_the_protocol() {
     let gw = fixture().start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     for (path, name) in [

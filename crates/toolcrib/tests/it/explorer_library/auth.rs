@@ -76,7 +76,7 @@ async fn a_hook_decides_about_calls() {
 
 /// 38.
 #[tokio::test]
-async fn a_hook_is_not_asked_about_anything_else() {
+async fn a_hook_is_called_for_calls_only() {
     let asked = Arc::default();
     let served = serve_f(hook(on(), &asked)).await;
     for path in ["/explorer", "/explorer/", "/explorer/tools", "/explorer/tools/echo"] {
@@ -120,7 +120,7 @@ async fn an_authenticator_comes_before_a_hook() {
 
 /// 52. A hook authorizes without an identity.
 #[tokio::test]
-async fn without_an_authenticator_callers_are_nobody() {
+async fn without_an_authenticator_callers_have_no_identity() {
     let reply = call(&serve_f(on().handler(who)).await, "whatever").await;
     assert_eq!((reply.status, &reply.json()["content"][0]["text"]), (200, &json!("anonymous")));
     let hooked = serve_f(hook(on(), &Arc::default()).handler(who)).await;
@@ -154,7 +154,7 @@ async fn a_decision_that_panics_is_a_refusal() {
 
 /// Stricter policies authorize before they reveal anything, and admit no caller without a hook.
 #[tokio::test]
-async fn stricter_policies_ask_first() {
+async fn stricter_policies_authorize_first() {
     let with = |policy| on().policy(policy).authenticator(OneUser);
     let all = serve_f(with(ExplorerPolicy::All)).await;
     let only_calls = serve_f(with(ExplorerPolicy::CallOnly)).await;

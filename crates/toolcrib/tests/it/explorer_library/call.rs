@@ -43,7 +43,7 @@ async fn a_tool_that_says_it_failed_is_a_500() {
 
 /// 16, 30. Extra: "disabled" takes precedence over "unknown".
 #[tokio::test]
-async fn unknown_and_switched_off_are_told_apart() {
+async fn unknown_and_disabled_are_distinguishable() {
     let reply = call(&serve_f(on()).await, "nope", json!({})).await;
     assert_eq!(reply.parts(), (404, json!({ "error": "Tool not found: nope" })));
     let off = serve_f(config()).await;
@@ -56,7 +56,7 @@ async fn unknown_and_switched_off_are_told_apart() {
 
 /// 17. Extra: JSON that is not an object does not run.
 #[tokio::test]
-async fn what_is_no_json_counts_as_no_arguments() {
+async fn a_body_that_is_not_json_counts_as_no_arguments() {
     let served = serve_f(on()).await;
     for garbage in [&b"not json"[..], b"", b"{", b"\xff"] {
         let reply = served.anonymous().post_text("/explorer/tools/echo/call", garbage).await;

@@ -62,7 +62,7 @@ async fn a_missing_property_is_named() {
 
 /// 21, 22.
 #[tokio::test]
-async fn every_violation_is_told_with_its_place() {
+async fn every_violation_is_reported_with_its_path() {
     let served = serve_v().await;
     let reply = check(&served, "echo", r#"{"city":"Paris","count":"not-int"}"#).await;
     assert!(has(&reply, "/count", "type"), "{}", reply.text());
@@ -74,7 +74,7 @@ async fn every_violation_is_told_with_its_place() {
 
 /// 23, 24.
 #[tokio::test]
-async fn what_cannot_be_checked_says_so() {
+async fn arguments_that_cannot_be_checked_are_reported() {
     let served = serve_v().await;
     let unknown = check(&served, "nope", "not json").await;
     assert_eq!(unknown.parts(), (404, json!({ "error": "Tool not found: nope" })));
@@ -105,7 +105,7 @@ async fn without_a_schema_everything_fits() {
 
 /// 26, 27, 28. No hook is called and no tool runs.
 #[tokio::test]
-async fn checking_asks_nobody_and_runs_nothing() {
+async fn validation_calls_no_hook_and_runs_no_tool() {
     let (asked, ran) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (hook_asked, handler_ran) = (Arc::clone(&asked), Arc::clone(&ran));
     let config = ExplorerConfig::new()

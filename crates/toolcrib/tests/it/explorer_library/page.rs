@@ -61,7 +61,7 @@ async fn the_footer_names_the_project() {
 
 /// 8, 36, 42. Extra: inserted text is not expanded again.
 #[tokio::test]
-async fn what_is_put_into_the_page_is_text() {
+async fn configuration_is_inserted_into_the_page_as_text() {
     let attack = "<script>alert(1)</script>";
     let text = page(config().title(attack).project_name(attack)).await;
     assert!(!text.contains("<script>alert"), "{text}");

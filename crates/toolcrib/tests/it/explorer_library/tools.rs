@@ -100,7 +100,7 @@ async fn an_async_closure_is_a_provider() {
 
 /// Extra: the provider is called once per request that needs tools, and for no other.
 #[tokio::test]
-async fn a_provider_is_asked_on_every_request() {
+async fn a_provider_is_called_on_every_request() {
     let tools = Arc::new(Mutex::new(fixture_f()));
     let asked = Arc::new(AtomicUsize::new(0));
     let (shown, count) = (Arc::clone(&tools), Arc::clone(&asked));

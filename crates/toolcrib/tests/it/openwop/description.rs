@@ -157,7 +157,7 @@ async fn answers_have_the_forms_that_are_described() {
 
 /// The bodies of `/v1/keys` are parsed as described.
 #[tokio::test]
-async fn bodies_of_keys_are_what_is_described() {
+async fn bodies_of_keys_match_their_description() {
     let gw = fixture().start().await;
     let admin = gw.principal("admin", ["*"]).await;
     let document = admin.get("/v1/openapi.json").await.json();

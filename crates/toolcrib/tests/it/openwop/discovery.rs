@@ -12,7 +12,7 @@ async fn the_document_says_what_is_really_there() {
 
 /// The same for every caller, including one with an invalid key.
 #[tokio::test]
-async fn it_does_not_depend_on_who_asks() {
+async fn it_does_not_depend_on_the_caller() {
     let gw = fixture().start().await;
     let open = gw.anonymous().get("/.well-known/openwop").await;
     for caller in [gw.principal("a", ["*"]).await, gw.bearer("tc_junk")] {

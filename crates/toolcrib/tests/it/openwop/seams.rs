@@ -46,7 +46,7 @@ async fn the_families_have_their_shape() {
 
 /// `tool-hooks-content-free`.
 #[tokio::test]
-async fn a_call_is_told_by_hash_status_and_duration() {
+async fn a_call_is_recorded_with_hash_status_and_duration() {
     let (gw, caller) = seams().await;
     facet(&caller, "toolHooks", "prePostEvents").await;
     let body =
@@ -281,7 +281,7 @@ async fn a_session_brackets_its_calls() {
 }
 
 #[tokio::test]
-async fn events_are_filtered_by_all_that_is_asked_for() {
+async fn events_are_filtered_by_all_given_parameters() {
     let (_gw, caller) = seams().await;
     let ran = caller.post(SESSION, json!({})).await.json();
     let path = events_of(ran["runId"].as_str().unwrap());
@@ -343,7 +343,7 @@ async fn the_seams_show_no_more_than_the_product_does() {
 }
 
 #[tokio::test]
-async fn requests_without_what_they_need_are_told_what() {
+async fn requests_without_a_required_member_name_it_in_the_error() {
     let (_gw, caller) = seams().await;
     for (body, member) in [
         (json!({ "toolName": "t" }), "principal"),
@@ -368,7 +368,7 @@ async fn requests_without_what_they_need_are_told_what() {
 /// absent route responds like an unknown path, after the 401 (I-10, I-11); no test route is
 /// described.
 #[tokio::test]
-async fn seams_need_a_key_and_are_absent_unless_asked_for() {
+async fn test_routes_require_a_key_and_are_absent_unless_enabled() {
     let body = json!({ "principal": "p", "toolName": "t" });
     let rows = [
         (Method::POST, INVOKE.to_owned(), body),

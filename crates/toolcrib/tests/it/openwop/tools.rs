@@ -27,7 +27,7 @@ async fn a_key_without_scopes_sees_what_needs_none() {
 }
 
 #[tokio::test]
-async fn the_envelope_is_served_to_who_asks_for_it() {
+async fn the_envelope_is_served_on_request() {
     let gw = fixture().start().await;
     let caller = gw.principal("new", []).await;
     let array = caller.get("/v1/tools").await;

@@ -310,7 +310,7 @@ async fn input_that_does_not_fit_is_422_by_parameter() {
 
 /// Check 14, and the errors that allow a retry.
 #[tokio::test]
-async fn what_went_wrong_in_a_tool_is_a_result() {
+async fn a_failure_of_a_tool_is_a_result() {
     let lost = |kind: UpstreamErrorKind| {
         move |_| async move { Err(UpstreamError::new(kind, "http://10.1.2.3/ went away")) }
     };
@@ -377,7 +377,7 @@ async fn what_went_wrong_in_a_tool_is_a_result() {
 
 /// Check 15.
 #[tokio::test]
-async fn what_is_not_a_call_is_400() {
+async fn a_malformed_call_is_400() {
     let (gw, reader) = started().await;
     for mount in BOTH {
         for bad in ["", "not json", "[]", "null", "{}", r#"{"request":[]}"#, r#"{"request":{}}"#] {
@@ -431,7 +431,7 @@ async fn the_same_call_id_runs_once() {
 
 /// Check 17: every spelling of the key's header, and no values that merely resemble a key.
 #[tokio::test]
-async fn a_key_is_asked_for_and_may_come_in_any_of_the_headers() {
+async fn a_key_is_required_in_any_of_the_headers() {
     let (gw, reader) = started().await;
     let key = reader.key().unwrap();
     let nobody = gw.anonymous();
@@ -507,7 +507,7 @@ async fn without_authentication_garbage_is_ignored_and_a_key_is_not() {
 /// Check 19: `context` is optional; the required scopes are those of the key, and a caller without
 /// them is rejected before the tool runs.
 #[tokio::test]
-async fn what_a_tool_needs_is_said_and_asked_for() {
+async fn required_scopes_are_declared_and_enforced() {
     let (gw, reader) = started().await;
     for mount in BOTH {
         let tools = mount.list(&reader).await;
@@ -560,7 +560,7 @@ async fn every_error_says_its_version_and_keeps_the_two_messages_apart() {
 
 /// Check 21.
 #[tokio::test]
-async fn the_media_type_of_a_call_is_not_asked_for() {
+async fn the_media_type_of_a_call_is_ignored() {
     let (_gw, reader) = started().await;
     let body = r#"{"request":{"tool_id":"crib.open"}}"#;
     for mount in BOTH {

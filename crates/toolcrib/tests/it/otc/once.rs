@@ -104,7 +104,7 @@ async fn ids_are_the_callers_own_and_failures_are_kept() {
 
 /// I-31: results of calls that did not run, or may run again, are not stored.
 #[tokio::test]
-async fn what_may_be_tried_again_is_tried_again() {
+async fn a_call_that_may_be_retried_runs_again() {
     let lost =
         |kind: UpstreamErrorKind| move |_| async move { Err(UpstreamError::new(kind, "gone")) };
     let gw = fixture()

@@ -31,7 +31,7 @@ pub(super) fn answers(reply: &Reply, status: u16) -> Value {
 
 /// The schema can fail: it corrects the mistakes of the published document.
 #[test]
-fn the_schema_tells_good_from_bad() {
+fn the_schema_distinguishes_valid_from_invalid() {
     let tool = json!({
         "id": "A.b@1.0.0", "name": "a__b", "description": "", "version": "1.0.0",
         "input_schema": { "parameters": { "properties": { "x": { "description": "x" } } } },
