@@ -136,7 +136,7 @@ pub(crate) enum EgressError {
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
     /// The responses being read together exceed the budget of the source.
-    #[error("the answers that this source is sending at once are larger than {0} bytes")]
+    #[error("the concurrent responses of this source are larger than {0} bytes")]
     Crowded(usize),
 }
 
@@ -192,7 +192,7 @@ impl Network {
             .dns_resolver(Checked { resolver, guard, trust })
             .tls_backend_preconfigured(self.tls.clone())
             .build()
-            .map_err(|error| format!("the HTTP client cannot be made: {}", causes(&error)))
+            .map_err(|error| format!("the HTTP client cannot be created: {}", causes(&error)))
     }
 }
 
@@ -274,7 +274,7 @@ impl Egress {
                     held.refused();
                 }
                 if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    return Err(EgressError::Broken("it switched protocols".to_owned()));
+                    return Err(EgressError::Broken("the server switched protocols".to_owned()));
                 }
                 Ok(Answer { response: answer, kept: self.reading.reservation() })
             }
@@ -397,13 +397,12 @@ pub(crate) fn parse_headers(typed: &BTreeMap<String, SecretValue>) -> Result<Hea
     let mut headers = HeaderMap::new();
     for (name, value) in typed {
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| "a header's name has characters that no header name has".to_owned())?;
+            .map_err(|_| "a header name contains invalid characters".to_owned())?;
         if RESERVED.contains(&name) {
             return Err(format!("the header `{name}` is set by the protocol; remove it"));
         }
-        let mut value = HeaderValue::from_str(value.0.expose()).map_err(|_| {
-            format!("the value of the header `{name}` has characters that no header has")
-        })?;
+        let mut value = HeaderValue::from_str(value.0.expose())
+            .map_err(|_| format!("the value of the header `{name}` contains invalid characters"))?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }

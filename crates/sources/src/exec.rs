@@ -4,7 +4,7 @@
 //! arguments and input, nothing else.
 //!
 //! Invariant: a command runs confined. The command and all its descendants have ended when the call
-//! ends, in whichever way.
+//! ends, even after a failure or cancellation.
 
 use std::{
     ffi::OsString,

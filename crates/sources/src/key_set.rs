@@ -23,7 +23,7 @@ impl KeySetSource for KeySets {
     async fn fetch(&self, wanted: Wanted<'_>) -> Result<Vec<u8>, FetchError> {
         match tokio::time::timeout(PATIENCE, self.get(wanted)).await {
             Ok(fetched) => fetched.map_err(FetchError),
-            Err(_late) => Err(FetchError("it takes too long to answer".to_owned())),
+            Err(_late) => Err(FetchError("no response in time".to_owned())),
         }
     }
 }

@@ -162,7 +162,7 @@ fn reaped(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, Streams), St
 #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
 fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child), String> {
     if spec.sandbox.is_some() {
-        return Err("`sandbox` needs a launcher, and this program brings none".to_owned());
+        return Err("`sandbox` requires a launcher, and this program has none".to_owned());
     }
     let (program, arguments) = split(spec)?;
     let mut command = Command::new(program);

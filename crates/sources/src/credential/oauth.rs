@@ -130,7 +130,7 @@ impl Tokens {
                 };
                 let ended = self.running.spawn(request.run()).await;
                 ended.unwrap_or_else(|_| {
-                    Err(Cause::Unavailable("the token request was cut off".to_owned()))
+                    Err(Cause::Unavailable("the token request was interrupted".to_owned()))
                 })
             }
         };

@@ -24,8 +24,10 @@ pub(super) fn next(
     }
     let Some(location) = headers.get(header::LOCATION) else { return Ok(None) };
     let broken = |what: &str| EgressError::Broken(what.to_owned());
-    let location = location.to_str().map_err(|_| broken("a redirect to what is not a URL"))?;
-    let url = sent.url.join(location).map_err(|_| broken("a redirect to what is not a URL"))?;
+    let location =
+        location.to_str().map_err(|_| broken("the target of a redirect is not a URL"))?;
+    let url =
+        sent.url.join(location).map_err(|_| broken("the target of a redirect is not a URL"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(EgressError::Refused { sent: true });
     }

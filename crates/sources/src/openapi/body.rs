@@ -17,7 +17,7 @@ pub(super) struct Body {
     pub(super) description: Option<String>,
     /// The schema of the argument.
     pub(super) schema: Value,
-    /// Form fields with an encoding of their own.
+    /// Form fields with an explicit encoding.
     pub(super) fields: Vec<Field>,
 }
 

@@ -275,7 +275,7 @@ fn parameter_of<'d>(
         Some("query") => Place::Query,
         Some("header") => Place::Header,
         Some("cookie") => Place::Cookie,
-        _ => return Err(unusable("a parameter is in no known place")),
+        _ => return Err(unusable("a parameter has an unknown location")),
     };
     if place == Place::Header {
         let lower = name.to_ascii_lowercase();
@@ -290,8 +290,9 @@ fn parameter_of<'d>(
     let (schema, style) = match content.and_then(|content| content.iter().next()) {
         Some((_, media)) => (media.get("schema").unwrap_or(ANY), Style::Json),
         None => {
-            let style = style(place, text("style"))
-                .ok_or_else(|| unusable("a parameter has a style that its place does not have"))?;
+            let style = style(place, text("style")).ok_or_else(|| {
+                unusable("a parameter has a style that is invalid at its location")
+            })?;
             (described.get("schema").unwrap_or(ANY), style)
         }
     };
@@ -418,7 +419,7 @@ fn check_path(path: &str) -> Result<(), Unusable> {
     let problem = if !path.starts_with('/') {
         "its path does not begin with `/`"
     } else if path.contains(['#', '\\']) || path.chars().any(char::is_control) {
-        "its path has characters that no path has"
+        "its path contains invalid characters"
     } else if path.split('/').any(dots) || path.to_ascii_lowercase().contains("%2e") {
         "its path leads upwards"
     } else {

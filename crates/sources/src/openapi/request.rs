@@ -138,7 +138,7 @@ fn headers(
             parameter.explode,
             Escape::None,
         );
-        let bad = || unfit(&parameter.argument, "has characters that no header has");
+        let bad = || unfit(&parameter.argument, "contains characters that are invalid in a header");
         let name = HeaderName::from_bytes(parameter.name.as_bytes()).map_err(|_| bad())?;
         headers.insert(name, HeaderValue::from_str(&text).map_err(|_| bad())?);
     }

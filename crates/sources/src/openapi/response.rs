@@ -54,7 +54,7 @@ fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Result<Outcom
         let malformed = |_| {
             UpstreamError::new(
                 UpstreamErrorKind::Protocol,
-                "an answer that says it is JSON and is not",
+                "the response is declared as JSON but is not valid JSON",
             )
         };
         parse_strict(&body).map_err(|error| malformed(error.problem.len()))?;

@@ -31,7 +31,7 @@ impl Servers<'_> {
             (Ok(url), _) => Ok(url),
             (Err(url::ParseError::RelativeUrlWithoutBase), Some(document)) => document.join(&text),
             (Err(url::ParseError::RelativeUrlWithoutBase), None) => {
-                let problem = "the document does not say where the service is; give `base_url`";
+                let problem = "the document names no server; set `base_url`";
                 return Err(problem.to_owned());
             }
             (Err(error), _) => Err(error),
@@ -64,9 +64,7 @@ impl Servers<'_> {
             };
             let legal = described.and_then(|it| it.get("enum")).and_then(Value::as_array);
             if legal.is_some_and(|legal| !legal.iter().any(|one| one.as_str() == Some(value))) {
-                return Err(
-                    "a value in `variables` is none of those that the document lists".to_owned()
-                );
+                return Err("a value in `variables` is not in the document's list".to_owned());
             }
             filled.push_str(before);
             filled.push_str(value);

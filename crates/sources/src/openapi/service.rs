@@ -201,7 +201,7 @@ fn candidates<'d>(document: &'d Document, problems: &mut Problems) -> Vec<Candid
         for method in METHODS {
             let Some(described) = item.get(*method).filter(|it| it.is_object()) else { continue };
             if found.len() == MAX_OPERATIONS {
-                problems.add(format!("only the first {MAX_OPERATIONS} operations are looked at"));
+                problems.add(format!("only the first {MAX_OPERATIONS} operations are read"));
                 return named(found);
             }
             found.push(Candidate { name: String::new(), method, path, item, described });

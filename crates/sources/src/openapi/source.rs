@@ -109,7 +109,7 @@ impl Plan {
         };
         let headers = parse_headers(&spec.headers)?;
         if home.is_none() && !headers.is_empty() {
-            return Err("headers go to `base_url`; give it".to_owned());
+            return Err("headers require a `base_url`; set it".to_owned());
         }
         let from = match &document {
             At::Url(url) => Some(url),
@@ -152,8 +152,10 @@ impl Plan {
                 let answer = self.egress.send(request, &EgressTrail::default()).await?;
                 let status = answer.status();
                 if !status.is_success() {
-                    let detail =
-                        format!("the OpenAPI document is answered with HTTP {}", status.as_u16());
+                    let detail = format!(
+                        "the request for the OpenAPI document returned HTTP {}",
+                        status.as_u16()
+                    );
                     return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, detail));
                 }
                 Ok(answer.collect(MAX_DOCUMENT).await?)
@@ -225,7 +227,7 @@ impl Shared {
         match tokio::time::timeout(self.limits.connect_timeout, self.read()).await {
             Ok(loaded) => loaded,
             Err(_) => {
-                let detail = "the document was not there in time";
+                let detail = "the document was not loaded in time";
                 Err(UpstreamError::new(UpstreamErrorKind::Timeout, detail))
             }
         }
@@ -247,7 +249,7 @@ impl Shared {
         let known = self.known.read().as_ref().map(|known| Arc::clone(&known.operations));
         let operations = known.ok_or_else(|| unavailable("its document has not been read yet"))?;
         let Some(callable) = operations.get(&permit.entry().upstream_name) else {
-            return Err(unavailable("there is no such operation any more"));
+            return Err(unavailable("this operation no longer exists"));
         };
         let closing = |_| unavailable("the source is closed");
         let _slot = self.slots.acquire().await.map_err(closing)?;

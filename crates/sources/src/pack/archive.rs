@@ -38,7 +38,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Files, PackError> {
         let mut content = Vec::new();
         entry.read_to_end(&mut content).map_err(unreadable)?;
         if content.len() as u64 != entry.size() {
-            return PackCode::Unreadable.refuse("the archive breaks off");
+            return PackCode::Unreadable.refuse("the archive is truncated");
         }
         files.insert(path.strip_prefix("./").unwrap_or(&path), content)?;
     }

@@ -265,7 +265,7 @@ impl Library {
             inspect(&self.archive(pack), &PackVerification { integrity, keys: keys.to_vec() })?;
         match report.name == pack.name && report.version == pack.version {
             true => Ok(report),
-            false => PackCode::IntegrityMismatch.refuse("the archive is another pack's"),
+            false => PackCode::IntegrityMismatch.refuse("the archive belongs to another pack"),
         }
     }
 

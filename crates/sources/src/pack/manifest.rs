@@ -243,12 +243,12 @@ impl Manifest {
         for action in &connector.actions {
             if !nodes.contains(action.type_id.as_str()) {
                 return PackCode::ActionUnresolved.refuse(
-                    "an action of the connector names a `typeId` that is no node of the pack",
+                    "an action of the connector names a `typeId` that is not a node of the pack",
                 );
             }
             let sound = |rate: RateLimit| rate.requests > 0 && rate.per_seconds > 0;
             if !action.rate_limit.is_none_or(sound) {
-                return PackCode::InvalidManifest.refuse("a `rateLimit` is of zero");
+                return PackCode::InvalidManifest.refuse("a `rateLimit` is zero");
             }
         }
         Ok(())

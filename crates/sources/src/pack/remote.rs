@@ -119,7 +119,7 @@ impl Remote {
             (Some(request), _) => self.send(request, permit, call).await,
             (None, Some(mcp)) => mcp.call_as(&node.remote_name, permit, call.clone()).await,
             (None, None) => {
-                let detail = "nothing runs this node";
+                let detail = "this node has no runtime";
                 Err(UpstreamError::new(UpstreamErrorKind::Unavailable, detail))
             }
         }
@@ -191,6 +191,6 @@ async fn read(request: &Request, answer: Answer, max: usize) -> Result<Outcome, 
     let document: Value = serde_json::from_str(whole.get()).unwrap_or_default();
     match request.result(&document).map(serde_json::value::to_raw_value) {
         Some(Ok(result)) => answer::completed(&result, max),
-        Some(Err(_)) | None => unusable("has nothing where the pack looks for the result"),
+        Some(Err(_)) | None => unusable("has no value at the result pointer of the pack"),
     }
 }

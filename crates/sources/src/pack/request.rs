@@ -62,7 +62,7 @@ impl Request {
             PackCode::InvalidManifest.error(format!("`x-toolcrib-request`: {problem}"))
         };
         let declared: Declared = serde_json::from_value(declared.clone()).map_err(|_| {
-            invalid("expected `path`, and if need be `method`, `query`, `body` and `result`")
+            invalid("expected `path`, optionally `method`, `query`, `body` and `result`")
         })?;
         let base = Url::parse(entry).map_err(|_| invalid("`runtime.entry` is not an address"))?;
         let method = match declared.method.as_deref().unwrap_or("GET") {

@@ -54,11 +54,11 @@ pub(super) fn needs(required: &[String], grants: &BTreeSet<PackGrant>) -> Result
             "crypto" => PackGrant::Random,
             "subprocess" | "fs.read" | "fs.write" | "env.read" => {
                 return PackCode::RequirementUnmet
-                    .refuse(format!("it requires `{need}`, which no pack gets here"));
+                    .refuse(format!("it requires `{need}`, which this host gives to no pack"));
             }
             _ => {
                 return PackCode::RequirementUnmet
-                    .refuse("it requires something that this version does not know");
+                    .refuse("it has a requirement that is unknown to this version");
             }
         };
         if !grants.contains(&grant) {

@@ -302,18 +302,19 @@ impl Shared {
 
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
         let unavailable = |why| UpstreamError::new(UpstreamErrorKind::Unavailable, why);
-        let slot = self.slots.acquire().await.map_err(|_| unavailable("no calls are taken"))?;
+        let slot =
+            self.slots.acquire().await.map_err(|_| unavailable("the source accepts no calls"))?;
         let loaded = self.loaded.read().clone();
         let loaded = loaded.ok_or_else(|| unavailable("the pack is not loaded"))?;
         let node = permit.entry().upstream_name.as_str();
         let Some(known) = loaded.pack.nodes.iter().find(|known| known.tool.name == node) else {
-            return Err(unavailable("the pack does not have this node any more"));
+            return Err(unavailable("the pack no longer has this node"));
         };
         let outcome = match &loaded.runner {
             #[cfg(feature = "wasm")]
             Runner::Code(program) => program.call(&known.type_id, permit, call).await,
             Runner::Remote(remote) => remote.call(known, permit, call).await,
-            Runner::Nothing => Err(unavailable("nothing runs this node")),
+            Runner::Nothing => Err(unavailable("this node has no runtime")),
         };
         drop(slot);
         outcome
@@ -326,6 +327,6 @@ pub(super) async fn blocking<T: Send + 'static>(
 ) -> Result<T, PackError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(_) => PackCode::Unreadable.refuse("reading the pack was broken off"),
+        Err(_) => PackCode::Unreadable.refuse("reading the pack was interrupted"),
     }
 }

@@ -30,7 +30,7 @@ pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
         format!("the program {program} cannot be started ({})", io_reason(error.kind()))
     })?;
     let Some(stdout) = child.stdout.take() else {
-        return Err("the program was started without its output".to_owned());
+        return Err("the program was started without an output pipe".to_owned());
     };
     let run = async {
         let mut text = String::new();

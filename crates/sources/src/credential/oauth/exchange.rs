@@ -71,7 +71,7 @@ pub(super) fn request(
             let pair = format!("{}:{}", part(&oauth2.client_id), part(secret.expose()));
             let basic = format!("Basic {}", STANDARD.encode(pair));
             let mut value = HeaderValue::from_str(&basic)
-                .map_err(|_| Denied::Final("its client has no header form"))?;
+                .map_err(|_| Denied::Final("the client id or secret cannot be sent in a header"))?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
@@ -118,7 +118,7 @@ pub(super) fn read(status: StatusCode, body: &[u8]) -> Result<Granted, Denied> {
         });
     }
     let Ok(success) = serde_json::from_slice::<Success>(body) else {
-        return Err(odd("something that is not a token"));
+        return Err(odd("without a valid token response"));
     };
     if !success.token_type.is_none_or(|kind| kind.eq_ignore_ascii_case("bearer")) {
         return Err(Denied::Final("its tokens are not bearer tokens"));

@@ -66,7 +66,7 @@ impl Component {
         };
         let unlinked = |error: wasmtime::Error| {
             tracing::debug!(%error, "a component cannot be linked");
-            PackCode::InvalidManifest.error("an import of the component has another type than here")
+            PackCode::InvalidManifest.error("an import of the component has the wrong type")
         };
         let linker = linker(engine).map_err(unlinked)?;
         let ready = linker.instantiate_pre(component).map_err(unlinked)?;

@@ -39,7 +39,7 @@ pub(super) fn read(bytes: &[u8], max: usize) -> Result<Outcome, UpstreamError> {
             let Failure { code, message } =
                 error.unwrap_or(Failure { code: String::new(), message: String::new() });
             let text = match (message.as_str(), code.as_str()) {
-                ("", "") => "the node failed and did not say why".to_owned(),
+                ("", "") => "the node failed without a reason".to_owned(),
                 ("", code) => code.to_owned(),
                 (message, "") => message.to_owned(),
                 (message, code) => format!("{message} ({code})"),
@@ -50,7 +50,7 @@ pub(super) fn read(bytes: &[u8], max: usize) -> Result<Outcome, UpstreamError> {
             "the node requested to be suspended, which tools do not support",
             true,
         )),
-        _ => protocol("the node answered with an outcome that is not known"),
+        _ => protocol("the node returned an unknown outcome"),
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) fn random(out: &mut [u8]) -> Result<(), wasmtime::Error> {
     if out.len() > MAX_RANDOM {
         return Err(wasmtime::Error::msg("too many random bytes were requested at once"));
     }
-    getrandom::fill(out).map_err(|_| wasmtime::Error::msg("there is no randomness"))
+    getrandom::fill(out).map_err(|_| wasmtime::Error::msg("no random bytes are available"))
 }
 
 // === impl Limits ===

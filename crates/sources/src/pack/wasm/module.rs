@@ -79,7 +79,7 @@ impl Module {
         }
         let unlinked = |error: wasmtime::Error| {
             tracing::debug!(%error, "code of a pack cannot be linked");
-            PackCode::InvalidManifest.error("an import of the code has a type that the ABI has not")
+            PackCode::InvalidManifest.error("an import of the code has the wrong type")
         };
         let linker = linker(engine).map_err(unlinked)?;
         let ready = linker.instantiate_pre(module).map_err(unlinked)?;

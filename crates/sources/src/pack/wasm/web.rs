@@ -91,7 +91,7 @@ impl Web {
             }
         };
         let sent = AbortOnDropHandle::new(runtime.spawn(sent)).await;
-        sent.unwrap_or_else(|_| error("fetch_failed", "the request was broken off"))
+        sent.unwrap_or_else(|_| error("fetch_failed", "the request was interrupted"))
     }
 }
 
@@ -131,7 +131,7 @@ fn refused(error: EgressError) -> Refusal {
 fn outgoing(request: &[u8]) -> Result<Outgoing, Refusal> {
     let invalid = |problem: &str| ("invalid_request", problem.to_owned());
     let wanted: Wanted = serde_json::from_slice(request).map_err(|_| {
-        invalid("expected `url`, and if need be `method`, `headers`, `body` or `bodyBase64`")
+        invalid("expected `url`, optionally `method`, `headers`, `body` or `bodyBase64`")
     })?;
     let url = Url::parse(&wanted.url).map_err(|_| invalid("`url` is not an address"))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -149,12 +149,12 @@ fn outgoing(request: &[u8]) -> Result<Outgoing, Refusal> {
     let mut sent = HeaderMap::new();
     for (name, value) in &wanted.headers {
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| invalid("a header has a name that no header has"))?;
+            .map_err(|_| invalid("a header name contains invalid characters"))?;
         if WITHHELD.contains(&name) {
-            return Err(invalid("a header is not the code's to set"));
+            return Err(invalid("a header must not be set by pack code"));
         }
         let value = HeaderValue::from_str(value)
-            .map_err(|_| invalid("a header has a value that no header has"))?;
+            .map_err(|_| invalid("a header value contains invalid characters"))?;
         sent.insert(name, value);
     }
     let body = match (wanted.body, wanted.body_base64) {

@@ -81,7 +81,7 @@ async fn code_holds_no_more_memory_than_it_may() {
     let table = "(loop $on (if (i32.eq (table.grow $t (ref.null func) (i32.const 999)) \
                  (i32.const -1)) (then unreachable)) (br $on)) unreachable";
     let outcome = run(&make::module("(table $t 1 funcref)", table), json!({})).await.unwrap();
-    assert!(text(&outcome).contains("larger table"), "{}", text(&outcome));
+    assert!(text(&outcome).contains("limit of table elements"), "{}", text(&outcome));
     // The initial memory is limited as well.
     let large = make::module("", "unreachable").replace("\"memory\") 2)", "\"memory\") 1000)");
     assert!(refused_code("wasm", &large, &[]).await.starts_with("invalid_manifest"));
@@ -151,7 +151,9 @@ async fn code_that_asks_for_what_it_was_not_granted_is_refused() {
         assert!(detail.starts_with("pack_runtime_requirement_unmet"), "{detail}");
         assert!(detail.contains(why), "{detail}");
     }
-    assert!(refused_code("wasm", &wrong, &all).await.contains("type that the ABI has not"));
+    assert!(
+        refused_code("wasm", &wrong, &all).await.contains("import of the code has the wrong type")
+    );
     let no_abi = "(module (memory (export \"memory\") 1))";
     assert!(refused_code("wasm", no_abi, &[]).await.starts_with("invalid_manifest"));
     let old = make::module("", "unreachable").replace(

@@ -133,7 +133,7 @@ async fn a_request_that_wants_a_credential_is_offered_where_there_is_one() {
     described(json!([{ "id": "key" }, { "id": "other" }]));
     let found = with_credential().await.discover().await;
     assert!(found.tools.is_empty());
-    assert!(found.problems[0].contains("wants more"), "{:?}", found.problems);
+    assert!(found.problems[0].contains("carries one credential"), "{:?}", found.problems);
 }
 
 #[tokio::test]
