@@ -58,8 +58,8 @@ impl Stage {
     }
 }
 
-/// Entry point of the program that a [`Launcher`] names; its arguments are `ORDERS PROGRAM
-/// [ARGUMENT]…`. Call it before the program starts a thread or opens a file.
+/// Entry point of the program that a [`Launcher`] names, with the arguments
+/// `ORDERS PROGRAM [ARGUMENT]…`. Call it before the program starts a thread or opens a file.
 pub fn run_child(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter();
     let stage = arguments.next().and_then(|text| text.into_string().ok());

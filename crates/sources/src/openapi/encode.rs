@@ -98,8 +98,8 @@ pub(super) fn single(
     }
 }
 
-/// Returns the `name=value` pairs of a query, a form or a cookie. Only the parts between separators
-/// are escaped.
+/// Returns the `name=value` pairs of a query, a form or a cookie. They are unescaped, except for the
+/// separators of a [`Joined`] value.
 pub(super) fn pairs(
     name: &str,
     value: &Value,

@@ -5,7 +5,8 @@
 //! already conform to it. All other parts of a schema stay unchanged.
 //!
 //! Invariant: the total size of a tool's schemas is bounded. Definitions beyond the limit are left
-//! open: they keep only their type, and reject no value that the original accepts.
+//! open: they keep only type, title and description, and reject no value that the original
+//! accepts.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 

@@ -1,6 +1,6 @@
 //! Reads a whole document: selects and names its operations, and resolves their base URLs.
 //!
-//! Invariant: a tool's name depends only on the document. Operations with the same `operationId`
+//! Invariant: a tool's name depends only on the document. Operations whose names collide
 //! are all named by method and path.
 
 use std::collections::{HashMap, HashSet};

@@ -1,6 +1,6 @@
 //! The files of a pack in memory, read from a directory or an archive with the same limits.
 //!
-//! Invariant (I-41): no file of a pack is written to disk, and no path in it leads outside. File
+//! Invariant (I-41): no file of a pack is extracted to disk, and no path in it leads outside. File
 //! paths are plain and relative; links and devices are rejected.
 
 use std::{
