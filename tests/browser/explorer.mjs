@@ -38,7 +38,7 @@ const open = async (name) => {
   );
 };
 const input = (path) => page.locator(`[data-path="${path}"] :is(input, textarea)`).first();
-/** Clicks Execute, says yes where the tool's tier asks, and gives the outcome element. */
+/** Clicks Execute, confirms if the tool's tier requires it, and returns the outcome element. */
 const execute = async () => {
   await page.evaluate(() => document.querySelector('.outcome')?.remove());
   await page.click('[data-action="execute"]');
@@ -70,18 +70,18 @@ await check('the page leaves no placeholder and sends a strict policy', async ()
   );
 });
 
-await check('without a key the page asks to sign in', async () => {
+await check('without a key the page requests a sign-in', async () => {
   equal(await page.textContent('#token-badge'), 'No key', 'badge');
   truthy(/API key/.test(await page.textContent('#signin')), 'no guidance to the key field');
   const told = await page.textContent('#signin');
-  truthy(/keys create/.test(told), 'it is not said how a key is made');
-  truthy(/toolcrib demo keys/.test(told), 'it is not said where the keys of the demo are');
+  truthy(/keys create/.test(told), 'instructions for creating a key are missing');
+  truthy(/toolcrib demo keys/.test(told), 'the place of the demo keys is missing');
   equal(await page.locator('button.item').count(), 0, 'tools listed');
   await page.click('#signin button');
   equal(await page.evaluate(() => document.activeElement.id), 'token', 'focused element');
 });
 
-await check('a wrong key is called rejected', async () => {
+await check('a wrong key is reported as rejected', async () => {
   await page.fill('#token', 'tc_not_a_key');
   await page.click('#use-key');
   await page.waitForFunction(
@@ -102,17 +102,17 @@ await check('the admin key lists tools and their count', async () => {
   equal(await page.textContent('#token-badge'), 'Key set', 'badge');
 });
 
-await check('keys that are held together are joined by a plus', async () => {
+await check('keys pressed together are joined by a plus', async () => {
   const keys = await page.locator('.overview .keys dt').allTextContents();
   equal(keys, ['/', '↑ ↓', 'Enter', 'Ctrl+Enter'], 'keys');
 });
 
-await check('the search narrows the list, says so, and is undone', async () => {
+await check('the search narrows the list, reports the count, and can be cleared', async () => {
   await page.fill('#search', 'demo__add');
   equal(await names(page), ['demo__add'], 'listed tools');
   truthy(/^1 of /.test(await page.textContent('#count')), 'the count does not say 1 of n');
   await page.fill('#search', 'no-tool-has-this-name');
-  truthy(await page.locator('text=Nothing matches').isVisible(), 'no empty state');
+  truthy(await page.locator('text=No matches').isVisible(), 'no empty state');
   await page.click('text=Clear search and filters');
   equal((await names(page)).length, adminTools.length, 'listed tools after clearing');
 });
@@ -219,7 +219,7 @@ await check('the result survives a visit to another tool and is in the history',
   equal(await page.locator('.history li').count(), 1, 'history entries');
 });
 
-await check('the page says step by step why a tool can be used', async () => {
+await check('the page explains step by step why a tool can be used', async () => {
   await open('demo__add');
   await page.click('[data-tab="why"]');
   await page.waitForSelector('.why-steps li[data-result="pass"]');
@@ -252,7 +252,7 @@ await check('the key is in no storage and not in the address', async () => {
   truthy(!kept.includes(TOOLCRIB_KEY_ADMIN), 'the key was stored');
 });
 
-await check('another key drops the tools and results of the one before', async () => {
+await check('a new key drops the tools and results of the previous one', async () => {
   await page.fill('#token', TOOLCRIB_KEY_READER);
   equal(await page.locator('button.item, .outcome').count(), 0, 'left over elements');
 });
@@ -274,7 +274,7 @@ await check('the reader sees fewer tools than the admin', async () => {
   await reader.close();
 });
 
-await check('who may answer sees what waits for consent, and answers it', async () => {
+await check('an approver sees pending approvals and decides them', async () => {
   const call = (body) =>
     page.request.post(`${explorer}/tools/demo__wipe/call`, {
       headers: { Authorization: `Bearer ${TOOLCRIB_KEY_ADMIN}` },
@@ -284,11 +284,11 @@ await check('who may answer sees what waits for consent, and answers it', async 
   const asked = [];
   for (const number of [1, 2]) {
     const refused = await call(target(number));
-    equal(refused.status(), 403, 'status of a call that asks');
+    equal(refused.status(), 403, 'status of a call that requires approval');
     asked.push((await refused.json()).details.approvalId);
   }
   const { page: desk, complaints: said, close } = await openPage(browser);
-  // As where the operator has arguments shown.
+  // Like a server whose operator enables the display of arguments.
   await desk.route('**/v1/approvals/*', async (route) => {
     if (route.request().method() !== 'GET') return route.continue();
     const response = await route.fetch();
@@ -321,7 +321,7 @@ await check('who may answer sees what waits for consent, and answers it', async 
   equal((await call(target(1))).status(), 403, 'status of the call after that');
   const rejected = (await (await call(target(2))).json()).details;
   equal([rejected.approval, rejected.approvalId], ['rejected', asked[1]], 'the rejected call');
-  // A new key starts from nothing.
+  // A new key starts from an empty state.
   await card((await (await call(target(1))).json()).details.approvalId).waitFor();
   await desk.fill('#token', TOOLCRIB_KEY_READER);
   equal(await desk.locator('.approval').count(), 0, 'cards of the key before');
@@ -329,7 +329,7 @@ await check('who may answer sees what waits for consent, and answers it', async 
   await close();
 });
 
-await check('who asked sees no buttons for it', async () => {
+await check('the requester gets no approval buttons', async () => {
   const { page: own, complaints: said, close } = await openPage(browser);
   await own.goto(explorer);
   await signIn(own, TOOLCRIB_KEY_ADMIN);
@@ -340,7 +340,7 @@ await check('who asked sees no buttons for it', async () => {
   await close();
 });
 
-await check('a call that waits for consent says who asked and who can answer', async () => {
+await check('a call that waits for approval shows its requester and its approvers', async () => {
   const { page: own, complaints: said, close } = await openPage(browser);
   await own.goto(`${explorer}#tool=demo__wipe`);
   await signIn(own, TOOLCRIB_KEY_ADMIN);
@@ -349,7 +349,7 @@ await check('a call that waits for consent says who asked and who can answer', a
   const note = own.locator('.outcome .approval-note');
   await note.filter({ hasText: 'approvals grant' }).waitFor();
   const told = await own.locator('.outcome').innerText();
-  for (const part of ['Waits for approval', 'made as admin', 'approvals:respond'])
+  for (const part of ['Waiting for approval', 'made as admin', 'approvals:respond'])
     truthy(told.includes(part), `the outcome has no "${part}": ${told}`);
   complaints.push(...said);
   await close();

@@ -90,7 +90,7 @@ const TOOLS = [
   'not a tool',
 ];
 
-/** Starts the server; gives {url, bodies, close}. `bodies` collects what /call received. */
+/** Starts the server; returns {url, bodies, close}. `bodies` collects the bodies sent to /call. */
 export async function startHostile({ execute = true } = {}) {
   const bodies = [];
   const server = createServer((request, response) => {
@@ -130,7 +130,7 @@ export async function startHostile({ execute = true } = {}) {
       if (tool.name === 'scoped')
         return json(403, { error: 'forbidden', message: PWN, details: { requiredScopes: [PWN] } });
       if (tool.name === 'disabled') return json(403, { error: 'Tool execution is disabled.' });
-      if (tool.name === 'slow') return undefined; // answers never: the reader cancels
+      if (tool.name === 'slow') return undefined; // never answered: the test cancels
       return json(200, {
         content: BLOCKS,
         structuredContent: { [PWN]: PWN },
@@ -153,7 +153,7 @@ export async function startHostile({ execute = true } = {}) {
   };
 }
 
-/** Node reads 2^53 + 1 as 2^53; on the wire it is what a server with 64-bit integers would send. */
+/** Node parses 2^53 + 1 as 2^53; this is the JSON of a server with 64-bit integers. */
 function exact(text) {
   return text.replaceAll('9007199254740992', '9007199254740993');
 }

@@ -1,5 +1,5 @@
-// What both browser tests need: a Chromium, a page that reports every complaint, checks that are
-// printed one per line, and an exit code.
+// Shared by both browser tests: a Chromium, a page that reports all errors, checks that print one
+// line each, and an exit code.
 import { chromium } from 'playwright-core';
 
 const FLAGS = [
@@ -11,7 +11,7 @@ const FLAGS = [
   '--disable-component-update',
   '--disable-sync',
 ];
-// A status that a check provokes on purpose is not a fault of the page; Chromium logs it all the same.
+// Chromium logs these statuses as errors, although a check provokes them on purpose.
 const EXPECTED =
   /^Failed to load resource: the server responded with a status of (401|403|404|429|500|502|503)\b/;
 
@@ -45,7 +45,7 @@ export async function openPage(browser, options = {}) {
 let passed = 0;
 let failed = 0;
 
-/** Runs one check; it passes unless it throws. */
+/** Runs one check, which fails by throwing. */
 export async function check(name, body) {
   try {
     await body();
@@ -66,7 +66,7 @@ export function truthy(value, what) {
   if (!value) throw new Error(what);
 }
 
-/** Prints the totals as the last line and ends the process. */
+/** Prints the totals as the last line and exits. */
 export function finish() {
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(failed === 0 && passed > 0 ? 0 : 1);

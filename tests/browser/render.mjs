@@ -19,9 +19,9 @@ const open = async (name, target = page) => {
     name,
   );
 };
-/** Nothing ran, and no element exists that only markup from a tool could have made. */
+/** Requires that no script ran, and that no element was created by markup from a tool. */
 const clean = async (target = page) => {
-  await target.waitForTimeout(100); // an error handler of an image would need a moment
+  await target.waitForTimeout(100); // gives an image's error handler time to run
   truthy(!(await pwned(target)), 'script from a tool has run');
   const planted = await target.evaluate(() => {
     const attributes = [...document.querySelectorAll('body *')].flatMap((element) =>
@@ -65,7 +65,7 @@ await check('result.js renders hostile content blocks as text', async () => {
   await page.evaluate(() => document.querySelector('body > .blocks').remove());
 });
 
-await check('the list shows hostile names as text and counts what it cannot read', async () => {
+await check('the list shows hostile names as text and counts unreadable entries', async () => {
   equal(await page.locator('button.item').count(), 6, 'tools');
   truthy(
     (await page.textContent('#count')).includes('3 unreadable'),
@@ -94,7 +94,7 @@ await check('the form starts from the required keys, defaults and nulls exactly'
   await page.click('[data-mode="form"]');
 });
 
-await check('schemas that refer to themselves end', async () => {
+await check('recursive schemas end', async () => {
   for (const key of ['loop', 'self', 'list', 'far', 'odd', 'pick'])
     await page.click(`[data-add="${key}"]`);
   await page.click('[data-path="/loop"] .chip');
@@ -114,7 +114,7 @@ await check('hostile validator messages are text, at their field', async () => {
   await clean();
 });
 
-await check('a destructive tool asks first; its hostile result is text', async () => {
+await check('a destructive tool requires a confirmation; its hostile result is text', async () => {
   await page.click('[data-action="execute"]');
   await page.waitForSelector('dialog[open]');
   equal(server.bodies.length, 0, 'calls before the confirmation');

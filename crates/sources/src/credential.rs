@@ -1,14 +1,17 @@
-//! Credentials on their way out: which one a request needs, and how it goes along.
+//! Credentials for outgoing requests: finds the credential of a source and attaches it to a
+//! request.
 //!
-//! A source that names a credential calls [`SourceCredential::authorize`] with each request that it
-//! is about to send for a call, and cleans what comes back with the [`Echoes`] that it is given.
-//! Credentials are found and access tokens are had here; `egress` asks the [`Held`] credential at
-//! each destination, the redirected ones too, whether it may go there.
+//! A source that names a credential calls [`SourceCredential::authorize`] with each request it is
+//! about to send. It applies the returned [`Echoes`] to the response. This module looks up
+//! credentials and obtains access tokens; `egress` checks at each destination, redirects included,
+//! whether the [`Held`] credential may be sent there.
 //!
-//! Invariant (I-36): a credential goes to the hosts of its audiences alone, over TLS or within this
-//! machine, never on to another host, and a call that needs one is not sent without it.
-//! Invariant: the values of a credential are in no error, log, event or answer; what an upstream
-//! echoes is replaced.
+//! Invariant (I-36): a credential is sent only to the hosts in its audiences, over TLS or within
+//! this machine, and never forwarded to another host. A call that requires a credential is not sent
+//! without it.
+//!
+//! Invariant: the values of a credential appear in no error, log, event or response; values that an
+//! upstream echoes are replaced.
 
 mod held;
 mod oauth;
@@ -35,10 +38,10 @@ pub(crate) use self::held::tests::held;
 use self::oauth::Tokens;
 use crate::egress::{self, Network, Outgoing};
 
-/// Credentials that a source presented lately and whose values an upstream may still echo.
+/// Number of recently sent credentials whose values are still removed from upstream output.
 const RECENT: usize = 4;
 
-/// Finds credentials, and gets access tokens where that is what they are for.
+/// Finds credentials, and obtains access tokens for those of an OAuth kind.
 pub(crate) struct Credentials {
     store: Option<Arc<dyn CredentialStore>>,
     clock: Arc<dyn Clock>,
@@ -49,12 +52,12 @@ pub(crate) struct Credentials {
 pub(crate) struct SourceCredential {
     credentials: Arc<Credentials>,
     reference: CredentialRef,
-    /// For token endpoints.
+    /// For requests to token endpoints.
     network: Arc<Network>,
     recent: Mutex<VecDeque<Arc<Held>>>,
 }
 
-/// Who asks for a request's credential.
+/// The party that a credential is resolved for.
 #[derive(Clone, Copy)]
 pub(crate) enum Asks<'a> {
     /// The caller whose call the request is sent for.
@@ -63,19 +66,19 @@ pub(crate) enum Asks<'a> {
     Connection,
 }
 
-/// Why there is no credential to send.
+/// Why no credential can be sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Refusal {
     pub(crate) cause: Cause,
-    /// Which one it would have been.
+    /// The credential concerned, when it is known.
     pub(crate) id: Option<CredentialId>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum Cause {
-    /// It may not be sent, or there is none.
+    /// The credential is missing or must not be sent.
     Credential(CredentialProblem),
-    /// It may be there later: the store or the token endpoint does not answer.
+    /// Temporary: the store or the token endpoint does not respond.
     Unavailable(String),
 }
 
@@ -87,7 +90,8 @@ impl Credentials {
         Self { store, clock, tokens }
     }
 
-    /// What `reference` means for the first of `owners` that has it, ready to be sent to `url`.
+    /// Returns the credential `reference` of the first of `owners` that has it, ready to be sent to
+    /// `url`.
     async fn resolve(
         &self,
         reference: &CredentialRef,
@@ -106,7 +110,7 @@ impl Credentials {
         }
         let Opened { credential, material } = found.ok_or(missing)?;
         let id = credential.id.clone();
-        // Before a token is had for nothing.
+        // Checked first, so that no token is requested needlessly.
         if !held::may_go(&credential, url) {
             return Err(Refusal::of(CredentialProblem::OutOfAudience, Some(id)));
         }
@@ -135,8 +139,8 @@ impl SourceCredential {
         Self { credentials, reference, network, recent: Mutex::default() }
     }
 
-    /// Has `request` carry the credential; what is returned takes its values out of what the upstream
-    /// sends back. A refusal is noted in `trail`, and the request must not be sent then.
+    /// Attaches the credential to `request`. The returned [`Echoes`] removes its values from the
+    /// upstream's response. Records a refusal in `trail`; the request must not be sent then.
     pub(crate) async fn authorize(
         &self,
         asks: Asks<'_>,
@@ -149,8 +153,8 @@ impl SourceCredential {
         Ok(echoes)
     }
 
-    /// Whether there is a credential for a call of `permit` that leads to `url`, for sources whose
-    /// requests are not made one for each call.
+    /// Checks that a credential exists for a call of `permit` to `url`. For sources that do not
+    /// make one request per call.
     pub(crate) async fn check(
         &self,
         permit: &Permit,
@@ -160,13 +164,13 @@ impl SourceCredential {
         Ok(self.held(Asks::Caller(permit), url, trail).await?.echoes())
     }
 
-    /// Waits until no token request is on its way. A source does so when it is closed: what a token
-    /// endpoint gives in place of a refresh token is lost with the process otherwise.
+    /// Waits until no token request is in flight. A source calls this when it closes; otherwise a
+    /// new refresh token could be lost when the process ends.
     pub(crate) async fn settled(&self) {
         self.credentials.tokens.settled().await;
     }
 
-    /// Replaces the values of what was presented lately.
+    /// Returns the echo filter for the credentials sent recently.
     pub(crate) fn echoes(&self) -> Echoes {
         let recent = self.recent.lock();
         Echoes::new(recent.iter().flat_map(|held| held.values()))
@@ -186,7 +190,7 @@ impl SourceCredential {
             (Asks::Connection, CredentialScope::Tenant(tenant)) => {
                 vec![Owner::tenant(tenant.clone())]
             }
-            // A caller's own never belongs to a connection.
+            // A credential of a single caller is never used for a shared connection.
             (Asks::Connection, CredentialScope::Caller) => Vec::new(),
         };
         let found = self.credentials.resolve(&self.reference, &owners, url, &self.network).await;
@@ -220,7 +224,7 @@ impl SourceCredential {
     }
 }
 
-/// The decision not to send anything to `destination`, for want of a credential.
+/// Returns the egress decision that denies `destination` because of a credential `problem`.
 pub(crate) fn denied(
     destination: String,
     problem: CredentialProblem,

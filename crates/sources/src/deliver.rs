@@ -1,7 +1,10 @@
-//! Where the record goes besides the store: files that are appended to, and HTTP endpoints.
+//! Deliveries of the event log to destinations outside the store: append-only files and HTTP
+//! endpoints.
 //!
-//! Invariant: what was delivered to a file is on disk, and begins on a line of its own.
-//! Invariant (I-35): a request goes where its guard lets it, and follows no redirect.
+//! Invariant: data delivered to a file is synced to disk, and starts on a new line.
+//!
+//! Invariant (I-35): a request goes only to destinations its guard allows, and follows no
+//! redirects.
 
 use std::{
     fs::{File, OpenOptions},
@@ -22,13 +25,13 @@ use toolcrib_core::{
 
 use crate::egress::{Egress, EgressError, Endpoint, Guard, Network, Resolver, SystemResolver};
 
-/// Time for a whole request. Bodies are a few hundred kilobytes.
+/// Time limit of a whole request. Bodies have a few hundred kilobytes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Makes deliveries to files and to HTTP endpoints.
+/// Creates deliveries to files and HTTP endpoints.
 pub struct Deliveries {
     resolver: Arc<dyn Resolver>,
-    /// Made for the first endpoint, as in [`Factory`](crate::Factory).
+    /// Created for the first endpoint, as in [`Factory`](crate::Factory).
     network: Mutex<Option<Arc<Network>>>,
 }
 
@@ -94,7 +97,7 @@ impl Delivery for ToFile {
     }
 }
 
-/// Appends whole lines, or nothing: what was begun and failed is taken back.
+/// Appends all of `body`; a failed write is rolled back.
 fn append(path: &Path, body: &[u8]) -> io::Result<()> {
     let mut file =
         OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
@@ -103,13 +106,13 @@ fn append(path: &Path, body: &[u8]) -> io::Result<()> {
         .and_then(|()| file.write_all(body))
         .and_then(|()| file.sync_data());
     if written.is_err() {
-        // Otherwise half a line would stay until the next attempt ends it.
+        // Otherwise an incomplete line would stay until the next attempt.
         drop(file.set_len(length));
     }
     written
 }
 
-/// Ends the half line of a process that died.
+/// Ends an incomplete line that a crashed process left behind.
 fn begin_line(file: &mut File, length: u64) -> io::Result<()> {
     if length == 0 {
         return Ok(());
@@ -167,7 +170,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_file_gets_whole_lines_whatever_was_there() {
+    async fn a_delivery_to_a_file_ends_an_incomplete_line_first() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("out.jsonl");
         let to = Deliveries::default().build(&Destination::File(path.clone())).unwrap();
@@ -180,8 +183,8 @@ mod tests {
             .unwrap();
         to.deliver("text/plain", b"two\nthree\n".to_vec()).await.unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\n{\"half\ntwo\nthree\n");
-        let lost = Destination::File(directory.path().join("missing/out.jsonl"));
-        let to = Deliveries::default().build(&lost).unwrap();
+        let missing = Destination::File(directory.path().join("missing/out.jsonl"));
+        let to = Deliveries::default().build(&missing).unwrap();
         let error = to.deliver("text/plain", Vec::new()).await.unwrap_err();
         assert_eq!(error, DeliveryError::File(io::ErrorKind::NotFound));
     }

@@ -1,11 +1,14 @@
-//! Outgoing HTTP. The only place that names an HTTP client.
+//! Outgoing HTTP. The only module that names an HTTP client.
 //!
-//! Invariant (I-35): a request goes to public addresses, and beyond them only where the operator's
-//! configuration says; every address of a name is checked, and only checked ones are connected to.
-//! Invariant: no proxy from the environment; a redirect is followed by us or not at all, and each
-//! hop is a destination like any other.
-//! Invariant: a body is read chunk by chunk, and collected only up to a cap; the answers that one
-//! source is sending at once share a budget, so that one source does not take the memory of others.
+//! Invariant (I-35): requests go to public addresses, and to others only where the operator's
+//! configuration allows it. Every address of a name is checked, and only checked addresses are
+//! connected to.
+//!
+//! Invariant: proxy settings of the environment are ignored. This module follows redirects itself,
+//! and each hop is checked like any other destination.
+//!
+//! Invariant: a body is read chunk by chunk and collected only up to a cap. The responses of one
+//! source share a byte budget, so that one source cannot exhaust the memory of others.
 
 mod address;
 mod guard;
@@ -40,11 +43,11 @@ use self::{
 /// How long opening a connection (DNS, TCP, TLS) may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of answers of one source that are being read at once: 64 calls, which is the usual limit, with
-/// an answer of 4 MiB each, which is the usual largest.
+/// Budget in bytes for the response bodies of one source that are read at the same time: 64 calls
+/// (the usual limit) with 4 MiB each (the usual largest body).
 const READING: usize = 256 << 20;
 
-/// Headers that are ours or the connection's; a configuration that sets one is refused.
+/// Headers set by this module or by the connection; a configuration that sets one is invalid.
 const RESERVED: [HeaderName; 6] = [
     header::ACCEPT,
     header::CONTENT_LENGTH,
@@ -54,29 +57,30 @@ const RESERVED: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
-/// What all sources share: the machine's certificates, and who is asked for addresses.
+/// Shared by all sources: the TLS configuration with the machine's certificates, and the resolver.
 pub(crate) struct Network {
     tls: rustls::ClientConfig,
     resolver: Arc<dyn Resolver>,
 }
 
-/// The [`Network`], made for whoever needs it first: reading the machine's certificates takes time
-/// that a start without HTTP need not spend.
+/// The [`Network`], created on first use: reading the machine's certificates takes time that a
+/// start without HTTP need not spend.
 pub(crate) struct SharedNetwork {
     resolver: Arc<dyn Resolver>,
     made: Mutex<Option<Arc<Network>>>,
 }
 
-/// The clients of one source, which go where its guard lets them; clones share their pools.
+/// The HTTP clients of one source, limited to the destinations its guard allows; clones share their
+/// pools.
 ///
-/// A connection is pooled by the client that opened it, so that one which was opened to a private
-/// address for a destination that may have it is never used for another.
+/// Each client pools the connections it opened. A connection to a private address, opened for a
+/// permitted destination, is therefore never reused for another one.
 #[derive(Clone)]
 pub(crate) struct Egress {
     guard: Arc<Guard>,
     public: reqwest::Client,
     private: reqwest::Client,
-    /// For the answers that are being read.
+    /// For the responses that are being read.
     reading: ByteBudget,
 }
 
@@ -85,16 +89,17 @@ pub(crate) struct Egress {
 pub(crate) struct Outgoing {
     pub(crate) method: Method,
     pub(crate) url: Url,
-    /// Headers that say what is asked for; they go wherever a redirect leads.
+    /// Headers that describe the request; they are sent to every redirect target.
     pub(crate) headers: HeaderMap,
-    /// Headers that belong to the origin of `url`. One of `headers` wins over one of these.
+    /// Headers for the origin of `url` only. An entry of `headers` takes precedence over one of
+    /// these.
     pub(crate) bound: HeaderMap,
     pub(crate) body: Option<Bytes>,
-    /// Put into the request wherever it may go; the first destination is not asked without it.
+    /// Attached wherever it may be sent; the first destination gets no request without it.
     pub(crate) credential: Option<Arc<Held>>,
-    /// Redirects to follow; at most [`redirect::MAX_HOPS`] are.
+    /// Number of redirects to follow, at most [`redirect::MAX_HOPS`].
     pub(crate) hops: usize,
-    /// A redirect has led away from the origin that the request was for.
+    /// Whether a redirect has left the origin of the first request.
     strayed: bool,
 }
 
@@ -105,33 +110,33 @@ pub(crate) struct Endpoint {
     headers: HeaderMap,
 }
 
-/// An answer whose body has not been read yet. Dropping it closes its stream.
+/// A response whose body has not been read yet. Dropping it closes its stream.
 pub(crate) struct Answer {
     response: reqwest::Response,
-    /// What of the body is kept.
+    /// Reservation for the body bytes kept in memory.
     kept: Reservation,
 }
 
-/// Why there is no answer, or no more of it.
+/// Why a request failed, or its response ended early.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EgressError {
-    /// The guard refused the destination, after a redirect (`sent`) or at once.
+    /// The guard refused the destination, either of a redirect (`sent`) or of the request itself.
     #[error("{}", refusal(*.sent))]
     Refused { sent: bool },
-    /// The credential may not go where the request was to go.
+    /// The credential must not be sent to the destination.
     #[error("{0}")]
     Credential(CredentialProblem),
     /// The request was not sent.
     #[error("cannot connect: {0}")]
     Connect(String),
-    /// The connection broke after the request was sent, or may have been.
+    /// The connection broke after the request was sent, or might have been sent.
     #[error("the connection broke: {0}")]
     Broken(String),
     /// The body is larger than the cap.
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
-    /// All answers that are being read are larger than what one source may take.
-    #[error("the answers that this source is sending at once are larger than {0} bytes")]
+    /// The responses being read together exceed the budget of the source.
+    #[error("the concurrent responses of this source are larger than {0} bytes")]
     Crowded(usize),
 }
 
@@ -166,7 +171,7 @@ impl Network {
         Ok(Self { tls: tls()?, resolver })
     }
 
-    /// The clients of a source that `guard` watches over.
+    /// Creates the clients of a source, limited by `guard`.
     pub(crate) fn egress(&self, guard: Guard) -> Result<Egress, String> {
         let guard = Arc::new(guard);
         let public = self.client(&guard, Trust::Public)?;
@@ -187,15 +192,15 @@ impl Network {
             .dns_resolver(Checked { resolver, guard, trust })
             .tls_backend_preconfigured(self.tls.clone())
             .build()
-            .map_err(|error| format!("the HTTP client cannot be made: {}", causes(&error)))
+            .map_err(|error| format!("the HTTP client cannot be created: {}", causes(&error)))
     }
 }
 
 // === impl Egress ===
 
 impl Egress {
-    /// Sends one request, and what its redirects ask for; returns when the head of the answer is
-    /// there. What the guard decided about each destination is noted in `trail`.
+    /// Sends one request and follows its redirects; returns once the response headers have arrived.
+    /// Records the decision about each destination in `trail`.
     pub(crate) async fn send(
         &self,
         mut request: Outgoing,
@@ -269,7 +274,7 @@ impl Egress {
                     held.refused();
                 }
                 if answer.status() == StatusCode::SWITCHING_PROTOCOLS {
-                    return Err(EgressError::Broken("it switched protocols".to_owned()));
+                    return Err(EgressError::Broken("the server switched protocols".to_owned()));
                 }
                 Ok(Answer { response: answer, kept: self.reading.reservation() })
             }
@@ -286,9 +291,9 @@ impl Outgoing {
     }
 }
 
-/// Puts the credential of `request` into `url` and `headers`, and says what is decided about the
-/// request. At the first destination it is that or nothing; a redirect (`sent`) to another origin, or
-/// to where the credential may not go, is followed without it.
+/// Attaches the credential of `request` to `url` and `headers`, and returns the decision about the
+/// request. The first destination requires the credential. A redirect (`sent`) to another origin,
+/// or to a host outside the audience, is followed without it.
 fn present(
     request: &Outgoing,
     sent: bool,
@@ -303,7 +308,7 @@ fn present(
         let credential_id = Some(held.id().to_string());
         return Ok(EgressDecided { credential_id, ..EgressDecided::allowed(destination) });
     }
-    // Of its audience or not: nobody meant it for where an upstream sends us.
+    // Even inside its audience, a credential is not forwarded to a target that an upstream chose.
     let reason = match held.may_go_to(url) {
         true => Some(EgressReason::PolicyDenied),
         false => denied.reason,
@@ -314,7 +319,7 @@ fn present(
     }
 }
 
-/// TLS with the provider named here, whatever the process has installed as its default.
+/// Returns a TLS configuration with an explicit provider, independent of the process default.
 fn tls() -> Result<rustls::ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let builder = rustls::ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -356,7 +361,7 @@ impl Endpoint {
         &self.url
     }
 
-    /// A request to the endpoint, which follows no redirect.
+    /// Creates a request to the endpoint that follows no redirects.
     pub(crate) fn request(
         &self,
         method: Method,
@@ -372,7 +377,7 @@ impl Endpoint {
     }
 }
 
-/// A configured address.
+/// Parses a configured address; `what` names it in errors.
 pub(crate) fn parse_url(what: &str, text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("{what} is not a URL: {error}"))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -387,18 +392,17 @@ pub(crate) fn parse_url(what: &str, text: &str) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Configured headers.
+/// Parses configured headers.
 pub(crate) fn parse_headers(typed: &BTreeMap<String, SecretValue>) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
     for (name, value) in typed {
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| "a header's name has characters that no header name has".to_owned())?;
+            .map_err(|_| "a header name contains invalid characters".to_owned())?;
         if RESERVED.contains(&name) {
             return Err(format!("the header `{name}` is set by the protocol; remove it"));
         }
-        let mut value = HeaderValue::from_str(value.0.expose()).map_err(|_| {
-            format!("the value of the header `{name}` has characters that no header has")
-        })?;
+        let mut value = HeaderValue::from_str(value.0.expose())
+            .map_err(|_| format!("the value of the header `{name}` contains invalid characters"))?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }
@@ -416,19 +420,19 @@ impl Answer {
         self.response.headers()
     }
 
-    /// The media type, lower case, without parameters.
+    /// Returns the media type in lower case, without parameters.
     pub(crate) fn media_type(&self) -> String {
         let value = self.headers().get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
         let essence = value.and_then(|v| v.split(';').next()).unwrap_or_default();
         essence.trim().to_ascii_lowercase()
     }
 
-    /// The next piece of the body; `None` at its end.
+    /// Returns the next chunk of the body, or `None` at its end.
     pub(crate) async fn chunk(&mut self) -> Result<Option<Bytes>, EgressError> {
         self.response.chunk().await.map_err(EgressError::from)
     }
 
-    /// Counts that `bytes` of what was read are kept, instead of what was kept before.
+    /// Sets the number of body bytes kept in memory to `bytes`.
     pub(crate) fn keep(&mut self, bytes: usize) -> Result<(), EgressError> {
         match bytes.checked_sub(self.kept.bytes()) {
             Some(more) if self.kept.grow(more) => Ok(()),
@@ -440,7 +444,7 @@ impl Answer {
         }
     }
 
-    /// The whole body, unless it is larger than `max`.
+    /// Returns the whole body. Fails when it is larger than `max` bytes.
     pub(crate) async fn collect(mut self, max: usize) -> Result<Vec<u8>, EgressError> {
         let mut body = Vec::new();
         while let Some(chunk) = self.chunk().await? {
@@ -477,12 +481,12 @@ impl From<EgressError> for UpstreamError {
     }
 }
 
-/// The host of a URL and nothing else of it.
+/// Returns only the host of a URL.
 pub(crate) fn host(url: Option<&Url>) -> String {
     url.and_then(Url::host_str).filter(|host| !host.is_empty()).unwrap_or("unknown").to_owned()
 }
 
-/// Whether the resolver's check is what stands beneath `error`.
+/// Returns whether `error` was caused by the resolver's address check.
 fn was_refused(error: &reqwest::Error) -> bool {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
@@ -494,12 +498,13 @@ fn was_refused(error: &reqwest::Error) -> bool {
     false
 }
 
-/// What lies beneath an error. Its own text names the URL, which status lines must not show.
+/// Returns the innermost cause of an error. The error's own text contains the URL, which status
+/// lines must not show.
 fn causes(error: &dyn std::error::Error) -> String {
     let mut text = String::new();
     let mut cause = error.source();
     while let Some(error) = cause {
-        // Only the innermost says what happened; the layers above repeat that something did.
+        // Outer layers only repeat that something failed.
         text = error.to_string();
         cause = error.source();
     }

@@ -1,8 +1,10 @@
 //! Commands of this machine as a [`Source`] (host extension, tier `exec`).
 //!
-//! Invariant: what is run is what the operator wrote; a caller's values are arguments and input of
-//! it and nothing else. Invariant: a command runs confined, and it and everything that it started are
-//! gone when the call is over, however it ended.
+//! Invariant: only commands that the operator configured are run; values of a caller become
+//! arguments and input, nothing else.
+//!
+//! Invariant: a command runs confined. The command and all its descendants have ended when the call
+//! ends, even after a failure or cancellation.
 
 use std::{
     ffi::OsString,
@@ -34,16 +36,16 @@ use crate::process::{
     stderr::Lines,
 };
 
-/// Secrets that are not looked for in output, because they would be found in innocent text.
+/// Secrets shorter than this are not redacted, because they would match innocent text.
 const SHORT_SECRET: usize = 8;
 
-/// How children are started: a program that calls [`run_child`](crate::run_child) with what follows
-/// `arguments`.
+/// How child processes are started: a program that passes the arguments after `arguments` to
+/// [`run_child`](crate::run_child).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launcher {
     /// The program.
     pub program: PathBuf,
-    /// What it is told first.
+    /// Its first arguments.
     pub arguments: Vec<OsString>,
 }
 
@@ -144,7 +146,7 @@ impl Source for CommandSource {
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
         let name = &permit.entry().upstream_name;
         let Some(command) = self.commands.iter().find(|command| command.name == *name) else {
-            return Err(unavailable("there is no such command any more"));
+            return Err(unavailable("this command no longer exists"));
         };
         let run = async {
             let closing = |_| unavailable("the source is closed");
@@ -175,14 +177,14 @@ impl Source for CommandSource {
     }
 }
 
-/// `command` with paths that mean the same wherever it runs.
+/// Returns `command` with absolute paths, independent of the working directory.
 fn anchored(mut command: CommandSpec) -> CommandSpec {
     command.cwd.iter_mut().for_each(anchor);
     anchored_confinement(&mut command.confinement);
     command
 }
 
-/// The same for what a program may reach.
+/// Makes the paths of a confinement absolute.
 pub(crate) fn anchored_confinement(confinement: &mut Confinement) {
     let Confinement { read, write, protected, .. } = confinement;
     read.iter_mut().chain(write).for_each(anchor);
@@ -208,7 +210,7 @@ fn unavailable(detail: impl Into<String>) -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::Unavailable, detail)
 }
 
-/// Why `command` cannot run now.
+/// Returns why `command` cannot run now, if there is a reason.
 fn problem(command: &CommandSpec) -> Option<String> {
     use rustix::fs::{Access, access};
     if access(&command.program, Access::EXEC_OK).is_err() {
@@ -238,7 +240,10 @@ fn describe(command: &CommandSpec) -> DiscoveredTool {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "what a command inherits is read when it starts")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the inherited environment is read when a command starts"
+)]
 fn environment(command: &CommandSpec) -> Vec<(String, OsString)> {
     let inherited = command
         .inherit
@@ -260,12 +265,12 @@ fn outcome(command: &CommandSpec, ended: Ended) -> Result<Outcome, UpstreamError
     if !text.is_empty() {
         blocks.push(json!({ "type": "text", "text": text }));
     }
-    let words = stderr.trim();
-    let words = match words.is_empty() {
+    let message = stderr.trim();
+    let message = match message.is_empty() {
         true => super::process::describe(status),
-        false => format!("{}\n{words}", super::process::describe(status)),
+        false => format!("{}\n{message}", super::process::describe(status)),
     };
-    blocks.push(json!({ "type": "text", "text": words }));
+    blocks.push(json!({ "type": "text", "text": message }));
     Ok(Outcome { content: raw(&Value::Array(blocks)), structured: None, is_error: true })
 }
 
@@ -283,7 +288,7 @@ fn succeeded(command: &CommandSpec, stdout: Vec<u8>) -> Result<Outcome, Upstream
     Ok(outcome)
 }
 
-/// `text` without the secrets of the command's environment.
+/// Returns `text` with the secrets of the command's environment redacted.
 fn without_secrets(command: &CommandSpec, mut text: String) -> String {
     for (name, value) in &command.env {
         let secret = value.0.expose();

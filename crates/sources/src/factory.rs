@@ -28,21 +28,21 @@ use crate::{
 /// Builds MCP sources over stdio and streamable HTTP, connectors, node packs, and sources of
 /// commands.
 ///
-/// [`SourceFactory::build`] must be called inside a tokio runtime: a source connects in a task of
-/// its own.
+/// [`SourceFactory::build`] must be called inside a tokio runtime, because each source spawns
+/// tasks.
 pub struct Factory {
     clock: Arc<dyn Clock>,
-    /// What the credentials are that sources name. Tokens are shared by all sources, and outlive
+    /// Resolves the credentials that sources name. Tokens are shared by all sources and outlive
     /// them.
     credentials: Arc<Credentials>,
     network: Arc<SharedNetwork>,
     launcher: Option<Launcher>,
-    /// Where installed packs are.
+    /// The installed packs.
     packs: Option<Library>,
     tasks: Tasks,
 }
 
-/// What a description comes to, before anything is started.
+/// A validated description, before anything is started.
 enum Plan {
     Mcp(Target),
     Connector(Arc<openapi::Plan>),
@@ -54,50 +54,49 @@ enum Plan {
 // === impl Factory ===
 
 impl Factory {
-    /// A factory whose sources read the time from `clock`.
+    /// Creates a factory whose sources read the time from `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         let network = SharedNetwork::new(Arc::new(SystemResolver));
         let credentials = Arc::new(Credentials::new(None, Arc::clone(&clock)));
         Self { clock, credentials, network, launcher: None, packs: None, tasks: Tasks::new() }
     }
 
-    /// Sources find the credentials that they name in `store`. Without one, a source that names a
-    /// credential has none.
+    /// Sets the store in which sources find their credentials. Without a store, a source that names
+    /// a credential cannot send requests.
     #[must_use]
     pub fn with_credentials(mut self, store: Arc<dyn CredentialStore>) -> Self {
         self.credentials = Arc::new(Credentials::new(Some(store), Arc::clone(&self.clock)));
         self
     }
 
-    /// Somebody else than the system is asked for the addresses of names.
+    /// Replaces the system's resolver.
     #[must_use]
     pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
         self.network = SharedNetwork::new(resolver);
         self
     }
 
-    /// Who fetches the key sets of token issuers, over the same network.
+    /// Returns the fetcher for the key sets of token issuers, over the same network.
     pub fn key_sets(&self) -> KeySets {
         KeySets(Arc::clone(&self.network))
     }
 
-    /// The same factory, whose sources start programs through `launcher`. Without one there are no
-    /// commands and no sandboxes, and a descendant of a stdio server that leaves its process group
-    /// outlives it.
+    /// Sets the launcher that starts programs. Without a launcher, commands and sandboxes are not
+    /// available, and a descendant of a stdio server that leaves its process group outlives it.
     #[must_use]
     pub fn with_launcher(mut self, launcher: Launcher) -> Self {
         self.launcher = Some(launcher);
         self
     }
 
-    /// The same factory, knowing packs that are installed.
+    /// Sets the library of installed packs.
     #[must_use]
     pub fn with_packs(mut self, library: Library) -> Self {
         self.packs = Some(library);
         self
     }
 
-    /// The same factory, whose sources have their tasks on this board.
+    /// Sets the task board on which sources register their tasks.
     #[must_use]
     pub fn with_tasks(mut self, tasks: Tasks) -> Self {
         self.tasks = tasks;
@@ -108,7 +107,7 @@ impl Factory {
         self.network.get()
     }
 
-    /// The credential that `spec` names, if it names one.
+    /// Returns the credential that `spec` names, if any.
     fn credential(&self, spec: &SourceSpec) -> Result<Option<Arc<SourceCredential>>, String> {
         let Some(reference) = spec.credential.clone() else { return Ok(None) };
         let credentials = Arc::clone(&self.credentials);
@@ -124,7 +123,7 @@ impl Factory {
                 }
                 if stdio.sandbox.is_some() && self.launcher.is_none() {
                     return Err(
-                        "a sandbox needs a launcher, and this program brings none".to_owned()
+                        "a sandbox requires a launcher, and this program has none".to_owned()
                     );
                 }
                 Ok(Plan::Mcp(Target::Stdio(anchored(stdio.clone()), self.launcher.clone())))
@@ -143,7 +142,7 @@ impl Factory {
             }
             UpstreamSpec::Commands(commands) => match &self.launcher {
                 Some(launcher) => Ok(Plan::Commands(commands.clone(), launcher.clone())),
-                None => Err("commands need a launcher, and this program brings none".to_owned()),
+                None => Err("commands require a launcher, and this program has none".to_owned()),
             },
             UpstreamSpec::Workflow(_) => Err("workflows are run by the gateway itself".to_owned()),
             UpstreamSpec::Pack(pack) => {
@@ -163,10 +162,10 @@ impl Factory {
     }
 }
 
-/// `stdio` with paths that mean the same wherever its program runs.
+/// Returns `stdio` with absolute sandbox paths, independent of the working directory.
 fn anchored(mut stdio: StdioSpec) -> StdioSpec {
     if let Some(sandbox) = &mut stdio.sandbox {
-        // It may read where it runs, and the program itself.
+        // A sandboxed program may read its working directory and itself.
         let program = stdio.command.first().filter(|program| program.contains('/'));
         sandbox.read.extend(program.map(PathBuf::from));
         sandbox.read.extend(stdio.cwd.clone());

@@ -1,11 +1,11 @@
-//! Entrances for the fuzz targets; compiled with `--cfg fuzzing` alone.
+//! Entry points for the fuzz targets; compiled only with `--cfg fuzzing`.
 
-/// Reads what an upstream sent: as a list and as a result.
+/// Parses bytes from an upstream as a list and as a result.
 pub fn mcp_frame(frame: &[u8]) {
     crate::mcp::fuzz(frame);
 }
 
-/// Reads an OpenAPI document and makes requests of its operations.
+/// Parses an OpenAPI document and creates requests for its operations.
 pub fn openapi(document: &[u8]) {
     crate::openapi::fuzz(document);
 }

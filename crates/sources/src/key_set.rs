@@ -1,4 +1,4 @@
-//! Documents of token issuers, fetched through the guard.
+//! Fetches documents of token issuers through the guard.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,11 +11,11 @@ use toolcrib_core::{
 
 use crate::egress::{Guard, Outgoing, SharedNetwork, parse_url};
 
-/// How long a document may take.
+/// Time limit of one fetch.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Fetches documents of issuers: encrypted or from where the operator says, without redirects, and
-/// never more of them than fits.
+/// Fetches documents of issuers, over TLS or from addresses the operator configured, without
+/// redirects and up to a size limit.
 pub struct KeySets(pub(crate) Arc<SharedNetwork>);
 
 #[async_trait]
@@ -23,7 +23,7 @@ impl KeySetSource for KeySets {
     async fn fetch(&self, wanted: Wanted<'_>) -> Result<Vec<u8>, FetchError> {
         match tokio::time::timeout(PATIENCE, self.get(wanted)).await {
             Ok(fetched) => fetched.map_err(FetchError),
-            Err(_late) => Err(FetchError("it takes too long to answer".to_owned())),
+            Err(_late) => Err(FetchError("no response in time".to_owned())),
         }
     }
 }
@@ -32,8 +32,8 @@ impl KeySets {
     async fn get(&self, wanted: Wanted<'_>) -> Result<Vec<u8>, String> {
         let url = parse_url("the address", wanted.url)?;
         let named = parse_url("the configured address", wanted.named)?;
-        // Clients of their own each time: documents are asked for every few minutes, and nothing is
-        // gained by a connection that stays open for so long.
+        // A new client each time: documents are fetched every few minutes, so a pooled connection
+        // would gain nothing.
         let egress = self.0.get()?.egress(Guard::new(wanted.allow.clone(), Some(&named)))?;
         let mut request = Outgoing::new(Method::GET, url);
         let json = HeaderValue::from_static("application/json, application/jwk-set+json");

@@ -1,9 +1,9 @@
-//! An HTTP service that an OpenAPI document (3.0, 3.1) describes, as a source of tools.
+//! An HTTP service described by an OpenAPI document (3.0, 3.1), as a source of tools.
 //!
-//! The reader is our own, because the schemas of tools have to survive byte for byte: `document` has
-//! the document and its references, `resolve` makes schemas stand on their own, `operation` and
-//! `body` read what one operation takes, `service` picks operations and names them. `request` and
-//! `encode` turn arguments into a request, `response` an answer into an outcome.
+//! The parser is our own, because tool schemas must be preserved byte for byte: `document` contains
+//! the document and its references, `resolve` makes schemas self-contained, `operation` and `body`
+//! read the inputs of one operation, `service` selects operations and names them. `request` and
+//! `encode` convert arguments to a request, `response` converts a response to an outcome.
 
 mod body;
 mod document;
@@ -19,7 +19,7 @@ mod source;
 
 pub(crate) use source::{ConnectorSource, Plan};
 
-/// Reads `bytes` as a document and makes requests of what is in it.
+/// Parses `bytes` as a document and creates requests for its operations.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(bytes: &[u8]) {
     service::fuzz(bytes);

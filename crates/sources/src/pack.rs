@@ -1,15 +1,15 @@
-//! Node packs: OpenWOP packs of nodes, each of which is a tool.
+//! Node packs: OpenWOP packs of nodes, each of which becomes a tool.
 //!
 //! A pack is read into memory (`files`, `archive`), checked (`manifest`, `requirements`, `verify`),
-//! and put together (`load`). What runs its nodes is WebAssembly (`wasm`), a tool of the
-//! MCP server that the pack names or a request that the manifest declares (`remote`, `request`).
-//! `source` is the running source, `library` what `toolcrib packs` works on.
+//! and assembled (`load`). Its nodes are WebAssembly code (`wasm`), tools of the MCP server that
+//! the pack names, or requests that the manifest declares (`remote`, `request`). `source` is the
+//! running source; `library` manages installed packs for `toolcrib packs`.
 //!
-//! The manifest's `connector` block (RFC 0045) is read and checked in `manifest`; `actions` offers
-//! what it lists in the place of the nodes.
+//! The manifest's `connector` block (RFC 0045) is read and checked in `manifest`; `actions` then
+//! offers its actions in place of the nodes.
 //!
-//! Invariant (I-43): code of a pack reaches nothing but its arguments and what `grants` names; a
-//! module that asks for more is refused when it is loaded.
+//! Invariant (I-43): code of a pack has access only to its arguments and to the capabilities in
+//! `grants`. A module that imports more is rejected when it is loaded.
 
 mod actions;
 mod answer;

@@ -1,12 +1,14 @@
-//! Child processes. The only place that starts a program.
+//! Child processes. The only module that starts a program.
 //!
-//! A child is started by a [`reaper`], this program run again, which ends the child and everything
-//! that descends from it. Without a [`Launcher`] (a program that embeds the sources need not bring
-//! one) it is started directly, and its process group takes the place of its descendants.
+//! A child is started by a [`reaper`], a second instance of this program that ends the child and
+//! all its descendants. A program that embeds the sources may lack a [`Launcher`]; then the child
+//! is started directly, and only its process group is ended with it.
 //!
-//! Invariant: a child leads its own process group, and when its [`Child`] is closed or dropped it
-//! and all of that is sent SIGKILL, so that a descendant that ignores SIGTERM does not outlive it.
-//! Invariant: a child's environment is what its description says, not ours.
+//! Invariant: a child leads its own process group. When its [`Child`] is closed or dropped, the
+//! child and that group receive SIGKILL, so that a descendant that ignores SIGTERM does not outlive
+//! it.
+//!
+//! Invariant: a child gets only the environment that its description allows.
 
 use std::{
     ffi::OsString,
@@ -42,7 +44,7 @@ pub(crate) mod once;
 pub(crate) mod reaper;
 pub(crate) mod stderr;
 
-/// What this program is when it is run again, as one argument.
+/// The role of this program when it runs again as a helper process, as one argument.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Stage {
@@ -56,8 +58,8 @@ impl Stage {
     }
 }
 
-/// What [`Launcher`] runs: `ORDERS PROGRAM [ARGUMENT]…`. Call it before the
-/// program starts a thread or opens a file.
+/// Entry point of the program that a [`Launcher`] names, with the arguments
+/// `ORDERS PROGRAM [ARGUMENT]…`. Call it before the program starts a thread or opens a file.
 pub fn run_child(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let mut arguments = arguments.into_iter();
     let stage = arguments.next().and_then(|text| text.into_string().ok());
@@ -67,22 +69,22 @@ pub fn run_child(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         (Some(Stage::Confine(orders)), Some(program)) => {
             confined::run(&orders, &program, &mut arguments)
         }
-        // Only toolcrib itself starts it.
+        // Invalid arguments: toolcrib itself always passes valid ones.
         (None, _) | (_, None) => ExitCode::FAILURE,
     }
 }
 
-/// What a child may have of our own environment.
+/// Variables that a child inherits from our own environment.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 
-/// How long a child may take to end after its input closed, and again after SIGTERM. Well-behaved
-/// servers end within half a second of the former.
+/// How long a child may take to exit after its input closed, and again after SIGTERM. Well-behaved
+/// servers exit within half a second of the former.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How long what is left in the stderr pipe may take to arrive after the group was killed.
+/// How long the remaining stderr output may take to arrive after the group was killed.
 const DRAIN: Duration = Duration::from_millis(200);
 
-/// A running child and everything that it started.
+/// A running child with all its descendants.
 pub(crate) struct Child {
     process: Process,
     _stderr: AbortOnDropHandle<()>,
@@ -90,12 +92,12 @@ pub(crate) struct Child {
     stderr_read: CancellationToken,
 }
 
-/// How a child is held.
+/// How a child is supervised.
 enum Process {
     Reaped(Reaper),
     /// Without a launcher.
     Direct {
-        // Before `process`: the group is killed before its leader can be reaped.
+        // Declared before `process`: the group is killed before its leader can be reaped.
         group: Group,
         process: tokio::process::Child,
     },
@@ -160,7 +162,7 @@ fn reaped(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, Streams), St
 #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
 fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child), String> {
     if spec.sandbox.is_some() {
-        return Err("`sandbox` needs a launcher, and this program brings none".to_owned());
+        return Err("`sandbox` requires a launcher, and this program has none".to_owned());
     }
     let (program, arguments) = split(spec)?;
     let mut command = Command::new(program);
@@ -182,12 +184,15 @@ fn split(spec: &StdioSpec) -> Result<(&String, &[String]), String> {
     spec.command.split_first().ok_or_else(|| "the command is empty".to_owned())
 }
 
-#[expect(clippy::disallowed_methods, reason = "what a child inherits is read when it starts")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the inherited environment is read when a child starts"
+)]
 fn environment(spec: &StdioSpec) -> Vec<(String, OsString)> {
     let inherited = INHERITED.into_iter();
     let inherited =
         inherited.filter_map(|name| std::env::var_os(name).map(|value| (name.to_owned(), value)));
-    // Configured values come last, so that they win over inherited ones.
+    // Configured values come last, so that they override inherited ones.
     let configured = spec.env.iter().map(|(name, value)| (name.clone(), value.0.expose().into()));
     inherited.chain(configured).collect()
 }
@@ -204,7 +209,8 @@ fn cannot_start(error: &io::Error) -> String {
 // === impl Child ===
 
 impl Child {
-    /// Waits until the child has ended, and reaps it. What is left of it is killed.
+    /// Waits until the child has exited, reaps it, and kills its remaining descendants. Returns a
+    /// description of the exit.
     pub(crate) async fn exited(&mut self) -> String {
         match &mut self.process {
             Process::Reaped(reaper) => match reaper.ended().await {
@@ -223,8 +229,8 @@ impl Child {
         }
     }
 
-    /// Ends the child, whose stdin the caller has closed: waits, sends SIGTERM to the group,
-    /// waits, kills all that is left, and reaps the child.
+    /// Ends the child, whose stdin the caller has closed: waits, sends SIGTERM to the group, waits,
+    /// kills the remaining processes, and reaps the child.
     pub(crate) async fn close(&mut self) {
         if tokio::time::timeout(GRACE, self.exited()).await.is_ok() {
             return;
@@ -239,7 +245,7 @@ impl Child {
         self.kill().await;
     }
 
-    /// Kills the child and all that it started, and reaps it.
+    /// Kills the child and its descendants, and reaps it.
     pub(crate) async fn kill(&mut self) {
         match &mut self.process {
             Process::Reaped(reaper) => reaper.kill(),
@@ -248,19 +254,19 @@ impl Child {
         self.exited().await;
     }
 
-    /// Waits until what the child, which has ended, wrote to stderr has been read. Can be called any
-    /// number of times.
+    /// Waits until the remaining stderr output of an exited child has been read. Can be called
+    /// repeatedly.
     pub(crate) async fn stderr_read(&self) {
-        // An unfinished reader (a descendant that left the group holds the pipe) is no reason to
-        // wait longer.
+        // A reader that never finishes (a descendant outside the group holds the pipe) must not
+        // delay this any longer.
         if tokio::time::timeout(DRAIN, self.stderr_read.cancelled()).await.is_err() {
             tracing::debug!("stderr was still open after its process group was gone");
         }
     }
 }
 
-/// How a child ended whose reaper was killed.
-pub(crate) const LOST: &str = "was lost: somebody ended the process that watched over it";
+/// Describes the end of a child whose reaper was killed.
+pub(crate) const LOST: &str = "was lost: the process that supervised it was killed";
 
 pub(crate) fn describe(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt as _;
@@ -271,7 +277,7 @@ pub(crate) fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// A process group that has not been killed for good yet.
+/// A process group that has not received SIGKILL yet.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -284,8 +290,7 @@ impl Group {
         }
     }
 
-    /// The last signal. Afterwards the number may come to belong to somebody else, so it is
-    /// forgotten.
+    /// Sends SIGKILL. The group id may be reused afterwards, so it is dropped.
     fn kill(&mut self) {
         self.signal(Signal::KILL);
         self.0 = None;

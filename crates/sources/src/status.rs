@@ -1,4 +1,4 @@
-//! How a source is doing, for everybody who asks.
+//! The current status of a source.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl StatusBoard {
         self.status.lock().clone()
     }
 
-    /// Sets state and reason; `since` moves only when the state does.
+    /// Sets state and reason; `since` changes only when the state does.
     pub(crate) fn set(&self, state: SourceState, detail: &str) {
         let now = self.clock.now();
         let mut status = self.status.lock();

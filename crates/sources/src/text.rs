@@ -1,8 +1,10 @@
-//! Foreign text made fit for a log line, a status or a model: one line, no control characters, cut.
+//! Cleans text from upstreams for a log line, a status or a model: single line, no control
+//! characters, truncated.
 
 use toolcrib_core::{redact::Redactor, text::is_hidden};
 
-/// `text` with control and invisible formatting characters as blanks, at most `max` bytes.
+/// Returns `text` with control and invisible formatting characters as blanks, truncated to `max`
+/// bytes.
 pub(crate) fn tidy(text: &str, max: usize) -> String {
     let mut tidy = String::with_capacity(text.len().min(max));
     for character in text.trim().chars() {
@@ -16,7 +18,7 @@ pub(crate) fn tidy(text: &str, max: usize) -> String {
     tidy
 }
 
-/// Like [`tidy`], but line breaks and tabs stay: for text of several lines.
+/// Like [`tidy`], but keeps line breaks and tabs, for text of several lines.
 pub(crate) fn tidy_lines(text: &str, max: usize) -> String {
     let mut tidy = String::with_capacity(text.len().min(max));
     for character in text.trim().chars() {
@@ -31,23 +33,23 @@ pub(crate) fn tidy_lines(text: &str, max: usize) -> String {
     tidy
 }
 
-/// `text` without secret-shaped strings and addresses: for what an upstream says that is passed on.
+/// Returns `text` with secrets and URLs redacted, for upstream text that is shown to callers.
 pub(crate) fn fit_for_callers(text: &str) -> String {
     let text = Redactor::default().text(text);
-    let mut told = String::with_capacity(text.len());
+    let mut cleaned = String::with_capacity(text.len());
     for piece in text.split_inclusive(|c: char| c.is_whitespace()) {
         match piece.find("://") {
-            None => told.push_str(piece),
+            None => cleaned.push_str(piece),
             Some(at) => {
                 let word = |c: char| c.is_ascii_alphanumeric() || "+-.".contains(c);
                 let (before, _) = piece.split_at(at);
-                told.push_str(before.trim_end_matches(word));
-                told.push_str("[address]");
-                told.push_str(&piece[piece.trim_end().len()..]);
+                cleaned.push_str(before.trim_end_matches(word));
+                cleaned.push_str("[address]");
+                cleaned.push_str(&piece[piece.trim_end().len()..]);
             }
         }
     }
-    told
+    cleaned
 }
 
 #[cfg(test)]
@@ -57,8 +59,8 @@ mod tests {
     #[test]
     fn addresses_and_secrets_do_not_get_through() {
         let said = "failed at (http://10.0.0.7:9/x?token=abc)\nretry with sk-1234567890abcdef now";
-        let told = fit_for_callers(said);
-        assert_eq!(told, "failed at ([address]\nretry with [redacted] now");
+        let cleaned = fit_for_callers(said);
+        assert_eq!(cleaned, "failed at ([address]\nretry with [redacted] now");
         assert_eq!(fit_for_callers("timezone `Mars` is unknown"), "timezone `Mars` is unknown");
     }
 

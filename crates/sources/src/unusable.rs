@@ -1,4 +1,4 @@
-//! A source that must not be contacted, because a secret of it cannot be read.
+//! A source that must not be contacted, because one of its secrets cannot be read.
 //!
 //! Invariant: it sends nothing and starts nothing.
 

@@ -1,4 +1,5 @@
-//! A credential in hand: its value in the form in which it is sent, and where it may be sent.
+//! A resolved credential: its value in the form in which it is sent, and the hosts it may be sent
+//! to.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use super::oauth::AccessToken;
 pub(crate) struct Held {
     credential: Credential,
     form: Form,
-    /// Everything that says what the credential is, in every form that leaves this process.
+    /// Every secret of the credential, in every encoding that leaves this process.
     values: Vec<Secret>,
     token: Option<Arc<AccessToken>>,
 }
@@ -31,7 +32,7 @@ enum Form {
 // === impl Held ===
 
 impl Held {
-    /// `credential` in the form in which it is sent; `token` when it is one for tokens.
+    /// Creates the sendable form of `credential`. OAuth credentials require a `token`.
     pub(super) fn new(
         credential: Credential,
         material: &Material,
@@ -73,17 +74,18 @@ impl Held {
         Ok(Self { credential, form, values, token })
     }
 
-    /// Its id, which says nothing about it.
+    /// Returns the id of the credential, which reveals nothing about its value.
     pub(crate) fn id(&self) -> &CredentialId {
         &self.credential.id
     }
 
-    /// Whether it may be sent to where `url` leads.
+    /// Returns whether the credential may be sent to `url`.
     pub(crate) fn may_go_to(&self, url: &Url) -> bool {
         may_go(&self.credential, url)
     }
 
-    /// Puts it into a request to `url`, in place of whatever stands there.
+    /// Attaches the credential to a request to `url`, replacing a header or parameter of the same
+    /// name.
     pub(crate) fn attach(
         &self,
         url: &mut Url,
@@ -110,7 +112,8 @@ impl Held {
         Ok(())
     }
 
-    /// Takes it out of a request to `url`, where an upstream that was sent it has redirected to.
+    /// Removes the credential from a request to `url`, the target of a redirect. Fails when the URL
+    /// still contains one of its values.
     pub(crate) fn strip(
         &self,
         url: &mut Url,
@@ -127,7 +130,7 @@ impl Held {
                 }
             }
         }
-        // The upstream may have written it anywhere else.
+        // The upstream may have written the value into another part of the URL.
         let shown = url.as_str();
         match self
             .values
@@ -139,24 +142,24 @@ impl Held {
         }
     }
 
-    /// The upstream did not take it: a token is not sent again.
+    /// Handles a rejection by the upstream: a rejected token is not sent again.
     pub(crate) fn refused(&self) {
         if let Some(token) = &self.token {
             token.forget();
         }
     }
 
-    /// Everything to look for in what the upstream sends back.
+    /// Returns every value to look for in the upstream's output.
     pub(crate) fn values(&self) -> impl Iterator<Item = (Secret, CredentialId)> {
         self.values.iter().map(|value| (value.clone(), self.credential.id.clone()))
     }
 
-    /// Replaces its values in what the upstream sends back.
+    /// Returns the filter that replaces the credential's values in the upstream's output.
     pub(crate) fn echoes(&self) -> Echoes {
         Echoes::new(self.values())
     }
 
-    /// Whether the two have the same values.
+    /// Returns whether both have the same values.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         let token = |held: &Self| held.token.as_ref().map(|token| token.value.clone());
         let same_token = match (token(self), token(other)) {
@@ -176,13 +179,13 @@ impl std::fmt::Debug for Held {
     }
 }
 
-/// Whether `credential` may be sent to where `url` leads.
+/// Returns whether `credential` may be sent to `url`.
 pub(super) fn may_go(credential: &Credential, url: &Url) -> bool {
     let private = url.scheme() == "https" || (url.scheme() == "http" && is_loopback(url));
     private && url.host_str().is_some_and(|host| credential.is_for(host))
 }
 
-/// `query` without the parameter of that name; all else keeps its bytes.
+/// Returns `query` without the named parameter; all other bytes are unchanged.
 fn without(query: &str, parameter: &str) -> String {
     let other = |pair: &&str| {
         let name = form_urlencoded::parse(pair.as_bytes()).next();
@@ -191,14 +194,14 @@ fn without(query: &str, parameter: &str) -> String {
     query.split('&').filter(other).collect::<Vec<_>>().join("&")
 }
 
-/// A header's value that no log shows.
+/// Creates a header value that is hidden from logs.
 fn sensitive(text: &str) -> Result<HeaderValue, CredentialProblem> {
     let mut value = HeaderValue::from_str(text).map_err(|_| CredentialProblem::Unreadable)?;
     value.set_sensitive(true);
     Ok(value)
 }
 
-/// How a value may stand in a URL or a form that an upstream sends back.
+/// Returns the encodings in which a value can appear in a URL or form that an upstream sends back.
 fn encodings(value: &Secret) -> Vec<Secret> {
     let plain = value.expose();
     let mut forms = vec![
@@ -209,7 +212,7 @@ fn encodings(value: &Secret) -> Vec<Secret> {
     forms.into_iter().filter(|form| form != plain).map(Secret::new).collect()
 }
 
-/// Whether `url` leads to this machine.
+/// Returns whether `url` leads to this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
@@ -343,7 +346,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_echoed_is_found_in_every_form_that_was_sent() {
+    fn echoes_are_found_in_every_encoding_that_was_sent() {
         let basic = CredentialKind::Basic { username: "ann".to_owned() };
         let held = held(basic, &["a.example"], "p/assword canary");
         let echoes = held.echoes();

@@ -1,11 +1,11 @@
-//! Access tokens: had when they are needed, kept until shortly before they end.
+//! Access tokens: requested when needed and cached until shortly before they expire.
 //!
 //! Invariants:
-//! - for one credential one request to its token endpoint is on its way at a time, and whoever needs
-//!   the token meanwhile waits for that one;
-//! - a request that was begun is brought to its end although whoever wanted it has gone: a refresh
-//!   token that was exchanged for the next is not lost;
-//! - what a token endpoint says is never repeated.
+//! - each credential has at most one token request in flight, and all its callers wait for that
+//!   one;
+//! - a token request runs to its end even when its caller is cancelled, so that a refresh token
+//!   issued by it is stored;
+//! - the output of a token endpoint is never repeated in errors or logs.
 
 mod exchange;
 
@@ -32,28 +32,30 @@ use self::exchange::{Denied, Granted};
 use super::{Cause, Refusal, held::is_loopback};
 use crate::egress::{Egress, Guard, Network, Outgoing};
 
-/// How long a token endpoint may take.
+/// Time limit of one request to a token endpoint.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Bytes of an answer that are read.
+/// Largest response body, in bytes.
 const MAX_ANSWER: usize = 64 << 10;
-/// A token is not sent in this last part of its life, in which it may end on the way.
+/// A token is not sent in this last part of its lifetime, because it could expire in transit.
 const SKEW: Duration = Duration::from_secs(60);
-/// How long a token lives of which nothing is said.
+/// Lifetime of a token when the response names none.
 const UNSAID: Duration = Duration::from_secs(300);
-/// How long a token endpoint is not asked again after it said no, and after it did not answer.
+/// Pause before the token endpoint is called again after a rejection, and after no response.
 const PAUSE_DENIED: Duration = Duration::from_secs(5);
 const PAUSE_SILENT: Duration = Duration::from_secs(1);
-/// How often, and after which time, the store is looked into for what another process got.
+/// How often, and at which interval, the store is read for a token that another process may have
+/// obtained.
 const LOOKS: usize = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
-/// Credentials whose tokens are kept.
+/// Largest number of credentials whose tokens are cached.
 const MAX_SLOTS: usize = 4_096;
 
 /// The access tokens of all credentials.
 pub(super) struct Tokens {
     clock: Arc<dyn Clock>,
     slots: Mutex<HashMap<CredentialId, Arc<Slot>>>,
-    /// Token requests on their way. It is closed, which only means that one can wait for its end.
+    /// Token requests in flight. The tracker is closed from the start, which only makes `wait`
+    /// possible.
     running: TaskTracker,
 }
 
@@ -72,17 +74,17 @@ struct Slot {
 
 #[derive(Default)]
 struct State {
-    /// Of which revision of the credential the rest is.
+    /// Revision of the credential that the other fields belong to.
     revision: u64,
     token: Option<Arc<AccessToken>>,
-    /// In nanoseconds of the clock: until when the token is sent, or the failure stands.
+    /// In nanoseconds of the clock: when the token, or the cached failure, expires.
     until: u64,
     failed: Option<Cause>,
-    /// The refresh token that follows the stored one, when it could not be stored.
+    /// The successor of the stored refresh token, when it could not be stored.
     unstored: Option<Material>,
 }
 
-/// What a task needs to get a token when nobody waits for it any more.
+/// The data a task needs to get a token after its caller has gone.
 struct TokenRequest {
     clock: Arc<dyn Clock>,
     store: Arc<dyn CredentialStore>,
@@ -100,12 +102,12 @@ impl Tokens {
         Self { clock, slots: Mutex::default(), running }
     }
 
-    /// Waits until no token request is on its way; none takes longer than a few [`TIMEOUT`]s.
+    /// Waits until no token request is in flight; none takes longer than a few [`TIMEOUT`]s.
     pub(super) async fn settled(&self) {
         self.running.wait().await;
     }
 
-    /// The access token for a credential that is one for tokens.
+    /// Returns the access token of an OAuth credential, from the cache if possible.
     pub(super) async fn token(
         &self,
         opened: Opened,
@@ -128,7 +130,7 @@ impl Tokens {
                 };
                 let ended = self.running.spawn(request.run()).await;
                 ended.unwrap_or_else(|_| {
-                    Err(Cause::Unavailable("the token request was cut off".to_owned()))
+                    Err(Cause::Unavailable("the token request was interrupted".to_owned()))
                 })
             }
         };
@@ -138,7 +140,7 @@ impl Tokens {
     fn slot(&self, id: &CredentialId) -> Arc<Slot> {
         let mut slots = self.slots.lock();
         if slots.len() >= MAX_SLOTS && !slots.contains_key(id) {
-            // Whatever goes is had again; what somebody waits for stays.
+            // Dropped tokens can be requested again; slots that a caller is waiting for stay.
             slots.retain(|_, slot| Arc::strong_count(slot) > 1);
         }
         Arc::clone(slots.entry(id.clone()).or_default())
@@ -148,7 +150,7 @@ impl Tokens {
 // === impl AccessToken ===
 
 impl AccessToken {
-    /// Has the next one be asked for, if this is the one that would be sent.
+    /// Discards this token if it is the cached one, so that the next call requests a new one.
     pub(super) fn forget(&self) {
         let Some(slot) = self.slot.upgrade() else { return };
         let mut state = slot.state.lock();
@@ -161,10 +163,11 @@ impl AccessToken {
 // === impl State ===
 
 impl State {
-    /// What is known at `now` for a credential of this revision, if anything is.
+    /// Returns the cached token or failure for a credential of this revision, if it is still valid
+    /// at `now`.
     fn known(&self, revision: u64, now: u64) -> Option<Result<Arc<AccessToken>, Cause>> {
-        // What the operator has rotated since is asked for anew; what was read before it was
-        // rotated by ourselves is older than what is here.
+        // A credential that the operator rotated needs a new token. A lower revision was read
+        // before this process rotated the credential, so the cached state is newer.
         if revision > self.revision || now >= self.until {
             return None;
         }
@@ -186,7 +189,8 @@ impl TokenRequest {
         if let Some(known) = slot.state.lock().known(self.opened.credential.revision, now) {
             return known;
         }
-        // Another process, or the one whose turn it was, may have exchanged the refresh token.
+        // Another process, or the previous holder of the lock, may have exchanged the refresh
+        // token.
         self.read_again().await?;
         let mut granted = self.ask().await;
         if matches!(granted, Err(Denied::Final(_))) && self.was_followed().await? {
@@ -198,8 +202,8 @@ impl TokenRequest {
         }
     }
 
-    /// Whether the values that were refused have others in their place by now. Another process may
-    /// have exchanged the refresh token and be about to store what it got.
+    /// Returns whether the rejected values have been replaced in the store. Another process may
+    /// have exchanged the refresh token and be about to store its successor.
     async fn was_followed(&mut self) -> Result<bool, Cause> {
         let before = self.opened.credential.revision;
         let refreshes = matches!(self.opened.credential.kind, CredentialKind::RefreshToken(_));
@@ -225,7 +229,7 @@ impl TokenRequest {
         }
     }
 
-    /// The values to send: the stored ones, or those that could not be stored after them.
+    /// Returns the values to send: the stored ones, or their successors that could not be stored.
     fn material(&self) -> Material {
         let state = self.slot.state.lock();
         let unstored = state.unstored.as_ref();
@@ -235,7 +239,9 @@ impl TokenRequest {
 
     async fn ask(&self) -> Result<Granted, Denied> {
         let kind = &self.opened.credential.kind;
-        let Some(oauth2) = kind.oauth2() else { return Err(Denied::Final("is not for tokens")) };
+        let Some(oauth2) = kind.oauth2() else {
+            return Err(Denied::Final("it is not an OAuth credential"));
+        };
         let url = endpoint(oauth2)?;
         let request = exchange::request(kind, oauth2, &self.material())?;
         let mut outgoing = Outgoing::new(Method::POST, url);
@@ -243,14 +249,15 @@ impl TokenRequest {
         outgoing.body = Some(request.body.into());
         let egress = self.egress(&outgoing.url).map_err(Denied::Silent)?;
         let answered = async {
-            // Nobody's call: the endpoint is the operator's, and serves whoever asks next as well.
+            // Belongs to no single call: the endpoint is the operator's, and the token serves all
+            // callers.
             let answer = egress.send(outgoing, &EgressTrail::default()).await?;
             let status = answer.status();
             Ok::<_, crate::egress::EgressError>((status, answer.collect(MAX_ANSWER).await?))
         };
         match tokio::time::timeout(TIMEOUT, answered).await {
             Ok(Ok((status, body))) => exchange::read(status, &body),
-            // The cause of a failed connection names addresses and not what was sent.
+            // The cause of a failed connection contains addresses and nothing that was sent.
             Ok(Err(error)) => Err(Denied::Silent(format!("the token endpoint: {error}"))),
             Err(_) => Err(Denied::Silent("the token endpoint did not answer in time".to_owned())),
         }
@@ -260,7 +267,7 @@ impl TokenRequest {
         self.network.egress(Guard::new(Default::default(), Some(url)))
     }
 
-    /// Stores what comes in place of the refresh token, and keeps the access token.
+    /// Stores a new refresh token, and caches the access token.
     async fn keep(&self, granted: Granted) -> Arc<AccessToken> {
         let credential = &self.opened.credential;
         let mut revision = credential.revision;
@@ -311,7 +318,7 @@ impl TokenRequest {
     }
 }
 
-/// Where tokens are had. What is sent there is a secret, so it is TLS or this machine.
+/// Returns the token endpoint. It receives secrets, so it requires TLS or a loopback address.
 fn endpoint(oauth2: &OAuth2) -> Result<Url, Denied> {
     let unusable = Denied::Final("its token endpoint is not an https URL");
     let Ok(url) = Url::parse(&oauth2.token_url) else { return Err(unusable) };

@@ -1,22 +1,22 @@
-//! Which addresses are whose.
+//! Classifies IP addresses as public, private or unreachable.
 //!
-//! Invariant: an address that carries another one (mapped, NAT64, 6to4) is judged by the one it
-//! carries; whatever is not known to be public is not.
+//! Invariant: an address that embeds another one (mapped, NAT64, 6to4) is classified by the
+//! embedded address. An address that is not known to be public does not count as public.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Who may be behind an address.
+/// The network that an address belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// Anybody's, out in the internet.
+    /// Reachable over the internet.
     Public,
-    /// This machine's or this network's.
+    /// On this machine or in a private network.
     Private,
-    /// Nobody that a source could mean: link-local (cloud metadata), multicast, reserved.
+    /// Never a valid destination: link-local (cloud metadata), multicast, reserved.
     Never,
 }
 
-/// The address that is really reached through `address`.
+/// Returns the address that is actually reached through `address`.
 pub(crate) fn unwrapped(address: IpAddr) -> IpAddr {
     match address {
         IpAddr::V4(_) => address,
@@ -24,7 +24,7 @@ pub(crate) fn unwrapped(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Who may be behind `address`.
+/// Classifies `address`.
 pub(crate) fn reach(address: IpAddr) -> Reach {
     match unwrapped(address) {
         IpAddr::V4(v4) => reach_v4(v4),
@@ -32,8 +32,8 @@ pub(crate) fn reach(address: IpAddr) -> Reach {
     }
 }
 
-/// The IPv4 address inside a mapped (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`) or 6to4 (`2002::/16`)
-/// one.
+/// Returns the IPv4 address embedded in a mapped (`::ffff:0:0/96`), NAT64 (`64:ff9b::/96`) or 6to4
+/// (`2002::/16`) address.
 fn carried(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let [a, b, c, d, e, f, g, h] = v6.segments();
     let joined = |high: u16, low: u16| {
@@ -51,7 +51,7 @@ fn reach_v4(v4: Ipv4Addr) -> Reach {
     match v4.octets() {
         [10, ..] | [127, ..] | [192, 168, ..] => Reach::Private,
         [172, b, ..] if b & 0xf0 == 16 => Reach::Private,
-        // Carrier-grade NAT, which overlay networks use too.
+        // Carrier-grade NAT, also used by overlay networks.
         [100, b, ..] if b & 0xc0 == 64 => Reach::Private,
         [0, ..] | [169, 254, ..] => Reach::Never,
         // Protocol assignments, documentation, 6to4 relays, benchmarks.
@@ -68,14 +68,14 @@ fn reach_v6(v6: Ipv6Addr) -> Reach {
         return Reach::Private;
     }
     match v6.segments() {
-        // Amazon's metadata service sits inside the unique local addresses.
+        // Amazon's metadata service has a unique local address.
         [0xfd00, 0x0ec2, ..] => Reach::Never,
         [a, ..] if a & 0xfe00 == 0xfc00 => Reach::Private,
         // Teredo and other protocol assignments, documentation.
         [0x2001, b, ..] if b < 0x200 => Reach::Never,
         [0x2001, 0x0db8, ..] => Reach::Never,
         [0x3fff, b, ..] if b < 0x1000 => Reach::Never,
-        // Only this eighth of the space has ever been given out to be routed.
+        // Only this eighth of the address space is allocated for global routing.
         [a, ..] if a & 0xe000 == 0x2000 => Reach::Public,
         _ => Reach::Never,
     }

@@ -1,9 +1,9 @@
-//! Where a source may go.
+//! The destinations that a source may reach.
 //!
-//! A request goes to public addresses. Beyond that, what the operator wrote down is meant: the host
-//! of the configured address, when nobody outside could own its name, and what `allow` lists.
+//! Requests go to public addresses. Explicit configuration is trusted beyond that: the configured
+//! host, if its name cannot be owned by an outsider, and the entries of `allow`.
 //!
-//! Invariant: of a name, every address is checked, and only checked addresses are connected to.
+//! Invariant: every address of a name is checked, and only checked addresses are connected to.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,8 @@ use url::{Host, Url};
 
 use super::address::{self, Reach};
 
-/// Ends of names that no public registry gives out: whoever configures one means their own network.
+/// Suffixes that no public registry assigns: a configured name with one of them is in the
+/// operator's network.
 const PRIVATE_ENDS: &[&str] = &[
     "localhost",
     "local",
@@ -25,7 +26,7 @@ const PRIVATE_ENDS: &[&str] = &[
     "test",
 ];
 
-/// What one source may reach.
+/// The destinations allowed for one source.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     allow: AllowList,
@@ -33,16 +34,16 @@ pub(crate) struct Guard {
     named: Vec<(Host<String>, u16)>,
 }
 
-/// How much is believed of a destination before its addresses are known.
+/// How a destination is trusted before its addresses are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// Nothing: it may be public.
+    /// Addresses must be public.
     Public,
-    /// The operator named it: it may be private.
+    /// The operator configured it: addresses may be private.
     Private,
 }
 
-/// The destination must not be reached. Names no address.
+/// The destination must not be reached. The error contains no address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the destination is not a public address; if it is meant, list its host or network in the \
@@ -51,15 +52,15 @@ pub(crate) enum Trust {
 pub(crate) struct Refused;
 
 impl Guard {
-    /// A guard for a source that is configured with `urls` and `allow`.
+    /// Creates a guard for a source that is configured with `urls` and `allow`.
     pub(crate) fn new<'u>(allow: AllowList, urls: impl IntoIterator<Item = &'u Url>) -> Self {
         let place = |url: &Url| Some((url.host()?.to_owned(), url.port_or_known_default()?));
         let named = urls.into_iter().filter_map(place).collect();
         Self { allow, named }
     }
 
-    /// What is known of `url` before it is resolved: how far its addresses are trusted, or that it
-    /// is an address which must not be reached.
+    /// Returns how far the addresses of `url` are trusted, before it is resolved. Fails when its
+    /// host is an address or local name that must not be reached.
     pub(crate) fn judge(&self, url: &Url) -> Result<Trust, Refused> {
         let host = url.host().ok_or(Refused)?;
         let port = url.port_or_known_default().ok_or(Refused)?;
@@ -82,7 +83,7 @@ impl Guard {
         }
     }
 
-    /// Whether all of `addresses` may be reached.
+    /// Fails unless all of `addresses` may be reached.
     pub(crate) fn check(&self, trust: Trust, addresses: &[IpAddr]) -> Result<(), Refused> {
         let may = |address: &IpAddr| {
             let listed = self.allow.has_address(*address)
@@ -107,7 +108,7 @@ fn trust_of(named: bool) -> Trust {
     if named { Trust::Private } else { Trust::Public }
 }
 
-/// A name without the dot that makes it absolute.
+/// Returns a name in lower case without its trailing dot.
 fn bare(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase()
 }
@@ -116,7 +117,7 @@ fn is_local(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
 
-/// Whether nobody outside the operator's own network can own `name`.
+/// Returns whether `name` can exist only in the operator's own network.
 fn is_private_name(name: &str) -> bool {
     let ends = |end: &str| {
         name.strip_suffix(end).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
@@ -185,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configured_address_is_meant_and_nothing_beside_it() {
+    fn the_configured_address_is_trusted_and_no_other() {
         let local = guard(Some("http://127.0.0.1:9000/mcp"), &[]);
         assert_eq!(judged(&local, "http://127.0.0.1:9000/other"), Ok(Trust::Private));
         assert_eq!(judged(&local, "http://0x7f.1:9000/"), Ok(Trust::Private), "the same address");
@@ -193,7 +194,7 @@ mod tests {
         {
             assert_eq!(judged(&local, other), Err(Refused), "{other}");
         }
-        // A name that is nobody else's may be private; any other name only when it is listed.
+        // A private name may have private addresses; any other name only when it is listed.
         for (url, trust) in [
             ("http://files:9000/", Trust::Private),
             ("http://a.svc.cluster.local/", Trust::Private),

@@ -1,18 +1,17 @@
 //! One hop of a redirect.
 //!
-//! Invariant: what belongs to an origin (configured headers, credentials, cookies, headers made of
-//! arguments) does not leave it, and nothing goes from `https` to `http`.
+//! Invariant: data bound to an origin (configured headers, credentials, cookies, headers made of
+//! arguments) is never sent to another origin. No redirect leads from `https` to `http`.
 
 use http::{HeaderMap, Method, StatusCode, header};
 use url::Url;
 
 use super::{EgressError, Outgoing};
 
-/// Redirects that one request follows.
+/// Largest number of redirects that one request follows.
 pub(crate) const MAX_HOPS: usize = 5;
 
-/// The request that an answer with `status` and `headers` to `sent` asks for; `None` when it asks
-/// for none.
+/// Returns the next request when `status` and `headers` are a redirect of `sent`, otherwise `None`.
 pub(super) fn next(
     sent: &Outgoing,
     status: StatusCode,
@@ -25,8 +24,10 @@ pub(super) fn next(
     }
     let Some(location) = headers.get(header::LOCATION) else { return Ok(None) };
     let broken = |what: &str| EgressError::Broken(what.to_owned());
-    let location = location.to_str().map_err(|_| broken("a redirect to what is not a URL"))?;
-    let url = sent.url.join(location).map_err(|_| broken("a redirect to what is not a URL"))?;
+    let location =
+        location.to_str().map_err(|_| broken("the target of a redirect is not a URL"))?;
+    let url =
+        sent.url.join(location).map_err(|_| broken("the target of a redirect is not a URL"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(EgressError::Refused { sent: true });
     }
@@ -37,7 +38,7 @@ pub(super) fn next(
         return Err(EgressError::Refused { sent: true });
     }
     let mut next = Outgoing { url, ..sent.clone() };
-    // As browsers do: a form that was posted is followed by a read.
+    // As browsers do: a form POST is followed by a GET.
     let becomes_get = match status {
         StatusCode::SEE_OTHER => sent.method != Method::HEAD,
         _ => moves && sent.method == Method::POST,
@@ -54,7 +55,7 @@ pub(super) fn next(
     Ok(Some(next))
 }
 
-/// Whether a URL carries a name or password.
+/// Returns whether a URL contains a user name or password.
 pub(super) fn has_userinfo(url: &Url) -> bool {
     !url.username().is_empty() || url.password().is_some()
 }
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_an_origin_stays_there() {
+    fn data_bound_to_an_origin_stays_there() {
         let from = sent(Method::POST, "http://a.example/");
         for other in
             ["http://b.example/", "http://a.example:81/", "https://a.example/", "//A.example:8/"]

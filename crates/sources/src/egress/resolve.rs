@@ -1,4 +1,4 @@
-//! From names to addresses: the system's resolver behind a seam, and the check in between.
+//! Resolves names to addresses, and checks the addresses before the HTTP client gets them.
 
 use std::{
     io,
@@ -11,17 +11,17 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use super::guard::{Guard, Trust};
 
-/// Turns a host's name into its addresses.
+/// Resolves a host name to its addresses.
 #[async_trait]
 pub trait Resolver: Send + Sync + 'static {
-    /// Every address of `host`.
+    /// Returns every address of `host`.
     ///
     /// # Errors
-    /// The name has none, or nobody could be asked.
+    /// Fails when the name has no address, or when no name server responds.
     async fn resolve(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// The machine's own resolver.
+/// The resolver of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemResolver;
 
@@ -32,8 +32,8 @@ impl Resolver for SystemResolver {
     }
 }
 
-/// What the HTTP client asks, once for each connection it opens: only addresses that have been
-/// checked reach it, so that the one it connects to is one of them.
+/// The resolver of the HTTP client, called once per connection. It returns checked addresses only,
+/// so the client cannot connect to any other.
 pub(super) struct Checked {
     pub(super) resolver: Arc<dyn Resolver>,
     pub(super) guard: Arc<Guard>,

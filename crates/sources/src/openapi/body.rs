@@ -1,4 +1,4 @@
-//! What an operation takes as its body.
+//! The request body of an operation.
 
 use serde_json::{Map, Value, json};
 
@@ -7,17 +7,17 @@ use super::{
     operation::{Style, Unusable, is_json},
 };
 
-/// A body in the one media type that is used.
+/// A request body in its preferred media type.
 #[derive(Debug, Clone)]
 pub(super) struct Body {
     pub(super) kind: BodyKind,
-    /// As the document has it, parameters included.
+    /// As in the document, with parameters.
     pub(super) media_type: String,
     pub(super) required: bool,
     pub(super) description: Option<String>,
     /// The schema of the argument.
     pub(super) schema: Value,
-    /// How single fields of a form are written.
+    /// Form fields with an explicit encoding.
     pub(super) fields: Vec<Field>,
 }
 
@@ -34,27 +34,27 @@ pub(super) enum BodyKind {
     Binary,
 }
 
-/// A field of a form of which the document says more than its schema.
+/// A form field for which the document specifies more than a schema.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Field {
     pub(super) name: String,
-    /// How it is written in a form; `None` when the document does not say.
+    /// Serialization in a form; `None` when the document specifies none.
     pub(super) style: Option<(Style, bool)>,
     /// The media type of its part.
     pub(super) media_type: Option<String>,
-    /// Whether the argument is base64 of the bytes.
+    /// Whether the argument is the bytes in base64.
     pub(super) binary: bool,
 }
 
 impl Body {
-    /// `None` when nothing can be sent.
+    /// Reads a `requestBody`. Returns `None` when it has no content.
     pub(super) fn read(document: &Document, body: &Value) -> Result<Option<Self>, Unusable> {
         let Some(content) = body.get("content").and_then(Value::as_object) else { return Ok(None) };
         let chosen = content.iter().min_by_key(|(media_type, _)| rank(media_type));
         let Some((media_type, media)) = chosen else { return Ok(None) };
         let kind = kind(media_type);
         let media_type = match media_type.as_str() {
-            // A range says what would be accepted; one of its kind is sent.
+            // For a media type range, a concrete type within it is sent.
             range if range.contains('*') && kind == BodyKind::Text => "text/plain",
             range if range.contains('*') => "application/octet-stream",
             one => one,
@@ -72,7 +72,7 @@ impl Body {
             }
             BodyKind::Form | BodyKind::Multipart => {
                 let mut schema = described.cloned().unwrap_or_else(|| json!({ "type": "object" }));
-                // The fields have to be known here, so the outermost reference is followed.
+                // The fields are needed here, so the outermost reference is followed.
                 if schema.get("$ref").is_some() {
                     schema = document.follow(&schema)?.clone();
                 }
@@ -133,7 +133,7 @@ fn read_fields(
     Ok(fields)
 }
 
-/// Tells callers how to give bytes.
+/// Adds a note for callers that the bytes must be base64.
 fn describe_base64(property: &mut Map<String, Value>) {
     let note = "base64 of the file's bytes";
     let text = match property.get("description").and_then(Value::as_str) {
@@ -143,7 +143,8 @@ fn describe_base64(property: &mut Map<String, Value>) {
     property.insert("description".to_owned(), Value::String(text));
 }
 
-/// Bytes: `format: binary` in 3.0, a content media type without text in 3.1.
+/// Returns whether a schema is for bytes: `format: binary` in 3.0, a content media type without
+/// text in 3.1.
 fn is_binary(schema: &Value) -> bool {
     let is = |key: &str, value: &str| schema.get(key).and_then(Value::as_str) == Some(value);
     is("format", "binary")
@@ -165,7 +166,7 @@ fn kind(media_type: &str) -> BodyKind {
     }
 }
 
-/// Of several media types the one that says most is used.
+/// Returns the preference of a media type; the lowest is used.
 fn rank(media_type: &str) -> u8 {
     match kind(media_type) {
         BodyKind::Json if media_type.trim().eq_ignore_ascii_case("application/json") => 0,

@@ -1,29 +1,29 @@
-//! An OpenAPI document, 3.0 or 3.1, out of JSON or YAML.
+//! Parses an OpenAPI document, 3.0 or 3.1, from JSON or YAML.
 //!
-//! Invariant: bytes, nesting and nodes are bounded before anything is made of them; a key that
-//! stands twice is an error in either language.
+//! Invariant: size, nesting and node count are bounded before the document is processed. A
+//! duplicate key is an error in both languages.
 
 use percent_encoding::percent_decode_str;
 use serde_json::Value;
 use toolcrib_core::json::parse_strict;
 
-/// Largest document. The largest published ones (Microsoft Graph, Cloudflare) have some 30 MB,
-/// GitHub's has 12.
+/// Largest document in bytes. The largest published ones (Microsoft Graph, Cloudflare) have some 30
+/// MB, GitHub's has 12 MB.
 pub(crate) const MAX_DOCUMENT: usize = 48 << 20;
-/// Nesting of a document.
+/// Largest nesting depth of a document.
 const MAX_DEPTH: usize = 100;
-/// References that lead to references.
+/// Longest chain of references.
 const MAX_REFERENCES: usize = 16;
 
-/// A document of which the version is known.
+/// A document of a supported version.
 #[derive(Debug)]
 pub(crate) struct Document {
     pub(super) root: Value,
-    /// Whether schemas are those of 3.0, which are not quite JSON Schema.
+    /// Whether schemas are those of 3.0, which differ from JSON Schema.
     pub(super) old: bool,
 }
 
-/// Why there is no document.
+/// Why a document was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum DocumentError {
     #[error("the OpenAPI document is larger than {} MiB", MAX_DOCUMENT >> 20)]
@@ -34,7 +34,7 @@ pub(crate) enum DocumentError {
     Version,
 }
 
-/// A reference that leads nowhere, in a circle, or out of the document.
+/// A reference that is dangling, circular, or leads out of the document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ReferenceError {
     #[error("a $ref leads out of the document")]
@@ -46,7 +46,7 @@ pub(super) enum ReferenceError {
 }
 
 impl Document {
-    /// Reads a document: JSON when it begins like an object, YAML otherwise.
+    /// Parses a document: as JSON when it begins with an object, otherwise as YAML.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, DocumentError> {
         if bytes.len() > MAX_DOCUMENT {
             return Err(DocumentError::TooLarge);
@@ -70,18 +70,18 @@ impl Document {
         Ok(Self { root, old })
     }
 
-    /// What `reference`, as a `$ref` says it, points to.
+    /// Returns the value that the `$ref` string `reference` points to.
     pub(super) fn at(&self, reference: &str) -> Result<&Value, ReferenceError> {
         let pointer = reference.strip_prefix('#').ok_or(ReferenceError::Outside)?;
         if !pointer.is_empty() && !pointer.starts_with('/') {
-            // An anchor, which only a schema can have.
+            // An anchor is valid only in schemas.
             return Err(ReferenceError::Dangling);
         }
         let pointer = percent_decode_str(pointer).decode_utf8_lossy();
         self.root.pointer(&pointer).ok_or(ReferenceError::Dangling)
     }
 
-    /// `value`, or what its `$ref` leads to in the end.
+    /// Returns `value`, or the final target of its `$ref`.
     pub(super) fn follow<'d>(&'d self, value: &'d Value) -> Result<&'d Value, ReferenceError> {
         let mut value = value;
         for _ in 0..MAX_REFERENCES {
@@ -93,13 +93,13 @@ impl Document {
         Err(ReferenceError::Circle)
     }
 
-    /// What the document says its own version is.
+    /// Returns the `info.version` of the document.
     pub(super) fn version(&self) -> Option<String> {
         self.root.pointer("/info/version").and_then(Value::as_str).map(str::to_owned)
     }
 }
 
-/// YAML as OpenAPI means it: the JSON schema of YAML 1.2, so that `no` is a string.
+/// Parses YAML with the JSON schema of YAML 1.2, as OpenAPI requires; `no` is a string.
 fn yaml(bytes: &[u8]) -> Result<Value, DocumentError> {
     let options = serde_saphyr::options! {
         strict_booleans: true,
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_document_is_refused() {
+    fn an_invalid_document_is_refused() {
         let deep =
             format!("{{\"openapi\":\"3.1.0\",\"x\":{}{}}}", "[".repeat(120), "]".repeat(120));
         let bomb: String = (1..40).fold("a0: &a0 [x, x]\n".to_owned(), |bomb, n| {

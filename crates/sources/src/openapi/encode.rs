@@ -1,7 +1,7 @@
-//! Values as text, in the styles of OpenAPI.
+//! Serializes values in the styles of OpenAPI.
 //!
-//! Invariant: a value cannot become more than its parameter: what separates parameters, segments or
-//! the parts of a URL is always escaped.
+//! Invariant: a value cannot extend beyond its parameter, because the separators of parameters,
+//! segments and URL parts are always escaped.
 
 use std::borrow::Cow;
 
@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 
 use super::operation::Style;
 
-/// Everything but what RFC 3986 calls unreserved.
+/// Escapes all characters except the unreserved ones of RFC 3986.
 const STRICT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
-/// The same without reserved characters that mean nothing inside a query's value.
+/// Like `STRICT`, but keeps reserved characters that have no meaning inside a query value.
 const RESERVED: &AsciiSet = &STRICT
     .remove(b':')
     .remove(b'/')
@@ -32,7 +32,7 @@ const RESERVED: &AsciiSet = &STRICT
 pub(super) enum Escape {
     /// For a URL.
     Url { reserved: bool },
-    /// Not at all: a header.
+    /// No escaping, for a header.
     None,
 }
 
@@ -46,7 +46,7 @@ impl Escape {
     }
 }
 
-/// A value as plain text: a string as it is, a structure as JSON.
+/// Returns a value as plain text: a string unchanged, a structure as JSON.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -55,7 +55,7 @@ pub(super) fn plain(value: &Value) -> String {
     }
 }
 
-/// A value that stands alone, in a path or a header.
+/// Serializes a value for a path or a header.
 pub(super) fn single(
     name: &str,
     value: &Value,
@@ -98,7 +98,8 @@ pub(super) fn single(
     }
 }
 
-/// The `name=value` pairs of a query, a form or a cookie, not escaped but in what a separator joins.
+/// Returns the `name=value` pairs of a query, a form or a cookie. They are unescaped, except for the
+/// separators of a [`Joined`] value.
 pub(super) fn pairs(
     name: &str,
     value: &Value,
@@ -143,7 +144,7 @@ pub(super) fn pairs(
     }
 }
 
-/// `a[b][0]=c`, however deep.
+/// Serializes nested values as `a[b][0]=c`.
 fn deep(name: String, value: &Value, pairs: &mut Vec<(String, Joined)>) {
     match value {
         Value::Object(members) => {
@@ -160,7 +161,7 @@ fn deep(name: String, value: &Value, pairs: &mut Vec<(String, Joined)>) {
     }
 }
 
-/// A value of which the separators are not escaped.
+/// A value whose separators are not escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Joined {
     pieces: Vec<String>,
@@ -177,7 +178,7 @@ impl Joined {
         pieces.join(self.separator)
     }
 
-    /// For a part of its own, where nothing is escaped.
+    /// Returns the unescaped text, for a multipart part.
     pub(super) fn into_text(self) -> String {
         self.pieces.join(",")
     }

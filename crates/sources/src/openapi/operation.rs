@@ -1,11 +1,11 @@
-//! One operation as a tool: its name, its arguments and what its answers look like.
+//! One operation as a tool: its name, its arguments and its output schema.
 //!
-//! Arguments are one flat object: each parameter by its name, and `body`. A name that is taken
-//! (two places may have a parameter of one name, and one may be called `body`) gets the place
-//! behind it: `id_query`.
+//! Arguments are one flat object: each parameter under its name, and `body`. If a name is taken,
+//! the location is appended: `id_query`. Two locations may have a parameter of the same name, and a
+//! parameter may be called `body`.
 //!
-//! Invariant: which arguments an operation has, and what they are called, follows from the document
-//! and the configured headers alone.
+//! Invariant: the arguments of an operation and their names depend only on the document and the
+//! configured headers.
 
 use std::collections::HashSet;
 
@@ -21,13 +21,13 @@ use super::{
 pub(super) const METHODS: &[&str] =
     &["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-/// Parameters of one operation.
+/// Largest number of parameters of one operation.
 const MAX_PARAMETERS: usize = 200;
 /// Characters of a name that is derived from method and path.
 const MAX_NAME: usize = 160;
 
-/// Headers that are the connection's or ours; the specification says of the first three that a
-/// document cannot describe them.
+/// Headers set by the connection or by us. The specification says that a document cannot describe
+/// the first three.
 const OURS: &[&str] = &[
     "accept",
     "content-type",
@@ -52,9 +52,9 @@ pub(super) struct Operation {
     pub(super) name: String,
     /// Upper case.
     pub(super) method: String,
-    /// With `{name}` where a parameter goes.
+    /// With `{name}` as the placeholder of a parameter.
     pub(super) path: String,
-    /// Where the document says the service is, before its variables are put in.
+    /// The `servers` of the operation, before variables are filled in.
     pub(super) servers: Option<Value>,
     pub(super) parameters: Vec<Parameter>,
     pub(super) body: Option<Body>,
@@ -64,21 +64,21 @@ pub(super) struct Operation {
     pub(super) output: Option<Value>,
 }
 
-/// A parameter and how it is written.
+/// A parameter and its serialization.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Parameter {
-    /// What the argument is called.
+    /// The name of the argument.
     pub(super) argument: String,
-    /// What the service calls it.
+    /// The name that the service uses.
     pub(super) name: String,
     pub(super) place: Place,
     pub(super) style: Style,
     pub(super) explode: bool,
-    /// Whether characters with a meaning in URLs stay as they are.
+    /// Whether reserved URL characters are left unescaped.
     pub(super) reserved: bool,
 }
 
-/// Where a parameter goes.
+/// The location of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Path,
@@ -87,7 +87,7 @@ pub(super) enum Place {
     Cookie,
 }
 
-/// How a value becomes text.
+/// The serialization style of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     Simple,
@@ -101,7 +101,7 @@ pub(super) enum Style {
     Json,
 }
 
-/// Why an operation is no tool.
+/// Why an operation cannot become a tool.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unusable {
     #[error("{0}")]
@@ -110,16 +110,16 @@ pub(super) enum Unusable {
     Other(String),
 }
 
-/// What all operations of a source share.
+/// The settings shared by all operations of a source.
 pub(super) struct Reading<'d> {
     pub(super) document: &'d Document,
-    /// Bytes that the schemas of one tool may take; those of its arguments come first.
+    /// Byte limit for the schemas of one tool; the input schema takes precedence.
     pub(super) share: usize,
-    /// Names of headers, lower case, that the configuration sets: no argument can.
+    /// Lower-case names of configured headers, which no argument can set.
     pub(super) configured: &'d HashSet<String>,
 }
 
-/// What an operation is called that has no `operationId`: `GET /pets/{petId}` is `get_pets_petId`.
+/// Returns the name of an operation without `operationId`: `GET /pets/{petId}` is `get_pets_petId`.
 pub(super) fn derived_name(method: &str, path: &str) -> String {
     let mut name = method.to_ascii_lowercase();
     for part in path.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.') {
@@ -132,7 +132,7 @@ pub(super) fn derived_name(method: &str, path: &str) -> String {
 }
 
 impl Operation {
-    /// Reads the operation `described` under `path`, of which `item` is the rest.
+    /// Reads the operation object `described` under `path`; `item` is its path item.
     pub(super) fn read(
         reading: &Reading<'_>,
         name: String,
@@ -209,37 +209,37 @@ impl Operation {
             description: text("description").or_else(|| title.clone()),
             title,
             input,
-            // What an answer looks like is told where it can be; a call needs it not.
+            // The output schema is optional: a call does not need it.
             output: output(reading.document, left, described).unwrap_or_default(),
         })
     }
 
-    /// Bytes of its schemas.
+    /// Returns the size of its schemas in bytes.
     pub(super) fn schema_bytes(&self) -> usize {
         size(&self.input) + self.output.as_ref().map_or(0, size)
     }
 }
 
-struct Found<'d> {
+struct ParameterEntry<'d> {
     parameter: Parameter,
     required: bool,
     schema: &'d Value,
     description: Option<&'d str>,
 }
 
-/// The parameters that arguments fill: those of the operation, then those of its path that it does
-/// not replace; by place, in the order of the document.
+/// Returns the parameters that arguments fill: those of the operation, then those of the path item
+/// that it does not override. They are sorted by location, in document order.
 fn parameters<'d>(
     reading: &Reading<'d>,
     item: &'d Value,
     described: &'d Value,
-) -> Result<Vec<Found<'d>>, Unusable> {
-    let mut found: Vec<Found<'d>> = Vec::new();
+) -> Result<Vec<ParameterEntry<'d>>, Unusable> {
+    let mut found: Vec<ParameterEntry<'d>> = Vec::new();
     for holder in [described, item] {
         let Some(list) = holder.get("parameters").and_then(Value::as_array) else { continue };
         for parameter in list {
             let Some(read) = parameter_of(reading, parameter)? else { continue };
-            let same = |other: &Found<'_>| {
+            let same = |other: &ParameterEntry<'_>| {
                 other.parameter.name == read.parameter.name
                     && other.parameter.place == read.parameter.place
             };
@@ -258,11 +258,11 @@ fn parameters<'d>(
     Ok(found)
 }
 
-/// `None` for one that no argument fills.
+/// Reads a parameter. Returns `None` when arguments cannot set it.
 fn parameter_of<'d>(
     reading: &Reading<'d>,
     parameter: &'d Value,
-) -> Result<Option<Found<'d>>, Unusable> {
+) -> Result<Option<ParameterEntry<'d>>, Unusable> {
     const ANY: &Value = &Value::Bool(true);
     let described = reading.document.follow(parameter)?;
     let text = |key: &str| described.get(key).and_then(Value::as_str);
@@ -275,7 +275,7 @@ fn parameter_of<'d>(
         Some("query") => Place::Query,
         Some("header") => Place::Header,
         Some("cookie") => Place::Cookie,
-        _ => return Err(unusable("a parameter is in no known place")),
+        _ => return Err(unusable("a parameter has an unknown location")),
     };
     if place == Place::Header {
         let lower = name.to_ascii_lowercase();
@@ -283,15 +283,16 @@ fn parameter_of<'d>(
             return Ok(None);
         }
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {
-            return Err(unusable("a parameter is no header that can be sent"));
+            return Err(unusable("the name of a header parameter contains invalid characters"));
         }
     }
     let content = described.get("content").and_then(Value::as_object);
     let (schema, style) = match content.and_then(|content| content.iter().next()) {
         Some((_, media)) => (media.get("schema").unwrap_or(ANY), Style::Json),
         None => {
-            let style = style(place, text("style"))
-                .ok_or_else(|| unusable("a parameter has a style that its place does not have"))?;
+            let style = style(place, text("style")).ok_or_else(|| {
+                unusable("a parameter has a style that is invalid at its location")
+            })?;
             (described.get("schema").unwrap_or(ANY), style)
         }
     };
@@ -305,7 +306,7 @@ fn parameter_of<'d>(
         reserved: flag("allowReserved").unwrap_or(false),
     };
     let required = place == Place::Path || flag("required").unwrap_or(false);
-    Ok(Some(Found { parameter, required, schema, description: text("description") }))
+    Ok(Some(ParameterEntry { parameter, required, schema, description: text("description") }))
 }
 
 fn style(place: Place, name: Option<&str>) -> Option<Style> {
@@ -339,7 +340,7 @@ fn free_name(parameter: &Parameter, taken: &HashSet<String>) -> String {
     name
 }
 
-/// A schema with the description of what it describes, when it has none of its own.
+/// Returns a schema with `description` added, unless it already has one.
 fn described_schema(
     bundle: &mut Bundle<'_>,
     schema: &Value,
@@ -360,7 +361,7 @@ fn described_schema(
     Ok(schema)
 }
 
-/// The schema of the answers, when all that succeed have one and the same.
+/// Returns the output schema, if all successful responses have the same one.
 fn output(
     document: &Document,
     share: usize,
@@ -398,13 +399,13 @@ fn output(
     Ok(Some(Value::Object(root)))
 }
 
-/// Whether a media type is JSON.
+/// Returns whether a media type is JSON.
 pub(super) fn is_json(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     essence == "application/json" || essence.ends_with("+json")
 }
 
-/// The placeholders of a path.
+/// Returns the placeholders of a path.
 pub(super) fn placeholders(path: &str) -> impl Iterator<Item = &str> {
     path.split('{').skip(1).filter_map(|rest| rest.split_once('}').map(|(name, _)| name))
 }
@@ -418,7 +419,7 @@ fn check_path(path: &str) -> Result<(), Unusable> {
     let problem = if !path.starts_with('/') {
         "its path does not begin with `/`"
     } else if path.contains(['#', '\\']) || path.chars().any(char::is_control) {
-        "its path has characters that no path has"
+        "its path contains invalid characters"
     } else if path.split('/').any(dots) || path.to_ascii_lowercase().contains("%2e") {
         "its path leads upwards"
     } else {

@@ -1,7 +1,7 @@
-//! From arguments to a request.
+//! Converts arguments to a request.
 //!
-//! Invariant (I-46): arguments fill the places that the document gives them and nothing else: a
-//! request never leaves the origin and the path of its operation.
+//! Invariant (I-46): arguments fill only the places that the document defines; a request never
+//! leaves the origin and the path of its operation.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ use super::{
 };
 use crate::egress::{MAX_HOPS, Outgoing};
 
-/// Arguments of which no request can be made; says which and why, and repeats no value.
+/// Arguments that do not fit the operation. The message names the argument and contains no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Unfit(String);
@@ -27,7 +27,7 @@ fn unfit(argument: &str, problem: &str) -> Unfit {
     Unfit(format!("the argument `{argument}` {problem}"))
 }
 
-/// The request that `arguments` make of `operation` of the service at `base`.
+/// Creates the request for `arguments` to `operation` of the service at `base`.
 pub(super) fn build(
     operation: &Operation,
     base: &Url,
@@ -64,7 +64,7 @@ fn url(operation: &Operation, base: &Url, arguments: &Map<String, Value>) -> Res
     Ok(url)
 }
 
-/// The path with its placeholders filled.
+/// Returns the path with its placeholders filled.
 fn fill(
     operation: &Operation,
     path: &str,
@@ -98,7 +98,7 @@ fn fill(
             written.push_str(&text);
         }
         written.push_str(rest);
-        // A URL drops such segments, and the ones before them.
+        // URL normalization removes such segments, and the ones before them.
         if let Some(argument) = filler.filter(|_| matches!(written.as_str(), "." | "..")) {
             return Err(unfit(argument, "must not be `.` or `..`: it is part of a path"));
         }
@@ -138,7 +138,7 @@ fn headers(
             parameter.explode,
             Escape::None,
         );
-        let bad = || unfit(&parameter.argument, "has characters that no header has");
+        let bad = || unfit(&parameter.argument, "contains characters that are invalid in a header");
         let name = HeaderName::from_bytes(parameter.name.as_bytes()).map_err(|_| bad())?;
         headers.insert(name, HeaderValue::from_str(&text).map_err(|_| bad())?);
     }
@@ -159,7 +159,7 @@ fn headers(
     Ok(())
 }
 
-/// The parameters of a place that have a value.
+/// Returns the parameters at a location that have a value.
 fn given<'a>(
     operation: &'a Operation,
     place: Place,
@@ -202,8 +202,8 @@ fn field<'b>(body: &'b Body, name: &str) -> Option<&'b Field> {
     body.fields.iter().find(|field| field.name == name)
 }
 
-/// `application/x-www-form-urlencoded`. A field without a style is itself, a list of plain values is
-/// repeated, and anything deeper is JSON.
+/// Encodes `application/x-www-form-urlencoded`. A field without a style is written as it is, a list
+/// of plain values is repeated, and any deeper value becomes JSON.
 fn form(body: &Body, value: &Value) -> Result<String, Unfit> {
     let mut form = String::new();
     for (name, value) in members(value)? {
@@ -222,7 +222,7 @@ fn form(body: &Body, value: &Value) -> Result<String, Unfit> {
                 form.push('&');
             }
             let escape = Escape::Url { reserved: false };
-            // What separates the pieces of a list is part of the value here.
+            // The separators of a list are part of the value here.
             write!(form, "{}={}", escape.apply(&name), value.escaped(escape)).ok();
         }
     }
@@ -233,7 +233,7 @@ fn is_plain(value: &Value) -> bool {
     !matches!(value, Value::Array(_) | Value::Object(_))
 }
 
-/// `multipart/form-data`: a part for each field, and for each item of a list.
+/// Encodes `multipart/form-data`: one part per field, or per item of a list.
 fn multipart(body: &Body, value: &Value, boundary: &str) -> Result<Vec<u8>, Unfit> {
     let mut parts = Vec::new();
     for (name, value) in members(value)? {
@@ -280,7 +280,7 @@ fn multipart(body: &Body, value: &Value, boundary: &str) -> Result<Vec<u8>, Unfi
     Ok(parts)
 }
 
-/// A field's name as browsers write it.
+/// Returns a field name, quoted as browsers do.
 fn quoted(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
@@ -290,10 +290,10 @@ fn decode(argument: &str, value: &Value) -> Result<Vec<u8>, Unfit> {
     bytes.ok_or_else(|| unfit(argument, "must be base64"))
 }
 
-/// 128 random bits, which no part contains.
+/// Returns a boundary of 128 random bits, which no part contains.
 fn boundary() -> Result<String, Unfit> {
     let mut random = [0_u8; 16];
     getrandom::fill(&mut random)
-        .map_err(|_| Unfit("no random number could be drawn; try again".to_owned()))?;
+        .map_err(|_| Unfit("no random number could be generated; try again".to_owned()))?;
     Ok(random.iter().fold("----toolcrib".to_owned(), |text, byte| format!("{text}{byte:02x}")))
 }

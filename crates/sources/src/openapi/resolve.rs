@@ -1,11 +1,12 @@
-//! The schemas of one tool: those of the document, made to stand on their own.
+//! Makes the schemas of one tool self-contained.
 //!
-//! Every `$ref` becomes one to `$defs`, into which what it points to is copied, once, so that a
-//! schema that refers to itself stays as small as it was. Schemas of 3.0 become JSON Schema 2020-12;
-//! those of 3.1 are it already. Nothing else of a schema is changed.
+//! Each `$ref` becomes a reference to `$defs`, into which its target is copied once. A recursive
+//! schema therefore stays small. Schemas of 3.0 are converted to JSON Schema 2020-12; those of 3.1
+//! already conform to it. All other parts of a schema stay unchanged.
 //!
-//! Invariant: what a tool's schemas take together is bounded; beyond its share a definition is left
-//! open (it says what kind of value it is, and no more), which refuses nothing that was allowed.
+//! Invariant: the total size of a tool's schemas is bounded. Definitions beyond the limit are left
+//! open: they keep only type, title and description, and reject no value that the original
+//! accepts.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -13,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 use super::document::{Document, ReferenceError};
 
-/// Longest text that an open definition keeps.
+/// Longest text kept in an open definition, in bytes.
 const MAX_KEPT_TEXT: usize = 400;
 
 /// Keywords whose value is a schema.
@@ -37,10 +38,10 @@ const LIST: &[&str] = &["allOf", "anyOf", "oneOf", "prefixItems"];
 const MAP: &[&str] =
     &["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// Schemas that share their definitions.
+/// A set of schemas that share their definitions.
 pub(super) struct Bundle<'d> {
     document: &'d Document,
-    /// Bytes that definitions may still take.
+    /// Bytes left for further definitions.
     left: usize,
     /// Names in `$defs` by reference.
     names: HashMap<String, String>,
@@ -49,7 +50,7 @@ pub(super) struct Bundle<'d> {
 }
 
 impl<'d> Bundle<'d> {
-    /// A bundle that may take about `share` bytes.
+    /// Creates a bundle limited to about `share` bytes.
     pub(super) fn new(document: &'d Document, share: usize) -> Self {
         Self {
             document,
@@ -60,7 +61,7 @@ impl<'d> Bundle<'d> {
         }
     }
 
-    /// `schema` as it stands in a tool's schema.
+    /// Returns `schema` rewritten for use in a tool's schema.
     pub(super) fn schema(&mut self, schema: &Value) -> Result<Value, ReferenceError> {
         let size = size(schema);
         if size > self.left {
@@ -70,7 +71,7 @@ impl<'d> Bundle<'d> {
         self.rewritten(schema)
     }
 
-    /// The definitions that the schemas so far refer to.
+    /// Returns the definitions that the rewritten schemas refer to.
     pub(super) fn finish(mut self) -> Result<Map<String, Value>, ReferenceError> {
         let mut definitions = Map::new();
         while let Some((name, schema)) = self.waiting.pop_front() {
@@ -85,7 +86,7 @@ impl<'d> Bundle<'d> {
         if let Some(Value::String(reference)) = members.get("$ref") {
             let reference = self.reference(reference)?;
             if self.document.old {
-                // There, what stands beside a reference does not count.
+                // In 3.0, siblings of a reference are ignored.
                 return Ok(json!({ "$ref": reference }));
             }
             let mut kept = self.members(members)?;
@@ -106,7 +107,7 @@ impl<'d> Bundle<'d> {
         let mut kept = Map::with_capacity(members.len());
         for (keyword, value) in members {
             let value = match value {
-                // They would change where references are looked up.
+                // These would change how references are resolved.
                 _ if keyword == "$id" || keyword == "$schema" => continue,
                 Value::Object(_) if ONE.contains(&keyword.as_str()) => self.rewritten(value)?,
                 Value::Array(schemas) if LIST.contains(&keyword.as_str()) => Value::Array(
@@ -150,7 +151,7 @@ impl<'d> Bundle<'d> {
     }
 }
 
-/// From the schemas of OpenAPI 3.0 to JSON Schema 2020-12.
+/// Converts a schema of OpenAPI 3.0 to JSON Schema 2020-12.
 fn modernise(schema: &mut Map<String, Value>) {
     for (bound, limit) in [("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")] {
         match schema.get(bound) {
@@ -180,7 +181,7 @@ fn modernise(schema: &mut Map<String, Value>) {
             {
                 values.push(Value::Null);
             }
-            // What a combination refuses is refused, whatever `type` says.
+            // A combination can still reject `null`, whatever `type` says.
             if ["allOf", "anyOf", "oneOf"].iter().any(|word| schema.contains_key(*word)) {
                 or_null(schema);
             }
@@ -189,7 +190,7 @@ fn modernise(schema: &mut Map<String, Value>) {
     }
 }
 
-/// Makes `schema` accept `null`, too; what it says of itself stays where readers look for it.
+/// Makes `schema` accept `null`; title and description stay at the top, where readers expect them.
 fn or_null(schema: &mut Map<String, Value>) {
     let mut outer = Map::new();
     for word in ["title", "description"] {
@@ -202,7 +203,7 @@ fn or_null(schema: &mut Map<String, Value>) {
     *schema = outer;
 }
 
-/// A schema of which only the outermost is kept.
+/// Returns only the outermost level of a schema.
 fn open(schema: &Value) -> Value {
     let mut kept = Map::new();
     for word in ["title", "description"] {
@@ -220,7 +221,7 @@ fn open(schema: &Value) -> Value {
     Value::Object(kept)
 }
 
-/// Bytes of JSON, near enough.
+/// Estimates the bytes of a value as JSON.
 pub(super) fn size(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) => 4,
@@ -319,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_left_open_and_says_what_it_is() {
+    fn a_schema_that_is_too_large_is_left_open_and_keeps_its_type() {
         let wide = json!({
             "type": "object", "description": "d".repeat(9_000),
             "properties": { "a": { "enum": ["x".repeat(4_000)] } },

@@ -1,4 +1,4 @@
-//! From a response to an outcome.
+//! Converts a response to an outcome.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use http::StatusCode;
@@ -11,11 +11,11 @@ use toolcrib_core::{
 use super::operation::is_json;
 use crate::egress::Answer;
 
-/// Bytes of a failure's body that are passed on.
+/// Bytes of an error response's body that are passed on.
 const MAX_FAILURE: usize = 8 << 10;
 
-/// Reads the answer. A status that is no success is a failure of the tool, with what its service
-/// said about it.
+/// Reads the response. An unsuccessful status is a failure of the tool, with the service's own
+/// error text.
 pub(super) async fn outcome(mut answer: Answer, max: usize) -> Result<Outcome, UpstreamError> {
     let status = answer.status();
     let media_type = answer.media_type();
@@ -24,7 +24,7 @@ pub(super) async fn outcome(mut answer: Answer, max: usize) -> Result<Outcome, U
         while body.len() < MAX_FAILURE {
             match answer.chunk().await {
                 Ok(Some(chunk)) => body.extend_from_slice(&chunk),
-                // The status says enough.
+                // The status alone is sufficient.
                 Ok(None) | Err(_) => break,
             }
         }
@@ -54,7 +54,7 @@ fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Result<Outcom
         let malformed = |_| {
             UpstreamError::new(
                 UpstreamErrorKind::Protocol,
-                "an answer that says it is JSON and is not",
+                "the response is declared as JSON but is not valid JSON",
             )
         };
         parse_strict(&body).map_err(|error| malformed(error.problem.len()))?;
@@ -75,7 +75,7 @@ fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Result<Outcom
     })
 }
 
-/// Bytes as the content block that fits them.
+/// Returns bytes as a content block of the matching type.
 fn block(media_type: &str, body: &[u8]) -> Value {
     let data = STANDARD.encode(body);
     let kind = if media_type.is_empty() { "application/octet-stream" } else { media_type };

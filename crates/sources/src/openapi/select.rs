@@ -1,9 +1,9 @@
-//! Which operations of a document are tools.
+//! Selects the operations of a document that become tools.
 
 use globset::{GlobBuilder, GlobMatcher};
 
-/// The patterns of a source: an operation is a tool when one of them takes it and none that begins
-/// with `!` does.
+/// The patterns of a source. An operation is a tool when one of them matches it and none that
+/// begins with `!` does.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Selection {
     taken: Vec<Pattern>,
@@ -12,14 +12,14 @@ pub(super) struct Selection {
 
 #[derive(Debug, Clone)]
 enum Pattern {
-    /// Over the tool's name.
+    /// Matches the tool's name.
     Name(GlobMatcher),
-    /// Over `METHOD /path`, where `*` is within one segment and `**` is not.
+    /// Matches `METHOD /path`; `*` stays within one segment, `**` does not.
     Path(GlobMatcher),
 }
 
 impl Selection {
-    /// Reads `patterns`; none at all take everything.
+    /// Parses `patterns`; an empty list selects all operations.
     pub(super) fn new(patterns: &[String]) -> Result<Self, String> {
         let mut selection = Self::default();
         for pattern in patterns {
@@ -55,7 +55,7 @@ impl Pattern {
         match pattern.split_once(' ') {
             None => Ok(Self::Name(build(pattern, false)?)),
             Some((method, path)) => {
-                // `{id}` stands for itself here.
+                // Braces such as `{id}` are literal here.
                 let path = path.trim_start().replace('{', "\u{0}").replace('}', "[}]");
                 let path = path.replace('\u{0}', "[{]");
                 Ok(Self::Path(build(&format!("{} {path}", method.to_ascii_uppercase()), true)?))

@@ -1,27 +1,27 @@
-//! Where a service is: the configured address, or what its document says.
+//! Determines the base URL of a service: the configured address, or the one in its document.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 use url::Url;
 
-/// What decides where operations are sent.
+/// The settings that determine where operations are sent.
 pub(super) struct Servers<'a> {
-    /// Configured; then nothing else counts.
+    /// The configured base URL; overrides the document.
     pub(super) base: Option<&'a Url>,
-    /// Where the document is, for addresses that are relative to it.
+    /// The URL of the document, for relative server URLs.
     pub(super) document: Option<&'a Url>,
     /// Values of the servers' variables.
     pub(super) variables: &'a BTreeMap<String, String>,
 }
 
 impl Servers<'_> {
-    /// The address of an operation of which the document says `servers`.
+    /// Returns the base URL for an operation with these `servers`.
     pub(super) fn find(&self, servers: Option<&Value>) -> Result<Url, String> {
         if let Some(base) = self.base {
             return Ok(base.clone());
         }
-        // Without one it is the document's own root.
+        // Without a server entry, the default is `/`, the root of the document's host.
         let described = servers.and_then(Value::as_array).and_then(|servers| servers.first());
         let text = match described {
             Some(server) => self.filled(server)?,
@@ -31,7 +31,7 @@ impl Servers<'_> {
             (Ok(url), _) => Ok(url),
             (Err(url::ParseError::RelativeUrlWithoutBase), Some(document)) => document.join(&text),
             (Err(url::ParseError::RelativeUrlWithoutBase), None) => {
-                let problem = "the document does not say where the service is; give `base_url`";
+                let problem = "the document names no server; set `base_url`";
                 return Err(problem.to_owned());
             }
             (Err(error), _) => Err(error),
@@ -48,7 +48,7 @@ impl Servers<'_> {
         Ok(url)
     }
 
-    /// The server's URL with its variables put in.
+    /// Returns the server's URL with its variables filled in.
     fn filled(&self, server: &Value) -> Result<String, String> {
         let text = server.get("url").and_then(Value::as_str).unwrap_or("/");
         let mut filled = String::with_capacity(text.len());
@@ -64,9 +64,7 @@ impl Servers<'_> {
             };
             let legal = described.and_then(|it| it.get("enum")).and_then(Value::as_array);
             if legal.is_some_and(|legal| !legal.iter().any(|one| one.as_str() == Some(value))) {
-                return Err(
-                    "a value in `variables` is none of those that the document lists".to_owned()
-                );
+                return Err("a value in `variables` is not in the document's list".to_owned());
             }
             filled.push_str(before);
             filled.push_str(value);

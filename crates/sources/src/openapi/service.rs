@@ -1,7 +1,7 @@
-//! A whole document: which of its operations are tools, what they are called and where they go.
+//! Reads a whole document: selects and names its operations, and resolves their base URLs.
 //!
-//! Invariant: a tool's name follows from the document alone; an operation whose name is somebody
-//! else's too is called by its method and path, and so is the other.
+//! Invariant: a tool's name depends only on the document. Operations whose names collide
+//! are all named by method and path.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,29 +19,29 @@ use super::{
     server::Servers,
 };
 
-/// Operations of a document that are looked at.
+/// Largest number of operations that are read.
 const MAX_OPERATIONS: usize = 20_000;
-/// Problems that are told one by one.
+/// Largest number of problems reported individually.
 const MAX_PROBLEMS: usize = 50;
-/// Most that the schemas of one tool may take, in bytes.
+/// Largest size of the schemas of one tool, in bytes.
 const MAX_SHARE: usize = 256 << 10;
 
-/// What a document came to.
+/// The result of reading a document.
 pub(super) struct Service {
     pub(super) discovered: Discovered,
     pub(super) operations: Operations,
 }
 
-/// By name.
+/// Operations by tool name.
 pub(super) type Operations = HashMap<String, Callable>;
 
-/// An operation and where it is.
+/// An operation and its base URL.
 pub(super) struct Callable {
     pub(super) operation: Operation,
     pub(super) base: Url,
 }
 
-/// How a document is read.
+/// The settings for reading a document.
 pub(super) struct Wanted<'a> {
     pub(super) selection: &'a Selection,
     pub(super) servers: Servers<'a>,
@@ -95,7 +95,7 @@ impl Service {
                 )),
             }
         }
-        service.discovered.problems = problems.told();
+        service.discovered.problems = problems.messages();
         Ok(service)
     }
 
@@ -104,7 +104,7 @@ impl Service {
         let input = operation.input.take();
         let output = operation.output.take();
         if let Some(body) = &mut operation.body {
-            // It is part of `input`.
+            // The schema is already part of `input`.
             body.schema.take();
         }
         let raw = json!({
@@ -113,7 +113,7 @@ impl Service {
             "path": operation.path,
             "title": operation.title,
             "description": operation.description,
-            // Whole, they would be kept twice.
+            // Only digests, because the full schemas would be stored twice.
             "inputSchema": digest(&input),
             "outputSchema": output.as_ref().map(digest),
         });
@@ -130,8 +130,8 @@ impl Service {
     }
 }
 
-/// Reads all of `chosen` whole, or, when their schemas would take more than `limit` bytes together,
-/// so that none takes more than its fair share.
+/// Reads all of `chosen` completely. If their schemas exceed `limit` bytes in total, each is
+/// limited to a fair share.
 fn read_all<'d>(
     chosen: &[Candidate<'d>],
     limit: usize,
@@ -156,8 +156,8 @@ fn read_all<'d>(
     chosen.iter().map(|candidate| candidate.read(&narrow)).collect()
 }
 
-/// The most that each may have, so that those of `sizes` who want less leave theirs to the others and
-/// all have `limit` together.
+/// Returns the largest share per operation so that the total stays within `limit`. Operations in
+/// `sizes` that need less leave the rest to the others.
 fn fair_share(mut sizes: Vec<usize>, limit: usize) -> usize {
     sizes.sort_unstable();
     let (mut left, mut waiting) = (limit, sizes.len());
@@ -179,7 +179,7 @@ impl Candidate<'_> {
     }
 }
 
-/// All operations with their names, in the order of the document.
+/// Returns all operations with their names, in document order.
 fn candidates<'d>(document: &'d Document, problems: &mut Problems) -> Vec<Candidate<'d>> {
     let nothing = || "the document has no operations".to_owned();
     let Some(paths) = document.root.get("paths").and_then(Value::as_object) else {
@@ -201,7 +201,7 @@ fn candidates<'d>(document: &'d Document, problems: &mut Problems) -> Vec<Candid
         for method in METHODS {
             let Some(described) = item.get(*method).filter(|it| it.is_object()) else { continue };
             if found.len() == MAX_OPERATIONS {
-                problems.add(format!("only the first {MAX_OPERATIONS} operations are looked at"));
+                problems.add(format!("only the first {MAX_OPERATIONS} operations are read"));
                 return named(found);
             }
             found.push(Candidate { name: String::new(), method, path, item, described });
@@ -213,7 +213,7 @@ fn candidates<'d>(document: &'d Document, problems: &mut Problems) -> Vec<Candid
     named(found)
 }
 
-/// Gives every candidate its name.
+/// Assigns a name to each candidate.
 fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
     let own = |it: &Candidate<'_>| {
         let id = it.described.get("operationId").and_then(Value::as_str).map(str::trim);
@@ -228,8 +228,8 @@ fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
     for it in &mut found {
         let name = own(it).filter(|name| counts.get(name) == Some(&1));
         let name = name.unwrap_or_else(|| derived_name(it.method, it.path));
-        // Two paths may differ in nothing but punctuation; then what they are is the name, which
-        // gets a hash where it has characters that no name has.
+        // Two paths may differ only in punctuation. The name is then method and path, and a hash
+        // later replaces the characters that are invalid in names.
         it.name = match taken.contains(&name) {
             false => name,
             true => format!("{} {}", it.method.to_ascii_uppercase(), it.path),
@@ -239,44 +239,45 @@ fn named(mut found: Vec<Candidate<'_>>) -> Vec<Candidate<'_>> {
     found
 }
 
-/// A hash of `schema`, which has no canonical form when it names integers beyond 2^53.
+/// Returns a hash of `schema`. Integers beyond 2^53 have no canonical form, so such a schema is
+/// hashed as text.
 fn digest(schema: &Value) -> String {
     let text = |_| Digest::of(schema.to_string().as_bytes());
     canonical::digest(schema).unwrap_or_else(text).to_string()
 }
 
-/// An `operationId` with characters that every name may have.
+/// Returns an `operationId` with invalid characters replaced.
 fn plain(id: &str) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     id.chars().map(legal).collect()
 }
 
-/// Text of a document, for an operator's eyes.
+/// Returns text of a document, cleaned for display to the operator.
 fn quoted(text: &str) -> String {
     crate::text::tidy(text, 120)
 }
 
-/// What is told to the operator, bounded.
+/// Problems for the operator, bounded in number.
 #[derive(Default)]
 struct Problems {
-    told: Vec<String>,
+    messages: Vec<String>,
     more: usize,
 }
 
 impl Problems {
     fn add(&mut self, problem: String) {
-        if self.told.len() < MAX_PROBLEMS {
-            self.told.push(problem);
+        if self.messages.len() < MAX_PROBLEMS {
+            self.messages.push(problem);
         } else {
             self.more += 1;
         }
     }
 
-    fn told(mut self) -> Vec<String> {
+    fn messages(mut self) -> Vec<String> {
         if self.more > 0 {
-            self.told.push(format!("{} more operations are left out", self.more));
+            self.messages.push(format!("{} more operations are left out", self.more));
         }
-        self.told
+        self.messages
     }
 }
 

@@ -1,7 +1,7 @@
-//! A described service as a [`Source`].
+//! An OpenAPI service as a [`Source`].
 //!
-//! Invariant: what is configured as a header goes to the configured service, and to nobody that a
-//! document names.
+//! Invariant: configured headers are sent only to the configured service, never to a host that only
+//! the document names.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -45,18 +45,18 @@ use crate::{
     status::StatusBoard,
 };
 
-/// The pause before a document that could not be read is asked for again; doubled each time.
+/// Initial pause before a failed read of the document is retried; doubled after each failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A description that can become a source.
+/// A validated description of a source.
 pub(crate) struct Plan {
     document: At,
     base: Option<Url>,
     selection: Selection,
     variables: BTreeMap<String, String>,
     headers: HeaderMap,
-    /// Where `headers` may go.
+    /// The only origin that receives `headers`.
     home: Option<Url>,
     egress: Egress,
     credential: Option<Arc<SourceCredential>>,
@@ -67,10 +67,10 @@ enum At {
     Url(Url),
 }
 
-/// A service and what is known of it.
+/// The source of one service.
 pub(crate) struct ConnectorSource(Arc<Shared>);
 
-/// What a source shares with the task that reads its document first.
+/// The state that a source shares with the task that first reads its document.
 struct Shared {
     id: SourceId,
     plan: Arc<Plan>,
@@ -81,11 +81,11 @@ struct Shared {
     closed: CancellationToken,
 }
 
-/// What was read last.
+/// The result of the last read.
 struct Known {
     operations: Arc<Operations>,
-    /// What nobody has been told yet. It is not kept any longer: the schemas of a large document
-    /// take more room than everything else of it, and whoever was told has them.
+    /// The first discovery, until it is fetched. It is dropped then, because the schemas of a large
+    /// document take most of its memory and the catalog has a copy.
     news: Option<Discovered>,
 }
 
@@ -109,7 +109,7 @@ impl Plan {
         };
         let headers = parse_headers(&spec.headers)?;
         if home.is_none() && !headers.is_empty() {
-            return Err("headers go to `base_url`; give it".to_owned());
+            return Err("headers require a `base_url`; set it".to_owned());
         }
         let from = match &document {
             At::Url(url) => Some(url),
@@ -128,8 +128,8 @@ impl Plan {
         })
     }
 
-    /// Adds the configured headers to a request to the configured service. They win over those of
-    /// arguments.
+    /// Adds the configured headers to a request to the configured service. They override headers
+    /// from arguments.
     fn authorize(&self, request: &mut Outgoing) {
         if self.home.as_ref().is_some_and(|home| home.origin() == request.url.origin()) {
             for (name, value) in &self.headers {
@@ -138,7 +138,7 @@ impl Plan {
         }
     }
 
-    /// The bytes of the document.
+    /// Returns the bytes of the document.
     async fn fetch(&self) -> Result<Vec<u8>, UpstreamError> {
         match &self.document {
             At::File(path) => read_file(path).await,
@@ -152,8 +152,10 @@ impl Plan {
                 let answer = self.egress.send(request, &EgressTrail::default()).await?;
                 let status = answer.status();
                 if !status.is_success() {
-                    let detail =
-                        format!("the OpenAPI document is answered with HTTP {}", status.as_u16());
+                    let detail = format!(
+                        "the request for the OpenAPI document returned HTTP {}",
+                        status.as_u16()
+                    );
                     return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, detail));
                 }
                 Ok(answer.collect(MAX_DOCUMENT).await?)
@@ -203,7 +205,7 @@ async fn read_file(path: &Path) -> Result<Vec<u8>, UpstreamError> {
 // === impl Shared ===
 
 impl Shared {
-    /// Reads the document until it can be read once. Only then is the source ready.
+    /// Retries until the document was read once. Only then is the source ready.
     async fn begin(&self, listener: &dyn SourceListener) {
         let mut pause = FIRST_PAUSE;
         loop {
@@ -225,7 +227,7 @@ impl Shared {
         match tokio::time::timeout(self.limits.connect_timeout, self.read()).await {
             Ok(loaded) => loaded,
             Err(_) => {
-                let detail = "the document was not there in time";
+                let detail = "the document was not loaded in time";
                 Err(UpstreamError::new(UpstreamErrorKind::Timeout, detail))
             }
         }
@@ -234,9 +236,9 @@ impl Shared {
     async fn read(&self) -> Result<Service, UpstreamError> {
         let bytes = self.plan.fetch().await?;
         let (plan, limits) = (Arc::clone(&self.plan), self.limits.clone());
-        // A large document takes a second of computing.
+        // Parsing a large document takes a second of CPU time.
         let read = tokio::task::spawn_blocking(move || plan.read(&bytes, &limits)).await;
-        read.map_err(|_| unavailable("reading the document broke off"))?
+        read.map_err(|_| unavailable("reading the document was interrupted"))?
     }
 
     fn know(&self, operations: Operations, news: Option<Discovered>) {
@@ -247,7 +249,7 @@ impl Shared {
         let known = self.known.read().as_ref().map(|known| Arc::clone(&known.operations));
         let operations = known.ok_or_else(|| unavailable("its document has not been read yet"))?;
         let Some(callable) = operations.get(&permit.entry().upstream_name) else {
-            return Err(unavailable("there is no such operation any more"));
+            return Err(unavailable("this operation no longer exists"));
         };
         let closing = |_| unavailable("the source is closed");
         let _slot = self.slots.acquire().await.map_err(closing)?;

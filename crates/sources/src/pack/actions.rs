@@ -1,7 +1,7 @@
-//! A pack that is a connector (RFC 0045): its actions in the place of its nodes.
+//! A connector pack (RFC 0045): offers its actions in place of its nodes.
 //!
-//! An action is a node under another title, which may say how often it wants to be called. Nothing
-//! here calls anything a second time, so `idempotent` stays a hint that is shown.
+//! An action is a node under another title, optionally with a rate limit. Calls are never repeated
+//! here, so `idempotent` is only shown as a hint.
 
 use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
@@ -14,25 +14,25 @@ use super::{
     manifest::{Action, Connector, RateLimit},
 };
 
-/// Offers the actions of `pack` and nothing else. An action whose node cannot be offered is told
-/// beside it.
+/// Replaces the nodes of `pack` with its actions. An action whose node is not available is left out
+/// and reported.
 pub(super) fn offer(pack: &mut Pack, has_credential: bool) -> Result<(), PackError> {
     let Some(connector) = &pack.manifest.connector else {
         return PackCode::KindInvalid
-            .refuse("it is no connector: its manifest has no `connector` block");
+            .refuse("it is not a connector: its manifest has no `connector` block");
     };
     if connector.auth.get("type").is_some() && !has_credential {
-        let wish = "its `auth` wants a credential: name the stored one with `credential`";
-        pack.problems.push(wish.to_owned());
+        let hint = "its `auth` requires a credential: name a stored one with `credential`";
+        pack.problems.push(hint.to_owned());
     }
     let nodes = std::mem::take(&mut pack.nodes);
     let (mut offered, mut rates) = (Vec::<PackNode>::new(), BTreeMap::new());
     for action in &connector.actions {
         let name = name(&pack.manifest.name, &action.type_id);
-        // Nodes that were left out, or not chosen, have been told of.
+        // Nodes that were left out have already been reported.
         let Some(node) = nodes.iter().find(|node| node.type_id == action.type_id) else { continue };
         if offered.iter().any(|known| known.tool.name == name) {
-            pack.problems.push(format!("action `{name}` stands there twice; the first counts"));
+            pack.problems.push(format!("action `{name}` is listed twice; the first one is used"));
             continue;
         }
         if let Some(rate) = action.rate_limit.and_then(RateLimit::rate) {
@@ -45,7 +45,7 @@ pub(super) fn offer(pack: &mut Pack, has_credential: bool) -> Result<(), PackErr
     Ok(())
 }
 
-/// What the node `type_id` of `pack` is called among the tools of its source.
+/// Returns the tool name of the node `type_id` of `pack`.
 fn name<'t>(pack: &str, type_id: &'t str) -> &'t str {
     let rest = type_id.strip_prefix(pack).and_then(|rest| rest.strip_prefix('.'));
     rest.filter(|rest| !rest.is_empty()).unwrap_or(type_id)

@@ -1,9 +1,9 @@
-//! What a node answered, as an outcome.
+//! Converts the result of a node to an outcome.
 
 use serde_json::value::RawValue;
 use toolcrib_core::call::{Outcome, UpstreamError, UpstreamErrorKind, raw};
 
-/// An outcome of `output`: the value as it is, and its text for who reads only text.
+/// Returns an outcome with `output` as structured result and as text.
 pub(super) fn completed(output: &RawValue, max: usize) -> Result<Outcome, UpstreamError> {
     let text = match serde_json::from_str::<String>(output.get()) {
         Ok(text) => text,
@@ -17,7 +17,7 @@ pub(super) fn completed(output: &RawValue, max: usize) -> Result<Outcome, Upstre
     }
 }
 
-/// More than the caller may be sent.
+/// The result exceeds the caller's limit.
 pub(super) fn too_large(bytes: usize) -> UpstreamError {
     UpstreamError::new(UpstreamErrorKind::TooLarge, format!("the result has {bytes} bytes"))
 }

@@ -1,4 +1,4 @@
-//! Reading and writing of `.tgz`.
+//! Reads and writes `.tgz` archives.
 
 use std::io::{Read, Write as _};
 
@@ -13,12 +13,12 @@ use super::{
 /// Bytes that headers and padding may add to the files of an archive.
 const OVERHEAD: u64 = 4 << 20;
 
-/// The files of the archive `bytes`. A directory `package/` around all of them, as npm packs have
-/// one, is left out.
+/// Returns the files of the archive `bytes`, without a common `package/` directory as in npm
+/// packages.
 pub(super) fn read(bytes: &[u8]) -> Result<Files, PackError> {
-    let unreadable = |_| PackCode::Unreadable.error("the archive is not a sound .tgz");
+    let unreadable = |_| PackCode::Unreadable.error("the archive is not a valid .tgz");
     let mut files = Files::default();
-    // Bounded before anything of it is looked at: a bomb ends as an archive that breaks off.
+    // Limited before any parsing: a decompression bomb fails as a truncated archive.
     let plain = GzDecoder::new(bytes).take(MAX_TOTAL as u64 + OVERHEAD);
     for entry in Archive::new(plain).entries().map_err(unreadable)? {
         let mut entry = entry.map_err(unreadable)?;
@@ -38,14 +38,14 @@ pub(super) fn read(bytes: &[u8]) -> Result<Files, PackError> {
         let mut content = Vec::new();
         entry.read_to_end(&mut content).map_err(unreadable)?;
         if content.len() as u64 != entry.size() {
-            return PackCode::Unreadable.refuse("the archive breaks off");
+            return PackCode::Unreadable.refuse("the archive is truncated");
         }
         files.insert(path.strip_prefix("./").unwrap_or(&path), content)?;
     }
     Ok(files.without_prefix("package/"))
 }
 
-/// An archive of `files` that depends on nothing but them.
+/// Returns a reproducible archive of `files`.
 pub(super) fn write(files: &Files) -> Result<Vec<u8>, PackError> {
     let failed = |_| PackCode::Unreadable.error("the pack cannot be archived");
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
@@ -65,7 +65,7 @@ pub(super) fn write(files: &Files) -> Result<Vec<u8>, PackError> {
 mod tests {
     use super::*;
 
-    /// An archive of entries with whatever headers.
+    /// Creates an archive of entries with arbitrary headers.
     fn raw(entries: &[(&[u8], EntryType, u64, &[u8])]) -> Vec<u8> {
         let mut tar = Vec::new();
         for (path, kind, size, content) in entries {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_always_the_same() {
+    fn archives_are_read_back_and_reproducible() {
         let long = "d/".repeat(7) + &"n".repeat(150);
         let files = read(&raw(&[
             file("package/pack.json", b"{}"),

@@ -1,28 +1,28 @@
-//! Why a pack is refused, with the protocol's stable codes.
+//! Errors of packs, with the stable codes of the protocol.
 
 use std::fmt;
 
-/// A pack that is refused. `Display` begins with the code.
+/// The reason why a pack was rejected. `Display` begins with the code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {problem}")]
 pub struct PackError {
     /// Stable code.
     pub code: PackCode,
-    /// What is wrong and what to do; repeats nothing of the pack but names that were checked.
+    /// The problem and its remedy. From the pack it contains only validated names.
     pub problem: String,
 }
 
 macro_rules! codes {
     ($($(#[$doc:meta])* $name:ident = $text:literal),+ $(,)?) => {
-        /// The codes of OpenWOP that a host of packs answers with, and `pack_unreadable` for files
-        /// that are not there or are no pack at all.
+        /// The OpenWOP error codes of a host for packs, and `pack_unreadable` for files that are
+        /// missing or are not packs.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum PackCode {
             $($(#[$doc])* $name),+
         }
 
         impl PackCode {
-            /// As it stands on the wire.
+            /// Returns the code as text on the wire.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $text),+ }
             }
@@ -31,29 +31,29 @@ macro_rules! codes {
 }
 
 codes! {
-    /// There is no such file, or it cannot be read as a pack.
+    /// The file does not exist, or is not a readable pack.
     Unreadable = "pack_unreadable",
-    /// The manifest or a file it names breaks the rules.
+    /// The manifest or a file it names is invalid.
     InvalidManifest = "invalid_manifest",
-    /// The name is in no scope that packs can have.
+    /// The name is outside the scopes allowed for packs.
     InvalidScope = "invalid_pack_scope",
-    /// It is a pack, but not one of nodes.
+    /// The pack is of another kind than `node`.
     KindInvalid = "pack_kind_invalid",
-    /// The engine range does not admit the protocol that this host speaks.
+    /// The engine range excludes the protocol version of this host.
     EngineUnsupported = "pack_engine_unsupported",
-    /// The nodes need an engine that this host does not have.
+    /// The nodes require an engine that this host does not have.
     UnsupportedRuntime = "unsupported_runtime",
-    /// The pack needs something of the host that it does not have, or was not granted.
+    /// The pack requires something that this host does not provide, or that was not granted.
     RequirementUnmet = "pack_runtime_requirement_unmet",
-    /// The pack needs a capability that this host does not advertise.
+    /// The pack requires a capability that this host does not advertise.
     PeerMissing = "pack_peer_dependency_missing",
-    /// The bytes are not those that were expected.
+    /// The bytes differ from the expected ones.
     IntegrityMismatch = "pack_integrity_mismatch",
-    /// There is no signature by a trusted key.
+    /// No signature by a trusted key.
     SignatureInvalid = "pack_signature_invalid",
-    /// The pack is not among the installed ones.
+    /// The pack is not installed.
     LockfileIncomplete = "pack_lockfile_incomplete",
-    /// An action of a connector names no node.
+    /// An action of a connector names no existing node.
     ActionUnresolved = "connector_action_unresolved",
 }
 
@@ -64,12 +64,12 @@ impl fmt::Display for PackCode {
 }
 
 impl PackCode {
-    /// An error of this code.
+    /// Creates an error with this code.
     pub(crate) fn error(self, problem: impl Into<String>) -> PackError {
         PackError { code: self, problem: problem.into() }
     }
 
-    /// `Err` of this code.
+    /// Returns `Err` with this code.
     pub(crate) fn refuse<T>(self, problem: impl Into<String>) -> Result<T, PackError> {
         Err(self.error(problem))
     }

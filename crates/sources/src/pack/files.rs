@@ -1,7 +1,7 @@
-//! The files of a pack, all in memory: from a directory or an archive, bounded either way.
+//! The files of a pack in memory, read from a directory or an archive with the same limits.
 //!
-//! Invariant (I-41): nothing of a pack is written anywhere, and no name in it leads outside it: a
-//! file has a plain relative path, and links and devices are refused.
+//! Invariant (I-41): no file of a pack is extracted to disk, and no path in it leads outside. File
+//! paths are plain and relative; links and devices are rejected.
 
 use std::{
     collections::BTreeMap,
@@ -16,18 +16,18 @@ use super::{
     error::{PackCode, PackError},
 };
 
-/// Files and directories of a pack.
+/// Largest number of files and directories in a pack.
 pub(super) const MAX_ENTRIES: usize = 1_000;
-/// Bytes of all files together.
+/// Largest total size of all files, in bytes.
 pub(super) const MAX_TOTAL: usize = 64 << 20;
-/// Bytes of an archive as it lies there.
+/// Largest size of a compressed archive, in bytes.
 pub(super) const MAX_ARCHIVE: usize = 64 << 20;
-/// Directories above a file.
+/// Largest number of directories above a file.
 const MAX_DEPTH: usize = 8;
-/// Bytes of a path.
+/// Longest path in bytes.
 const MAX_PATH: usize = 256;
 
-/// The files of a pack by their paths from its root, with `/` between segments.
+/// The files of a pack by their paths from its root, with `/` as separator.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     files: BTreeMap<String, Vec<u8>>,
@@ -35,14 +35,14 @@ pub(super) struct Files {
     total: usize,
 }
 
-/// A pack's files, and the archive they came from.
+/// The files of a pack, and the archive that contained them.
 pub(super) struct Opened {
     pub(super) files: Files,
-    /// The archive's own bytes; none for a directory.
+    /// The bytes of the archive; `None` for a directory.
     pub(super) archive: Option<Vec<u8>>,
 }
 
-/// Reads the pack at `path`: a directory, or an archive.
+/// Reads the pack at `path`, a directory or an archive.
 pub(super) fn open(path: &Path) -> Result<Opened, PackError> {
     let metadata = std::fs::metadata(path).map_err(|error| unreadable("the pack", &error))?;
     if metadata.is_dir() {
@@ -52,7 +52,7 @@ pub(super) fn open(path: &Path) -> Result<Opened, PackError> {
     Ok(Opened { files: archive::read(&bytes)?, archive: Some(bytes) })
 }
 
-/// At most `max` bytes of the file at `path`.
+/// Reads the file at `path`. Fails when it has more than `max` bytes.
 pub(super) fn read(path: &Path, max: usize) -> Result<Vec<u8>, PackError> {
     let file = std::fs::File::open(path).map_err(|error| unreadable("a file", &error))?;
     let mut bytes = Vec::new();
@@ -81,7 +81,7 @@ fn directory(root: &Path) -> Result<Files, PackError> {
                 return PackCode::Unreadable.refuse("the name of a file is not UTF-8");
             };
             let path = format!("{prefix}{name}");
-            // Not followed: a link is refused, wherever it leads.
+            // Links are not followed; they are rejected.
             let kind = entry.file_type().map_err(|error| unreadable("a file", &error))?;
             files.count()?;
             if kind.is_dir() {
@@ -98,7 +98,7 @@ fn directory(root: &Path) -> Result<Files, PackError> {
     Ok(files)
 }
 
-/// A path that leads to a place inside the pack, whoever reads it.
+/// Requires a path that leads to a place inside the pack on every platform.
 fn check_path(path: &str) -> Result<(), PackError> {
     let plain = |segment: &str| {
         !matches!(segment, "" | "." | "..")
@@ -119,7 +119,7 @@ fn check_path(path: &str) -> Result<(), PackError> {
 // === impl Files ===
 
 impl Files {
-    /// Counts one more entry of the pack, of whatever sort.
+    /// Counts one more entry of the pack, of any type.
     pub(super) fn count(&mut self) -> Result<(), PackError> {
         self.entries += 1;
         match self.entries > MAX_ENTRIES {
@@ -135,8 +135,8 @@ impl Files {
             return PackCode::Unreadable.refuse(format!("a pack holds over {MAX_TOTAL} bytes"));
         }
         match self.files.insert(path.to_owned(), bytes) {
-            // Which of the two a reader takes must not decide what was signed.
-            Some(_) => PackCode::Unreadable.refuse("a path stands twice in the pack"),
+            // With duplicates, readers could disagree on the file that was signed.
+            Some(_) => PackCode::Unreadable.refuse("the pack contains a path twice"),
             None => Ok(()),
         }
     }
@@ -150,7 +150,7 @@ impl Files {
         self.files.iter().map(|(path, bytes)| (path.as_str(), bytes.as_slice()))
     }
 
-    /// The same files without `prefix`, when all of them have it.
+    /// Returns the files with `prefix` removed, when all of them have it.
     pub(super) fn without_prefix(self, prefix: &str) -> Self {
         if !self.files.keys().all(|path| path.starts_with(prefix)) {
             return self;

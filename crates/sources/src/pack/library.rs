@@ -1,7 +1,7 @@
-//! Packs that are installed in the data directory: archives, and a lock file that says which.
+//! Packs installed in the data directory: archives, and a lock file that lists them.
 //!
-//! Invariant: the lock file and the archives are replaced as a whole, under a lock, so that whoever
-//! reads them sees an installed pack or none.
+//! Invariant: the lock file and the archives are replaced atomically, under a lock, so that readers
+//! see either a complete pack or none.
 
 use std::{
     io::Write as _,
@@ -22,12 +22,12 @@ use super::{
     verify,
 };
 
-/// The lock file, in the shape that OpenWOP has for it.
+/// The lock file, in the format of OpenWOP.
 const LOCK: &str = "pack-lock.json";
-/// Bytes of a lock file.
+/// Largest size of a lock file, in bytes.
 const MAX_LOCK: usize = 4 << 20;
 
-/// The installed packs, and those that the program brings.
+/// The installed packs, and those bundled with the program.
 #[derive(Debug, Clone)]
 pub struct Library {
     dir: PathBuf,
@@ -49,14 +49,14 @@ pub struct InstalledPack {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Where it came from, as it was named.
+    /// The location it was installed from, as given by the operator.
     #[serde(default)]
     pub resolved: String,
     /// `sha256-…` of the archive.
     pub integrity: String,
 }
 
-/// What a pack says of itself, and whether this host would run it.
+/// The description of a pack, and its check results on this host.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PackReport {
@@ -64,15 +64,15 @@ pub struct PackReport {
     pub name: String,
     /// Its version.
     pub version: String,
-    /// What it is.
+    /// Its description.
     pub description: Option<String>,
-    /// What runs its nodes.
+    /// The engine of its nodes.
     pub language: String,
-    /// `sha256-…` of the archive, or of the one that a directory would become.
+    /// `sha256-…` of the archive, or of the archive that would be made of a directory.
     pub integrity: String,
     /// Type ids of the nodes that can be offered.
     pub nodes: Vec<String>,
-    /// What was left out and why.
+    /// Nodes that were left out, and the reasons.
     pub problems: Vec<String>,
 }
 
@@ -83,7 +83,7 @@ struct LockFile {
     packs: Vec<InstalledPack>,
 }
 
-/// Reads and checks the pack at `path`, with everything granted; runs nothing of it.
+/// Reads and checks the pack at `path`, with everything granted. Runs none of its code.
 pub fn inspect(path: &Path, verification: &PackVerification) -> Result<PackReport, PackError> {
     report(load::at(path)?, verification)
 }
@@ -104,7 +104,7 @@ fn report(found: Found, verification: &PackVerification) -> Result<PackReport, P
     })
 }
 
-/// Whether the code is what it is called.
+/// Checks that the code compiles for the declared language.
 #[cfg(feature = "wasm")]
 fn compiles(manifest: &Manifest, artifact: &[u8]) -> Result<(), PackError> {
     super::wasm::check(&manifest.runtime.language, artifact)
@@ -118,18 +118,18 @@ fn compiles(_manifest: &Manifest, _artifact: &[u8]) -> Result<(), PackError> {
 // === impl Library ===
 
 impl Library {
-    /// The packs in `dir`, which need not exist yet.
+    /// Creates a library of the packs in `dir`, which may be missing.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into(), bundled: &[] }
     }
 
-    /// The same, with packs that are found by their names when no installed one is.
+    /// Adds bundled packs, which are used when no installed pack has their name.
     #[must_use]
     pub fn with_bundled(self, bundled: &'static [BundledPack]) -> Self {
         Self { bundled, ..self }
     }
 
-    /// The bundled pack called `name`, in `version` if one is asked for.
+    /// Returns the bundled pack `name`, in `version` if given.
     pub(super) fn bundled(
         &self,
         name: &str,
@@ -146,7 +146,7 @@ impl Library {
         Ok(None)
     }
 
-    /// Name and version of what the program brings.
+    /// Returns name and version of the bundled packs.
     pub fn list_bundled(&self) -> Result<Vec<(String, String)>, PackError> {
         let named = |pack: &BundledPack| {
             pack.manifest().map(|manifest| (manifest.name, manifest.version.to_string()))
@@ -154,7 +154,7 @@ impl Library {
         self.bundled.iter().map(named).collect()
     }
 
-    /// All of them, by name and version.
+    /// Returns all installed packs, by name and version.
     pub fn list(&self) -> Result<Vec<InstalledPack>, PackError> {
         let path = self.dir.join(LOCK);
         if !path.exists() {
@@ -168,7 +168,7 @@ impl Library {
         }
     }
 
-    /// The pack called `name`, in `version` or the newest that is installed.
+    /// Returns the installed pack `name`, in `version` or the newest one.
     pub fn find(&self, name: &str, version: Option<&str>) -> Result<InstalledPack, PackError> {
         let wanted = |pack: &InstalledPack| {
             pack.name == name && version.is_none_or(|version| pack.version == version)
@@ -181,13 +181,13 @@ impl Library {
         })
     }
 
-    /// Where the archive of an installed pack is.
+    /// Returns the path of an installed pack's archive.
     pub fn archive(&self, pack: &InstalledPack) -> PathBuf {
         self.dir.join(format!("{}-{}.tgz", pack.name, pack.version))
     }
 
-    /// Checks the pack at `path` and installs it. A pack of the same name and version must be the
-    /// same pack.
+    /// Checks the pack at `path` and installs it. Fails when different content with the same name
+    /// and version is installed.
     pub fn add(
         &self,
         path: &Path,
@@ -233,7 +233,7 @@ impl Library {
         Ok(checked)
     }
 
-    /// Takes away the versions of `name`, or only `version`; returns what was taken away.
+    /// Removes all versions of `name`, or only `version`; returns the removed packs.
     pub fn remove(
         &self,
         name: &str,
@@ -249,7 +249,7 @@ impl Library {
             packs.retain(|pack| !wanted(pack));
             Ok(())
         })?;
-        // After the lock file forgot them: an archive that nothing names is only lost space.
+        // After the lock file was changed: an archive without an entry only wastes space.
         for pack in &removed {
             let archive = self.archive(pack);
             discard(&beside(&archive))?;
@@ -258,18 +258,18 @@ impl Library {
         Ok(removed)
     }
 
-    /// Checks an installed pack as it lies there.
+    /// Checks the archive of an installed pack.
     pub fn verify(&self, pack: &InstalledPack, keys: &[[u8; 32]]) -> Result<PackReport, PackError> {
         let integrity = Some(pack.integrity.clone());
         let report =
             inspect(&self.archive(pack), &PackVerification { integrity, keys: keys.to_vec() })?;
         match report.name == pack.name && report.version == pack.version {
             true => Ok(report),
-            false => PackCode::IntegrityMismatch.refuse("the archive is another pack's"),
+            false => PackCode::IntegrityMismatch.refuse("the archive belongs to another pack"),
         }
     }
 
-    /// Changes the lock file, alone.
+    /// Changes the lock file while holding an exclusive lock.
     fn change(
         &self,
         change: impl FnOnce(&mut Vec<InstalledPack>) -> Result<(), PackError>,
@@ -287,7 +287,7 @@ impl Library {
         self.write(&self.dir.join(LOCK), text.as_bytes())
     }
 
-    /// Puts `bytes` at `path`, all at once.
+    /// Writes `bytes` to `path` atomically.
     fn write(&self, path: &Path, bytes: &[u8]) -> Result<(), PackError> {
         let mut next = path.as_os_str().to_owned();
         next.push(".new");

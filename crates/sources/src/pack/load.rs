@@ -1,4 +1,4 @@
-//! From a description to a pack whose nodes can be offered.
+//! Loads a pack whose nodes can be offered, from its description.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,25 +26,25 @@ use super::{
     requirements, verify,
 };
 
-/// Bytes of one schema.
+/// Largest size of one schema, in bytes.
 const MAX_SCHEMA: usize = 1 << 20;
-/// Bytes of the code of a pack.
+/// Largest size of a pack's code, in bytes.
 const MAX_ARTIFACT: usize = 32 << 20;
-/// Bytes of a signature file, with room for base64 and a line break.
+/// Largest size of a signature file, with room for base64 and a line break.
 const MAX_SIGNATURE: usize = 4096;
-/// Characters of an address that a pack names.
+/// Longest address that a pack names, in characters.
 const MAX_ENTRY: usize = 2048;
 
-/// A pack in memory, checked; nothing of it has run.
+/// A checked pack in memory. None of its code has run.
 #[derive(Debug)]
 pub(crate) struct Pack {
     pub(crate) manifest: Manifest,
     pub(crate) nodes: Vec<PackNode>,
-    /// Nodes that were left out, and why.
+    /// Nodes that were left out, and the reasons.
     pub(crate) problems: Vec<String>,
     /// The code; empty for a remote pack.
     pub(crate) artifact: Vec<u8>,
-    /// How often tools want to be called at most.
+    /// Rate limits by tool name.
     pub(crate) rates: BTreeMap<String, Rate>,
 }
 
@@ -52,28 +52,28 @@ pub(crate) struct Pack {
 #[derive(Debug, Clone)]
 pub(crate) struct PackNode {
     pub(crate) type_id: String,
-    /// Called like the node, or like the action that it is.
+    /// The tool, named after the node or its action.
     pub(crate) tool: DiscoveredTool,
-    /// The request that the node is, if it is one.
+    /// The declared request of a node without code.
     pub(crate) request: Option<Request>,
-    /// Whether that must carry a credential.
+    /// Whether that request requires a credential.
     pub(crate) wants_credential: bool,
-    /// The tool that the node is at the MCP server of a remote pack.
+    /// The name of the tool at the MCP server of a remote pack.
     pub(crate) remote_name: String,
 }
 
-/// Which files a pack was made of.
+/// A hash over the files of a pack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fingerprint([u8; 32]);
 
-/// A pack's files, verified or about to be.
+/// The files of a pack, before or after verification.
 pub(crate) struct Found {
     opened: Opened,
     signature: Option<Vec<u8>>,
     pub(crate) fingerprint: Fingerprint,
 }
 
-/// What can be said of a description without looking at the pack.
+/// Checks a description without reading the pack.
 pub(crate) fn check(spec: &PackSpec, library: Option<&Library>) -> Result<(), String> {
     patterns(&spec.nodes).map_err(|error| error.problem)?;
     if matches!(spec.location, PackLocation::Installed { .. }) && library.is_none() {
@@ -96,7 +96,8 @@ pub(crate) fn find(spec: &PackSpec, library: Option<&Library>) -> Result<Found, 
                 (Err(error), None) => return Err(error),
             };
             let found = at(&library.archive(&installed))?;
-            // The same bytes as were installed, whether or not anybody asks for more.
+            // An installed pack must have the bytes that were installed, even without further
+            // verification settings.
             let pinned =
                 PackVerification { integrity: Some(installed.integrity), keys: Vec::new() };
             let manifest = found.manifest()?;
@@ -109,7 +110,7 @@ pub(crate) fn find(spec: &PackSpec, library: Option<&Library>) -> Result<Found, 
     }
 }
 
-/// Reads the pack at `path`, and the signature beside it.
+/// Reads the pack at `path`, and its detached signature.
 pub(super) fn at(path: &Path) -> Result<Found, PackError> {
     let opened = files::open(path)?;
     let mut beside = path.as_os_str().to_owned();
@@ -153,7 +154,7 @@ impl Found {
         self.signature.as_deref()
     }
 
-    /// The archive of the pack, made now for a directory.
+    /// Returns the archive of the pack, created on demand for a directory.
     pub(super) fn into_archive(self) -> Result<Vec<u8>, PackError> {
         match self.opened.archive {
             Some(archive) => Ok(archive),
@@ -161,12 +162,12 @@ impl Found {
         }
     }
 
-    /// Checks the pack and puts it together.
+    /// Verifies and assembles the pack.
     pub(crate) fn load(self, spec: &PackSpec) -> Result<Pack, PackError> {
         self.assemble(&spec.verify, &spec.nodes, &spec.grants)
     }
 
-    /// The same, of its parts.
+    /// Verifies and assembles the pack with the given settings.
     pub(super) fn assemble(
         &self,
         verification: &PackVerification,
@@ -175,7 +176,7 @@ impl Found {
     ) -> Result<Pack, PackError> {
         let files = &self.opened.files;
         let manifest = self.manifest()?;
-        // Before anything else is believed.
+        // Verified before any other content is trusted.
         verify::verify(verification, files, &manifest, self.archive(), self.signature())?;
         requirements::check(&manifest, grants)?;
         let artifact = artifact(&manifest, files)?;
@@ -203,14 +204,14 @@ impl Found {
 // === impl Pack ===
 
 impl Pack {
-    /// Leaves out the nodes that want a credential, where there is none for them.
+    /// Leaves out nodes that require a credential when there is none.
     pub(super) fn drop_unauthorized(&mut self) {
         let problems = &mut self.problems;
         self.nodes.retain(|node| {
             if node.wants_credential {
                 let code = PackCode::RequirementUnmet;
                 problems.push(format!(
-                    "node `{}`: {code}: credential_unavailable: it wants a credential; name the \
+                    "node `{}`: {code}: credential_unavailable: it requires a credential; name the \
                      stored one with `credential`",
                     node.type_id
                 ));
@@ -220,7 +221,7 @@ impl Pack {
     }
 }
 
-/// The code of the pack. A remote pack has none, but an address.
+/// Returns the code of the pack. For a remote pack, only checks its address.
 fn artifact(manifest: &Manifest, files: &Files) -> Result<Vec<u8>, PackError> {
     let entry = &manifest.runtime.entry;
     if manifest.runtime.language == "remote" {
@@ -251,7 +252,8 @@ fn pack_node(
 ) -> Result<PackNode, PackError> {
     let id = node.type_id.as_str();
     if id.starts_with("workflow.") {
-        return PackCode::InvalidManifest.refuse("its `typeId` begins like the id of a workflow");
+        return PackCode::InvalidManifest
+            .refuse("its `typeId` begins with `workflow.`, which is reserved for workflows");
     }
     if names::promises_exec(id) {
         return PackCode::InvalidManifest.refuse(
@@ -259,16 +261,18 @@ fn pack_node(
         );
     }
     if id.split('.').next() == Some("workflow") {
-        return PackCode::InvalidManifest.refuse("names under `workflow.` are those of workflows");
+        return PackCode::InvalidManifest
+            .refuse("names under `workflow.` are reserved for workflows");
     }
     let secrets = node.requires_secrets.len() + node.required_credentials.len();
     if secrets > 0 && node.request.is_none() {
         return PackCode::RequirementUnmet
-            .refuse("credential_unavailable: code of packs is given no secrets here");
+            .refuse("credential_unavailable: this host gives no secrets to code of packs");
     }
     if secrets > 1 {
-        return PackCode::RequirementUnmet
-            .refuse("credential_unavailable: a request carries one credential, and it wants more");
+        return PackCode::RequirementUnmet.refuse(
+            "credential_unavailable: a request carries one credential, and it requires more",
+        );
     }
     requirements::needs(&node.requires, grants)?;
     let input = schema(files, node.input_schema_ref.as_deref(), "inputSchemaRef")?;

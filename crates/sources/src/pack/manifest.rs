@@ -1,6 +1,6 @@
 //! `pack.json`: the node-pack manifest of OpenWOP, v1 and v2.
 //!
-//! Members that nobody here knows are ignored, as the protocol asks; what is known is checked.
+//! Unknown members are ignored, as the protocol requires; all known members are checked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,42 +9,42 @@ use serde_json::Value;
 
 use super::error::{PackCode, PackError};
 
-/// Where a pack says what it is.
+/// The path of the manifest in a pack.
 pub(super) const MANIFEST: &str = "pack.json";
-/// Bytes of a manifest.
+/// Largest size of a manifest, in bytes.
 const MAX_MANIFEST: usize = 1 << 20;
-/// Nodes of a pack.
+/// Largest number of nodes in a pack.
 const MAX_NODES: usize = 1_000;
-/// First segments of names that packs can have.
+/// Valid first segments of pack names.
 const SCOPES: [&str; 5] = ["core", "vendor", "community", "private", "local"];
 
-/// A manifest that has been checked.
+/// A validated manifest.
 #[derive(Debug, Clone)]
 pub(crate) struct Manifest {
     pub(crate) name: String,
     pub(crate) version: semver::Version,
     pub(crate) description: Option<String>,
-    /// Range of protocol versions.
+    /// Supported range of protocol versions.
     pub(super) engine: String,
     pub(super) peers: Vec<Peer>,
     pub(crate) runtime: Runtime,
     pub(crate) nodes: Vec<Node>,
-    /// Where in the pack its signature is.
+    /// The path of the signature in the pack.
     pub(super) signature_ref: Option<String>,
     /// `sha256-…` of files by their paths.
     pub(super) hashes: BTreeMap<String, String>,
-    /// RFC 0045: the pack is a connector, too. Its actions are nodes of this pack.
+    /// RFC 0045: makes the pack a connector. Its actions are nodes of this pack.
     pub(crate) connector: Option<Connector>,
 }
 
-/// Something that the pack needs this host to advertise.
+/// A capability that the pack requires of this host.
 #[derive(Debug, Clone)]
 pub(super) struct Peer {
     pub(super) name: String,
     pub(super) optional: bool,
 }
 
-/// What runs the nodes.
+/// The engine of the nodes.
 #[derive(Debug, Clone, Deserialize)]
 pub(crate) struct Runtime {
     pub(crate) language: String,
@@ -80,12 +80,12 @@ pub(crate) struct Node {
     pub(super) required_credentials: Vec<Value>,
     #[serde(default)]
     pub(super) mcp: Option<McpName>,
-    /// The node is this request, and no code.
+    /// The node is this request and has no code.
     #[serde(default, rename = "x-toolcrib-request")]
     pub(crate) request: Option<Value>,
 }
 
-/// The node among the tools of an MCP server.
+/// The node's name among the tools of an MCP server.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct McpName {
@@ -118,7 +118,7 @@ pub(crate) struct Action {
     pub(crate) paginated: bool,
 }
 
-/// Calls per time.
+/// A number of calls per time interval.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RateLimit {
@@ -126,7 +126,7 @@ pub(crate) struct RateLimit {
     pub(crate) per_seconds: u32,
 }
 
-/// The document as it stands there.
+/// The document before validation.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Typed {
@@ -171,12 +171,12 @@ struct Signing {
 // === impl Manifest ===
 
 impl Manifest {
-    /// Reads and checks the document.
+    /// Parses and validates the document.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, PackError> {
         if bytes.len() > MAX_MANIFEST {
             return PackCode::InvalidManifest.refuse("pack.json is larger than 1 MiB");
         }
-        // Of another kind, it would only be told that members are missing.
+        // Checked first, because the errors for another kind would only list missing members.
         let kind: Kind = serde_json::from_slice(bytes).map_err(|error| broken(&error))?;
         if kind.kind.is_some_and(|kind| kind != "node") {
             return PackCode::KindInvalid.refuse("only packs of kind \"node\" have nodes to call");
@@ -224,13 +224,13 @@ impl Manifest {
             }
             if !seen.insert(&node.type_id) {
                 return PackCode::InvalidManifest
-                    .refuse(format!("the node `{}` stands there twice", node.type_id));
+                    .refuse(format!("the node `{}` is listed twice", node.type_id));
             }
         }
         Ok(())
     }
 
-    /// RFC 0045: an action that leads to no node must not be loaded.
+    /// RFC 0045: rejects an action without a node.
     fn check_actions(&self) -> Result<(), PackError> {
         let Some(connector) = &self.connector else { return Ok(()) };
         let id = connector.id.as_bytes();
@@ -243,12 +243,12 @@ impl Manifest {
         for action in &connector.actions {
             if !nodes.contains(action.type_id.as_str()) {
                 return PackCode::ActionUnresolved.refuse(
-                    "an action of the connector names a `typeId` that is no node of the pack",
+                    "an action of the connector names a `typeId` that is not a node of the pack",
                 );
             }
             let sound = |rate: RateLimit| rate.requests > 0 && rate.per_seconds > 0;
             if !action.rate_limit.is_none_or(sound) {
-                return PackCode::InvalidManifest.refuse("a `rateLimit` is of zero");
+                return PackCode::InvalidManifest.refuse("a `rateLimit` is zero");
             }
         }
         Ok(())
@@ -261,7 +261,7 @@ struct Kind {
     kind: Option<String>,
 }
 
-/// Says where, not what: the text is not ours.
+/// Reports the position only: the text of the pack is not repeated.
 fn broken(error: &serde_json::Error) -> PackError {
     let (line, column) = (error.line(), error.column());
     let problem = match error.classify() {
@@ -271,7 +271,7 @@ fn broken(error: &serde_json::Error) -> PackError {
     PackCode::InvalidManifest.error(format!("pack.json, line {line}, column {column}: {problem}"))
 }
 
-/// `scope.segment[.segment]…`
+/// Requires the form `scope.segment[.segment]…`.
 fn check_name(name: &str) -> Result<(), PackError> {
     let mut segments = name.split('.');
     if !segments.next().is_some_and(|scope| SCOPES.contains(&scope)) {

@@ -1,7 +1,7 @@
-//! Nodes that are somewhere else: requests that the manifest declares, and tools of the MCP server
-//! at `runtime.entry`.
+//! Remote nodes: requests that the manifest declares, and tools of the MCP server at
+//! `runtime.entry`.
 //!
-//! Invariant: every request goes through the source's guard, and what it decided is noted.
+//! Invariant: each request passes the source's guard, whose decisions are recorded.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -32,15 +32,15 @@ use crate::{
     text::{fit_for_callers, tidy_lines},
 };
 
-/// Redirects that a request follows; each is checked like the first address.
+/// Largest number of redirects of a request; each target is checked like the first address.
 const HOPS: usize = 5;
-/// Longest text of a refusal that is passed on.
+/// Longest error message that is passed on, in bytes.
 const MAX_MESSAGE: usize = 1024;
-/// Bytes of an answer beside the result in it.
+/// Bytes that a response may have in addition to its result.
 const ENVELOPE: usize = 64 << 10;
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 
-/// What nodes of a remote pack need around them.
+/// The environment of remote nodes.
 pub(super) struct RemoteContext<'a> {
     pub(super) id: &'a SourceId,
     pub(super) spec: &'a PackSpec,
@@ -52,16 +52,16 @@ pub(super) struct RemoteContext<'a> {
     pub(super) tasks: &'a Tasks,
 }
 
-/// The server of a remote pack.
+/// The client of a remote pack.
 pub(super) struct Remote {
     egress: Egress,
-    /// What declared requests carry.
+    /// The credential for declared requests.
     credential: Option<Arc<SourceCredential>>,
-    /// Only when a node is one of its tools.
+    /// `None` when no node is a tool of the server.
     mcp: Option<McpSource>,
 }
 
-/// The MCP server's tools are the manifest's, whatever it lists.
+/// Ignores changed tool lists: the tools are those of the manifest.
 struct Unheard;
 
 impl SourceListener for Unheard {
@@ -97,7 +97,7 @@ impl Remote {
         ))
     }
 
-    /// How the server is doing, when it is not well.
+    /// Returns the status of the server unless it is ready.
     pub(super) fn trouble(&self) -> Option<SourceStatus> {
         let status = self.mcp.as_ref()?.status();
         (status.state != SourceState::Ready).then_some(status)
@@ -119,7 +119,7 @@ impl Remote {
             (Some(request), _) => self.send(request, permit, call).await,
             (None, Some(mcp)) => mcp.call_as(&node.remote_name, permit, call.clone()).await,
             (None, None) => {
-                let detail = "nothing runs this node";
+                let detail = "this node has no runtime";
                 Err(UpstreamError::new(UpstreamErrorKind::Unavailable, detail))
             }
         }
@@ -191,6 +191,6 @@ async fn read(request: &Request, answer: Answer, max: usize) -> Result<Outcome, 
     let document: Value = serde_json::from_str(whole.get()).unwrap_or_default();
     match request.result(&document).map(serde_json::value::to_raw_value) {
         Some(Ok(result)) => answer::completed(&result, max),
-        Some(Err(_)) | None => unusable("has nothing where the pack looks for the result"),
+        Some(Err(_)) | None => unusable("has no value at the result pointer of the pack"),
     }
 }

@@ -1,7 +1,7 @@
-//! Nodes without code: the manifest says which request they are (`x-toolcrib-request`).
+//! Nodes without code: requests that the manifest declares (`x-toolcrib-request`).
 //!
-//! Invariant: an argument fills one segment of the path, one value of the query or one value of the
-//! body, and can become nothing else; the origin is that of `runtime.entry`, always.
+//! Invariant: an argument fills exactly one path segment, one query value or one body value. The
+//! origin is always that of `runtime.entry`.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use url::Url;
 
 use super::error::{PackCode, PackError};
 
-/// A request with places for arguments.
+/// A request template with placeholders for arguments.
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     method: Method,
@@ -20,18 +20,18 @@ pub(crate) struct Request {
     path: Vec<Piece>,
     query: Vec<(String, Piece)>,
     body: Option<Value>,
-    /// Where in the answer the result is (RFC 6901).
+    /// JSON pointer to the result in the response (RFC 6901).
     result: String,
 }
 
-/// A fixed text, or the argument that stands there.
+/// A fixed text, or the argument in its place.
 #[derive(Debug, Clone, PartialEq)]
 enum Piece {
     Fixed(String),
     Argument(String),
 }
 
-/// A request with its arguments.
+/// A request with its arguments filled in.
 #[derive(Debug, PartialEq)]
 pub(super) struct Filled {
     pub(super) method: Method,
@@ -56,13 +56,13 @@ struct Declared {
 // === impl Request ===
 
 impl Request {
-    /// Reads a declaration; `entry` is the address that paths begin at.
+    /// Parses a declaration; paths are relative to the address `entry`.
     pub(super) fn parse(entry: &str, declared: &Value) -> Result<Self, PackError> {
         let invalid = |problem: &str| {
             PackCode::InvalidManifest.error(format!("`x-toolcrib-request`: {problem}"))
         };
         let declared: Declared = serde_json::from_value(declared.clone()).map_err(|_| {
-            invalid("expected `path`, and if need be `method`, `query`, `body` and `result`")
+            invalid("expected `path`, optionally `method`, `query`, `body` and `result`")
         })?;
         let base = Url::parse(entry).map_err(|_| invalid("`runtime.entry` is not an address"))?;
         let method = match declared.method.as_deref().unwrap_or("GET") {
@@ -92,7 +92,7 @@ impl Request {
         })
     }
 
-    /// The request with `arguments` in their places. The error names the argument that does not fit.
+    /// Fills in `arguments`. The error names the argument that does not fit.
     pub(super) fn fill(&self, arguments: &Map<String, Value>) -> Result<Filled, String> {
         let mut url = self.base.clone();
         {
@@ -108,9 +108,12 @@ impl Request {
                     Piece::Argument(name) => {
                         let text = text(arguments, name)?
                             .ok_or_else(|| format!("the argument `{name}` is missing"))?;
-                        // Dot segments would be resolved away, and an empty one is no segment.
+                        // Dot segments would be removed by URL normalization, and an empty one is
+                        // no segment.
                         if matches!(text.as_str(), "" | "." | "..") {
-                            return Err(format!("the argument `{name}` cannot stand in a path"));
+                            return Err(format!(
+                                "the argument `{name}` must not be empty, `.` or `..` in a path"
+                            ));
                         }
                         segments.push(&text);
                     }
@@ -131,12 +134,12 @@ impl Request {
         Ok(Filled { method: self.method.clone(), url, body })
     }
 
-    /// Whether the whole answer is the result.
+    /// Returns whether the whole response is the result.
     pub(super) fn takes_all(&self) -> bool {
         self.result.is_empty()
     }
 
-    /// The result in an answer.
+    /// Returns the result in a response.
     pub(super) fn result<'a>(&self, answer: &'a Value) -> Option<&'a Value> {
         answer.pointer(&self.result)
     }
@@ -145,7 +148,7 @@ impl Request {
 // === impl Piece ===
 
 impl Piece {
-    /// `{name}` is an argument, anything else is as it stands there.
+    /// Parses `{name}` as an argument and any other text as itself.
     fn parse(text: &str) -> Self {
         match placeholder(text) {
             Some(name) => Self::Argument(name.to_owned()),
@@ -160,7 +163,7 @@ fn placeholder(text: &str) -> Option<&str> {
     (!name.is_empty() && name.bytes().all(legal)).then_some(name)
 }
 
-/// The argument as text; none when it is absent or null.
+/// Returns the argument as text; `None` when it is absent or null.
 fn text(arguments: &Map<String, Value>, name: &str) -> Result<Option<String>, String> {
     match arguments.get(name) {
         None | Some(Value::Null) => Ok(None),
@@ -170,7 +173,7 @@ fn text(arguments: &Map<String, Value>, name: &str) -> Result<Option<String>, St
     }
 }
 
-/// The template with arguments for its placeholders; members whose argument is absent are left out.
+/// Fills a template with arguments. Members whose argument is absent are left out.
 fn filled(template: &Value, arguments: &Map<String, Value>) -> Option<Value> {
     match template {
         Value::String(text) => match placeholder(text) {

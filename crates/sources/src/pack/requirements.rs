@@ -1,4 +1,4 @@
-//! Whether this host has what a pack needs.
+//! Checks that this host provides what a pack requires.
 
 use std::collections::BTreeSet;
 
@@ -9,17 +9,17 @@ use super::{
     manifest::Manifest,
 };
 
-/// The major version of the protocol that this host speaks.
+/// The major version of the protocol on this host.
 const PROTOCOL_MAJOR: u64 = 1;
 /// Capability families that the discovery document advertises.
 const ADVERTISED: [&str; 2] = ["toolCatalog", "toolHooks"];
-/// Engines whose packs can be run here.
+/// Engines that this host can run.
 #[cfg(feature = "wasm")]
 const LANGUAGES: &[&str] = &["wasm", "wasm-component", "remote"];
 #[cfg(not(feature = "wasm"))]
 const LANGUAGES: &[&str] = &["remote"];
 
-/// Checks what the whole pack needs.
+/// Checks the requirements of the whole pack.
 pub(super) fn check(manifest: &Manifest, grants: &BTreeSet<PackGrant>) -> Result<(), PackError> {
     if !admits_major(&manifest.engine) {
         return PackCode::EngineUnsupported.refuse(format!(
@@ -30,7 +30,7 @@ pub(super) fn check(manifest: &Manifest, grants: &BTreeSet<PackGrant>) -> Result
         let family = peer.name.strip_prefix("host.").unwrap_or(&peer.name);
         if !ADVERTISED.contains(&family) {
             return PackCode::PeerMissing.refuse(format!(
-                "`peerDependencies` asks for a capability that this host does not have; it has {}",
+                "`peerDependencies` requires a capability that this host does not have; it has {}",
                 ADVERTISED.join(" and ")
             ));
         }
@@ -54,11 +54,11 @@ pub(super) fn needs(required: &[String], grants: &BTreeSet<PackGrant>) -> Result
             "crypto" => PackGrant::Random,
             "subprocess" | "fs.read" | "fs.write" | "env.read" => {
                 return PackCode::RequirementUnmet
-                    .refuse(format!("it requires `{need}`, which no pack gets here"));
+                    .refuse(format!("it requires `{need}`, which this host gives to no pack"));
             }
             _ => {
                 return PackCode::RequirementUnmet
-                    .refuse("it requires something that this version does not know");
+                    .refuse("it has a requirement that is unknown to this version");
             }
         };
         if !grants.contains(&grant) {
@@ -68,12 +68,12 @@ pub(super) fn needs(required: &[String], grants: &BTreeSet<PackGrant>) -> Result
     Ok(())
 }
 
-/// What is needed is there, but was not granted.
+/// Fails because of a requirement that is available but was not granted.
 pub(super) fn unmet<T>(grant: PackGrant, why: &str) -> Result<T, PackError> {
     PackCode::RequirementUnmet.refuse(format!("{why}: add \"{grant}\" to `grants` to allow it"))
 }
 
-/// Whether the npm-style range `text` admits a version of our major.
+/// Returns whether the npm-style range `text` includes a version of our major.
 fn admits_major(text: &str) -> bool {
     let alternatives: Option<Vec<_>> = text.split("||").map(range).collect();
     let admits = |range: &semver::VersionReq| {
@@ -82,7 +82,7 @@ fn admits_major(text: &str) -> bool {
     alternatives.is_some_and(|ranges| ranges.iter().any(admits))
 }
 
-/// One alternative: comparators with spaces between them, all of which must hold.
+/// Parses one alternative: space-separated comparators, all of which must match.
 fn range(text: &str) -> Option<semver::VersionReq> {
     let mut comparators: Vec<String> = Vec::new();
     let mut operator = String::new();
@@ -91,7 +91,7 @@ fn range(text: &str) -> Option<semver::VersionReq> {
             operator.push_str(word);
             continue;
         }
-        // Without an operator, npm means exactly that version.
+        // Without an operator, npm requires exactly that version.
         let bare = operator.is_empty() && word.starts_with(|c: char| c.is_ascii_digit());
         let sign = if bare { "=" } else { "" };
         comparators.push(format!("{sign}{}{word}", std::mem::take(&mut operator)));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_this_host_does_not_have_or_was_not_granted_is_told_by_its_code() {
+    fn a_missing_or_ungranted_requirement_is_reported_with_its_code() {
         use PackGrant::{Clock, Http};
         let runtime = |language: &str, requires: &[&str]| json!({ "language": language, "entry": "https://host/mcp", "requires": requires });
         let unmet = Some(PackCode::RequirementUnmet);

@@ -1,7 +1,7 @@
 //! A pack as a [`Source`].
 //!
-//! Invariant: a pack that was loaded stays as it is until another has been checked and compiled in
-//! its place; a call never waits for that.
+//! Invariant: a loaded pack stays in use until its successor has been checked and compiled. Calls
+//! never wait for that.
 
 use std::sync::Arc;
 
@@ -31,15 +31,15 @@ use super::{
 };
 use crate::{SUPERVISOR, credential::SourceCredential, egress::Egress, status::StatusBoard};
 
-/// What a pack finds around it.
+/// The environment of a pack source.
 pub(crate) struct PackContext {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) listener: Arc<dyn SourceListener>,
     pub(crate) library: Option<Library>,
     pub(crate) runtime: tokio::runtime::Handle,
-    /// The way out, when `http` is granted.
+    /// The HTTP client, when `http` is granted.
     pub(crate) egress: Option<Egress>,
-    /// What requests that the manifest declares carry.
+    /// The credential for requests that the manifest declares.
     pub(crate) credential: Option<Arc<SourceCredential>>,
     pub(crate) tasks: Tasks,
 }
@@ -56,7 +56,7 @@ struct Shared {
     clock: Arc<dyn Clock>,
     status: StatusBoard,
     loaded: RwLock<Option<Arc<Loaded>>>,
-    /// Held while a pack is loaded, so that this happens once at a time.
+    /// Held during a load, so that loads do not overlap.
     loading: tokio::sync::Mutex<()>,
     slots: Semaphore,
     stop: CancellationToken,
@@ -67,14 +67,14 @@ struct Shared {
     tasks: Tasks,
 }
 
-/// A pack that can be called.
+/// A loaded pack, ready for calls.
 struct Loaded {
     fingerprint: Fingerprint,
     pack: Pack,
     runner: Runner,
 }
 
-/// What runs the nodes.
+/// The engine of the nodes.
 enum Runner {
     #[cfg(feature = "wasm")]
     Code(super::wasm::Program),
@@ -85,7 +85,7 @@ enum Runner {
 // === impl PackSource ===
 
 impl PackSource {
-    /// A source that loads its pack in a task of its own.
+    /// Starts a source that loads its pack in a spawned task.
     pub(crate) fn start(
         id: SourceId,
         spec: PackSpec,
@@ -136,10 +136,10 @@ impl Source for PackSource {
         }
     }
 
-    /// Looks whether the files of the pack are others than before, and if so loads them.
+    /// Reloads the pack when its files have changed.
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
         if self.shared.stop.is_cancelled() {
-            return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "it is closed"));
+            return Err(UpstreamError::new(UpstreamErrorKind::Unavailable, "the source is closed"));
         }
         let loaded = self.shared.load().await.map_err(|error| {
             UpstreamError::new(UpstreamErrorKind::Unavailable, error.to_string())
@@ -197,8 +197,8 @@ impl Drop for PackSource {
 // === impl Shared ===
 
 impl Shared {
-    /// The pack as its files are now. What goes wrong is told in the status; a pack that was loaded
-    /// before goes on to be served then.
+    /// Loads the current files of the pack. A failure appears in the status, and a previously
+    /// loaded pack stays in use.
     async fn load(&self) -> Result<Arc<Loaded>, PackError> {
         let _alone = self.loading.lock().await;
         let before = self.loaded.read().clone();
@@ -302,30 +302,31 @@ impl Shared {
 
     async fn call(&self, permit: &Permit, call: &Invocation) -> Result<Outcome, UpstreamError> {
         let unavailable = |why| UpstreamError::new(UpstreamErrorKind::Unavailable, why);
-        let slot = self.slots.acquire().await.map_err(|_| unavailable("no calls are taken"))?;
+        let slot =
+            self.slots.acquire().await.map_err(|_| unavailable("the source accepts no calls"))?;
         let loaded = self.loaded.read().clone();
         let loaded = loaded.ok_or_else(|| unavailable("the pack is not loaded"))?;
         let node = permit.entry().upstream_name.as_str();
         let Some(known) = loaded.pack.nodes.iter().find(|known| known.tool.name == node) else {
-            return Err(unavailable("the pack does not have this node any more"));
+            return Err(unavailable("the pack no longer has this node"));
         };
         let outcome = match &loaded.runner {
             #[cfg(feature = "wasm")]
             Runner::Code(program) => program.call(&known.type_id, permit, call).await,
             Runner::Remote(remote) => remote.call(known, permit, call).await,
-            Runner::Nothing => Err(unavailable("nothing runs this node")),
+            Runner::Nothing => Err(unavailable("this node has no runtime")),
         };
         drop(slot);
         outcome
     }
 }
 
-/// Runs `work` where it may block.
+/// Runs `work` on a thread that may block.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, PackError> + Send + 'static,
 ) -> Result<T, PackError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(result) => result,
-        Err(_) => PackCode::Unreadable.refuse("reading the pack was broken off"),
+        Err(_) => PackCode::Unreadable.refuse("reading the pack was interrupted"),
     }
 }

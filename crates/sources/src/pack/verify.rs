@@ -1,10 +1,10 @@
-//! Whether a pack is the one that was meant: SRI of its archive, and an Ed25519 signature.
+//! Verifies a pack: SRI hash of its archive, and Ed25519 signature.
 //!
-//! A signature is over the archive's bytes and stands beside it (`<archive>.sig`); or it is over
-//! `pack.json`, in the file that `signing.signatureRef` names, and then `pack.json` must hold the
-//! hash of every other file (`x-toolcrib-files`), since the signature says nothing of them.
+//! A detached signature (`<archive>.sig`) covers the archive's bytes. An embedded signature, in the
+//! file that `signing.signatureRef` names, covers `pack.json`. The manifest must then contain the
+//! hash of every other file (`x-toolcrib-files`), because the signature does not cover them.
 //!
-//! Invariant (I-42): only the operator's keys count; a key that comes with a pack proves nothing.
+//! Invariant (I-42): only the operator's keys are trusted; a key inside a pack proves nothing.
 
 use std::collections::BTreeMap;
 
@@ -22,13 +22,13 @@ use super::{
 /// Bytes of a signature.
 const SIGNATURE: usize = 64;
 
-/// `sha256-…` of `bytes`.
+/// Returns `sha256-…` of `bytes`.
 pub(crate) fn integrity(bytes: &[u8]) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(bytes)))
 }
 
-/// Checks what `wanted` asks for. `archive` is none for a directory; `signature` is what stands
-/// beside the archive.
+/// Verifies the pack as required by `wanted`. `archive` is `None` for a directory; `signature` is
+/// the detached signature, if any.
 pub(super) fn verify(
     wanted: &PackVerification,
     files: &Files,
@@ -55,11 +55,11 @@ pub(super) fn verify(
     }
 }
 
-/// The signature that the pack itself holds.
+/// Verifies the embedded signature.
 fn signed_inside(keys: &[[u8; 32]], files: &Files, manifest: &Manifest) -> Result<(), PackError> {
     let invalid = |problem: &str| PackCode::SignatureInvalid.refuse(problem);
     let Some(path) = &manifest.signature_ref else {
-        return invalid("the pack is not signed, but `trusted_keys` asks for it");
+        return invalid("the pack is not signed, but `trusted_keys` requires it");
     };
     let Some(signature) = files.get(path) else {
         return invalid("the file that `signing.signatureRef` names is not in the pack");
@@ -88,7 +88,7 @@ fn check_hashes(
     Ok(())
 }
 
-/// Whether `signature` (64 bytes, or their base64) is one of `keys`' over `bytes`.
+/// Fails unless `signature` (64 bytes, or their base64) is a signature of `bytes` by one of `keys`.
 fn signed(keys: &[[u8; 32]], bytes: &[u8], signature: &[u8]) -> Result<(), PackError> {
     let decoded = match signature.len() {
         SIGNATURE => Some(signature.to_vec()),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_is_the_one_that_was_meant() {
+    fn an_archive_must_match_the_expected_hash() {
         let (files, manifest) = pack("");
         let check = |integrity: &str, archive| {
             let wanted =
@@ -164,7 +164,7 @@ mod tests {
         };
         let invalid = Err(PackCode::SignatureInvalid);
 
-        // Beside the archive.
+        // Detached signature.
         let (files, manifest) = pack("");
         let good = mine.sign(b"archive");
         let text = STANDARD.encode(good.as_ref()) + "\n";
@@ -174,16 +174,16 @@ mod tests {
         assert_eq!(check(&[key], &files, &manifest, Some(bad.as_ref())), invalid);
         assert_eq!(check(&[key], &files, &manifest, Some(b"no signature")), invalid);
         assert_eq!(check(&[key], &files, &manifest, None), invalid, "unsigned");
-        assert_eq!(check(&[], &files, &manifest, None), Ok(()), "nobody asks");
+        assert_eq!(check(&[], &files, &manifest, None), Ok(()), "no signature required");
 
-        // Inside it.
+        // Embedded signature.
         let (mut files, manifest) = pack(&integrity(b"code"));
         let signature = mine.sign(files.get(MANIFEST).unwrap());
         files.insert("pack.sig", signature.as_ref().to_vec()).unwrap();
         assert_eq!(check(&[key], &files, &manifest, None), Ok(()));
         assert_eq!(check(&[other], &files, &manifest, None), invalid);
         files.insert("schemas/extra.json", b"{}".to_vec()).unwrap();
-        assert_eq!(check(&[key], &files, &manifest, None), invalid, "a file nobody signed");
+        assert_eq!(check(&[key], &files, &manifest, None), invalid, "an unsigned file");
         let (mut files, manifest) = pack(&integrity(b"other code"));
         let signature = mine.sign(files.get(MANIFEST).unwrap());
         files.insert("pack.sig", signature.as_ref().to_vec()).unwrap();

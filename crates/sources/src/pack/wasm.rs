@@ -1,9 +1,9 @@
-//! Nodes that are WebAssembly: core modules (`module`, the ABI of RFC 0008) and components
-//! (`component`, the world in `pack.wit`).
+//! WebAssembly nodes: core modules (`module`, the ABI of RFC 0008) and components (`component`, the
+//! world in `pack.wit`).
 //!
-//! Invariant (I-44): each call has a fresh instance, which no other call has seen or will see.
-//! Invariant (I-45): code that does not end is interrupted; what it may hold is bounded; what it
-//! breaks is its own call.
+//! Invariant (I-44): each call runs in a fresh instance that is never reused.
+//!
+//! Invariant (I-45): pack code has a deadline and a memory limit; a trap fails only its own call.
 
 mod component;
 mod envelope;
@@ -37,18 +37,18 @@ use super::{
     load::Pack,
 };
 
-/// The version of the ABI (RFC 0008) that is spoken here.
+/// The ABI version of this host (RFC 0008).
 const ABI_VERSION: i32 = 1;
 
-/// What a program may do here.
+/// The permissions and limits of a program.
 #[derive(Clone)]
 pub(super) struct Host {
     pub(super) source: SourceId,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) grants: BTreeSet<PackGrant>,
-    /// Bytes of linear memory.
+    /// Limit of linear memory, in bytes.
     pub(super) memory: usize,
-    /// The way out, when `http` is granted.
+    /// The HTTP client, when `http` is granted.
     pub(super) web: Option<Web>,
 }
 
@@ -64,17 +64,17 @@ enum Code {
     Component(Component),
 }
 
-/// Why a call of code came to nothing.
+/// Why a call failed.
 enum Stopped {
-    /// The code broke off by itself.
+    /// The code trapped.
     Trap(wasmtime::Error, Option<Breach>),
-    /// It answered something that is no answer.
+    /// The code returned invalid output.
     Garbage(&'static str),
-    /// It answered too much.
+    /// The output was too large; the field is its size in bytes.
     TooLarge(usize),
 }
 
-/// Whether `artifact` is code of `language`; runs nothing of it.
+/// Checks that `artifact` is valid code of `language`, without running it.
 pub(super) fn check(language: &str, artifact: &[u8]) -> Result<(), PackError> {
     match language {
         "wasm" | "wasm-component" => compile(Machine::get()?, language, artifact).map(drop),
@@ -93,7 +93,7 @@ fn compile(machine: &Machine, language: &str, artifact: &[u8]) -> Result<Compile
 // === impl Program ===
 
 impl Program {
-    /// Compiles the code of `pack` and asks it which nodes it has. Gives the pack back without its
+    /// Compiles the code of `pack`, and lists the nodes of a module. Returns the pack without its
     /// code.
     pub(super) async fn load(
         mut pack: Pack,
@@ -117,7 +117,7 @@ impl Program {
         Ok((pack, Self { machine, host, code: Arc::new(code) }))
     }
 
-    /// Runs the module's own listing of its nodes; those that it does not have are left out.
+    /// Lists the nodes of the module, and leaves out nodes of the pack that it does not have.
     async fn nodes(
         machine: &'static Machine,
         module: Module,
@@ -134,7 +134,7 @@ impl Program {
         let module = match listed.await {
             Some(listed) => listed?,
             None => {
-                return PackCode::InvalidManifest.refuse("the code did not tell its nodes in time");
+                return PackCode::InvalidManifest.refuse("the code did not list its nodes in time");
             }
         };
         let (there, missing): (Vec<_>, Vec<_>) =
@@ -146,7 +146,7 @@ impl Program {
         Ok(module)
     }
 
-    /// Runs one node, in an instance of its own.
+    /// Runs one node in a fresh instance.
     pub(super) async fn call(
         &self,
         node: &str,
@@ -184,20 +184,20 @@ impl Program {
         }
     }
 
-    /// What is told of a call that came to nothing. A trap is the tool's own failure: there is
-    /// nothing else in its instance that could be the matter.
+    /// Converts a failed call to its result. A trap is a failure of the tool itself, because its
+    /// instance runs nothing else.
     fn stopped(&self, stopped: Stopped) -> Result<Outcome, UpstreamError> {
         let failed = |text: &str| Ok(Outcome::text(text, true));
         match stopped {
             Stopped::Trap(_, Some(Breach::Memory)) => failed(&format!(
-                "the tool was stopped: it wanted more than the {} bytes of memory that it may have",
+                "the tool was stopped: it requires more than the {} bytes of memory it is allowed",
                 self.host.memory
             )),
             Stopped::Trap(_, Some(Breach::Table)) => {
-                failed("the tool was stopped: it wanted a larger table than it may have")
+                failed("the tool was stopped: it exceeded the limit of table elements")
             }
             Stopped::Trap(error, None) => {
-                tracing::info!(source = %self.host.source, error = %error, "code of a pack broke off");
+                tracing::info!(source = %self.host.source, error = %error, "pack code trapped");
                 failed("the tool crashed; nothing outside this call is affected")
             }
             Stopped::Garbage(what) => Err(UpstreamError::new(UpstreamErrorKind::Protocol, what)),

@@ -1,12 +1,12 @@
-//! The launcher: this program, run again, gives up what a program must not have and then becomes
-//! that program.
+//! The launcher: a second instance of this program that restricts itself and then executes the
+//! target program.
 //!
-//! What a process gives up it cannot take back, and all its descendants are without it, too. Doing
-//! that in a program of its own needs no unsafe code and leaves no moment in which the program runs
-//! unconfined.
+//! Restrictions are irrevocable and inherited by all descendants. Applying them in a separate
+//! process requires no unsafe code, and the target never runs unconfined.
 //!
-//! Invariant: when something that must be given up cannot be, the program is not started.
-//! Invariant: a failure is reported over a pipe that the program does not have: exec closes it.
+//! Invariant: when a required restriction cannot be applied, the program is not started.
+//!
+//! Invariant: failures are reported over a pipe that exec closes, so the program never has it.
 
 use std::{
     ffi::OsString,
@@ -25,24 +25,24 @@ use toolcrib_core::source::command::{
 
 use super::cannot_start;
 
-/// Written to the report when everything is given up and only exec is left. A launcher that ends
-/// without it has started nothing.
+/// Written to the report pipe when all restrictions are applied and only exec is left. A launcher
+/// that exits without writing it has started nothing.
 pub(super) const READY: u8 = b'+';
 
-/// Everything the launcher has to know, as one argument.
+/// The configuration of the launcher, as one argument.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(super) mode: Mode,
     pub(super) read: Vec<PathBuf>,
     pub(super) write: Vec<PathBuf>,
-    /// Ports; without it anything.
+    /// TCP ports; `None` allows every connection.
     pub(super) connect: Option<Vec<u16>>,
-    /// What is neither read nor written.
+    /// Paths that may be neither read nor written.
     pub(super) secret: Vec<PathBuf>,
-    /// What is not written.
+    /// Paths that may not be written.
     pub(super) fixed: Vec<PathBuf>,
     limits: Option<Limits>,
-    /// The descriptor of the report.
+    /// The descriptor of the report pipe.
     pub(super) report: i32,
 }
 
@@ -63,7 +63,7 @@ struct Limits {
 }
 
 impl Orders {
-    /// For a program that may reach what `confinement` names.
+    /// Creates the orders for a program that may reach the resources in `confinement`.
     pub(crate) fn new(confinement: &Confinement) -> Self {
         let paths = |paths: &std::collections::BTreeSet<PathBuf>| paths.iter().cloned().collect();
         Self {
@@ -85,7 +85,7 @@ impl Orders {
         }
     }
 
-    /// For `command`, which may also read its program and its working directory.
+    /// Creates the orders for `command`, which may also read its program and its working directory.
     pub(crate) fn of(command: &CommandSpec) -> Self {
         let Resources { memory, cpu, files, file_size } = command.resources;
         let mut orders = Self::new(&command.confinement);
@@ -96,14 +96,15 @@ impl Orders {
     }
 }
 
-/// Becomes `program`. Returns only when it could not be started, and has reported why.
+/// Executes `program` in place of this process. Returns only when that failed, after the reason was
+/// reported.
 #[expect(clippy::disallowed_methods, reason = "the launcher is a part of `process`")]
 pub(super) fn run(
     orders: &Orders,
     program: &OsString,
     arguments: &mut dyn Iterator<Item = OsString>,
 ) -> ExitCode {
-    // Without a report the server takes this end for a failed start.
+    // Without a report, the server treats the exit as a failed start.
     if let Ok(mut report) = report(orders.report) {
         let problem = match prepare(orders) {
             Ok(()) => match report.write_all(&[READY]) {
@@ -112,13 +113,13 @@ pub(super) fn run(
             },
             Err(problem) => problem,
         };
-        // Nobody is left to tell when this cannot be written.
+        // If this write fails too, there is no other channel for the error.
         report.write_all(problem.as_bytes()).ok();
     }
     ExitCode::FAILURE
 }
 
-/// The report, which is closed by exec. The inherited descriptor is not, and is given up here.
+/// Opens the report pipe so that exec closes it, and closes the inherited descriptor.
 fn report(inherited: i32) -> std::io::Result<File> {
     let report = OpenOptions::new().write(true).open(format!("/dev/fd/{inherited}"))?;
     nix::unistd::close(inherited)?;

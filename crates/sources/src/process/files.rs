@@ -1,4 +1,4 @@
-//! How many files this process may have open, and how many its children may.
+//! Limits on open files, for this process and for its children.
 
 use std::sync::OnceLock;
 
@@ -7,9 +7,9 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, setrlimit};
 /// The limit before it was raised.
 static INHERITED: OnceLock<Rlimit> = OnceLock::new();
 
-/// Raises this process's soft limit of open files to the hard one and returns the number; `None`
-/// means unlimited. Children that are started afterwards get the limit that was there before:
-/// programs that go through all possible descriptors, or use `select`, count on a small one.
+/// Raises this process's soft limit of open files to the hard limit and returns it; `None` means
+/// unlimited. Children started afterwards get the original limit, because programs that iterate
+/// over all descriptors, or use `select`, expect a small one.
 pub fn raise_file_limit() -> Result<Option<u64>, String> {
     let inherited = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: inherited.maximum, maximum: inherited.maximum };
@@ -18,7 +18,7 @@ pub fn raise_file_limit() -> Result<Option<u64>, String> {
     Ok(raised.current)
 }
 
-/// Gives `child` the limit that this process had.
+/// Restores the original limit for `child`.
 pub(super) fn inherit_limit(child: Pid) {
     let Some(inherited) = INHERITED.get() else { return };
     #[cfg(target_os = "linux")]

@@ -1,22 +1,24 @@
-//! Programs of the operator that print a secret: a password manager, a cloud's key service.
+//! Programs configured by the operator that print a secret: a password manager, a cloud's key
+//! service.
 //!
-//! They are the operator's own commands at a start, not upstreams: they have our environment, and
-//! our terminal to ask for a passphrase.
+//! They run as the operator's own commands at startup, unlike upstreams. They have our environment,
+//! and our terminal for a passphrase prompt.
 
 use std::{process::Stdio, time::Duration};
 
 use tokio::{io::AsyncReadExt as _, process::Command};
 use toolcrib_core::{credential::Secret, text::io_reason};
 
-/// How long such a program may take; somebody may have to type.
+/// Time limit of such a program; the operator may have to type.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Bytes that are read; keys are far shorter.
+/// Largest output in bytes; keys are far shorter.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// What the program prints, without trailing line breaks.
+/// Returns the output of the program, without trailing line breaks.
 ///
 /// # Errors
-/// In words for the operator: it cannot be started, fails, takes too long or prints no text.
+/// Fails when the program cannot be started, fails, takes too long or prints no text. The text is
+/// meant for the operator.
 #[expect(clippy::disallowed_methods, reason = "this is the module that the rule points to")]
 pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
     let Some((program, arguments)) = command.split_first() else {
@@ -28,14 +30,14 @@ pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
         format!("the program {program} cannot be started ({})", io_reason(error.kind()))
     })?;
     let Some(stdout) = child.stdout.take() else {
-        return Err("the program was started without its output".to_owned());
+        return Err("the program was started without an output pipe".to_owned());
     };
-    let ran = async {
+    let run = async {
         let mut text = String::new();
         let read = stdout.take(MAX_BYTES + 1).read_to_string(&mut text).await;
         (read, child.wait().await, Secret::new(text))
     };
-    let (read, status, text) = tokio::time::timeout(TIMEOUT, ran)
+    let (read, status, text) = tokio::time::timeout(TIMEOUT, run)
         .await
         .map_err(|_| format!("the program {program} did not end within {TIMEOUT:?}"))?;
     match status {
@@ -47,7 +49,7 @@ pub async fn printed_by(command: &[String]) -> Result<Secret, String> {
     }
     let value = text.expose().trim_end_matches(['\r', '\n']);
     match (read, value) {
-        (Err(_), _) => Err(format!("the program {program} printed what is not text")),
+        (Err(_), _) => Err(format!("the program {program} printed data that is not text")),
         (Ok(read), _) if read as u64 > MAX_BYTES => {
             Err(format!("the program {program} printed more than 64 KiB"))
         }
@@ -66,18 +68,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_program_prints_is_taken_and_its_failures_are_told() {
+    async fn the_output_of_a_program_is_returned_and_its_failures_are_explained() {
         assert_eq!(shell("echo ' a b '").await.unwrap(), " a b ");
-        for (script, said) in [
+        for (script, expected) in [
             ("echo canary; exit 3", "failed (exit status: 3)"),
             ("true", "printed nothing"),
             ("head -c 70000 /dev/zero | tr '\\0' a", "more than 64 KiB"),
             ("printf '\\377'", "not text"),
         ] {
-            let told = shell(script).await.unwrap_err();
-            assert!(told.contains(said) && !told.contains("canary"), "{told}");
+            let error = shell(script).await.unwrap_err();
+            assert!(error.contains(expected) && !error.contains("canary"), "{error}");
         }
-        let told = printed_by(&["/nowhere/program".to_owned()]).await.unwrap_err();
-        assert!(told.contains("cannot be started"), "{told}");
+        let error = printed_by(&["/nowhere/program".to_owned()]).await.unwrap_err();
+        assert!(error.contains("cannot be started"), "{error}");
     }
 }

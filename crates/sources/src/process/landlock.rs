@@ -1,13 +1,13 @@
-//! What a confined program may reach, enforced with Landlock.
+//! Restricts the files and ports that a confined program may reach, with Landlock.
 //!
-//! Invariant: nothing that is protected becomes reachable, whatever the lists say and wherever links
-//! lead when the program is started. Files are compared by device and inode, so their names do not
+//! Invariant: no protected file becomes reachable, regardless of the allow lists and of links that
+//! exist when the program starts. Files are compared by device and inode, so their names do not
 //! matter.
 
 #[cfg(not(target_os = "linux"))]
 use super::confined::{Mode, Orders};
 
-/// Confinement exists on Linux alone.
+/// Confinement is available on Linux only.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn confine(orders: &Orders) -> Result<(), String> {
     match orders.mode {
@@ -35,13 +35,12 @@ mod linux {
 
     use crate::process::confined::{Mode, Orders};
 
-    /// Linux 6.7: files, truncation, TCP.
+    /// Required: Linux 6.7, for files, truncation and TCP.
     const NEEDED: ABI = ABI::V4;
-    /// Linux 6.12: device controls, signals and abstract sockets of processes outside.
+    /// Desired: Linux 6.12, for device controls, signals and abstract sockets of outside processes.
     const WANTED: ABI = ABI::V6;
 
-    /// What a program needs of a system before it does anything: its libraries, and what the C
-    /// library looks at.
+    /// Paths that every program needs to start: its libraries, and files that the C library reads.
     const SYSTEM: &[&str] = &[
         "/usr",
         "/bin",
@@ -115,7 +114,7 @@ mod linux {
         rules().map_err(|error| format!("Landlock (Linux 6.7 or later): {error}"))
     }
 
-    /// A file has fewer rights than a directory.
+    /// Creates the rule for one place; a file has fewer rights than a directory.
     fn rule(
         (fd, access): (OwnedFd, BitFlags<AccessFs>),
     ) -> Result<PathBeneath<OwnedFd>, RulesetError> {
@@ -128,24 +127,24 @@ mod linux {
         FileType::from_raw_mode(about.st_mode) == FileType::Directory
     }
 
-    /// A file or directory that was found, and will not become another one.
+    /// An open descriptor of a file or directory, which cannot be swapped for another one.
     struct Place {
         fd: OwnedFd,
         about: Stat,
         path: PathBuf,
     }
 
-    /// What is at `path` now, if anything is.
+    /// Opens `path`, or returns `None` when it does not exist.
     fn open(path: &Path) -> Option<Place> {
         let path = path.canonicalize().ok()?;
         let (flags, mode) = (OFlags::PATH | OFlags::CLOEXEC, FileMode::empty());
-        // A link that was put in since is not followed.
+        // A link that was created meanwhile is not followed.
         let fd = openat2(CWD, &path, flags, mode, ResolveFlags::NO_SYMLINKS).ok()?;
         let about = fstat(&fd).ok()?;
         Some(Place { fd, about, path })
     }
 
-    /// What is beneath `path`, but for `territory`.
+    /// Returns descriptors that cover `path` except `territory`.
     fn without(path: &Path, territory: &Territory) -> Vec<OwnedFd> {
         let Some(place) = open(path) else { return Vec::new() };
         if !territory.covers(&place.about) {
@@ -171,7 +170,8 @@ mod linux {
         fn new(protected: &[PathBuf]) -> Result<Self, String> {
             let mut territory = Self::default();
             for path in protected {
-                // What does not exist yet is protected at the place where it would be made.
+                // A file that does not exist yet is protected at the path where it would be
+                // created.
                 let Some(path) = resolved(path) else { continue };
                 for place in path.ancestors() {
                     let about = match rustix::fs::stat(place) {
@@ -192,7 +192,7 @@ mod linux {
             Ok(territory)
         }
 
-        /// Remembers the device of a file with a second name: `place`, or one in it.
+        /// Records the device of a file with a second hard link: `place`, or an entry of it.
         fn note_links(&mut self, place: &Path, about: &Stat) {
             let entries = std::fs::read_dir(place).into_iter().flatten().flatten();
             let inside = entries.map(|entry| entry.path());
@@ -212,17 +212,17 @@ mod linux {
             }
         }
 
-        /// Whether this is a protected file or directory, or above one.
+        /// Returns whether this is a protected file or directory, or an ancestor of one.
         fn covers(&self, about: &Stat) -> bool {
             self.above.contains(&identity(about))
         }
 
-        /// Whether `path` is in a protected directory.
+        /// Returns whether `path` is in a protected directory.
         fn contains(&self, path: &Path) -> bool {
             self.roots.iter().any(|root| path.starts_with(root))
         }
 
-        /// Fails when a program that reaches `place` would reach something protected.
+        /// Fails when access to `place` would include something protected.
         fn admit(&self, place: &Place, named: &Path) -> Result<(), String> {
             let named = named.display();
             if self.covers(&place.about) || self.contains(&place.path) {
@@ -249,12 +249,12 @@ mod linux {
         (about.st_dev.into(), about.st_ino.into())
     }
 
-    /// `path` without links; its last parts need not exist.
+    /// Returns `path` with links resolved; its last components need not exist.
     fn resolved(path: &Path) -> Option<PathBuf> {
         let absolute = std::path::absolute(path).ok()?;
         absolute.ancestors().find_map(|there| {
             let rest = absolute.strip_prefix(there).ok()?;
-            // Part by part: joined with nothing, a file would end in a slash.
+            // Component by component: joining an empty rest would add a trailing slash to a file.
             Some(there.canonicalize().ok()?.components().chain(rest.components()).collect())
         })
     }

@@ -1,4 +1,4 @@
-//! A program that runs once: input in, output out, and nothing of it left behind.
+//! Runs a program once, with input and output, and leaves no processes or files behind.
 
 use std::{ffi::OsString, path::Path, process::ExitStatus};
 
@@ -14,33 +14,33 @@ use super::{
 };
 use crate::exec::Launcher;
 
-/// Bytes of what it says on stderr that are kept, from the end.
+/// Bytes kept from the end of stderr.
 const STDERR: usize = 8 << 10;
 
-/// A program, its arguments and its surroundings.
+/// A program, its arguments and its environment.
 pub(crate) struct Program<'a> {
     pub(crate) launcher: &'a Launcher,
     pub(crate) program: &'a Path,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(String, OsString)>,
-    /// Without one it runs in an empty directory of its own.
+    /// `None` runs it in an empty temporary directory.
     pub(crate) cwd: Option<&'a Path>,
     pub(crate) confinement: confined::Orders,
     pub(crate) input: Vec<u8>,
-    /// Bytes of output; more ends the program.
+    /// Largest output in bytes; more output ends the program.
     pub(crate) max_output: usize,
 }
 
-/// What came of it.
+/// The result of a program that has exited.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: Vec<u8>,
-    /// The end of it.
+    /// The last bytes of stderr.
     pub(crate) stderr: Vec<u8>,
 }
 
-/// Runs `program` to its end, and returns when everything that it has started is gone. Dropping the
-/// future kills all of it.
+/// Runs `program` until it and all its descendants have ended. Dropping the future kills all of
+/// them.
 pub(crate) async fn run(program: Program<'_>) -> Result<Ended, UpstreamError> {
     let Program { launcher, program, arguments, environment, cwd, confinement, input, max_output } =
         program;
@@ -79,7 +79,7 @@ pub(crate) async fn run(program: Program<'_>) -> Result<Ended, UpstreamError> {
             }
         }
     };
-    // What could not be killed may hold the pipes open.
+    // A process that could not be killed may hold the pipes open.
     if read.is_none()
         && let Ok(ended) = tokio::time::timeout(DRAIN, &mut pipes).await
     {
@@ -89,7 +89,7 @@ pub(crate) async fn run(program: Program<'_>) -> Result<Ended, UpstreamError> {
     Ok(Ended { status, stdout: output, stderr: complaint })
 }
 
-/// A program need not read its input.
+/// Writes the input. A write error is ignored, because a program need not read its input.
 async fn feed(mut pipe: ChildStdin, input: Vec<u8>) {
     if pipe.write_all(&input).await.is_ok() {
         pipe.shutdown().await.ok();
@@ -110,7 +110,7 @@ async fn collect(
     Ok(())
 }
 
-/// Keeps the end of what is said.
+/// Keeps the last bytes of the stream.
 async fn tail(mut pipe: impl AsyncRead + Unpin, into: &mut Vec<u8>) {
     let mut buffer = vec![0; STDERR];
     while let Ok(read @ 1..) = pipe.read(&mut buffer).await {

@@ -1,14 +1,15 @@
-//! The reaper: this program, run again between the server and a child. It adopts what the child
-//! starts and leaves behind, in whichever session or process group that is, and ends all of it.
+//! The reaper: a second instance of this program between the server and a child. It adopts all
+//! descendants of the child, whatever their session or process group, and ends them.
 //!
-//! Its standard error is a socket to the server. What the server writes there are commands; that it
-//! closes it, or dies, is the last one. What the reaper writes there are frames: what the child
-//! says on its own standard error, and how it ended.
+//! Its standard error is a socket to the server. The server writes commands to it, and closing it
+//! (or dying) is the last command. The reaper writes frames: the child's standard error output, and
+//! its exit status.
 //!
-//! Invariant: the reaper ends after everything that descends from it (on Linux; elsewhere after the
-//! child's process group), and with the server.
-//! Invariant: it signals its own children alone, and nobody else reaps those, so no number it uses
-//! can have come to mean another process.
+//! Invariant: the reaper ends after all its descendants (on Linux; elsewhere after the child's
+//! process group), and with the server.
+//!
+//! Invariant: the reaper signals only its own children, and no other process reaps those. A process
+//! id it uses therefore cannot refer to another process.
 
 mod client;
 
@@ -47,39 +48,39 @@ use super::{DRAIN, cannot_start, confined};
 
 pub(crate) use client::{End, Reaped, Reaper, Streams};
 
-/// From the server: send SIGTERM to the child's process group.
+/// Command of the server: send SIGTERM to the child's process group.
 const TERMINATE: u8 = b'T';
 
-/// Frames to the server: this byte, the length as four bytes (big endian), and so many bytes.
+/// Frames to the server: this byte, the length as four bytes (big endian), and the payload.
 const STARTED: u8 = b'S';
-/// Why the child was not started, as text.
+/// The child was not started; the payload is the reason as text.
 const FAILED: u8 = b'F';
-/// What it wrote to its standard error.
+/// Output of the child on its standard error.
 const STDERR: u8 = b'E';
-/// How it ended: the raw status of `wait`, as four bytes.
+/// The child has exited; the payload is the raw status of `wait` in four bytes.
 const ENDED: u8 = b'X';
 
 /// Longest payload of a frame.
 const FRAME: usize = 8 << 10;
 
-/// How long descendants may resist SIGKILL before the end is reported nevertheless. A process that
-/// waits for a device or a network file system does.
+/// How long descendants may resist SIGKILL before the end is reported anyway. A process that waits
+/// for a device or a network file system resists.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often what is left is looked for, when nothing is heard of it.
+/// Interval at which remaining descendants are searched for, in the absence of signals.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Everything the reaper has to know, as one argument.
+/// The configuration of the reaper, as one argument.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Orders {
-    /// How this program is run again.
+    /// Command line that runs this program again.
     launcher: Vec<String>,
     confinement: Option<confined::Orders>,
-    /// Where to make the empty directory that the child runs in.
+    /// The directory in which to create the child's empty working directory.
     scratch: Option<PathBuf>,
 }
 
-/// Starts `program`, waits for it, and ends what it leaves behind.
+/// Starts `program`, waits for it, and ends its remaining descendants.
 pub(super) fn run(
     orders: Orders,
     program: OsString,
@@ -89,14 +90,15 @@ pub(super) fn run(
     let reaped = runtime.and_then(|it| it.block_on(reap(orders, program, arguments.collect())));
     match reaped {
         Ok(()) => ExitCode::SUCCESS,
-        // The server sees that the socket is closed without an end.
+        // The server notices that the socket closes without an `ENDED` frame.
         Err(_) => ExitCode::FAILURE,
     }
 }
 
 async fn reap(orders: Orders, program: OsString, arguments: Vec<OsString>) -> io::Result<()> {
     let (mut commands, mut frames) = socket()?;
-    // Signals to all processes of a service, or of a terminal, mean the server. It decides.
+    // Signals to all processes of a service, or of a terminal, are meant for the server, which
+    // decides.
     for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()] {
         drop(signal(kind)?);
     }
@@ -112,7 +114,7 @@ async fn reap(orders: Orders, program: OsString, arguments: Vec<OsString>) -> io
     };
     give_up_streams()?;
     let mut buffer = vec![0; FRAME];
-    let mut heard = true;
+    let mut stderr_open = true;
     let mut starting = Box::pin(outcome_of_start(report));
     let mut problem = None;
     let mut is_starting = true;
@@ -126,8 +128,8 @@ async fn reap(orders: Orders, program: OsString, arguments: Vec<OsString>) -> io
                 }
             }
             _ = deaths.recv() => child.look()?,
-            read = stderr.read(&mut buffer), if heard => {
-                heard = forward(&mut frames, &buffer, read).await;
+            read = stderr.read(&mut buffer), if stderr_open => {
+                stderr_open = forward(&mut frames, &buffer, read).await;
             }
             command = commands.read_u8() => match command {
                 Ok(TERMINATE) => child.signal_group(Signal::TERM),
@@ -136,11 +138,11 @@ async fn reap(orders: Orders, program: OsString, arguments: Vec<OsString>) -> io
         }
     }
     child.end_all(&mut deaths).await?;
-    // What is still in the pipe. Nobody is left to write to it, unless they resist.
+    // Output that is still in the pipe. All writers have ended, unless they resist SIGKILL.
     let rest = async {
-        while heard {
+        while stderr_open {
             let read = stderr.read(&mut buffer).await;
-            heard = forward(&mut frames, &buffer, read).await;
+            stderr_open = forward(&mut frames, &buffer, read).await;
         }
     };
     tokio::time::timeout(DRAIN, rest).await.ok();
@@ -169,13 +171,14 @@ fn give_up_streams() -> io::Result<()> {
     Ok(())
 }
 
-/// Descendants whose parents have ended become children of this process.
+/// Makes this process the parent of descendants whose parents have ended.
 #[cfg(target_os = "linux")]
 fn adopt() -> io::Result<()> {
     Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
 }
 
-/// Only Linux has this; elsewhere a descendant that leaves the process group is out of reach.
+/// Does nothing: only Linux supports this. Elsewhere a descendant that leaves the process group
+/// cannot be reached.
 #[cfg(not(target_os = "linux"))]
 #[expect(clippy::unnecessary_wraps, reason = "the Linux version can fail")]
 fn adopt() -> io::Result<()> {
@@ -184,7 +187,7 @@ fn adopt() -> io::Result<()> {
 
 type Start = (Child, ChildStderr, Option<PipeReader>);
 
-/// Starts the program, or its launcher, which reports over the pipe.
+/// Starts the program directly, or its launcher, which reports over the pipe.
 #[expect(clippy::disallowed_methods, reason = "the reaper is a part of `process`")]
 fn start(
     orders: &Orders,
@@ -199,7 +202,7 @@ fn start(
         None => Command::new(program),
         Some(confinement) => {
             let (reader, writer) = io::pipe().map_err(internal)?;
-            // Only this process starts programs here, one at a time, so nobody else inherits it.
+            // Only this process starts programs here, one at a time, so no other child inherits it.
             fcntl_setfd(&writer, FdFlags::empty()).map_err(|error| internal(error.into()))?;
             let mut confinement = confinement.clone();
             confinement.report = writer.as_raw_fd();
@@ -226,7 +229,7 @@ fn start(
     Ok((Child { pid, status: None }, stderr, report.map(|(reader, _)| reader)))
 }
 
-/// Whether the launcher became the program: exec closes the report.
+/// Returns once exec has closed the report pipe. Fails with the launcher's message.
 async fn outcome_of_start(report: Option<PipeReader>) -> Result<(), String> {
     let Some(report) = report else { return Ok(()) };
     let mut said = Vec::new();
@@ -248,11 +251,11 @@ async fn send(frames: &mut OwnedWriteHalf, kind: u8, payload: &[u8]) -> io::Resu
     frames.write_all(&frame).await
 }
 
-/// Sends on what was read; false when that was the end.
+/// Forwards one read as a frame; returns false at the end of the stream.
 async fn forward(frames: &mut OwnedWriteHalf, buffer: &[u8], read: io::Result<usize>) -> bool {
     match read.map(|read| buffer.get(..read)) {
         Ok(Some([]) | None) | Err(_) => false,
-        // A server that is gone is noticed when it is read from.
+        // A closed server connection is detected when the socket is read.
         Ok(Some(bytes)) => send(frames, STDERR, bytes).await.is_ok(),
     }
 }
@@ -264,10 +267,10 @@ struct Child {
 }
 
 impl Child {
-    /// Reaps what has ended.
+    /// Reaps processes that have exited.
     fn look(&mut self) -> io::Result<()> {
         if self.status.is_none() && has_ended(WaitId::Pid(self.pid))? == Some(true) {
-            // As long as the child is not reaped, its group cannot be another one.
+            // Until the child is reaped, its group id cannot be reused.
             self.signal_group(Signal::KILL);
             if let Some((_, status)) = waitpid(Some(self.pid), WaitOptions::NOHANG)? {
                 self.status = Some(status.as_raw());
@@ -280,7 +283,7 @@ impl Child {
     fn reap_adopted(&mut self) -> io::Result<()> {
         loop {
             match rustix::process::wait(WaitOptions::NOHANG) {
-                // It ended a moment ago; its group is among the children that are killed then.
+                // It exited just now; its group is killed with the other children.
                 Ok(Some((pid, status))) if pid == self.pid => self.status = Some(status.as_raw()),
                 Ok(Some(_)) | Err(Errno::INTR) => {}
                 Ok(None) | Err(Errno::CHILD) => return Ok(()),
@@ -289,7 +292,7 @@ impl Child {
         }
     }
 
-    /// There are none.
+    /// Does nothing: there are no adopted children.
     #[cfg(not(target_os = "linux"))]
     #[expect(clippy::unnecessary_wraps, reason = "the Linux version can fail")]
     fn reap_adopted(&mut self) -> io::Result<()> {
@@ -299,12 +302,12 @@ impl Child {
     /// Signals the child's process group, unless the child has been reaped.
     fn signal_group(&self, signal: Signal) {
         if self.status.is_none() {
-            // It fails when the group has ended, which is what is wanted.
+            // This fails when the group has already ended, which is fine.
             kill_process_group(self.pid, signal).ok();
         }
     }
 
-    /// Kills the child and everything that descends from it, and reaps all of it.
+    /// Kills the child and all its descendants, and reaps them.
     async fn end_all(&mut self, deaths: &mut Signals) -> io::Result<()> {
         let until = Instant::now() + PATIENCE;
         self.signal_group(Signal::KILL);
@@ -313,7 +316,7 @@ impl Child {
             if has_ended(WaitId::All)?.is_none() || Instant::now() >= until {
                 return Ok(());
             }
-            // Whose parents die is a child of this process at the next look.
+            // Orphans of the killed processes become children of this process in the next round.
             kill_children();
             tokio::select! {
                 _ = deaths.recv() => {}
@@ -323,7 +326,7 @@ impl Child {
     }
 }
 
-/// Whether a child has ended and waits to be reaped; none when there is no such child.
+/// Returns whether a child has exited and waits to be reaped; `None` when there is no such child.
 fn has_ended(which: WaitId<'_>) -> io::Result<Option<bool>> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     match waitid(which, options) {
@@ -342,30 +345,30 @@ fn kill_children() {
         let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {
             continue;
         };
-        // number (name) state parent …; the name may contain anything.
+        // Format: number (name) state parent …; the name may contain any character.
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
         let parent = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
         if parent.and_then(|text| text.parse::<i32>().ok()) == Some(own)
             && let Some(pid) = Pid::from_raw(pid)
         {
-            // What cannot be killed is looked for again.
+            // A process that cannot be killed yet is found again in the next round.
             rustix::process::kill_process(pid, Signal::KILL).ok();
         }
     }
 }
 
-/// The child's group was killed, and there are no other children.
+/// Does nothing: the child's group was killed, and there are no other children.
 #[cfg(not(target_os = "linux"))]
 fn kill_children() {}
 
-/// An empty directory that is removed in the end.
+/// An empty directory that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn make(within: &Path) -> io::Result<Self> {
         let number = getrandom::u64().map_err(io::Error::other)?;
         let path = within.join(format!("toolcrib-{number:016x}"));
-        // Of this name there is none; if there is one it is not ours.
+        // The name is random, so an existing directory belongs to another process.
         DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
@@ -373,7 +376,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left behind is empty, or was made by a program that is not confined.
+        // The directory may contain files only if the program was not confined.
         std::fs::remove_dir_all(&self.0).ok();
     }
 }

@@ -1,8 +1,8 @@
-//! What children write to stderr.
+//! The stderr output of children.
 //!
-//! Invariant (I-92): a line may hold arguments of calls, so by default it is only kept in memory: the
-//! last lines of a source, cut, bounded, with the configured secrets taken out. It reaches the log only
-//! where the source asks for that, and never a status, an error or the record.
+//! Invariant (I-92): a line may contain arguments of calls, so by default it stays in memory. The
+//! last lines of a source are kept, truncated and with configured secrets redacted. They reach the
+//! log only if the source enables that, and never a status, an error or the event log.
 
 use std::{
     collections::VecDeque,
@@ -24,14 +24,14 @@ use toolcrib_core::{
 
 use crate::text::tidy;
 
-/// Bytes of one line that are kept.
+/// Bytes kept of one line.
 const MAX_LINE: usize = 1024;
-/// Lines of one source that are kept.
+/// Lines kept per source.
 const MAX_KEPT: usize = 100;
-/// Lines logged per window; further ones are counted.
+/// Lines logged per window; further lines are only counted.
 const MAX_LOGGED: u32 = 100;
 const WINDOW: Duration = Duration::from_secs(10);
-/// Shorter secrets are not looked for: `1` or `on` would be blanked out of every other line.
+/// Shorter secrets are not redacted: `1` or `on` would be blanked out of every other line.
 const MIN_SECRET: usize = 4;
 
 /// The last lines of all children of a source. At most [`MAX_KEPT`] lines of [`MAX_LINE`] bytes.
@@ -43,24 +43,23 @@ pub(crate) struct Lines {
     logged: Mutex<Window>,
 }
 
-/// What was logged in a while.
+/// The lines logged in the current window.
 struct Window {
     began: Instant,
     logged: u32,
     suppressed: u64,
 }
 
-/// What happens to the lines that were written while the protocol was probed.
+/// The treatment of lines that were written during the protocol probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// The probe was understood, so the lines are not about it.
+    /// The child understood the probe, so its lines are unrelated and kept.
     Understood,
-    /// It was not, which is no fault of the child: its complaints are dropped.
+    /// The child did not understand the probe. Its complaints about it are dropped.
     Refused,
 }
 
-/// Tells the reader of a child's stderr how the probe ended. When this is dropped without a word, the
-/// lines are kept.
+/// Signals the end of the probe to the reader of a child's stderr. Dropping it keeps the lines.
 pub(crate) type ProbeEnd = mpsc::UnboundedSender<Probe>;
 
 /// Reads one child's stderr.
@@ -68,7 +67,7 @@ pub(super) struct Reader {
     lines: Arc<Lines>,
     secrets: Vec<Secret>,
     probe: mpsc::UnboundedReceiver<Probe>,
-    /// Lines of the probe, until it has ended.
+    /// Lines written during the probe; `None` after it has ended.
     held: Option<VecDeque<StderrLine>>,
 }
 
@@ -80,12 +79,12 @@ impl Lines {
         Self { source, mode, clock, kept: Mutex::default(), logged }
     }
 
-    /// The lines, the oldest first.
+    /// Returns the lines, oldest first.
     pub(crate) fn kept(&self) -> Vec<StderrLine> {
         self.kept.lock().iter().cloned().collect()
     }
 
-    /// Takes what a child that has ended wrote.
+    /// Adds the stderr output of a child that has exited.
     pub(crate) fn take(&self, text: &[u8], secrets: &[Secret]) {
         for line in text.split(|&byte| byte == b'\n') {
             if let Some(line) = self.line(line, secrets) {
@@ -140,7 +139,7 @@ fn push(lines: &mut VecDeque<StderrLine>, line: StderrLine) {
 // === impl Reader ===
 
 impl Reader {
-    /// A reader that holds lines back until the end of the probe is told.
+    /// Creates a reader that holds lines back until the probe has ended.
     pub(super) fn new(lines: Arc<Lines>, secrets: Vec<Secret>) -> (Self, ProbeEnd) {
         let (end, probe) = mpsc::unbounded_channel();
         (Self { lines, secrets, probe, held: Some(VecDeque::new()) }, end)
@@ -152,7 +151,8 @@ impl Reader {
         let mut line = Vec::new();
         loop {
             let available = tokio::select! {
-                // In this order: what was written before the answer to the probe is of the probe.
+                // In this order: lines written before the response to the probe belong to the
+                // probe.
                 biased;
                 read = pipe.fill_buf() => match read {
                     Ok([]) | Err(_) => break,
@@ -177,7 +177,7 @@ impl Reader {
             }
         }
         self.line(&line);
-        // A child that ended during the probe failed, and its lines say why.
+        // A child that exited during the probe failed, and its lines say why.
         let end = self.probe.try_recv().unwrap_or(Probe::Understood);
         self.probe_ended(end);
     }

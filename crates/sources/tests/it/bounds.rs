@@ -1,4 +1,4 @@
-//! Everything an upstream can send is bounded, and nothing it leaves out makes us hang.
+//! All upstream output is bounded, and missing output never makes a call hang.
 
 use std::time::Duration;
 
@@ -71,7 +71,7 @@ async fn a_server_that_does_not_answer_is_given_up_and_tried_again() {
     let rig = Rig::stdio(faulty(&["start=hang"]), limits);
     let status = rig.degraded().await;
     let detail = status.detail.unwrap();
-    // I-92: without what the child wrote to stderr.
+    // I-92: without the child's stderr output.
     assert_eq!(detail, "the upstream did not answer in time");
     rig.until(|status| status.restarts >= 1).await;
     rig.source.close().await;

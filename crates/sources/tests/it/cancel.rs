@@ -1,4 +1,4 @@
-//! A caller that goes away is gone for the upstream, too.
+//! When a caller goes away, the upstream call is cancelled.
 
 use std::{path::Path, time::Duration};
 
@@ -35,7 +35,7 @@ async fn dropping_a_call_over_stdio_sends_a_cancellation_in_both_eras() {
             })
         })
         .await;
-        // The connection is as good as before.
+        // The connection still works.
         assert_eq!(text(&rig.call("echo", json!({})).await), "{}");
     }
 }
@@ -77,7 +77,7 @@ async fn drop_when_sent(rig: &Rig, server: &FaultyHttp) {
     tokio::select! { _ = &mut call => panic!("it hangs"), () = sent => {} }
 }
 
-// A call that still waits for its turn was never sent, so there is nothing to cancel.
+// A call that waits for a slot was never sent, so nothing is cancelled.
 #[tokio::test]
 async fn calls_over_the_limit_wait_and_go_unsent_when_dropped() {
     let limits = toolcrib_core::source::SourceLimits { max_concurrency: 1, ..Default::default() };
@@ -90,7 +90,7 @@ async fn calls_over_the_limit_wait_and_go_unsent_when_dropped() {
             eventually("the first is sent", || server.received_method("tools/call").len() == 1);
         tokio::select! { _ = &mut running => panic!("it hangs"), () = sent => {} }
         let waiting = rig.try_call("echo", json!({}));
-        // Long enough for a call that does not wait to arrive; none may.
+        // Long enough for a call without a limit to arrive; none may.
         let waited = tokio::time::timeout(Duration::from_millis(200), waiting).await;
         assert!(waited.is_err(), "it should wait for its turn");
         assert_eq!(server.received_method("tools/call").len(), 1);

@@ -1,4 +1,4 @@
-//! Changed lists are heard of in every era, over every transport.
+//! Changed tool lists are noticed in every era, over every transport.
 
 use serde_json::json;
 use toolcrib_testkit::upstream::{
@@ -32,7 +32,7 @@ async fn a_child_that_gets_a_tool_is_listed_anew() {
 }
 
 #[tokio::test]
-async fn a_change_told_by_a_child_reaches_the_listener() {
+async fn a_change_reported_by_a_child_reaches_the_listener() {
     let rig = Rig::faulty(&["era=legacy"]);
     rig.ready().await;
     rig.changed_after(0).await;
@@ -47,8 +47,8 @@ async fn an_http_server_is_listened_to_on_its_stream() {
         let server = FaultyHttp::start(Answers::Events, &[era]);
         let rig = Rig::http(&server.url());
         rig.ready().await;
-        eventually("somebody listens", || server.listeners() > 0).await;
-        // The changes of connecting are over once the one of the new stream was told.
+        eventually("a client listens", || server.listeners() > 0).await;
+        // Reports from connecting are over once the one for the new stream has arrived.
         rig.changed_after(1).await;
         let seen = rig.changes();
         server.grow();
@@ -62,16 +62,16 @@ async fn the_official_sdk_is_subscribed_to() {
     let server = GoodHttp::start(Eras::Modern);
     let rig = Rig::http(&server.url());
     rig.ready().await;
-    eventually("somebody listens", || server.listeners() > 0).await;
+    eventually("a client listens", || server.listeners() > 0).await;
     rig.changed_after(1).await;
     let seen = rig.changes();
     server.change();
     rig.changed_after(seen).await;
     rig.source.close().await;
-    eventually("nobody listens", || server.listeners() == 0).await;
+    eventually("no client listens", || server.listeners() == 0).await;
 }
 
-// An upstream that says its list may change, but has no subscriptions, or never acknowledges one.
+// An upstream that declares list changes, but has no subscriptions, or never acknowledges one.
 #[tokio::test]
 async fn a_source_without_a_stream_of_changes_works() {
     for listen in ["listen=no", "listen=silent"] {

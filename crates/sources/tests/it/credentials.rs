@@ -1,4 +1,4 @@
-//! Credentials on their way to a server that wants them: what it is sent, what it repeats, and
+//! Credentials sent to a server that requires them: the requests, the redaction of echoes, and
 //! access tokens.
 
 use std::sync::{
@@ -69,7 +69,7 @@ fn oauth2(server: &Echoing) -> OAuth2 {
     }
 }
 
-/// I-36: each kind is sent in its place, and whatever the server says back has none of it.
+/// I-36: each kind is sent in its place, and the server's output contains none of its values.
 #[tokio::test]
 async fn what_a_server_repeats_of_a_credential_is_replaced() {
     for kind in [
@@ -135,7 +135,7 @@ async fn a_call_that_needs_a_credential_is_not_sent_without_it() {
     }
 }
 
-/// What is stored anew is sent by the next call, without a start.
+/// The next call uses a rotated credential, without a restart.
 #[tokio::test]
 async fn a_rotated_credential_is_used_at_once() {
     let server = Echoing::start(&["first-canary"]);
@@ -168,13 +168,13 @@ async fn one_access_token_serves_all_calls_until_it_is_refused() {
         assert!(!outcome.content.get().contains("canary"), "{:?}", outcome.content);
     }
     let asked = server.arrived("/token");
-    assert_eq!(asked.len(), 1, "one for all");
+    assert_eq!(asked.len(), 1, "one request for all calls");
     assert_eq!(asked[0].body, "grant_type=client_credentials");
     assert!(!asked[0].headers.contains_key("cookie"));
     let sent: Vec<_> =
         server.calls().iter().map(|it| it.headers["authorization"].clone()).collect();
     assert!(sent.iter().all(|it| it == "Bearer access-canary-1"), "{sent:?}");
-    // Revoked at the server: the next one is asked for, once for everybody who needs it.
+    // Revoked at the server: the next token is requested once, for all callers that need it.
     server.accept_only(&[]);
     rig.try_call("echo", json!({})).await.unwrap_err();
     rig.degraded().await;
@@ -183,7 +183,7 @@ async fn one_access_token_serves_all_calls_until_it_is_refused() {
     assert_eq!(server.arrived("/token").len(), 2);
 }
 
-/// Seconds that a test counts.
+/// A clock that a test advances.
 #[derive(Default)]
 struct Seconds(AtomicU64);
 
@@ -197,7 +197,7 @@ impl Clock for Seconds {
     }
 }
 
-/// The server's tokens are good for an hour, of which the last minute is not used.
+/// The server's tokens are valid for an hour; the last minute is not used.
 #[tokio::test]
 async fn a_token_is_followed_by_the_next_before_it_ends() {
     let server = Echoing::start(&[]);
@@ -215,9 +215,9 @@ async fn a_token_is_followed_by_the_next_before_it_ends() {
     }
 }
 
-/// Needed at the same time, before there is one: one request goes out, whichever source asks.
+/// Needed concurrently, before there is one: a single request is sent, for all sources.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_needs_a_token_meanwhile_waits_for_the_same() {
+async fn concurrent_callers_wait_for_the_same_token_request() {
     let server = Echoing::start(&[]);
     server.exchange("refresh-canary-0", "");
     let kind = CredentialKind::RefreshToken(oauth2(&server));
@@ -231,10 +231,10 @@ async fn whoever_needs_a_token_meanwhile_waits_for_the_same() {
     assert_eq!(value(&store).await, "refresh-canary-1", "what came in its place is stored");
 }
 
-/// Two processes with one store: the refresh token is good once, and whoever comes too late takes
-/// what the other was given.
+/// Two processes with one store: the refresh token is valid once, and the loser of the race uses
+/// the successor that the winner stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_that_exchange_one_refresh_token_both_get_on() {
+async fn two_processes_that_exchange_one_refresh_token_both_succeed() {
     let server = Echoing::start(&[]);
     server.exchange("refresh-canary-0", "");
     let kind = CredentialKind::RefreshToken(oauth2(&server));
@@ -250,7 +250,7 @@ async fn two_that_exchange_one_refresh_token_both_get_on() {
 }
 
 #[tokio::test]
-async fn a_token_endpoint_that_says_no_ends_the_call_and_tells_nothing() {
+async fn a_rejection_by_the_token_endpoint_fails_the_call_without_its_text() {
     let server = Echoing::start(&[]);
     server.exchange("other", "");
     server.deny_tokens(400);
@@ -264,8 +264,8 @@ async fn a_token_endpoint_that_says_no_ends_the_call_and_tells_nothing() {
     assert!(server.arrived("/mcp").is_empty());
     let asked = server.arrived("/token").len();
     rig.try_call("echo", json!({})).await.unwrap_err();
-    assert_eq!(server.arrived("/token").len(), asked, "it is not asked with every call");
-    // Given again by the operator.
+    assert_eq!(server.arrived("/token").len(), asked, "not one request per call");
+    // Stored again by the operator.
     server.deny_tokens(0);
     server.exchange("refresh-canary-9", "");
     let material = Material { value: secret("refresh-canary-9"), client_secret: None };
@@ -274,9 +274,9 @@ async fn a_token_endpoint_that_says_no_ends_the_call_and_tells_nothing() {
     rig.call("echo", json!({})).await;
 }
 
-/// A token is had for a destination that may have it, and for no other.
+/// A token is requested only for a destination that may receive it.
 #[tokio::test]
-async fn no_token_is_asked_for_in_vain() {
+async fn no_token_is_requested_for_a_forbidden_destination() {
     let server = Echoing::start(&[]);
     server.exchange("", "client-canary");
     let elsewhere = Credential {

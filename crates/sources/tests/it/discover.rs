@@ -1,4 +1,4 @@
-//! Tool lists as upstreams really send them.
+//! Tool lists as real upstreams send them.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ fn by_name(tools: Vec<DiscoveredTool>) -> HashMap<String, DiscoveredTool> {
     tools.into_iter().map(|tool| (tool.name.clone(), tool)).collect()
 }
 
-// One bad tool must not cost the others.
+// An invalid tool is left out, and the others are kept.
 #[tokio::test]
 async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
     let rig = Rig::faulty(&["list=malformed"]);
@@ -70,7 +70,7 @@ async fn a_list_with_malformed_tools_is_salvaged_tool_by_tool() {
     assert_eq!((nameless, no_objects.count()), (4, 2), "{problems}");
 }
 
-// Fields nobody knows, key order and numbers survive: what is hashed is what was sent.
+// Unknown fields, key order and numbers survive, so that the hash covers the received bytes.
 #[tokio::test]
 async fn nothing_of_a_tool_is_lost() {
     let rig = Rig::faulty(&["list=malformed"]);
@@ -83,7 +83,7 @@ async fn nothing_of_a_tool_is_lost() {
     assert_eq!(tools["string-sizes"].raw["icons"][0]["sizes"], "48x48");
 }
 
-// Only HTTP of the modern era has these headers, and there a wrong annotation excludes the tool.
+// Only HTTP of the modern era has these headers; there, an invalid annotation excludes the tool.
 #[tokio::test]
 async fn a_wrong_header_annotation_hides_a_tool_where_headers_matter() {
     for (era, hidden) in [("era=modern", true), ("era=legacy", false)] {
@@ -120,7 +120,7 @@ async fn a_list_that_does_not_end_is_ended() {
         let words = faulty(&[&format!("list={list}"), "listen=no"]);
         let rig = Rig::stdio(words, limits.clone());
         let discovered = rig.discover().await;
-        // The repeated list names its second tool twice before the cursor comes back.
+        // The repeated list contains its second tool twice before the cursor repeats.
         assert_eq!(discovered.tools.len(), tools, "{list}");
         assert!(discovered.problems.iter().any(|p| p.contains(why)), "{:?}", discovered.problems);
     }

@@ -46,14 +46,14 @@ async fn every_kind_of_stdio_server_is_understood() {
     for (era, version) in [
         ("both", "2026-07-28"),
         ("modern", "2026-07-28"),
-        // Refuses the version of the first request, which it speaks.
+        // Rejects the version of the first request, although it supports it.
         ("shy", "2026-07-28"),
         ("legacy", "2025-11-25"),
-        // Answers unknown methods with an empty result.
+        // Responds to unknown methods with an empty result.
         ("sloppy", "2025-11-25"),
-        // Ends when the first message is not the handshake.
+        // Exits when the first message is not the handshake.
         ("strict", "2025-11-25"),
-        // Never answers unknown methods.
+        // Never responds to unknown methods.
         ("deaf", "2025-11-25"),
     ] {
         let rig = Rig::faulty(&[&format!("era={era}")]);
@@ -77,8 +77,8 @@ async fn every_kind_of_http_server_is_understood() {
     }
 }
 
-// The result type is missing in one era and required in the other, and one of them adds `_meta`:
-// a caller sees no difference.
+// The result type is missing in one era and required in the other, and one of them adds `_meta`.
+// The outcome for the caller is the same.
 #[tokio::test]
 async fn the_same_call_has_the_same_outcome_in_every_era() {
     let mut outcomes = Vec::new();
@@ -94,7 +94,7 @@ async fn the_same_call_has_the_same_outcome_in_every_era() {
     }
     let first = outcomes.first().unwrap().clone();
     assert!(outcomes.iter().all(|outcome| *outcome == first), "{outcomes:?}");
-    // Key order and numbers are the upstream's own.
+    // Key order and numbers are those of the upstream.
     assert_eq!(first.1.unwrap(), r#"{"z":1.0,"sum":5,"big":12345678901234567890}"#);
 }
 

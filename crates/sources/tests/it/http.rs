@@ -1,4 +1,4 @@
-//! What goes wrong over HTTP.
+//! Failures over HTTP.
 
 use serde_json::json;
 use toolcrib_core::{
@@ -50,9 +50,9 @@ async fn refused_credentials_degrade_the_source_and_say_so() {
     }
 }
 
-/// A 401 is about us all, a 403 about the tool that was called.
+/// A 401 concerns the whole source, a 403 only the tool that was called.
 #[tokio::test]
-async fn a_call_that_is_forbidden_takes_the_source_from_nobody() {
+async fn a_forbidden_call_does_not_affect_other_callers() {
     for (code, restarted) in [(403, false), (401, true)] {
         for era in ["era=modern", "era=legacy"] {
             let server = FaultyHttp::start(Answers::Json, &[era, "listen=no"]);
@@ -118,7 +118,7 @@ async fn a_server_that_goes_away_and_comes_back_is_found_again() {
 }
 
 #[tokio::test]
-async fn an_endpoint_that_is_no_mcp_server_is_told_apart() {
+async fn an_endpoint_that_is_not_an_mcp_server_is_reported_as_such() {
     let server = FaultyHttp::start(Answers::Json, &[]);
     server.refuse_with(500);
     let rig = Rig::http(&server.url());
@@ -126,7 +126,7 @@ async fn an_endpoint_that_is_no_mcp_server_is_told_apart() {
     assert_eq!(status.detail.as_deref(), Some("HTTP status 500"));
 }
 
-// Sent as a redirect would be a request to wherever the upstream says.
+// Following a redirect would send a request to a destination that the upstream chose.
 #[tokio::test]
 async fn redirects_are_not_followed() {
     let server = FaultyHttp::start(Answers::Json, &[]);

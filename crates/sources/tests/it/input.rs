@@ -1,4 +1,4 @@
-//! Tools that ask back: what reaches an upstream, and what of it comes back.
+//! Tools that request input from the caller: the exchange with the upstream in both directions.
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{
@@ -23,17 +23,21 @@ async fn ask(
     rig.invoke("question", None, call).await
 }
 
-/// What the caller is told to answer.
-fn asked(result: Result<Outcome, UpstreamError>) -> Ask {
-    let error = result.expect_err("the upstream asks");
-    *error.ask.unwrap_or_else(|| panic!("nothing is asked: {} {}", error.kind.code(), error.detail))
+/// Returns the input request for the caller.
+fn input_request(result: Result<Outcome, UpstreamError>) -> Ask {
+    let error = result.expect_err("the upstream should request input");
+    *error
+        .ask
+        .unwrap_or_else(|| panic!("no input is requested: {} {}", error.kind.code(), error.detail))
 }
 
 async fn two_rounds(rig: &Rig) {
     let mut input = declaring(json!({
         "elicitation": { "form": {} }, "roots": { "listChanged": true }, "tasks": {}, "sampling": 7,
     }));
-    let Ask::Input(first) = asked(ask(rig, json!({}), Some(input.clone())).await) else { panic!() };
+    let Ask::Input(first) = input_request(ask(rig, json!({}), Some(input.clone())).await) else {
+        panic!()
+    };
     assert_eq!(first.state().unwrap().get(), "\"c3RhdGU=.1\"");
     let requests: Value = serde_json::from_str(first.requests().unwrap().get()).unwrap();
     assert_eq!(requests["name"]["params"]["message"], "Who are you?");
@@ -46,11 +50,11 @@ async fn two_rounds(rig: &Rig) {
     assert_eq!(sent["inputResponses"], answers);
     assert_eq!(sent["requestState"], "c3RhdGU=.1");
     let forwarded = json!({ "elicitation": { "form": {} }, "roots": { "listChanged": true } });
-    assert_eq!(sent["capabilities"], forwarded, "what callers can be asked, and nothing else");
+    assert_eq!(sent["capabilities"], forwarded, "only the capabilities of the caller");
 }
 
 #[tokio::test]
-async fn what_is_asked_and_answered_passes_unchanged_on_both_transports() {
+async fn input_requests_and_answers_pass_unchanged_on_both_transports() {
     two_rounds(&Rig::faulty(&["era=modern"])).await;
     let server = FaultyHttp::start(Answers::Json, &["era=modern"]);
     two_rounds(&Rig::http(&server.url())).await;
@@ -58,10 +62,10 @@ async fn what_is_asked_and_answered_passes_unchanged_on_both_transports() {
 
 // I-50
 #[tokio::test]
-async fn capabilities_are_declared_for_one_call_and_for_nobody_else() {
+async fn capabilities_are_declared_for_one_call_only() {
     let server = FaultyHttp::start(Answers::Events, &["era=modern"]);
     let rig = Rig::http(&server.url());
-    asked(ask(&rig, json!({}), Some(declaring(json!({ "elicitation": {} })))).await);
+    input_request(ask(&rig, json!({}), Some(declaring(json!({ "elicitation": {} })))).await);
     let nobody = ask(&rig, json!({}), None).await.unwrap_err();
     assert_eq!(nobody.kind, UpstreamErrorKind::InputRequired);
     assert!(nobody.ask.is_none());
@@ -85,7 +89,7 @@ async fn capabilities_are_declared_for_one_call_and_for_nobody_else() {
 
 // I-27
 #[tokio::test]
-async fn what_has_not_the_form_of_the_protocol_goes_to_nobody() {
+async fn malformed_input_requests_reach_no_caller() {
     let rig = Rig::faulty(&["era=modern"]);
     let all = declaring(json!({ "elicitation": {}, "sampling": {}, "roots": {} }));
     let roots = json!({ "method": "roots/list" });
@@ -127,19 +131,19 @@ async fn what_has_not_the_form_of_the_protocol_goes_to_nobody() {
 }
 
 #[tokio::test]
-async fn an_upstream_of_the_handshake_era_asks_nobody() {
+async fn an_upstream_of_the_handshake_era_cannot_request_input() {
     let rig = Rig::faulty(&["era=legacy"]);
     let mut input = declaring(json!({ "elicitation": {} }));
     let error = ask(&rig, json!({}), Some(input.clone())).await.unwrap_err();
     assert_eq!((error.kind, error.ask.is_none()), (UpstreamErrorKind::Protocol, true));
-    // And it is sent nothing of what it could not have asked for: it asks again.
+    // Such an upstream is never sent input responses, so it repeats its request.
     input.responses = Some(Map::new());
     let error = ask(&rig, json!({}), Some(input)).await.unwrap_err();
     assert_eq!(error.kind, UpstreamErrorKind::Protocol);
 }
 
 #[tokio::test]
-async fn a_capability_that_is_missing_is_told_to_those_who_can_declare_it() {
+async fn a_missing_capability_is_named_to_callers_that_can_declare_it() {
     let server = FaultyHttp::start(Answers::Json, &["era=modern"]);
     let stdio = Rig::faulty(&["era=modern"]);
     for rig in [&stdio, &Rig::http(&server.url())] {
@@ -147,7 +151,7 @@ async fn a_capability_that_is_missing_is_told_to_those_who_can_declare_it() {
         let sampling = json!({ "sampling": {} });
         let modern = Some(CallerInput::default());
         let Ask::Capabilities(wanted) =
-            asked(ask(rig, want(sampling.clone()), modern.clone()).await)
+            input_request(ask(rig, want(sampling.clone()), modern.clone()).await)
         else {
             panic!()
         };
@@ -168,6 +172,8 @@ async fn a_capability_that_is_missing_is_told_to_those_who_can_declare_it() {
 async fn a_state_that_the_upstream_does_not_take_is_an_error_of_the_round() {
     let rig = Rig::faulty(&["era=modern"]);
     let input = CallerInput { state: Some("spoiled".to_owned()), ..CallerInput::default() };
-    let Ask::Rejected(words) = asked(ask(&rig, json!({}), Some(input)).await) else { panic!() };
+    let Ask::Rejected(words) = input_request(ask(&rig, json!({}), Some(input)).await) else {
+        panic!()
+    };
     assert_eq!(words, "the state is not ours");
 }

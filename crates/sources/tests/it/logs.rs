@@ -1,4 +1,4 @@
-//! What gets into the log, and what never does.
+//! The log contains no arguments, results or secrets.
 
 use std::{cell::RefCell, io};
 
@@ -12,8 +12,8 @@ thread_local! {
     static LOG: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps what is logged by the thread that logs it. A subscriber of one thread only would not do:
-/// whether a log line is wanted at all is remembered for all threads.
+/// Collects the log lines of the current thread. A thread-local subscriber would not suffice,
+/// because interest in a log line is cached for all threads.
 struct OwnThread;
 
 impl io::Write for OwnThread {
@@ -27,7 +27,7 @@ impl io::Write for OwnThread {
     }
 }
 
-// The runtime has one thread, so everything the source does is logged by this one.
+// The runtime has one thread, which writes all log lines of the source.
 #[tokio::test]
 async fn arguments_results_and_secrets_do_not_reach_the_log() {
     tracing_subscriber::fmt()

@@ -1,5 +1,5 @@
-//! MCP sources against real children, real sockets, and two kinds of peers: the hand-written faulty
-//! one and one made with the official SDK; and node packs. Everything goes through the public factory.
+//! Tests of MCP sources with real child processes and sockets, and of node packs. MCP peers are a
+//! hand-written faulty one and one made with the official SDK. All tests use the public factory.
 #![cfg(test)]
 
 mod bounds;

@@ -1,4 +1,4 @@
-//! Node packs: what is loaded, what is refused, and what code can and cannot do.
+//! Node packs: loading, rejection, and the limits of their code.
 
 mod actions;
 mod code;
@@ -19,7 +19,7 @@ use toolcrib_core::{
 
 use crate::rig::Rig;
 
-/// The pack of the tree.
+/// The pack in this repository.
 fn everyday() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packs/everyday/pack")
 }
@@ -48,7 +48,7 @@ fn structured(outcome: &Outcome) -> Value {
     serde_json::from_str(outcome.structured.as_ref().unwrap().get()).unwrap()
 }
 
-/// Why the pack is refused.
+/// Returns the reason why the pack is rejected.
 async fn refused(spec: PackSpec) -> String {
     let rig = Rig::pack(spec, SourceLimits::default());
     rig.degraded().await.detail.unwrap()
@@ -87,7 +87,7 @@ async fn only_chosen_nodes_are_offered() {
     assert!(rig.try_call(DIFF, json!({ "from": 1, "to": 1 })).await.is_err());
 }
 
-/// A thousand at once, each with its own answer (I-44).
+/// A thousand concurrent calls, each with its own result (I-44).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_calls_at_once_do_not_mix() {
     let limits = SourceLimits { max_concurrency: 1_000, ..SourceLimits::default() };
@@ -173,7 +173,7 @@ async fn packs_that_cannot_be_used_say_why_with_the_code_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_node_that_cannot_be_offered_is_left_out_and_told() {
+async fn a_node_that_cannot_be_offered_is_left_out_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     make::copy(&everyday(), dir.path());
     let good = make::manifest(dir.path());

@@ -1,4 +1,4 @@
-//! Children: what they get, how they end, and that nothing of them is left.
+//! Child processes: their environment, their end, and the cleanup after them.
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +39,7 @@ fn group_of(pid: i32) -> i32 {
     stat.rsplit_once(')').unwrap().1.split_whitespace().nth(2).unwrap().parse().unwrap()
 }
 
-/// Has the child start a descendant that ignores SIGTERM, and returns the group of both.
+/// Makes the child start a descendant that ignores SIGTERM, and returns the group of both.
 async fn group_with_grandchild(rig: &Rig) -> i32 {
     let grandchild = text(&rig.call("grandchild", json!({})).await).parse().unwrap();
     let pgid = group_of(grandchild);
@@ -79,7 +79,7 @@ fn a_runtime_that_ends_takes_the_group_along() {
         (rig, pgid)
     });
     runtime.shutdown_timeout(Duration::from_secs(30));
-    // Nobody is left to reap our own child, so it may stay as a zombie; nothing runs any more.
+    // There is no parent left to reap our own child, so it may remain as a zombie; no process runs.
     let deadline = std::time::Instant::now() + crate::rig::PATIENCE;
     while group(pgid).iter().any(|(_, state)| *state != 'Z') {
         assert!(std::time::Instant::now() < deadline, "{:?}", group(pgid));
@@ -115,10 +115,10 @@ async fn a_child_that_dies_in_a_call_fails_the_call_leaves_nothing_and_is_starte
 async fn the_status_of_a_dead_child_says_how_it_ended_and_its_lines_are_kept() {
     let rig = Rig::faulty(&["start=exit"]);
     let status = rig.degraded().await;
-    // I-92: what a child says may be anything, so it is for the operator alone.
+    // I-92: stderr may contain anything, so it is shown only to the operator.
     assert_eq!(status.detail.as_deref(), Some("the child exited with status 4"));
     assert_eq!(rig.stderr()[..2], ["starting as asked: exit", "cannot open the database"]);
-    // I-27: it is tried again, and the pauses keep it from being tried all the time.
+    // I-27: it is restarted, with pauses in between.
     rig.until(|status| status.restarts >= 3).await;
 }
 
@@ -132,7 +132,7 @@ async fn a_child_that_ends_while_a_descendant_holds_its_output_is_tried_again() 
     assert_eq!(rig.source.status().state, SourceState::Stopped);
 }
 
-// I-92: a server of python's mcp 1.x answers the probe with an error and complains on stderr.
+// I-92: a server of python's mcp 1.x rejects the probe with an error and complains on stderr.
 #[tokio::test]
 async fn complaints_about_the_probe_are_not_shown() {
     for (era, expected) in [
@@ -144,13 +144,13 @@ async fn complaints_about_the_probe_are_not_shown() {
         eventually("it complains", || rig.stderr().contains(&"echoed on stderr".to_owned())).await;
         assert_eq!(rig.stderr(), expected, "{era}");
     }
-    // When connecting fails, they may say why.
+    // When connecting fails, the complaints may explain why.
     let rig = Rig::faulty(&["era=strict", "start=exit"]);
     rig.degraded().await;
     assert!(rig.stderr().contains(&"cannot open the database".to_owned()), "{:?}", rig.stderr());
 }
 
-/// A listener of which the first news are too much.
+/// A listener that panics at the first two changes.
 struct Fragile(AtomicU64);
 
 impl SourceListener for Fragile {

@@ -1,4 +1,4 @@
-//! Progress in the order of the wire, and before the result.
+//! Progress arrives in the order of the wire, and before the result.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ async fn progress_of(rig: &Rig, n: usize) -> Arc<Reports> {
     let mut invocation = invocation(json!({ "n": n }));
     invocation.progress = Some(Arc::clone(&reports) as _);
     let outcome = rig.invoke("progress", None, invocation).await.unwrap();
-    // Taken before anything else runs: what comes later would be missing here.
+    // Read before anything else runs: later progress would be missing here.
     let seen = reports.numbers();
     assert_eq!(text(&outcome), "done");
     assert_eq!(seen, (0..n).map(|n| n as f64).collect::<Vec<_>>());
@@ -52,7 +52,7 @@ async fn the_progress_of_parallel_calls_is_kept_apart() {
     futures_util::future::join_all(calls).await;
 }
 
-// A call has its own time: no patience with the connection counts for it.
+// A call has a time limit of its own, independent of the connection's.
 #[tokio::test]
 async fn a_call_may_take_longer_than_everything_else() {
     let limits =

@@ -1,4 +1,4 @@
-//! What calls are answered with.
+//! Results of calls.
 
 use serde_json::{Value, json};
 use toolcrib_core::call::UpstreamErrorKind;
@@ -17,7 +17,7 @@ async fn a_tools_own_failure_and_a_protocol_error_are_both_for_the_model() {
     assert_eq!(text(&refused), "unknown zone  [31mred", "without the escape character");
 }
 
-// One bad content block must not cost the result, and must not vanish.
+// An invalid content block is reported, and the rest of the result is kept.
 #[tokio::test]
 async fn a_bad_block_is_named_and_the_good_ones_stay() {
     let rig = Rig::faulty(&[]);
@@ -57,9 +57,9 @@ async fn an_answer_that_is_not_json_fails_its_call_at_once() {
     assert_eq!(http.fails("malformed", json!({})).await, UpstreamErrorKind::Protocol);
 }
 
-// No capability is declared, so nothing may be asked of us but `ping`.
+// We declare no capabilities, so an upstream may send us no request except `ping`.
 #[tokio::test]
-async fn an_upstream_that_asks_for_things_is_refused_and_still_answers() {
+async fn an_upstream_whose_requests_are_rejected_still_responds() {
     let directory = tempfile::tempdir().unwrap();
     let record = directory.path().join("record");
     let rig = Rig::faulty(&["era=legacy", &format!("record={}", record.display())]);

@@ -1,4 +1,4 @@
-//! A source with everything around it that a gateway would bring.
+//! A source with the environment that a gateway provides.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -28,7 +28,7 @@ use toolcrib_sources::{Factory, Library};
 use toolcrib_tasks::Tasks;
 use toolcrib_testkit::upstream::faulty_program;
 
-/// Nothing here takes this long unless it never happens; machines that run tests can be very slow.
+/// Only a failure takes this long; machines that run tests can be very slow.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Rig {
@@ -36,7 +36,7 @@ pub(crate) struct Rig {
     changes: watch::Receiver<u64>,
 }
 
-/// A clock that stands still: no test depends on the time.
+/// A stopped clock: no test depends on the time.
 struct StoppedClock;
 
 impl Clock for StoppedClock {
@@ -58,7 +58,7 @@ impl SourceListener for CountChanges {
     }
 }
 
-/// The progress of one call, in the order in which it came.
+/// The progress of one call, in the order of arrival.
 #[derive(Default)]
 pub(crate) struct Reports(parking_lot::Mutex<Vec<Progress>>);
 
@@ -79,7 +79,7 @@ impl Reports {
 }
 
 impl Rig {
-    /// The faulty program with these words.
+    /// Starts the faulty program with these words.
     pub(crate) fn faulty(words: &[&str]) -> Self {
         Self::stdio(faulty(words), SourceLimits::default())
     }
@@ -118,20 +118,20 @@ impl Rig {
         Self::of(&spec, &Factory::new(Arc::new(StoppedClock)))
     }
 
-    /// A source at `url` whose requests present the credential of that name that belongs to the
-    /// tenant of the caller, found in `store`.
+    /// Creates a source at `url` with the named credential in `store`, which belongs to the
+    /// caller's tenant.
     pub(crate) fn presenting(url: &str, name: &str, store: Arc<dyn CredentialStore>) -> Self {
         Self::presenting_by(&presenting(store), url, name)
     }
 
-    /// The same, made by `factory`.
+    /// Like `presenting`, with a given factory.
     pub(crate) fn presenting_by(factory: &Factory, url: &str, name: &str) -> Self {
         let (headers, allow) = (BTreeMap::new(), AllowList::default());
         let upstream = UpstreamSpec::McpHttp(HttpSpec { url: url.to_owned(), headers, allow });
         Self::with_credential(factory, upstream, name)
     }
 
-    /// A child whose news go to `listener`, with its tasks on `tasks`.
+    /// Creates a child whose changes are reported to `listener`, with its tasks on `tasks`.
     pub(crate) fn listened(
         spec: StdioSpec,
         listener: Arc<dyn SourceListener>,
@@ -145,7 +145,7 @@ impl Rig {
         Self { source, changes: watch::channel(0).1 }
     }
 
-    /// The same of any kind.
+    /// Like `presenting_by`, for any kind of upstream.
     pub(crate) fn with_credential(factory: &Factory, upstream: UpstreamSpec, name: &str) -> Self {
         let tenant = TenantId::parse("tenant").unwrap();
         let spec = SourceSpec {
@@ -163,7 +163,7 @@ impl Rig {
         Self { source, changes }
     }
 
-    /// Waits until the status is as wanted, and returns it.
+    /// Waits until the status satisfies `wanted`, and returns it.
     pub(crate) async fn until(&self, wanted: impl Fn(&SourceStatus) -> bool) -> SourceStatus {
         let deadline = tokio::time::Instant::now() + PATIENCE;
         loop {
@@ -184,21 +184,21 @@ impl Rig {
         self.until(|status| status.state == SourceState::Degraded).await
     }
 
-    /// What the children wrote to stderr.
+    /// Returns the stderr lines of the children.
     pub(crate) fn stderr(&self) -> Vec<String> {
         self.source.stderr().into_iter().map(|line| line.line).collect()
     }
 
-    /// How often the listener was told of changes.
+    /// Returns the number of changes reported to the listener.
     pub(crate) fn changes(&self) -> u64 {
         *self.changes.borrow()
     }
 
-    /// Waits until the listener was told more than `seen` times.
+    /// Waits until more than `seen` changes were reported.
     pub(crate) async fn changed_after(&self, seen: u64) {
         let mut changes = self.changes.clone();
-        let told = changes.wait_for(|count| *count > seen);
-        tokio::time::timeout(PATIENCE, told).await.expect("no change was told").unwrap();
+        let next = changes.wait_for(|count| *count > seen);
+        tokio::time::timeout(PATIENCE, next).await.expect("no change was reported").unwrap();
     }
 
     pub(crate) async fn discover(&self) -> Discovered {
@@ -210,7 +210,7 @@ impl Rig {
         self.discover().await.tools.into_iter().map(|tool| tool.name).collect()
     }
 
-    /// Calls a tool that must answer.
+    /// Calls a tool that must succeed.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Outcome {
         self.ready().await;
         self.try_call(tool, arguments).await.unwrap()
@@ -240,12 +240,12 @@ impl Rig {
     }
 }
 
-/// A factory whose sources find credentials in `store`.
+/// Creates a factory whose sources find credentials in `store`.
 pub(crate) fn presenting(store: Arc<dyn CredentialStore>) -> Factory {
     Factory::new(Arc::new(StoppedClock)).with_credentials(store)
 }
 
-/// A description of the faulty program.
+/// Returns a description of the faulty program.
 pub(crate) fn faulty(words: &[&str]) -> StdioSpec {
     let program = faulty_program().to_string_lossy().into_owned();
     let command = std::iter::once(program).chain(words.iter().map(|w| (*w).to_owned())).collect();
@@ -305,13 +305,13 @@ fn permit(tool: &str, schema: Option<Value>) -> Permit {
     Permit::new(&ScopeAuthorizer, &principal, &Arc::new(entry), Generation(1), call).unwrap()
 }
 
-/// The text of the outcome's blocks, one after the other.
+/// Returns the concatenated text of the outcome's blocks.
 pub(crate) fn text(outcome: &Outcome) -> String {
     let blocks: Vec<Value> = serde_json::from_str(outcome.content.get()).unwrap();
     blocks.iter().filter_map(|block| block["text"].as_str()).collect()
 }
 
-/// Waits until `done`, without judging how long it takes.
+/// Waits until `done`, with a generous time limit.
 pub(crate) async fn eventually(what: &str, done: impl Fn() -> bool) {
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !done() {

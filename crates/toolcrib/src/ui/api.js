@@ -1,11 +1,11 @@
-// The explorer's endpoints. A reply of any status is an answer and is returned; only a request
-// that got no reply (network, cancel) throws.
+// The explorer's endpoints. A reply of any status is returned; only a request without a reply
+// (network error, cancellation) throws.
 import { state } from './state.js';
 import { parseJson } from './json.js';
 
 export const base = basePath();
 
-/** The page's prefix with a trailing slash, as the server wrote it, else from the address. */
+/** Returns the page's prefix with a trailing slash, from the markup or from the address. */
 function basePath() {
   const given = document.body.dataset.base ?? '';
   return /^\/(?!\/)/.test(given) ? given : `${location.pathname.replace(/\/$/, '')}/`;
@@ -24,7 +24,7 @@ export const validate = (name, body, signal) =>
 export const call = (name, body, signal) =>
   request('POST', `${toolPath(name)}/call`, { body, signal });
 
-// Requests for consent are the gateway's own, not the explorer's.
+// Approvals belong to the gateway's API, not to the explorer's.
 export const approvals = () => request('GET', '/v1/approvals?state=pending', {});
 export const approval = (id) => request('GET', approvalPath(id), {});
 export const answerApproval = (id, body) =>
@@ -34,7 +34,7 @@ function approvalPath(id) {
   return `/v1/approvals/${encodeURIComponent(id)}`;
 }
 
-/** What the server says about this key and a tool, or about the list. Not part of the explorer. */
+/** The server's explanation for this key, of one tool or of the list. Not an explorer endpoint. */
 export const explain = (name, signal) =>
   request('GET', `/v1/explain${name === undefined ? '' : `?tool=${encodeURIComponent(name)}`}`, {
     signal,
@@ -50,7 +50,7 @@ export function toolPath(name) {
   return `${base}tools/${encodeURIComponent(name)}`;
 }
 
-/** The Open Tool Calling id of a tool, looked up by its name in the server's own OTC list. */
+/** Returns the Open Tool Calling id of a tool, found by name in the server's own OTC list. */
 export async function otcToolId(name) {
   const reply = await request('GET', '/tools', {});
   const list = reply.status === 200 ? reply.data?.tools : undefined;
@@ -90,12 +90,12 @@ function seconds(value) {
   return value !== null && /^\d+$/.test(value.trim()) ? Number(value) : undefined;
 }
 
-/** What a reply that is not the expected one says, in one sentence. */
+/** Describes an unexpected reply in one sentence. */
 export function problemText(reply) {
   const { data, status } = reply;
   for (const text of [data?.message, data?.error]) {
     if (typeof text === 'string' && text !== '') return text;
   }
-  if (status === 200) return 'The answer is not what this page expects from the tools endpoint.';
+  if (status === 200) return 'The response of the tools endpoint has an unexpected form.';
   return `The server answered ${status}${reply.statusText ? ` ${reply.statusText}` : ''}.`;
 }

@@ -1,4 +1,4 @@
-// The page: loads the list, follows the address (#tool=…), wires the parts together.
+// The page: loads the list, follows the address (#tool=…), and connects the components.
 import { byId, announce, plural } from './dom.js';
 import { state, on, emit, select } from './state.js';
 import { listTools, problemText } from './api.js';
@@ -20,7 +20,7 @@ async function reload() {
   try {
     reply = await listTools(controller.signal);
   } catch (error) {
-    if (controller.signal.aborted) return; // a newer load took over
+    if (controller.signal.aborted) return; // superseded by a newer load
     setStatus('error', `The server could not be reached (${error.message}).`);
     return;
   }
@@ -65,7 +65,7 @@ function followAddress() {
     try {
       select(decodeURIComponent(match[1]));
     } catch {
-      select(undefined); // a broken escape names no tool
+      select(undefined); // an invalid escape selects no tool
     }
   } else if (location.hash === '') {
     select(undefined);
@@ -89,7 +89,7 @@ function startKeys() {
   });
   for (const link of document.querySelectorAll('a[data-focus]')) {
     link.addEventListener('click', (event) => {
-      event.preventDefault(); // the address is the open tool's
+      event.preventDefault(); // keeps the open tool in the address
       byId(link.dataset.focus).focus();
     });
   }

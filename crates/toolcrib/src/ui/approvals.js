@@ -1,16 +1,16 @@
-// Requests for consent that the holder of this key could answer: a strip below the bar at the top
-// with one card for each. What is shown of a call came from its caller and is shown as text only.
+// Pending approvals that the holder of this key may decide: a strip below the top bar with one card
+// each. The details of a call come from its caller and are shown only as text.
 import { h, byId, announce, button, plural } from './dom.js';
 import { state, on } from './state.js';
 import { approval, approvals, answerApproval, problemText } from './api.js';
 import { isObject, jsonBlock } from './json.js';
 
-/** How often the server is asked while the page can be seen. */
+/** Polling interval while the page is visible. */
 const EVERY_MS = 4000;
 
 const offered = document.body.dataset.approvals === 'true';
 const cards = new Map();
-/** Counts keys: an answer to the one before says nothing about this one. */
+/** Incremented for each new key: replies for a previous key are dropped. */
 let round = 0;
 let timer;
 
@@ -44,7 +44,7 @@ async function look() {
   try {
     reply = await approvals();
   } catch {
-    return; // the next look asks again
+    return; // the next poll retries
   }
   if (mine !== round) return;
   if (reply.status === 200 && Array.isArray(reply.data?.approvals)) accept(reply.data.approvals);
@@ -66,8 +66,8 @@ function accept(found) {
 function draw() {
   const host = byId('approvals');
   host.hidden = cards.size === 0;
-  const heading = h('h2', { text: plural(cards.size, 'call waits', 'calls wait') + ' for consent' });
-  // Only what changed is replaced, so that a comment that is being typed stays.
+  const heading = h('h2', { text: plural(cards.size, 'call waits', 'calls wait') + ' for approval' });
+  // Replace only changed cards, so that a comment being typed is kept.
   const wanted = [...cards.values()].map((card) => card.element);
   if (host.firstElementChild) host.firstElementChild.replaceWith(heading);
   else host.append(heading);
@@ -76,7 +76,7 @@ function draw() {
   follow();
 }
 
-/** `#approval=ID` leads to its card. */
+/** `#approval=ID` opens its card. */
 function follow() {
   const match = /^#approval=([\w-]+)$/.exec(location.hash);
   const card = match ? cards.get(match[1]) : undefined;
@@ -129,7 +129,7 @@ function createCard(first) {
   const card = { element, busy: false, met: false, update };
 
   function update(it) {
-    const quorum = it.quorum > 1 ? `${it.granted} of ${it.quorum} have consented · ` : '';
+    const quorum = it.quorum > 1 ? `${it.granted} of ${it.quorum} have approved · ` : '';
     progress.textContent = `${quorum}until ${moment(it.expiresAt)}`;
     for (const one of answers) one.hidden = it.mayRespond !== true;
     override.hidden = it.mayOverride !== true;
@@ -161,13 +161,13 @@ function createCard(first) {
     look();
   }
 
-  // The list has no arguments; one approval has, where the operator has them shown.
+  // The list has no arguments; a single approval has them, where the operator allows it.
   approval(id).then(
     (reply) => {
       const shown = reply.status === 200 ? reply.data?.redactedArguments : undefined;
       if (shown !== undefined) more.replaceChildren(jsonBlock(shown));
     },
-    () => {}, // the shape is shown already
+    () => {}, // the shape of the arguments is already shown
   );
   return card;
 }

@@ -1,7 +1,7 @@
-// Playing a sound that a tool returned.
+// Plays a sound that a tool returned.
 import { button } from './dom.js';
 
-/** Plays through Web Audio: a media element would need a media source in the page's policy. */
+/** Plays through Web Audio: a media element would require a media source in the page's policy. */
 export function player(bytes) {
   let playing;
   const play = button('Play', async () => {
@@ -28,7 +28,7 @@ export function player(bytes) {
     } catch {
       await mine.close();
       play.disabled = true;
-      play.textContent = 'This browser cannot play it';
+      play.textContent = 'This browser cannot play the sound';
     }
     return undefined;
   });

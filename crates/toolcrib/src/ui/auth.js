@@ -1,5 +1,5 @@
-// The key field. The key is kept in a variable of this page only: not in storage, not in the
-// address, not in the markup.
+// The key field. The key is kept only in a variable of this page, never in storage, in the address
+// or in the markup.
 import { byId, announce } from './dom.js';
 import { state, on, emit } from './state.js';
 
@@ -11,7 +11,7 @@ export function startAuth({ reload }) {
     reload();
   });
   input.addEventListener('input', () => {
-    // Results of the key before must not stay on screen under a new one.
+    // Results for the previous key must not stay on screen.
     setToken(input);
     drawBadge();
   });
@@ -36,7 +36,7 @@ export function focusToken() {
 
 function setToken(input) {
   const token = input.value.trim();
-  // A header can carry visible ASCII only; anything else came along with the paste.
+  // A header can contain only visible ASCII; other characters are artifacts of the paste.
   const sendable = /^[\x20-\x7e]*$/.test(token);
   input.setAttribute('aria-invalid', String(!sendable));
   input.setCustomValidity(sendable ? '' : 'The key contains characters that cannot be sent.');

@@ -1,5 +1,5 @@
-// What is known about a tool besides its name: the hints an upstream gives about itself
-// (`annotations`, not verified by anybody) and the operator's classification (`_meta`).
+// Metadata of a tool beyond its name: the hints of its upstream (`annotations`, unverified) and the
+// operator's classification (`_meta`).
 import { h } from './dom.js';
 import { own } from './json.js';
 
@@ -42,7 +42,7 @@ export function hintsOf(tool) {
   return HINTS.filter((hint) => hint.test(tool.annotations)).map((hint) => hint.id);
 }
 
-/** The operator's classification, as far as the server sends it. */
+/** Returns the operator's classification, as far as the server sends it. */
 export function classification(tool) {
   const text = (key) => {
     const value = own(tool._meta, `toolcrib/${key}`);
@@ -53,7 +53,7 @@ export function classification(tool) {
     toolId: text('toolId'),
     otcId: text('otcId'),
     tier: text('tier'),
-    /** Which source the tool is from; a server that does not name it says at least of what kind. */
+    /** The source of the tool; a server that does not name it sends at least its kind. */
     source: text('sourceId') ?? text('source'),
     kind: text('sourceId') === undefined ? undefined : text('source'),
     approval: text('approval'),
@@ -71,7 +71,7 @@ export function badges(tool) {
   const list = [];
   if (tier) list.push(badge(tier, TIER_COLORS[tier] ?? 'grey', 'Safety tier, set by the operator'));
   if (needsApproval(tool))
-    list.push(badge(`approval: ${approval}`, 'violet', 'Somebody has to approve a call'));
+    list.push(badge(`approval: ${approval}`, 'violet', 'Each call requires an approval'));
   for (const hint of HINTS) {
     if (hint.test(tool.annotations)) list.push(badge(hint.label, `${hint.color} hint`, hint.title));
   }
@@ -82,7 +82,7 @@ export function badge(text, color, title) {
   return h('span', { class: `badge ${color}`, title, text });
 }
 
-/** Why running this tool should be confirmed, or an empty list. */
+/** Returns the reasons to confirm a run of this tool, or an empty list. */
 export function dangers(tool) {
   const reasons = [];
   const { tier } = classification(tool);

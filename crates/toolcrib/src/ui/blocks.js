@@ -1,6 +1,6 @@
-// Content blocks of a tool result. Everything in them comes from an upstream and is hostile until
-// shown otherwise: text stays text, an image needs a listed type and base64 data, only http(s)
-// addresses become links, and downloads are always plain bytes.
+// Content blocks of a tool result. Upstream content is treated as hostile. Text stays text, an
+// image needs a listed type and base64 data, only http(s) addresses become links, and downloads are
+// always plain bytes.
 import { h, button, copyButton, formatBytes } from './dom.js';
 import { player } from './audio.js';
 import { isObject, jsonBlock, parseJson, pretty } from './json.js';
@@ -16,7 +16,7 @@ const IMAGE_TYPES = new Set([
 const AUDIO_TYPES = /^audio\/[a-z0-9.+-]{1,40}$/;
 const MAX_TEXT = 100_000; // characters drawn at once
 
-/** A list of blocks, or a note when there is none. */
+/** A list of blocks, or a note when it is empty. */
 export function renderContent(content) {
   const blocks = Array.isArray(content) ? content : [];
   const parts = blocks.map((block, index) => renderBlock(block, index, blocks.length));
@@ -98,7 +98,7 @@ function longText(text) {
   return [body, more];
 }
 
-/** The value when a text is a JSON object or array. */
+/** Returns the parsed value when a text is a JSON object or array. */
 function jsonIn(text) {
   if (!/^\s*[{[]/.test(text)) return undefined;
   try {
@@ -113,7 +113,7 @@ function imageBlock(type, data) {
   const bytes = base64(data);
   if (!bytes) return undefined;
   const size = `${mime.slice(0, 60)} · ${formatBytes(bytes.length)}`;
-  // The address is made from a listed constant and checked base64, so nothing can break out of it.
+  // Built from a listed constant and checked base64, so it cannot contain markup.
   if (!IMAGE_TYPES.has(mime))
     return { note: `${size} · not shown inline`, parts: [download(bytes, 'image')] };
   return {
@@ -179,7 +179,7 @@ function linkBlock(block) {
   };
 }
 
-/** A link for http and https, the bare text for every other scheme. */
+/** A link for http and https, plain text for every other scheme. */
 function address(uri) {
   if (typeof uri !== 'string') return h('span', { class: 'muted', text: 'no address' });
   if (/^https?:\/\//i.test(uri) && URL.canParse(uri)) {

@@ -1,9 +1,9 @@
-// The question before a tool that can do damage runs.
+// The confirmation before a dangerous tool runs.
 import { h, button } from './dom.js';
 import { badges } from './badges.js';
 import { jsonBlock, parseJson } from './json.js';
 
-/** Resolves to {run, remember}. Escape and the backdrop mean no. */
+/** Resolves to {run, remember}. Escape and a click on the backdrop cancel. */
 export function confirmRun(tool, reasons, body) {
   return new Promise((resolve) => {
     const remember = h('input', { type: 'checkbox' });

@@ -1,5 +1,5 @@
 // The controls of a form, one per kind of value. Each returns {element, focus, group?}; `group`
-// says that the element holds several inputs and is named by aria-labelledby.
+// means that the element contains several inputs and is labelled by aria-labelledby.
 import { h } from './dom.js';
 import { exactNumber, parseJson, parseProblem, pretty } from './json.js';
 import { enumValues } from './schema.js';
@@ -11,7 +11,7 @@ export function uniqueId() {
   return `field${serial}`;
 }
 
-/** Text grows with its content; an untouched null stays null until something is typed. */
+/** Grows with its content; a null value stays null until it is edited. */
 export function textControl({ id, simple }, value, changed) {
   const secret = simple.format === 'password' || simple.writeOnly === true;
   const element = h(secret ? 'input' : 'textarea', {
@@ -27,7 +27,7 @@ export function textControl({ id, simple }, value, changed) {
   return { element, focus: () => element.focus() };
 }
 
-/** What is not a number is sent as the text it is: the server's validator then says so. */
+/** Text that is not a number is sent as it is, so that the server's validator reports it. */
 export function numberControl({ id }, value, changed) {
   const element = h('input', {
     id,
@@ -76,7 +76,7 @@ export function choiceControl({ id, simple }, value, changed) {
   const values = enumValues(simple);
   const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
   const at = values.findIndex((option) => same(option, value));
-  // What the value is now can be outside the list: null before a choice, or something typed as JSON.
+  // The current value can be outside the list: null before a choice, or text entered as JSON.
   const options =
     at < 0
       ? [h('option', { value: '-1', text: value === null ? '– choose –' : JSON.stringify(value) })]
@@ -106,7 +106,7 @@ export function choiceControl({ id, simple }, value, changed) {
   return { element, focus: () => element.focus() };
 }
 
-/** Any JSON. While the text does not parse the last good value stays and `problem` is told. */
+/** Any JSON. While the text does not parse, the last valid value stays and `problem` is called. */
 export function jsonControl({ id }, value, changed, problem) {
   const element = h('textarea', {
     id,

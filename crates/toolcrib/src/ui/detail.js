@@ -1,5 +1,5 @@
-// The right pane: one open tool, its tabs, and the states around it. A tool's view is kept while
-// the page lives, so that going to another tool and back loses nothing; a new key drops them all.
+// The right pane: one open tool, its tabs, and the states around it. Views of tools are cached so
+// that switching between tools loses no input; a new key clears the cache.
 import { h, byId, button, icon } from './dom.js';
 import { state, on } from './state.js';
 import { getTool, problemText } from './api.js';
@@ -29,7 +29,7 @@ export function startDetail() {
   });
   document.addEventListener('keydown', (event) => {
     if (event.key !== 'Enter' || !(event.ctrlKey || event.metaKey) || event.repeat) return;
-    // A question that is open is answered first; the forms above the tools have keys of their own.
+    // An open dialog takes precedence; the forms above the tools handle their own keys.
     if (event.target.closest?.('dialog, .top, .approvals')) return;
     const open = state.status === 'ready' ? views.get(state.selected) : undefined;
     if (!open?.element.isConnected) return;
@@ -45,7 +45,7 @@ function draw({ moved = false } = {}) {
   document.body.dataset.view = name === undefined ? 'list' : 'detail';
   if (loading && loading.name !== name) stopLoading();
   drawPane(name);
-  // On one column the open tool takes the list's place, and the focus goes along.
+  // In one column the open tool replaces the list, and the focus follows.
   if (moved && narrow.matches) {
     scrollTo(0, 0);
     if (name !== undefined) byId('detail').focus({ preventScroll: true });
@@ -80,7 +80,7 @@ async function load(name) {
   } catch (error) {
     failure.failed = error.message;
   }
-  if (loading?.controller !== controller) return; // another tool or another key took over
+  if (loading?.controller !== controller) return; // superseded by another tool or key
   loading = undefined;
   if (reply?.status === 200 && typeof reply.data?.name === 'string') {
     views.set(name, createToolView(merge(name, reply.data)));
@@ -100,7 +100,7 @@ function waiting(name) {
   );
 }
 
-/** The detail, with the list's classification where the detail has none of its own. */
+/** The detail, with the list's classification where the detail has none. */
 function merge(name, detail) {
   const summary = state.tools.find((tool) => tool.name === name);
   return {
@@ -111,7 +111,7 @@ function merge(name, detail) {
   };
 }
 
-/** After a refresh the open tool is read again; its view stays when nothing about it changed. */
+/** Reloads the open tool after a refresh; its view is kept when nothing changed. */
 async function refreshOpen() {
   const name = state.selected;
   const open = views.get(name);
@@ -129,7 +129,7 @@ async function refreshOpen() {
         draw();
       });
   } catch {
-    // The list just loaded; the next refresh asks again.
+    // The list has just been loaded; the next refresh retries.
   }
 }
 

@@ -1,6 +1,6 @@
-// Building the page. Invariant: text from the server becomes a text node or a property of a known
-// element, never markup; there is no way through this module to set HTML, an event attribute or a
-// style attribute from a string.
+// Builds the page. Invariant: text from the server becomes a text node or a property of a known
+// element, never markup. This module cannot set HTML, an event attribute or a style attribute from
+// a string.
 
 const SVG = 'http://www.w3.org/2000/svg';
 
@@ -15,7 +15,7 @@ const ICONS = {
   key: 'M8 11.5a4.2 4.2 0 1 0 0 8.4 4.2 4.2 0 0 0 0-8.4M11 12.5L20 3.5M15.5 8l3.5 3.5',
 };
 
-/** An element. `props` are properties and attributes by name; `on` holds listeners. */
+/** Creates an element. `props` are properties and attributes by name; `on` contains listeners. */
 export function h(tag, props = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(props ?? {})) set(element, name, value);
@@ -69,17 +69,17 @@ export function button(label, listener, props = {}) {
   return h('button', { type: 'button', class: 'button', on: { click: listener }, ...props }, label);
 }
 
-/** Says something to screen readers without moving the focus. */
+/** Announces a text to screen readers without moving the focus. */
 export function announce(text) {
   const live = byId('live');
   live.textContent = '';
-  // Emptied first, so that the same sentence is spoken twice when it happens twice.
+  // Cleared first, so that a repeated sentence is announced again.
   setTimeout(() => {
     live.textContent = text;
   }, 30);
 }
 
-/** A button that copies what `text()` gives at the moment of the click. */
+/** A button that copies the value of `text()` at the time of the click. */
 export function copyButton(text, label = 'Copy', props = {}) {
   const element = button(
     label,
@@ -102,7 +102,7 @@ async function copy(text) {
     await navigator.clipboard.writeText(text);
     return true;
   } catch {
-    // Plain http on a name other than localhost has no clipboard API: use the old way.
+    // Plain http on a host other than localhost has no clipboard API: use the old way.
     const area = h('textarea', { class: 'sr', value: text, 'aria-hidden': 'true' });
     document.body.append(area);
     area.select();
@@ -112,7 +112,7 @@ async function copy(text) {
   }
 }
 
-/** Lower-case units, one decimal where it helps. */
+/** Lower-case units, with one decimal where it helps. */
 export function formatMs(ms) {
   return ms < 1000 ? `${Math.round(ms)} ms` : `${(ms / 1000).toFixed(ms < 10_000 ? 2 : 1)} s`;
 }

@@ -1,5 +1,5 @@
-// The arguments: a form or JSON text, one at a time the truth. In JSON the text itself is sent, byte
-// for byte; in the form the object the fields edit.
+// The arguments, edited as a form or as JSON text. Only the active mode counts. In JSON mode the
+// text is sent byte for byte; in form mode the object that the fields edit.
 import { h, button } from './dom.js';
 import { isObject, locate, parseJson, parseProblem, pretty } from './json.js';
 import { prefill, simplify, propertiesOf } from './schema.js';
@@ -66,7 +66,7 @@ export function createEditor({ schema, onChange }) {
     }
   }
 
-  /** To the form only when the text is an object that fields can show. */
+  /** Switches to the form only when the text is an object that fields can show. */
   function setMode(next) {
     if (next === mode) return;
     if (next === 'form') {
@@ -98,7 +98,7 @@ export function createEditor({ schema, onChange }) {
     onChange();
   }
 
-  /** The request body, or undefined after showing what is wrong with the text. */
+  /** Returns the request body, or undefined after showing the error in the text. */
   function body() {
     if (mode === 'json') {
       const bad = parseProblem(text.value);
@@ -110,7 +110,7 @@ export function createEditor({ schema, onChange }) {
     return bad ? undefined : JSON.stringify(args);
   }
 
-  /** The arguments for a snippet: what would be sent now, or undefined. */
+  /** The arguments for a snippet: those that would be sent now, or undefined. */
   function compact() {
     if (mode === 'form') return JSON.stringify(args);
     return parseProblem(text.value) ? undefined : JSON.stringify(parseJson(text.value));
@@ -121,7 +121,7 @@ export function createEditor({ schema, onChange }) {
     else text.setAttribute('aria-invalid', String(errors.length > 0));
   }
 
-  /** The line an error's path stands on, when the arguments are edited as JSON. */
+  /** The line of an error's path, when the arguments are edited as JSON. */
   function lineOf(path) {
     const range = mode === 'json' ? locate(text.value, path) : undefined;
     return range ? text.value.slice(0, range.start).split('\n').length : undefined;
@@ -155,7 +155,7 @@ export function createEditor({ schema, onChange }) {
   };
 }
 
-/** A schema whose fields a form cannot know: combinators, or any further property allowed by name. */
+/** A schema that a form cannot cover: combinators, or a schema for additional properties. */
 function isUnstructured(schema) {
   return (
     ['anyOf', 'oneOf', 'allOf', 'patternProperties', 'if'].some((word) =>

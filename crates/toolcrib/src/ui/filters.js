@@ -1,5 +1,5 @@
-// Which tools the list shows: the search text and the chips. Within one facet any chip may match,
-// between facets all must.
+// Selects the tools in the list, by the search text and the chips. Within one facet any chip may
+// match; all facets must match.
 import { h, byId } from './dom.js';
 import { state, on, emit } from './state.js';
 import { hintsOf, hintLabels, classification, needsApproval } from './badges.js';
@@ -31,10 +31,10 @@ const FACETS = [
     text: (value) => value,
   },
 ];
-const NEEDS_TWO = new Set(['source', 'kind']); // one value only would filter nothing
+const NEEDS_TWO = new Set(['source', 'kind']); // a single value would filter nothing
 
 const TIERS = ['read', 'write', 'exec'];
-let folded = innerWidth <= 820 || innerHeight < 900; // small windows keep the room for the list
+let folded = innerWidth <= 820 || innerHeight < 900; // leaves small windows to the list
 
 export function startFilters() {
   byId('filter-toggle').addEventListener('click', () => {
@@ -45,7 +45,7 @@ export function startFilters() {
   on('filter', drawToggle);
 }
 
-/** The tools that pass the chips and the search, best name matches first when searching. */
+/** Returns the tools that match the chips and the search, best name matches first. */
 export function visibleTools() {
   const words = state.query
     .toLowerCase()
@@ -119,7 +119,7 @@ function facetGroup(facet) {
     for (const value of facet.values(tool)) counts.set(value, (counts.get(value) ?? 0) + 1);
   }
   const chosen = state.filters.get(facet.id);
-  for (const value of chosen ?? []) if (!counts.has(value)) chosen.delete(value); // gone with a refresh
+  for (const value of chosen ?? []) if (!counts.has(value)) chosen.delete(value); // removed by a refresh
   if (counts.size === 0 || (NEEDS_TWO.has(facet.id) && counts.size < 2)) return undefined;
   const chips = [...counts]
     .sort(([a], [b]) => TIERS.indexOf(a) - TIERS.indexOf(b) || a.localeCompare(b))

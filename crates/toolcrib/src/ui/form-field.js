@@ -1,4 +1,4 @@
-// One row of the form: name, type, description, the control that fits the schema, and a slot for an
+// One row of the form: name, type, description, the control for the schema, and a slot for an
 // error. Objects and arrays nest through `context.nest`.
 import { h, icon } from './dom.js';
 import { isObject, own } from './json.js';
@@ -101,7 +101,7 @@ function control(spec, context, depth) {
   return jsonControl(spec, value, changed, problem);
 }
 
-/** An object or array: its own fields when it has a value, a button that gives it one when not. */
+/** An object or array: its fields when it has a value, otherwise a button that creates one. */
 function nested(kind, spec, context, depth) {
   const host = h('div', { class: 'nested' });
   const draw = () => {
@@ -139,7 +139,7 @@ function nested(kind, spec, context, depth) {
   };
 }
 
-/** The schema's own words about a value, if it has any. */
+/** Returns the schema's own description of a value, if any. */
 export function describe(schema) {
   const text = own(schema, 'description');
   return typeof text === 'string' && text !== '' ? text : undefined;

@@ -1,6 +1,6 @@
 // Errors and focus in a form, by JSON pointer. `context.fields` maps a pointer to its row.
 
-/** Drops what is known about fields below a path, before they are drawn again. */
+/** Removes the state of the fields below a path, before they are drawn again. */
 export function forget(context, path) {
   for (const map of [context.fields, context.problems]) {
     for (const key of map.keys()) if (key.startsWith(`${path}/`)) map.delete(key);
@@ -39,7 +39,7 @@ export function showErrors(context, errors) {
   for (const [target, messages] of byField) mark(target, messages.join('\n'));
 }
 
-/** Focuses the field at a path; adds it first when it is an optional one that is not there yet. */
+/** Focuses the field at a path; adds it first when it is an absent optional one. */
 export function focusPath(context, path) {
   if (!context.fields.has(path)) {
     const key = path.slice(1);

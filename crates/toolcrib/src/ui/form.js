@@ -1,7 +1,7 @@
-// A form made from a schema. It edits one arguments object in place and tells `onChange`.
+// A form generated from a schema. It edits one arguments object in place and calls `onChange`.
 //
-// Invariant: the form sends what the fields hold. It never adds a key that nobody put there: the
-// object starts from the schema's required keys, and optional ones come in through the picker.
+// Invariant: the form sends only the values of its fields and never adds keys by itself. The object
+// starts with the schema's required keys; optional ones are added with the picker.
 import { h, icon } from './dom.js';
 import { own, pointerJoin, setKey } from './json.js';
 import { kindOf, prefill, propertiesOf, requiredOf, simplify, startValue } from './schema.js';
@@ -23,7 +23,7 @@ export function createForm({ schema, args, onChange }) {
   );
   return {
     element,
-    /** Problems that only this page can see: JSON typed into a field that does not parse. */
+    /** Problems that only this page can detect: JSON in a field that does not parse. */
     localProblems: () => [...context.problems].map(([path, message]) => ({ path, message })),
     showErrors: (errors) => showErrors(context, errors),
     focus: (path) => focusPath(context, path),

@@ -1,4 +1,4 @@
-// The calls made with one tool since the page was opened. In memory only.
+// The calls of one tool since the page was opened. In memory only.
 import { h, button, formatMs } from './dom.js';
 import { verdict } from './result.js';
 

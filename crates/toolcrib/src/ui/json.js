@@ -1,8 +1,8 @@
-// JSON as text and as values. Numbers that a double cannot hold keep their digits where the browser
-// can do that (JSON.rawJSON), so that a 64-bit id is shown and sent as the server wrote it.
+// JSON as text and as values. Numbers beyond the precision of a double keep their digits where the
+// browser supports it (JSON.rawJSON), so that a 64-bit id is shown and sent unchanged.
 import { h } from './dom.js';
 
-const HIGHLIGHT_LIMIT = 150_000; // one span per token: above this the page would feel it
+const HIGHLIGHT_LIMIT = 150_000; // one span per token: above this the page becomes slow
 const TOKEN =
   /"[^"\\]*(?:\\.[^"\\]*)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:]/g;
 
@@ -12,7 +12,7 @@ export function parseJson(text) {
   );
 }
 
-/** The number a source text stands for, kept digit by digit when a double would change it. */
+/** The number in a source text, as raw JSON when a double would change it. */
 export function exactNumber(source, value = Number(source)) {
   const lossy =
     source !== undefined &&
@@ -45,7 +45,7 @@ export function own(object, key) {
   return isObject(object) && Object.hasOwn(object, key) ? object[key] : undefined;
 }
 
-/** What is wrong with a text that is not JSON, with line and column; undefined when it is JSON. */
+/** Describes a JSON syntax error with line and column; undefined for valid JSON. */
 export function parseProblem(text) {
   try {
     JSON.parse(text);
@@ -67,7 +67,7 @@ export function parseProblem(text) {
   }
 }
 
-/** Where a text stops being JSON. Browsers word their own errors differently and not all say it. */
+/** The offset of a JSON syntax error. Browser messages differ, and not all contain it. */
 function errorOffset(text) {
   const token =
     /\s*("(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null|[{}[\],:])/y;
@@ -110,11 +110,11 @@ function errorOffset(text) {
     space.lastIndex = at;
     return at + space.exec(text)[0].length;
   } catch (offset) {
-    return typeof offset === 'number' ? offset : 0; // nested beyond the stack: the start will do
+    return typeof offset === 'number' ? offset : 0; // too deep for the stack: report the start
   }
 }
 
-/** A read-only block of JSON with its tokens coloured. */
+/** A read-only block of JSON with highlighted tokens. */
 export function jsonBlock(value, props = {}) {
   const text = pretty(value) ?? 'undefined';
   const code = h('code');
@@ -152,7 +152,7 @@ export function pointerJoin(parent, key) {
   return `${parent}/${String(key).replaceAll('~', '~0').replaceAll('/', '~1')}`;
 }
 
-/** Where a JSON pointer's value (or its nearest existing ancestor) stands in a valid JSON text. */
+/** The position of a JSON pointer's value (or its nearest ancestor) in a valid JSON text. */
 export function locate(text, pointer) {
   const tokens = [...text.matchAll(TOKEN)];
   let next = 0;
@@ -174,13 +174,13 @@ export function locate(text, pointer) {
       next += 1;
     }
     const last = tokens[next - 1];
-    // An inner match is set first and stays: the deepest existing value on the path wins.
+    // An inner match is set first and kept: the deepest existing value on the path wins.
     if (path && !found) found = { start: first.index, end: last.index + last[0].length };
   };
   try {
     read(pointerParts(pointer));
   } catch {
-    return undefined; // not valid JSON after all
+    return undefined; // invalid JSON
   }
   return found;
 }

@@ -1,4 +1,4 @@
-// One row of the list, with the searched words marked.
+// One row of the list, with the search words highlighted.
 import { h } from './dom.js';
 import { state, select } from './state.js';
 import { badges } from './badges.js';
@@ -43,10 +43,10 @@ function firstLine(text) {
   );
 }
 
-/** The text with the first search word that occurs in it marked. */
+/** The text with the first matching search word highlighted. */
 function marked(text) {
   const lower = text.toLowerCase();
-  // Lower-casing can change the length of a text (İ); a mark would then stand in the wrong place.
+  // Lower-casing can change the length of a text (İ), which would shift the highlight.
   if (lower.length !== text.length) return [text];
   for (const word of state.query.toLowerCase().split(/\s+/)) {
     const at = word === '' ? -1 : lower.indexOf(word);

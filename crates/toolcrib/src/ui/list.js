@@ -1,4 +1,4 @@
-// The left pane: states (loading, sign-in, error, empty), groups by source, keyboard movement.
+// The left pane: states (loading, sign-in, error, empty), groups by source, keyboard navigation.
 import { h, byId, button, plural } from './dom.js';
 import { state, on, emit } from './state.js';
 import { classification } from './badges.js';
@@ -6,7 +6,7 @@ import { item } from './list-item.js';
 import { whyEmpty } from './why.js';
 import { startFilters, visibleTools, filtersActive, clearFilters } from './filters.js';
 
-const PAGE = 200; // rows drawn at once; the rest follows while scrolling
+const PAGE = 200; // rows drawn at once; more are added while scrolling
 let shown = PAGE;
 const collapsed = new Set();
 
@@ -24,7 +24,7 @@ export function startList({ reload }) {
       event.preventDefault();
       rows()[0]?.focus();
     }
-    // With Ctrl it executes the open tool.
+    // Ctrl+Enter executes the open tool.
     if (event.key === 'Enter' && !event.ctrlKey && !event.metaKey) {
       event.preventDefault();
       rows()[0]?.click();
@@ -109,8 +109,8 @@ function drawTools(host) {
         h('p', {
           text:
             state.token === ''
-              ? 'This server offers no tool.'
-              : 'The key works, but none of its scopes shows a tool.',
+              ? 'This server offers no tools.'
+              : 'The key is valid, but none of its scopes grants a tool.',
         }),
         state.token === '' ? undefined : whyEmpty(),
       ),
@@ -123,8 +123,8 @@ function drawTools(host) {
       h(
         'div',
         { class: 'notice' },
-        h('p', { class: 'strong', text: 'Nothing matches' }),
-        h('p', { text: 'No tool fits the search and the filters.' }),
+        h('p', { class: 'strong', text: 'No matches' }),
+        h('p', { text: 'No tool matches the search and the filters.' }),
         button('Clear search and filters', clearFilters),
       ),
     );
@@ -177,7 +177,7 @@ function bySource(tools) {
 
 function group(source, tools, room) {
   const items = h('ul', { class: 'items' }, tools.slice(0, room).map(item));
-  if (source === undefined) return items; // the server does not say where tools come from
+  if (source === undefined) return items; // the server does not name the sources of tools
   const { kind } = classification(tools[0]);
   items.hidden = collapsed.has(source);
   const heading = h(

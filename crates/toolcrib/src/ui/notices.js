@@ -1,4 +1,4 @@
-// What the right pane says when no tool is open: sign in, an overview, a problem.
+// The content of the right pane when no tool is open: sign in, an overview, a problem.
 import { h, button, icon, plural } from './dom.js';
 import { state } from './state.js';
 import { focusToken } from './auth.js';
@@ -26,7 +26,7 @@ export function signIn() {
     h('p', {
       text: retry
         ? 'Check that it is complete, and that it has neither expired nor been revoked.'
-        : 'This server shows each caller the tools that caller may use, so it needs to know who you are.',
+        : 'This server shows each caller the tools that caller may use, so it requires a key.',
     }),
     h(
       'ol',
@@ -34,7 +34,7 @@ export function signIn() {
       h(
         'li',
         {},
-        'Get a key from the operator of this server, who makes one with ',
+        'Get a key from the operator of this server, who creates one with ',
         h('code', { text: 'toolcrib keys create' }),
         '. The keys of ',
         h('code', { text: 'toolcrib serve --demo' }),
@@ -102,7 +102,7 @@ export function overview() {
   );
 }
 
-/** `between` is a space for keys of which each does it, `+` for keys that are held together. */
+/** `between` is a space for alternative keys, `+` for keys that are pressed together. */
 function key(names, text, between) {
   const keys = names.flatMap((name, at) => [at > 0 ? between : undefined, h('kbd', { text: name })]);
   return h('div', {}, h('dt', {}, keys), h('dd', { text }));

@@ -1,4 +1,4 @@
-// One call's outcome: what it means in one line, then the content, then everything as it came.
+// The outcome of one call: a one-line summary, the content, and the raw reply.
 import { h, button, copyButton, formatBytes, formatMs } from './dom.js';
 import { isObject, jsonBlock, own } from './json.js';
 import { approval, problemText } from './api.js';
@@ -73,13 +73,13 @@ function describe(outcome) {
     return {
       tone: 'warn',
       title: 'Cancelled',
-      text: 'You cancelled the call. The server was told to stop it; whether the tool had already acted is not known here.',
+      text: 'You cancelled the call. The server was notified; the tool may already have acted.',
     };
   const { reply } = outcome;
   if (!reply)
     return {
       tone: 'bad',
-      title: 'No answer',
+      title: 'No response',
       text: `The server could not be reached (${outcome.failed}).`,
     };
   if (isResult(reply)) {
@@ -100,18 +100,18 @@ function describe(outcome) {
   if (approvalId(reply) !== undefined)
     return {
       tone: 'warn',
-      title: 'Waits for approval',
+      title: 'Waiting for approval',
       text: 'The tool has not run. When the request is granted, make the same call again.',
     };
   const known = {
     401: {
       title: 'Not signed in',
-      text: 'The server wants a key for this call, or does not accept the one given. Set it in the API key field at the top.',
+      text: 'The server requires a key for this call, or rejected the given one. Set it in the API key field at the top.',
     },
     403: { title: executionDisabled(reply) ? 'Execution is switched off' : 'Not allowed', text },
     404: {
       title: 'No such tool',
-      text: 'The server no longer has this tool, or your key does not show it.',
+      text: 'The server no longer has this tool, or your key has no access to it.',
     },
     413: { title: 'Too large', text },
     429: { title: 'Too many calls', text },
@@ -125,14 +125,14 @@ function describe(outcome) {
   };
 }
 
-/** The request for consent that a refused call has made. */
+/** The pending approval that a refused call has created. */
 function approvalId(reply) {
   const details = own(reply.data, 'details');
   const id = own(details, 'approvalId');
   return own(details, 'approval') === 'required' && typeof id === 'string' ? id : undefined;
 }
 
-/** Who asked and who can answer, as the server says; the call's own answer does not say it. */
+/** The requester and the approvers. The reply to the call does not contain them. */
 function approvalNote(id) {
   const host = h('p', { class: 'approval-note' }, 'Request ', h('code', { text: id }));
   approval(id).then(
@@ -153,12 +153,12 @@ function approvalNote(id) {
         '.',
       );
     },
-    () => {}, // the id is enough to find it
+    () => {}, // the id is enough to find the request
   );
   return host;
 }
 
-/** The 403 that means the whole server runs without execution, unlike one about this tool. */
+/** The 403 of a server without execution, unlike one about this tool. */
 export function executionDisabled(reply) {
   return (
     reply.status === 403 &&
@@ -199,7 +199,7 @@ function waitNote(seconds, actions) {
     const left = Math.ceil((until - Date.now()) / 1000);
     if (left > 0) {
       if (host.textContent !== '' && !host.isConnected) return; // the result was replaced
-      host.textContent = `The server asks to wait: ${left} s left.`;
+      host.textContent = `The server requires a pause: ${left} s left.`;
       setTimeout(draw, 1000);
     } else {
       host.replaceChildren(retryButton(actions) ?? 'You can try again now.');

@@ -1,6 +1,6 @@
-// Validate, execute, cancel: the buttons under the arguments and what they bring back.
+// Validate, execute, cancel: the buttons under the arguments and their results.
 //
-// Invariant: one request of this tool at a time; a result that comes after a cancel or a newer
+// Invariant: one request of this tool at a time. A result that arrives after a cancel or a newer
 // request is dropped.
 import { h, button, announce, formatMs } from './dom.js';
 import { state, disableExecution } from './state.js';
@@ -11,7 +11,7 @@ import { confirmRun } from './confirm.js';
 import { executionDisabled, renderOutcome, verdict } from './result.js';
 import { renderValidation, violations } from './validation.js';
 
-/** `editor` gives the body; `record(entry)` hears of every finished call. */
+/** `editor` provides the body; `record(entry)` is called for every finished call. */
 export function createRunner({ tool, editor, record }) {
   const reasons = dangers(tool);
   let ask = reasons.length > 0;
@@ -106,7 +106,7 @@ export function createRunner({ tool, editor, record }) {
       else outcome.failed = error.message;
     }
     outcome.ms = done();
-    if (controller.signal.reason === 'dropped') return; // another key: not this reader's result
+    if (controller.signal.reason === 'dropped') return; // the key has changed
     if (outcome.reply && executionDisabled(outcome.reply)) disableExecution();
     record({ body, outcome, at: new Date() });
     show(outcome);
@@ -117,7 +117,7 @@ export function createRunner({ tool, editor, record }) {
     announce(`Call finished: ${verdict(outcome)}`);
   }
 
-  /** A verdict is about the input it was asked for; after an edit or a call it would be stale. */
+  /** A verdict applies to the validated input only, so an edit or a call clears it. */
   function clear() {
     verdictHost.replaceChildren();
     editor.showErrors([]);

@@ -1,4 +1,4 @@
-// The Schema tab: a table for reading, the exact JSON below it.
+// The Schema tab: a table for reading, and the exact JSON below it.
 import { h, copyButton } from './dom.js';
 import { isObject, jsonBlock, own, pretty } from './json.js';
 import {
@@ -23,7 +23,7 @@ export function schemaView(tool) {
       section(
         'Annotations',
         tool.annotations,
-        'Hints the tool’s author gives. Nobody has verified them.',
+        'Hints from the tool’s author. They are unverified.',
       ),
     );
   return h('div', { class: 'stack' }, parts);
@@ -46,7 +46,7 @@ function section(title, value, note) {
 
 function fieldTable(root) {
   const rows = collect(root, root, '', 0);
-  if (rows.length === 0) return h('p', { class: 'muted', text: 'The schema names no fields.' });
+  if (rows.length === 0) return h('p', { class: 'muted', text: 'The schema declares no fields.' });
   const head = h(
     'tr',
     {},
@@ -59,7 +59,7 @@ function fieldTable(root) {
   );
 }
 
-/** One row per property, nested objects and arrays of objects to three levels. */
+/** One row per property; nested objects and arrays of objects up to three levels. */
 function collect(schema, root, prefix, depth) {
   const required = requiredOf(schema);
   return Object.entries(propertiesOf(schema)).flatMap(([key, property]) => {

@@ -1,10 +1,10 @@
-// Reading JSON Schema for people: what kind of control a value wants, what to say about it, what to
-// start from. It never judges a value; the server's validator does.
+// Reads JSON Schema for display: the control for a value, its description, its initial value. It
+// never validates a value; the server's validator does.
 import { isObject, own, pointerParts, setKey } from './json.js';
 
 const MAX_HOPS = 8; // $ref chains and nested wrappers; a cycle ends here as "any"
 
-/** The schema with local $ref followed, `null` alternatives folded away, and single allOf merged. */
+/** The schema with local $ref resolved, `null` alternatives folded, and single allOf merged. */
 export function simplify(schema, root, hops = 0) {
   if (!isObject(schema) || hops > MAX_HOPS) return {};
   const reference = own(schema, '$ref');
@@ -34,7 +34,7 @@ export function simplify(schema, root, hops = 0) {
 }
 
 function lookup(root, reference) {
-  if (!reference.startsWith('#')) return {}; // nothing is fetched from elsewhere
+  if (!reference.startsWith('#')) return {}; // external schemas are never fetched
   let at = root;
   try {
     for (const part of pointerParts(decodeURIComponent(reference.slice(1)))) at = own(at, part);
@@ -73,7 +73,7 @@ export function requiredOf(schema) {
   return Array.isArray(required) ? required.filter((key) => typeof key === 'string') : [];
 }
 
-/** Exactly the required keys: the declared default, else null. Nothing is made up. */
+/** Exactly the required keys: the declared default, else null. No values are invented. */
 export function prefill(schema, root = schema) {
   const start = {};
   for (const key of requiredOf(schema))
@@ -81,14 +81,14 @@ export function prefill(schema, root = schema) {
   return start;
 }
 
-/** The declared default, whatever it is, else null. */
+/** The declared default, of any type, else null. */
 export function startValue(schema, root) {
   const simple = simplify(schema, root);
   return Object.hasOwn(simple, 'default') ? structuredCloneJson(simple.default) : null;
 }
 
 function structuredCloneJson(value) {
-  // structuredClone does not take JSON.rawJSON values, which are frozen and may be shared.
+  // structuredClone does not support JSON.rawJSON values, which are frozen and may be shared.
   if (Array.isArray(value)) return value.map(structuredCloneJson);
   if (!isObject(value)) return value;
   const copy = {};
@@ -125,7 +125,7 @@ const LIMITS = [
   ['format', (f) => `format ${f}`],
 ];
 
-/** The schema's limits on a value, in words. */
+/** The schema's limits on a value, as text. */
 export function limits(schema) {
   const list = LIMITS.filter(([key]) => ['string', 'number'].includes(typeof own(schema, key))).map(
     ([key, say]) => say(schema[key]),

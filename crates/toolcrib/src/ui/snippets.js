@@ -1,5 +1,5 @@
-// The same call from elsewhere. A snippet shows `$TOOLCRIB_KEY` in place of the key, so that it can
-// be pasted into a chat or a ticket; the key itself is only copied when asked for.
+// The same call from other clients. A snippet shows `$TOOLCRIB_KEY` in place of the key, so that it
+// can be shared safely; the key itself is copied only on request.
 import { h, copyButton } from './dom.js';
 import { state } from './state.js';
 import { authorization, otcToolId, toolPath } from './api.js';
@@ -75,7 +75,7 @@ function clientConfig(real) {
   });
 }
 
-/** The Snippets tab. `args()` gives the arguments as compact JSON, or undefined. */
+/** The Snippets tab. `args()` returns the arguments as compact JSON, or undefined. */
 export function snippetView(tool, args) {
   const { otcId } = classification(tool);
   let toolId = otcId;
@@ -97,7 +97,7 @@ export function snippetView(tool, args) {
         toolId !== undefined
           ? otcCurl(toolId, input(), real)
           : lookedUp
-            ? 'This server lists no Open Tool Calling tool of this name at /tools.'
+            ? 'This server has no Open Tool Calling tool with this name at /tools.'
             : 'Looking up the tool id…',
     },
     {
@@ -156,7 +156,7 @@ export function snippetView(tool, args) {
     try {
       toolId = await otcToolId(tool.name);
     } catch {
-      lookedUp = false; // no answer: asked again the next time the tab is shown
+      lookedUp = false; // no reply: retried when the tab is shown again
     }
     refresh();
   }

@@ -1,5 +1,5 @@
-// What the page knows. Everything here lives in memory and is gone with the page; a new key starts
-// from nothing, because another principal's tools and results are not this one's to see.
+// The state of the page. All of it is in memory and lost with the page. A new key starts from an
+// empty state, because another principal's tools and results must not be visible to it.
 
 export const state = {
   token: '',

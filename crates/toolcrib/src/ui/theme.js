@@ -1,5 +1,5 @@
-// The theme: the system's preference until the reader chooses. The choice is the only thing this
-// page ever stores.
+// The theme: the system's preference until the user chooses. The choice is the only data that this
+// page stores.
 import { byId, icon } from './dom.js';
 
 const KEY = 'mcp-ui-theme';

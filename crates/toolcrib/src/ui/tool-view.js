@@ -13,7 +13,7 @@ import { whyPanel } from './why.js';
 const LONG = 600; // characters of description shown before "Show all"
 
 export function createToolView(tool) {
-  const born = state.tools; // the list this view was made under
+  const born = state.tools; // the list this view was created for
   const editor = createEditor({
     schema: tool.inputSchema,
     onChange: () => {
@@ -71,7 +71,7 @@ export function createToolView(tool) {
     element,
     tool,
     refresh: runner.refresh,
-    /** As the button does, whichever tab is open. */
+    /** Same as the Execute button, whichever tab is open. */
     execute: () => {
       if (!state.executeEnabled) return;
       view.show('try');

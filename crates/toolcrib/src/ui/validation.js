@@ -1,9 +1,9 @@
-// What the validator said: green, or one line per violation that leads to its field.
+// The validator's result: valid, or one line per violation with a link to its field.
 import { h, plural } from './dom.js';
 import { isObject, jsonBlock } from './json.js';
 import { problemText } from './api.js';
 
-/** The violations of a validate reply, or undefined when it is no validation answer. */
+/** The violations in a validation reply, or undefined for any other reply. */
 export function violations(reply) {
   if (!isObject(reply.data) || typeof reply.data.valid !== 'boolean') return undefined;
   const errors = Array.isArray(reply.data.errors) ? reply.data.errors : [];
@@ -34,7 +34,7 @@ export function renderValidation(reply, editor) {
       { class: 'violations' },
       errors.map((error) => violation(error, editor)),
     ),
-    h('details', {}, h('summary', { text: 'Validator’s answer as JSON' }), jsonBlock(reply.data)),
+    h('details', {}, h('summary', { text: 'Validator’s response as JSON' }), jsonBlock(reply.data)),
   );
 }
 

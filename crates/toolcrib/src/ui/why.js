@@ -1,5 +1,5 @@
-// Why a tool can be used or not, and why the list is empty: what the server says about this key,
-// step by step. A server without that endpoint (a page inside another program) shows nothing.
+// Explains why a tool can be used or not, and why the list is empty: the server's decision for this
+// key, step by step. A server without that endpoint (an embedded page) shows nothing.
 import { h, button } from './dom.js';
 import { explain, problemText } from './api.js';
 
@@ -19,21 +19,21 @@ const NAMES = {
 };
 const OUTCOMES = {
   allowed: 'A call would run.',
-  depends: 'A call would run or not, depending on its arguments.',
-  needs_approval: 'A call would wait until a person consents.',
-  unavailable: 'A call would pass the gate, but the tool’s source does not answer now.',
+  depends: 'Whether a call would run depends on its arguments.',
+  needs_approval: 'A call would wait for an approval.',
+  unavailable: 'A call would be permitted, but the tool’s source is not available now.',
   denied: 'A call would be refused.',
-  hidden: 'This key is not shown it.',
-  unknown: 'There is no such tool for this key.',
+  hidden: 'This key cannot see the tool.',
+  unknown: 'This key has no such tool.',
 };
 
-/** A panel that asks when it is first opened. `name` is a tool; without one it is about the list. */
+/** A panel that loads when it is first opened, for the tool `name` or, without it, for the list. */
 export function whyPanel(name) {
   const body = h('div', { class: 'why', 'aria-live': 'polite' });
-  let asked = false;
+  let opened = false;
   async function load() {
-    asked = true;
-    body.replaceChildren(h('p', { class: 'muted', text: 'Asking the server…' }));
+    opened = true;
+    body.replaceChildren(h('p', { class: 'muted', text: 'Loading the explanation…' }));
     let reply;
     try {
       reply = await explain(name);
@@ -44,14 +44,14 @@ export function whyPanel(name) {
     if (reply.status === 200 && Array.isArray(reply.data?.steps))
       body.replaceChildren(...drawn(reply.data, name));
     else if (reply.status === 401)
-      body.replaceChildren(said('The server explains this to callers with a key only.'));
+      body.replaceChildren(said('The server requires a key to explain this.'));
     else if (reply.status === 404 || reply.status === 405)
       body.replaceChildren(said('This server does not explain its decisions.'));
     else body.replaceChildren(said(problemText(reply)), again());
   }
-  const again = () => button('Ask again', load);
+  const again = () => button('Try again', load);
   const said = (text) => h('p', { class: 'muted', text });
-  return { element: body, open: () => (asked ? undefined : load()), reload: load };
+  return { element: body, open: () => (opened ? undefined : load()), reload: load };
 }
 
 /** The panel under the notice of an empty list. */
@@ -66,21 +66,21 @@ export function whyEmpty() {
   return more;
 }
 
-function drawn(told, name) {
-  const grants = Array.isArray(told.grants) ? told.grants.map(String) : [];
+function drawn(report, name) {
+  const grants = Array.isArray(report.grants) ? report.grants.map(String) : [];
   const who = h(
     'p',
     { class: 'muted' },
     'For ',
-    h('bdi', { class: 'mono', text: String(told.principal) }),
+    h('bdi', { class: 'mono', text: String(report.principal) }),
     ' in tenant ',
-    h('bdi', { class: 'mono', text: String(told.tenant) }),
+    h('bdi', { class: 'mono', text: String(report.tenant) }),
     grants.length === 0 ? ', which holds no scopes' : ', which holds ',
     h('bdi', { class: 'mono', text: grants.join(', ') }),
   );
   const outcome =
-    name === undefined ? undefined : h('p', { class: 'strong', text: OUTCOMES[told.outcome] ?? '' });
-  return [outcome, steps(told.steps), who].filter((part) => part !== undefined);
+    name === undefined ? undefined : h('p', { class: 'strong', text: OUTCOMES[report.outcome] ?? '' });
+  return [outcome, steps(report.steps), who].filter((part) => part !== undefined);
 }
 
 function steps(list) {

@@ -1,6 +1,6 @@
-//! I-7, I-83, I-84: for every principal and every catalog, with tenants, scopes, tiers, hidden and
-//! quarantined tools and policies, one oracle tells what every list shows, what every name finds, and
-//! how every call is answered, on every surface.
+//! I-7, I-83, I-84: one oracle predicts the visible tools, the lookups and the call results on
+//! every surface. The cases combine principals, tenants, scopes, tiers, policies, and hidden or
+//! quarantined tools.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,14 +14,14 @@ use proptest::{
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
 
-/// What a rule can ask for.
+/// Scopes that a rule can require.
 const REQUIRED: [&[&str]; 6] =
     [&[], &["a:read"], &["a:write"], &["a:read", "b:read"], &["b:x:read"], &["tools:deep:er"]];
-/// What a key can hold.
+/// Scopes that a key can have.
 const GRANTS: [&str; 9] =
     ["a:read", "a:*", "a:write", "b:read", "b:*:read", "*", "tools:*", "b:*", "tools:acme-only"];
 const TENANTS: [&str; 3] = ["acme", "other", "third"];
-/// The sources, for whom they are, and whether their tools are pinned.
+/// The sources, the tenants they are for, and whether their tools are pinned.
 const SOURCES: [(&str, &[&str], bool); 4] = [
     ("for-all", &[], false),
     ("acme-only", &["acme"], false),
@@ -29,10 +29,10 @@ const SOURCES: [(&str, &[&str], bool); 4] = [
     ("pinned", &[], true),
 ];
 const TIERS: [&str; 3] = ["pure", "read", "write"];
-/// Who calls. A policy names one of them.
+/// The callers. A policy names one of them.
 const PRINCIPALS: [&str; 2] = ["ann", "bob"];
 
-/// What a rule says; what it does not say is as before it.
+/// A rule of a tool; unset members keep their previous value.
 #[derive(Debug, Clone, Default)]
 struct Rule {
     scopes: Option<&'static [&'static str]>,
@@ -45,24 +45,24 @@ struct Rule {
 #[derive(Debug, Clone)]
 struct Tool {
     rule: Option<Rule>,
-    /// Whether it has changed since it was approved, where that counts.
+    /// Whether it has changed since it was approved; only relevant for pinned sources.
     drifted: bool,
 }
 
-/// What the policies of a case are.
+/// The policies of a case.
 #[derive(Debug, Clone)]
 struct Policies {
-    /// The tiers that are permitted.
+    /// The permitted tiers.
     permitted: Vec<&'static str>,
     forbids_tier: Option<&'static str>,
-    /// A tenant that may not use a source.
+    /// A tenant that must not use a source.
     forbids_tenant: Option<(&'static str, usize)>,
     forbids_principal: Option<(&'static str, &'static str)>,
-    /// Whether calls with arguments are refused.
+    /// Whether calls with arguments are denied.
     forbids_arguments: bool,
 }
 
-/// One case: what each source offers under which rules, who asks, and what else decides.
+/// One case: the tools and rules of each source, the caller, and the policies.
 #[derive(Debug, Clone)]
 struct Case {
     /// The rule of `*`, and the tools.
@@ -74,7 +74,7 @@ struct Case {
     grants: BTreeSet<usize>,
 }
 
-/// How a call is answered.
+/// The expected result of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Runs,
@@ -145,7 +145,8 @@ fn cases() -> impl Strategy<Value = Case> {
 
 // === the oracle ===
 
-/// The rule of scopes, written again: `*` is one segment, at the end all that follow.
+/// A second implementation of scope matching: `*` matches one segment, at the end all remaining
+/// ones.
 fn covers(grant: &[&str], scope: &[&str]) -> bool {
     match (grant, scope) {
         (["*"], [_, ..]) => true,
@@ -165,20 +166,21 @@ impl Case {
             .flat_map(|(source, (_, tools))| (0..tools.len()).map(move |tool| (source, tool)))
     }
 
-    /// What the last rule that says so says.
+    /// Returns the value of the last rule that sets it.
     fn said<T>(&self, source: usize, tool: usize, read: impl Fn(&Rule) -> Option<T>) -> Option<T> {
         let (all, tools) = &self.sources[source];
         let own = tools[tool].rule.as_ref().and_then(&read);
         own.or_else(|| all.as_ref().and_then(&read))
     }
 
-    /// Whether nobody is offered it.
+    /// Returns whether the tool is hidden from all callers.
     fn is_left_out(&self, source: usize, tool: usize) -> bool {
         self.said(source, tool, |rule| rule.hide) == Some(true)
             || (SOURCES[source].2 && self.sources[source].1[tool].drifted)
     }
 
-    /// How a call of the tool is answered, with arguments or without, and whether a list shows it.
+    /// Returns the expected result of a call, with or without arguments, and whether a list shows
+    /// the tool.
     fn judge(&self, source: usize, tool: usize, arguments: bool) -> (Answer, bool) {
         let (id, tenants, _) = SOURCES[source];
         let denied = if self.not_found { Answer::Unknown } else { Answer::Forbidden };
@@ -214,7 +216,7 @@ impl Case {
             return (denied, false);
         }
         match policies.forbids_arguments && arguments {
-            // The list shows it, so that there is nothing to hide.
+            // The list shows it, so there is nothing to hide.
             true => (Answer::Forbidden, true),
             false => (Answer::Runs, true),
         }
@@ -225,7 +227,7 @@ impl Case {
     }
 }
 
-// === what the gateway is told ===
+// === the configuration of the gateway ===
 
 fn toml_of(rule: &Rule) -> String {
     let mut lines = String::new();
@@ -244,7 +246,7 @@ fn toml_of(rule: &Rule) -> String {
     lines
 }
 
-/// The name of a tool, which is another one in every case: so every source has news to tell.
+/// The name of a tool, different in each case, so that every source reports a change.
 fn name(tool: usize, round: usize) -> String {
     format!("t{tool}n{round}")
 }
@@ -287,7 +289,7 @@ impl Case {
             let text = if drift && tool.drifted { "as it is now" } else { "as it was" };
             TestTool::new(&name(at, round)).description(text)
         });
-        // Which is never offered: a source without tools has news, too.
+        // Never offered: it makes a source without tools report a change as well.
         tools.chain([TestTool::new(&format!("hidden{round}"))]).collect()
     }
 }
@@ -323,7 +325,7 @@ impl Policies {
     }
 }
 
-// === asking ===
+// === requests ===
 
 #[test]
 fn one_oracle_tells_what_every_surface_shows_finds_and_runs() {
@@ -350,7 +352,7 @@ fn one_oracle_tells_what_every_surface_shows_finds_and_runs() {
             Ok(())
         })
         .unwrap();
-    // Every way to be answered came up, so that each was compared.
+    // Every expected result occurred, so each was compared.
     let seen = seen.into_inner();
     for way in ["Runs true", "Forbidden true", "Forbidden false", "Unknown false"] {
         assert!(seen.contains_key(way), "{way}: {seen:?}");
@@ -383,7 +385,7 @@ async fn check(gw: &TestGateway, case: &Case, round: usize) {
     }
 }
 
-/// Waits until the snapshot has what it is to have of `source`, and nothing from before.
+/// Waits until the snapshot contains exactly the expected tools of `source`.
 async fn settled(gw: &TestGateway, case: &Case, round: usize, source: usize, drift: bool) {
     let id = SOURCES[source].0;
     let expected: BTreeSet<String> = (0..case.sources[source].1.len())
@@ -431,7 +433,7 @@ async fn lists(caller: &Actor, case: &Case, round: usize) {
         let list = mcp(caller, "/mcp", "tools/list", json!({}), modern).await;
         assert_eq!(names(&list["result"]["tools"], "name"), wires, "{case:?}");
     }
-    // All of them are described alike.
+    // Every description contains the searched word.
     let found = caller.get("/v1/tools?q=was&limit=100").await.json();
     assert_eq!(names(&found, "toolId"), ids, "{case:?}");
     let within = |all: &BTreeSet<String>, start: &str| -> BTreeSet<String> {
@@ -468,7 +470,7 @@ async fn finds(caller: &Actor, case: &Case, source: usize, tool: usize, round: u
         }
         (Answer::Runs, _) => &["allowed"],
         (Answer::Forbidden, _) => &["hidden"],
-        // Who holds every scope may look at pins, too.
+        // A holder of all scopes may read pins, too.
         (Answer::Unknown, _) if case.grants.contains(&5) => &["unknown", "hidden"],
         (Answer::Unknown, _) => &["unknown"],
     };
@@ -510,7 +512,7 @@ async fn calls(
     for (path, modern) in [("/mcp", false), ("/mcp", true), ("/mcp/some", true)] {
         let params = json!({ "name": format!("{id}__{name}"), "arguments": input });
         let told = mcp(caller, path, "tools/call", params, modern).await;
-        // What is not in a toolset is unknown there.
+        // A tool outside a toolset is unknown there.
         let expected = match path == "/mcp/some" && id != "for-all" {
             true => Answer::Unknown,
             false => expected,
@@ -525,7 +527,7 @@ async fn calls(
     }
 }
 
-/// Of one revision or the other.
+/// Sends one request in the modern or the legacy revision.
 async fn mcp(caller: &Actor, path: &str, method: &str, mut params: Value, modern: bool) -> Value {
     let mut caller = caller.with("accept", "application/json, text/event-stream");
     if modern {
@@ -543,7 +545,7 @@ async fn mcp(caller: &Actor, path: &str, method: &str, mut params: Value, modern
     caller.post(path, message).await.json()
 }
 
-/// The values of `member` in a list, each once.
+/// Returns the distinct values of `member` in a list.
 fn names(list: &Value, member: &str) -> BTreeSet<String> {
     let names: Vec<String> = list
         .as_array()

@@ -1,4 +1,5 @@
-//! Who gets what, route by route. A route without a row fails, and so does a row without a route.
+//! The authorization of every route. A route without a row fails, and so does a row without a
+//! route.
 
 use std::collections::BTreeSet;
 
@@ -8,15 +9,15 @@ use toolcrib_testkit::gateway::{
     Actor, Reply, TestGateway, TestIssuer, TestKey, TestSource, TestTool,
 };
 
-/// What four callers are answered: anonymous, a key without scopes, a key of another tenant with all
-/// scopes, the right key. Two more are answered as the first is: an expired key with all scopes, and
-/// a token that no issuer has signed. Where a route shows tools or events, the word behind the status
-/// says whether the tenant's own were among them.
+/// Expected responses for four callers: anonymous, a key without scopes, a key of another tenant
+/// with all scopes, the right key. Two more callers get the same as the anonymous one: an expired
+/// key with all scopes, and a token with a forged signature. For routes that show tools or events,
+/// the word after the status states whether the tenant's own were visible.
 struct Row {
     method: &'static str,
     /// As in openapi.json.
     route: &'static str,
-    /// As requested; `RUN` is a run of the right key, `FLOW` one with a workflow in it, `KEY` a key
+    /// The requested path. `RUN` is a run of the right key, `FLOW` one with a workflow, `KEY` a key
     /// of its tenant.
     path: &'static str,
     body: Option<Value>,
@@ -24,7 +25,7 @@ struct Row {
 }
 
 const OPEN: [&str; 4] = ["200", "200", "200", "200"];
-/// Of what is there only when the configuration says so.
+/// For routes that exist only with certain settings.
 const ABSENT: [&str; 4] = ["404", "404", "404", "404"];
 
 fn rows() -> Vec<Row> {
@@ -38,13 +39,13 @@ fn rows() -> Vec<Row> {
         get("/v1/openapi.json", "/v1/openapi.json", OPEN),
         get("/v1/tools", "/v1/tools", list),
         get("/v1/tools/{toolId}", "/v1/tools/mcp%3Acrib.read", own),
-        // As a call: who lacks a scope is told which (RFC 0064 §C), another tenant nothing.
+        // Like a call: a missing scope is named (RFC 0064 §C), except to another tenant.
         get(
             "/v1/explain",
             "/v1/explain?tool=crib__read",
             ["401", "200 sees", "200 blind", "200 sees"],
         ),
-        // About another principal, which a foreign tenant does not have.
+        // About another principal, which is absent in a foreign tenant.
         get(
             "/v1/explain",
             "/v1/explain?tool=crib__read&principal=crib",
@@ -85,7 +86,7 @@ fn rows() -> Vec<Row> {
             "/v1/pins/approve",
             "/v1/pins/approve",
             json!({ "tools": [{ "toolId": "mcp:crib.read", "digest": "0".repeat(64) }] }),
-            // It is as it was approved, so nothing waits.
+            // It is unchanged since its approval, so nothing is pending.
             ["401", "403", "404", "409"],
         ),
         get("/v1/approvals", "/v1/approvals", list),
@@ -94,10 +95,10 @@ fn rows() -> Vec<Row> {
             "/v1/approvals/{approvalId}",
             "/v1/approvals/GATE",
             json!({ "verdict": "grant" }),
-            // Whoever asked may see it, and may not answer it.
+            // The requester may read the approval but not decide it.
             ["401", "404", "404", "403"],
         ),
-        // What it tells is tested with approvals; here it is only whether there is a stream.
+        // The events are tested with approvals; this checks only that the stream opens.
         get("/v1/approvals/events", "/v1/approvals/events", ["401", "200", "200", "200"]),
         get("/health", "/health", OPEN),
         get("/tools", "/tools", list),
@@ -157,14 +158,14 @@ fn rows() -> Vec<Row> {
         ),
         get("/livez", "/livez", OPEN),
         get("/readyz", "/readyz", OPEN),
-        // Numbers of the whole server: the scope is the operator's, whatever the tenant.
+        // Metrics of the whole server: the scope belongs to the operator, in any tenant.
         get("/metrics", "/metrics", ["401", "403", "200", "200"]),
         get("/schemas/{file}", "/schemas/tool-descriptor.schema.json", OPEN),
     ]
 }
 
-/// Routes that the description leaves out: the test routes, and the page with
-/// a slash behind it. Probes belong to the caller, so that every key may use them; runs do not.
+/// Routes outside the description: the test routes, when enabled, and the page with a trailing
+/// slash. Probes belong to their caller, so every key may use them; runs do not.
 fn undescribed() -> Vec<Row> {
     let row = |method, route, path, body, answers| Row { method, route, path, body, answers };
     let keyed = ["401", "200", "200", "200"];
@@ -203,10 +204,10 @@ struct Known {
     key: String,
 }
 
-/// Which of the answers the callers get: the last two are nobody.
+/// Indexes into a row's responses; the last two callers count as anonymous.
 const ANSWERS: [usize; 6] = [0, 1, 2, 3, 0, 0];
 
-/// The gateway of both tables, its six callers, and what is known of the tenant.
+/// Returns the gateway of both tables, its six callers, and the ids of the tenant's data.
 async fn callers() -> (TestGateway, [Actor; 6], Known) {
     let issuer = TestIssuer::start().await;
     let gw = TestGateway::builder()
@@ -236,7 +237,7 @@ async fn callers() -> (TestGateway, [Actor; 6], Known) {
     ];
     let held = gw.principal("crib", ["files:read"]).await;
     let claims = issuer.claims(gw.gateway.clock().now());
-    // The issuer is there, and so is what it signed: only the key is wrong.
+    // The issuer and its signatures are valid: only the key of the forged token is wrong.
     assert_eq!(gw.bearer(&issuer.sign(&claims)).get("/v1/tools").await.status, 200);
     let forged = TestKey::ec("first").sign(&claims);
     let right = gw.principal("right", everything).await;
@@ -318,14 +319,14 @@ async fn every_route_has_a_row() {
         rows().iter().map(|row| (row.method.to_owned(), row.route.to_owned())).collect();
     assert_eq!(served, listed, "left: served, right: in the table");
 
-    // OpenAPI asks for it, and clients name their functions by them.
+    // OpenAPI requires unique operation ids, and clients name their functions after them.
     let operations = document["paths"].as_object().unwrap().values();
     let ids = operations.flat_map(|item| item.as_object().unwrap().values());
     let ids: BTreeSet<&str> = ids.map(|it| it["operationId"].as_str().unwrap()).collect();
     assert_eq!(ids.len(), served.len(), "every operation has an id of its own");
 }
 
-/// I-11: a route that is added without a description has a row as well.
+/// I-11: routes without a description have a row as well.
 #[test]
 fn every_route_without_a_description_has_a_row() {
     let sources = [
@@ -339,8 +340,7 @@ fn every_route_without_a_description_has_a_row() {
     for call in sources.iter().flat_map(|source| source.split(".route(").skip(1)) {
         match call.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
             Some((path, _)) => drop(made.insert(path.to_owned())),
-            // Its path is put together: `/mcp`, `/mcp/NAME`, the metadata and the page, which have
-            // rows.
+            // Computed paths (`/mcp`, `/mcp/NAME`, the metadata and the page) have rows.
             None => others += 1,
         }
     }
@@ -349,7 +349,7 @@ fn every_route_without_a_description_has_a_row() {
     assert!(expected.remove("/explorer/"));
     assert_eq!(made, expected, "left: in the program, right: in the table");
     assert_eq!(others, 4, "a route whose path is not written out needs a row");
-    // Nowhere else is a route made without its description.
+    // No other file adds a route without a description.
     for (file, text) in dialects() {
         let known =
             ["openwop/test_routes.rs", "mcp/http.rs", "explorer.rs", "resource.rs", "serve.rs"];
@@ -358,7 +358,7 @@ fn every_route_without_a_description_has_a_row() {
     }
 }
 
-/// Every file of the library.
+/// Returns every file of the library.
 fn dialects() -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut open = vec![std::path::PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))];
@@ -376,8 +376,8 @@ fn dialects() -> Vec<(String, String)> {
     found
 }
 
-/// The MCP methods. `ok` is a result without a trace of the tenant's tools, `sees` one with; a
-/// number is the code of an error.
+/// The MCP methods. `ok` is a result without the tenant's tools, `sees` one with them; a number is
+/// an error code.
 const METHODS: [(&str, [&str; 4]); 6] = [
     ("initialize", ["401", "ok", "ok", "ok"]),
     ("ping", ["401", "ok", "ok", "ok"]),
@@ -437,7 +437,7 @@ async fn ask_mcp(caller: &Actor, method: &str) -> String {
     }
 }
 
-/// I-11: every method that the dialect matches on has a row, and every row is matched on.
+/// I-11: every method that the dialect handles has a row, and every row is handled.
 #[test]
 fn every_mcp_method_has_a_row() {
     let names = include_str!("../../../mcp/src/method.rs");

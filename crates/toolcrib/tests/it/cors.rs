@@ -1,4 +1,4 @@
-//! Pages of other origins: those that the operator lists may read answers, others get none.
+//! Pages of other origins: listed origins may read responses, others may not.
 
 use http::Method;
 
@@ -7,7 +7,7 @@ use crate::support::fixture;
 const LISTED: &str = "https://app.example";
 
 #[tokio::test]
-async fn a_listed_page_may_ask_first_and_read_answers() {
+async fn a_listed_page_may_send_a_preflight_and_read_responses() {
     let gw =
         fixture().config("[server]\nallowed_origins = [\"https://app.example\"]").start().await;
     let page = gw.anonymous().with("origin", LISTED);
@@ -26,7 +26,7 @@ async fn a_listed_page_may_ask_first_and_read_answers() {
     assert_eq!(list.header("access-control-allow-origin"), LISTED);
     assert!(list.header("access-control-expose-headers").contains("ETag"));
     assert!(list.headers.get_all("vary").iter().any(|vary| vary == "Origin"));
-    // A refusal must be readable, too.
+    // An error response must be readable, too.
     let refused = page.get("/v1/tools").await;
     assert_eq!(refused.status, 401);
     assert_eq!(refused.header("access-control-allow-origin"), LISTED);
@@ -45,12 +45,12 @@ async fn other_pages_get_nothing() {
         let read = caller.with("origin", "https://evil.example").get("/v1/tools").await;
         assert_eq!(read.status, 403);
         assert!(read.header("access-control-allow-origin").is_empty());
-        // Without an origin there is nothing to say.
+        // Without an Origin header, there is no CORS header.
         assert!(caller.get("/v1/tools").await.header("access-control-allow-origin").is_empty());
     }
 }
 
-/// The question itself is all that is answered without a key.
+/// Only a real preflight is answered without a key.
 #[tokio::test]
 async fn an_ordinary_options_request_is_none() {
     let gw =

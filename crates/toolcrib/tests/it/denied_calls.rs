@@ -1,12 +1,12 @@
-//! I-9, I-81: with `denied_calls = "not_found"` no surface that calls tells a tool that the caller
-//! may not use from one that does not exist, whatever the reason is, to the byte.
+//! I-9, I-81: with `denied_calls = "not_found"`, a denied tool is byte-for-byte indistinguishable
+//! from an unknown one, on every surface and for every reason.
 
 use http::Method;
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, Reply, TestGateway, TestSource, TestTool};
 
-/// Tools that a caller of `acme` with `files:read` may not use, and why; and one that nobody has.
-/// Names are equally long, so that an answer that repeats one is as long for each.
+/// Tools denied to a caller of `acme` with `files:read`, the reasons, and an unknown name. All
+/// names have the same length, so that responses that contain them do, too.
 const REASONS: [(&str, &str, &str); 8] = [
     ("a scope is missing", "crib", "scoped"),
     ("its source is another tenant's", "frgn", "scoped"),
@@ -57,7 +57,7 @@ async fn gateway() -> TestGateway {
     gw
 }
 
-/// Everything of an answer that a caller can compare, but for times and ids.
+/// Returns every part of a response that a caller can compare, without times and ids.
 fn visible(reply: &Reply, source: &str, name: &str) -> String {
     let compared = |name: &str| {
         !matches!(name, "date" | "x-request-id" | "toolcrib-run-id" | "mcp-session-id")
@@ -75,7 +75,8 @@ fn visible(reply: &Reply, source: &str, name: &str) -> String {
     {
         body = body.replace(&echoed, "NAME");
     }
-    // A JSON-RPC answer and a `CallToolResponse` name the call; nobody else knows that id.
+    // A JSON-RPC response and a `CallToolResponse` contain the id of the call, which only its
+    // caller knows.
     let body = match serde_json::from_str::<Value>(&body) {
         Ok(Value::Object(mut members)) => {
             if let Some(id) = members.get_mut("call_id") {
@@ -88,7 +89,7 @@ fn visible(reply: &Reply, source: &str, name: &str) -> String {
     format!("{} {headers:#?} {body}", reply.status)
 }
 
-/// Every way to call a tool over HTTP, and to ask for one.
+/// Every way to call or look up a tool over HTTP.
 async fn every_surface(caller: &Actor, session: &str, source: &str, name: &str) -> Vec<Reply> {
     let (otc, wire) = (format!("{source}.{name}"), format!("{source}__{name}"));
     let json_caller = caller
@@ -142,7 +143,7 @@ async fn every_surface(caller: &Actor, session: &str, source: &str, name: &str) 
     replies
 }
 
-/// Ids that nobody used before.
+/// Returns an unused id.
 fn rand() -> usize {
     static NEXT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(100_000);
     NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
@@ -171,7 +172,7 @@ async fn whatever_is_denied_looks_unknown_on_every_surface() {
     let unknown = every_surface(&caller, &session, source, name).await;
     let unknown: Vec<String> = unknown.iter().map(|reply| visible(reply, source, name)).collect();
     for (reason, source, name) in REASONS {
-        // Twice: the limit of its rate would show at the second call.
+        // Twice: a rate limit would show at the second call.
         for round in 0..2 {
             let replies = every_surface(&caller, &session, source, name).await;
             assert_eq!(replies.len(), unknown.len());
@@ -180,18 +181,18 @@ async fn whatever_is_denied_looks_unknown_on_every_surface() {
             }
         }
     }
-    // What may be used does not look like that anywhere, so the comparison compares something.
+    // A usable tool looks different everywhere, which proves that the comparison works.
     let usable = every_surface(&caller, &session, "crib", "usable").await;
     let shown = usable.iter().zip(&unknown).filter(|(reply, unknown)| {
-        // A name that is not of the dialect, or a version that nobody has, is refused for all.
+        // Names outside the dialect and unknown versions are rejected for all callers.
         visible(reply, "crib", "usable") == **unknown
     });
     let same = shown.count();
     assert!(same * 2 < unknown.len(), "{same} of {}", unknown.len());
 }
 
-/// Callers for whom other reasons hold: nobody at all where a mount lets one in, a key without
-/// scopes, and one of another tenant that holds every scope of a tool.
+/// Callers denied for other reasons: an anonymous one where a mount allows that, a key without
+/// scopes, and one of another tenant with every scope of a tool.
 #[tokio::test]
 async fn whoever_is_denied_cannot_tell() {
     let gw = gateway().await;

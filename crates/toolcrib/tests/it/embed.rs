@@ -1,4 +1,4 @@
-//! Gateways with tools of the embedding program, and the example that shows how.
+//! Gateways with native tools of the embedding program, and the example for them.
 
 use std::sync::{
     Arc,
@@ -24,7 +24,7 @@ use crate::support::column;
 #[expect(dead_code, reason = "the example's `main` is not called")]
 mod example;
 
-/// A key of tenant `acme` that holds `grants`.
+/// Returns a key of tenant `acme` with the scopes `grants`.
 async fn key(gateway: &Gateway, keys: &dyn KeyStore, grants: &[&str]) -> String {
     let request = KeyRequest {
         name: "test".to_owned(),
@@ -40,8 +40,8 @@ async fn key(gateway: &Gateway, keys: &dyn KeyStore, grants: &[&str]) -> String 
     key.text.expose().to_owned()
 }
 
-/// Calls tool `t` of source `app` with `arguments` through every dialect; gives the statuses and
-/// what stands in the answers.
+/// Calls tool `t` of source `app` with `arguments` through every dialect; returns the statuses and
+/// the bodies.
 async fn everywhere(caller: &Actor, arguments: serde_json::Value) -> Vec<(u16, String)> {
     let explorer = caller.post("/explorer/tools/app__t/call", arguments.clone()).await;
     let request = json!({ "request": { "tool_id": "app.t", "input": arguments } });
@@ -55,7 +55,7 @@ async fn everywhere(caller: &Actor, arguments: serde_json::Value) -> Vec<(u16, S
     [explorer, otc, mcp].iter().map(|reply| (reply.status, reply.text())).collect()
 }
 
-/// Who called, in the words of the identity that a gateway gives.
+/// Returns the caller according to the identity from the gateway.
 async fn who(call: ToolCall) -> Result<ToolAnswer, String> {
     let identity = call.identity.ok_or("nobody")?;
     match call.arguments.get("how").and_then(|how| how.as_str()) {
@@ -77,7 +77,7 @@ fn one_tool() -> Vec<Arc<dyn Tool>> {
     vec![tool.shared(), broken.shared()]
 }
 
-/// I-7, I-13, I-18: one gate and one record for every dialect, over SQLite.
+/// I-7, I-13, I-18: all dialects share one gate and one event log, over SQLite.
 #[tokio::test]
 async fn native_tools_are_in_every_dialect_behind_the_same_gate() {
     let directory = tempfile::tempdir().unwrap();
@@ -121,7 +121,7 @@ async fn native_tools_are_in_every_dialect_behind_the_same_gate() {
         assert_eq!(statuses, [500, 200, 200], "{how}: {answers:?}");
         assert!(answers[0].1.contains(r#""isError":true"#), "{how}: {answers:?}");
         assert!(answers[1].1.contains(r#""success":false"#), "{how}: {answers:?}");
-        // A fault of the host is an error of the protocol there, anything else a failed result.
+        // There, a fault of the host is a protocol error; any other failure is a failed result.
         let failed = if how == "panic" { r#""code":-32603"# } else { r#""isError":true"# };
         assert!(answers[2].1.contains(failed), "{how}: {answers:?}");
     }
@@ -139,7 +139,7 @@ async fn native_tools_are_in_every_dialect_behind_the_same_gate() {
     store.close().await;
 }
 
-/// A gateway's list is a snapshot: what a provider says later is seen once it is asked again.
+/// The list of a gateway is a snapshot: a provider's change is visible after the next discovery.
 #[tokio::test]
 async fn native_tools_can_change() {
     let late = Arc::new(AtomicBool::new(false));
@@ -166,7 +166,7 @@ async fn native_tools_can_change() {
     changes.changed().await.unwrap();
     assert_eq!(names().await, "app__late");
 
-    // A new configuration keeps them, be it one from a file or the one in force.
+    // A new configuration keeps native tools, whether it is from a file or the current one.
     let config = toolcrib::gateway::config::Config::empty(std::path::Path::new(""));
     gateway.apply(config).await.unwrap();
     assert_eq!(names().await, "app__late");
@@ -185,7 +185,7 @@ async fn two_sources_of_one_id_are_refused() {
     assert!(NativeTools::new("No Id", one_tool(), who).is_err());
 }
 
-/// `examples/embed.rs` does what it says.
+/// Runs `examples/embed.rs`.
 #[tokio::test]
 async fn the_example_works() {
     let (router, gateway, key) = example::program().await.unwrap();
@@ -214,7 +214,7 @@ async fn the_example_works() {
     gateway.close().await;
 }
 
-/// Every line of code in `docs/guides/embed.md` stands in the example, in the same order.
+/// Every line of code in `docs/guides/embed.md` occurs in the example, in the same order.
 #[test]
 fn the_documentation_shows_the_example() {
     let page = include_str!("../../../../docs/guides/embed.md");

@@ -1,11 +1,11 @@
-//! Whatever goes wrong before a handler: every answer is JSON in the words of its surface.
+//! Errors before any handler: every response is JSON in the format of its surface.
 
 use http::Method;
 use serde_json::{Value, json};
 
 use crate::support::fixture;
 
-/// I-10: nothing under `/v1` can be told apart without a key.
+/// I-10: without a key, all paths under `/v1` respond alike.
 #[tokio::test]
 async fn under_v1_everything_is_401_without_a_key() {
     let gw = fixture().start().await;
@@ -38,7 +38,7 @@ async fn under_v1_everything_is_401_without_a_key() {
     assert_eq!(bogus.status, 401);
 }
 
-/// A refusal without a key is recorded, with where it was and without what it was.
+/// A refusal without a key is recorded with its route but without its content.
 #[tokio::test]
 async fn refusals_without_a_key_are_recorded() {
     let gw = fixture().start().await;
@@ -82,7 +82,7 @@ async fn unknown_paths_are_404_in_json() {
             assert!(reply.json()["error"].is_string(), "{path}");
         }
     }
-    assert_eq!(gw.anonymous().get("/nothing").await.status, 404, "no key is asked for nowhere");
+    assert_eq!(gw.anonymous().get("/nothing").await.status, 404, "an unknown path requires no key");
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn a_body_that_is_too_large_is_413() {
         assert_eq!(reply.status, 413, "{path}");
         assert_eq!(reply.json()[member], "the request body is larger than 1024 bytes", "{path}");
     }
-    // The same when nobody says beforehand how much will come.
+    // The same for a body of undeclared length.
     let key = caller.key().unwrap();
     let chunk = "x".repeat(4_000);
     let chunked = format!(
@@ -181,7 +181,7 @@ async fn foreign_hosts_and_origins_are_refused_on_every_mount() {
             format!("host: {own}\r\norigin: null\r\n"),
         ] {
             let answer = ask(path, &headers).await;
-            // Without a Host there is no valid HTTP/1.1 request, which hyper may say itself.
+            // A request without Host is invalid HTTP/1.1, which hyper may reject itself.
             let status = answer.split(' ').nth(1).unwrap_or_default().to_owned();
             assert!(
                 status == "403" || (headers.is_empty() && status == "400"),
@@ -235,7 +235,7 @@ async fn head_answers_without_a_body_also_when_refused() {
     }
 }
 
-/// HTTP/2 says in the request target what HTTP/1 says in `Host`.
+/// HTTP/2 has the authority in the request target, HTTP/1 in `Host`.
 #[tokio::test]
 async fn http2_is_served_too() {
     let gw = fixture().start().await;
@@ -244,9 +244,9 @@ async fn http2_is_served_too() {
     assert_eq!((reply.status, reply.body), (200, caller.get("/v1/tools").await.body));
 }
 
-/// I-27: what is said of bad arguments is bounded, and says so, on every surface.
+/// I-27: the description of invalid arguments is bounded and marked as cut, on every surface.
 #[tokio::test]
-async fn long_lists_and_names_are_cut_and_the_caller_is_told() {
+async fn long_lists_and_names_are_cut_and_marked_as_cut() {
     let gw = fixture().start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     let long = "x".repeat(10_000);

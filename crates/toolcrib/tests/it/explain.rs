@@ -1,18 +1,18 @@
-//! `GET /v1/explain`: every reason is told as far as the caller may know it, and not further.
+//! `GET /v1/explain`: every reason is given as far as the caller may know it, and no further.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
 
 use crate::support::fixture;
 
-async fn told(caller: &Actor, tool: &str) -> Value {
+async fn explanation(caller: &Actor, tool: &str) -> Value {
     let reply = caller.get(&format!("/v1/explain?tool={tool}")).await;
     assert_eq!((reply.status, reply.header("cache-control")), (200, "no-store"));
     reply.json()
 }
 
-fn step<'a>(told: &'a Value, name: &str) -> &'a Value {
-    let mut steps = told["steps"].as_array().unwrap().iter();
+fn step<'a>(explanation: &'a Value, name: &str) -> &'a Value {
+    let mut steps = explanation["steps"].as_array().unwrap().iter();
     steps.find(|step| step["step"] == name).unwrap_or(&Value::Null)
 }
 
@@ -21,35 +21,38 @@ async fn a_tool_that_may_be_used_is_explained_step_by_step() {
     let gw = fixture().config("[gate]\nrate = \"30/m\"").start().await;
     let reader = gw.principal("reader", ["files:*"]).await;
     for name in ["crib__read", "mcp:crib.read", "crib.read", "crib.read@1.0.0"] {
-        let told = told(&reader, name).await;
-        assert_eq!((&told["outcome"], &told["tool"]), (&json!("allowed"), &json!("mcp:crib.read")));
-        let steps: Vec<&str> = told["steps"]
+        let explanation = explanation(&reader, name).await;
+        assert_eq!(
+            (&explanation["outcome"], &explanation["tool"]),
+            (&json!("allowed"), &json!("mcp:crib.read"))
+        );
+        let steps: Vec<&str> = explanation["steps"]
             .as_array()
             .unwrap()
             .iter()
             .map(|it| it["step"].as_str().unwrap())
             .collect();
         assert_eq!(steps, ["tool", "tenant", "scope", "rate", "approval", "source"]);
-        let scope = step(&told, "scope");
+        let scope = step(&explanation, "scope");
         assert_eq!(
             scope["details"]["required"],
             json!([{ "scope": "files:read", "grant": "files:*" }])
         );
-        assert_eq!(step(&told, "rate")["details"]["calls"], 30);
-        assert_eq!(told["grants"], json!(["files:*"]));
+        assert_eq!(step(&explanation, "rate")["details"]["calls"], 30);
+        assert_eq!(explanation["grants"], json!(["files:*"]));
     }
-    assert_eq!(told(&reader, "crib__ask").await["outcome"], "needs_approval");
+    assert_eq!(explanation(&reader, "crib__ask").await["outcome"], "needs_approval");
     gw.reload("[gate]\nquota = \"2/d\"").await;
-    assert_eq!(step(&told(&reader, "crib__fail").await, "quota")["result"], "pass");
+    assert_eq!(step(&explanation(&reader, "crib__fail").await, "quota")["result"], "pass");
     for _ in 0..2 {
         reader.post("/tools/call", json!({ "request": { "tool_id": "crib.fail" } })).await;
     }
-    let spent = told(&reader, "crib__fail").await;
+    let spent = explanation(&reader, "crib__fail").await;
     assert_eq!(
         (&spent["outcome"], &step(&spent, "quota")["result"]),
         (&json!("denied"), &json!("stop"))
     );
-    let open = told(&gw.principal("none", []).await, "crib__open").await;
+    let open = explanation(&gw.principal("none", []).await, "crib__open").await;
     assert_eq!(step(&open, "scope")["message"], "it asks for no scope");
     for bad in ["", &"x".repeat(513)] {
         assert_eq!(reader.get(&format!("/v1/explain?tool={bad}")).await.status, 400);
@@ -57,7 +60,7 @@ async fn a_tool_that_may_be_used_is_explained_step_by_step() {
     assert_eq!(gw.runs("crib", "read"), 0, "nothing is called");
 }
 
-/// One tool for each reason why it could not be used, and one that can be.
+/// One tool for each reason of denial, and one that is usable.
 async fn every_reason() -> TestGateway {
     let quick = |name: &str| TestTool::new(name).scopes(["files:read"]);
     let gw = TestGateway::builder()
@@ -75,8 +78,8 @@ async fn every_reason() -> TestGateway {
     gw
 }
 
-/// I-85: where a call is told the tool's name and scopes, so is who asks; and foreign, quarantined and
-/// hidden tools are unknown in any case.
+/// I-85: the explanation names a tool and its scopes only where a call does. Foreign, quarantined
+/// and hidden tools are unknown in any case.
 #[tokio::test]
 async fn a_caller_is_told_what_a_call_tells_and_no_more() {
     let gw = every_reason().await;
@@ -87,15 +90,15 @@ async fn a_caller_is_told_what_a_call_tells_and_no_more() {
         let reply = reader.get(&format!("/v1/explain?tool={name}")).await;
         assert_eq!(reply.text(), unknown.text(), "{name}");
     }
-    let lacking = told(&reader, "crib__scoped").await;
+    let lacking = explanation(&reader, "crib__scoped").await;
     assert_eq!(lacking["outcome"], "hidden");
     assert_eq!(step(&lacking, "scope")["message"], "missing: `files:write`");
     assert_eq!(lacking["steps"].as_array().unwrap().len(), 2, "the rest is nobody's business");
-    // Who may look at pins anyway is told of them.
+    // A caller that may read pins sees them here, too.
     let keeper = gw.principal("keeper", ["pins:approve"]).await;
-    let pin = told(&keeper, "pins__drifts").await;
+    let pin = explanation(&keeper, "pins__drifts").await;
     assert_eq!((&pin["outcome"], &step(&pin, "pin")["result"]), (&json!("hidden"), &json!("stop")));
-    // A denial is in the record, as the one of a tool that is read.
+    // A denial is in the event log, like the one of a tool that is read.
     gw.event(|event| event["payload"]["resource"] == "mcp:crib.scoped").await;
 
     gw.reload("[gate]\ndenied_calls = \"not_found\"").await;
@@ -121,18 +124,18 @@ async fn an_empty_list_is_explained_without_telling_what_there_is() {
     assert!(
         step(&wrong, "scope")["message"].as_str().unwrap().contains("with the scopes it holds")
     );
-    for told in [&mut wrong, &mut other] {
-        told["tenant"] = Value::Null;
+    for explanation in [&mut wrong, &mut other] {
+        explanation["tenant"] = Value::Null;
     }
-    assert_eq!(wrong, other, "a tenant with tools and one without are told the same");
+    assert_eq!(wrong, other, "a tenant with tools and one without get the same explanation");
     let operator = empty(&gw.principal("c", ["sources:read"]).await).await;
     assert_eq!(step(&operator, "source")["result"], "pass");
     assert_eq!(step(&none, "source"), &Value::Null);
 }
 
-/// The operator is told everything.
+/// The operator sees every reason.
 #[tokio::test]
-async fn an_operator_is_told_every_reason() {
+async fn an_operator_sees_every_reason() {
     let gw = every_reason().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     let who = gw.gateway.authenticator().authenticate(reader.key().unwrap()).unwrap();
@@ -147,14 +150,14 @@ async fn an_operator_is_told_every_reason() {
         ("mcp:pins.drifts", "hidden", "pin"),
         ("crib__absent", "unknown", "tool"),
     ] {
-        let told = explain(Some(tool)).await;
-        assert_eq!(told["outcome"], outcome, "{tool}");
-        let steps = told["steps"].as_array().unwrap().iter();
+        let explanation = explain(Some(tool)).await;
+        assert_eq!(explanation["outcome"], outcome, "{tool}");
+        let steps = explanation["steps"].as_array().unwrap().iter();
         let stopped: Vec<&str> = steps
             .filter(|it| it["result"] == "stop")
             .map(|it| it["step"].as_str().unwrap())
             .collect();
-        assert_eq!(stopped.join(" "), stops, "{tool} {told}");
+        assert_eq!(stopped.join(" "), stops, "{tool} {explanation}");
     }
     assert!(explain(Some("crib__hidden")).await.to_string().contains("hide = true"));
     let list = explain(None).await;
@@ -164,8 +167,8 @@ async fn an_operator_is_told_every_reason() {
     assert!(step(&list, "pin")["message"].as_str().unwrap().starts_with("1 more"));
 }
 
-/// I-85: about another principal of the tenant it is told, to the byte, what that principal would be
-/// told, and nothing is recorded as if it had asked.
+/// I-85: an explanation about another principal is byte-for-byte the one that the principal would
+/// get. It is not recorded as a request of that principal.
 #[tokio::test]
 async fn another_principal_is_explained_as_it_would_be_told() {
     let gw = every_reason().await;
@@ -176,8 +179,8 @@ async fn another_principal_is_explained_as_it_would_be_told() {
     {
         let query = if query == "view" { "" } else { query };
         let own = reader.get(&format!("/v1/explain?{query}")).await;
-        let told = helper.get(&format!("/v1/explain?{query}&principal=reader")).await;
-        assert_eq!((told.status, told.text()), (200, own.text()), "{query}");
+        let explanation = helper.get(&format!("/v1/explain?{query}&principal=reader")).await;
+        assert_eq!((explanation.status, explanation.text()), (200, own.text()), "{query}");
         let other = foreign.get(&format!("/v1/explain?{query}&principal=reader")).await;
         let nobody = foreign.get(&format!("/v1/explain?{query}&principal=nobody")).await;
         assert_eq!((other.status, other.text()), (404, nobody.text()), "{query}");
@@ -198,16 +201,16 @@ async fn another_principal_is_explained_as_it_would_be_told() {
     };
     assert_eq!(as_reader("mcp:crib.scoped"), 0, "the principal did not ask");
 
-    // Keys that differ are told apart by their ids, and keys that have ended do not count.
+    // Several keys are listed by their ids; expired and revoked keys are left out.
     let second = gw.principal("reader", ["files:*"]).await;
     let several = helper.get("/v1/explain?tool=crib__read&principal=reader").await;
     assert_eq!(several.status, 409, "{}", several.text());
     let mut ids = [gw.key_id(&reader).to_string(), gw.key_id(&second).to_string()];
     ids.sort();
-    let mut told: Vec<String> =
+    let mut explanation: Vec<String> =
         serde_json::from_value(several.json()["details"]["keyIds"].clone()).unwrap();
-    told.sort();
-    assert_eq!(told, ids);
+    explanation.sort();
+    assert_eq!(explanation, ids);
     let path =
         format!("/v1/explain?tool=crib__scoped&principal=reader&keyId={}", gw.key_id(&second));
     assert_eq!(helper.get(&path).await.json()["outcome"], "allowed");

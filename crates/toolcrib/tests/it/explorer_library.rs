@@ -1,6 +1,6 @@
-//! `toolcrib::explorer` over tools of the embedding program: the black-box assertions of the
-//! embedded-explorer protocol. The number before a test is the assertion's; "beside" marks criteria
-//! that the specification has and its own tests do not.
+//! `toolcrib::explorer` with tools of the embedding program: the black-box assertions of the
+//! embedded-explorer protocol. The number before a test is that of the assertion; "extra" marks
+//! criteria of the specification that its own tests do not cover.
 
 mod auth;
 mod call;
@@ -18,7 +18,7 @@ use toolcrib::{
 };
 use toolcrib_testkit::gateway::Served;
 
-/// Fixture F: `echo` with a hint and a schema, `boom` without either.
+/// Fixture F: `echo` with a hint and a schema, `boom` without them.
 fn fixture_f() -> Vec<Arc<dyn Tool>> {
     let hint = Annotations { read_only_hint: Some(true), ..Annotations::default() };
     let schema = json!({ "type": "object", "properties": { "msg": { "type": "string" } } });
@@ -32,7 +32,7 @@ fn fixture_f() -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// The handler of F: `echo` answers with a trace, `boom` says that it failed.
+/// The handler of F: `echo` returns a trace, `boom` reports a failure.
 async fn handler_f(call: ToolCall) -> Result<ToolAnswer, String> {
     match call.name.as_str() {
         "echo" => {
@@ -44,7 +44,7 @@ async fn handler_f(call: ToolCall) -> Result<ToolAnswer, String> {
     }
 }
 
-/// Fixture V: schemas to check against.
+/// Fixture V: schemas for validation.
 fn fixture_v() -> Vec<Arc<dyn Tool>> {
     let echo = json!({
         "type": "object",
@@ -71,7 +71,7 @@ fn fixture_v() -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// Execution off, unless `config` says otherwise.
+/// Execution is off unless `config` enables it.
 fn config() -> ExplorerConfig {
     ExplorerConfig::new().handler(handler_f)
 }

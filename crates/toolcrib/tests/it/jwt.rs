@@ -1,4 +1,4 @@
-//! Signed tokens as credentials: a real issuer with real keys, and every way of getting them wrong.
+//! Signed tokens as credentials: a real issuer with real keys, and every kind of invalid token.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use toolcrib_testkit::gateway::{
 
 const ROLE: &str = "[[role]]\nname = \"writer\"\nscopes = [\"files:*\"]\n";
 
-/// A gateway that believes `issuer`, with a tool that needs `files:read` and one that needs
-/// `files:write`, for the tenant `acme` alone.
+/// A gateway that trusts `issuer`, with a tool that requires `files:read` and one that requires
+/// `files:write`, both for the tenant `acme` only.
 async fn gateway(config: &str) -> TestGateway {
     gateway_with(config, |builder| builder).await
 }
@@ -64,22 +64,22 @@ async fn a_token_is_its_principal_with_its_scopes_and_roles() {
     assert_eq!((known.id.as_str(), known.tenant.as_str()), ("id|ann", "acme"));
     assert!(matches!(&known.auth, AuthMethod::Jwt(token) if token.issuer == issuer.url));
 
-    // A role gives what the configuration says, and an unknown one nothing.
+    // A role grants the scopes in the configuration, and an unknown one nothing.
     let roles = |roles: Value| issuer.sign(&with(&good, "https://crib/roles", roles));
     let both = ["mcp:crib.read", "mcp:crib.write"];
     assert_eq!(names(&gw, &roles(json!(["writer", "nothing"]))).await, both);
     assert_eq!(names(&gw, &roles(json!("writer"))).await, both);
     assert_eq!(names(&gw, &roles(json!(["nothing", 1]))).await, ["mcp:crib.read"]);
-    // What stands for many scopes comes from a role and not from a token.
+    // Wildcard scopes come only from a role, never from a token.
     let wide = issuer.sign(&with(&good, "scope", json!("files:* *")));
     assert!(names(&gw, &wide).await.is_empty());
     // Another tenant's token sees nothing of this one.
     let other = issuer.sign(&with(&good, "org", json!({ "id": "other" })));
     assert!(names(&gw, &other).await.is_empty());
-    assert_eq!(issuer.asked(), 1, "the keys are kept");
+    assert_eq!(issuer.asked(), 1, "the keys are cached");
 }
 
-/// A key of an unlike name is another principal, even where the names are the same.
+/// A key of a similar name is another principal, even where the names are the same.
 #[tokio::test]
 async fn a_token_is_no_key_of_the_same_name() {
     let issuer = TestIssuer::start().await;
@@ -88,14 +88,14 @@ async fn a_token_is_no_key_of_the_same_name() {
     let key = gw.principal("ann", ["files:read"]).await;
     let of_key = principal(&gw, key.key().unwrap()).await;
     assert_ne!(principal(&gw, &token).await.id, of_key.id);
-    // Nobody can make a key that is the token's principal.
+    // No key can be created for the token's principal.
     let manager = gw.principal("manager", ["keys:manage", "files:read"]).await;
     let body = json!({ "name": "x", "principal": "id|ann", "scopes": ["files:read"] });
     assert_eq!(manager.post("/v1/keys", body).await.status, 400);
 }
 
-/// I-62: what a token could do to be believed. Each is 401 wherever credentials are asked for, and
-/// nothing of it is repeated.
+/// I-62: forged and invalid tokens. Each gets a 401 wherever credentials are required, and none of
+/// its content is repeated.
 #[tokio::test]
 async fn bad_tokens_are_nobody() {
     let issuer = TestIssuer::start().await;
@@ -214,7 +214,7 @@ async fn bad_tokens_are_nobody() {
     assert_eq!(names(&gw, &control).await, ["mcp:crib.read"]);
 }
 
-/// Keys of every type that is configured, and of no other.
+/// Keys of every configured type, and of no other.
 #[tokio::test]
 async fn every_listed_algorithm_is_verified() {
     let issuer = TestIssuer::start().await;
@@ -226,12 +226,12 @@ async fn every_listed_algorithm_is_verified() {
         let reply = gw.bearer(&key.sign(&good)).get("/v1/tools").await;
         assert_eq!(reply.status, status, "{}", key.algorithm());
     }
-    // Without a name the key is the only one that can have signed.
+    // Without a key id, the only matching key is used.
     let nameless = keys[1].sign_as(r#"{"alg":"RS256"}"#, &good.to_string());
     assert_eq!(gw.bearer(&nameless).get("/v1/tools").await.status, 200);
 }
 
-/// I-62: a new key is fetched when a token names it, once, and a key that is gone is worth nothing.
+/// I-62: a new key is fetched once when a token names it, and a removed key is no longer valid.
 #[tokio::test]
 async fn the_issuers_keys_are_followed() {
     let issuer = TestIssuer::start().await;
@@ -243,7 +243,7 @@ async fn the_issuers_keys_are_followed() {
 
     issuer.rotate(vec![TestKey::ec("second")]);
     let new = issuer.sign(&good);
-    // Just asked: not again yet, however many ask.
+    // Fetched just now: not again yet, for any number of requests.
     for _ in 0..20 {
         assert_eq!(gw.bearer(&new).get("/v1/tools").await.status, 401);
     }
@@ -252,9 +252,9 @@ async fn the_issuers_keys_are_followed() {
     let asked = |_| async { gw.bearer(&new).get("/v1/tools").await.status };
     let told = futures_util::future::join_all((0..20).map(asked)).await;
     assert_eq!(told, [200; 20]);
-    assert_eq!(issuer.asked(), 2, "all of them waited for one");
+    assert_eq!(issuer.asked(), 2, "all of them waited for one fetch");
 
-    // What the key that is gone had signed is worth nothing, remembered or not.
+    // Tokens of the removed key are invalid, cached or not.
     assert_eq!(gw.bearer(&old).get("/v1/tools").await.status, 401);
     let renewed = gw.gateway.authenticator().renew(&held);
     assert_eq!(renewed.err(), Some(AuthError::Invalid));
@@ -263,10 +263,10 @@ async fn the_issuers_keys_are_followed() {
         let token = TestKey::ec(&format!("unknown-{n}")).sign(&good);
         assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 401);
     }
-    assert_eq!(issuer.asked(), 3, "unknown names are asked for once in a while");
+    assert_eq!(issuer.asked(), 3, "the fetches for unknown key ids are limited");
 }
 
-/// A token ends, and with it what was opened with it.
+/// An expired token is rejected, and its principal cannot be renewed.
 #[tokio::test]
 async fn a_token_ends() {
     let issuer = TestIssuer::start().await;
@@ -280,8 +280,7 @@ async fn a_token_ends() {
     assert_eq!(gw.bearer(&token).get("/v1/tools").await.status, 401);
 }
 
-/// A configuration that is applied counts from then on: roles, audiences, and whether there is an
-/// issuer at all.
+/// A reloaded configuration applies at once: roles, audiences, and the issuer itself.
 #[tokio::test]
 async fn a_reload_counts_at_once() {
     let issuer = TestIssuer::start().await;
@@ -305,8 +304,8 @@ async fn a_reload_counts_at_once() {
     assert_eq!(gw.gateway.authenticator().renew(&held).err(), Some(AuthError::Invalid));
 }
 
-/// I-62: keys come from where the operator says, whole and at once, or not at all; nobody is let in
-/// meanwhile, and it is tried again.
+/// I-62: keys come from the configured address, complete and in time, or not at all. Meanwhile no
+/// token is accepted, and the fetch is retried.
 #[tokio::test]
 async fn an_issuer_that_misbehaves_lets_nobody_in() {
     let elsewhere = TestIssuer::start().await;
@@ -314,7 +313,7 @@ async fn an_issuer_that_misbehaves_lets_nobody_in() {
         Behaviour::Failing,
         Behaviour::Huge,
         Behaviour::Redirecting(format!("{}/jwks", elsewhere.url)),
-        // A private address that nobody wrote down.
+        // A private address that is not in the configuration.
         Behaviour::Elsewhere(format!("{}/jwks", elsewhere.url)),
         Behaviour::Elsewhere("http://169.254.169.254/jwks".to_owned()),
         Behaviour::Elsewhere("file:///etc/passwd".to_owned()),
@@ -330,7 +329,7 @@ async fn an_issuer_that_misbehaves_lets_nobody_in() {
         let reply = gw.bearer(&token).get("/v1/tools").await;
         assert_eq!(reply.status, 503, "{behaviour:?}: {}", reply.text());
         assert!(!reply.text().contains("127.0.0.1"), "{}", reply.text());
-        // Keys go on working.
+        // API keys keep working.
         let key = gw.principal("key", ["files:read"]).await;
         assert_eq!(key.get("/v1/tools").await.status, 200);
         issuer.behave(Behaviour::Good);
@@ -340,7 +339,7 @@ async fn an_issuer_that_misbehaves_lets_nobody_in() {
     assert_eq!(elsewhere.asked(), 0);
 }
 
-/// Keys that are known are believed while the issuer is away, until they are too old.
+/// Known keys stay valid while the issuer is unreachable, until they are too old.
 #[tokio::test]
 async fn known_keys_are_believed_for_a_while() {
     let issuer = TestIssuer::start().await;
@@ -372,8 +371,8 @@ roles = [\"writer\"]
 ";
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
-/// Tokens with a shared secret: on the mounts of Open Tool Calling alone, short, with an end and an
-/// audience, and never more than the configuration gives.
+/// Tokens with a shared secret: only on the mounts of Open Tool Calling, short-lived, with expiry
+/// and audience, and limited to the configured grants.
 #[tokio::test]
 async fn a_shared_secret_counts_for_open_tool_calling_alone() {
     let gw = gateway_with(SHARED, |builder| builder.secret("OTC", SECRET)).await;
@@ -385,7 +384,7 @@ async fn a_shared_secret_counts_for_open_tool_calling_alone() {
         [("/tools", 200), ("/oxp/tools", 200), ("/v1/tools", 401), ("/explorer/tools", 401)]
     {
         assert_eq!(gw.bearer(&token).get(path).await.status, status, "{path}");
-        // What was let in once is not let in elsewhere because it is remembered.
+        // The token cache does not admit it on other mounts.
         assert_eq!(gw.bearer(&token).get(path).await.status, status, "{path}");
     }
     let by_header = gw.anonymous().with("otc-api-key", &token).get("/tools").await;
@@ -394,7 +393,7 @@ async fn a_shared_secret_counts_for_open_tool_calling_alone() {
     assert_eq!(gw.bearer(&token).post("/tools/call", call("crib.write")).await.status, 200);
     let called = gw.event(|event| event["type"] == "agent.toolCalled").await;
     assert_eq!(called["payload"]["principal"].as_str().unwrap_or("otc|agent"), "otc|agent");
-    // A token may ask for less and never gets more.
+    // A token may request fewer scopes and never gets more.
     let narrow = sign(&with(&good, "scope", json!("files:read tools:admin")));
     assert_eq!(gw.bearer(&narrow).post("/tools/call", call("crib.read")).await.status, 200);
     assert_eq!(gw.bearer(&narrow).post("/tools/call", call("crib.write")).await.status, 403);

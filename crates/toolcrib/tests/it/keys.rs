@@ -1,4 +1,4 @@
-//! `/v1/keys`: who may make keys, and what can be handed on.
+//! `/v1/keys`: who may create keys, and which grants can be passed on.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn nobody_hands_on_more_than_it_holds() {
     for (roles, scopes, status) in [
         (json!([]), json!(["files:read"]), 201),
         (json!([]), json!(["files:*"]), 201),
-        // It has what the role grants, and not the role.
+        // The creator has the scopes of the role, but not the role.
         (json!(["reader"]), json!([]), 403),
         (json!([]), json!(["files:read:deep"]), 201),
         (json!([]), json!(["*"]), 403),
@@ -35,7 +35,7 @@ async fn nobody_hands_on_more_than_it_holds() {
         (json!([]), json!(["files:read", "other:read"]), 403),
         (json!(["admin"]), json!([]), 403),
         (json!(["reader", "admin"]), json!([]), 403),
-        // Which roles there are is not told to whoever does not have them.
+        // The existence of roles is not revealed to callers without them.
         (json!(["nobody"]), json!([]), 403),
         (json!([]), json!([]), 400),
         (json!([]), json!(["files::read"]), 400),
@@ -57,7 +57,7 @@ async fn nobody_hands_on_more_than_it_holds() {
         assert_eq!(manager.post("/v1/keys", body.clone()).await.status, 400, "{body}");
     }
 
-    // A role that it has it can hand on, and `*` is every role that there is.
+    // An own role can be passed on, and `*` includes every existing role.
     let maker = gw.principal_with_roles("acme", "maker", &["maker", "reader"]).await;
     let admin = gw.principal("admin", ["*"]).await;
     for (caller, name, roles, status) in [
@@ -71,10 +71,10 @@ async fn nobody_hands_on_more_than_it_holds() {
         assert_eq!(reply.status, status, "{name}: {}", reply.text());
     }
 
-    // Neither by renewing a key that holds more.
+    // Rotating a key with more scopes is denied as well.
     let path = format!("/v1/keys/{}/rotate", gw.key_id(&admin));
     assert_eq!(manager.post(&path, json!({})).await.status, 403);
-    // What a key holds is no more than its maker's, and so is what its own keys hold.
+    // A key has at most the scopes of its creator, and so do the keys it creates.
     let body = json!({ "name": "below", "scopes": ["keys:manage", "files:read"] });
     let below = manager.post("/v1/keys", body).await.json();
     let below = gw.bearer(below["key"].as_str().unwrap());
@@ -100,7 +100,7 @@ async fn call(caller: &Actor, tool: &str) -> Value {
     caller.post("/tools/call", json!({ "$schema": "otc://1.0", "request": call })).await.json()
 }
 
-/// I-61, I-65: a role decides by its name who consents, so only who has it hands it on.
+/// I-61, I-65: approvals depend on a role by name, so only its holder can pass it on.
 #[tokio::test]
 async fn a_consent_of_a_role_comes_from_whoever_has_the_role() {
     let gw = with_finance().await;
@@ -111,7 +111,7 @@ async fn a_consent_of_a_role_comes_from_whoever_has_the_role() {
     let body = json!({ "name": "eve", "roles": ["finance"], "scopes": ["approvals:respond"] });
     let refused = manager.post("/v1/keys", body.clone()).await;
     assert_eq!((refused.status, &refused.json()["error"]), (403, &json!("forbidden")));
-    // Nor by renewing the key of somebody who has it, in whichever way.
+    // Rotating the key of a role's holder is denied as well, in every form.
     let fay = gw.principal_with_roles("acme", "fay", &["finance"]).await;
     let path = format!("/v1/keys/{}/rotate", gw.key_id(&fay));
     assert_eq!(manager.post(&path, json!({})).await.status, 403);
@@ -123,7 +123,7 @@ async fn a_consent_of_a_role_comes_from_whoever_has_the_role() {
     assert_eq!(admin.post("/v1/keys", body).await.status, 201);
 }
 
-/// I-61: roles and limits are of the principal, so nobody gets other ones with a key of its own.
+/// I-61: roles and limits belong to the principal, so an own key does not change them.
 #[tokio::test]
 async fn a_quota_is_not_left_with_a_key_of_ones_own() {
     let gw = with_finance().await;
@@ -145,8 +145,8 @@ async fn a_quota_is_not_left_with_a_key_of_ones_own() {
     assert_eq!(gw.runs("crib", "read"), 3);
 }
 
-/// I-61: a key of another principal that exists, and of a name that this program uses itself, takes
-/// the scope for it.
+/// I-61: a key for another existing principal, or for a name that the program uses itself, requires
+/// an extra scope.
 #[tokio::test]
 async fn keys_of_other_principals_take_a_scope_of_their_own() {
     let gw = gateway().await;
@@ -182,7 +182,7 @@ async fn keys_of_other_principals_take_a_scope_of_their_own() {
         (403, json!("keys:impersonate"))
     );
     gw.event(|it| it["payload"]["action"] == "keys:impersonate").await;
-    // New names are open, to one of those who come at once.
+    // New names are free, for one of several concurrent requests.
     let (one, two) = tokio::join!(
         manager.post("/v1/keys", key("fresh")),
         manager.post("/v1/keys", key("fresh"))
@@ -201,7 +201,7 @@ async fn keys_of_other_principals_take_a_scope_of_their_own() {
     assert_eq!(may.post(&path, json!({})).await.status, 201);
 }
 
-/// I-61: names that only calls have left behind are taken, too, and those of tokens.
+/// I-61: names known only from calls are taken, too, and those of tokens.
 #[tokio::test]
 async fn names_without_a_key_are_taken() {
     let issuer = TestIssuer::start().await;
@@ -219,7 +219,7 @@ async fn names_without_a_key_are_taken() {
     assert_eq!(manager.post("/v1/keys", key("cor")).await.status, 201);
 }
 
-/// I-9: another tenant's keys are not there.
+/// I-9: keys of another tenant look nonexistent.
 #[tokio::test]
 async fn keys_stay_in_their_tenant() {
     let gw = gateway().await;
@@ -240,7 +240,7 @@ async fn keys_stay_in_their_tenant() {
     assert_eq!(manager.get("/v1/tools").await.status, 200);
 }
 
-/// I-63: the answer to a revocation is the moment from which the key is refused.
+/// I-63: once a revocation is answered, the key is rejected.
 #[tokio::test]
 async fn a_key_works_when_it_is_told_and_never_after_it_was_taken_back() {
     let gw = gateway().await;
@@ -257,7 +257,7 @@ async fn a_key_works_when_it_is_told_and_never_after_it_was_taken_back() {
     }
 }
 
-/// I-63: two keys of one principal work side by side until the overlap ends.
+/// I-63: two keys of one principal both work until the overlap ends.
 #[tokio::test]
 async fn a_rotation_lets_both_keys_work_for_a_while() {
     let gw = gateway().await;
@@ -302,14 +302,14 @@ async fn a_name_has_no_characters_that_are_not_seen() {
     assert_eq!(made.status, 201, "{}", made.text());
 }
 
-/// I-63: of parallel rotations of one key exactly one makes a key.
+/// I-63: of concurrent rotations of one key, exactly one creates a key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_has_one_successor_however_many_rotate_it() {
     let gw = gateway().await;
     let manager = gw.principal("manager", ["*"]).await;
     let old = gw.principal("ci", ["files:read"]).await;
     let path = format!("/v1/keys/{}/rotate", gw.key_id(&old));
-    // With an overlap of nothing the key ends with the first rotation.
+    // Without an overlap, the key ends with the first rotation.
     for overlap in [600, 0] {
         let body = || json!({ "overlapSeconds": overlap });
         let (a, b, c, d, e, f, g, h) = tokio::join!(
@@ -337,7 +337,7 @@ async fn a_key_has_one_successor_however_many_rotate_it() {
     }
 }
 
-/// When a key was used last is known after it was closed, and a request does not write it.
+/// The last use is persisted on close, not by each request.
 #[tokio::test]
 async fn the_last_use_is_written_down_later() {
     let gw = gateway().await;

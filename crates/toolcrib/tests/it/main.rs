@@ -1,6 +1,6 @@
 //! The surfaces over a real socket: real store, real keys, tools that are closures.
 //!
-//! Every test goes through [`TestGateway`](toolcrib_testkit::gateway::TestGateway).
+//! Every test uses [`TestGateway`](toolcrib_testkit::gateway::TestGateway).
 #![cfg(test)]
 
 mod agreement;

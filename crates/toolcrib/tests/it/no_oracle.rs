@@ -1,24 +1,24 @@
-//! I-9: what a caller may not know of looks, to the byte, like what does not exist.
+//! I-9: tools that a caller may not know of are byte-for-byte indistinguishable from unknown ones.
 
 use serde_json::json;
 use toolcrib_testkit::gateway::Reply;
 
 use crate::support::fixture;
 
-/// Everything of an answer that a caller can compare; times and ids of requests differ anyway.
+/// Returns every comparable part of a response; times and request ids differ anyway.
 fn visible(reply: &Reply, echoed: &str) -> String {
     let mut headers: Vec<String> = reply
         .headers
         .iter()
         .filter(|(name, _)| {
-            // An answer that repeats the name is as long as the name.
+            // The length of a response that repeats the name depends on the name.
             let skipped = name.as_str() == "content-length" && !echoed.is_empty();
             !skipped && !matches!(name.as_str(), "date" | "x-request-id")
         })
         .map(|(name, value)| format!("{name}: {value:?}"))
         .collect();
     headers.sort();
-    // The explorer repeats the name that was asked for.
+    // The explorer repeats the requested name.
     let body = if echoed.is_empty() { reply.text() } else { reply.text().replace(echoed, "NAME") };
     format!("{} {headers:#?} {body}", reply.status)
 }
@@ -59,7 +59,7 @@ async fn unknown_and_foreign_tools_look_the_same_when_called() {
     let unknown = visible(&otc("no.such").await, "");
     for id in ["other.secret", "other.secret@1.0.0", "other.secret@9.9.9", "other__secret"] {
         let reply = otc(id).await;
-        assert_eq!(reply.header("toolcrib-run-id"), "", "there is no run to tell of");
+        assert_eq!(reply.header("toolcrib-run-id"), "", "there is no run");
         assert_eq!(visible(&reply, ""), unknown, "{id}");
     }
     let explorer = |name: &'static str| {
@@ -70,9 +70,9 @@ async fn unknown_and_foreign_tools_look_the_same_when_called() {
     assert_eq!(foreign, visible(&explorer("no__such").await, "no__such"));
 }
 
-/// Bad arguments of a foreign tool are not looked at before the tool is found to be foreign.
+/// The arguments for a foreign tool are ignored before it is found to be foreign.
 #[tokio::test]
-async fn arguments_do_not_tell_whether_a_tool_exists() {
+async fn arguments_do_not_reveal_whether_a_tool_exists() {
     let gw = fixture().start().await;
     let reader = gw.principal_of("third", "reader", &["files:read"]).await;
     let ask = |id: &str| json!({ "request": { "tool_id": id, "input": { "n": 9_007_199_254_740_993_u64 } } });
@@ -81,8 +81,8 @@ async fn arguments_do_not_tell_whether_a_tool_exists() {
     assert_eq!(visible(&foreign, ""), visible(&unknown, ""));
 }
 
-/// With `denied_calls = "not_found"` a denial is recorded as one, and the caller is told nothing
-/// that leads there.
+/// With `denied_calls = "not_found"` a denial is recorded as one, and the response does not lead to
+/// the record.
 #[tokio::test]
 async fn hidden_and_unknown_tools_look_the_same_when_denials_do() {
     let gw = fixture().config("[gate]\ndenied_calls = \"not_found\"").start().await;

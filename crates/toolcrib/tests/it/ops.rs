@@ -85,7 +85,7 @@ async fn metrics_are_open_when_the_operator_says_so() {
     assert_eq!(gw.principal("a", []).await.get("/metrics").await.status, 200);
 }
 
-/// A call in flight when the server is told to stop gets its answer, and both its events.
+/// A call in flight when the server stops gets its response and both its events.
 #[tokio::test]
 async fn stopping_waits_for_calls_in_flight() {
     let (started, go_on) = (Arc::new(Notify::new()), Arc::new(Notify::new()));

@@ -1,4 +1,4 @@
-//! Pins over HTTP: who sees them, what can be approved, and what hangs on a quarantined tool.
+//! Pins over HTTP: visibility, approval, and the dependents of a quarantined tool.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
@@ -37,7 +37,7 @@ fn approval(digest: &Value) -> Value {
     json!({ "tools": [{ "toolId": "mcp:up.read", "digest": digest }] })
 }
 
-// I-52: a workflow is left out like for a tool that is not there.
+// I-52: a workflow is left out, as for a missing tool.
 #[tokio::test]
 async fn what_needs_a_quarantined_tool_is_gone_with_it() {
     let (gw, ann) = rig().await;
@@ -65,7 +65,7 @@ async fn what_needs_a_quarantined_tool_is_gone_with_it() {
 
 // I-9
 #[tokio::test]
-async fn a_form_that_nobody_looked_at_is_not_approved_and_other_tenants_see_nothing() {
+async fn an_unseen_form_cannot_be_approved_and_other_tenants_see_no_pins() {
     let (gw, ann) = rig().await;
     gw.change("up", tools("two")).await;
     let first = pin(&ann).await["seen"]["digest"].clone();
@@ -92,7 +92,7 @@ async fn a_form_that_nobody_looked_at_is_not_approved_and_other_tenants_see_noth
     ] {
         assert_eq!(ann.post("/v1/pins/approve", wrong.clone()).await.status, 400, "{wrong}");
     }
-    // Whoever may use every tool of a source may not approve them.
+    // Permission to use every tool of a source does not include approving them.
     let bob = gw.principal("bob", ["up:use", "tools:*"]).await;
     assert_eq!(bob.get("/v1/pins").await.status, 403);
     assert_eq!(bob.post("/v1/pins/approve", approval(&now)).await.status, 403);

@@ -1,5 +1,5 @@
-//! I-83, I-84: policies only restrict; lists leave out what they deny whatever the arguments are, and a
-//! call is decided with the shape of its arguments.
+//! I-83, I-84: policies only restrict. Lists leave out tools that are denied for any arguments, and
+//! a call is decided with the shape of its arguments.
 
 use serde_json::{Value, json};
 use toolcrib_core::authorize::CallContext;
@@ -69,7 +69,7 @@ async fn a_call_is_decided_with_the_shape_of_its_arguments() {
         (json!({ "a": [1] }), 200),
         (json!({ "a": [[1]] }), 403),
     ] {
-        // It is in the caller's list, so that there is nothing to hide.
+        // It is in the caller's list, so there is nothing to hide.
         assert_eq!(called(&ann, "read", arguments.clone()).await.0, status, "{arguments}");
     }
     let explorer = ann.post("/explorer/tools/crib__read/call", json!({ "n": "7" })).await;
@@ -92,9 +92,9 @@ async fn a_call_is_decided_with_the_shape_of_its_arguments() {
     assert!(denied.to_string().contains("no-long-paths (some.cedar:3)"), "{denied}");
 }
 
-/// I-24, I-84: a view is shared by whoever holds the same, unless a policy names somebody.
+/// I-24, I-84: callers with the same grants share a view, unless a policy names a principal.
 #[tokio::test]
-async fn policies_can_tell_principals_of_one_tenant_apart() {
+async fn policies_can_distinguish_principals_of_one_tenant() {
     let policies = r#"
         permit(principal in Tenant::"acme", action, resource);
         forbid(principal == Principal::"acme/bob", action, resource)
@@ -111,7 +111,7 @@ async fn policies_can_tell_principals_of_one_tenant_apart() {
     assert_eq!(called(&ann, "write", json!({})).await.0, 200);
 }
 
-/// I-83: what cannot be evaluated is a denial, also when another policy permits.
+/// I-83: an evaluation error is a denial, even when another policy permits.
 #[tokio::test]
 async fn an_error_of_one_policy_denies() {
     let policies = r#"

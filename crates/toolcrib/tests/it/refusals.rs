@@ -1,4 +1,4 @@
-//! Refusals cost a caller nothing, so they must cost the event log next to nothing.
+//! Refusals are cheap for a caller, so they must take little of the event log.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use toolcrib_core::event::{EventBody, LoggedEvent};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestTool};
 
-/// Requests of each kind. Together they are well beyond what one principal has recorded one by one.
+/// Requests of each kind. Together they far exceed the number recorded individually per principal.
 const EACH: usize = 400;
 
 async fn gateway() -> TestGateway {
@@ -18,26 +18,26 @@ async fn gateway() -> TestGateway {
         .tool(TestTool::new("strict").scopes(["files:read"]).input(input))
         .tool(TestTool::new("hidden").scopes(["files:write"]))
         .tool(TestTool::new("asks").scopes(["files:read"]).rule("approval = \"always\""))
-        // No bucket fills while the test runs.
+        // No bucket refills while the test runs.
         .manual_clock()
         .start()
         .await
 }
 
-/// What the store takes on disk, once it is closed.
+/// Returns the size of the closed store on disk.
 fn size(directory: &Path) -> u64 {
     let files = ["test.db", "test.db-wal"].into_iter();
     files.filter_map(|file| Some(directory.join(file).metadata().ok()?.len())).sum()
 }
 
-/// One request of each kind, none of which runs anything but the first of `rare`.
+/// Sends one request of each kind; only the first of `rare` runs.
 async fn refused(caller: &Actor) {
     let call = |id: &str| json!({ "request": { "tool_id": id } });
     for (tool, status) in [
         ("crib.rare", 429),
         ("crib.strict", 422),
         ("crib.hidden", 403),
-        // What wants approval is an answer of the tool to this protocol.
+        // In this protocol, a pending approval is a result of the tool.
         ("crib.asks", 200),
         ("crib.absent", 400),
     ] {
@@ -47,11 +47,11 @@ async fn refused(caller: &Actor) {
     assert_eq!(caller.get("/v1/events").await.status, 403);
 }
 
-/// How many refusals the log tells of.
+/// Returns the number of refusals in the log.
 fn counted(events: &[LoggedEvent]) -> u64 {
     let of = |logged: &LoggedEvent| match &logged.event.body {
         EventBody::ToolReturned(returned) => u64::from(returned.duration_ms.is_none()),
-        // One that belongs to a pair is told of by the pair.
+        // A decision that belongs to a pair is counted with the pair.
         EventBody::AuthorizationDecided(decided) if logged.event.causation_id.is_none() => {
             1 + decided.repeated.unwrap_or(0)
         }
@@ -74,14 +74,14 @@ async fn thousands_of_refusals_take_little_of_the_store_and_every_one_is_counted
     }
     assert_eq!((gw.runs("crib", "rare"), gw.runs("crib", "asks")), (1, 0));
     let number = 7 * EACH as u64;
-    // The first ones are told of as ever.
+    // The first refusals are recorded in full.
     let pairs = |events: &[LoggedEvent]| {
         let kinds = events.iter().map(|logged| logged.event.body.kind());
         kinds.filter(|kind| *kind == "agent.toolReturned").count()
     };
     let before = gw.events().await;
     assert!(pairs(&before) > 40, "{}", pairs(&before));
-    // The end of the gateway tells of the others.
+    // Closing the gateway records the suppressed ones.
     gw.gateway.close().await;
     let events = gw.events().await;
     assert_eq!(counted(&events), number);
@@ -107,7 +107,8 @@ async fn thousands_of_refusals_take_little_of_the_store_and_every_one_is_counted
     assert!(grown / number <= 200, "{grown} bytes for {number} refusals");
 }
 
-/// A refusal that is only counted names a run that has no events; one that is not is found at once.
+/// A refusal that is only counted names a run without events; one that is recorded is found at
+/// once.
 #[tokio::test]
 async fn who_is_denied_and_then_reads_finds_its_pair() {
     let gw = gateway().await;
@@ -121,6 +122,6 @@ async fn who_is_denied_and_then_reads_finds_its_pair() {
         let events = events.json()["events"].clone();
         let types: Vec<_> = events.as_array().unwrap().iter().map(|it| &it["type"]).collect();
         assert_eq!(types, ["agent.toolCalled", "agent.toolReturned", "authorization.decided"]);
-        assert!(events[0]["payload"].get("argsHash").is_none(), "nobody looks at its arguments");
+        assert!(events[0]["payload"].get("argsHash").is_none(), "its arguments are not read");
     }
 }

@@ -1,4 +1,4 @@
-//! OAuth: where callers learn who gives out tokens (RFC 9728), and what a refusal says of it.
+//! OAuth: the protected-resource metadata (RFC 9728), and the challenges in error responses.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ async fn call(actor: &Actor, tool: &str) -> Reply {
     actor.post("/mcp", message).await
 }
 
-/// I-9: scopes are named in a challenge where the body names them, and nowhere else.
+/// I-9: a challenge names scopes only where the body names them.
 #[tokio::test]
 async fn a_missing_scope_is_a_challenge_only_where_the_tool_may_be_known() {
     let gw = fixture().config(CONFIG).start().await;
@@ -127,7 +127,7 @@ async fn a_missing_scope_is_a_challenge_only_where_the_tool_may_be_known() {
     assert_eq!(hidden.header("www-authenticate"), "");
 }
 
-/// Without a place to get a scope, a missing one is told in the message alone.
+/// Without the metadata, a missing scope is named only in the message.
 #[tokio::test]
 async fn without_the_setting_a_missing_scope_is_no_http_error() {
     let gw = fixture().start().await;

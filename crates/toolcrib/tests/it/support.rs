@@ -1,15 +1,16 @@
-//! Fixtures that several tests share.
+//! Shared test fixtures.
 
 use serde_json::{Value, json};
 use toolcrib_core::call::{Outcome, UpstreamError, UpstreamErrorKind};
 use toolcrib_testkit::gateway::{TestGateway, TestGatewayBuilder, TestSource, TestTool};
 
-/// One tool of each sort that tests care about; `files:read` and `files:write` are its scopes.
+/// One tool of each kind; `files:read` and `files:write` are its scopes.
 ///
-/// * `crib__read` takes `path`, answers `read: PATH`; `crib__write` needs another scope
-/// * `crib__fail` says that it failed, `crib__down` cannot be reached, `crib__panic` is broken
-/// * `crib__sum` has structured output, `crib__open` needs no scope, `crib__ask` wants approval
-/// * `other__secret` exists for the tenant `other` alone
+/// * `crib__read` takes `path` and returns `read: PATH`; `crib__write` requires another scope
+/// * `crib__fail` reports a failure, `crib__down` is unreachable, `crib__panic` panics
+/// * `crib__sum` has structured output, `crib__open` requires no scope, `crib__ask` requires
+///   approval
+/// * `other__secret` exists only for the tenant `other`
 pub(crate) fn fixture() -> TestGatewayBuilder {
     let text = |text: &str, is_error| Outcome::text(text, is_error);
     let read = TestTool::new("read")
@@ -59,7 +60,7 @@ pub(crate) fn fixture() -> TestGatewayBuilder {
         )
 }
 
-/// The values of `member` in an array of objects.
+/// Returns the values of `member` in an array of objects.
 pub(crate) fn column<'a>(list: &'a Value, member: &str) -> Vec<&'a str> {
     list.as_array().unwrap().iter().map(|item| item[member].as_str().unwrap()).collect()
 }

@@ -1,4 +1,4 @@
-//! I-9: a rule keeps tools from tenants that have their source, wherever those look.
+//! I-9: a rule hides tools from tenants that can use their source, on every surface.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
@@ -52,7 +52,7 @@ async fn a_tool_that_a_rule_keeps_for_a_tenant_is_nowhere_for_another() {
     assert_eq!(acme.post("/v1/pins/approve", approval).await.status, 200);
 }
 
-/// The ids of what `caller` lists, and what a call of `search` answers on each surface.
+/// Returns the ids in the list of `caller`, and the results of `search` on each surface.
 async fn searches(caller: &Actor) -> (Vec<String>, Vec<String>) {
     let list = caller.get("/v1/tools").await.json();
     let list = list.as_array().unwrap().iter();
@@ -97,7 +97,8 @@ async fn a_name_is_each_tenants_own() {
     let acme = gw.principal_of("acme", "ann", &admin).await;
     let third = gw.principal_of("third", "cyd", &admin).await;
 
-    // `gamma` is for everybody: with the tenant's own tool it is one too many for that tenant alone.
+    // `gamma` is for all tenants: with the tenant's own tool, there is a collision for that tenant
+    // only.
     let (ids, answers) = searches(&third).await;
     assert_eq!(ids, ["mcp:gamma.search"]);
     assert!(answers.iter().all(|it| it.contains("of gamma")), "{answers:?}");

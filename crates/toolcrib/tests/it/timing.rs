@@ -1,8 +1,8 @@
-//! I-9, I-81: how long a refusal takes does not depend on whether there is such a tool.
+//! I-9, I-81: the duration of a refusal does not depend on the existence of the tool.
 //!
-//! The one place where tests look at a clock. Nothing is compared with a number of milliseconds:
-//! requests for hidden, foreign and unknown tools take turns, and their ranks are compared. Whatever
-//! slows the machine down slows all of them down.
+//! The only tests that measure time. They compare no number of milliseconds: requests for hidden,
+//! foreign and unknown tools alternate, and their ranks are compared. A slow machine slows all of
+//! them down alike.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use toolcrib_core::call::CallError;
 use toolcrib_gateway::{CallRequest, ToolRef, metrics::Surface};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
 
-/// Source and tool of each kind of name. All are equally long, because answers repeat them.
+/// Source and tool of each kind of name. All have the same length, because responses repeat them.
 const KINDS: [(&str, &str); 4] =
     [("crib", "absent"), ("crib", "scoped"), ("crib", "forbid"), ("frgn", "scoped")];
 const POLICIES: &str = r#"
@@ -21,7 +21,7 @@ permit(principal, action, resource);
 forbid(principal, action, resource == Tool::"mcp:crib.forbid");
 "#;
 
-/// Nobody can tell the kinds apart inside these bounds.
+/// Within these bounds the kinds are indistinguishable.
 const BOUNDS: std::ops::RangeInclusive<f64> = 0.35..=0.65;
 
 /// Samples of each kind.
@@ -49,7 +49,8 @@ async fn gateway(denied_calls: &str) -> TestGateway {
         .await
 }
 
-/// How likely a sample of `one` is greater than one of `other`: 0.5 when they are alike.
+/// Returns the probability that a sample of `one` is greater than one of `other`: 0.5 when they are
+/// alike.
 fn auc(one: &[u128], other: &[u128]) -> f64 {
     let mut wins = 0.0;
     for a in one {
@@ -64,11 +65,10 @@ fn auc(one: &[u128], other: &[u128]) -> f64 {
     wins / (one.len() as f64 * other.len() as f64)
 }
 
-/// A request about the tool of that name.
+/// Creates a request about the named tool.
 type Ask<'a> = dyn Fn(&str, &str) -> (Actor, Method, String, Option<Bytes>) + 'a;
 
-/// How long `measured` takes for each kind: samples that are taken in turns, each turn in another
-/// order.
+/// Measures each kind: samples are taken in rounds, each in a different order.
 async fn sampled(
     measured: &impl AsyncFn(&str, &str) -> u128,
     kinds: &[(&str, &str)],
@@ -85,7 +85,7 @@ async fn sampled(
         for kind in &order {
             let (source, name) = kinds[*kind];
             let took = measured(source, name).await;
-            // The first rounds make connections and views.
+            // The first rounds create connections and views.
             if round >= 2 {
                 samples[*kind].push(took);
             }
@@ -94,7 +94,7 @@ async fn sampled(
     samples
 }
 
-/// Fails when the kinds can be told from the unknown name, twice.
+/// Fails when a kind differs from the unknown name twice.
 async fn indistinguishable(
     what: &str,
     measured: impl AsyncFn(&str, &str) -> u128,
@@ -124,12 +124,12 @@ fn typed(caller: &Actor) -> Actor {
         .with("accept", "application/json, text/event-stream")
 }
 
-/// A body whose name of a tool is put in later, so that writing it takes no time of a sample.
+/// A body into which a tool name is inserted, so that serialization is not measured.
 fn body(template: &Value, name: &str) -> Option<Bytes> {
     Some(template.to_string().replacen("NAME", name, 1).into())
 }
 
-/// At the gate itself, where nothing else takes time.
+/// At the gate itself, without other sources of delay.
 #[tokio::test]
 async fn sixty_thousand_arguments_do_not_tell_whether_there_is_a_tool() {
     let arguments = members(60_000);
@@ -152,8 +152,8 @@ async fn sixty_thousand_arguments_do_not_tell_whether_there_is_a_tool() {
     }
 }
 
-/// Every way to call a tool, to check a call and to read about a tool. So few arguments that most of the
-/// time is not spent on reading the request.
+/// Every way to call, validate and read a tool. Few arguments, so that parsing the request takes
+/// little of the time.
 #[tokio::test]
 async fn no_surface_tells_by_its_time_whether_there_is_a_tool() {
     let gw = gateway("not_found").await;
@@ -246,7 +246,7 @@ async fn no_surface_tells_by_its_time_whether_there_is_a_tool() {
 
 /// As many arguments as fit into a body.
 #[tokio::test]
-async fn sixty_thousand_arguments_over_http_do_not_tell_whether_there_is_a_tool() {
+async fn sixty_thousand_arguments_over_http_do_not_reveal_whether_a_tool_exists() {
     let gw = gateway("not_found").await;
     let caller = typed(&gw.principal("reader", ["files:read"]).await);
     let call = json!({ "request": { "tool_id": "NAME", "input": members(60_000) } }).to_string();

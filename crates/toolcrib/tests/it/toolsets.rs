@@ -1,4 +1,4 @@
-//! Toolsets and search over HTTP: the lists of every surface, and what reaches no tool.
+//! Toolsets and search over HTTP: the lists of every surface, and entries without a tool.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, TestGateway, TestSource, TestTool};
@@ -33,7 +33,7 @@ async fn rig() -> (TestGateway, Actor) {
     (gw, ann)
 }
 
-/// What stands in `member` of each tool of the list at `path`.
+/// Returns `member` of each tool in the list at `path`.
 async fn listed(caller: &Actor, path: &str, member: &str) -> Vec<String> {
     let reply = caller.get(path).await;
     assert_eq!(reply.status, 200, "{path}: {}", reply.text());
@@ -101,14 +101,14 @@ async fn a_search_finds_what_the_caller_may_see_the_best_first() {
     for limit in ["0", "101", "x", "-1"] {
         assert_eq!(ann.get(&format!("/v1/tools?q=file&limit={limit}")).await.status, 400);
     }
-    // What is new is found, and what has gone is not.
+    // New tools are found, and removed ones are not.
     gw.change("up", vec![TestTool::new("read_file").description("Fetches a page.")]).await;
     assert_eq!(listed(&ann, "/v1/tools?q=fetch+file", "toolId").await, ["mcp:up.read_file"]);
 }
 
-// RFC 0064: an entry of an allow-list that resolves to nothing is a forbidden row, without a call.
+// RFC 0064: an allow-list entry that resolves to no tool is recorded as forbidden, without a call.
 #[tokio::test]
-async fn what_reaches_no_tool_is_recorded_once_and_reported() {
+async fn an_entry_without_a_tool_is_recorded_once_and_reported() {
     let (gw, ann) = rig().await;
     let row = gw.event(|event| event["payload"]["toolName"] == "mcp:gone.*").await;
     assert_eq!(row["type"], "agent.toolReturned");
@@ -131,7 +131,7 @@ async fn what_reaches_no_tool_is_recorded_once_and_reported() {
             { "name": "none", "tools": 0, "unresolved": 1 },
         ])
     );
-    // Another one that goes is told, too; what was told is not told again.
+    // A further missing tool is reported, too; reported ones are not repeated.
     gw.change("up", vec![TestTool::new("read_file")]).await;
     gw.event(|event| event["payload"]["toolName"] == "up__list").await;
     let rows = async || {

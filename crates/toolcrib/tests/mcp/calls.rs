@@ -1,4 +1,4 @@
-//! `tools/call`: results, refusals and what the record says.
+//! `tools/call`: results, refusals and events.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::Actor;
@@ -36,9 +36,9 @@ async fn a_result_has_the_members_of_its_era_and_names_its_run() {
     );
 }
 
-/// Raw JSON passes through, but for line breaks between its tokens.
+/// Raw JSON is passed through, except for line breaks between its tokens.
 #[tokio::test]
-async fn what_the_upstream_wrote_is_kept() {
+async fn the_json_of_the_upstream_is_kept() {
     let gw = gateway().start().await;
     let caller = gw.principal("a", []).await;
     let reply = modern(&caller, "tools/call", json!({ "name": "crib__pretty" })).await;
@@ -67,7 +67,7 @@ async fn arguments_may_be_absent_and_trace_context_travels() {
     }
 }
 
-/// Failures that a model can act on are results; nothing of an upstream's own words gets out.
+/// Failures that a model can react to are results; an upstream's own error text is not passed on.
 #[tokio::test]
 async fn failures_of_tools_are_results() {
     let gw = gateway().start().await;
@@ -90,7 +90,7 @@ async fn failures_of_tools_are_results() {
         let (status, body) = call(&caller, tool, arguments).await;
         let result = &body["result"];
         assert_eq!((status, &result["isError"]), (200, &json!(true)), "{body}");
-        // What asks for consent also says which approval it is.
+        // A pending approval also has its id in the text.
         let told = result["content"][0]["text"].as_str().unwrap();
         let (named, rest) = told.split_at(text.len().min(told.len()));
         assert_eq!(named, text);
@@ -106,7 +106,7 @@ async fn failures_of_tools_are_results() {
     assert_eq!(gw.runs("crib", "echo"), 0);
 }
 
-/// I-9: an unknown tool, a foreign tenant's, and one with a strange name are told the same bytes.
+/// I-9: an unknown tool, a foreign tenant's, and one with a strange name get identical bytes.
 #[tokio::test]
 async fn unknown_and_foreign_tools_are_the_same() {
     let gw = gateway().start().await;

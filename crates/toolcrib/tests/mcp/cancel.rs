@@ -1,4 +1,4 @@
-//! Hanging up cancels.
+//! Disconnecting cancels the call.
 
 use serde_json::json;
 use tokio::{
@@ -9,7 +9,7 @@ use toolcrib_testkit::gateway::{Actor, TestGateway};
 
 use crate::support::{Hanging, PATIENCE, gateway, modern_body, reaches};
 
-/// Sends a call of `crib__hang` and gives back the open connection.
+/// Sends a call of `crib__hang` and returns the open connection.
 async fn hang(gw: &TestGateway, caller: &Actor, with_token: bool) -> TcpStream {
     let meta = if with_token { json!({ "progressToken": 1 }) } else { json!({}) };
     let body =
@@ -38,7 +38,7 @@ async fn cancelled(gw: &TestGateway, hanging: &Hanging) {
     assert_eq!(closed["payload"]["error"]["code"], "cancelled");
 }
 
-/// I-22: before the answer has begun.
+/// I-22: before the response has begun.
 #[tokio::test]
 async fn hanging_up_while_waiting_cancels_the_call() {
     let hanging = Hanging::default();

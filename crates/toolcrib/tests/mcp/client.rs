@@ -104,7 +104,7 @@ async fn use_it(client: Client, listener: Listener) {
     assert_eq!(failed.is_error, Some(true));
     assert!(client.call_tool(CallToolRequestParams::new("crib__none")).await.is_err());
 
-    // This client repeats the argument in a header by itself, because the list says so.
+    // This client repeats the argument in a header by itself, because the list requires it.
     let arguments = json!({ "region": "eu\u{e4}", "shard": 3 }).as_object().cloned().unwrap();
     let called = client
         .call_tool(CallToolRequestParams::new("crib__region").with_arguments(arguments))
@@ -112,7 +112,7 @@ async fn use_it(client: Client, listener: Listener) {
         .unwrap();
     assert_eq!(called.is_error, Some(false));
 
-    // It also sends a token with every call, but hears of progress in tasks of its own.
+    // It also sends a token with every call, but handles progress in separate tasks.
     client.call_tool(CallToolRequestParams::new("crib__steps")).await.unwrap();
     let heard = async {
         while listener.progress.load(Ordering::SeqCst) < 5 {
@@ -167,7 +167,7 @@ async fn change(gw: &TestGateway, tools: &[&str]) {
     gw.change("crib", tools.iter().map(|name| TestTool::new(name)).collect()).await;
 }
 
-/// The handshake revisions: news come on the stream of the session, or between other messages.
+/// The handshake revisions: changes arrive on the stream of the session, or between other messages.
 #[tokio::test]
 async fn a_real_client_of_the_handshake_hears_of_changes() {
     let gw = gateway().start().await;
@@ -193,7 +193,7 @@ async fn a_real_client_of_the_handshake_hears_of_changes() {
     }
 }
 
-/// The stateless revision: a subscription, which the end of the server answers.
+/// The stateless revision: a subscription, which the server ends with a response on shutdown.
 #[tokio::test]
 async fn a_real_client_subscribes_to_changes() {
     let gw = gateway().start().await;

@@ -1,4 +1,4 @@
-//! What is no message, and who is no caller.
+//! Invalid messages and unauthorized callers.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::{Actor, TestGateway};
@@ -6,7 +6,7 @@ use toolcrib_testkit::gateway::{Actor, TestGateway};
 use crate::support::{gateway, legacy, post};
 
 #[tokio::test]
-async fn what_is_no_message_is_refused() {
+async fn an_invalid_message_is_refused() {
     let gw = gateway().start().await;
     let caller = gw.principal("a", []).await;
     let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
@@ -61,7 +61,7 @@ async fn a_body_has_a_largest_size() {
 }
 
 #[tokio::test]
-async fn nobody_comes_in_without_a_key() {
+async fn a_key_is_required() {
     let gw = gateway().start().await;
     for actor in [gw.anonymous(), gw.bearer("tc_wrong")] {
         for method in ["initialize", "tools/list", "tools/call", "no/such"] {
@@ -70,7 +70,7 @@ async fn nobody_comes_in_without_a_key() {
             assert!(reply.header("www-authenticate").starts_with("Bearer"));
             assert_eq!(reply.json()["error"]["code"], -31401);
         }
-        // I-10's spirit here too: not even the body is looked at.
+        // As in I-10, not even the body is read.
         assert_eq!(post(&actor, "nonsense").await.status, 401);
     }
     gw.event(|event| {
@@ -82,7 +82,7 @@ async fn nobody_comes_in_without_a_key() {
 }
 
 #[tokio::test]
-async fn a_mount_can_let_strangers_in() {
+async fn a_mount_can_admit_anonymous_callers() {
     let gw = gateway()
         .config("[mcp]\nauth = \"optional\"\n[anonymous]\ntenant = \"acme\"\nscopes = []")
         .start()

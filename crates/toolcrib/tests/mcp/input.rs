@@ -1,4 +1,5 @@
-//! Tools that ask back: who is asked, what passes, and what everybody else is told.
+//! Tools that request input: the eligible callers, the passed data, and the errors for other
+//! callers.
 
 use serde_json::{Map, Value, json, value::RawValue};
 use toolcrib::core::call::{
@@ -9,16 +10,16 @@ use toolcrib_testkit::gateway::{Actor, TestGateway, TestTool};
 use crate::support::{legacy, message, modern, modern_body, modern_headers, post};
 
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// What is asked, as the upstream wrote it.
+/// The input requests, as the upstream sent them.
 const REQUESTS: &str = "{ \"who\" : {\"method\":\"elicitation/create\",\n\"params\":{\"message\":\"Hush-question\",\"n\":1.0}}}";
-/// An escape that need not be one: it is passed on as it is.
+/// An unnecessary escape, which is passed on unchanged.
 const STATE: &str = "\"hush\\u002dstate\"";
 
 fn raw(text: &str) -> Box<RawValue> {
     RawValue::from_string(text.to_owned()).unwrap()
 }
 
-/// What a source does with `call`: as the MCP source, without the wire.
+/// Handles `call` like the MCP source, without the wire.
 fn answer(call: &Invocation) -> Result<Outcome, UpstreamError> {
     if let Some(input) = call.input.as_ref().filter(|input| input.is_retry()) {
         let CallerInput { capabilities, responses, state } = input;
@@ -62,7 +63,7 @@ async fn gateway() -> TestGateway {
         .await
 }
 
-/// A round of `crib__<tool>` by a client that declares `capabilities`.
+/// Sends a round of `crib__<tool>` by a client that declares `capabilities`.
 async fn round(actor: &Actor, tool: &str, capabilities: Value, more: Value) -> (u16, Value) {
     let mut params =
         json!({ "name": format!("crib__{tool}"), "_meta": { CAPABILITIES: capabilities } });
@@ -71,7 +72,7 @@ async fn round(actor: &Actor, tool: &str, capabilities: Value, more: Value) -> (
     (reply.status, message(&reply))
 }
 
-/// The closing events of the calls so far, oldest first.
+/// Returns the closing events of the calls so far, oldest first.
 async fn returned(gw: &TestGateway) -> Vec<Value> {
     let events = gw.events().await;
     let events = events.iter().map(|logged| serde_json::to_value(&logged.event).unwrap());
@@ -79,7 +80,7 @@ async fn returned(gw: &TestGateway) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_client_that_can_be_asked_is_asked_and_its_answers_go_back() {
+async fn a_capable_client_gets_the_input_request_and_its_answers_go_back() {
     let gw = gateway().await;
     let caller = gw.principal("a", []).await;
     let can = json!({ "elicitation": {}, "roots": { "listChanged": true }, "experimental": {} });
@@ -110,7 +111,7 @@ async fn a_client_that_can_be_asked_is_asked_and_its_answers_go_back() {
     let forwarded = json!({ "elicitation": {}, "roots": { "listChanged": true } });
     assert_eq!(sent["capabilities"], forwarded);
 
-    // I-20: a pair of events for each round, that say how it ended and nothing of what was said.
+    // I-20: each round is a pair of events with its outcome, without content.
     let returned = returned(&gw).await;
     let told: Vec<_> = returned
         .iter()
@@ -133,7 +134,7 @@ async fn a_client_that_can_be_asked_is_asked_and_its_answers_go_back() {
 
 // I-50
 #[tokio::test]
-async fn who_did_not_declare_it_is_not_asked_and_told_what_to_do() {
+async fn a_client_without_the_capability_gets_an_error_with_instructions() {
     let gw = gateway().await;
     let caller = gw.principal("a", []).await;
     let failed = |result: &Value, code: &str| {
@@ -150,7 +151,7 @@ async fn who_did_not_declare_it_is_not_asked_and_told_what_to_do() {
         assert_eq!((status, &body["result"]["resultType"]), (200, &json!("complete")));
         failed(&body["result"], "input_required");
     }
-    // What a client of the handshake revisions says of itself counts for nothing.
+    // Capabilities that a client of the handshake revisions declares per call are ignored.
     let params = json!({ "name": "crib__ask", "requestState": "s", "inputResponses": {},
         "_meta": { CAPABILITIES: { "elicitation": {} } } });
     let older = legacy(&caller, "tools/call", params).await.json();
@@ -170,7 +171,7 @@ async fn who_did_not_declare_it_is_not_asked_and_told_what_to_do() {
         assert_eq!(result["error"]["developer_message"], "input_required");
         assert_eq!(result["error"]["can_retry"], false);
         assert!(result["error"]["message"].as_str().unwrap().contains("2026-07-28"));
-        // I-31: that was no end of the call, so it is not what the key stands for.
+        // I-31: the call has not ended, so its key stores no result.
         assert!(reply.header("idempotent-replayed").is_empty());
         runs += 1;
         assert_eq!(gw.runs("crib", "ask"), runs);
@@ -230,7 +231,7 @@ async fn what_a_client_sends_has_the_form_of_the_protocol() {
         assert!(!body.to_string().contains("hush"), "{body}");
     }
     assert_eq!(gw.runs("crib", "ask"), 0);
-    // Capabilities that have not the form of one are none.
+    // Malformed capabilities count as none.
     for capabilities in [json!({ "elicitation": true }), json!({ "elicitation": null })] {
         let (_, body) = round(&caller, "ask", capabilities, json!({})).await;
         assert_eq!(body["result"]["_meta"]["dev.toolcrib/error"], "input_required");

@@ -1,4 +1,4 @@
-//! The handshake revisions, with no session named.
+//! The handshake revisions, without a session.
 
 use serde_json::json;
 
@@ -45,7 +45,7 @@ async fn notifications_and_answers_are_taken_and_not_answered() {
 }
 
 #[tokio::test]
-async fn what_a_tools_server_lacks_is_not_found_and_the_rest_is_answered() {
+async fn methods_of_other_servers_are_not_found_and_the_rest_is_answered() {
     let gw = gateway().start().await;
     let caller = gw.principal("a", []).await;
     let (status, body) = legacy(&caller, "ping", json!({})).await.parts();

@@ -46,7 +46,7 @@ async fn a_list_has_the_members_of_its_era() {
     assert_eq!(tool(tools, "crib__bare")["inputSchema"], json!({ "type": "object" }));
 }
 
-/// Clients drop a tool whose header annotations break the rules, so none are shown.
+/// Clients drop a tool with invalid header annotations, so those are removed.
 #[tokio::test]
 async fn broken_header_annotations_are_not_shown() {
     let gw = gateway().start().await;
@@ -60,7 +60,7 @@ async fn broken_header_annotations_are_not_shown() {
     assert_eq!(property("crib__region", "region")["x-mcp-header"], "Region");
 }
 
-/// I-7, I-9: the list is exactly what may be called.
+/// I-7, I-9: the list contains exactly the callable tools.
 #[tokio::test]
 async fn a_list_shows_what_the_caller_may_call() {
     let gw = gateway().start().await;
@@ -81,7 +81,7 @@ async fn a_list_shows_what_the_caller_may_call() {
     assert_eq!(reader, sorted, "the order is that of the ids");
 }
 
-/// I-24: two reads are equal to the byte; ids go back as they came.
+/// I-24: two reads are byte-for-byte equal; request ids are returned unchanged.
 #[tokio::test]
 async fn a_list_is_spliced_around_the_id() {
     let gw = gateway().start().await;

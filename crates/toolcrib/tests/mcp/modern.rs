@@ -1,4 +1,4 @@
-//! The stateless revision: what a request must say, and how it is refused when it does not.
+//! The stateless revision: the required parts of a request, and the errors for missing ones.
 
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ async fn discovery_says_what_is_served() {
     assert_eq!(result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "toolcrib");
 }
 
-/// One row per rule about headers: what is changed, the status and the code.
+/// One row per rule about headers: the change, the status and the code.
 #[tokio::test]
 async fn headers_must_repeat_the_body() {
     let gw = gateway().start().await;
@@ -173,7 +173,7 @@ async fn arguments_that_a_tool_wants_in_headers_are_checked() {
     ] {
         assert_eq!(sent("crib__region", arguments.clone(), headers).await, expected, "{arguments}");
     }
-    // Nothing to check for a tool that is not annotated, or that the caller does not see.
+    // Nothing is checked for a tool without annotations, or for one that the caller does not see.
     assert_eq!(sent("crib__bare", eu.clone(), &[("mcp-param-region", "us")]).await, good);
     assert_eq!(sent("crib__none", eu, &[]).await, (200, Some(-32602)));
 }

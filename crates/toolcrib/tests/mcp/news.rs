@@ -1,4 +1,4 @@
-//! How clients hear that their list has changed.
+//! How clients are notified of changes to their list.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{legacy, listen, modern, session, stream};
 /// Longer than changes are collected for.
 const A_WHILE: Duration = Duration::from_millis(900);
 
-/// One source for everybody, with a tool that needs a scope, and one for another tenant.
+/// One public source, with a tool that requires a scope, and one for another tenant.
 fn sources() -> TestGatewayBuilder {
     TestGateway::builder()
         .tool(TestTool::new("one").scopes([]))
@@ -52,7 +52,7 @@ async fn subscribed(actor: &toolcrib_testkit::gateway::Actor) -> Events {
     events
 }
 
-/// I-34: one message per change of what the caller sees, in both eras; none for anything else.
+/// I-34: one notification per visible change, in both eras, and no others.
 #[tokio::test]
 async fn a_listener_hears_once_of_each_change_that_it_can_see() {
     let gw = sources().start().await;
@@ -60,7 +60,7 @@ async fn a_listener_hears_once_of_each_change_that_it_can_see() {
     let mut older = stream(&session(&caller).await).await;
     let mut newer = subscribed(&caller).await;
 
-    // Many changes at once are one.
+    // Many changes at once become one.
     for names in [&["one"][..], &["two"], &["hidden"], &["one", "hidden"]] {
         gw.announce("crib", named(names));
         tokio::time::sleep(Duration::from_millis(40)).await;
@@ -68,9 +68,13 @@ async fn a_listener_hears_once_of_each_change_that_it_can_see() {
     assert_eq!(older.next().await, Some(changed(None)));
     assert_eq!(newer.next().await, Some(changed(Some(7))));
     let list = legacy(&caller, "tools/list", json!({})).await.json();
-    assert_eq!(list["result"]["tools"].as_array().unwrap().len(), 1, "it is there when told");
+    assert_eq!(
+        list["result"]["tools"].as_array().unwrap().len(),
+        1,
+        "the tool is listed at the notification"
+    );
 
-    // I-9: what is hidden, and what is another tenant's, changes nothing.
+    // I-9: changes to hidden tools and to another tenant's tools are not notified.
     gw.change("crib", named(&["one"])).await;
     gw.change("foreign", named(&["y"])).await;
     tokio::join!(older.silent(A_WHILE), newer.silent(A_WHILE));
@@ -81,7 +85,7 @@ async fn a_listener_hears_once_of_each_change_that_it_can_see() {
     tokio::join!(older.silent(A_WHILE), newer.silent(A_WHILE));
 }
 
-/// Nothing is lost between a client's list and its stream, and nothing is told that it has seen.
+/// No change between a client's list and its stream is lost, and none that it has seen is repeated.
 #[tokio::test]
 async fn a_session_knows_what_its_client_has_seen() {
     let gw = sources().start().await;
@@ -137,7 +141,7 @@ async fn a_principal_has_so_many_subscriptions() {
     assert_eq!(ask().await.json()["error"]["code"], -31429);
     let _others = subscribed(&other).await;
     drop(first);
-    // The server learns of it when the connection closes, which is not at once.
+    // The server notices the closed connection with a delay.
     let freed = async {
         loop {
             let mut events = listen(&caller, json!({ "toolsListChanged": true })).await;
@@ -166,7 +170,7 @@ async fn a_key_that_is_taken_back_ends_its_streams() {
     others.silent(Duration::from_millis(100)).await;
 }
 
-/// Other grants are another list.
+/// Changed grants change the list.
 #[tokio::test]
 async fn grants_that_change_are_news() {
     let open = |scopes: &str| {

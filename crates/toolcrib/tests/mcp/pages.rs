@@ -27,7 +27,7 @@ fn tools(results: &[Value]) -> Vec<Value> {
     results.iter().flat_map(|page| page["tools"].as_array().unwrap().clone()).collect()
 }
 
-/// I-7, I-24: the pages together are the list, in its order, each with the same words around it.
+/// I-7, I-24: the pages together are the list in its order, each with the same envelope.
 #[tokio::test]
 async fn pages_together_are_the_list() {
     let (paged, whole) = (gateway().config("[mcp]\npage_size = 2"), gateway());
@@ -78,7 +78,7 @@ async fn a_cursor_is_good_for_one_list_of_one_caller() {
     for garbage in [json!(""), json!("next"), json!(7), json!({}), json!("A".repeat(27))] {
         refused(&caller, &garbage).await;
     }
-    // What the caller does not see makes its list no other one.
+    // Invisible tools do not affect the caller's list.
     let second = modern(&caller, "tools/list", json!({ "cursor": cursor })).await.json();
     assert_eq!(second["result"]["tools"][0]["name"], "crib__b");
     gw.change("crib", vec![TestTool::new("a"), TestTool::new("b")]).await;

@@ -1,4 +1,4 @@
-//! Progress and the form of an answer.
+//! Progress, and the form of a response.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use toolcrib_testkit::gateway::TestTool;
 
 use crate::support::{events, gateway, legacy, modern};
 
-/// I-28: ten runs, every report in order and before the answer.
+/// I-28: ten runs, every report in order and before the result.
 #[tokio::test]
 async fn progress_comes_in_order_and_before_the_answer() {
     let gw = gateway().start().await;
@@ -74,7 +74,7 @@ async fn a_call_that_takes_its_time_becomes_a_stream() {
     }
 }
 
-/// A slow reader loses the oldest reports, never the order, and the tool never waits.
+/// A slow reader loses the oldest reports but never the order, and the tool never waits.
 #[tokio::test]
 async fn a_flood_of_progress_is_bounded_and_ordered() {
     use toolcrib::core::call::{Outcome, Progress};
@@ -98,7 +98,7 @@ async fn a_flood_of_progress_is_bounded_and_ordered() {
     assert_eq!(steps.last(), Some(&9_999), "the newest is kept");
 }
 
-/// Two calls at once under the same token do not mix: each has its own stream.
+/// Two concurrent calls with the same token do not mix: each has its own stream.
 #[tokio::test]
 async fn calls_of_one_client_do_not_mix() {
     let gw = gateway().start().await;

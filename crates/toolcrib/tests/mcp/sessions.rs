@@ -20,8 +20,8 @@ use crate::support::{
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The statuses of everything that can be asked of a session.
-async fn asked(actor: &Actor) -> [u16; 4] {
+/// Returns the statuses of all kinds of requests in a session.
+async fn statuses(actor: &Actor) -> [u16; 4] {
     let note = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled" }).to_string();
     [
         legacy(actor, "tools/list", json!({})).await.status,
@@ -46,20 +46,20 @@ async fn a_session_lives_from_its_handshake_to_its_end() {
         id(&legacy(&one, "initialize", json!({})).await),
     ];
     assert!(ids[0] != ids[1] && ids.iter().all(|id| id.len() == 43), "256 bits: {ids:?}");
-    assert_eq!(asked(&one).await, [200, 200, 202, 200]);
+    assert_eq!(statuses(&one).await, [200, 200, 202, 200]);
     assert_eq!(delete(&one).await, 204);
-    assert_eq!(asked(&one).await, [404; 4]);
+    assert_eq!(statuses(&one).await, [404; 4]);
     assert_eq!(delete(&one).await, 404);
     let gone = legacy(&one, "tools/list", json!({})).await.json();
     assert_eq!((&gone["id"], &gone["error"]["code"]), (&json!(7), &json!(-32600)));
-    assert_eq!(asked(&two).await, [200, 200, 202, 200], "the other one goes on");
+    assert_eq!(statuses(&two).await, [200, 200, 202, 200], "the other session still works");
     assert_eq!(legacy(&one, "initialize", json!({})).await.status, 200, "it may begin again");
     assert_eq!(modern(&one, "tools/list", json!({})).await.status, 200, "no session there");
 }
 
-/// I-9: a session is its principal's alone; to others it is one that never was.
+/// I-9: a session belongs to its principal; for others it is unknown.
 #[tokio::test]
-async fn nobody_else_can_use_or_end_a_session() {
+async fn another_principal_cannot_use_or_end_a_session() {
     let gw = gateway().start().await;
     let owner = gw.principal("a", []).await;
     let own = session(&owner).await;
@@ -72,7 +72,7 @@ async fn nobody_else_can_use_or_end_a_session() {
     for stranger in strangers {
         let (theirs, none) =
             (stranger.with("mcp-session-id", &id), stranger.with("mcp-session-id", "none"));
-        assert_eq!(asked(&theirs).await, [404; 4]);
+        assert_eq!(statuses(&theirs).await, [404; 4]);
         assert_eq!(delete(&theirs).await, 404);
         let (known, unknown) = (
             legacy(&theirs, "ping", json!({})).await.text(),
@@ -81,13 +81,13 @@ async fn nobody_else_can_use_or_end_a_session() {
         assert_eq!(known, unknown);
     }
     let again = gw.principal("a", []).await.with("mcp-session-id", &id);
-    assert_eq!(asked(&again).await, [200, 200, 202, 200], "another key of the same principal");
-    assert_eq!(asked(&own).await, [200, 200, 202, 200]);
+    assert_eq!(statuses(&again).await, [200, 200, 202, 200], "another key of the same principal");
+    assert_eq!(statuses(&own).await, [200, 200, 202, 200]);
     assert_eq!(gw.anonymous().with("mcp-session-id", &id).get("/mcp").await.status, 401);
 }
 
 #[tokio::test]
-async fn what_opens_a_stream_and_what_does_not() {
+async fn requests_that_open_a_stream_and_requests_that_do_not() {
     let gw = gateway().start().await;
     let caller = gw.principal("a", []).await;
     let inside = session(&caller).await;
@@ -120,7 +120,7 @@ async fn what_opens_a_stream_and_what_does_not() {
     }
 }
 
-/// A client that comes back gets the stream; the connection it had before is given up.
+/// A client that reconnects gets the stream; its previous connection is closed.
 #[tokio::test]
 async fn a_session_has_one_stream() {
     let gw = gateway().start().await;
@@ -144,7 +144,7 @@ async fn foreign_pages_reach_neither_streams_nor_ends() {
     }
     let listening = listen(&caller.with("origin", "https://evil.example"), json!({})).await;
     assert_eq!(listening.status, 403);
-    assert_eq!(asked(&inside).await[0], 200, "nothing was ended");
+    assert_eq!(statuses(&inside).await[0], 200, "nothing was ended");
 }
 
 #[tokio::test]
@@ -177,10 +177,10 @@ async fn an_idle_session_expires_and_one_with_a_stream_does_not() {
     gw.advance(HOUR / 3).await;
     assert_eq!(legacy(&idle, "ping", json!({})).await.status, 200);
     gw.advance(HOUR).await;
-    assert_eq!(asked(&idle).await, [404; 4]);
+    assert_eq!(statuses(&idle).await, [404; 4]);
     assert_eq!(legacy(&busy, "ping", json!({})).await.status, 200);
     drop(open);
-    // The server notices at its next word on that stream, or when the connection breaks.
+    // The server notices at its next write to that stream, or when the connection breaks.
     gw.advance(HOUR).await;
     let start = std::time::Instant::now();
     while legacy(&busy, "ping", json!({})).await.status == 200 {
@@ -190,7 +190,7 @@ async fn an_idle_session_expires_and_one_with_a_stream_does_not() {
     }
 }
 
-/// A call that takes longer than a session may be idle, and says nothing meanwhile.
+/// A call that takes longer than the idle limit of a session, without any output.
 #[tokio::test]
 async fn a_long_call_keeps_its_session() {
     let (started, finish) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
@@ -212,7 +212,7 @@ async fn a_long_call_keeps_its_session() {
     reaches(&started, 1).await;
     for _ in 0..6 {
         gw.advance(HOUR).await;
-        // Somebody else's handshake looks for sessions to end.
+        // A handshake of another client triggers the search for expired sessions.
         session(&gw.principal("b", []).await).await;
     }
     finish.notify_one();
@@ -256,7 +256,7 @@ async fn the_oldest_idle_session_makes_room() {
     drop((open, more));
 }
 
-/// I-22: a notification cancels the request of its own session and no other.
+/// I-22: a notification cancels only a request of its own session.
 #[tokio::test]
 async fn a_notification_cancels_a_call_of_its_session() {
     let hanging = Hanging::default();
@@ -280,7 +280,7 @@ async fn a_notification_cancels_a_call_of_its_session() {
     assert_eq!(post(&session(&stranger).await, &cancel).await.status, 202);
     assert_eq!(post(&sessions[0], &cancel).await.status, 202);
     let reply = first.await.unwrap();
-    assert_eq!(reply.text().matches("result").count(), 0, "what was cancelled is not answered");
+    assert_eq!(reply.text().matches("result").count(), 0, "a cancelled call gets no response");
     reaches(&hanging.dropped, 1).await;
     gw.event(|event| event["payload"]["error"]["code"] == "cancelled").await;
     assert_eq!(hanging.dropped.load(Ordering::SeqCst), 1);
@@ -300,7 +300,7 @@ async fn of_sessions(gw: &TestGateway) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// All calls of a session are in one run, bracketed once per tool.
+/// All calls of a session are in one run, with one pair of bracket events per tool.
 #[tokio::test]
 async fn a_session_is_one_interaction_in_the_record() {
     let gw = gateway().config("[mcp]\nsession_idle = \"500ms\"").start().await;

@@ -50,7 +50,7 @@ impl Peer {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Closes the input and waits for the end; gives back what was still said.
+    /// Closes the input, waits for the end, and returns the remaining messages.
     async fn end(mut self) -> Vec<Value> {
         self.to.shutdown().await.unwrap();
         let mut rest = Vec::new();
@@ -117,9 +117,9 @@ async fn errors_answer_and_the_stream_goes_on() {
     assert_eq!(peer.next().await, json!({ "jsonrpc": "2.0", "id": 2, "result": {} }));
 }
 
-/// I-22, I-28: calls run beside each other; the cancelled one is dropped and never answered.
+/// I-22, I-28: calls run concurrently; the cancelled one is dropped and gets no response.
 #[tokio::test]
-async fn calls_run_beside_each_other_and_can_be_cancelled() {
+async fn calls_run_concurrently_and_can_be_cancelled() {
     let hanging = Hanging::default();
     let gw = gateway().tool(hanging.tool("hang")).start().await;
     let mut peer = peer(&gw, 64 << 10).await;
@@ -166,7 +166,7 @@ async fn the_end_of_input_lets_calls_finish() {
 }
 
 #[tokio::test]
-async fn the_end_of_input_cancels_what_does_not_finish() {
+async fn the_end_of_input_cancels_unfinished_calls() {
     let hanging = Hanging::default();
     let gw = gateway().tool(hanging.tool("hang")).start().await;
     let mut peer = peer(&gw, 64 << 10).await;
@@ -176,7 +176,7 @@ async fn the_end_of_input_cancels_what_does_not_finish() {
     reaches(&hanging.dropped, 1).await;
 }
 
-/// A peer that stops reading and goes away ends the service.
+/// A peer that stops reading and disconnects ends the service.
 #[tokio::test]
 async fn a_broken_output_ends_the_service() {
     let hanging = Hanging::default();
@@ -192,7 +192,7 @@ async fn a_broken_output_ends_the_service() {
     reaches(&hanging.dropped, 1).await;
 }
 
-/// Large answers through a narrow pipe stay whole, whatever order they come in.
+/// Large responses through a narrow pipe stay intact, in any order.
 #[tokio::test]
 async fn answers_do_not_mix() {
     let gw = gateway().start().await;
@@ -232,10 +232,10 @@ fn listening(id: &str) -> Value {
     body
 }
 
-/// Both eras on one stream hear of a change, each in its own way, and a subscription can be taken
-/// back.
+/// Clients of both eras on one stream are notified of a change, each in its own form, and a
+/// subscription can be cancelled.
 #[tokio::test]
-async fn changes_are_told_in_both_eras() {
+async fn changes_are_notified_in_both_eras() {
     let gw = gateway().start().await;
     let mut peer = peer(&gw, 64 << 10).await;
     peer.send(request(1, "initialize", json!({ "protocolVersion": "2025-11-25" }))).await;
@@ -272,7 +272,7 @@ async fn changes_are_told_in_both_eras() {
 }
 
 #[tokio::test]
-async fn being_told_to_end_ends_in_order() {
+async fn shutdown_ends_the_stream_in_order() {
     let gw = gateway().start().await;
     let mut peer = peer(&gw, 64 << 10).await;
     peer.send(request(1, "initialize", json!({ "protocolVersion": "2025-11-25" }))).await;
@@ -297,7 +297,7 @@ async fn being_told_to_end_ends_in_order() {
     .await;
 }
 
-/// A key that is taken back is taken back here too.
+/// A revoked key ends a byte stream as well.
 #[tokio::test]
 async fn a_revoked_key_is_not_served_on() {
     let gw = gateway().start().await;

@@ -1,4 +1,4 @@
-//! Tools, callers and messages that the tests share.
+//! Shared tools, callers and messages.
 
 use std::{
     sync::{
@@ -16,10 +16,10 @@ use toolcrib_testkit::gateway::{
 use toolcrib::core::call::{Outcome, Progress, UpstreamError, UpstreamErrorKind};
 
 pub(crate) const MODERN: &str = "2026-07-28";
-/// Longest that anything here is waited for.
+/// Longest wait in these tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Counts the calls of a tool that run now and those that were dropped.
+/// Counts the running and the dropped calls of a tool.
 #[derive(Clone, Default)]
 pub(crate) struct Hanging {
     pub(crate) started: Arc<AtomicUsize>,
@@ -34,7 +34,7 @@ impl Drop for OnDrop {
 }
 
 impl Hanging {
-    /// A tool that never ends; with a token it reports once that it has started.
+    /// Creates a tool that never ends; with a token it reports once that it has started.
     pub(crate) fn tool(&self, name: &str) -> TestTool {
         let hanging = self.clone();
         TestTool::new(name).scopes([]).runs_as(move |call| {
@@ -62,7 +62,7 @@ pub(crate) async fn reaches(count: &AtomicUsize, wanted: usize) {
     tokio::time::timeout(PATIENCE, reached).await.expect("the count is never reached");
 }
 
-/// A gateway with one tool per behaviour, and a source that only the tenant `other` knows.
+/// A gateway with one tool per behaviour, and a source for the tenant `other` only.
 pub(crate) fn gateway() -> TestGatewayBuilder {
     let text = json!({
         "type": "object",
@@ -151,7 +151,7 @@ pub(crate) fn gateway() -> TestGatewayBuilder {
         )
 }
 
-/// A POST to `/mcp` as an ordinary client of either era sends it.
+/// Sends a POST to `/mcp` like an ordinary client of either era.
 pub(crate) async fn post(actor: &Actor, body: &str) -> Reply {
     actor
         .with("content-type", "application/json")
@@ -160,19 +160,19 @@ pub(crate) async fn post(actor: &Actor, body: &str) -> Reply {
         .await
 }
 
-/// The legacy request `method` with `params`.
+/// Sends the legacy request `method` with `params`.
 pub(crate) async fn legacy(actor: &Actor, method: &str, params: Value) -> Reply {
     let body = json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params });
     post(actor, &body.to_string()).await
 }
 
-/// The modern request `method` with `params`, with everything that belongs to one.
+/// Sends the modern request `method` with `params` and all required headers.
 pub(crate) async fn modern(actor: &Actor, method: &str, params: Value) -> Reply {
     let body = modern_body(method, params);
     post(&modern_headers(actor, method, &body), &body.to_string()).await
 }
 
-/// The body of a modern request.
+/// Returns the body of a modern request.
 pub(crate) fn modern_body(method: &str, params: Value) -> Value {
     let mut params = params.as_object().cloned().unwrap_or_default();
     let mut meta = Map::new();
@@ -185,7 +185,7 @@ pub(crate) fn modern_body(method: &str, params: Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": 7, "method": method, "params": params })
 }
 
-/// `actor` with the headers of a modern request of `method` with `body`.
+/// Returns `actor` with the headers of a modern request of `method` with `body`.
 pub(crate) fn modern_headers(actor: &Actor, method: &str, body: &Value) -> Actor {
     let with = actor.with("mcp-protocol-version", MODERN).with("mcp-method", method);
     match body["params"]["name"].as_str() {
@@ -194,7 +194,7 @@ pub(crate) fn modern_headers(actor: &Actor, method: &str, body: &Value) -> Actor
     }
 }
 
-/// The messages of an SSE body, in order.
+/// Returns the messages of an SSE body, in order.
 pub(crate) fn events(body: &str) -> Vec<Value> {
     body.split("\n\n")
         .filter_map(|event| event.strip_prefix("data: "))
@@ -202,7 +202,7 @@ pub(crate) fn events(body: &str) -> Vec<Value> {
         .collect()
 }
 
-/// The one message of a reply, whichever form it has.
+/// Returns the single message of a reply in any form.
 pub(crate) fn message(reply: &Reply) -> Value {
     match reply.header("content-type") {
         "text/event-stream" => events(&reply.text()).pop().unwrap(),
@@ -210,7 +210,7 @@ pub(crate) fn message(reply: &Reply) -> Value {
     }
 }
 
-/// `actor` in the session that its handshake opened.
+/// Returns `actor` in a new session.
 pub(crate) async fn session(actor: &Actor) -> Actor {
     let params = json!({
         "protocolVersion": "2025-11-25", "capabilities": {},
@@ -224,7 +224,7 @@ pub(crate) async fn session(actor: &Actor) -> Actor {
     with
 }
 
-/// The standalone stream of the session of `actor`.
+/// Opens the standalone stream of the session of `actor`.
 pub(crate) async fn stream(actor: &Actor) -> Events {
     let events =
         actor.with("accept", "text/event-stream").open(http::Method::GET, "/mcp", None).await;
@@ -232,7 +232,7 @@ pub(crate) async fn stream(actor: &Actor) -> Events {
     events
 }
 
-/// A subscription of `actor` with that filter; its acknowledgement is still to come.
+/// Opens a subscription of `actor` with that filter; its acknowledgement has not been read.
 pub(crate) async fn listen(actor: &Actor, filter: Value) -> Events {
     listen_at(actor, "/mcp", filter).await
 }

@@ -1,5 +1,5 @@
-//! Toolsets: their own URLs, what is listed and called through them, and the three tools that stand
-//! for all others.
+//! Toolsets: their URLs, listing and calling through them, and the three meta tools that replace
+//! all others.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn toolsets() -> TestGatewayBuilder {
     gateway().config(TOOLSETS)
 }
 
-/// A message to `path` in the era of `modern`.
+/// Sends a message to `path` in the era of `modern`.
 async fn ask(actor: &Actor, path: &str, modern: bool, method: &str, params: Value) -> Reply {
     let (actor, body) = match modern {
         true => {
@@ -52,14 +52,14 @@ async fn call(actor: &Actor, path: &str, modern: bool, name: &str, arguments: Va
     message(&ask(actor, path, modern, "tools/call", params).await)
 }
 
-/// The text of an answer, and whether it says that something went wrong.
+/// Returns the text of a result, and whether it is an error.
 fn said(answer: &Value) -> (&str, bool) {
     let result = &answer["result"];
     let text = result["content"][0]["text"].as_str();
     (text.unwrap_or_else(|| panic!("{answer}")), result["isError"] == true)
 }
 
-/// A subscription to the list at `path`, acknowledged.
+/// Opens a subscription to the list at `path`, acknowledged.
 async fn follow(actor: &Actor, path: &str) -> Events {
     let mut events = listen_at(actor, path, json!({ "toolsListChanged": true })).await;
     events.next().await.unwrap();
@@ -80,7 +80,7 @@ async fn a_toolset_lists_and_calls_its_tools_alone() {
     let eve = gw.principal_of("other", "eve", &["*"]).await;
     for modern in [false, true] {
         assert_eq!(names(&ann, "/mcp/talk", modern).await, ["crib__bare", "crib__echo"]);
-        // It narrows what somebody sees and never widens it.
+        // A toolset narrows a caller's view and never widens it.
         let seen = names(&keeper, "/mcp/talk", modern).await;
         assert_eq!(seen, ["crib__bare", "crib__echo", "crib__secret"]);
         assert!(names(&eve, "/mcp/talk", modern).await.contains(&"foreign__tool".to_owned()));
@@ -88,7 +88,7 @@ async fn a_toolset_lists_and_calls_its_tools_alone() {
 
         let bare = call(&ann, "/mcp/talk", modern, "crib__bare", json!({ "a": 1 })).await;
         assert_eq!(said(&bare), ("{\"a\":1}", false));
-        // What is elsewhere does not exist here, to the byte.
+        // Tools outside the toolset are unknown here, byte for byte.
         let elsewhere = call(&ann, "/mcp/talk", modern, "crib__pretty", json!({})).await;
         let nowhere = call(&ann, "/mcp/talk", modern, "crib__nothing", json!({})).await;
         assert_eq!(elsewhere, nowhere);
@@ -117,7 +117,7 @@ async fn a_session_and_its_news_belong_to_the_url_where_it_was_opened() {
         assert_eq!(with.open(Method::GET, path, None).await.status, 404);
     }
 
-    // A reload that changes the toolset is news to those who listen to it, and to no others.
+    // A reload that changes the toolset notifies only its listeners.
     let mut heard = follow(&ann, "/mcp/talk").await;
     let mut others = follow(&ann, "/mcp/all").await;
     gw.reload("[toolset.talk]\nallow = [\"crib__echo\"]\n[toolset.all]\nallow = [\"*\"]\nmeta = \"search\"\n")
@@ -125,7 +125,7 @@ async fn a_session_and_its_news_belong_to_the_url_where_it_was_opened() {
     assert_eq!(names(&with, "/mcp/talk", false).await, ["crib__echo"]);
     let news = heard.next().await.unwrap();
     assert_eq!(news["method"], "notifications/tools/list_changed", "{news}");
-    // Taken away: an empty list, and then nothing at all.
+    // Removed: an empty list, and then the URL is gone.
     gw.reload("").await;
     let news = heard.next().await.unwrap();
     assert_eq!(news["method"], "notifications/tools/list_changed", "{news}");
@@ -190,7 +190,7 @@ async fn three_tools_stand_for_all_others() {
         let event =
             gw.event(|event| event["runId"] == run_id && event["type"] == "agent.toolCalled").await;
         assert_eq!(event["payload"]["toolName"], "mcp:crib.echo", "{event}");
-        // No header repeats what no schema asked for.
+        // A header repeats only arguments for which the schema requires it.
         let region = json!({ "name": "crib__region", "arguments": { "region": "eu" } });
         assert!(!said(&run(&ann, region).await).1);
         let wrong = run(&ann, json!({ "name": "crib__echo" })).await;
@@ -218,7 +218,7 @@ async fn three_tools_stand_for_all_others() {
         ] {
             assert!(said(&call(&ann, "/mcp/all", modern, name, arguments).await).1);
         }
-        // By its name it can be called as well, and the words mean nothing elsewhere.
+        // The tool can also be called by its name, and the meta tools do not exist elsewhere.
         let direct = call(&ann, "/mcp/all", modern, "crib__bare", json!({})).await;
         assert_eq!(said(&direct), ("{}", false));
         let elsewhere =

@@ -9,29 +9,29 @@ use serde_json::Value;
 use toolcrib_core::credential::{ClientAuth, CredentialKind, Material, OAuth2, Secret};
 use url::form_urlencoded;
 
-/// What is posted.
+/// The request to send.
 pub(super) struct TokenRequest {
     pub(super) headers: HeaderMap,
     pub(super) body: String,
 }
 
-/// What a token endpoint gave.
+/// A successful response of a token endpoint.
 pub(super) struct Granted {
     pub(super) access_token: Secret,
     pub(super) lifetime: Option<Duration>,
     pub(super) refresh_token: Option<Secret>,
 }
 
-/// Why it gave nothing. Nothing that it said is in here but the code, if that is one of RFC 6749.
+/// Why no token was granted. From the response it contains at most an error code of RFC 6749.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Denied {
-    /// It will not, whenever it is asked.
+    /// Permanent: the endpoint will reject the request again.
     Final(&'static str),
-    /// It might another time.
+    /// Temporary: a later request may succeed.
     Silent(String),
 }
 
-/// Error codes that no repetition changes.
+/// Error codes that stay the same when the request is repeated.
 const FINAL: &[&str] = &[
     "invalid_request",
     "invalid_client",
@@ -41,7 +41,7 @@ const FINAL: &[&str] = &[
     "invalid_scope",
 ];
 
-/// The request that exchanges `material` for an access token.
+/// Creates the request that exchanges `material` for an access token.
 pub(super) fn request(
     kind: &CredentialKind,
     oauth2: &OAuth2,
@@ -71,7 +71,7 @@ pub(super) fn request(
             let pair = format!("{}:{}", part(&oauth2.client_id), part(secret.expose()));
             let basic = format!("Basic {}", STANDARD.encode(pair));
             let mut value = HeaderValue::from_str(&basic)
-                .map_err(|_| Denied::Final("its client has no header form"))?;
+                .map_err(|_| Denied::Final("the client id or secret cannot be sent in a header"))?;
             value.set_sensitive(true);
             headers.insert(header::AUTHORIZATION, value);
         }
@@ -79,7 +79,7 @@ pub(super) fn request(
             form.append_pair("client_id", &oauth2.client_id);
             form.append_pair("client_secret", secret.expose());
         }
-        // A client without a secret says who it is and proves nothing.
+        // A public client sends its id only.
         (_, None) => {
             form.append_pair("client_id", &oauth2.client_id);
         }
@@ -103,7 +103,7 @@ struct Failure {
     error: String,
 }
 
-/// What the answer means.
+/// Parses the response of a token endpoint.
 pub(super) fn read(status: StatusCode, body: &[u8]) -> Result<Granted, Denied> {
     let odd = |what: &str| Denied::Silent(format!("the token endpoint answered {what}"));
     if !status.is_success() {
@@ -118,7 +118,7 @@ pub(super) fn read(status: StatusCode, body: &[u8]) -> Result<Granted, Denied> {
         });
     }
     let Ok(success) = serde_json::from_slice::<Success>(body) else {
-        return Err(odd("something that is not a token"));
+        return Err(odd("without a valid token response"));
     };
     if !success.token_type.is_none_or(|kind| kind.eq_ignore_ascii_case("bearer")) {
         return Err(Denied::Final("its tokens are not bearer tokens"));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_proves_itself_as_it_was_told_to() {
+    fn a_client_authenticates_by_the_configured_method() {
         let basic = oauth2(ClientAuth::Basic, &["a", "b"]);
         let kind = CredentialKind::ClientCredentials(basic.clone());
         let sent = request(&kind, &basic, &material("s:1", None)).unwrap();
@@ -178,9 +178,9 @@ mod tests {
         let post = oauth2(ClientAuth::Post, &[]);
         let kind = CredentialKind::RefreshToken(post.clone());
         let sent = request(&kind, &post, &material("r&1", Some("s"))).unwrap();
-        let said =
+        let expected =
             "grant_type=refresh_token&refresh_token=r%261&client_id=client+id&client_secret=s";
-        assert_eq!(sent.body, said);
+        assert_eq!(sent.body, expected);
         assert!(!sent.headers.contains_key(header::AUTHORIZATION));
 
         let kind = CredentialKind::RefreshToken(basic.clone());

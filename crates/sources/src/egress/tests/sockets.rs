@@ -1,4 +1,4 @@
-//! The guard with real sockets and a resolver that says what the test wants.
+//! The guard with real sockets and a scripted resolver.
 
 use std::{
     io,
@@ -28,28 +28,28 @@ use crate::{
     egress::{Answer, Egress, EgressError, Guard, Network, Outgoing, Resolver},
 };
 
-/// Answers `answers[n]` to the question number `n`, and the last one to all that follow.
+/// Returns `answers[n]` for query number `n`, and the last entry for all further ones.
 struct Scripted {
     answers: Vec<&'static [&'static str]>,
-    asked: AtomicUsize,
+    queries: AtomicUsize,
 }
 
 #[async_trait]
 impl Resolver for Scripted {
     async fn resolve(&self, _: &str) -> io::Result<Vec<IpAddr>> {
-        let n = self.asked.fetch_add(1, Ordering::SeqCst).min(self.answers.len() - 1);
+        let n = self.queries.fetch_add(1, Ordering::SeqCst).min(self.answers.len() - 1);
         Ok(self.answers[n].iter().map(|address| address.parse().unwrap()).collect())
     }
 }
 
-/// A server on loopback that gives each connection one answer and keeps what it was asked.
+/// A loopback server that sends one response per connection and records the requests.
 struct Server {
     port: u16,
     heard: Arc<Mutex<Vec<String>>>,
 }
 
 impl Server {
-    /// `answer` is told the path.
+    /// Starts a server; `answer` maps the path of a request to its response.
     async fn start(answer: impl Fn(&str) -> String + Send + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -84,7 +84,7 @@ fn redirect(status: u16, to: &str) -> String {
 }
 
 fn egress(answers: &[&'static [&'static str]], allow: &[&str], url: Option<&str>) -> Egress {
-    let resolver = Arc::new(Scripted { answers: answers.to_vec(), asked: AtomicUsize::new(0) });
+    let resolver = Arc::new(Scripted { answers: answers.to_vec(), queries: AtomicUsize::new(0) });
     let url = url.map(|url| Url::parse(url).unwrap());
     let guard = Guard::new(allow.iter().map(|a| a.parse().unwrap()).collect(), url.as_ref());
     Network::new(resolver).unwrap().egress(guard).unwrap()
@@ -127,7 +127,7 @@ async fn answers_that_are_being_read_share_the_budget_of_their_source() {
     let second = send(&crowded, &url).await.0.unwrap();
     assert_eq!(second.collect(10).await, Err(EgressError::Crowded(3)));
     let answer = send(&other, &url).await.0.unwrap();
-    assert_eq!(answer.collect(10).await.unwrap(), b"ok", "another source has its own");
+    assert_eq!(answer.collect(10).await.unwrap(), b"ok", "another source has its own budget");
     first.keep(1).unwrap();
     let third = send(&crowded, &url).await.0.unwrap();
     assert_eq!(third.collect(10).await.unwrap(), b"ok");
@@ -159,13 +159,13 @@ async fn names_that_lead_inside_are_refused_and_noted() {
         assert!(!error.to_string().contains("127.0"), "{error}");
         assert_eq!(noted, [EgressDecided::denied("evil.example", EgressReason::SsrfBlocked)]);
     }
-    assert!(server.heard.lock().is_empty(), "nobody got that far");
+    assert!(server.heard.lock().is_empty(), "no request arrived");
 }
 
 #[tokio::test]
 async fn a_name_that_changes_its_address_is_refused_when_it_does() {
     let server = Server::start(|_| ok()).await;
-    // The first answer is listed, the second is this machine.
+    // The first address is listed, the second is this machine.
     let rebinding = egress(&[&["127.0.0.1"], &["127.0.0.2"]], &["127.0.0.1"], None);
     let url = format!("http://evil.example:{}/", server.port);
     assert!(send(&rebinding, &url).await.0.is_ok());
@@ -240,7 +240,7 @@ async fn a_credential_is_not_taken_along_to_another_origin() {
     let query = CredentialKind::Query { parameter: "key".to_owned() };
     for (to, reason) in elsewhere {
         for kind in [header.clone(), query.clone()] {
-            // As a server does that keeps the query.
+            // Like a server that keeps the query.
             let there = match kind {
                 CredentialKind::Query { .. } => format!("{to}&key=canary-of-8"),
                 _ => to.clone(),

@@ -37,7 +37,7 @@ fn names_are_stable_whatever_the_order() {
 }
 
 #[test]
-fn what_cannot_be_used_is_left_out_and_told() {
+fn unusable_operations_are_left_out_and_reported() {
     let document = json!({ "openapi": "3.0.0", "paths": {
         "/good": { "get": {} },
         "/{missing}": { "get": {} },
@@ -83,7 +83,7 @@ fn a_document_without_operations_says_so() {
 
 // I-27
 #[test]
-fn what_is_too_much_is_cut_fairly() {
+fn schemas_over_the_limit_are_cut_fairly() {
     let schema = |bytes: usize| {
         json!({ "type": "object", "properties": {
         "a": { "description": "x".repeat(bytes) },

@@ -18,7 +18,7 @@ use super::{
     machine::Machine,
 };
 
-/// Where a component's nodes are.
+/// The exported interface with a component's nodes.
 const NODES: &str = "toolcrib:pack/nodes@1.0.0";
 const LOG: &str = "toolcrib:pack/log@1.0.0";
 const CLOCK: &str = "toolcrib:pack/clock@1.0.0";
@@ -34,7 +34,7 @@ pub(super) struct Component {
 // === impl Component ===
 
 impl Component {
-    /// Links `component` to what is granted; asking for more is an error.
+    /// Links `component` to the granted imports. Fails when it imports more.
     pub(super) fn new(
         engine: &Engine,
         component: &wasmtime::component::Component,
@@ -66,14 +66,14 @@ impl Component {
         };
         let unlinked = |error: wasmtime::Error| {
             tracing::debug!(%error, "a component cannot be linked");
-            PackCode::InvalidManifest.error("an import of the component has another type than here")
+            PackCode::InvalidManifest.error("an import of the component has the wrong type")
         };
         let linker = linker(engine).map_err(unlinked)?;
         let ready = linker.instantiate_pre(component).map_err(unlinked)?;
         Ok(Self { ready, invoke })
     }
 
-    /// Hands `request` to a node of a fresh instance, and gives its answer back.
+    /// Passes `request` to a node in a fresh instance, and returns its response.
     pub(super) async fn call(
         &self,
         machine: &Machine,
@@ -96,7 +96,7 @@ impl Component {
     }
 }
 
-/// Everything that can be granted; what may be used was decided before.
+/// Defines all grantable imports; access was checked earlier.
 fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     linker.instance(LOG)?.func_wrap(

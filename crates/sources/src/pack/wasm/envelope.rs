@@ -1,4 +1,4 @@
-//! The envelope that code answers with (RFC 0008, §D).
+//! The response envelope of pack code (RFC 0008, §D).
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -7,7 +7,7 @@ use toolcrib_core::call::{Outcome, UpstreamError, UpstreamErrorKind};
 use super::super::answer::completed;
 use crate::text::{fit_for_callers, tidy_lines};
 
-/// Longest message of a failed node that is passed on.
+/// Longest message of a failed node that is passed on, in bytes.
 const MAX_MESSAGE: usize = 2048;
 
 #[derive(Deserialize)]
@@ -27,11 +27,11 @@ struct Failure {
     message: String,
 }
 
-/// Reads the answer of a node's code.
+/// Parses the response of a node's code.
 pub(super) fn read(bytes: &[u8], max: usize) -> Result<Outcome, UpstreamError> {
     let protocol = |why| Err(UpstreamError::new(UpstreamErrorKind::Protocol, why));
     let Ok(answer) = serde_json::from_slice::<Answer<'_>>(bytes) else {
-        return protocol("the node answered something that is not an outcome");
+        return protocol("the response of the node is not a valid outcome");
     };
     match (answer.outcome.as_str(), answer.output, answer.error) {
         ("completed", output, _) => completed(output.unwrap_or(RawValue::NULL), max),
@@ -39,17 +39,18 @@ pub(super) fn read(bytes: &[u8], max: usize) -> Result<Outcome, UpstreamError> {
             let Failure { code, message } =
                 error.unwrap_or(Failure { code: String::new(), message: String::new() });
             let text = match (message.as_str(), code.as_str()) {
-                ("", "") => "the node failed and did not say why".to_owned(),
+                ("", "") => "the node failed without a reason".to_owned(),
                 ("", code) => code.to_owned(),
                 (message, "") => message.to_owned(),
                 (message, code) => format!("{message} ({code})"),
             };
             Ok(Outcome::text(&fit_for_callers(&tidy_lines(&text, MAX_MESSAGE)), true))
         }
-        ("suspended", ..) => {
-            Ok(Outcome::text("the node wants to wait for somebody, which a tool cannot", true))
-        }
-        _ => protocol("the node answered with an outcome that is not known"),
+        ("suspended", ..) => Ok(Outcome::text(
+            "the node requested to be suspended, which tools do not support",
+            true,
+        )),
+        _ => protocol("the node returned an unknown outcome"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What code finds around it: its bounds, and what it was granted.
+//! The state of an instance: its limits, and the host functions it was granted.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use super::{
 };
 use crate::text::tidy;
 
-/// Largest `memory` that a configuration can give, in bytes.
+/// Largest configurable `memory`, in bytes.
 pub(super) const MAX_MEMORY: usize = 1 << 30;
-/// Memories of one call.
+/// Memories per call.
 pub(super) const MAX_MEMORIES: usize = 2;
-/// Tables of one call.
+/// Tables per call.
 pub(super) const MAX_TABLES: usize = 8;
-/// Elements of one table.
+/// Elements per table.
 pub(super) const MAX_TABLE_ELEMENTS: usize = 20_000;
-/// Core instances of one call; a component has several.
+/// Core instances per call; a component has several.
 pub(super) const MAX_INSTANCES: usize = 16;
-/// Lines that one call may write to the log.
+/// Log lines per call.
 const MAX_LINES: usize = 100;
-/// Bytes of such a line.
+/// Bytes per log line.
 pub(super) const MAX_LINE: usize = 1024;
-/// Bytes of randomness at once.
+/// Largest request for random bytes.
 pub(super) const MAX_RANDOM: usize = 64 << 10;
 
 /// The state of one instance.
@@ -40,15 +40,15 @@ pub(super) struct State {
     requests: usize,
 }
 
-/// Bounds of one call.
+/// The limits of one call.
 pub(super) struct Limits {
     memory: usize,
-    /// Linear memory held, over all memories of the call.
+    /// Linear memory in use, over all memories of the call.
     held: usize,
     breach: Option<Breach>,
 }
 
-/// Which bound the code ran into.
+/// The limit that the code exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Breach {
     /// Linear memory.
@@ -73,8 +73,8 @@ impl State {
         }
     }
 
-    /// The grant `log`: a line at debug level, whatever level the code asks for. It is the pack's
-    /// text, so it is never more than a detail.
+    /// Implements the grant `log`: writes a line at debug level, regardless of the requested level.
+    /// The text comes from the pack, so it is treated as a detail.
     pub(super) fn log(&mut self, text: &[u8]) {
         self.lines += 1;
         if self.lines <= MAX_LINES {
@@ -83,17 +83,17 @@ impl State {
         }
     }
 
-    /// The grant `clock`: milliseconds since the epoch.
+    /// Implements the grant `clock`: returns milliseconds since the epoch.
     pub(super) fn now(&self) -> i64 {
         self.clock.now().timestamp_millis()
     }
 
-    /// The grant `http`: the answer to a request, or why there is none, to be waited for.
+    /// Implements the grant `http`: returns a future of the response, or of the error, as JSON.
     pub(super) fn fetch(&mut self, request: Vec<u8>) -> impl Future<Output = String> + use<> {
         self.requests += 1;
         let trail = self.trail.clone();
         let web = match &self.web {
-            None => Err("there is no way out"),
+            None => Err("no network access"),
             Some(_) if self.requests > MAX_REQUESTS => Err("too many requests in one call"),
             Some(_) if request.len() > MAX_REQUEST => Err("the request is too large"),
             Some(web) => Ok(web.clone()),
@@ -106,18 +106,18 @@ impl State {
         }
     }
 
-    /// Why `error` ended the call.
+    /// Attributes `error` to an exceeded limit, if any.
     pub(super) fn stopped(&self, error: wasmtime::Error) -> Stopped {
         Stopped::Trap(error, self.limits.breach)
     }
 }
 
-/// The grant `random`: up to [`MAX_RANDOM`] bytes.
+/// Implements the grant `random`: fills up to [`MAX_RANDOM`] bytes.
 pub(super) fn random(out: &mut [u8]) -> Result<(), wasmtime::Error> {
     if out.len() > MAX_RANDOM {
-        return Err(wasmtime::Error::msg("too many random bytes were asked for at once"));
+        return Err(wasmtime::Error::msg("too many random bytes were requested at once"));
     }
-    getrandom::fill(out).map_err(|_| wasmtime::Error::msg("there is no randomness"))
+    getrandom::fill(out).map_err(|_| wasmtime::Error::msg("no random bytes are available"))
 }
 
 // === impl Limits ===

@@ -1,8 +1,7 @@
-//! The engine that runs the code of all packs, with threads of its own.
+//! The engine that runs the code of all packs, on dedicated threads.
 //!
-//! Code runs on threads that serve nothing else, so that a pack which only counts cannot slow a
-//! list down. At every tick of the epoch it gives way to the other calls there; that is when a call
-//! is seen to be over its deadline, or not wanted any more.
+//! Dedicated threads keep busy code from slowing down the server. At every epoch tick, code yields
+//! to the other calls on its thread; deadlines and cancellations take effect then.
 
 use std::{
     collections::VecDeque,
@@ -29,22 +28,22 @@ use super::{
     host::{self, State},
 };
 
-/// Calls whose code runs at once; others wait inside their own deadline.
+/// Calls that run at the same time; others wait, within their deadlines.
 const CALLS: usize = 64;
-/// Pieces of code that are kept compiled, beside those in use.
+/// Compiled code kept in the cache, in addition to code in use.
 const KEPT: usize = 4;
-/// How often running code gives way.
+/// Interval at which running code yields.
 const TICK: Duration = Duration::from_millis(5);
 
-/// Engine, threads and ticker. There is one for the whole process.
+/// The engine, its threads and its ticker. One for the whole process.
 pub(super) struct Machine {
     pub(super) engine: Engine,
     threads: tokio::runtime::Runtime,
     slots: Semaphore,
     running: AtomicUsize,
     ticker: Thread,
-    /// What was compiled last, by its hash: the same code is not compiled again for another source
-    /// of the pack, or because something else of the pack changed.
+    /// Recently compiled code by its hash. The same code is not compiled again for another source,
+    /// or when other files of the pack change.
     compiled: Mutex<VecDeque<(Key, Compiled)>>,
 }
 
@@ -55,12 +54,12 @@ pub(super) enum Compiled {
     Component(wasmtime::component::Component),
 }
 
-/// Hash of code, and whether it is a component.
+/// Hash of the code, and whether it is a component.
 type Key = ([u8; 32], bool);
 
 static MACHINE: LazyLock<Result<Machine, String>> = LazyLock::new(Machine::new);
 
-/// Counts a running call.
+/// Counts a running call while it exists.
 struct Running<'a>(&'a Machine);
 
 // === impl Machine ===
@@ -74,7 +73,7 @@ impl Machine {
     }
 
     fn new() -> Result<Self, String> {
-        // A pool reserves a lot of address space, which not every machine lets a process have.
+        // The pooling allocator reserves a lot of address space, which some machines do not allow.
         let engine = Engine::new(&config(true))
             .or_else(|_| Engine::new(&config(false)))
             .map_err(|error| error.to_string())?;
@@ -99,7 +98,7 @@ impl Machine {
         })
     }
 
-    /// Compiles a module, or a component.
+    /// Compiles a module or a component, or returns it from the cache.
     pub(super) fn compile(&self, code: &[u8], component: bool) -> wasmtime::Result<Compiled> {
         let key = (Sha256::digest(code).into(), component);
         let known = |compiled: &VecDeque<(Key, Compiled)>| {
@@ -123,8 +122,8 @@ impl Machine {
         Ok(compiled)
     }
 
-    /// Runs `work` on the threads for code; `None` when it does not end in `patience`. Dropping this
-    /// ends the work at the next tick.
+    /// Runs `work` on the threads for code. Returns `None` when it does not finish within
+    /// `patience`. Dropping the future stops the work at the next tick.
     pub(super) async fn run<T: Send + 'static>(
         &'static self,
         patience: Duration,
@@ -139,7 +138,7 @@ impl Machine {
         AbortOnDropHandle::new(self.threads.spawn(limited)).await.ok().flatten()
     }
 
-    /// A store whose code gives way and is bounded.
+    /// Creates a store with limits, whose code yields at each tick.
     pub(super) fn store(&self, state: State) -> Store<State> {
         let mut store = Store::new(&self.engine, state);
         store.limiter(|state| &mut state.limits);
@@ -156,7 +155,7 @@ fn config(pooling: bool) -> Config {
     config.wasm_memory64(false);
     config.wasm_relaxed_simd(false);
     if cfg!(debug_assertions) {
-        // A compiler that is not optimised itself takes seconds otherwise.
+        // An unoptimized compiler would take seconds otherwise.
         config.cranelift_opt_level(OptLevel::None);
         config.cranelift_regalloc_algorithm(RegallocAlgorithm::SinglePass);
     }
@@ -182,9 +181,9 @@ fn config(pooling: bool) -> Config {
     config
 }
 
-/// Moves the epoch on while code runs, and sleeps while none does.
+/// Advances the epoch while code runs, and sleeps otherwise.
 fn tick() {
-    // Waits until the machine is made by the thread that started this one.
+    // Blocks until the thread that spawned this one has created the machine.
     let Ok(machine) = &*MACHINE else { return };
     loop {
         if machine.running.load(Ordering::Acquire) == 0 {

@@ -1,7 +1,7 @@
-//! Core modules that speak the ABI of RFC 0008, version 1: JSON through linear memory.
+//! Core modules with the ABI of RFC 0008, version 1: JSON in linear memory.
 //!
-//! Invariant: a pointer that code gives is only ever used to take a slice of its own memory; where
-//! there is none, the call ends.
+//! Invariant: a pointer from pack code is used only to slice that code's own memory. An invalid
+//! pointer ends the call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,21 +21,21 @@ use super::{
     web::MAX_REQUEST,
 };
 
-/// Where the ABI's imports are.
+/// The namespace of the ABI's imports.
 const NAMESPACE: &str = "openwop";
-/// Where imports are that the ABI does not have.
+/// The namespace of imports beyond the ABI.
 const OURS: &str = "toolcrib";
-/// Nodes that a module may say it has.
+/// Largest number of nodes of a module.
 const MAX_NODES: i32 = 1_000;
-/// Bytes of a name that a module tells.
+/// Longest name that a module returns, in bytes.
 const MAX_NAME: usize = 256;
-/// Bytes that an answer may have beside the result in it.
+/// Bytes that a response may have in addition to its result.
 const ENVELOPE: usize = 16 << 10;
 
 /// A module that is ready to be instantiated.
 pub(super) struct Module {
     ready: InstancePre<State>,
-    /// Its own numbers for its nodes.
+    /// The module's indexes of its nodes.
     nodes: BTreeMap<String, i32>,
 }
 
@@ -49,7 +49,7 @@ struct Running {
 // === impl Module ===
 
 impl Module {
-    /// Links `module` to what is granted; asking for more is an error.
+    /// Links `module` to the granted imports. Fails when it imports more.
     pub(super) fn new(
         engine: &Engine,
         module: &wasmtime::Module,
@@ -79,31 +79,31 @@ impl Module {
         }
         let unlinked = |error: wasmtime::Error| {
             tracing::debug!(%error, "code of a pack cannot be linked");
-            PackCode::InvalidManifest.error("an import of the code has a type that the ABI has not")
+            PackCode::InvalidManifest.error("an import of the code has the wrong type")
         };
         let linker = linker(engine).map_err(unlinked)?;
         let ready = linker.instantiate_pre(module).map_err(unlinked)?;
         Ok(Self { ready, nodes: BTreeMap::new() })
     }
 
-    /// Asks the module which ABI it speaks, which pack it is and which nodes it has.
+    /// Checks the ABI version and the pack name of the module, and reads its list of nodes.
     pub(super) async fn list(
         &mut self,
         machine: &Machine,
         state: State,
         name: &str,
     ) -> Result<(), PackError> {
-        let nodes = self.ask(machine, state, name).await.map_err(|stopped| {
+        let nodes = self.read_nodes(machine, state, name).await.map_err(|stopped| {
             let problem = match stopped {
                 Stopped::Garbage(what) => what,
                 Stopped::Trap(_, Some(Breach::Memory)) => {
-                    "the code begins with more memory than `memory` gives it"
+                    "the code requires more initial memory than `memory` allows"
                 }
                 Stopped::Trap(error, _) => {
                     tracing::debug!(%error, "code of a pack does not list its nodes");
-                    "the code broke off when it was asked for its nodes, or lacks an export of the ABI"
+                    "the code trapped while listing its nodes, or lacks an export of the ABI"
                 }
-                Stopped::TooLarge(_) => "the code told too much when it was asked for its nodes",
+                Stopped::TooLarge(_) => "the code returned a name that is too long",
             };
             PackCode::InvalidManifest.error(problem)
         })?;
@@ -111,7 +111,7 @@ impl Module {
         Ok(())
     }
 
-    async fn ask(
+    async fn read_nodes(
         &self,
         machine: &Machine,
         state: State,
@@ -123,11 +123,11 @@ impl Module {
             return Err(Stopped::Garbage("unsupported_abi_version: the code must speak ABI 1"));
         }
         if running.text("openwop_pack_name", None).await? != name {
-            return Err(Stopped::Garbage("the code says that it is another pack's"));
+            return Err(Stopped::Garbage("the code belongs to another pack"));
         }
         let count: i32 = running.number("openwop_node_count", ()).await?;
         if !(0..=MAX_NODES).contains(&count) {
-            return Err(Stopped::Garbage("the code says that it has too many nodes"));
+            return Err(Stopped::Garbage("the code reports an invalid number of nodes"));
         }
         let mut nodes = BTreeMap::new();
         for index in 0..count {
@@ -140,7 +140,7 @@ impl Module {
         self.nodes.contains_key(node)
     }
 
-    /// Hands `request` to a node of a fresh instance, and gives its answer back.
+    /// Passes `request` to a node in a fresh instance, and returns its response.
     pub(super) async fn call(
         &self,
         machine: &Machine,
@@ -158,7 +158,7 @@ impl Module {
         let at: i32 = running.number("openwop_alloc", len).await?;
         running.write(at, request.as_bytes())?;
         let (at, len) = running.pair("openwop_node_invoke", (*index, at, len)).await?;
-        // Nothing is freed: the instance ends here.
+        // No memory is freed, because the instance ends here.
         if len as usize > max {
             return Err(Stopped::TooLarge(len as usize));
         }
@@ -178,14 +178,14 @@ impl Module {
     }
 }
 
-/// Everything that can be granted; what may be used was decided before.
+/// Defines all grantable imports; access was checked earlier.
 fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     linker.func_wrap(
         NAMESPACE,
         "openwop_log",
         |mut caller: Caller<'_, State>, _level: i32, at: i32, len: i32| {
-            // A long line is cut, but the code must own what it points to.
+            // A long line is truncated, but its whole range must be in the code's memory.
             let text = slice(&mut caller, at, len)?;
             let text = text.get(..MAX_LINE).unwrap_or(text).to_vec();
             caller.data_mut().log(&text);
@@ -200,7 +200,7 @@ fn linker(engine: &Engine) -> wasmtime::Result<Linker<State>> {
         "openwop_random",
         |mut caller: Caller<'_, State>, at: i32, len: i32| {
             if len as u32 as usize > MAX_RANDOM {
-                return Err(wasmtime::Error::msg("too many random bytes were asked for at once"));
+                return Err(wasmtime::Error::msg("too many random bytes were requested at once"));
             }
             let (at, len) = (at as u32 as usize, len as u32 as usize);
             let memory = memory(&mut caller)?;
@@ -240,7 +240,7 @@ fn slice<'a>(caller: &'a mut Caller<'_, State>, at: i32, len: i32) -> wasmtime::
     memory.data(&*caller).get(at..end).ok_or_else(outside)
 }
 
-/// Puts `bytes` into memory that the code makes room in; returns where, packed like a result.
+/// Copies `bytes` into memory that the code allocates; returns the packed pointer and length.
 async fn hand_over(caller: &mut Caller<'_, State>, bytes: &[u8]) -> wasmtime::Result<i64> {
     let Some(Extern::Func(alloc)) = caller.get_export("openwop_alloc") else {
         return Err(wasmtime::Error::msg("the code exports no openwop_alloc"));
@@ -297,7 +297,7 @@ impl Running {
         called.map_err(|error| self.store.data().stopped(error))
     }
 
-    /// Calls an export that tells a name.
+    /// Calls an export that returns a name.
     async fn text(&mut self, name: &str, index: Option<i32>) -> Result<String, Stopped> {
         let (at, len) = match index {
             None => self.pair(name, ()).await?,
@@ -308,7 +308,7 @@ impl Running {
         }
         let bytes = self.read(at, len)?.to_vec();
         String::from_utf8(bytes)
-            .map_err(|_| Stopped::Garbage("a name that the code tells is not UTF-8"))
+            .map_err(|_| Stopped::Garbage("a name returned by the code is not UTF-8"))
     }
 
     fn function<P: wasmtime::WasmParams, R: wasmtime::WasmResults>(

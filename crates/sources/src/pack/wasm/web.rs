@@ -1,4 +1,5 @@
-//! The grant `http`: requests of code, as JSON in and JSON out, through the guard of its source.
+//! The grant `http`: requests of pack code, as JSON in and JSON out, through the guard of its
+//! source.
 //!
 //! ```json
 //! { "method": "GET", "url": "https://…", "headers": { "accept": "text/plain" }, "body": "…" }
@@ -6,7 +7,7 @@
 //! { "error": { "code": "ssrf_blocked", "message": "…" } }
 //! ```
 //!
-//! Bytes that are no text travel as `bodyBase64`.
+//! Binary data is passed as `bodyBase64`.
 
 use std::collections::BTreeMap;
 
@@ -20,15 +21,15 @@ use url::Url;
 
 use crate::egress::{Answer, Egress, EgressError, Outgoing};
 
-/// Requests of one call.
+/// Requests per call.
 pub(super) const MAX_REQUESTS: usize = 32;
-/// Bytes of one request.
+/// Largest request in bytes.
 pub(super) const MAX_REQUEST: usize = 4 << 20;
-/// Bytes of the body of an answer.
+/// Largest response body in bytes.
 const MAX_ANSWER: usize = 4 << 20;
-/// Redirects that are followed.
+/// Largest number of redirects.
 const HOPS: usize = 5;
-/// Headers that are the connection's, or that would make a request somebody's.
+/// Headers set by the connection, and headers that authenticate a request.
 const WITHHELD: [HeaderName; 10] = [
     header::AUTHORIZATION,
     header::CONNECTION,
@@ -42,11 +43,11 @@ const WITHHELD: [HeaderName; 10] = [
     header::UPGRADE,
 ];
 
-/// The way out of one source.
+/// The HTTP client of one source.
 #[derive(Clone)]
 pub(in super::super) struct Web {
     pub(in super::super) egress: Egress,
-    /// Where connections live; code runs on threads that have none.
+    /// The runtime for connections, because the threads for code have none.
     pub(in super::super) runtime: tokio::runtime::Handle,
 }
 
@@ -75,11 +76,12 @@ struct Answered {
     body_base64: Option<String>,
 }
 
-/// Why there is no answer: code and message.
+/// Code and message of a failed request.
 type Refusal = (&'static str, String);
 
 impl Web {
-    /// Sends what `request` says. Dropping this ends the request.
+    /// Sends the request in JSON form and returns the response as JSON. Dropping the future cancels
+    /// it.
     pub(super) async fn fetch(self, request: Vec<u8>, trail: EgressTrail) -> String {
         let Self { egress, runtime } = self;
         let sent = async move {
@@ -89,7 +91,7 @@ impl Web {
             }
         };
         let sent = AbortOnDropHandle::new(runtime.spawn(sent)).await;
-        sent.unwrap_or_else(|_| error("fetch_failed", "the request was broken off"))
+        sent.unwrap_or_else(|_| error("fetch_failed", "the request was interrupted"))
     }
 }
 
@@ -129,7 +131,7 @@ fn refused(error: EgressError) -> Refusal {
 fn outgoing(request: &[u8]) -> Result<Outgoing, Refusal> {
     let invalid = |problem: &str| ("invalid_request", problem.to_owned());
     let wanted: Wanted = serde_json::from_slice(request).map_err(|_| {
-        invalid("expected `url`, and if need be `method`, `headers`, `body` or `bodyBase64`")
+        invalid("expected `url`, optionally `method`, `headers`, `body` or `bodyBase64`")
     })?;
     let url = Url::parse(&wanted.url).map_err(|_| invalid("`url` is not an address"))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -147,12 +149,12 @@ fn outgoing(request: &[u8]) -> Result<Outgoing, Refusal> {
     let mut sent = HeaderMap::new();
     for (name, value) in &wanted.headers {
         let name = HeaderName::from_bytes(name.as_bytes())
-            .map_err(|_| invalid("a header has a name that no header has"))?;
+            .map_err(|_| invalid("a header name contains invalid characters"))?;
         if WITHHELD.contains(&name) {
-            return Err(invalid("a header is not the code's to set"));
+            return Err(invalid("a header must not be set by pack code"));
         }
         let value = HeaderValue::from_str(value)
-            .map_err(|_| invalid("a header has a value that no header has"))?;
+            .map_err(|_| invalid("a header value contains invalid characters"))?;
         sent.insert(name, value);
     }
     let body = match (wanted.body, wanted.body_base64) {
@@ -164,7 +166,7 @@ fn outgoing(request: &[u8]) -> Result<Outgoing, Refusal> {
         (None, None) => None,
     };
     let mut outgoing = Outgoing::new(method, url);
-    // Set by the code of the pack, so they stay with the origin that it named.
+    // Headers set by pack code stay with the origin that it named.
     outgoing.bound = sent;
     outgoing.body = body.map(Into::into);
     outgoing.hops = HOPS;

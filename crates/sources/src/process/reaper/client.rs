@@ -1,4 +1,4 @@
-//! The server's side of a reaper.
+//! The server's side of a reaper process.
 
 use std::{
     ffi::OsString,
@@ -32,16 +32,16 @@ pub(crate) struct Reaped<'a> {
     pub(crate) program: OsString,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(String, OsString)>,
-    /// Without one, `has_scratch` decides: an empty directory, or the server's own.
+    /// `None` means an empty temporary directory with `has_scratch`, otherwise the server's own.
     pub(crate) cwd: Option<&'a Path>,
     pub(crate) has_scratch: bool,
     pub(crate) confinement: Option<confined::Orders>,
 }
 
-/// A reaper and its child. Dropping it ends both, and all that the child has started.
+/// A reaper and its child. Dropping it ends both, and all descendants of the child.
 pub(crate) struct Reaper {
     process: tokio::process::Child,
-    /// Closing it ends everything.
+    /// Dropping it ends the reaper, the child and all descendants.
     commands: Option<OwnedWriteHalf>,
     state: watch::Receiver<State>,
     _reader: AbortOnDropHandle<()>,
@@ -53,14 +53,14 @@ enum State {
     Running,
     NotStarted(String),
     Ended(ExitStatus),
-    /// The reaper is gone, and nothing is known about its child.
+    /// The reaper is gone, and the state of its child is unknown.
     Lost,
 }
 
-/// How a child ended, if it was one.
+/// How a child ended, or why it did not start.
 pub(crate) enum End {
     Exited(ExitStatus),
-    /// No instruction of it was executed.
+    /// The program was never executed.
     NotStarted(String),
     Lost,
 }
@@ -95,7 +95,7 @@ impl Reaped<'_> {
         ours.set_nonblocking(true).map_err(internal)?;
         let (read, commands) = UnixStream::from_std(ours).map_err(internal)?.into_split();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(OwnedFd::from(theirs));
-        // Not the group of the server: what a terminal sends is for the server alone.
+        // A separate process group: signals from a terminal are for the server only.
         let mut process = command.process_group(0).spawn().map_err(|error| cannot_start(&error))?;
         if let Some(pid) = process.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
             files::inherit_limit(pid);
@@ -121,7 +121,7 @@ impl Reaped<'_> {
     }
 }
 
-/// Takes frames until the reaper ends.
+/// Handles frames until the reaper ends.
 async fn listen(mut read: OwnedReadHalf, mut said: DuplexStream, state: &watch::Sender<State>) {
     loop {
         let Ok(kind) = read.read_u8().await else { return };
@@ -132,7 +132,7 @@ async fn listen(mut read: OwnedReadHalf, mut said: DuplexStream, state: &watch::
             return;
         }
         match kind {
-            // Whoever reads it may have lost interest.
+            // The reader may have been dropped.
             STDERR => drop(said.write_all(&payload).await),
             STARTED => drop(state.send(State::Running)),
             FAILED => {
@@ -151,7 +151,7 @@ async fn listen(mut read: OwnedReadHalf, mut said: DuplexStream, state: &watch::
 }
 
 impl Reaper {
-    /// Waits until the child is running, or why it is not.
+    /// Waits until the child is running. Fails with the reason when it does not start.
     pub(crate) async fn started(&mut self) -> Result<(), String> {
         let known = |state: &State| !matches!(state, State::Starting);
         match self.state.wait_for(known).await.map(|state| state.clone()) {
@@ -160,12 +160,12 @@ impl Reaper {
         }
     }
 
-    /// Waits until the child has ended, everything that it started is gone, and the reaper is
-    /// reaped. May be dropped and called again.
+    /// Waits until the child and all its descendants have ended, and the reaper is reaped.
+    /// Cancel-safe.
     pub(crate) async fn ended(&mut self) -> End {
         let known = |state: &State| !matches!(state, State::Starting | State::Running);
         let state = self.state.wait_for(known).await.map(|state| state.clone());
-        // It has nothing left to do. That it cannot be waited for changes nothing.
+        // The reaper has nothing left to do, so a failed wait is harmless.
         self.process.wait().await.ok();
         match state {
             Ok(State::Ended(status)) => End::Exited(status),
@@ -177,12 +177,12 @@ impl Reaper {
     /// Sends SIGTERM to the child's process group.
     pub(crate) async fn terminate(&mut self) {
         if let Some(commands) = &mut self.commands {
-            // A reaper that does not read has ended.
+            // The write fails only when the reaper has ended.
             commands.write_all(&[TERMINATE]).await.ok();
         }
     }
 
-    /// Kills the child and everything that it started; [`Self::ended`] waits for that.
+    /// Kills the child and all its descendants; [`Self::ended`] waits for their end.
     pub(crate) fn kill(&mut self) {
         self.commands = None;
     }

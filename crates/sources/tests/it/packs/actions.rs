@@ -1,4 +1,4 @@
-//! Packs that are connectors (RFC 0045).
+//! Connector packs (RFC 0045).
 
 use serde_json::{Value, json};
 use toolcrib_core::{

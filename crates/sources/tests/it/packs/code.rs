@@ -1,4 +1,4 @@
-//! Code that misbehaves, and what it is granted.
+//! Misbehaving code, and the capabilities granted to code.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use toolcrib_core::{
 use super::{granted, make, refused, spec, structured};
 use crate::rig::{Rig, invocation, text};
 
-/// A source of this code; the directory must outlive it.
+/// Creates a source of this code; the directory must outlive it.
 fn rig(language: &str, code: &str, grants: &[PackGrant]) -> (tempfile::TempDir, Rig) {
     let dir = tempfile::tempdir().unwrap();
     make::coded(dir.path(), language, code);
@@ -32,7 +32,7 @@ async fn refused_code(language: &str, code: &str, grants: &[PackGrant]) -> Strin
 }
 
 #[tokio::test]
-async fn code_is_told_who_calls_and_what_with() {
+async fn code_gets_the_caller_and_the_arguments() {
     let code = make::module(make::BEGINNING, make::COMPLETED);
     let request = structured(&run(&code, json!({ "a": [1, 2.50, "ü"] })).await.unwrap());
     assert_eq!(request["inputs"], json!({ "a": [1, 2.50, "ü"] }));
@@ -43,7 +43,7 @@ async fn code_is_told_who_calls_and_what_with() {
     assert_eq!(request["nodeContext"]["tenantId"], "tenant");
 }
 
-/// It is stopped at its deadline, while others go on. I-45
+/// The loop is stopped at its deadline, and other calls continue. I-45
 #[tokio::test]
 async fn an_endless_loop_is_stopped_and_takes_nobody_along() {
     let (_dir, endless) = rig("wasm", &make::module("", "(loop $on (br $on)) unreachable"), &[]);
@@ -52,7 +52,7 @@ async fn an_endless_loop_is_stopped_and_takes_nobody_along() {
     good.ready().await;
     let mut call = invocation(json!({}));
     call.timeout = Duration::from_millis(200);
-    // More of them than there are threads and slots for code.
+    // More loops than threads and slots for code.
     let loops = (0..80).map(|_| endless.invoke(make::NODE, None, call.clone()));
     let loops = futures_util::future::join_all(loops);
     let (loops, others) = tokio::join!(loops, async {
@@ -70,7 +70,7 @@ async fn an_endless_loop_is_stopped_and_takes_nobody_along() {
     assert_eq!(structured(&good.call(make::NODE, json!({})).await), 1);
 }
 
-/// A memory bomb is refused its memory. I-45
+/// A memory bomb is denied its memory. I-45
 #[tokio::test]
 async fn code_holds_no_more_memory_than_it_may() {
     let grow = "(loop $on (if (i32.eq (memory.grow (i32.const 8)) (i32.const -1)) \
@@ -81,8 +81,8 @@ async fn code_holds_no_more_memory_than_it_may() {
     let table = "(loop $on (if (i32.eq (table.grow $t (ref.null func) (i32.const 999)) \
                  (i32.const -1)) (then unreachable)) (br $on)) unreachable";
     let outcome = run(&make::module("(table $t 1 funcref)", table), json!({})).await.unwrap();
-    assert!(text(&outcome).contains("larger table"), "{}", text(&outcome));
-    // What it begins with counts as well.
+    assert!(text(&outcome).contains("limit of table elements"), "{}", text(&outcome));
+    // The initial memory is limited as well.
     let large = make::module("", "unreachable").replace("\"memory\") 2)", "\"memory\") 1000)");
     assert!(refused_code("wasm", &large, &[]).await.starts_with("invalid_manifest"));
 }
@@ -151,7 +151,9 @@ async fn code_that_asks_for_what_it_was_not_granted_is_refused() {
         assert!(detail.starts_with("pack_runtime_requirement_unmet"), "{detail}");
         assert!(detail.contains(why), "{detail}");
     }
-    assert!(refused_code("wasm", &wrong, &all).await.contains("type that the ABI has not"));
+    assert!(
+        refused_code("wasm", &wrong, &all).await.contains("import of the code has the wrong type")
+    );
     let no_abi = "(module (memory (export \"memory\") 1))";
     assert!(refused_code("wasm", no_abi, &[]).await.starts_with("invalid_manifest"));
     let old = make::module("", "unreachable").replace(
@@ -170,7 +172,7 @@ async fn granted_functions_work() {
            (data (i32.const 1024) "[0,0]") {}"#,
         make::BEGINNING
     );
-    // The clock of the test stands at 1970; eight random bytes are not all zero.
+    // The clock of the test is stopped at 1970; eight random bytes are never all zero.
     let body = format!(
         r#"(if (i64.eqz (call $now)) (then (i32.store8 (i32.const 1025) (i32.const 49))))
            (call $random (i32.const 1040) (i32.const 8))
@@ -196,7 +198,8 @@ async fn granted_functions_work() {
     }
 }
 
-/// A component whose `invoke` is `body`; it leaves a pointer to pointer and length of the answer.
+/// Returns a component whose `invoke` is `body`; it leaves a pointer to the pointer and length of
+/// the response.
 fn component(body: &str) -> String {
     format!(
         r#"(component
@@ -249,7 +252,7 @@ async fn components_answer_and_misbehave_like_modules() {
     );
 }
 
-/// A source that is closed in the middle of a call ends it.
+/// Closing a source during a call ends the call.
 #[tokio::test]
 async fn closing_ends_what_runs() {
     let (_dir, rig) = rig("wasm", &make::module("", "(loop $on (br $on)) unreachable"), &[]);

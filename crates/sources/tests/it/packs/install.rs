@@ -46,7 +46,7 @@ async fn an_installed_pack_is_served_as_long_as_it_is_what_was_installed() {
     library.add(&changed, &none).unwrap();
     assert_eq!(rig.discover().await.version.as_deref(), Some("1.10.0"), "the newest");
 
-    // What lies there is checked each time.
+    // The archive is verified at each load.
     let archive = library.archive(&library.find("vendor.toolcrib.everyday", None).unwrap());
     let good = std::fs::read(&archive).unwrap();
     let mut bytes = good.clone();

@@ -1,4 +1,4 @@
-//! Packs made for one test.
+//! Creates packs for tests.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The name of packs made here.
 pub(super) const NAME: &str = "vendor.test.made";
-/// Their only node.
+/// The only node of these packs.
 pub(super) const NODE: &str = "vendor.test.made.node";
 
 pub(super) fn manifest(dir: &Path) -> Value {
@@ -29,7 +29,7 @@ pub(super) fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A pack whose code is `code`, in the text format.
+/// Writes a pack whose code is `code`, in the text format.
 pub(super) fn coded(dir: &Path, language: &str, code: &str) {
     std::fs::write(dir.join("code.wasm"), wat::parse_str(code).unwrap()).unwrap();
     let runtime = json!({ "language": language, "entry": "code.wasm" });
@@ -43,8 +43,9 @@ pub(super) fn described(runtime: &Value, nodes: &Value) -> Value {
     })
 }
 
-/// A module of the ABI whose only node is `body`: `$at` and `$len` are the request, what is left on
-/// the stack is where the answer is and its length. `rest` are imports, data and functions.
+/// Returns a module of the ABI whose only node is `body`. `$at` and `$len` are the request; `body`
+/// leaves the address and the length of the response on the stack. `rest` contains imports, data
+/// and functions.
 pub(super) fn module(rest: &str, body: &str) -> String {
     format!(
         r#"(module {rest}
@@ -77,20 +78,20 @@ pub(super) fn module(rest: &str, body: &str) -> String {
     )
 }
 
-/// Data at 1024 that is the whole answer.
+/// Returns data at 1024 that is the whole response.
 pub(super) fn answering(answer: &str) -> String {
     let escaped: String = answer.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     let data = format!(r#"(data (i32.const 1024) "{escaped}")"#);
     module(&data, &format!("i32.const 1024 i32.const {}", answer.len()))
 }
 
-/// A body that answers `{"outcome":"completed","output":…}` with the JSON at `$at`, `$len`.
+/// A body that returns `{"outcome":"completed","output":…}` with the JSON at `$at`, `$len`.
 pub(super) const COMPLETED: &str = r#"
     (local.set $to (call $alloc (i32.add (local.get $len) (i32.const 33))))
     (memory.copy (local.get $to) (i32.const 2048) (i32.const 32))
     (memory.copy (i32.add (local.get $to) (i32.const 32)) (local.get $at) (local.get $len))
     (i32.store8 (i32.add (local.get $to) (i32.add (local.get $len) (i32.const 32))) (i32.const 125))
     (local.get $to) (i32.add (local.get $len) (i32.const 33))"#;
-/// The data that [`COMPLETED`] begins with.
+/// The data at the start of [`COMPLETED`]'s output.
 pub(super) const BEGINNING: &str =
     r#"(data (i32.const 2048) "{\22outcome\22:\22completed\22,\22output\22:")"#;

@@ -1,4 +1,4 @@
-//! Nodes that are requests, tools of an MCP server, and code that sends requests itself.
+//! Nodes that are requests, tools of an MCP server, and code that sends requests.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -24,7 +24,7 @@ use crate::{
     rig::{Rig, invocation, presenting, text},
 };
 
-/// An HTTP server that keeps what it was asked and always answers the same.
+/// An HTTP server that records requests and always sends the same response.
 struct Server {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<(String, String)>>>,
@@ -133,11 +133,11 @@ async fn a_request_that_wants_a_credential_is_offered_where_there_is_one() {
     described(json!([{ "id": "key" }, { "id": "other" }]));
     let found = with_credential().await.discover().await;
     assert!(found.tools.is_empty());
-    assert!(found.problems[0].contains("wants more"), "{:?}", found.problems);
+    assert!(found.problems[0].contains("carries one credential"), "{:?}", found.problems);
 }
 
 #[tokio::test]
-async fn refusals_of_the_server_and_of_the_guard_are_told_apart() {
+async fn refusals_of_the_server_and_of_the_guard_are_distinguishable() {
     let server = Server::start("404 Not Found", "no such thing at http://10.0.0.1/x");
     let dir = tempfile::tempdir().unwrap();
     remote(dir.path(), &server.url(), json!({ "x-toolcrib-request": { "path": "/x" } }));
@@ -146,7 +146,7 @@ async fn refusals_of_the_server_and_of_the_guard_are_told_apart() {
     assert!(outcome.is_error);
     assert_eq!(text(&outcome), "the server answered 404: no such thing at [address]");
 
-    // The address is the pack's word, so it opens nothing by itself.
+    // The address comes from the pack, so it grants no access by itself.
     let guarded = Rig::pack(reaching(dir.path(), &[]), SourceLimits::default());
     guarded.ready().await;
     let call = invocation(json!({}));
@@ -175,14 +175,14 @@ async fn a_node_can_be_a_tool_of_an_mcp_server() {
     rig.source.close().await;
 }
 
-/// Code that sends what it is given and answers what it got.
+/// Returns code that sends its input as a request and returns the response.
 fn sender() -> String {
     let imports = format!(
         r#"(import "toolcrib" "http" (func $http (param i32 i32) (result i64))) {}"#,
         make::BEGINNING
     );
-    // Where `inputs` begins in the request is not for a test in this language to find: the request
-    // stands in the data, put there by the caller of this function.
+    // Parsing the inputs in WebAssembly text would be too complex. The caller of this function
+    // places the request in the data segment instead.
     let body = format!(
         r#"(local $answer i64)
            (local.set $answer (call $http (i32.const 4096) (i32.const SIZE)))

@@ -59,7 +59,8 @@ async fn arguments_that_do_not_fit_are_a_failed_result() {
     assert_eq!(gw.runs("crib", "read"), 0);
 }
 
-/// What is no JSON counts as no arguments; what is JSON but not one clear object does not run.
+/// A body that is not JSON counts as no arguments. JSON that is not one unambiguous object does not
+/// run.
 #[tokio::test]
 async fn odd_bodies_are_read_as_the_protocol_says() {
     let gw = fixture().start().await;
@@ -97,7 +98,7 @@ async fn execution_can_be_switched_off() {
 }
 
 #[tokio::test]
-async fn unauthorized_is_told_to_the_byte() {
+async fn unauthorized_has_exactly_the_specified_body() {
     let gw = fixture().start().await;
     for nobody in [gw.anonymous(), gw.bearer("junk")] {
         for path in ["crib__read/call", "nope/call", "crib__read/validate"] {
@@ -110,7 +111,7 @@ async fn unauthorized_is_told_to_the_byte() {
 
 /// I-9, I-15.
 #[tokio::test]
-async fn refusals_are_told_apart() {
+async fn refusals_are_distinguishable() {
     let gw = fixture().start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     let denied = call(&reader, "crib__write", json!({})).await;

@@ -24,9 +24,9 @@ async fn the_page_is_served_with_and_without_the_slash() {
     assert_eq!(again.status, 304);
 }
 
-/// The page of a key that is no good is the page: it is where the key is put right.
+/// With an invalid key the page is still served, because the key is entered there.
 #[tokio::test]
-async fn the_page_asks_for_no_key() {
+async fn the_page_requires_no_key() {
     let gw = fixture().start().await;
     assert_eq!(gw.bearer("junk").get("/explorer").await.status, 200);
     assert_eq!(gw.bearer("junk").get("/explorer/assets/app.js").await.status, 200);
@@ -50,7 +50,7 @@ async fn the_configuration_is_written_into_the_page() {
 }
 
 #[tokio::test]
-async fn what_is_written_into_the_page_is_text() {
+async fn configured_values_in_the_page_are_text() {
     let attack = "title = '<script>alert(1)</script>{{PROJECT_LINK}}'\nproject_name = '<script>alert(2)</script>'\nproject_url = 'javascript:alert(3)'";
     let text = page(attack).await;
     assert!(!text.contains("<script>alert") && !text.contains("javascript:"), "{text}");
@@ -87,7 +87,7 @@ async fn the_policy_fits_the_page() {
     assert_eq!(reply.header("referrer-policy"), "no-referrer");
 }
 
-/// Everything that the page refers to is there, and nothing else is.
+/// Every file that the page refers to exists, and there are no other files.
 #[tokio::test]
 async fn assets_are_the_embedded_files() {
     let gw = fixture().start().await;

@@ -1,5 +1,5 @@
-//! What needs a key. "Public" is what `[anonymous]` may see; everything else is to be as if it were
-//! not there.
+//! The access policies. "Public" is the view of `[anonymous]`; all other tools respond as if they
+//! did not exist.
 
 use serde_json::json;
 use toolcrib::{ExplorerConfig, ExplorerPolicy, RouterExt as _};
@@ -7,8 +7,8 @@ use toolcrib_testkit::gateway::{Actor, Served, TestGateway, TestSource, TestTool
 
 use crate::support::column;
 
-/// `crib__shared` is for everybody, `crib__read` for holders of `files:read`, `other__secret` for
-/// another tenant.
+/// `crib__shared` is public, `crib__read` requires `files:read`, `other__secret` belongs to another
+/// tenant.
 async fn start(explorer: &str) -> TestGateway {
     let anonymous = "[anonymous]\ntenant = \"acme\"\nscopes = [\"public:read\"]";
     TestGateway::builder()
@@ -24,7 +24,7 @@ async fn start(explorer: &str) -> TestGateway {
         .await
 }
 
-/// What `caller` is answered: the list, then for each tool its detail, a check and a call.
+/// Returns the responses to `caller`: the list, then detail, validation and call of each tool.
 async fn answers(caller: &Actor) -> String {
     let list = caller.get("/explorer/tools").await;
     let mut told = match list.status {
@@ -41,8 +41,8 @@ async fn answers(caller: &Actor) -> String {
     told
 }
 
-/// I-8, I-9, I-11: each policy, for a caller without a key, with a bad one, with one of no scope and
-/// with the right one. After the list: shared, read, another tenant's, unknown.
+/// I-8, I-9, I-11: each policy, for a caller without a key, with an invalid key, with a key without
+/// scopes and with the right one. After the list: shared, read, another tenant's, unknown.
 #[tokio::test]
 async fn each_policy_answers_each_caller_as_the_table_says() {
     let closed = "401, 401 401 401, 401 401 401, 401 401 401, 401 401 401";
@@ -71,7 +71,7 @@ async fn each_policy_answers_each_caller_as_the_table_says() {
     }
 }
 
-/// 403, 404, 401, in this order; where the policy asks first, 401 before all.
+/// 403, 404, 401, in this order; a policy that requires a key first returns 401 before all.
 #[tokio::test]
 async fn the_order_of_the_answers_is_the_policys() {
     for (policy, shared, unknown) in
@@ -93,7 +93,7 @@ async fn the_order_of_the_answers_is_the_policys() {
     assert_eq!(on.event(event).await["payload"]["resource"], "/explorer/tools/*");
 }
 
-/// A gateway is a provider like any other: its keys, its gate and its view, wherever it is mounted.
+/// A gateway can be mounted as a provider, with its keys, its gate and its view.
 #[tokio::test]
 async fn a_gateway_is_a_provider() {
     let gw = start("").await;
@@ -123,9 +123,9 @@ async fn a_gateway_is_a_provider() {
     assert_eq!(column(&all.get("/mine/tools").await.json(), "name"), ["crib__fresh"]);
 }
 
-/// Without `[anonymous]` the public see nothing.
+/// Without `[anonymous]`, the public view is empty.
 #[tokio::test]
-async fn public_is_nothing_where_nobody_is_anonymous() {
+async fn the_public_view_is_empty_without_an_anonymous_principal() {
     let gw = TestGateway::builder().tool(TestTool::new("open").scopes([])).start().await;
     let config = ExplorerConfig::new().allow_execute(true);
     let router = toolcrib::explorer("/mine", gw.gateway.clone(), config);

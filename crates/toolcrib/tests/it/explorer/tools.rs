@@ -30,7 +30,7 @@ async fn a_detail_has_the_schemas_in_their_own_order() {
 }
 
 #[tokio::test]
-async fn an_unknown_name_is_told_as_the_protocol_has_it() {
+async fn an_unknown_name_gets_the_error_of_the_protocol() {
     let gw = fixture().start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     for (path, name) in [
@@ -64,7 +64,7 @@ async fn the_list_follows_the_source() {
     assert_eq!(column(&caller.get("/explorer/tools").await.json(), "name"), ["crib__fresh"]);
 }
 
-/// I-13: what an upstream says of itself is passed on where it has the protocol's form.
+/// I-13: metadata of an upstream is passed on only if it conforms to the protocol.
 #[tokio::test]
 async fn claims_are_shown_only_in_the_form_of_the_protocol() {
     let odd = json!({ "title": "T", "destructiveHint": "yes", "openWorldHint": false, "x": 1 });

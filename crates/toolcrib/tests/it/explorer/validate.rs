@@ -35,7 +35,7 @@ async fn every_violation_is_listed_with_its_place() {
 }
 
 #[tokio::test]
-async fn what_is_not_json_is_a_bad_request() {
+async fn a_body_that_is_not_json_is_a_bad_request() {
     let gw = fixture().start().await;
     let reader = gw.principal("reader", ["files:read"]).await;
     for bad in ["", "not json", "{", "{\"a\":1,\"a\":2}"] {

@@ -10,7 +10,7 @@ use toolcrib_testkit::gateway::{Reply, Served};
 
 use super::{config, serve_f};
 
-/// Lets `Bearer good` in, and counts.
+/// Accepts `Bearer good`, and counts its calls.
 fn hook(config: ExplorerConfig, asked: &Arc<AtomicUsize>) -> ExplorerConfig {
     let asked = Arc::clone(asked);
     config.auth_hook(move |head: RequestHead| {
@@ -40,7 +40,7 @@ impl Authenticator for OneUser {
     }
 }
 
-/// Answers who called.
+/// Returns the caller.
 async fn who(call: ToolCall) -> Result<String, String> {
     Ok(match call.identity {
         Some(identity) => {
@@ -76,7 +76,7 @@ async fn a_hook_decides_about_calls() {
 
 /// 38.
 #[tokio::test]
-async fn a_hook_is_not_asked_about_anything_else() {
+async fn a_hook_is_called_for_calls_only() {
     let asked = Arc::default();
     let served = serve_f(hook(on(), &asked)).await;
     for path in ["/explorer", "/explorer/", "/explorer/tools", "/explorer/tools/echo"] {
@@ -85,7 +85,7 @@ async fn a_hook_is_not_asked_about_anything_else() {
     assert_eq!(asked.load(Ordering::SeqCst), 0);
 }
 
-/// Beside: switched off, unknown, unauthorized, in this order.
+/// Extra: disabled, unknown, unauthorized, in this order.
 #[tokio::test]
 async fn the_order_of_the_answers() {
     let asked = Arc::default();
@@ -96,7 +96,7 @@ async fn the_order_of_the_answers() {
         let path = format!("/explorer/tools/{tool}/call");
         assert_eq!(served.anonymous().post(&path, json!({})).await.status, status);
     }
-    assert_eq!(asked.load(Ordering::SeqCst), 0, "nobody is asked before that");
+    assert_eq!(asked.load(Ordering::SeqCst), 0, "the hook is not called before that");
     unauthorized(&served.anonymous().post("/explorer/tools/echo/call", json!({})).await);
 }
 
@@ -118,9 +118,9 @@ async fn an_authenticator_comes_before_a_hook() {
     assert_eq!(asked.load(Ordering::SeqCst), 0);
 }
 
-/// 52. A hook lets in without saying who.
+/// 52. A hook authorizes without an identity.
 #[tokio::test]
-async fn without_an_authenticator_callers_are_nobody() {
+async fn without_an_authenticator_callers_have_no_identity() {
     let reply = call(&serve_f(on().handler(who)).await, "whatever").await;
     assert_eq!((reply.status, &reply.json()["content"][0]["text"]), (200, &json!("anonymous")));
     let hooked = serve_f(hook(on(), &Arc::default()).handler(who)).await;
@@ -142,7 +142,7 @@ async fn an_authenticator_guards_calls_alone() {
     }
 }
 
-/// Beside: a decision that breaks is a refusal.
+/// Extra: a hook that panics denies the call.
 #[tokio::test]
 async fn a_decision_that_panics_is_a_refusal() {
     let broken = |_: HeaderMap| async { panic!("an authenticator that panics, on purpose") };
@@ -152,9 +152,9 @@ async fn a_decision_that_panics_is_a_refusal() {
     unauthorized(&call(&serve_f(broken).await, "good").await);
 }
 
-/// The stricter policies ask before they tell anything, and let nobody in where nothing decides.
+/// Stricter policies authorize before they reveal anything, and admit no caller without a hook.
 #[tokio::test]
-async fn stricter_policies_ask_first() {
+async fn stricter_policies_authorize_first() {
     let with = |policy| on().policy(policy).authenticator(OneUser);
     let all = serve_f(with(ExplorerPolicy::All)).await;
     let only_calls = serve_f(with(ExplorerPolicy::CallOnly)).await;

@@ -41,9 +41,9 @@ async fn a_tool_that_says_it_failed_is_a_500() {
     );
 }
 
-/// 16, 30. And beside: "switched off" comes before "unknown".
+/// 16, 30. Extra: "disabled" takes precedence over "unknown".
 #[tokio::test]
-async fn unknown_and_switched_off_are_told_apart() {
+async fn unknown_and_disabled_are_distinguishable() {
     let reply = call(&serve_f(on()).await, "nope", json!({})).await;
     assert_eq!(reply.parts(), (404, json!({ "error": "Tool not found: nope" })));
     let off = serve_f(config()).await;
@@ -54,9 +54,9 @@ async fn unknown_and_switched_off_are_told_apart() {
     }
 }
 
-/// 17. And beside: what is JSON and no object is not run.
+/// 17. Extra: JSON that is not an object does not run.
 #[tokio::test]
-async fn what_is_no_json_counts_as_no_arguments() {
+async fn a_body_that_is_not_json_counts_as_no_arguments() {
     let served = serve_f(on()).await;
     for garbage in [&b"not json"[..], b"", b"{", b"\xff"] {
         let reply = served.anonymous().post_text("/explorer/tools/echo/call", garbage).await;
@@ -68,7 +68,7 @@ async fn what_is_no_json_counts_as_no_arguments() {
     }
 }
 
-/// 37. And beside: a handler that panics or hangs is answered for.
+/// 37. Extra: a handler that panics or hangs still gets a response.
 #[tokio::test]
 async fn a_handler_that_fails_is_a_500() {
     async fn broken(call: ToolCall) -> Result<ToolAnswer, String> {
@@ -109,7 +109,7 @@ async fn a_handler_gets_the_head_of_the_request() {
     assert_eq!((reply.status, &reply.json()["content"][0]["text"]), (200, &json!(text)));
 }
 
-/// Beside: an empty trace is none, and blocks of any kind are passed on as they are.
+/// Extra: an empty trace counts as none, and blocks of any kind are passed on unchanged.
 #[tokio::test]
 async fn content_is_passed_on_as_it_is() {
     let blocks = json!([
@@ -125,7 +125,7 @@ async fn content_is_passed_on_as_it_is() {
     assert_eq!(reply.parts(), (200, json!({ "content": blocks, "isError": false })));
 }
 
-/// A handler need not be a closure.
+/// A handler can be a type instead of a closure.
 #[tokio::test]
 async fn a_type_can_be_a_handler() {
     struct Doubler;

@@ -25,7 +25,7 @@ fn has(reply: &Reply, path: &str, keyword: &str) -> bool {
     errors.as_array().unwrap().iter().any(|e| e["path"] == path && e["keyword"] == keyword)
 }
 
-/// 18. A schema that cannot be used is one failure, whatever the reason.
+/// 18. An unusable schema is one failure, whatever the reason.
 #[tokio::test]
 async fn a_schema_that_is_none_is_one_failure() {
     let served = serve_v().await;
@@ -48,7 +48,7 @@ async fn arguments_that_fit_are_valid() {
     assert_eq!((reply.status, reply.text().as_str()), (200, r#"{"valid":true}"#));
 }
 
-/// 20. And beside: the path names the missing property.
+/// 20. Extra: the path names the missing property.
 #[tokio::test]
 async fn a_missing_property_is_named() {
     let served = serve_v().await;
@@ -62,7 +62,7 @@ async fn a_missing_property_is_named() {
 
 /// 21, 22.
 #[tokio::test]
-async fn every_violation_is_told_with_its_place() {
+async fn every_violation_is_reported_with_its_path() {
     let served = serve_v().await;
     let reply = check(&served, "echo", r#"{"city":"Paris","count":"not-int"}"#).await;
     assert!(has(&reply, "/count", "type"), "{}", reply.text());
@@ -74,7 +74,7 @@ async fn every_violation_is_told_with_its_place() {
 
 /// 23, 24.
 #[tokio::test]
-async fn what_cannot_be_checked_says_so() {
+async fn arguments_that_cannot_be_checked_are_reported() {
     let served = serve_v().await;
     let unknown = check(&served, "nope", "not json").await;
     assert_eq!(unknown.parts(), (404, json!({ "error": "Tool not found: nope" })));
@@ -89,7 +89,7 @@ async fn what_cannot_be_checked_says_so() {
     }
 }
 
-/// 25. And beside: `true` takes everything, `false` nothing.
+/// 25. Extra: `true` accepts everything, `false` nothing.
 #[tokio::test]
 async fn without_a_schema_everything_fits() {
     let served = serve_v().await;
@@ -103,9 +103,9 @@ async fn without_a_schema_everything_fits() {
     }
 }
 
-/// 26, 27, 28. Nothing is asked and nothing is run.
+/// 26, 27, 28. No hook is called and no tool runs.
 #[tokio::test]
-async fn checking_asks_nobody_and_runs_nothing() {
+async fn validation_calls_no_hook_and_runs_no_tool() {
     let (asked, ran) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (hook_asked, handler_ran) = (Arc::clone(&asked), Arc::clone(&ran));
     let config = ExplorerConfig::new()
@@ -129,7 +129,7 @@ async fn checking_asks_nobody_and_runs_nothing() {
     assert_eq!((asked.load(Ordering::SeqCst), ran.load(Ordering::SeqCst)), (0, 0));
 }
 
-/// 55. The result can be named and read by the embedding program.
+/// 55. The embedding program can name and read the result types.
 #[tokio::test]
 async fn results_can_be_read_as_types() {
     let reply = check(&serve_v().await, "echo", "{}").await;
@@ -140,7 +140,7 @@ async fn results_can_be_read_as_types() {
     assert_eq!(back, reply.json());
 }
 
-/// Beside: bodies are bounded. I-27.
+/// Extra: bodies are bounded. I-27.
 #[tokio::test]
 async fn a_body_that_is_too_large_is_refused() {
     let served = serve(fixture_v(), config().allow_execute(true).max_body_bytes(100)).await;

@@ -26,7 +26,7 @@ async fn the_prefix_is_the_given_one() {
     }
 }
 
-/// Beside: at the root.
+/// Extra: at the root.
 #[tokio::test]
 async fn an_explorer_can_be_the_root() {
     let served = Served::start(toolcrib::explorer("/", fixture_f(), config())).await;
@@ -36,7 +36,8 @@ async fn an_explorer_can_be_the_root() {
     assert_eq!(caller.get("/none").await.status, 404);
 }
 
-/// Beside: in the router of the embedding program, merged or nested, and its own routes stay.
+/// Extra: inside the embedding program's router, merged or nested, without affecting its own
+/// routes.
 #[tokio::test]
 async fn an_explorer_is_one_part_of_a_program() {
     let own = Router::new()
@@ -60,7 +61,7 @@ async fn an_explorer_is_one_part_of_a_program() {
     assert_eq!(caller.get("/deep/explorer/tools/echo").await.json()["name"], "echo");
 }
 
-/// Beside: pages of other origins, and names that were not listed, are refused.
+/// Extra: pages of other origins, and unlisted host names, are rejected.
 #[tokio::test]
 async fn foreign_pages_are_refused() {
     let served = Served::start(f(config().allow_execute(true))).await;

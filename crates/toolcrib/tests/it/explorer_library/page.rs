@@ -10,7 +10,7 @@ async fn page(config: ExplorerConfig) -> String {
     reply.text()
 }
 
-/// 1. And beside: the page is there with and without the slash, and for `HEAD`.
+/// 1. Extra: the page is served with and without the slash, and for `HEAD`.
 #[tokio::test]
 async fn the_page_is_html() {
     assert!(page(config()).await.contains("MCP Tool Explorer"));
@@ -30,7 +30,7 @@ async fn the_title_is_the_configured_one() {
     assert!(!text.contains("{{TITLE}}"));
 }
 
-/// 3, 4. The inline script is the only one that the policy lets run.
+/// 3, 4. The policy allows only the inline script.
 #[tokio::test]
 async fn the_page_says_whether_tools_may_run() {
     for (allow, script) in
@@ -59,9 +59,9 @@ async fn the_footer_names_the_project() {
     assert!(!unnamed.contains("&middot;") && !unnamed.contains("p.example"));
 }
 
-/// 8, 36, 42. And beside: what is put in is not looked at again.
+/// 8, 36, 42. Extra: inserted text is not expanded again.
 #[tokio::test]
-async fn what_is_put_into_the_page_is_text() {
+async fn configuration_is_inserted_into_the_page_as_text() {
     let attack = "<script>alert(1)</script>";
     let text = page(config().title(attack).project_name(attack)).await;
     assert!(!text.contains("<script>alert"), "{text}");
@@ -74,7 +74,7 @@ async fn what_is_put_into_the_page_is_text() {
     }
 }
 
-/// Beside: which addresses become links.
+/// Extra: the addresses that become links.
 #[tokio::test]
 async fn only_addresses_that_lead_to_a_page_become_links() {
     for good in [
@@ -105,7 +105,7 @@ async fn only_addresses_that_lead_to_a_page_become_links() {
     }
 }
 
-/// 46. What our own page is made of is all there: every file that it or one of its modules names.
+/// 46. Every file that the page or one of its modules refers to exists.
 #[tokio::test]
 async fn the_page_is_complete() {
     let served = serve_f(config()).await;
@@ -135,7 +135,7 @@ async fn the_page_is_complete() {
     assert!(seen.len() > 20, "{seen:?}");
 }
 
-/// 47, 48. The browser tests show what the form starts from; this is that nothing is made up.
+/// 47, 48. The browser tests show the initial form; this test checks that no values are invented.
 #[tokio::test]
 async fn the_form_starts_from_the_required_keys() {
     let served = serve_f(config()).await;

@@ -20,7 +20,7 @@ fn is_json(reply: &Reply) -> bool {
     reply.header("content-type") == "application/json"
 }
 
-/// 9, 10, 11. In the order of the provider, with nothing that the protocol does not have.
+/// 9, 10, 11. In the order of the provider, without members outside the protocol.
 #[tokio::test]
 async fn all_tools_are_listed() {
     let served = serve_f(config()).await;
@@ -37,7 +37,7 @@ async fn all_tools_are_listed() {
     assert_eq!(list.text(), r#"[{"name":"t","description":""}]"#, "no hints are no annotations");
 }
 
-/// 12. And beside: a schema keeps the order of its members.
+/// 12. Extra: a schema keeps the order of its members.
 #[tokio::test]
 async fn a_detail_has_the_schema() {
     let served = serve_f(config()).await;
@@ -52,7 +52,7 @@ async fn a_detail_has_the_schema() {
     assert_eq!(bare, json!({ "name": "boom", "description": "Fails", "inputSchema": {} }));
 }
 
-/// 13. And beside: names are decoded once, `%2F` is part of a name.
+/// 13. Extra: names are decoded once, `%2F` is part of a name.
 #[tokio::test]
 async fn an_unknown_tool_is_404() {
     let served = serve_f(config()).await;
@@ -76,7 +76,7 @@ async fn an_unknown_tool_is_404() {
     let odd = serve(vec![named("grp/sub"), named("")], config()).await;
     let sub = odd.anonymous().get("/explorer/tools/grp%2Fsub").await;
     assert_eq!(sub.json()["name"], "grp/sub");
-    assert_eq!(odd.anonymous().get("/explorer/tools/%FF").await.status, 404, "nobody's name");
+    assert_eq!(odd.anonymous().get("/explorer/tools/%FF").await.status, 404, "not a valid name");
 }
 
 /// 31.
@@ -98,9 +98,9 @@ async fn an_async_closure_is_a_provider() {
     assert_eq!(column(&list, "name"), ["dynamic"]);
 }
 
-/// Beside: a provider is asked on every request that needs tools, once, and never without need.
+/// Extra: the provider is called once per request that needs tools, and for no other.
 #[tokio::test]
-async fn a_provider_is_asked_on_every_request() {
+async fn a_provider_is_called_on_every_request() {
     let tools = Arc::new(Mutex::new(fixture_f()));
     let asked = Arc::new(AtomicUsize::new(0));
     let (shown, count) = (Arc::clone(&tools), Arc::clone(&asked));
@@ -139,7 +139,7 @@ async fn a_provider_is_asked_on_every_request() {
     assert_eq!(asked.load(Ordering::SeqCst), before, "not for a call that is switched off");
 }
 
-/// Beside: a provider that breaks takes no connection with it.
+/// Extra: a provider that panics does not break the connection.
 #[tokio::test]
 async fn a_provider_that_panics_is_a_500() {
     let provider = || -> Vec<Arc<dyn Tool>> { panic!("a provider that panics, on purpose") };

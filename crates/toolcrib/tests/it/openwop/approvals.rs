@@ -1,4 +1,4 @@
-//! `/v1/approvals`, and what each surface tells a caller that waits for consent.
+//! `/v1/approvals`, and the response of each surface to a call that requires approval.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -6,14 +6,14 @@ use toolcrib_testkit::gateway::{Actor, Events, TestGateway};
 
 use crate::support::fixture;
 
-async fn asked(caller: &Actor, arguments: Value) -> Value {
+async fn call_ask(caller: &Actor, arguments: Value) -> Value {
     let body = json!({ "request": { "tool_id": "crib.ask", "input": arguments } });
     let reply = caller.post("/tools/call", body).await;
     assert_eq!(reply.status, 200, "{}", reply.text());
     reply.json()["result"].clone()
 }
 
-/// The newest approval that `who` sees.
+/// Returns the newest approval that `who` sees.
 async fn newest(who: &Actor) -> Value {
     who.get("/v1/approvals").await.json()["approvals"][0].clone()
 }
@@ -32,7 +32,7 @@ async fn one_calls_another_consents_and_the_call_runs_once() {
     let bob = gw.principal("bob", ["approvals:respond"]).await;
     let arguments = json!({ "path": "canary" });
 
-    let refused = asked(&ann, arguments.clone()).await;
+    let refused = call_ask(&ann, arguments.clone()).await;
     assert_eq!(refused["success"], false);
     let error = &refused["error"];
     assert_eq!(error["can_retry"], true);
@@ -53,10 +53,14 @@ async fn one_calls_another_consents_and_the_call_runs_once() {
     assert_eq!((status, &body["state"]), (200, &json!("granted")), "{body}");
     assert_eq!(answer(&bob, &id, grant).await.0, 409);
 
-    let other = asked(&ann, json!({ "path": "other" })).await;
+    let other = call_ask(&ann, json!({ "path": "other" })).await;
     assert_eq!(other["success"], false, "changed arguments need a grant of their own");
-    assert_eq!(asked(&ann, arguments.clone()).await["success"], true);
-    assert_eq!(asked(&ann, arguments).await["success"], false, "a second run needs a second one");
+    assert_eq!(call_ask(&ann, arguments.clone()).await["success"], true);
+    assert_eq!(
+        call_ask(&ann, arguments).await["success"],
+        false,
+        "a second run requires a second approval"
+    );
     assert_eq!(gw.runs("crib", "ask"), 1);
     let used = ann.get(&format!("/v1/approvals/{id}")).await.json();
     assert_eq!(used["state"], "used");
@@ -64,16 +68,16 @@ async fn one_calls_another_consents_and_the_call_runs_once() {
 }
 
 #[tokio::test]
-async fn what_is_no_answer_is_refused() {
+async fn an_invalid_verdict_is_refused() {
     let gw = fixture().start().await;
     let ann = gw.principal("ann", ["files:read"]).await;
     let bob = gw.principal("bob", ["approvals:*"]).await;
-    asked(&ann, json!({})).await;
+    call_ask(&ann, json!({})).await;
     let id = newest(&bob).await["approvalId"].as_str().unwrap().to_owned();
     for body in [json!({}), json!({ "verdict": "maybe" }), json!({ "verdict": "grant", "x": 1 })] {
         assert_eq!(answer(&bob, &id, body.clone()).await.0, 400, "{body}");
     }
-    // What stands twice says nothing.
+    // A duplicate member is invalid.
     let twice = r#"{"verdict":"reject","verdict":"grant"}"#;
     let path = format!("/v1/approvals/{id}");
     let twice =
@@ -88,12 +92,12 @@ async fn what_is_no_answer_is_refused() {
     assert_eq!(newest(&bob).await["state"], "pending");
 }
 
-/// Each surface says which approval it is and when to come again, in its own form.
+/// Each surface names the approval and the time to retry, in its own form.
 #[tokio::test]
 async fn every_surface_names_the_approval() {
     let gw = fixture().config("[approvals]\nurl = \"https://gate.example/ui\"").start().await;
     let ann = gw.principal("ann", ["files:read"]).await;
-    asked(&ann, json!({})).await;
+    call_ask(&ann, json!({})).await;
     let id = newest(&ann).await["approvalId"].as_str().unwrap().to_owned();
     let link = format!("https://gate.example/ui#approval={id}");
 
@@ -118,7 +122,7 @@ async fn every_surface_names_the_approval() {
     assert_eq!(request["params"]["url"], json!(link));
 }
 
-/// I-15: what an MCP client answers to the request grants nothing.
+/// I-15: a client's answer to the elicitation grants nothing.
 #[tokio::test]
 async fn an_elicitation_that_was_accepted_is_no_consent() {
     let gw = fixture().config("[approvals]\nurl = \"https://gate.example/ui\"").start().await;
@@ -131,8 +135,8 @@ async fn an_elicitation_that_was_accepted_is_no_consent() {
     assert_eq!(gw.runs("crib", "ask"), 0);
 }
 
-/// In a session of 2025-11-25 the link is an error; who cannot open one, or has no session to have said
-/// so in, is told in words.
+/// In a session of 2025-11-25 the link is an error. A client without that capability, or without a
+/// session to declare it in, gets a text.
 #[tokio::test]
 async fn a_session_whose_client_opens_addresses_is_given_one() {
     let gw = fixture().config("[approvals]\nurl = \"https://gate.example/ui\"").start().await;
@@ -152,12 +156,12 @@ async fn a_session_whose_client_opens_addresses_is_given_one() {
         let session = begun.headers["mcp-session-id"].to_str().unwrap().to_owned();
         let caller = ann.with("mcp-session-id", &session).with("mcp-protocol-version", version);
         let call = json!({ "name": "crib__ask", "arguments": {} });
-        let told = told(rpc(&caller, "tools/call", call).await).await;
+        let response_message = response_message(rpc(&caller, "tools/call", call).await).await;
         let id = newest(&ann).await["approvalId"].as_str().unwrap().to_owned();
         match linked {
             true => {
-                assert_eq!(told["error"]["code"], -32042, "{told}");
-                let elicitation = &told["error"]["data"]["elicitations"][0];
+                assert_eq!(response_message["error"]["code"], -32042, "{response_message}");
+                let elicitation = &response_message["error"]["data"]["elicitations"][0];
                 assert_eq!(elicitation["elicitationId"], json!(id));
                 assert_eq!(
                     elicitation["url"],
@@ -165,8 +169,13 @@ async fn a_session_whose_client_opens_addresses_is_given_one() {
                 );
             }
             false => {
-                assert_eq!(told["result"]["isError"], true, "{told}");
-                assert!(told["result"]["content"][0]["text"].as_str().unwrap().contains(&id));
+                assert_eq!(response_message["result"]["isError"], true, "{response_message}");
+                assert!(
+                    response_message["result"]["content"][0]["text"]
+                        .as_str()
+                        .unwrap()
+                        .contains(&id)
+                );
             }
         }
     }
@@ -180,7 +189,7 @@ async fn rpc(caller: &Actor, method: &str, params: Value) -> Events {
     caller.open(Method::POST, "/mcp", Some(message.to_string().into())).await
 }
 
-async fn told(mut reply: Events) -> Value {
+async fn response_message(mut reply: Events) -> Value {
     match reply.headers["content-type"].to_str().unwrap() {
         "text/event-stream" => reply.next().await.unwrap(),
         _ => reply.rest().await,
@@ -207,18 +216,19 @@ async fn mcp_round(caller: &Actor, capabilities: Value, responses: Option<Value>
         .with("mcp-protocol-version", version)
         .with("mcp-method", "tools/call")
         .with("mcp-name", "crib__ask");
-    told(caller.open(Method::POST, "/mcp", Some(message.to_string().into())).await).await
+    response_message(caller.open(Method::POST, "/mcp", Some(message.to_string().into())).await)
+        .await
 }
 
 /// I-34.
 #[tokio::test]
-async fn a_stream_tells_responders_of_changes() {
+async fn a_stream_notifies_approvers_of_changes() {
     let gw: TestGateway = fixture().start().await;
     let ann = gw.principal("ann", ["files:read"]).await;
     let bob = gw.principal("bob", ["approvals:respond"]).await;
     let mut stream = bob.open(Method::GET, "/v1/approvals/events", None).await;
     assert_eq!(stream.status, 200);
-    asked(&ann, json!({})).await;
+    call_ask(&ann, json!({})).await;
     let pending = stream.next().await.unwrap();
     assert_eq!((&pending["state"], &pending["mayRespond"]), (&json!("pending"), &json!(true)));
     let id = pending["approvalId"].as_str().unwrap().to_owned();
@@ -226,9 +236,9 @@ async fn a_stream_tells_responders_of_changes() {
     assert_eq!(stream.next().await.unwrap()["state"], "rejected");
 }
 
-/// A role comes from the key, and counts by its name.
+/// A role comes from the key, and is matched by its name.
 #[tokio::test]
-async fn a_role_can_be_asked_for() {
+async fn a_role_can_be_required() {
     let gw = TestGateway::builder()
         .config("[[role]]\nname = \"boss\"\nscopes = [\"approvals:respond\"]")
         .config("[[role]]\nname = \"clerk\"\nscopes = [\"approvals:respond\"]")
@@ -242,7 +252,7 @@ async fn a_role_can_be_asked_for() {
     let ann = gw.principal("ann", ["files:read"]).await;
     let clerk = gw.principal_with_roles("acme", "carol", &["clerk"]).await;
     let boss = gw.principal_with_roles("acme", "bob", &["boss"]).await;
-    asked(&ann, json!({})).await;
+    call_ask(&ann, json!({})).await;
     let id = newest(&boss).await["approvalId"].as_str().unwrap().to_owned();
     let (status, body) = answer(&clerk, &id, json!({ "verdict": "grant" })).await;
     assert_eq!((status, &body["details"]["reason"]), (403, &json!("role")));

@@ -18,7 +18,7 @@ async fn a_tool_is_found_by_its_encoded_id() {
     }
 }
 
-/// An encoded slash is a character of the id; it is decoded once and never splits the path.
+/// An encoded slash is part of the id; it is decoded once and never splits the path.
 #[tokio::test]
 async fn ids_are_decoded_once() {
     let gw = TestGateway::builder().tool(TestTool::new("read")).start().await;

@@ -1,5 +1,4 @@
-//! `openapi.json` says what the server does: which parameters there are, which values they take, and
-//! which forms an answer has.
+//! `openapi.json` matches the server: the parameters, their values, and the forms of responses.
 
 use http::Method;
 use serde_json::{Value, json};
@@ -15,7 +14,7 @@ struct Operation {
 }
 
 impl Operation {
-    /// Its query parameters, with the schemas.
+    /// Returns its query parameters with their schemas.
     fn query(&self) -> Vec<(&str, &Value)> {
         let query = self.parameters.iter().filter(|it| it["in"] == "query");
         query.map(|it| (it["name"].as_str().unwrap(), &it["schema"])).collect()
@@ -42,7 +41,7 @@ async fn operations(caller: &Actor) -> (Vec<Operation>, Value) {
     (described.collect(), document)
 }
 
-/// The schema of a value, wherever it is written.
+/// Returns the schema of a value, with references resolved.
 fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     if let Some(reference) = schema["$ref"].as_str() {
         return document.pointer(reference.trim_start_matches('#')).unwrap();
@@ -52,8 +51,8 @@ fn resolved<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
     forms.next().map_or(schema, |form| resolved(document, form))
 }
 
-/// Every route refuses what it does not know, and says what it knows; callers without a key are told
-/// nothing of it.
+/// Every route rejects unknown parameters and lists the known ones. Callers without a key do not
+/// see that list.
 #[tokio::test]
 async fn unknown_parameters_are_refused_on_every_route() {
     let gw = fixture().start().await;
@@ -80,7 +79,7 @@ async fn unknown_parameters_are_refused_on_every_route() {
     assert_eq!(admin.get("/v1/tools?&view=standard").await.status, 200);
 }
 
-/// What a schema excludes is 400, and what it includes is not.
+/// Values excluded by the schema get a 400, others do not.
 #[tokio::test]
 async fn parameters_take_the_values_that_are_described() {
     let gw = fixture().start().await;
@@ -127,7 +126,7 @@ async fn parameters_take_the_values_that_are_described() {
     assert!(looked_at >= 14, "{looked_at}");
 }
 
-/// A client that validates answers accepts each form of a tool and of the list.
+/// A validating client accepts each form of a tool and of the list.
 #[tokio::test]
 async fn answers_have_the_forms_that_are_described() {
     let combined =
@@ -156,9 +155,9 @@ async fn answers_have_the_forms_that_are_described() {
     }
 }
 
-/// The bodies of `/v1/keys` as described, and as read.
+/// The bodies of `/v1/keys` are parsed as described.
 #[tokio::test]
-async fn bodies_of_keys_are_what_is_described() {
+async fn bodies_of_keys_match_their_description() {
     let gw = fixture().start().await;
     let admin = gw.principal("admin", ["*"]).await;
     let document = admin.get("/v1/openapi.json").await.json();
@@ -195,7 +194,7 @@ async fn bodies_of_keys_are_what_is_described() {
     }
 }
 
-/// An answer to an approval is bounded like every other body, and refused in the same form.
+/// A body for an approval is bounded like every other body, and rejected in the same form.
 #[tokio::test]
 async fn answers_to_approvals_are_bounded() {
     let gw = fixture().config("[server]\nmax_body = \"4KiB\"").start().await;
@@ -206,7 +205,7 @@ async fn answers_to_approvals_are_bounded() {
     assert_eq!((reply.status, &told["error"]), (413, &json!("validation_error")), "{told}");
     assert_eq!(told["details"]["maxRequestBodyBytes"], 4_096);
     assert_eq!(reply.header("content-type"), "application/json");
-    // A body that breaks off.
+    // A truncated body.
     let head = "POST /v1/approvals/some HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n";
     let key = bob.key().unwrap();
     let broken = format!(
@@ -218,8 +217,8 @@ async fn answers_to_approvals_are_bounded() {
     let told: Value =
         serde_json::from_str(&body[body.find('{').unwrap()..=body.rfind('}').unwrap()]).unwrap();
     assert_eq!(told["error"], "validation_error", "{answer}");
-    // A member that stands twice would be read by somebody else in another way.
+    // Another parser could read a duplicate member differently.
     let twice =
         bob.post_text("/v1/approvals/some", r#"{"verdict":"reject","verdict":"grant"}"#).await;
-    assert_eq!(twice.status, 404, "and whether it exists is told first");
+    assert_eq!(twice.status, 404, "the existence of the approval is checked first");
 }

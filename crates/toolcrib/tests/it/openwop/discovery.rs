@@ -10,9 +10,9 @@ async fn the_document_says_what_is_really_there() {
     insta::assert_snapshot!(reply.text().replace(env!("CARGO_PKG_VERSION"), "VERSION"), @r#"{"protocolVersion":"1.0","supportedEnvelopes":[],"schemaVersions":{},"limits":{"clarificationRounds":0,"schemaRounds":0,"envelopesPerTurn":0,"maxRequestBodyBytes":1048576},"implementation":{"name":"toolcrib","version":"VERSION","vendor":"toolcrib"},"supportedTransports":["rest","mcp"],"toolCatalog":{"supported":true,"sources":["node-pack","workflow","mcp","connector","host-extension"],"sessionLifecycle":true,"compactView":true},"toolHooks":{"supported":true,"prePostEvents":true,"perToolAuthorization":true,"perToolRateLimit":true}}"#);
 }
 
-/// The same for everyone, also for a caller whose key is no good.
+/// The same for every caller, including one with an invalid key.
 #[tokio::test]
-async fn it_does_not_depend_on_who_asks() {
+async fn it_does_not_depend_on_the_caller() {
     let gw = fixture().start().await;
     let open = gw.anonymous().get("/.well-known/openwop").await;
     for caller in [gw.principal("a", ["*"]).await, gw.bearer("tc_junk")] {
@@ -40,7 +40,7 @@ async fn the_interface_describes_itself() {
     assert!(
         document["components"]["schemas"]["ToolDescriptor"]["properties"]["safetyTier"].is_object()
     );
-    // Every reference leads somewhere.
+    // Every reference has a target.
     let text = document.to_string();
     for reference in text.split("\"$ref\":\"").skip(1) {
         let reference = reference.split('"').next().unwrap();
@@ -49,7 +49,7 @@ async fn the_interface_describes_itself() {
     }
 }
 
-/// The published schema accepts what is served.
+/// The published schema accepts the served descriptors.
 #[tokio::test]
 async fn the_schema_of_descriptors_is_published() {
     let gw = fixture().start().await;

@@ -33,7 +33,8 @@ async fn a_run_holds_both_events_of_a_call_and_no_content() {
     assert!(list[1]["payload"]["durationMs"].is_u64());
 }
 
-/// I-9: somebody else's run is seen with `audit:read` in the same tenant, and not at all elsewhere.
+/// I-9: a run of another principal is visible with `audit:read` in its tenant, and not at all
+/// elsewhere.
 #[tokio::test]
 async fn a_run_is_shown_to_its_caller_and_to_auditors_of_its_tenant() {
     let gw = fixture().start().await;
@@ -99,10 +100,10 @@ async fn an_auditor_follows_the_record_of_its_tenant() {
     // Without a position: the newest.
     let newest = auditor.get("/v1/events?limit=1").await.json();
     assert_eq!(newest["events"][0], rest["events"][1]);
-    // I-9: positions say nothing of other tenants.
+    // I-9: positions reveal nothing about other tenants.
     let all = auditor.get("/v1/events?after=0").await.json();
     assert_eq!(positions(&all), [1, 2, 3, 4, 5, 6]);
-    // I-71: each hangs on the one before it, over the borders of pages.
+    // I-71: each event is chained to the previous one, across pages.
     for pair in all["events"].as_array().unwrap().windows(2) {
         assert_eq!(pair[1]["prevHash"], pair[0]["hash"]);
     }
@@ -141,7 +142,7 @@ async fn operators_see_how_sources_are_doing() {
     );
 }
 
-/// I-9: what is recorded of a probe does not tell the prober's own auditor whether it hit something.
+/// I-9: the record of a probe does not reveal to the prober's own auditor whether the tool exists.
 #[tokio::test]
 async fn the_record_tells_a_tenant_nothing_of_another() {
     let gw = fixture().start().await;
@@ -151,7 +152,7 @@ async fn the_record_tells_a_tenant_nothing_of_another() {
         prober.post("/tools/call", call(&id.replace("mcp:", ""))).await;
     }
     gw.event(|event| event["payload"]["resource"] == "mcp:other.secret").await;
-    // The log keeps order, so when the marker is there everything before it is.
+    // The log keeps its order, so all events before the marker have been written.
     prober.get("/v1/tools/mcp:crib.write").await;
     gw.event(|event| event["payload"]["resource"] == "mcp:crib.write").await;
     let page = prober.get("/v1/events?after=0").await;

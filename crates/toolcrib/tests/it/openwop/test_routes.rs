@@ -1,6 +1,5 @@
-//! The test routes, and through them what a conformance suite asserts of hooks and sessions. An
-//! advertised capability whose test route is absent fails here, as with the suite's
-//! `OPENWOP_REQUIRE_BEHAVIOR`.
+//! The test routes, and the assertions of a conformance suite about hooks and sessions. Advertising
+//! a capability without its test route fails here, as with the suite's `OPENWOP_REQUIRE_BEHAVIOR`.
 
 use std::collections::HashSet;
 
@@ -24,8 +23,8 @@ fn events_of(run: &str) -> String {
     format!("/v1/host/sample/test/runs/{run}/events")
 }
 
-/// What the suite looks at first: the family at the root, each facet a boolean, and what is
-/// advertised is there.
+/// Checks the precondition of the suite: the family at the root, each facet a boolean, and the
+/// named facet advertised.
 async fn facet(caller: &Actor, family: &str, facet: &str) {
     let document = caller.get("/.well-known/openwop").await.json();
     assert_eq!(document[family]["supported"], true);
@@ -47,7 +46,7 @@ async fn the_families_have_their_shape() {
 
 /// `tool-hooks-content-free`.
 #[tokio::test]
-async fn a_call_is_told_by_hash_status_and_duration() {
+async fn a_call_is_recorded_with_hash_status_and_duration() {
     let (gw, caller) = start().await;
     facet(&caller, "toolHooks", "prePostEvents").await;
     let body =
@@ -68,14 +67,14 @@ async fn a_call_is_told_by_hash_status_and_duration() {
     assert_eq!(told["toolReturned"]["status"], "ok");
     assert!(told["toolReturned"]["durationMs"].is_u64());
     assert_eq!(told["toolReturned"].as_object().unwrap().len(), 2);
-    // The answer is what the record holds.
+    // The response matches the event log.
     let run = reply.header("toolcrib-run-id");
     assert!(run.starts_with("probe-"));
     let events = caller.get(&events_of(run)).await.json();
     let kept: Vec<_> = gw.events().await.into_iter().map(|logged| logged.event).collect();
     assert_eq!(events["events"], serde_json::to_value(kept).unwrap());
     assert_eq!(events["events"][0]["payload"]["argsHash"], told["toolCalled"]["argsHash"]);
-    // Absent arguments are none.
+    // Absent arguments count as none.
     let body = json!({ "principal": "core.system", "toolName": "web.search" });
     let told = caller.post(INVOKE, body).await.json();
     assert_eq!(
@@ -118,7 +117,7 @@ async fn a_required_scope_without_a_grant_is_forbidden() {
         [list[0]["eventId"].as_str().unwrap(); 2]
     );
     assert_eq!(list[2]["payload"]["allowed"], false);
-    // The caller itself holds what it holds.
+    // A caller acting for itself has its own scopes.
     let own = json!({
         "principal": "suite", "toolName": "db.read", "requiredScopes": ["files:read"],
     });
@@ -126,7 +125,7 @@ async fn a_required_scope_without_a_grant_is_forbidden() {
     drop(gw);
 }
 
-/// `tool-hooks-rate-limit`, and what the error table says of it. I-12.
+/// `tool-hooks-rate-limit`, and its entry in the error table. I-12.
 #[tokio::test]
 async fn an_exhausted_bucket_is_rate_limited_for_that_principal_and_tool_alone() {
     let (_gw, caller) = start().await;
@@ -147,7 +146,7 @@ async fn an_exhausted_bucket_is_rate_limited_for_that_principal_and_tool_alone()
     assert_eq!(told["details"]["toolName"], "web.search");
     assert_eq!(told["details"]["limit"], 1);
     agrees(&reply, &told["details"]);
-    // The scenarios after this one use the same names.
+    // Later scenarios use the same names.
     for body in [
         json!({ "principal": "core.system", "toolName": "web.search" }),
         json!({ "principal": "core.system", "toolName": "web.other" }),
@@ -159,7 +158,7 @@ async fn an_exhausted_bucket_is_rate_limited_for_that_principal_and_tool_alone()
     assert_eq!(caller.post(INVOKE, limited).await.status, 429, "emptied anew");
 }
 
-/// `Retry-After` in whole seconds and `retryAfterMs` within a second and a half of each other.
+/// `Retry-After` in whole seconds and `retryAfterMs` agree within a second and a half.
 fn agrees(reply: &Reply, details: &Value) {
     let seconds: u64 = reply.header("retry-after").parse().unwrap();
     let millis = details["retryAfterMs"].as_u64().unwrap();
@@ -168,7 +167,7 @@ fn agrees(reply: &Reply, details: &Value) {
     assert!(seconds * 1000 >= millis, "who waits for the header does not come too early");
 }
 
-/// The gates of real tools answer the same.
+/// The limits of real tools produce the same error.
 #[tokio::test]
 async fn the_limit_of_a_real_tool_has_the_same_details() {
     let tool = toolcrib_testkit::gateway::TestTool::new("slow").scopes([]).rule("rate = \"1/m\"");
@@ -233,7 +232,7 @@ async fn a_failure_says_what_it_is() {
     }
     assert_eq!(returned.get("outcome"), None);
     assert!(returned["durationMs"].is_u64(), "it ran");
-    // What never started has no duration, whatever it is called.
+    // A call that never started has no duration, whatever its error.
     let invalid = json!({ "principal": "core.system", "toolName": "web.search", "args": [1] });
     let returned = &caller.post(INVOKE, invalid).await.json()["toolReturned"];
     assert_eq!(returned["error"]["code"], "validation_error");
@@ -282,7 +281,7 @@ async fn a_session_brackets_its_calls() {
 }
 
 #[tokio::test]
-async fn events_are_filtered_by_all_that_is_asked_for() {
+async fn events_are_filtered_by_all_given_parameters() {
     let (_gw, caller) = start().await;
     let ran = caller.post(SESSION, json!({})).await.json();
     let path = events_of(ran["runId"].as_str().unwrap());
@@ -303,7 +302,7 @@ async fn events_are_filtered_by_all_that_is_asked_for() {
     }
 }
 
-/// I-9, and a run of somebody else's in the same tenant stays as it is at `/v1/runs`.
+/// I-9: a run of another principal in the same tenant has the same access rule as at `/v1/runs`.
 #[tokio::test]
 async fn the_test_routes_show_no_more_than_the_product_does() {
     let (gw, caller) = start().await;
@@ -326,7 +325,7 @@ async fn the_test_routes_show_no_more_than_the_product_does() {
     assert_eq!((count(&colleague, &real).await, count(&colleague, &probed).await), (0, 4));
     assert_eq!((count(&stranger, &real).await, count(&stranger, &probed).await), (0, 0));
     assert_eq!(count(&caller, "%FF").await, 0);
-    // No list shows a probe, and none can stand for a tool.
+    // No list shows a probe, and a probe cannot be called as a tool.
     for path in ["/v1/tools", "/tools", "/explorer/tools"] {
         assert!(!caller.get(path).await.text().contains("probe"), "{path}");
     }
@@ -344,7 +343,7 @@ async fn the_test_routes_show_no_more_than_the_product_does() {
 }
 
 #[tokio::test]
-async fn requests_without_what_they_need_are_told_what() {
+async fn requests_without_a_required_member_name_it_in_the_error() {
     let (_gw, caller) = start().await;
     for (body, member) in [
         (json!({ "toolName": "t" }), "principal"),
@@ -365,10 +364,11 @@ async fn requests_without_what_they_need_are_told_what() {
     }
 }
 
-/// The test routes and their callers: anonymous, a key without scopes, another tenant's key. What is
-/// not there is what does not exist, after 401 (I-10, I-11); none of it is described.
+/// The test routes and their responses: anonymous, a key without scopes, another tenant's key. An
+/// absent route responds like an unknown path, after the 401 (I-10, I-11); no test route is
+/// described.
 #[tokio::test]
-async fn test_routes_need_a_key_and_are_absent_unless_configured() {
+async fn test_routes_require_a_key_and_are_absent_unless_enabled() {
     let body = json!({ "principal": "p", "toolName": "t" });
     let rows = [
         (Method::POST, INVOKE.to_owned(), body),
@@ -376,7 +376,7 @@ async fn test_routes_need_a_key_and_are_absent_unless_configured() {
         (Method::GET, events_of("__probe__"), json!({})),
         (Method::POST, RESET.to_owned(), json!({})),
     ];
-    // `test-seam-unauthenticated` asks for these; nobody has them.
+    // `test-seam-unauthenticated` requests these; they do not exist here.
     let unknown = [
         "/v1/host/sample/test/mock-ai/program",
         "/v1/host/sample/governance/approval-gate",
@@ -416,7 +416,7 @@ async fn test_routes_need_a_key_and_are_absent_unless_configured() {
     }
 }
 
-/// A row that nobody called for is stored, read, and does not upset what looks for open calls.
+/// A return event without a call is stored, read, and does not disturb the search for open calls.
 #[tokio::test]
 async fn a_return_without_a_call_is_an_event_like_others() {
     let gw = fixture().start().await;

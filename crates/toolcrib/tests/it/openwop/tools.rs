@@ -5,7 +5,7 @@ use crate::support::{column, fixture};
 
 const ENVELOPE: &str = "application/vnd.openwop.tools+json";
 
-/// I-7, I-13: what the operator classified, in the order of ids, and nothing else.
+/// I-7, I-13: the operator's classification, sorted by id, and nothing else.
 #[tokio::test]
 async fn a_reader_sees_its_tools_as_a_bare_array() {
     let gw = fixture().start().await;
@@ -27,7 +27,7 @@ async fn a_key_without_scopes_sees_what_needs_none() {
 }
 
 #[tokio::test]
-async fn the_envelope_is_served_to_who_asks_for_it() {
+async fn the_envelope_is_served_on_request() {
     let gw = fixture().start().await;
     let caller = gw.principal("new", []).await;
     let array = caller.get("/v1/tools").await;
@@ -86,14 +86,14 @@ async fn a_list_that_did_not_change_is_not_sent_again() {
     }
     let other = caller.with("if-none-match", "\"something-else\"").get("/v1/tools").await;
     assert_eq!(other.body, first.body);
-    // A change of the catalog is a change of the tag.
+    // A change of the catalog changes the tag.
     gw.change("crib", vec![TestTool::new("open").description("new words")]).await;
     let changed = caller.with("if-none-match", &etag).get("/v1/tools").await;
     assert_eq!(changed.status, 200);
     assert_ne!(changed.header("etag"), etag);
 }
 
-/// A tag proves nothing about who asks.
+/// A tag does not authenticate the caller.
 #[tokio::test]
 async fn not_modified_comes_after_authentication() {
     let gw = fixture().start().await;
@@ -111,7 +111,7 @@ async fn head_is_get_without_the_body() {
     assert_eq!(head.header("content-length"), get.body.len().to_string());
 }
 
-/// I-8: a source that nobody classified shows its tools to holders of its own scope alone.
+/// I-8: the tools of an unclassified source are visible only with the scope of that source.
 #[tokio::test]
 async fn unclassified_tools_need_the_scope_of_their_source() {
     let gw = TestGateway::builder().tool(TestTool::new("odd")).start().await;
@@ -121,7 +121,8 @@ async fn unclassified_tools_need_the_scope_of_their_source() {
     assert_eq!(column(&held.json(), "toolId"), ["mcp:crib.odd"]);
 }
 
-/// RFC 0112: the same tools, closed descriptors, in the same order, and the same bytes each time.
+/// RFC 0112: the same tools as closed descriptors, in the same order, with identical bytes each
+/// time.
 #[tokio::test]
 async fn the_compact_view_is_of_the_same_tools() {
     let gw = fixture().start().await;
@@ -135,7 +136,7 @@ async fn the_compact_view_is_of_the_same_tools() {
     assert_eq!(caller.get("/v1/tools?view=compact").await.body, reply.body);
     let one = caller.get("/v1/tools/mcp%3Acrib.read?view=compact").await;
     assert_eq!(one.json(), compact["tools"][5]);
-    // It goes with a filter, and it is an envelope whatever the standard view is.
+    // It can be combined with a filter, and is an envelope regardless of the standard view.
     assert_eq!(caller.get("/v1/tools?source=mcp&view=compact").await.body, reply.body);
     let none = caller.get("/v1/tools?source=workflow&view=compact").await;
     assert_eq!(none.json(), json!({ "tools": [] }));
@@ -145,7 +146,7 @@ async fn the_compact_view_is_of_the_same_tools() {
     }
 }
 
-/// Encoded once per list; each form has a tag of its own.
+/// Encoded once per list; each encoding has its own tag.
 #[tokio::test]
 async fn lists_come_in_the_encoding_that_the_client_likes() {
     let gw = fixture().start().await;

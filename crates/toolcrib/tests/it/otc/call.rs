@@ -36,7 +36,7 @@ async fn results_keep_their_shape() {
     assert_eq!(nothing["result"].get("value"), Some(&Value::Null));
 }
 
-/// I-9: within the tenant a denial names the tool and its scopes; a foreign tool does not exist.
+/// I-9: within the tenant a denial names the tool and its scopes; a foreign tool is unknown.
 #[tokio::test]
 async fn a_tool_of_another_scope_is_forbidden_and_of_another_tenant_unknown() {
     let gw = fixture().start().await;
@@ -59,7 +59,8 @@ async fn denials_can_look_like_unknown_names() {
     assert_eq!((denied.status, denied.body), (400, unknown.body));
 }
 
-/// I-12: the bucket is the principal's, also across keys and surfaces; denials take nothing.
+/// I-12: the bucket belongs to the principal, across keys and surfaces; denials take nothing from
+/// it.
 #[tokio::test]
 async fn a_full_bucket_is_told_with_a_time() {
     let tool = TestTool::new("slow").scopes(["a"]).rule("rate = \"2/h\"");

@@ -1,5 +1,5 @@
-//! What anybody can check of a server of this family from outside, on both mounts, in the order of
-//! the list that we keep of it. Every answer is held against the protocol's schemas.
+//! Black-box checks of a server of this protocol family, on both mounts, in the order of our list.
+//! Every response is validated against the protocol's schemas.
 
 use std::collections::HashSet;
 
@@ -48,7 +48,7 @@ impl Mount {
         format!("{}{path}", self.root)
     }
 
-    /// The schema of the input of `tool`.
+    /// Returns the input schema of `tool`.
     fn parameters(self, tool: &Value) -> &Value {
         match self.root {
             "" => &tool["input_schema"]["parameters"],
@@ -78,7 +78,7 @@ async fn health_is_open_whatever_is_presented() {
     }
 }
 
-/// Check 2: a source that is away is no reason for a 503 anywhere.
+/// Check 2: an unreachable source causes no 503.
 #[tokio::test]
 async fn nothing_is_503_because_of_a_source() {
     let (_gw, reader) = started().await;
@@ -103,7 +103,7 @@ async fn the_list_is_an_object_also_when_it_is_empty() {
     }
 }
 
-/// Check 4: the version may be asked for, and the answer is in the caller's words.
+/// Check 4: a version may be requested, and the response uses the caller's family.
 #[tokio::test]
 async fn the_list_is_answered_in_the_callers_family() {
     let (_gw, reader) = started().await;
@@ -144,7 +144,7 @@ async fn a_get_that_announces_json_and_sends_nothing_is_fine() {
     }
 }
 
-/// Check 6: definitions keep to the schema, whatever an upstream's tools look like.
+/// Check 6: definitions conform to the schema for any upstream tool.
 #[tokio::test]
 async fn every_definition_keeps_to_the_protocol() {
     let nested = json!({
@@ -225,8 +225,8 @@ async fn a_call_without_an_id_gets_one_of_its_own() {
     }
 }
 
-/// Check 9: `@x` is x.0.0 and nothing else; without a version it is the one there is. (Which of
-/// several is the highest is the catalog's own test: `a_name_without_a_version_is_the_highest_one`.)
+/// Check 9: `@x` means x.0.0 only; without a version, the available one is used. (The choice of the
+/// highest version is tested in the catalog: `a_name_without_a_version_is_the_highest_one`.)
 #[tokio::test]
 async fn versions_are_resolved() {
     let tool = || TestTool::new("run").scopes([]);
@@ -273,7 +273,7 @@ async fn an_unknown_tool_is_400_with_two_messages() {
         assert!(unknown["developer_message"].as_str().unwrap().contains("GET /tools"));
         let version = mount.refused(&reader, json!({ "tool_id": "crib.open@7.7.7" }), 400).await;
         assert_eq!(version["message"], "the tool is not offered in that version");
-        // I-9: what the caller may not use is not offered in any version.
+        // I-9: a denied tool is not offered in any version.
         let hidden = mount.refused(&reader, json!({ "tool_id": "other.secret@7.7.7" }), 400).await;
         assert_eq!(hidden, unknown);
     }
@@ -308,9 +308,9 @@ async fn input_that_does_not_fit_is_422_by_parameter() {
     assert_eq!(gw.runs("crib", "read") + gw.runs("crib", "deep"), 0);
 }
 
-/// Check 14, and what may be tried again.
+/// Check 14, and the errors that allow a retry.
 #[tokio::test]
-async fn what_went_wrong_in_a_tool_is_a_result() {
+async fn a_failure_of_a_tool_is_a_result() {
     let lost = |kind: UpstreamErrorKind| {
         move |_| async move { Err(UpstreamError::new(kind, "http://10.1.2.3/ went away")) }
     };
@@ -365,7 +365,7 @@ async fn what_went_wrong_in_a_tool_is_a_result() {
             let result = mount.result(&reader, json!({ "tool_id": format!("crib.{tool}") })).await;
             assert_eq!(result["success"], false, "{tool}");
             let error = &result["error"];
-            // Which approval it is about stands behind that.
+            // The id of the approval follows the message.
             let said = error["message"].as_str().unwrap().split(". A person").next().unwrap();
             assert_eq!((said, &error["can_retry"]), (message, &json!(retry)));
             assert_eq!(error.get("developer_message").and_then(Value::as_str), code);
@@ -377,7 +377,7 @@ async fn what_went_wrong_in_a_tool_is_a_result() {
 
 /// Check 15.
 #[tokio::test]
-async fn what_is_not_a_call_is_400() {
+async fn a_malformed_call_is_400() {
     let (gw, reader) = started().await;
     for mount in BOTH {
         for bad in ["", "not json", "[]", "null", "{}", r#"{"request":[]}"#, r#"{"request":{}}"#] {
@@ -429,9 +429,9 @@ async fn the_same_call_id_runs_once() {
     assert_eq!((gw.runs("crib", "open"), gw.runs("crib", "sum")), (1, 0));
 }
 
-/// Check 17: every spelling of the key's header, and nothing that only looks like a key.
+/// Check 17: every spelling of the key's header, and no values that merely resemble a key.
 #[tokio::test]
-async fn a_key_is_asked_for_and_may_come_in_any_of_the_headers() {
+async fn a_key_is_required_in_any_of_the_headers() {
     let (gw, reader) = started().await;
     let key = reader.key().unwrap();
     let nobody = gw.anonymous();
@@ -474,7 +474,7 @@ async fn a_key_is_asked_for_and_may_come_in_any_of_the_headers() {
     }
 }
 
-/// Check 18: without authentication what is presented does not matter, unless it is a key.
+/// Check 18: without authentication, presented credentials are ignored unless they are a key.
 #[tokio::test]
 async fn without_authentication_garbage_is_ignored_and_a_key_is_not() {
     let gw = fixture()
@@ -492,7 +492,7 @@ async fn without_authentication_garbage_is_ignored_and_a_key_is_not() {
             let caller = nobody.with("authorization", garbage);
             assert_eq!(count(&caller).await, 1, "{garbage}");
             mount.result(&caller, json!({ "tool_id": "crib.open" })).await;
-            // A key beside it still says who it is.
+            // A key in addition still identifies its caller.
             assert_eq!(count(&caller.with("x-api-key", key)).await, 7, "{garbage}");
         }
         assert_eq!(count(&nobody.with("otc-api-key", "junk").with("oxp-api-key", key)).await, 7);
@@ -500,14 +500,14 @@ async fn without_authentication_garbage_is_ignored_and_a_key_is_not() {
         let both = nobody.with("authorization", "Bearer x").with("authorization", &valid);
         assert_eq!(count(&both).await, 1, "two claims are none");
     }
-    // Elsewhere a key that is no good is told so.
+    // On other surfaces an invalid key is rejected.
     assert_eq!(gw.bearer("garbage").get("/explorer/tools").await.status, 401);
 }
 
-/// Check 19: nothing has to be brought in `context`; what a tool needs is the scopes of the key, and
-/// a caller without them is refused before anything runs.
+/// Check 19: `context` is optional; the required scopes are those of the key, and a caller without
+/// them is rejected before the tool runs.
 #[tokio::test]
-async fn what_a_tool_needs_is_said_and_asked_for() {
+async fn required_scopes_are_declared_and_enforced() {
     let (gw, reader) = started().await;
     for mount in BOTH {
         let tools = mount.list(&reader).await;
@@ -526,7 +526,7 @@ async fn what_a_tool_needs_is_said_and_asked_for() {
     assert!(!told.contains("canary"), "context is not recorded");
 }
 
-/// Check 20: what is for developers is not in the message for users.
+/// Check 20: developer details are not in the message for users.
 #[tokio::test]
 async fn every_error_says_its_version_and_keeps_the_two_messages_apart() {
     let (gw, reader) = started().await;
@@ -548,7 +548,7 @@ async fn every_error_says_its_version_and_keeps_the_two_messages_apart() {
                 assert!(!message.contains(developers.as_str().unwrap()), "{body}");
             }
         }
-        // A refusal, too, is in the caller's words where it is known.
+        // An error response also uses the caller's family, where it is known.
         let body = json!({ "$schema": mount.other, "request": { "tool_id": "no.such" } });
         let refused = answers(&reader.post(&nothing, body).await, 400);
         assert_eq!(refused["$schema"], mount.other);
@@ -560,7 +560,7 @@ async fn every_error_says_its_version_and_keeps_the_two_messages_apart() {
 
 /// Check 21.
 #[tokio::test]
-async fn the_media_type_of_a_call_is_not_asked_for() {
+async fn the_media_type_of_a_call_is_ignored() {
     let (_gw, reader) = started().await;
     let body = r#"{"request":{"tool_id":"crib.open"}}"#;
     for mount in BOTH {
@@ -573,7 +573,8 @@ async fn the_media_type_of_a_call_is_not_asked_for() {
     }
 }
 
-/// Check 22: what the published clients put on the wire. (They themselves run in the client tests.)
+/// Check 22: requests as the published clients send them. (The clients themselves run in the client
+/// tests.)
 #[tokio::test]
 async fn requests_as_the_published_clients_write_them() {
     let (_gw, reader) = started().await;
@@ -583,12 +584,12 @@ async fn requests_as_the_published_clients_write_them() {
         let body = answers(&reader.post(&mount.path("/tools/call"), universal.clone()).await, 200);
         assert_eq!(body["$schema"], "otc://1.0");
     }
-    // oxp: `$schema` last, everything else that there is in the request.
+    // oxp: `$schema` last, all other members in the request.
     let oxp = r#"{"request":{"tool_id":"crib.open@1.0.0","input":{"msg":"hi"},"call_id":"c1",
         "trace_id":"t1","context":{"user_id":"u"}},"$schema":"otc://1.0"}"#;
     let reply = reader.with("x-stainless-retry-count", "0").post_text("/oxp/tools/call", oxp).await;
     assert_eq!(answers(&reply, 200)["result"]["call_id"], "c1");
-    // open-tool-client speaks another protocol, which is not offered: a 400 and nothing run.
+    // open-tool-client uses an unsupported protocol: a 400, and no tool runs.
     for mount in BOTH {
         let open = json!({ "name": "crib__open", "args": {} });
         answers(&reader.post(&mount.path("/tools/call"), open).await, 400);

@@ -3,7 +3,7 @@ use http::Method;
 use crate::support::fixture;
 
 #[tokio::test]
-async fn health_asks_for_nothing() {
+async fn health_requires_no_key() {
     let gw = fixture().start().await;
     for caller in
         [gw.anonymous(), gw.bearer("junk"), gw.anonymous().with("authorization", "Basic x")]

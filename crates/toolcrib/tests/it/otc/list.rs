@@ -24,7 +24,7 @@ async fn a_list_that_did_not_change_is_not_sent_again() {
     assert_eq!((again.status, again.body.len()), (304, 0));
 }
 
-/// The list and a call agree on ids: what is listed can be called by it.
+/// The list and a call agree on ids: a listed id can be called.
 #[tokio::test]
 async fn listed_ids_can_be_called() {
     let gw = fixture().start().await;

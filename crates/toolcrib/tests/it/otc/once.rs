@@ -1,4 +1,4 @@
-//! `call_id` on the wire. What the gateway promises of keys is tested there.
+//! `call_id` on the wire. The idempotency of the gateway is tested there.
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ async fn call(caller: &Actor, tool: &str, call_id: &str, input: Value) -> Reply 
     caller.post("/tools/call", json!({ "request": request })).await
 }
 
-/// I-31: callers that come while it runs get the bytes of the one run; one that hangs up, the first
-/// one included, takes it from nobody.
+/// I-31: concurrent callers get the bytes of the single run. A caller that disconnects, even the
+/// first, does not affect the others.
 #[tokio::test]
 async fn concurrent_duplicates_wait_for_the_one_run() {
     let gate = Arc::new(Semaphore::new(0));
@@ -39,7 +39,7 @@ async fn concurrent_duplicates_wait_for_the_one_run() {
         tokio::task::yield_now().await;
     }
     let others: Vec<_> = (0..8).map(|_| start()).collect();
-    // Another call under the same id need not wait to be refused.
+    // A different call with the same id is rejected at once.
     answers(&call(&caller, "slow", "one", json!({ "n": 1 })).await, 400);
     first.abort();
     gate.add_permits(1);
@@ -53,7 +53,7 @@ async fn concurrent_duplicates_wait_for_the_one_run() {
     assert_eq!(gw.runs("crib", "slow"), 1);
 }
 
-/// I-31: a caller that hung up finds the answer when it comes back.
+/// I-31: a caller that disconnected gets the result when it returns.
 #[tokio::test]
 async fn a_lost_connection_is_no_lost_answer() {
     let gate = Arc::new(Semaphore::new(0));
@@ -82,7 +82,7 @@ async fn a_lost_connection_is_no_lost_answer() {
     assert_eq!(gw.runs("crib", "slow"), 1);
 }
 
-/// I-31: an id is its caller's; a failure of the tool is an answer like any other.
+/// I-31: an id belongs to its caller; a failure of the tool is stored like any other result.
 #[tokio::test]
 async fn ids_are_the_callers_own_and_failures_are_kept() {
     let gw = fixture().start().await;
@@ -97,14 +97,14 @@ async fn ids_are_the_callers_own_and_failures_are_kept() {
     // A second key of the same principal is the same caller.
     let again = gw.principal("one", ["*"]).await;
     assert_eq!(call(&again, "fail", "id", json!({})).await.header("idempotent-replayed"), "true");
-    // I-20: ids, arguments and answers are not in the record.
+    // I-20: ids, arguments and results are not in the event log.
     let told = format!("{:?}", gw.events().await);
     assert!(!told.contains("kaboom"), "{told}");
 }
 
-/// I-31: what did not run, or may run again, is not kept.
+/// I-31: results of calls that did not run, or may run again, are not stored.
 #[tokio::test]
-async fn what_may_be_tried_again_is_tried_again() {
+async fn a_call_that_may_be_retried_runs_again() {
     let lost =
         |kind: UpstreamErrorKind| move |_| async move { Err(UpstreamError::new(kind, "gone")) };
     let gw = fixture()
@@ -129,10 +129,10 @@ async fn what_may_be_tried_again_is_tried_again() {
         }
     }
     assert_eq!((gw.runs("crib", "dies"), gw.runs("crib", "retry")), (1, 2));
-    // The id that came with wrong arguments serves for the right ones.
+    // The id of a call with invalid arguments can be reused with valid ones.
     let input = json!({ "path": "a" });
     assert_eq!(call(&reader, "read", "read", input).await.status, 200);
-    // A repeated answer takes nothing from the bucket.
+    // A replayed result takes nothing from the bucket.
     for (id, status) in [("a", 200), ("b", 429), ("a", 200), ("b", 429)] {
         assert_eq!(call(&reader, "limited", id, json!({})).await.status, status, "{id}");
     }

@@ -39,7 +39,7 @@ async fn flat(caller: &Actor, request: Value, status: u16) -> Value {
     answers(&reply, status)
 }
 
-/// The later draft has no envelope: neither around the call nor around its answer, which is closed.
+/// The later draft has no envelope, neither around the call nor around its closed response.
 #[tokio::test]
 async fn a_call_without_an_envelope_is_answered_without_one() {
     let gw = fixture().start().await;
@@ -61,11 +61,11 @@ async fn a_call_without_an_envelope_is_answered_without_one() {
     ] {
         flat(&reader, request, status).await;
     }
-    // In its envelope it is answered in one, header or not.
+    // A call in an envelope gets a response in one, with or without the header.
     let wrapped = json!({ "request": request });
     assert_eq!(flat(&reader, wrapped, 200).await["result"], result);
     assert_eq!(gw.runs("crib", "read"), 1);
-    // Open Tool Calling knows no calls without an envelope.
+    // Open Tool Calling rejects calls without an envelope.
     let otc = reader.post("/tools/call", json!({ "tool_id": "crib.open" })).await;
     answers(&otc, 400);
 }
@@ -83,7 +83,7 @@ async fn the_mount_can_be_left_out() {
     assert_eq!(reader.get("/tools").await.status, 200);
 }
 
-/// Each mount has its own rule on who may come in.
+/// Each mount has its own access rule.
 #[tokio::test]
 async fn the_mounts_are_opened_one_by_one() {
     let anonymous = "[anonymous]\ntenant = \"acme\"\nscopes = [\"files:read\"]";

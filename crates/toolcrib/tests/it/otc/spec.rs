@@ -1,9 +1,9 @@
-//! The protocol's own schemas, applied to what a server answers.
+//! The protocol's own schemas, applied to responses of a server.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::gateway::Reply;
 
-/// Checks `value` against a definition of `spec.json`.
+/// Validates `value` against a definition of `spec.json`.
 pub(super) fn valid(definition: &str, value: &Value) {
     let mut schema: Value = serde_json::from_str(include_str!("spec.json")).unwrap();
     schema["$ref"] = json!(format!("#/$defs/{definition}"));
@@ -13,7 +13,7 @@ pub(super) fn valid(definition: &str, value: &Value) {
     assert!(problems.is_empty(), "no {definition}: {problems:#?}\n{value:#}");
 }
 
-/// Checks that `reply` has `status`, and the body that goes with it.
+/// Checks that `reply` has `status`, and a valid body for it.
 pub(super) fn answers(reply: &Reply, status: u16) -> Value {
     assert_eq!(reply.status, status, "{}", reply.text());
     assert_eq!(reply.header("content-type"), "application/json");
@@ -29,9 +29,9 @@ pub(super) fn answers(reply: &Reply, status: u16) -> Value {
     body
 }
 
-/// The schema can say no: what the published document got wrong, it gets right.
+/// The schema can fail: it corrects the mistakes of the published document.
 #[test]
-fn the_schema_tells_good_from_bad() {
+fn the_schema_distinguishes_valid_from_invalid() {
     let tool = json!({
         "id": "A.b@1.0.0", "name": "a__b", "description": "", "version": "1.0.0",
         "input_schema": { "parameters": { "properties": { "x": { "description": "x" } } } },
