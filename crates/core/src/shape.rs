@@ -1,26 +1,26 @@
-//! What arguments are like, without what they say.
+//! The shape of arguments: names, types and sizes.
 //!
-//! Invariant (I-82): a shape has no place for a value. It holds names, types and sizes.
+//! Invariant (I-82): a shape has no field for a value.
 
 use std::io;
 
 use serde_json::Value;
 
-/// Arguments of one call that a shape can tell of; with more there is no shape, and so no decision.
+/// The most arguments of a call that has a shape; without a shape no decision is possible.
 pub const MAX_ARGUMENTS: usize = 1_000;
-/// Longest name of one.
+/// The longest name of an argument.
 pub const MAX_NAME: usize = 256;
 
 /// The shape of a call's arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shape {
-    /// What they are as a whole; anything but `object` is refused later.
+    /// The type of the whole; anything but `object` is refused later.
     pub kind: &'static str,
-    /// Each of them, in the order in which they were sent.
+    /// The arguments, in the order in which they were sent.
     pub arguments: Vec<ArgumentShape>,
     /// Length of the whole as JSON without spaces, in bytes.
     pub bytes: u64,
-    /// How deep they are nested: 1 for an object of plain values.
+    /// The nesting depth: 1 for an object of plain values.
     pub depth: u32,
 }
 
@@ -35,7 +35,7 @@ pub struct ArgumentShape {
     pub size: u64,
 }
 
-/// Arguments of which no shape is made.
+/// Arguments without a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there are more than {MAX_ARGUMENTS} arguments, or one with a name of more than {MAX_NAME} bytes"
@@ -43,10 +43,10 @@ pub struct ArgumentShape {
 pub struct Shapeless;
 
 impl Shape {
-    /// The shape of `arguments`.
+    /// Returns the shape of `arguments`.
     ///
     /// # Errors
-    /// They are too many, or their names too long.
+    /// Fails when there are too many, or their names are too long.
     pub fn of(arguments: &Value) -> Result<Self, Shapeless> {
         let mut shape = Self {
             kind: kind(arguments),
@@ -55,7 +55,8 @@ impl Shape {
             depth: depth(arguments),
         };
         let mut counted = Counted(0);
-        // Nothing here fails: what is written is counted, and a JSON value can be written.
+        // This cannot fail in practice: the writer only counts, and every JSON value can be
+        // written.
         if serde_json::to_writer(&mut counted, arguments).is_err() {
             return Err(Shapeless);
         }
@@ -98,7 +99,7 @@ fn size(value: &Value) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX)
 }
 
-/// Values come from a parser that bounds how deep they are.
+/// Recursion is safe, because the parser bounds the depth of values.
 fn depth(value: &Value) -> u32 {
     let deepest = match value {
         Value::Array(items) => items.iter().map(depth).max(),
@@ -108,7 +109,7 @@ fn depth(value: &Value) -> u32 {
     deepest.unwrap_or(0).saturating_add(1)
 }
 
-/// Counts what is written.
+/// Counts the written bytes.
 struct Counted(u64);
 
 impl io::Write for Counted {
@@ -130,7 +131,7 @@ mod tests {
 
     // I-82
     #[test]
-    fn a_shape_tells_names_types_and_sizes_and_nothing_else() {
+    fn a_shape_has_names_types_and_sizes_and_nothing_else() {
         let secret = "correct horse battery staple";
         let arguments = json!({
             "text": secret, "flag": true, "n": 7, "x": 7.5, "none": null,
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_has_no_shape() {
+    fn arguments_that_are_too_large_have_no_shape() {
         let many: serde_json::Map<_, _> =
             (0..=MAX_ARGUMENTS).map(|n| (n.to_string(), json!(1))).collect();
         assert_eq!(Shape::of(&Value::Object(many)), Err(Shapeless));

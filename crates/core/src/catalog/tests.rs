@@ -120,7 +120,7 @@ fn tools_are_sorted_and_found_by_every_name() {
 
 // I-8
 #[test]
-fn a_tool_without_a_label_is_visible_to_nobody() {
+fn a_tool_without_a_label_is_invisible_to_every_caller() {
     let catalog = catalog(sample());
     let view = |grants: &[&str]| {
         let caller = caller("acme", grants);
@@ -129,7 +129,7 @@ fn a_tool_without_a_label_is_visible_to_nobody() {
     };
     assert_eq!(view(&["*"]).len(), 4);
     assert_eq!(view(&["files:*"]), ["mcp:files.read", "mcp:files.write", "mcp:time.now"]);
-    assert_eq!(view(&[]), ["mcp:time.now"], "an explicit empty list asks for nothing");
+    assert_eq!(view(&[]), ["mcp:time.now"], "an explicit empty list requires nothing");
     let denied = ScopeAuthorizer.authorize(caller("acme", &["*"]).subject(), &catalog.entries()[4]);
     assert_eq!(denied, Err(Denied::Unlabelled));
 }
@@ -169,9 +169,9 @@ fn a_decision_that_fails_is_a_denial() {
     );
 }
 
-/// I-24, I-84: an authorizer that tells principals apart gets a view for each, and no other does.
+/// I-24, I-84: a principal-specific authorizer gets a view per principal, and no other does.
 #[test]
-fn a_view_is_shared_unless_principals_are_told_apart() {
+fn a_view_is_shared_unless_the_authorizer_is_principal_specific() {
     struct Named(bool);
     impl Authorizer for Named {
         fn authorize(&self, subject: Subject<'_>, _: &Entry) -> Result<(), Denied> {
@@ -264,7 +264,7 @@ fn a_list_is_cut_into_pages_once() {
 }
 
 #[test]
-fn an_entity_tag_is_quoted_hex_and_tells_bodies_apart() {
+fn an_entity_tag_is_quoted_hex_and_differs_between_bodies() {
     let tag = |bytes: &'static str| Body::new(bytes).etag;
     assert_eq!(tag("{}"), "\"44136fa355b3678a1146ad16f7e8649e\"");
     assert_ne!(tag("a"), tag("b"));
@@ -288,7 +288,7 @@ fn lists_are_kept_as_long_as_there_is_room() {
     let kept: Vec<bool> = views.iter().map(kept).collect();
     assert_eq!(kept, [true, true, true, false], "34 bytes each");
     drop(views);
-    assert_eq!(small.0.load(Ordering::SeqCst), 3 * 34, "what is gone counts no more");
+    assert_eq!(small.0.load(Ordering::SeqCst), 3 * 34, "dropped views release their bytes");
 }
 
 // I-16
@@ -565,7 +565,7 @@ proptest! {
         }
     }
 
-    // I-9, I-16: what one tenant has, and finds, is what it would with no other tenant there.
+    // I-9, I-16: a tenant has and finds the same tools as without any other tenant.
     #[test]
     fn a_tenants_names_do_not_depend_on_other_tenants(
         tools in proptest::collection::vec(

@@ -8,7 +8,7 @@ fn reduced(schema: Value) -> Result<Value, Irreducible> {
     reduce(&schema).map(Value::Object)
 }
 
-/// A second opinion on where schemas stand in a schema, for [`the_banned_words`].
+/// An independent list of the places of subschemas, for [`the_banned_words`].
 fn visit(schema: &Value, found: &mut Vec<String>) {
     let Value::Object(members) = schema else { return };
     for (keyword, value) in members {
@@ -48,7 +48,7 @@ fn the_banned_words(schema: &Value) -> Vec<String> {
 }
 
 #[test]
-fn references_conjunctions_and_nulls_are_said_in_other_words() {
+fn references_conjunctions_and_nulls_are_rewritten() {
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
@@ -101,7 +101,7 @@ fn names_of_properties_are_not_keywords() {
 }
 
 #[test]
-fn what_cannot_be_said_exactly_is_left_out() {
+fn schemas_that_cannot_be_expressed_exactly_are_left_out() {
     let keyword = |keyword: &str| Irreducible::Keyword { keyword: keyword.to_owned() };
     let conflict = |keyword: &str| Irreducible::Conflict { keyword: keyword.to_owned() };
     let member = |schema: Value| json!({ "type": "object", "properties": { "a": schema } });
@@ -145,7 +145,7 @@ fn what_cannot_be_said_exactly_is_left_out() {
 }
 
 #[test]
-fn a_schema_that_explodes_is_given_up() {
+fn a_schema_that_grows_too_large_is_refused() {
     let mut definitions = Map::new();
     definitions.insert("l0".to_owned(), json!({ "type": "string" }));
     for level in 1..24 {
