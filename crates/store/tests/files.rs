@@ -1,4 +1,4 @@
-//! The file on disk: who may read it, what is refused, and what the operator is told.
+//! The file on disk: permissions, refusals, and messages to the operator.
 #![cfg(test)]
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
@@ -21,12 +21,12 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// The refusal to open `path`, which has to name the file, and leave its bytes alone.
+/// Returns the refusal to open `path`, which has to name the file and leave its bytes unchanged.
 fn refusal(path: &Path) -> StoreError {
     let before = fs::read(path).unwrap();
     let error = open(path).unwrap_err();
     assert_eq!(fs::read(path).unwrap(), before, "the file was changed");
-    assert!(!path.with_extension("db.instances").exists(), "something was put beside it");
+    assert!(!path.with_extension("db.instances").exists(), "a directory was created next to it");
     error
 }
 

@@ -11,18 +11,18 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Begins with about `first`.
+    /// Creates a backoff that begins with about `first`.
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { first, longest, next: first }
     }
 
-    /// Begins again.
+    /// Begins again with the first pause.
     pub fn reset(&mut self) {
         self.next = self.first;
     }
 
-    /// The next pause: between three quarters and five quarters of a duration that doubles every
-    /// time, because what failed together should not be started together.
+    /// Returns the next pause: between three quarters and five quarters of a duration that doubles
+    /// every time, so that tasks that failed together do not restart together.
     pub fn next_pause(&mut self) -> Duration {
         let base = self.next;
         self.next = (base * 2).min(self.longest);
