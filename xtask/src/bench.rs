@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds what is measured as it is shipped and hands over to `bench/`.
+//! `cargo xtask bench`: builds the measured programs as they are shipped and runs `bench/`.
 
 use std::process::Command;
 
@@ -16,7 +16,7 @@ pub(crate) struct BenchOptions {
     /// Numbers of connections to measure with
     #[arg(long, value_delimiter = ',', default_value = "1,64")]
     connections: Vec<u32>,
-    /// Only the limit servers, to see what this machine can do at all
+    /// Measure only the limit servers, to see the limits of this machine
     #[arg(long)]
     limits_only: bool,
 }

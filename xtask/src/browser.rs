@@ -1,7 +1,7 @@
 //! The browser scripts of `tests/browser`, run in Chromium.
 //!
-//! They are run from a copy, because their packages live in the cache and Node.js looks for packages
-//! in the folders above a script.
+//! They run from a copy, because their packages live in the cache and Node.js looks for packages in
+//! the folders above a script.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -17,14 +17,14 @@ use crate::install::Tools;
 use crate::server::Demo;
 use crate::{paths, shell};
 
-/// One whole script, on a machine that is busy.
+/// The longest duration of one script, on a busy machine.
 const LIMIT: Duration = Duration::from_secs(300);
-/// The page's modules against hostile input; no server needed.
+/// Tests the page's modules with hostile input; needs no server.
 const RENDER: &str = "render.mjs";
-/// The explorer against a running demo.
+/// Tests the explorer of a running demo.
 const EXPLORER: &str = "explorer.mjs";
 
-/// Adds both scripts to the report; what cannot run is left out by name.
+/// Adds both scripts to the report; reports a script that cannot run as skipped.
 pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
     let source = paths::root().join("tests/browser");
     let found = |name| tools.get(name).with_context(|| format!("{name} is not available"));
@@ -53,7 +53,7 @@ pub(crate) fn run(report: &mut Report, tools: &Tools, program: &Path) {
     }
 }
 
-/// A copy of the scripts with everything they refer to where they expect it.
+/// A copy of the scripts together with the files they refer to.
 struct Stage {
     node: PathBuf,
     chromium: PathBuf,

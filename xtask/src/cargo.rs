@@ -1,4 +1,4 @@
-//! Calls of cargo: the toolchain's own program, the tree as directory, the shared build directory.
+//! Calls of cargo: the toolchain's own program, in the tree, with the shared build directory.
 
 use std::env;
 use std::path::PathBuf;
@@ -8,12 +8,12 @@ use anyhow::Result;
 
 use crate::{paths, shell};
 
-/// `cargo ARGUMENTS` in the tree, building in the cache.
+/// Returns `cargo ARGUMENTS` in the tree, building in the cache.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(program);
     command.args(arguments).current_dir(paths::root()).env("CARGO_TARGET_DIR", paths::target());
-    // A task is started by `cargo run`; what that set for this process is not for the next cargo.
+    // A task is started by `cargo run`, whose variables must not reach the next cargo.
     for (name, _) in env::vars_os() {
         let inherited = name.to_string_lossy();
         if inherited.starts_with("CARGO_PKG_") || inherited.starts_with("CARGO_MANIFEST_") {
@@ -23,21 +23,21 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Whether a cargo subcommand (`nextest`, `deny`) is installed.
+/// Returns whether a cargo subcommand (`nextest`, `deny`) is installed.
 pub(crate) fn has(subcommand: &str) -> bool {
     shell::find(&format!("cargo-{subcommand}")).is_some()
 }
 
-/// Builds the workspace as the tests do and returns the `toolcrib` program of that build.
+/// Builds the workspace like the tests, and returns the `toolcrib` program of that build.
 ///
-/// The same packages and targets as the test run, so that features are unified in the same way and
-/// nothing is compiled a second time.
+/// Uses the same packages and targets as the test run, so that features are unified in the same way
+/// and nothing is compiled twice.
 pub(crate) fn built_program() -> Result<PathBuf> {
     shell::run(&mut cargo(&["test", "--workspace", "--no-run", "--quiet"]))?;
     Ok(paths::target().join("debug").join("toolcrib"))
 }
 
-/// Builds one program as it is shipped and returns it.
+/// Builds one program as it is shipped, and returns its path.
 pub(crate) fn dist_program(package: &str, program: &str) -> Result<PathBuf> {
     let arguments = ["build", "--profile", "dist", "--package", package, "--bin", program];
     shell::run(&mut cargo(&arguments))?;

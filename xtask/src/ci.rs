@@ -1,7 +1,8 @@
-//! `cargo xtask ci`: what a change must pass.
+//! `cargo xtask ci`: the checks that a change must pass.
 //!
-//! Cheap things first. Lints and documentation share one set of check results of the dependencies;
-//! the tests build another, so each dependency is compiled once and checked once.
+//! Cheap checks come first. Lints and documentation share one set of check results of the
+//! dependencies; the tests build another. Each dependency is therefore compiled once and checked
+//! once.
 
 use anyhow::Result;
 
@@ -17,14 +18,14 @@ pub(crate) fn run(without_tests: bool) -> Result<()> {
         let arguments = ["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"];
         shell::run(&mut cargo(&arguments))
     });
-    // Without what can be left out of the program.
+    // Without the optional parts of the program.
     report.part("lints, no features", || {
         let arguments = ["clippy", "--package", "toolcrib-cli", "--no-default-features", "--"];
         shell::run(cargo(&arguments).args(["--deny", "warnings"]))
     });
     report.part("documentation", || {
-        // The library and the program have one name, so their pages have one place: one after the
-        // other, since two at a time remove each other's files.
+        // The library and the program share a name, and so the place of their pages. They are built
+        // one after the other, because parallel builds remove each other's files.
         for part in [&["--workspace", "--exclude", "toolcrib-cli"][..], &["-p", "toolcrib-cli"]] {
             let arguments = [&["doc", "--no-deps", "--document-private-items", "--quiet"], part];
             shell::run(cargo(&arguments.concat()).env("RUSTDOCFLAGS", "--deny warnings"))?;
@@ -35,7 +36,7 @@ pub(crate) fn run(without_tests: bool) -> Result<()> {
     if has("deny") {
         report.part("supply chain", || shell::run(&mut cargo(&["deny", "check"])));
     } else {
-        // Needs the advisory database from outside; where it cannot run, it cannot fail.
+        // It needs the advisory database from outside; where it cannot run, it cannot fail.
         report.note("supply chain not checked: cargo-deny is not installed");
     }
     if !without_tests {

@@ -1,7 +1,8 @@
-//! `cargo xtask cold`: what the first command of the README costs on a machine that has built nothing.
+//! `cargo xtask cold`: the cost of the README's first command on a machine that has built nothing.
 //!
-//! Builds in an empty target directory, which is removed afterwards unless it is to be kept, and writes the figures into their
-//! section of docs/benchmarks.md. Downloads are not measured: the sources are fetched before.
+//! Builds in an empty target directory, which is removed afterwards unless `--keep` is given.
+//! Writes the figures into their section of docs/benchmarks.md. Downloads are not measured: the
+//! sources are fetched before.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +18,7 @@ use serde_json::Value;
 use crate::cargo::cargo;
 use crate::{paths, shell};
 
-/// Where the section begins; `cargo xtask bench` leaves it as it is.
+/// The start of the section; `cargo xtask bench` leaves it unchanged.
 const HEADING: &str = "## A build from nothing";
 
 /// Clock ticks of `/proc/self/stat` per second, on every Linux that Rust runs on.
@@ -36,7 +37,7 @@ pub(crate) struct ColdOptions {
     keep: Option<PathBuf>,
 }
 
-/// One build.
+/// The figures of one build.
 struct Figures {
     profile: String,
     cpu: Duration,
@@ -103,7 +104,7 @@ impl Figures {
     }
 }
 
-/// Processor time of all processes that this one has waited for, and of those that they waited for.
+/// Returns the processor time of all processes that this one has waited for, and of their children.
 fn cpu_of_children() -> Result<Duration> {
     let stat = fs::read_to_string("/proc/self/stat").context("needs Linux")?;
     // The name of the program, in parentheses, may contain anything.

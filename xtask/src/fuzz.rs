@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: runs the targets of `fuzz/` one after the other, for a while each.
 //!
-//! No sanitizer is asked for: the crates forbid `unsafe`, so what is looked for are panics, wrong
-//! answers, hangs and memory, and the stable toolchain is enough.
+//! No sanitizer is used: the crates forbid `unsafe`. The targets look for panics, wrong results,
+//! hangs and memory use, and the stable toolchain is enough.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -12,10 +12,10 @@ use clap::Args;
 
 use crate::{paths, shell};
 
-/// What `fuzz` is told.
+/// The options of `fuzz`.
 #[derive(Debug, Args)]
 pub(crate) struct FuzzOptions {
-    /// Targets to run; all of them when none is named
+    /// Targets to run; by default all of them
     targets: Vec<String>,
     /// How long each target runs
     #[arg(long, default_value_t = 600)]
@@ -27,15 +27,16 @@ const TARGETS: [&str; 7] =
 /// An input that takes longer is a finding.
 const INPUT_LIMIT: &str = "-timeout=10";
 const MEMORY_LIMIT: &str = "-rss_limit_mb=2048";
-/// Longest time for beginning and for ending, beside the run itself.
+/// The longest time for starting and stopping, in addition to the run itself.
 const GRACE: Duration = Duration::from_secs(300);
 
-/// Runs what `options` names. A finding is an error; its input lies in the cache, named in the output.
+/// Runs the selected targets. A finding is an error; its input is stored in the cache, and the
+/// output names it.
 pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     let known = TARGETS.map(str::to_owned).to_vec();
     let targets = if options.targets.is_empty() { known.clone() } else { options.targets.clone() };
     if let Some(unknown) = targets.iter().find(|target| !known.contains(target)) {
-        bail!("there is no target {unknown:?}; there are {}", TARGETS.join(", "));
+        bail!("unknown target {unknown:?}; the targets are {}", TARGETS.join(", "));
     }
     let cargo_fuzz = cargo_fuzz()?;
     let cache = paths::cache().join("fuzz");
@@ -46,7 +47,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
         let findings = cache.join("findings").join(target);
         for folder in [&corpus, &findings] {
             std::fs::create_dir_all(folder)
-                .with_context(|| format!("cannot make {}", folder.display()))?;
+                .with_context(|| format!("cannot create {}", folder.display()))?;
         }
         let fuzz = |verb: &str| {
             let mut command = Command::new(&cargo_fuzz);
@@ -56,7 +57,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
                 .args(["fuzz", verb, "--sanitizer", "none", target]);
             command
         };
-        // By itself, because it may take as long as it likes.
+        // Built separately, without a time limit.
         shell::run(&mut fuzz("build"))?;
         let mut command = fuzz("run");
         command
@@ -76,7 +77,7 @@ pub(crate) fn run(options: &FuzzOptions) -> Result<()> {
     bail!("findings in {}", found.join(", "))
 }
 
-/// Whether the targets still compile; a change of what they enter would not tell otherwise.
+/// Checks that the targets compile; nothing else would notice a change of the functions they call.
 pub(crate) fn check() -> Result<()> {
     let manifest = paths::root().join("fuzz").join("Cargo.toml");
     let mut check = crate::cargo::cargo(&["check", "--locked", "--quiet", "--manifest-path"]);
@@ -87,7 +88,7 @@ pub(crate) fn check() -> Result<()> {
     shell::run(&mut check)
 }
 
-/// `cargo-fuzz`, installed into the cache when it is not there.
+/// Returns `cargo-fuzz`, installed into the cache when it is missing.
 fn cargo_fuzz() -> Result<PathBuf> {
     if let Some(program) = shell::find("cargo-fuzz") {
         return Ok(program);

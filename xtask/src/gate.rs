@@ -1,6 +1,6 @@
-//! What a task found: parts that failed, and parts that did not run at all.
+//! The results of a task: failed parts, and parts that did not run.
 //!
-//! Invariant: a part that did not run is named at the end, and in CI it is a failure.
+//! Invariant: a part that did not run is listed at the end, and in CI it is a failure.
 
 use std::env;
 use std::fmt::Display;
@@ -18,7 +18,7 @@ pub(crate) struct Report {
     notes: Vec<String>,
 }
 
-/// Something that was left out.
+/// A part that did not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Skip {
     pub(crate) what: String,
@@ -32,7 +32,7 @@ impl Skip {
 }
 
 impl Report {
-    /// Runs one part and says how long it took.
+    /// Runs one part and prints how long it took.
     pub(crate) fn part(&mut self, name: &str, run: impl FnOnce() -> Result<()>) {
         step(name);
         let started = Instant::now();
@@ -45,17 +45,17 @@ impl Report {
         }
     }
 
-    /// A part that ought to have run.
+    /// Records a part that should have run.
     pub(crate) fn skip(&mut self, skip: Skip) {
         self.skipped.push(skip);
     }
 
-    /// Something worth saying at the end that is no failure anywhere.
+    /// Records a remark for the end that is not a failure.
     pub(crate) fn note(&mut self, note: impl Display) {
         self.notes.push(note.to_string());
     }
 
-    /// Says what failed and what was left out; an error if the task is not green.
+    /// Prints failed and skipped parts; returns an error if the task is not green.
     pub(crate) fn finish(self, task: &str) -> Result<()> {
         step(format_args!("{task}: summary"));
         for note in &self.notes {
@@ -71,14 +71,14 @@ impl Report {
             bail!("{task}: {} failed", self.failed.len());
         }
         if in_ci() && !self.skipped.is_empty() {
-            bail!("{task}: {} left out, which counts as failed in CI", self.skipped.len());
+            bail!("{task}: {} skipped, which counts as failed in CI", self.skipped.len());
         }
         say(format_args!("{task}: ok"));
         Ok(())
     }
 }
 
-/// Whether `CI` says that nobody will read a warning.
+/// Returns whether this runs in CI, where warnings go unread.
 pub(crate) fn in_ci() -> bool {
     env::var("CI").is_ok_and(|value| matches!(value.as_str(), "true" | "1"))
 }

@@ -1,7 +1,7 @@
-//! `cargo xtask gen [--check]`: files of the tree that the program itself writes (I-6).
+//! `cargo xtask gen [--check]`: the files of the tree that the program itself writes (I-6).
 //!
-//! `toolcrib gen --out FOLDER` writes them with their paths in the tree. Nothing here knows their
-//! names: a new generated file needs no change of this task. The code of packs comes first (`packs`).
+//! `toolcrib gen --out FOLDER` writes them with their paths in the tree. This task knows none of
+//! their names: a new generated file needs no change here. The code of packs comes first (`packs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::shell::say;
 use crate::{packs, paths, shell};
 
 pub(crate) fn run(check: bool) -> Result<()> {
-    // The program brings them.
+    // The program embeds them.
     if !check {
         packs::build()?;
     }
@@ -22,7 +22,7 @@ pub(crate) fn run(check: bool) -> Result<()> {
     if check { check_with(&program) } else { write_with(&program) }
 }
 
-/// Names every generated file that is not what the program writes.
+/// Names every generated file that differs from the program's output.
 pub(crate) fn check_with(program: &Path) -> Result<()> {
     packs::check()?;
     let folder = generated(program)?;
@@ -65,8 +65,8 @@ fn generated(program: &Path) -> Result<tempfile::TempDir> {
     Ok(folder)
 }
 
-/// Paths, in the tree, of files that differ from the generated ones; also of files beside generated
-/// schemas that are generated no more.
+/// Returns the paths, in the tree, of files that differ from the generated ones, and of leftover
+/// files in the folder of generated schemas.
 fn stale(generated: &Path, tree: &Path) -> Result<Vec<PathBuf>> {
     let current = files(generated)?;
     let mut stale: Vec<PathBuf> = current
@@ -83,7 +83,7 @@ fn stale(generated: &Path, tree: &Path) -> Result<Vec<PathBuf>> {
     Ok(stale)
 }
 
-/// Every file under a folder, with paths relative to it.
+/// Returns every file under a folder, with paths relative to it.
 fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut open = vec![PathBuf::new()];

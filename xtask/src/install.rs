@@ -1,8 +1,8 @@
-//! What the tests need beside Rust: Node.js, Python, MCP packages of both, a browser.
+//! The dependencies of the tests outside Rust: Node.js, Python, MCP packages of both, a browser.
 //!
-//! A thing is installed once, into the cache, when it is missing and installing is permitted
-//! (`TOOLCRIB_INSTALL=never` forbids it). What cannot be had is returned as a [`Skip`]; what can is
-//! handed to the tests as environment variables:
+//! Each is installed once, into the cache, when it is missing and installing is permitted
+//! (`TOOLCRIB_INSTALL=never` forbids it). An unavailable one becomes a [`Skip`]; available ones are
+//! passed to the tests as environment variables:
 //!
 //! | variable | value |
 //! |---|---|
@@ -18,7 +18,7 @@
 //! | `TOOLCRIB_CHROMIUM` | a Chromium |
 //! | `TOOLCRIB_BROWSER_DIR` | folder with the `node_modules` of `tests/browser` |
 //!
-//! A variable that is set already is left as it is.
+//! A variable that is already set is left unchanged.
 
 mod apt;
 mod node;
@@ -39,20 +39,20 @@ use crate::shell::{self, say};
 
 /// A download that takes longer than this hangs.
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(600);
-/// Registries answer badly now and then.
+/// Registries fail temporarily now and then.
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_secs(5);
-/// Written last into an installed folder: what it was made from.
+/// Written last into an installed folder: the text that it was installed from.
 const STAMP: &str = ".installed-from";
 
-/// Which parts are about to run.
+/// The parts that are about to run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Needs {
     pub(crate) clients: bool,
     pub(crate) browser: bool,
 }
 
-/// What was found or installed.
+/// The tools that were found or installed.
 #[derive(Debug, Default)]
 pub(crate) struct Tools {
     variables: Vec<(&'static str, OsString)>,
@@ -60,7 +60,7 @@ pub(crate) struct Tools {
 }
 
 impl Tools {
-    /// Finds or installs what `needs` names. Only a broken cache directory is an error.
+    /// Finds or installs the tools that `needs` names. Only a broken cache directory is an error.
     pub(crate) fn ensure(needs: Needs) -> Result<Self> {
         let mut tools = Self::default();
         if !needs.clients && !needs.browser {
@@ -101,14 +101,14 @@ impl Tools {
         Ok(tools)
     }
 
-    /// The variables, for a test run.
+    /// Sets the variables for a test run.
     pub(crate) fn apply(&self, command: &mut Command) {
         for (name, value) in &self.variables {
             command.env(name, value);
         }
     }
 
-    /// The variables as lines for a shell.
+    /// Returns the variables as lines for a shell.
     pub(crate) fn exports(&self) -> String {
         let quoted = |value: &OsString| value.to_string_lossy().replace('\'', r"'\''");
         let line =
@@ -116,12 +116,12 @@ impl Tools {
         self.variables.iter().map(line).collect()
     }
 
-    /// One variable's value.
+    /// Returns the value of one variable.
     pub(crate) fn get(&self, name: &str) -> Option<PathBuf> {
         self.variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
     }
 
-    /// What could not be had.
+    /// Returns the unavailable tools.
     pub(crate) fn skipped(&self) -> &[Skip] {
         &self.skipped
     }
@@ -143,20 +143,20 @@ impl Tools {
     }
 }
 
-/// Whether installing is permitted at all.
+/// Checks that installing is permitted.
 fn permitted() -> Result<()> {
     if env::var("TOOLCRIB_INSTALL").is_ok_and(|value| value == "never") {
-        bail!("it is missing and TOOLCRIB_INSTALL=never forbids to install it");
+        bail!("it is missing, and TOOLCRIB_INSTALL=never forbids installing it");
     }
     Ok(())
 }
 
-/// Runs a download a few times.
+/// Runs a download, with retries.
 fn retried(mut command: impl FnMut() -> Command) -> Result<()> {
     let mut tried = 0;
     loop {
         tried += 1;
-        // What installers say is not for those who read what `setup` prints.
+        // The output of installers must not mix with the output of `setup`.
         match shell::run_bounded(command().stdout(io::stderr()), DOWNLOAD_LIMIT) {
             Ok(()) => return Ok(()),
             Err(error) if tried < TRIES => {
@@ -168,8 +168,8 @@ fn retried(mut command: impl FnMut() -> Command) -> Result<()> {
     }
 }
 
-/// A folder in the cache that holds what `made_from` (a lock file's text) asks for. `fill` is run
-/// only when the folder is not there or was left half done.
+/// Returns a folder in the cache with the content of `made_from` (a lock file's text). Runs `fill`
+/// only when the folder is missing or incomplete.
 fn folder(name: &str, made_from: &str, fill: impl FnOnce(&Path) -> Result<()>) -> Result<PathBuf> {
     let folder = paths::tools().join(format!("{name}-{:016x}", fingerprint(made_from)));
     let stamp = folder.join(STAMP);
@@ -186,14 +186,14 @@ fn folder(name: &str, made_from: &str, fill: impl FnOnce(&Path) -> Result<()>) -
     Ok(folder)
 }
 
-/// FNV-1a: names a folder, protects nothing. The stamp inside is compared in full.
+/// FNV-1a: names a folder, without security. The stamp inside is compared in full.
 fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// Two tasks at once install one after the other. Released when the file is closed.
+/// Serialises parallel installations. Released when the file is closed.
 fn lock() -> Result<File> {
     let file = File::create(paths::tools().join(".lock"))?;
     if file.try_lock().is_err() {

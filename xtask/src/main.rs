@@ -1,7 +1,8 @@
 //! Tasks of the workspace: `cargo xtask test|setup|ci|gen|tidy|bench|cold|fuzz`.
 //!
-//! A task says each step as it starts it, ends what it started, leaves the tree as it was (but for
-//! the files it is asked to write), and keeps what it builds and installs in a cache outside the tree.
+//! A task prints each step as it starts it and ends all processes that it started. It leaves the
+//! tree unchanged, except for the files it is meant to write, and keeps builds and installations in
+//! a cache outside the tree.
 
 mod bench;
 mod browser;
@@ -37,17 +38,18 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Everything that proves the product works: installs what is missing, builds, tests
+    /// Run everything that proves the product works: install missing tools, build, test
     Test(TestOptions),
-    /// Installs what the tests need and prints it as lines for a shell: eval "$(cargo xtask setup)"
+    /// Install the tools that the tests need and print them as lines for a shell: eval "$(cargo
+    /// xtask setup)"
     Setup,
     /// Formatting, lints, documentation, supply chain, tidiness and all tests
     Ci {
-        /// Everything but the tests, for those who run `cargo xtask test` beside it
+        /// Everything but the tests, for use together with `cargo xtask test`
         #[arg(long)]
         without_tests: bool,
     },
-    /// Writes the generated files of the tree, or with --check names the stale ones
+    /// Write the generated files of the tree, or with --check name the stale ones
     Gen {
         /// Compare only
         #[arg(long)]
@@ -56,13 +58,13 @@ enum Task {
         #[arg(long)]
         packs: bool,
     },
-    /// Rules that no compiler checks: structure, invariants, licences, sizes
+    /// Check rules that no compiler checks: structure, invariants, licences, sizes
     Tidy,
-    /// Measures lists and calls against limit servers and writes docs/benchmarks.md
+    /// Measure lists and calls against limit servers and write docs/benchmarks.md
     Bench(BenchOptions),
-    /// Builds from nothing in an empty directory and writes what that costs to docs/benchmarks.md
+    /// Build from nothing in an empty directory and write the cost to docs/benchmarks.md
     Cold(ColdOptions),
-    /// Runs the fuzz targets, ten minutes each if not told otherwise
+    /// Run the fuzz targets, by default ten minutes each
     Fuzz(FuzzOptions),
 }
 

@@ -1,9 +1,9 @@
-//! The code of the packs that the program brings: `packs/NAME`, a workspace of its own each, whose
-//! WebAssembly lies beside its manifest in `packs/NAME/pack`.
+//! The code of the bundled packs: each `packs/NAME` is its own workspace, with the WebAssembly next
+//! to its manifest in `packs/NAME/pack`.
 //!
-//! The code is kept in the tree, so that the program builds without the target for it. `NAME.built`
-//! says of which sources it was made, and that is what is checked: another compiler makes other
-//! bytes of the same sources.
+//! The code is kept in the tree, so that the program builds without the WebAssembly target.
+//! `NAME.built` records the sources it was built from, and the check compares those: another compiler
+//! builds other bytes from the same sources.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -16,12 +16,12 @@ use crate::cargo::cargo;
 use crate::shell::say;
 use crate::{paths, shell};
 
-/// What runs the code.
+/// The target that runs the code.
 const TARGET: &str = "wasm32-unknown-unknown";
 /// The packs.
 const PACKS: &[&str] = &["everyday"];
 
-/// Builds the code that is not current.
+/// Builds outdated code.
 pub(crate) fn build() -> Result<()> {
     for name in PACKS {
         if !is_current(name)? {
@@ -32,7 +32,7 @@ pub(crate) fn build() -> Result<()> {
     Ok(())
 }
 
-/// Fails when some code was made of other sources.
+/// Fails when some code was built from other sources.
 pub(crate) fn check() -> Result<()> {
     for name in PACKS {
         if !is_current(name)? {
@@ -65,7 +65,7 @@ fn build_one(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Flags that keep this machine's directories out of the code.
+/// Returns flags that keep this machine's directories out of the code.
 fn remapped() -> Result<String> {
     let home = match std::env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),
@@ -77,17 +77,18 @@ fn remapped() -> Result<String> {
             places.insert(registry?.path());
         }
     }
-    // The last one that fits counts, so the longest come last.
+    // The last matching flag counts, so the longest come last.
     let flags = places.iter().map(|place| format!("--remap-path-prefix={}=/", place.display()));
     Ok(flags.collect::<Vec<_>>().join("\u{1f}"))
 }
 
 fn is_current(name: &str) -> Result<bool> {
-    let said = fs::read_to_string(folder(name).join(format!("{name}.built"))).unwrap_or_default();
-    Ok(said == built(name)?)
+    let recorded =
+        fs::read_to_string(folder(name).join(format!("{name}.built"))).unwrap_or_default();
+    Ok(recorded == built(name)?)
 }
 
-/// What the sources and the code are now.
+/// Returns the digest of the sources and the code.
 fn built(name: &str) -> Result<String> {
     let mut sources = Sha256::new();
     let folder = folder(name);

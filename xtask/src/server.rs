@@ -1,4 +1,4 @@
-//! A `toolcrib serve --demo` of our own, on a free port with a data directory that goes away.
+//! A running `toolcrib serve --demo`, on a free port with a temporary data directory.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -39,7 +39,7 @@ struct Server {
 }
 
 impl Demo {
-    /// Starts the server and waits until it says that it listens.
+    /// Starts the server and waits until it reports that it is listening.
     pub(crate) fn start(program: &Path) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let data = folder.path().join("data");
@@ -72,7 +72,7 @@ impl Demo {
         }
     }
 
-    /// The end of what the server printed.
+    /// Returns the end of the server's output.
     pub(crate) fn log_tail(&self) -> String {
         let log = self.server.log();
         let lines: Vec<&str> = log.lines().collect();

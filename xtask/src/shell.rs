@@ -1,4 +1,4 @@
-//! Running programs: said before they start, bounded in time, ended as a whole group.
+//! Running programs: printed before they start, with a time limit, ended as a whole group.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,16 +10,16 @@ use std::{env, io, thread};
 
 use anyhow::{Context, Result, bail};
 
-/// How often a running program is asked whether it has ended.
+/// The polling interval for the end of a running program.
 const POLL: Duration = Duration::from_millis(50);
 
-/// One line on stderr: stdout belongs to the programs that a task runs.
+/// Prints one line on stderr: stdout belongs to the programs that a task runs.
 pub(crate) fn say(line: impl Display) {
-    // Nobody is left to tell when stderr is closed.
+    // When stderr is closed, there is no place to report it.
     writeln!(io::stderr(), "{line}").ok();
 }
 
-/// A step of a task, told as it starts.
+/// Prints the start of a step.
 pub(crate) fn step(line: impl Display) {
     say(format_args!("\n=== {line}"));
 }
@@ -34,7 +34,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     check(command, status)
 }
 
-/// As [`run`], but the program and everything it started is ended after `limit`.
+/// Runs a program like [`run`], but ends it and everything it started after `limit`.
 pub(crate) fn run_bounded(command: &mut Command, limit: Duration) -> Result<()> {
     say(format_args!("$ {}", shown(command)));
     let mut child = command
@@ -52,7 +52,7 @@ pub(crate) fn run_bounded(command: &mut Command, limit: Duration) -> Result<()> 
     }
 }
 
-/// What a program prints on stdout; an exit code other than 0 is an error.
+/// Returns a program's stdout; an exit code other than 0 is an error.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stdin(Stdio::null())
@@ -63,7 +63,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The first line a program prints, or nothing if it cannot be run or fails.
+/// Returns the first line a program prints; `None` when it cannot be run or fails.
 pub(crate) fn first_line(program: impl AsRef<Path>, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program.as_ref())
         .args(arguments)
@@ -76,7 +76,7 @@ pub(crate) fn first_line(program: impl AsRef<Path>, arguments: &[&str]) -> Optio
     (output.status.success() && !line.is_empty()).then(|| line.to_owned())
 }
 
-/// Where a program is on the search path.
+/// Returns the path of a program on the search path.
 pub(crate) fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
@@ -108,7 +108,7 @@ pub(crate) fn signal(child: &Child, signal: &str) {
 }
 
 fn signal_to(target: &str, signal: &str) {
-    // A process that is gone already is what we want.
+    // A process that has ended already is the intended result.
     Command::new("kill")
         .args(["-s", signal, "--", target])
         .stdin(Stdio::null())

@@ -16,19 +16,19 @@ use crate::gate::{Report, Skip, in_ci};
 use crate::install::{Needs, Tools};
 use crate::{browser, generate, packs, shell};
 
-/// Tests against real clients live in modules, or test programs, of this name.
+/// The modules, or test programs, of tests against real clients have this name.
 const CLIENT_TESTS: &str = "test(/(^|::)clients::/) + binary(/^clients$/)";
 
 #[derive(Debug, Args)]
 pub(crate) struct TestOptions {
-    /// Only one part
+    /// Run only one part
     #[arg(long, value_enum)]
     only: Option<Part>,
-    /// Rust tests whose name contains this; leaves out the other parts unless --only names one
+    /// Run only Rust tests whose name contains this; skips the other parts unless --only names one
     filter: Option<String>,
 }
 
-/// What `cargo xtask test` consists of.
+/// The parts of `cargo xtask test`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Part {
     /// Rust tests that need nothing but Rust
@@ -47,7 +47,7 @@ pub(crate) fn run(options: &TestOptions) -> Result<()> {
     report.finish("test")
 }
 
-/// Only the preparation: for somebody who runs one test at a time.
+/// Runs only the preparation, for running single tests afterwards.
 pub(crate) fn setup() -> Result<()> {
     let tools = Tools::ensure(Needs { clients: true, browser: true })?;
     std::io::stdout().write_all(tools.exports().as_bytes())?;
@@ -56,7 +56,7 @@ pub(crate) fn setup() -> Result<()> {
     report.finish("setup")
 }
 
-/// All parts, for `cargo xtask ci`.
+/// Runs all parts, for `cargo xtask ci`.
 pub(crate) fn all(report: &mut Report) -> Result<()> {
     add_to(report, &TestOptions { only: None, filter: None })
 }
@@ -71,7 +71,7 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
     for skip in tools.skipped() {
         report.skip(skip.clone());
     }
-    // One build for everything below; without it nothing below makes sense.
+    // One build for everything below; without it nothing below can run.
     shell::step("build");
     let program = built_program()?;
     if wanted(Part::Rust) || wanted(Part::Clients) {
@@ -94,16 +94,16 @@ fn add_to(report: &mut Report, options: &TestOptions) -> Result<()> {
 
 fn rust(report: &mut Report, options: &TestOptions, tools: &Tools) -> Result<()> {
     let folder = tempfile::tempdir().context("cannot create a temporary directory")?;
-    // A test that leaves itself out says so in this file, one line each: nobody reads the output of
-    // a test that passed.
+    // A test that skips itself writes a line to this file, because the output of passed tests goes
+    // unread.
     let skips = folder.path().join("skips");
     let mut command = if has("nextest") { nextest(options) } else { plain(options) };
     command.env("TOOLCRIB_SKIPS", &skips);
     tools.apply(&mut command);
     report.part("tests", || shell::run(&mut command));
-    let said = fs::read_to_string(&skips).unwrap_or_default();
-    for reason in said.lines().collect::<BTreeSet<_>>() {
-        report.skip(Skip::new("tests left themselves out", reason));
+    let reasons = fs::read_to_string(&skips).unwrap_or_default();
+    for reason in reasons.lines().collect::<BTreeSet<_>>() {
+        report.skip(Skip::new("tests skipped themselves", reason));
     }
     Ok(())
 }
@@ -122,7 +122,7 @@ fn nextest(options: &TestOptions) -> Command {
     command
 }
 
-/// cargo's own runner, for machines without nextest.
+/// Returns a run of cargo's own runner, for machines without nextest.
 fn plain(options: &TestOptions) -> Command {
     let mut command = cargo(&["test", "--workspace", "--no-fail-fast"]);
     match options.only {

@@ -1,7 +1,7 @@
 //! Rules that no compiler checks, run by `cargo xtask tidy` and by this crate's tests.
 //!
-//! Each check reads the tree as it is (tracked and new files, nothing ignored) and returns findings,
-//! each naming the file, what is wrong and what to do.
+//! Each check reads the tree as it is (tracked and new files, without ignored ones) and returns
+//! findings. A finding names the file, the problem and the fix.
 
 mod invariants;
 mod members;
@@ -30,7 +30,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("promises", promises::proved),
 ];
 
-/// Runs every check and names every finding.
+/// Runs every check and prints every finding.
 pub(crate) fn run() -> Result<()> {
     let tree = Tree::read()?;
     let mut found = 0;

@@ -505,8 +505,8 @@ impl RunStore for MemoryRuns {
 
     async fn asked(&self) -> Result<Vec<CallId>, StoreError> {
         let runs = lock(&self.0);
-        let asked = |it: &&MemoryRun| it.cancelled && it.record.state == RunState::Running;
-        Ok(runs.iter().filter(asked).map(|it| it.record.call_id.clone()).collect())
+        let cancelled = |it: &&MemoryRun| it.cancelled && it.record.state == RunState::Running;
+        Ok(runs.iter().filter(cancelled).map(|it| it.record.call_id.clone()).collect())
     }
 }
 

@@ -182,7 +182,7 @@ fn a_place_that_cannot_hold_a_store_is_explained() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
-    for (path, said) in [
+    for (path, expected) in [
         (file.join("store.db"), "cannot be created"),
         (directory.path().to_owned(), "cannot be opened for writing"),
         #[cfg(target_os = "linux")]
@@ -192,6 +192,6 @@ fn a_place_that_cannot_hold_a_store_is_explained() {
     ] {
         let error = open(&path).unwrap_err();
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }

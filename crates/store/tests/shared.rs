@@ -45,9 +45,9 @@ async fn two_writers_lose_nothing_and_share_the_sequences() {
     }
     let mut positions = HashSet::new();
     for task in tasks {
-        let told = task.await.unwrap();
-        assert!(told.is_sorted_by(|a, b| a < b));
-        positions.extend(told);
+        let acknowledged = task.await.unwrap();
+        assert!(acknowledged.is_sorted_by(|a, b| a < b));
+        positions.extend(acknowledged);
     }
     let read = all(&open(&path)).await;
     let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();

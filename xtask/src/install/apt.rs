@@ -1,4 +1,4 @@
-//! Debian packages, where apt-get exists and we are root.
+//! Debian packages, with apt-get and as root.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,7 +16,7 @@ pub(crate) fn install(packages: &[&str]) -> Result<()> {
     if shell::find("apt-get").is_none() || shell::first_line("id", &["-u"]).as_deref() != Some("0")
     {
         bail!(
-            "install it yourself ({}): there is no apt-get or we are not root",
+            "install it yourself ({}): apt-get is missing or this user is not root",
             packages.join(" ")
         );
     }
@@ -34,7 +34,7 @@ pub(crate) fn chromium(tools: &mut Tools) -> Result<()> {
             install(&["chromium"])?;
             match on_path() {
                 Some(found) => found,
-                None => bail!("the package chromium brought no program of that name"),
+                None => bail!("the package chromium contains no program of that name"),
             }
         }
     };
@@ -48,7 +48,7 @@ fn on_path() -> Option<PathBuf> {
 
 fn apt_get(arguments: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
-    // Somebody else may be installing at the same time.
+    // Another process may be installing at the same time.
     command.args(["-o", "DPkg::Lock::Timeout=300"]).args(arguments);
     command.env("DEBIAN_FRONTEND", "noninteractive");
     command

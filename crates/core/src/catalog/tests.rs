@@ -365,17 +365,17 @@ fn a_shared_name_costs_only_the_tenants_that_would_see_both() {
     for none in ["acme", "third", "fourth"] {
         assert_eq!(seen(none), [] as [&str; 0], "{none}");
     }
-    let told = |id: &str| {
+    let reported_to = |id: &str| {
         let own = collisions.iter().filter(|it| it.tenants.admits(&tenant(id)));
         own.map(Collision::message).collect::<Vec<_>>()
     };
-    assert_eq!(told("anybody"), [] as [&str; 0]);
+    assert_eq!(reported_to("anybody"), [] as [&str; 0]);
     assert_eq!(
-        told("acme"),
+        reported_to("acme"),
         ["mcp:a.search and mcp:b.search would share the name `search`; none of them is offered"]
     );
     assert_eq!(
-        told("third"),
+        reported_to("third"),
         ["mcp:a.search and mcp:c.search and mcp:d.search would share the name `search`; none of \
           them is offered"]
     );
@@ -525,12 +525,12 @@ proptest! {
              proptest::sample::select(SourceKind::ALL),
              "(0|1|2|10)[.](0|9)[.]0"), 0..30),
     ) {
-        let mut asked = BTreeMap::new();
+        let mut names_by_id = BTreeMap::new();
         let mut entries = Vec::new();
         for (source_id, name, kind, version) in &tools {
             let mut entry = tool(*kind, source_id, name, None);
             entry.names.version.clone_from(version);
-            asked.entry(entry.id.as_str().to_owned()).or_insert_with(Vec::new).push(entry.names.clone());
+            names_by_id.entry(entry.id.as_str().to_owned()).or_insert_with(Vec::new).push(entry.names.clone());
             entries.push(Arc::new(entry));
         }
         let (catalog, collisions) = Catalog::build(Generation(0), entries);
@@ -552,13 +552,13 @@ proptest! {
         // Left out exactly when reported, and reported with a name that they really share.
         let reported: BTreeSet<&str> =
             collisions.iter().flat_map(|c| &c.tools).map(ToolId::as_str).collect();
-        for id in asked.keys() {
+        for id in names_by_id.keys() {
             prop_assert_ne!(kept.contains(id.as_str()), reported.contains(id.as_str()));
         }
         for collision in &collisions {
             prop_assert!(collision.tools.len() > 1);
             for tool in &collision.tools {
-                let names = asked[tool.as_str()].iter();
+                let names = names_by_id[tool.as_str()].iter();
                 prop_assert!(tool.as_str() == collision.name || names.into_iter()
                     .any(|names| names.wire == collision.name || names.otc_id() == collision.name));
             }
@@ -611,10 +611,10 @@ proptest! {
                 }
             }
             let (_, collisions) = made(None);
-            let told: BTreeSet<String> = collisions.iter()
+            let reported_to: BTreeSet<String> = collisions.iter()
                 .filter(|it| it.tenants.admits(&who.tenant)).map(Collision::message).collect();
             let expected: BTreeSet<String> = own_collisions.iter().map(Collision::message).collect();
-            prop_assert_eq!(told, expected);
+            prop_assert_eq!(reported_to, expected);
         }
     }
 }

@@ -218,10 +218,10 @@ fn schema() -> impl Strategy<Value = Value> {
                 .prop_map(|(items, first)| json!({ "prefixItems": first, "items": items })),
             inner.clone().prop_map(|one| json!({ "contains": one })),
             pair.clone().prop_map(|parts| json!({ "allOf": parts })),
-            (pair.clone(), inner.clone()).prop_map(|(parts, beside)| {
+            (pair.clone(), inner.clone()).prop_map(|(parts, extra)| {
                 let mut schema = json!({ "allOf": parts });
-                if let (Value::Object(schema), Value::Object(beside)) = (&mut schema, beside) {
-                    for (keyword, value) in beside {
+                if let (Value::Object(schema), Value::Object(extra)) = (&mut schema, extra) {
+                    for (keyword, value) in extra {
                         schema.entry(keyword).or_insert(value);
                     }
                 }
@@ -267,15 +267,15 @@ proptest! {
     #[test]
     fn a_reduced_schema_accepts_the_same_arguments_and_combines_nothing(
         whole in prop::collection::btree_map("[abc]", schema(), 0..3),
-        beside in schema(),
+        extra in schema(),
         one in schema(),
         two in schema(),
         draft_seven in any::<bool>(),
         samples in prop::collection::vec(arguments(), 12),
     ) {
         let mut original = json!({ "type": "object", "properties": whole, "$defs": { "one": one, "two": two } });
-        if let (Value::Object(original), Value::Object(beside)) = (&mut original, beside) {
-            for (keyword, value) in beside {
+        if let (Value::Object(original), Value::Object(extra)) = (&mut original, extra) {
+            for (keyword, value) in extra {
                 original.entry(keyword).or_insert(value);
             }
             if draft_seven {

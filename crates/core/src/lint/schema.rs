@@ -98,10 +98,10 @@ pub(super) fn check(pointer: &str, schema: &SchemaObject, found: &mut Findings<'
 
 /// Returns whether the argument is documented; a reference counts as documentation.
 fn says_something(property: &Map<String, Value>) -> bool {
-    let told = |keyword: &str| {
+    let has_text = |keyword: &str| {
         property.get(keyword).and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty())
     };
-    told("description") || told("title") || property.contains_key("$ref")
+    has_text("description") || has_text("title") || property.contains_key("$ref")
 }
 
 fn values(pointer: &str, value: &Value, depth: usize, found: &mut Findings<'_>) {

@@ -223,7 +223,7 @@ fn hidden_upstream_text_is_reported_everywhere() {
         raw: Value::Null,
     };
     let found = upstream("mcp:a.read", &tool);
-    let told: Vec<_> = found.iter().map(|it| (it.pointer.as_str(), it.rule)).collect();
+    let reported: Vec<_> = found.iter().map(|it| (it.pointer.as_str(), it.rule)).collect();
     let expected = [
         ("/name", "text/hidden"),
         ("/description", "text/hidden"),
@@ -232,7 +232,7 @@ fn hidden_upstream_text_is_reported_everywhere() {
         ("/inputSchema/properties/pa\u{202e}th/x-note", "text/instructions"),
         ("/annotations/title", "text/hidden"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(found.iter().all(|it| it.severity == Severity::Warning));
     assert!(!found.iter().any(|it| it.message.contains("Reads")), "no text is repeated");
 }
