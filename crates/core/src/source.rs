@@ -166,7 +166,7 @@ pub struct SourceSpec {
     pub id: SourceId,
     /// The upstream.
     pub upstream: UpstreamSpec,
-    /// Bounds on what the upstream may do.
+    /// Limits on the upstream.
     pub limits: SourceLimits,
     /// The stored credential that its requests need.
     pub credential: Option<CredentialRef>,

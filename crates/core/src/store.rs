@@ -126,7 +126,7 @@ pub trait KeyStore: Send + Sync + 'static {
 /// The last valid catalog of each source, so that a restart does not wait for upstreams.
 #[async_trait]
 pub trait CatalogStore: Send + Sync + 'static {
-    /// Replaces what is stored for `source` with `catalog` (JSON text).
+    /// Replaces the stored catalog of `source` with `catalog` (JSON text).
     async fn save(
         &self,
         source: &SourceId,

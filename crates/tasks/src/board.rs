@@ -175,7 +175,7 @@ impl Place {
 
     /// Counts a failure.
     pub(crate) fn failed(&self, how: &'static str) {
-        // The panic's own text may quote what the task worked on, so it is not repeated.
+        // The panic's own text may quote the task's data, so it is not repeated.
         tracing::error!(task = %self.name, "a background task {how}");
         let mut table = self.board.table.lock();
         let now = Instant::now();

@@ -468,7 +468,7 @@ fn segment() -> impl Strategy<Value = String> {
 fn scope_text() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => proptest::collection::vec(segment(), 1..4).prop_map(|segments| segments.join(":")),
-        1 => "[a:* ]{0,4}", // what a descriptor may declare and no grant can name
+        1 => "[a:* ]{0,4}", // legal in a descriptor, but outside the grammar of grants
     ]
 }
 
