@@ -237,7 +237,7 @@ impl Approval {
     }
 
     /// Returns whether `who` shares a principal or key creator with the caller or with an approver.
-    fn has_a_hand_of(&self, who: &Principal) -> bool {
+    fn shares_creator_with(&self, who: &Principal) -> bool {
         let consented = self.votes.iter().filter(|vote| vote.verdict != Verdict::Reject);
         let consented =
             consented.flat_map(|vote| std::iter::once(&vote.principal).chain(&vote.makers));
@@ -343,7 +343,7 @@ impl Approval {
             return Err(VoteRefused::Again);
         }
         // A rejection cannot benefit the rejecting principal, so shared creators do not matter.
-        if verdict != Verdict::Reject && self.has_a_hand_of(who) {
+        if verdict != Verdict::Reject && self.shares_creator_with(who) {
             return Err(VoteRefused::SameHand);
         }
         match comment.map(str::trim) {
