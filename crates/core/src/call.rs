@@ -273,7 +273,9 @@ pub enum CallError {
         asked: Option<Box<Asked>>,
     },
     /// The approval of the call was rejected.
-    #[error("the approval of this call was rejected; the same call cannot request approval again for now")]
+    #[error(
+        "the approval of this call was rejected; the same call cannot request approval again for now"
+    )]
     ApprovalRejected {
         /// The tool.
         tool: ToolId,
