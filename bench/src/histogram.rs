@@ -1,4 +1,5 @@
-//! Latencies in buckets of about 3 %: enough for a median and a 99th percentile, and cheap to add to.
+//! Latencies in buckets of about 3 %: precise enough for a median and a 99th percentile, and cheap
+//! to add to.
 
 use std::time::Duration;
 
@@ -38,7 +39,8 @@ impl Histogram {
         self.total
     }
 
-    /// The latency that `share` (0 to 1) of the requests did not exceed, rounded up to its bucket.
+    /// Returns the latency that `share` (0 to 1) of the requests did not exceed, rounded up to its
+    /// bucket.
     pub(crate) fn quantile(&self, share: f64) -> Duration {
         #[expect(
             clippy::cast_possible_truncation,
@@ -58,7 +60,7 @@ impl Histogram {
     }
 }
 
-/// Exact below 2 * STEPS, then STEPS buckets per power of two.
+/// Returns the bucket of a value: exact below 2 * STEPS, then STEPS buckets per power of two.
 fn bucket(nanoseconds: u64) -> usize {
     let magnitude = 63_u32.saturating_sub(nanoseconds.leading_zeros());
     let shift = magnitude.saturating_sub(STEP_BITS);

@@ -1,5 +1,5 @@
-//! The smallest HTTP/1.1 client that can tell a right answer from a wrong one: keep-alive, one
-//! request at a time, bodies by length or in chunks, no allocation per request once it is warm.
+//! A minimal HTTP/1.1 client that checks responses: keep-alive, one request at a time, bodies by
+//! length or in chunks, and no allocation per request after the first ones.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -19,7 +19,7 @@ pub(crate) struct Connection {
     unchunked: Vec<u8>,
 }
 
-/// What came back; the body is borrowed from the connection.
+/// A response; the body is borrowed from the connection.
 #[derive(Debug)]
 pub(crate) struct Answer<'a> {
     pub(crate) status: u16,
@@ -39,7 +39,7 @@ impl Connection {
         Ok(Self { stream, buffer: Vec::with_capacity(32 << 10), unchunked: Vec::new() })
     }
 
-    /// Sends one request and reads its answer to the end.
+    /// Sends one request and reads the whole response.
     pub(crate) async fn exchange(&mut self, request: &[u8]) -> Result<Answer<'_>> {
         self.stream.write_all(request).await?;
         self.buffer.clear();
@@ -61,7 +61,7 @@ impl Connection {
             Length::Chunked => return self.chunked(status, head).await,
         };
         if self.buffer.len() > body.end {
-            bail!("the answer goes on after its end");
+            bail!("the response continues after its end");
         }
         self.answer(status, head, body)
     }
@@ -101,23 +101,23 @@ impl Connection {
 
     async fn fill(&mut self) -> Result<()> {
         if self.buffer.len() > MAX_ANSWER {
-            bail!("the answer is too large");
+            bail!("the response is too large");
         }
         if self.stream.read_buf(&mut self.buffer).await? == 0 {
-            bail!("the server closed the connection in the middle of an answer");
+            bail!("the server closed the connection in the middle of a response");
         }
         Ok(())
     }
 }
 
 impl Answer<'_> {
-    /// A header's value; `name` in lower case.
+    /// Returns a header's value; `name` must be in lower case.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         header(self.head, name)
     }
 }
 
-/// A request's bytes.
+/// Formats a request.
 pub(crate) fn request(
     method: &str,
     address: SocketAddr,
@@ -146,7 +146,7 @@ fn length(head: &str, status: u16) -> Result<Length> {
     }
     match header(head, "transfer-encoding") {
         Some(value) if value.eq_ignore_ascii_case("chunked") => Ok(Length::Chunked),
-        _ => bail!("an answer without a length"),
+        _ => bail!("a response without a length"),
     }
 }
 
@@ -157,7 +157,7 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Where `needle` begins.
+/// Returns the position of `needle`.
 pub(crate) fn find(text: &[u8], needle: &[u8]) -> Option<usize> {
     text.windows(needle.len()).position(|window| window == needle)
 }

@@ -1,4 +1,4 @@
-//! The load: N connections, each sends its next request when the answer to the last was right.
+//! The load generator: each of N connections sends its next request after a correct response.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use tokio::time::timeout;
 use crate::histogram::Histogram;
 use crate::http1::{Answer, Connection, find};
 
-/// A single answer that takes longer than this is a failure.
+/// A response that takes longer than this is a failure.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Requests that are answered alike, sent over and over.
+/// Requests with the same expected response, sent repeatedly.
 #[derive(Debug, Clone)]
 pub(crate) struct Shot {
     pub(crate) address: SocketAddr,
-    /// At least one. Every connection begins at another one and takes them in turns.
+    /// At least one request. Every connection begins with a different one and takes them in turns.
     pub(crate) requests: Arc<[Vec<u8>]>,
     pub(crate) status: u16,
     pub(crate) expect: Expect,
 }
 
-/// What makes an answer right, beside its status.
+/// The expected body of a response.
 #[derive(Debug, Clone)]
 pub(crate) enum Expect {
     /// Exactly this body.
@@ -33,7 +33,7 @@ pub(crate) enum Expect {
     Text(Arc<str>),
 }
 
-/// What came of it.
+/// The result of a measurement.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) latencies: Histogram,
@@ -41,16 +41,16 @@ pub(crate) struct Outcome {
 }
 
 impl Shot {
-    /// Sends the request once and returns the body.
+    /// Sends the first request once and returns the body.
     pub(crate) async fn once(&self) -> Result<Vec<u8>> {
         let mut connection = Connection::open(self.address).await?;
-        let request = self.requests.first().context("nothing to ask")?;
+        let request = self.requests.first().context("no request to send")?;
         let answer = timeout(ANSWER_LIMIT, connection.exchange(request)).await??;
         self.check(&answer)?;
         Ok(answer.body.to_vec())
     }
 
-    /// Keeps `connections` busy for `time`.
+    /// Keeps `connections` busy for `time`, and returns the measurement.
     pub(crate) async fn fire(&self, connections: u32, time: Duration) -> Result<Outcome> {
         let mut open = Vec::new();
         for _ in 0..connections {
@@ -80,10 +80,10 @@ impl Shot {
         let mut sent = Instant::now();
         let mut requests = self.requests.iter().cycle().skip(first);
         while sent < end {
-            let request = requests.next().context("nothing to ask")?;
+            let request = requests.next().context("no request to send")?;
             let answer = timeout(ANSWER_LIMIT, connection.exchange(request))
                 .await
-                .context("no answer in time")??;
+                .context("no response in time")??;
             self.check(&answer)?;
             let now = Instant::now();
             latencies.add(now - sent);
@@ -101,7 +101,11 @@ impl Shot {
         if !right {
             let body = String::from_utf8_lossy(answer.body);
             let start: String = body.chars().take(300).collect();
-            bail!("a wrong answer: status {} instead of {}: {start}", answer.status, self.status);
+            bail!(
+                "an unexpected response: status {} instead of {}: {start}",
+                answer.status,
+                self.status
+            );
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! What was measured, where and when: a figure without these is worth nothing.
+//! The circumstances of a measurement: machine, commit, compiler and date.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -16,20 +16,20 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn read() -> Self {
-        let said = |program, arguments: &[&str]| {
+        let output_of = |program, arguments: &[&str]| {
             first_line(program, arguments).unwrap_or_else(|| "unknown".into())
         };
         let dirty = first_line("git", &["status", "--porcelain"]).is_some();
-        let mut commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
+        let mut commit = output_of("git", &["rev-parse", "--short=12", "HEAD"]);
         if dirty {
             commit.push_str(" with changes");
         }
         Self {
-            date: said("date", &["-u", "+%Y-%m-%d"]),
+            date: output_of("date", &["-u", "+%Y-%m-%d"]),
             commit,
             processor: processor().unwrap_or_else(|| "unknown".into()),
             cores: available_parallelism().map_or(1, usize::from),
-            compiler: said("rustc", &["--version"]),
+            compiler: output_of("rustc", &["--version"]),
         }
     }
 }

@@ -1,10 +1,9 @@
 //! `toolcrib-bench run`: measures a running toolcrib against the limit of this machine.
 //!
-//! Every figure that counts is a ratio of two servers measured in turns in one run, because an
-//! absolute figure says more about the machine's mood than about the program. The servers to compare
-//! with are this program too, started as processes of their own on loopback: what axum can do with
-//! bytes in memory (the limit for a list), and a reverse proxy in front of an MCP server that answers
-//! with prepared bytes (the limit for a call).
+//! Every relevant figure is a ratio of two servers measured in turns in one run, because absolute
+//! figures depend on the state of the machine. The servers to compare with are this program too,
+//! started as separate processes on loopback. The limit for a list is axum with bytes in memory.
+//! The limit for a call is a reverse proxy in front of an MCP server with prepared responses.
 
 mod histogram;
 mod http1;
@@ -31,21 +30,21 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Role {
-    /// Starts everything, measures, prints the table
+    /// Start all servers, measure, and print the table
     Run(RunOptions),
-    /// Answers bytes from memory: `GET /N` is the N-th file
+    /// Serve bytes from memory: `GET /N` is the N-th file
     #[command(hide = true)]
     Static {
         #[arg(long)]
         body: Vec<PathBuf>,
     },
-    /// Forwards every request
+    /// Forward every request
     #[command(hide = true)]
     Proxy {
         #[arg(long)]
         to: String,
     },
-    /// An MCP server with prepared answers
+    /// Run an MCP server with prepared responses
     #[command(hide = true)]
     Upstream,
 }
@@ -58,10 +57,10 @@ pub(crate) struct RunOptions {
     /// Numbers of connections
     #[arg(long, value_delimiter = ',', default_value = "1,64")]
     pub(crate) connections: Vec<u32>,
-    /// The program to measure; without it only the limit servers are
+    /// The program to measure; without it only the limit servers are measured
     #[arg(long)]
     pub(crate) toolcrib: Option<PathBuf>,
-    /// Where to write the page with the results
+    /// The file to write the results to
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,
 }

@@ -1,8 +1,8 @@
-//! What is measured: pairs of a subject and its limit, and the goal for their ratio.
+//! The plan of the measurements: pairs of a subject and its limit, and the goal for their ratio.
 
 use crate::load::Shot;
 
-/// Which of the running servers a shot goes to; its processor time and memory are taken.
+/// The server that a shot goes to; its processor time and memory are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     Static,
@@ -34,6 +34,6 @@ pub(crate) struct Pair {
     pub(crate) name: &'static str,
     pub(crate) ours: (Who, Shot),
     pub(crate) limit: (Who, Shot),
-    /// The throughput we want, as a share of the limit's.
+    /// The required throughput, as a share of the limit's.
     pub(crate) goal: f64,
 }

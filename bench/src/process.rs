@@ -1,4 +1,4 @@
-//! Servers as processes of their own, and what they cost.
+//! Servers as separate processes, and their resource usage.
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(5);
 const POLL: Duration = Duration::from_millis(20);
 const ANNOUNCED: &str = "listening on http://";
 
-/// A server that is ended when this is dropped.
+/// A server that is stopped when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -23,7 +23,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a program that prints `listening on http://ADDRESS`, and waits for that.
+    /// Starts a program and waits until it prints `listening on http://ADDRESS`.
     pub(crate) async fn start(name: &str, command: &mut Command, folder: &Path) -> Result<Self> {
         let log = folder.join(format!("{name}.log"));
         let file = File::create(&log)?;
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Processor time used so far, by all threads.
+    /// Returns the processor time used so far by all threads.
     pub(crate) fn processor_time(&self) -> Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // The second field is the name in parentheses and may hold spaces.
@@ -62,14 +62,15 @@ impl Server {
         Ok(Duration::from_secs(ticks) / ticks_per_second())
     }
 
-    /// Memory that would be free if the process were gone, shared pages by share, in KiB.
+    /// Returns the memory that the end of the process would free, with shared pages counted by
+    /// share, in KiB.
     pub(crate) fn memory(&self) -> Result<u64> {
         let rollup = fs::read_to_string(format!("/proc/{}/smaps_rollup", self.child.id()))?;
         let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:")).context("Pss")?;
         Ok(line.trim().trim_end_matches("kB").trim().parse()?)
     }
 
-    /// Whether the server is still there.
+    /// Returns whether the server still runs.
     pub(crate) fn is_alive(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -77,7 +78,7 @@ impl Server {
     fn signal(&self, signal: &str, target: &str) {
         let mut kill = Command::new("kill");
         kill.args(["-s", signal, "--", target]).stdin(Stdio::null()).stderr(Stdio::null());
-        // A process that is gone already is what we want.
+        // A process that has ended already is the intended result.
         kill.status().ok();
     }
 }
@@ -103,7 +104,7 @@ impl Drop for Server {
 
 fn announced(log: &str) -> Option<SocketAddr> {
     let (_, rest) = log.split_once(ANNOUNCED)?;
-    // A line that is not finished yet may hold half an address.
+    // An unfinished line may contain half an address.
     let (address, _) = rest.split_once('\n')?;
     address.trim().trim_end_matches('/').parse().ok()
 }

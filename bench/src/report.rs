@@ -1,4 +1,4 @@
-//! The results as text: a line as each row is done, and the page that is kept.
+//! The results as text: a line after each row, and the page that is stored.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,10 +9,10 @@ use crate::histogram::Histogram;
 use crate::machine::Machine;
 use crate::plan::Who;
 
-/// Programs of other people that do similar work.
+/// Programs of other projects that do similar work.
 const PEERS: &[&str] = &["agentgateway", "ContextForge (mcpgateway)"];
 
-/// What one server did in one row.
+/// The measurement of one server in one row.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) who: Who,
@@ -21,7 +21,7 @@ pub(crate) struct Measured {
     pub(crate) processor: Duration,
 }
 
-/// A pair, measured.
+/// A measured pair.
 #[derive(Debug)]
 pub(crate) struct Row {
     pub(crate) name: &'static str,
@@ -37,7 +37,7 @@ impl Measured {
         self.latencies.total() as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// Microseconds of processor time for one request.
+    /// Returns the microseconds of processor time per request.
     fn cost(&self) -> f64 {
         self.processor.as_secs_f64() * 1e6 / self.latencies.total().max(1) as f64
     }
@@ -62,7 +62,7 @@ impl Row {
     }
 }
 
-/// One row for somebody who is waiting.
+/// Formats one row for the terminal.
 pub(crate) fn line(row: &Row) -> String {
     format!(
         "{:<32} x{:<3} {:>8.0}/s of {:>8.0}/s ({}) = {:.2} {:<12} p50/p99 {} ms, {:.1} of {:.1} us/request",
@@ -79,7 +79,7 @@ pub(crate) fn line(row: &Row) -> String {
     )
 }
 
-/// The whole page, in Markdown.
+/// Formats the whole page as Markdown.
 pub(crate) fn page(
     machine: &Machine,
     options: &RunOptions,

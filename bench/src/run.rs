@@ -1,4 +1,4 @@
-//! Starts the servers, measures each pair in turns, ends the servers.
+//! Starts the servers, measures each pair in turns, and stops the servers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,12 +20,12 @@ use crate::report::{self, Measured, Row};
 use crate::servers::fixed::TAG;
 use crate::subject::{Lists, Subject, direct};
 
-/// Each server of a pair is measured this often, in turns, so that a change of the machine's mood
-/// hits both.
+/// How often each server of a pair is measured, in turns, so that a change of the machine's load
+/// affects both.
 const ROUNDS: u32 = 2;
 const WARM_UP: Duration = Duration::from_millis(300);
 
-/// Everything that runs during a measurement.
+/// All servers of a measurement.
 struct Bench {
     servers: BTreeMap<Who, Server>,
     subjects: BTreeMap<Who, Subject>,
@@ -66,7 +66,7 @@ fn say(text: &str) -> io::Result<()> {
 // === impl Bench ===
 
 impl Bench {
-    /// The limit servers, and `program` twice: with the strict and with the relaxed log.
+    /// Starts the limit servers, and `program` with the strict and with the relaxed log.
     async fn with(program: &Path, folder: &Path) -> Result<(Self, Vec<Pair>)> {
         let upstream = own("upstream", &["upstream".into()], folder).await?;
         let strict = Subject::start(program, "strict", upstream.address, folder).await?;
@@ -95,7 +95,7 @@ impl Bench {
         Ok((Self { servers: servers.into(), subjects: subjects.into() }, pairs))
     }
 
-    /// The limit servers alone.
+    /// Starts the limit servers only.
     async fn limits(folder: &Path) -> Result<(Self, Vec<Pair>)> {
         let upstream = own("upstream", &["upstream".into()], folder).await?;
         let body = direct(upstream.address, "tools/list").once().await?;
@@ -131,7 +131,7 @@ impl Bench {
         Ok((Self { servers: servers.into(), subjects: BTreeMap::new() }, pairs))
     }
 
-    /// Limit, ours, limit, ours.
+    /// Measures limit, ours, limit, ours.
     async fn measure(&self, pair: &Pair, connections: u32, seconds: u32) -> Result<Row> {
         let slice = Duration::from_secs(seconds.into()) / ROUNDS;
         let mut sides = [Measured::new(pair.limit.0), Measured::new(pair.ours.0)];
@@ -223,7 +223,7 @@ async fn pairs(
         call("MCP tools/call, relaxed log", Who::Relaxed, relaxed.mcp_call(), 0.75),
         call("OTC call", Who::Strict, strict.otc_call(&lists.otc)?, 0.50),
         call("OTC call, relaxed log", Who::Relaxed, relaxed.otc_call(&lists.otc)?, 0.75),
-        // What an instance of WebAssembly costs, against what a request to a server costs.
+        // The cost of a WebAssembly instance, compared with a request to a server.
         Pair {
             name: "MCP tools/call of a pack",
             ours: (Who::Pack, pack.pack_call()),
@@ -233,7 +233,7 @@ async fn pairs(
     ])
 }
 
-/// This program in another role.
+/// Starts this program in another role.
 async fn own(name: &str, arguments: &[String], folder: &Path) -> Result<Server> {
     let mut command = Command::new(env::current_exe()?);
     Server::start(name, command.args(arguments), folder).await

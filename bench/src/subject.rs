@@ -17,20 +17,20 @@ use crate::servers::upstream::{ECHO, TOOLS};
 
 const VERSION: &str = "2026-07-28";
 const SAID: &str = "the quick brown fox";
-/// How long the tools of an upstream on loopback may take to appear.
+/// How long discovery of an upstream on loopback may take.
 const DISCOVERY_LIMIT: Duration = Duration::from_secs(30);
 const SOURCE: &str = "up";
-/// The pack that toolcrib brings.
+/// The pack that ships with toolcrib.
 const PACK: &str = "vendor.toolcrib.everyday";
 const PACK_TOOLS: usize = 2;
 const PACK_TOOL: &str = "pack__json-diff";
-/// How many callers there are in a large organisation, and how many kinds of them.
+/// The callers of a large organisation, and the number of their roles.
 const KEYS: usize = 10_000;
 const ROLES: usize = 500;
-/// Connections over which the keys are made.
+/// Connections that create the keys.
 const MAKERS: usize = 64;
 
-/// A toolcrib of our own with its key.
+/// A running toolcrib and its key.
 #[derive(Debug)]
 pub(crate) struct Subject {
     pub(crate) server: Server,
@@ -39,15 +39,15 @@ pub(crate) struct Subject {
     crowd: Vec<String>,
 }
 
-/// What a subject is made with.
+/// The configuration of a subject.
 struct Settings {
     source: String,
-    /// How many tools that gives.
+    /// The number of tools of the source.
     tools: usize,
     roles: usize,
 }
 
-/// Answers that the other servers are to give too.
+/// The lists that the limit servers return too.
 #[derive(Debug)]
 pub(crate) struct Lists {
     pub(crate) openwop: Vec<u8>,
@@ -86,7 +86,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// Starts `program` with the pack that it brings as its only source.
+    /// Starts `program` with its bundled pack as its only source.
     pub(crate) async fn with_pack(program: &Path, folder: &Path) -> Result<Self> {
         let source = format!("id = \"pack\"\nkind = \"node-pack\"\npack = \"{PACK}\"");
         let settings = Settings { source, tools: PACK_TOOLS, roles: 0 };
@@ -114,7 +114,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// The three lists, as the caller sees them.
+    /// Returns the three lists, as the caller sees them.
     pub(crate) async fn lists(&self) -> Result<Lists> {
         Ok(Lists {
             openwop: self.get("/v1/tools").await?,
@@ -127,18 +127,18 @@ impl Subject {
         self.shot(self.request("GET", path, &[], ""), 200, Expect::Body(body.into()))
     }
 
-    /// A list that every one of the other keys asks for in turns.
+    /// Returns a shot at a list, sent with the other keys in turns.
     pub(crate) fn list_of_the_crowd(&self, path: &str, body: &[u8]) -> Shot {
-        let ask = |key: &String| {
+        let request_of = |key: &String| {
             let bearer = format!("Bearer {key}");
             request("GET", self.server.address, path, &[("authorization", &bearer)], "")
         };
-        let requests = self.crowd.iter().map(ask).collect();
+        let requests = self.crowd.iter().map(request_of).collect();
         let expect = Expect::Body(body.into());
         Shot { address: self.server.address, requests, status: 200, expect }
     }
 
-    /// A list whose tag the caller has.
+    /// Returns a shot at a list with the current tag.
     pub(crate) async fn not_modified(&self, path: &str) -> Result<Shot> {
         let mut connection = Connection::open(self.server.address).await?;
         let answer = connection.exchange(&self.request("GET", path, &[], "")).await?;
@@ -159,7 +159,7 @@ impl Subject {
         self.shot(request, 200, Expect::Text(SAID.into()))
     }
 
-    /// A call whose work is a few microseconds of WebAssembly.
+    /// Returns a shot at a call whose work is a few microseconds of WebAssembly.
     pub(crate) fn pack_call(&self) -> Shot {
         let arguments = json!({ "from": { "text": SAID }, "to": { "text": SAID } });
         let request = mcp_with(
@@ -171,7 +171,7 @@ impl Subject {
         self.shot(request, 200, Expect::Text("\"equal\":true".into()))
     }
 
-    /// A call in Open Tool Calling; the id is looked up in the list.
+    /// Returns a shot at an Open Tool Calling call; takes the tool's id from the list.
     pub(crate) fn otc_call(&self, list: &[u8]) -> Result<Shot> {
         let list: Value = serde_json::from_slice(list)?;
         let tools = list.get("tools").and_then(Value::as_array).context("no tools in /tools")?;
@@ -223,7 +223,7 @@ impl Subject {
     }
 }
 
-/// A shot at an MCP server with the tools of the bench upstream under their own names.
+/// Returns a shot at an MCP server with the tools of the bench upstream under their own names.
 pub(crate) fn direct(address: SocketAddr, method: &str) -> Shot {
     let (name, text) = match method {
         "tools/call" => (Some(ECHO), SAID.to_owned()),
@@ -233,7 +233,7 @@ pub(crate) fn direct(address: SocketAddr, method: &str) -> Shot {
     Shot { address, requests: [request].into(), status: 200, expect: Expect::Text(text.into()) }
 }
 
-/// One request of the stateless revision of MCP.
+/// Formats one request of the stateless revision of MCP.
 fn mcp(address: SocketAddr, method: &str, tool: Option<&str>, key: Option<&str>) -> Vec<u8> {
     mcp_with(address, method, tool.map(|tool| (tool, json!({ "text": SAID }))), key)
 }
@@ -272,7 +272,7 @@ fn source_at(upstream: SocketAddr) -> String {
     format!("id = \"{SOURCE}\"\nkind = \"mcp\"\nurl = \"http://{upstream}/mcp\"")
 }
 
-/// The share of [`KEYS`] that the `maker`-th of [`MAKERS`] makes.
+/// Creates the share of [`KEYS`] that belongs to the `maker`-th of [`MAKERS`].
 async fn make_keys(address: SocketAddr, key: &str, maker: usize) -> Result<Vec<String>> {
     let mut connection = Connection::open(address).await?;
     let bearer = format!("Bearer {key}");
@@ -282,8 +282,8 @@ async fn make_keys(address: SocketAddr, key: &str, maker: usize) -> Result<Vec<S
         let roles = [role(number % ROLES)];
         let name = format!("caller-{number}");
         let body = json!({ "name": name, "principal": name, "roles": roles }).to_string();
-        let ask = request("POST", address, "/v1/keys", &headers, &body);
-        let answer = connection.exchange(&ask).await?;
+        let request = request("POST", address, "/v1/keys", &headers, &body);
+        let answer = connection.exchange(&request).await?;
         if answer.status != 201 {
             bail!("no key: {}: {}", answer.status, String::from_utf8_lossy(answer.body));
         }
@@ -300,7 +300,7 @@ fn role(number: usize) -> String {
 fn configuration(durability: &str, settings: &Settings, data: &Path) -> String {
     let store = data.join("toolcrib.db");
     let source = &settings.source;
-    // Every one grants something of its own, so that no two are treated alike.
+    // Each role has a scope of its own, so that no two keys share a view.
     let roles: String = (0..settings.roles)
         .map(|number| {
             let name = role(number);

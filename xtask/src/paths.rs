@@ -1,4 +1,4 @@
-//! Where things are: the tree, and the cache outside it.
+//! The places of files: the tree, and the cache outside it.
 //!
 //! The tree holds sources only. Builds go to `CARGO_TARGET_DIR` or `<cache>/target`; programs and
 //! packages that tests need go to `<cache>/tools`, so that they survive a fresh clone.
@@ -6,13 +6,13 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The root of the work tree.
+/// Returns the root of the work tree.
 pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_path_buf()
 }
 
-/// `TOOLCRIB_CACHE`, or `toolcrib` in the user's cache directory.
+/// Returns `TOOLCRIB_CACHE`, or `toolcrib` in the user's cache directory.
 pub(crate) fn cache() -> PathBuf {
     set("TOOLCRIB_CACHE")
         .or_else(|| set("XDG_CACHE_HOME").map(|base| base.join("toolcrib")))
@@ -20,12 +20,12 @@ pub(crate) fn cache() -> PathBuf {
         .unwrap_or_else(|| root().join("target").join("cache"))
 }
 
-/// Where every cargo call of a task builds.
+/// Returns the directory in which every cargo call of a task builds.
 pub(crate) fn target() -> PathBuf {
     set("CARGO_TARGET_DIR").unwrap_or_else(|| cache().join("target"))
 }
 
-/// Where programs and packages for tests are installed.
+/// Returns the directory of programs and packages for tests.
 pub(crate) fn tools() -> PathBuf {
     cache().join("tools")
 }

@@ -1,4 +1,4 @@
-//! The limit for a call: takes a request, sends it on over a pooled connection, sends the answer back.
+//! The limit for a call: a reverse proxy with pooled connections.
 
 use anyhow::{Context, Result};
 use axum::Router;
@@ -19,7 +19,7 @@ struct Proxy {
     to: Authority,
 }
 
-/// `to` is `http://HOST:PORT`.
+/// Serves the proxy; `to` is `http://HOST:PORT`.
 pub(crate) async fn serve(to: &str) -> Result<()> {
     let uri: Uri = to.parse()?;
     let to = uri.authority().context("--to needs a host")?.clone();

@@ -1,7 +1,7 @@
-//! An MCP server over streamable HTTP that does as little as one can: 20 tools, prepared answers.
+//! A minimal MCP server over streamable HTTP: 20 tools with prepared responses.
 //!
-//! It speaks 2026-07-28 and the handshake of 2025-11-25 without sessions, so that a gateway may
-//! choose. `echo` answers its argument `text`; every other tool answers the same.
+//! It supports 2026-07-28 and the handshake of 2025-11-25 without sessions, so that a gateway may
+//! choose. `echo` returns its argument `text`; every other tool returns the same.
 
 use std::sync::Arc;
 
@@ -50,7 +50,7 @@ struct Arguments<'a> {
     text: Option<&'a RawValue>,
 }
 
-/// The results that never change, serialised once.
+/// The constant results, serialised once.
 #[derive(Debug)]
 struct Prepared {
     discover: String,
@@ -124,7 +124,7 @@ fn list() -> Value {
     json!({ "resultType": "complete", "tools": tools, "ttlMs": 60_000, "cacheScope": "private" })
 }
 
-/// About 500 bytes, as the tools of published servers have.
+/// About 500 bytes, like the tools of published servers.
 fn tool(name: &str) -> Value {
     let mut properties = serde_json::Map::new();
     properties.insert("text".into(), json!({ "type": "string", "description": "Text to answer" }));

@@ -1,52 +1,52 @@
-//! What can go wrong.
+//! The errors of the client.
 
 use serde_json::Value;
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The address of the host makes no sense.
+    /// The address of the host is invalid.
     #[error("the address must be http or https, without a password or a query")]
     Address,
-    /// The key cannot be sent.
-    #[error("the key has characters that no key has")]
+    /// The key cannot be sent in a header.
+    #[error("the API key contains invalid characters")]
     Key,
-    /// The host does not answer.
-    #[error("the host does not answer")]
+    /// The host cannot be reached.
+    #[error("the host is unreachable")]
     Unreachable(#[source] reqwest::Error),
-    /// The answer is too long.
-    #[error("the answer is larger than 64 MiB")]
+    /// The response is too large.
+    #[error("the response is larger than 64 MiB")]
     TooLarge,
-    /// The host says no.
+    /// The host refused the request.
     #[error("the host refused with status {}", .0.status)]
     Refused(Box<Refusal>),
-    /// The answer is not JSON.
-    #[error("the answer is not JSON")]
+    /// The response is not JSON.
+    #[error("the response is not JSON")]
     NotJson,
-    /// The answer holds no tools.
-    #[error("the answer is neither an array of tools nor an object with one")]
+    /// The response contains no list of tools.
+    #[error("the response is neither an array of tools nor an object with one")]
     NotAList,
-    /// A tool is not described as RFC 0078 says.
+    /// A tool violates RFC 0078.
     #[error("the tool `{tool_id}` is not a descriptor: {reason}")]
     NotADescriptor {
         /// The id of the tool, if it has one.
         tool_id: String,
-        /// What is wrong.
+        /// The violation.
         reason: String,
     },
 }
 
-/// What a host says when it refuses.
+/// The error envelope of a host that refused a request.
 #[derive(Debug, Clone)]
 pub struct Refusal {
     /// The HTTP status.
     pub status: u16,
-    /// The stable code, `error` in the envelope; empty when there is none.
+    /// The stable code, `error` in the envelope; empty when absent.
     pub code: String,
-    /// For people; empty when there is none.
+    /// The message for people; empty when absent.
     pub message: String,
-    /// More about it, or `null`.
+    /// The details, or `null`.
     pub details: Value,
 }
 

@@ -12,10 +12,10 @@
 //! # }
 //! ```
 //!
-//! Invariant: lists are read in both of their shapes, the bare array and `{"tools": […]}`.
-//! Invariant: a host without a catalog is `None`, never an error; so is a tool that is not there.
-//! Invariant: the key goes to the address that was named and nowhere else; redirects are not
-//! followed, and answers are bounded.
+//! Invariant: lists are accepted in both of their shapes, the bare array and `{"tools": […]}`.
+//! Invariant: a host without a catalog gives `None`, never an error, and so does an unknown tool.
+//! Invariant: the key is sent only to the configured address. Redirects are not followed, and
+//! responses are bounded.
 
 mod error;
 mod read;
@@ -38,18 +38,18 @@ pub use toolcrib_core::{
     descriptor::{SourceKind, ToolDescriptor},
 };
 
-/// Longest answer that is read.
+/// The largest response that is read, in bytes.
 const MAX_ANSWER: usize = 64 << 20;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-/// What stands in a segment of a path as it is.
+/// The characters of a path segment that need no escape.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// Talks to one host.
+/// A client of one host.
 #[derive(Debug, Clone)]
 pub struct Client {
     http: reqwest::Client,
-    /// Without a slash at the end.
+    /// Without a trailing slash.
     base: String,
     key: Option<HeaderValue>,
 }
@@ -59,20 +59,21 @@ pub struct Client {
 pub struct Tools<'a> {
     client: &'a Client,
     source: Option<SourceKind>,
-    /// Parameters of this host's own, which others ignore.
+    /// Parameters that are specific to toolcrib; other hosts ignore them.
     more: Vec<(&'static str, String)>,
 }
 
 // === impl Client ===
 
 impl Client {
-    /// A client of the host at `base`, which presents `key`.
+    /// Creates a client of the host at `base` that presents `key`.
     ///
     /// # Errors
-    /// When `base` is no `http` or `https` address, when it holds a password, or when `key` has
-    /// characters that no header can carry.
+    /// Fails when `base` is not an `http` or `https` address, when it holds a password, or when
+    /// `key` contains characters that are invalid in a header.
     pub fn new(base: &str, key: Option<Secret>) -> Result<Self, Error> {
-        // No TLS backend is chosen at compile time. An error only says that there is one already.
+        // No TLS backend is chosen at compile time. An error only means that one is installed
+        // already.
         rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
         #[expect(clippy::disallowed_methods, reason = "a client of a host, not of an upstream")]
         let builder = reqwest::Client::builder();
@@ -85,10 +86,10 @@ impl Client {
         Self::with_http(http, base, key)
     }
 
-    /// As [`new`](Self::new), with an HTTP client of the caller's. It must not follow redirects.
+    /// Creates a client with the given HTTP client, which must not follow redirects.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Fails like [`new`](Self::new).
     pub fn with_http(
         http: reqwest::Client,
         base: &str,
@@ -110,12 +111,12 @@ impl Client {
         Ok(Self { http, base, key: key.transpose()? })
     }
 
-    /// The tools of the host.
+    /// Returns a request for the tools of the host.
     pub fn tools(&self) -> Tools<'_> {
         Tools { client: self, source: None, more: Vec::new() }
     }
 
-    /// The JSON at `path`; `None` when there is nothing.
+    /// Returns the JSON at `path`; `None` when the host has none.
     async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Option<Value>, Error> {
         let mut url = Url::parse(&format!("{}{path}", self.base)).map_err(|_| Error::Address)?;
         if !query.is_empty() {
@@ -145,22 +146,22 @@ impl Client {
 // === impl Tools ===
 
 impl Tools<'_> {
-    /// Only the tools of this kind of source.
+    /// Selects the tools of this kind of source.
     #[must_use]
     pub fn of(mut self, source: SourceKind) -> Self {
         self.source = Some(source);
         self
     }
 
-    /// Only the tools of this toolset, where the host is a toolcrib.
+    /// Selects the tools of this toolset, on a toolcrib host.
     #[must_use]
     pub fn within(mut self, toolset: &str) -> Self {
         self.more.push(("toolset", toolset.to_owned()));
         self
     }
 
-    /// Only tools that have words of `words`, the best first, at most `limit` (1 to 100), where the
-    /// host is a toolcrib.
+    /// Selects tools that match `words`, best first, at most `limit` (1 to 100), on a toolcrib
+    /// host.
     #[must_use]
     pub fn search(mut self, words: &str, limit: u16) -> Self {
         self.more.push(("q", words.to_owned()));
@@ -168,37 +169,37 @@ impl Tools<'_> {
         self
     }
 
-    /// What the key may use; `None` when the host has no catalog.
+    /// Returns the tools that the key may use; `None` when the host has no catalog.
     ///
     /// # Errors
-    /// When the host does not answer, refuses, or answers something else.
+    /// Fails when the host is unreachable, refuses, or returns anything else.
     pub async fn list(&self) -> Result<Option<Vec<ToolDescriptor>>, Error> {
         self.read(None, tool).await
     }
 
-    /// The same in the compact view; `None` when the host has no catalog.
+    /// Returns the tools in the compact view; `None` when the host has no catalog.
     ///
-    /// A host without that view answers the standard one, of which only the compact part is kept.
+    /// A host without that view returns the standard one, of which only the compact part is kept.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
+    /// Fails like [`list`](Self::list).
     pub async fn list_compact(&self) -> Result<Option<Vec<CompactTool>>, Error> {
         self.read(Some("compact"), compact_tool).await
     }
 
-    /// The tool called `id`; `None` when there is none, or none for this key.
+    /// Returns the tool called `id`; `None` when it does not exist or the key may not use it.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
+    /// Fails like [`list`](Self::list).
     pub async fn get(&self, id: &str) -> Result<Option<ToolDescriptor>, Error> {
         let found = self.client.get(&path_of(id), &[]).await?;
         found.map(|value| tool(&value)).transpose()
     }
 
-    /// As [`get`](Self::get), in the compact view.
+    /// Returns the tool called `id` in the compact view.
     ///
     /// # Errors
-    /// As [`list`](Self::list).
+    /// Fails like [`list`](Self::list).
     pub async fn get_compact(&self, id: &str) -> Result<Option<CompactTool>, Error> {
         let found = self.client.get(&path_of(id), &[("view", "compact")]).await?;
         found.map(|value| compact_tool(&value)).transpose()
@@ -234,7 +235,7 @@ async fn bounded(mut response: Response) -> Result<Vec<u8>, Error> {
     Ok(bytes)
 }
 
-/// Without the address, which the caller knows and which may be a secret.
+/// Removes the address, which the caller knows and which may be a secret.
 fn unreachable(error: reqwest::Error) -> Error {
     Error::Unreachable(error.without_url())
 }

@@ -1,7 +1,7 @@
-//! From JSON to tools.
+//! Parsing of tools from JSON.
 //!
-//! Members that this version does not know are left out, so that a newer host can be read; those
-//! that it knows must be as RFC 0078 says.
+//! Members that this version does not know are dropped, so that newer hosts can be read. Known
+//! members must conform to RFC 0078.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -17,15 +17,15 @@ pub struct CompactTool {
     pub tool_id: String,
     /// The surface that backs the tool.
     pub source: SourceKind,
-    /// What running it does to data.
+    /// The tool's effect on data.
     pub safety_tier: SafetyTier,
     /// Name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What it does, in short.
+    /// A short description.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// JSON Schema of the arguments, if it could be said in the small subset of the view.
+    /// JSON Schema of the arguments, if the small subset of the view can express it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<SchemaObject>,
 }
@@ -47,27 +47,27 @@ const MEMBERS: [&str; 13] = [
     "latencyHint",
 ];
 
-/// The tools of a list in either of its shapes; `None` when it is no list.
+/// Returns the tools of a list in either of its shapes; `None` when `body` is not a list.
 pub fn listed(body: &Value) -> Option<&Vec<Value>> {
     body.as_array().or_else(|| body.get("tools")?.as_array())
 }
 
-/// A tool of the standard view.
+/// Parses a tool of the standard view.
 ///
 /// # Errors
-/// When `value` is no ToolDescriptor.
+/// Fails when `value` is not a ToolDescriptor.
 pub fn tool(value: &Value) -> Result<ToolDescriptor, Error> {
-    let Value::Object(members) = value else { return Err(wrong(value, "it is no object")) };
+    let Value::Object(members) = value else { return Err(wrong(value, "it is not an object")) };
     let known = members.iter().filter(|(name, _)| MEMBERS.contains(&name.as_str()));
     let known: Map<String, Value> =
         known.map(|(name, member)| (name.clone(), member.clone())).collect();
     serde_json::from_value(Value::Object(known)).map_err(|error| wrong(value, &error.to_string()))
 }
 
-/// A tool of the compact view, or the compact part of a standard one.
+/// Parses a tool of the compact view, or the compact part of a standard one.
 ///
 /// # Errors
-/// When `value` is none.
+/// Fails when `value` is not a tool.
 pub fn compact_tool(value: &Value) -> Result<CompactTool, Error> {
     CompactTool::deserialize(value).map_err(|error| wrong(value, &error.to_string()))
 }

@@ -32,7 +32,7 @@ async fn the_compact_view_is_read_in_both_shapes_too() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_none_and_what_is_refused_is_an_error() {
+async fn a_missing_tool_is_none_and_a_refusal_is_an_error() {
     let host = BrokenHost::openwop(None).await;
     let tools = client(&host, KEY);
     assert_eq!(tools.tools().get("mcp:crib.echo").await.unwrap().unwrap().tool_id, "mcp:crib.echo");
@@ -49,7 +49,7 @@ async fn what_is_not_there_is_none_and_what_is_refused_is_an_error() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_an_error_without_the_address() {
+async fn an_unreachable_host_is_an_error_without_the_address() {
     let host = BrokenHost::openwop(None).await;
     let url = host.url.clone();
     drop(host);

@@ -1,4 +1,4 @@
-//! The pure parts that stand in the way of every request. `cargo bench -p toolcrib-core`.
+//! Benchmarks of the pure code on the path of every request. `cargo bench -p toolcrib-core`.
 
 use std::{hint::black_box, sync::Arc};
 

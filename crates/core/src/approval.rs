@@ -1,11 +1,12 @@
-//! When a call needs a human's consent first (RFC 0051), and what such a consent is.
+//! Human approval of calls (RFC 0051).
 //!
-//! * [`condition`] decides whether a call has to ask.
-//! * [`request`](mod@request) is one request with its votes, and the only place where its state changes.
-//! * [`store`] is the seam behind which requests are kept.
+//! * [`condition`] decides whether a `conditional` call requires approval.
+//! * [`request`](mod@request) is one approval request with its votes, and the only place where
+//!   its state changes.
+//! * [`store`] is the storage trait for requests.
 //!
-//! Invariant (I-15): a tool whose approval is not `never` does not run without a grant; what cannot
-//! be decided counts as required.
+//! Invariant (I-15): a tool whose approval is not `never` does not run without a grant. A condition
+//! that cannot be evaluated counts as true.
 
 pub mod condition;
 pub mod request;
@@ -25,34 +26,35 @@ use crate::{
     scope::Scope,
 };
 
-/// What an operator says about consent to one tool, beside whether it is needed.
+/// The approval settings of one tool, in addition to whether approval is required.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Consent {
-    /// When a `conditional` approval is needed; none means always.
+    /// When a `conditional` approval is required; `None` means always.
     pub when: Option<Condition>,
-    /// How many have to consent; none means what is usual.
+    /// The number of approvals required; `None` means the default.
     pub quorum: Option<NonZeroU32>,
-    /// The role that whoever answers has to have, beside the scope.
+    /// The role that an approver must have, in addition to the scope.
     pub role: Option<String>,
-    /// The scope that whoever answers has to hold; none means the usual one.
+    /// The scope that an approver must hold; `None` means the default scope.
     pub scope: Option<Scope>,
-    /// Whether the tool only calls others, each of which asks by itself when it has to.
+    /// Whether the tool only calls other tools, each of which requires approval by itself.
     pub by_parts: bool,
 }
 
-/// What the approval step of the pipeline decided.
+/// The decision of the approval step of the pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ApprovalDecision {
-    /// The call may go on.
+    /// The call may continue.
     NotNeeded,
     /// The call must not run without a grant.
     Required,
 }
 
-/// Whether a call with `arguments` of a tool declared as `approval` may run without a grant.
+/// Decides whether a call with `arguments` of a tool declared as `approval` may run without a
+/// grant.
 ///
-/// An undeclared approval means none was asked for; `conditional` counts as required unless its
-/// condition says for sure that it is not, because no decision is a denial.
+/// An undeclared approval means that none is required. `conditional` counts as required unless its
+/// condition is certainly false, because no decision is a denial.
 pub fn decide(
     approval: Option<descriptor::Approval>,
     consent: &Consent,
@@ -78,7 +80,7 @@ mod tests {
 
     // I-15
     #[test]
-    fn only_what_is_sure_goes_on() {
+    fn only_a_call_that_certainly_needs_no_approval_continues() {
         use descriptor::Approval::{Always, Conditional, Never};
         let large = ArgumentRule { pointer: "/n".to_owned(), test: Test::Above(5.0) };
         let when = |tiers: &[SafetyTier], arguments: Vec<ArgumentRule>| Consent {

@@ -1,9 +1,8 @@
 //! Input schemas, compiled once, and every way a value breaks them.
 //!
-//! Schemas come from upstreams and are hostile input: no reference is ever fetched, patterns run in
-//! linear time, and what a schema can cost is bounded before it is compiled (`bounds`) and again
-//! for each value. `format` is an annotation, as 2020-12 has it, so that a call is not refused over
-//! a matter on which upstreams disagree.
+//! Schemas come from upstreams and are hostile input. No reference is ever fetched, and patterns
+//! run in linear time. The cost of a schema is bounded before it is compiled (`bounds`) and again
+//! for each value. `format` is an annotation, as in 2020-12, because upstreams disagree about it.
 
 use std::{
     fmt::{self, Write as _},
@@ -20,13 +19,13 @@ mod bounds;
 /// One way in which a value breaks a schema.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
-    /// RFC 6901 pointer into the arguments; for a missing property, to where it should be. Names in
-    /// it are the caller's, so it is cut where it gets long; it then ends in `…`.
+    /// RFC 6901 pointer into the arguments; for a missing property, to its expected place. Its
+    /// names come from the caller, so a long pointer is cut and ends in `…`.
     pub pointer: String,
-    /// What is wrong, without repeating the caller's values.
+    /// The problem, without the caller's values.
     pub message: String,
-    /// What is wrong in the validator's own words; may quote the caller's values, so it may only be
-    /// given back to the caller itself (explorer `validate`).
+    /// The problem in the validator's own words. It may quote the caller's values, so it may only
+    /// be returned to the caller itself (explorer `validate`).
     #[serde(skip)]
     pub verbatim: String,
     /// The schema keyword, for example `required`.
@@ -44,32 +43,33 @@ pub struct ArgumentCheck(Compiled);
 
 #[derive(Debug, Clone)]
 enum Compiled {
-    /// No schema, or one that says nothing.
+    /// No schema, or one without constraints.
     Anything,
-    /// `{"type": "object"}` and nothing else that matters.
+    /// `{"type": "object"}` without other constraints.
     AnyObject,
     Schema(Arc<(Validator, bounds::Weight)>),
 }
 
-/// Violations reported; a caller can act on the first few, and each may take a kilobyte.
+/// The most violations reported. A caller can act on the first few, and each may take a kilobyte.
 const MAX_VIOLATIONS: usize = 100;
 
-/// Characters of a pointer, which holds names that the caller chose.
+/// The most characters of a pointer, which contains names that the caller chose.
 const MAX_POINTER: usize = 256;
 
-/// Bytes of a message: enough for a sentence with a short enumeration in it.
+/// The most bytes of a message: enough for a sentence with a short enumeration.
 const MAX_MESSAGE: usize = 400;
 
-/// Bytes of one compiled pattern, and of its cache of states: `^[A-Za-z0-9_-]{1,256}$` takes 30 KB.
+/// The most bytes of one compiled pattern, and of its cache of states: `^[A-Za-z0-9_-]{1,256}$`
+/// takes 30 KB.
 const MAX_PATTERN_BYTES: usize = 256 << 10;
 
-/// Members that say nothing about which values are valid.
+/// Members that do not constrain values.
 const ANNOTATIONS: &[&str] =
     &["$schema", "$id", "$comment", "title", "description", "examples", "default"];
 
 impl Violation {
-    /// A violation of `keyword` at `pointer`, whose `message` repeats no values. Cuts the pointer
-    /// where it gets long.
+    /// Creates a violation of `keyword` at `pointer`, whose `message` repeats no values. Cuts a
+    /// long pointer.
     pub fn new(pointer: &str, message: impl Into<String>, keyword: &str) -> Self {
         let message = message.into();
         Self {
@@ -82,12 +82,12 @@ impl Violation {
 }
 
 impl ArgumentCheck {
-    /// Accepts every value.
+    /// Returns a check that accepts every value.
     pub fn anything() -> Self {
         Self(Compiled::Anything)
     }
 
-    /// Compiles `schema`; none accepts everything. Never fetches a reference.
+    /// Compiles `schema`; `None` accepts everything. Never fetches a reference.
     pub fn compile(schema: Option<&Value>) -> Result<Self, SchemaError> {
         let Some(schema) = schema else { return Ok(Self::anything()) };
         if let Some(trivial) = trivial(schema) {
@@ -112,9 +112,9 @@ impl ArgumentCheck {
         Ok(Self(Compiled::Schema(Arc::new((validator, weight)))))
     }
 
-    /// The violations, in the order of the arguments; at most a hundred. For a value so large that
-    /// finding all of them would be slow, only the first that was found. Where some are left out, a
-    /// last one with an empty pointer and no keyword says so.
+    /// Returns at most a hundred violations, in the order of the arguments. For a value so large
+    /// that finding all would be slow, it returns only the first one found. When some are left out,
+    /// a last violation with an empty pointer and no keyword says so.
     pub fn check(&self, arguments: &Value) -> Result<(), Vec<Violation>> {
         let (validator, weight) = match &self.0 {
             Compiled::Anything => return Ok(()),
@@ -146,11 +146,12 @@ impl ArgumentCheck {
             }
         } else if let Err(error) = validator.validate(arguments) {
             report.push_all(&error);
-            left_out = Some("there may be more; the arguments are too large to say".to_owned());
+            left_out =
+                Some("there may be more; the arguments are too large to list all".to_owned());
         }
         let mut violations = report.sorted();
         if violations.is_empty() {
-            violations.push(not_explained()); // never valid because nothing could be said
+            violations.push(not_explained()); // an unexplained violation is still a violation
         } else if let Some(message) = left_out {
             violations.push(Violation::new("", message, ""));
         }
@@ -187,19 +188,20 @@ fn too_deep() -> Violation {
 }
 
 fn not_explained() -> Violation {
-    let message = "the arguments do not fit the schema; they are too large to say where";
+    let message =
+        "the arguments do not fit the schema; they are too large to locate the violations";
     Violation::new("", message, "schema")
 }
 
-/// What was found so far, each with where it stands in the arguments: a pointer that was cut no
-/// longer tells.
+/// The violations found so far, each with its position in the arguments, because a cut pointer no
+/// longer gives it.
 struct Report<'a> {
     arguments: &'a Value,
     found: Vec<(Vec<usize>, Violation)>,
 }
 
 impl Report<'_> {
-    /// Whether there is more than is reported.
+    /// Returns whether there are more violations than are reported.
     fn is_full(&self) -> bool {
         self.found.len() > MAX_VIOLATIONS
     }
@@ -210,7 +212,7 @@ impl Report<'_> {
         self.found.into_iter().map(|(_, violation)| violation).collect()
     }
 
-    /// Adds what `error` says: one violation, or one for each property that is too many.
+    /// Adds the violations of `error`: one, or one for each unexpected property.
     fn push_all(&mut self, error: &ValidationError<'_>) {
         let at = error.instance_path().as_str();
         match error.kind() {
@@ -223,15 +225,15 @@ impl Report<'_> {
             | Kind::UnevaluatedProperties { unexpected } => {
                 self.push_unexpected(error, unexpected.iter());
             }
-            // `"additionalProperties": false` without `properties`, which the validator treats as a
-            // false schema for the first member, seen from the object.
+            // `"additionalProperties": false` without `properties`: the validator reports it as a
+            // false schema for the first member, at the object.
             Kind::FalseSchema
                 if first_member(self.arguments, at) == Some(error.instance().as_ref()) =>
             {
                 let members = self.arguments.pointer(at).and_then(Value::as_object);
                 self.push_unexpected(error, members.into_iter().flat_map(|members| members.keys()));
             }
-            // The "value" that the inner error is about is the property's name.
+            // The "value" in the inner error is the property's name.
             Kind::PropertyNames { error: inner } => {
                 let name = inner.instance().as_str().map(pointer::step).unwrap_or_default();
                 let message = short(format_args!("{}", inner.masked_with("the property's name")));
@@ -268,7 +270,7 @@ impl Report<'_> {
             Kind::UnevaluatedProperties { .. } => "unevaluatedProperties",
             _ => "additionalProperties",
         };
-        // One more than is reported, so that it is known that there is more.
+        // One more than is reported, to detect that there are more.
         for name in names.take(MAX_VIOLATIONS + 1) {
             let pointer = error.instance_path().as_str().to_owned() + &pointer::step(name);
             let violation = Violation {
@@ -280,7 +282,7 @@ impl Report<'_> {
     }
 }
 
-/// `pointer`, cut where it gets long, and not within an escape.
+/// Returns `pointer`, cut when long, but never inside an escape.
 fn shown(pointer: &str) -> String {
     match pointer.char_indices().nth(MAX_POINTER) {
         None => pointer.to_owned(),
@@ -295,7 +297,8 @@ fn first_member<'a>(document: &'a Value, pointer: &str) -> Option<&'a Value> {
     document.pointer(pointer)?.as_object()?.values().next()
 }
 
-/// Where `pointer` stands in `document`: indices of members, the end of its object for a missing one.
+/// Returns the position of `pointer` in `document`: indices of members, and the end of its object
+/// for a missing one.
 fn position(document: &Value, pointer: &str) -> Vec<usize> {
     let mut place = Vec::new();
     let mut here = Some(document);
@@ -317,8 +320,8 @@ fn position(document: &Value, pointer: &str) -> Vec<usize> {
     place
 }
 
-/// `text`, cut where it gets long. Cuts while it is written, because a validator's message may quote
-/// a megabyte.
+/// Returns `text`, cut when long. Cuts while writing, because a validator's message may quote a
+/// megabyte.
 fn short(text: fmt::Arguments<'_>) -> String {
     struct Cut(String);
     impl fmt::Write for Cut {
@@ -335,7 +338,7 @@ fn short(text: fmt::Arguments<'_>) -> String {
     }
     let mut cut = Cut(String::new());
     match cut.write_fmt(text) {
-        Ok(()) | Err(fmt::Error) => cut.0, // the error says that it is full
+        Ok(()) | Err(fmt::Error) => cut.0, // the error means that it is full
     }
 }
 

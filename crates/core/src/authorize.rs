@@ -11,29 +11,29 @@ use crate::{
     scope::{Scope, ScopeSet},
 };
 
-/// The part of a principal that decisions may depend on. Views are memoised by exactly this, and by
-/// the principal only where an authorizer tells principals apart.
+/// The part of a principal that decisions may depend on. Views are memoised by exactly this. The
+/// principal is part of the key only when the authorizer is principal-specific.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
     /// Tenant.
     pub tenant: &'a TenantId,
-    /// Grants.
+    /// The principal's grants.
     pub scopes: &'a ScopeSet,
-    /// Who, within the tenant. Only authorizers that tell principals apart may look at it.
+    /// The principal's id within the tenant. Only principal-specific authorizers may read it.
     pub principal: &'a PrincipalId,
 }
 
-/// What of one call decisions may depend on, beside who calls what.
+/// The part of one call that decisions may depend on, in addition to the caller and the tool.
 #[derive(Debug, Clone, Copy)]
 pub struct CallContext<'a> {
-    /// The surface that the call came by.
+    /// The surface that received the call.
     pub surface: &'a str,
-    /// The arguments as they were sent, before anything else looked at them.
+    /// The arguments as sent by the caller, before any other step reads them.
     pub arguments: &'a Value,
 }
 
 impl Principal {
-    /// What decisions about this principal may depend on.
+    /// Returns the part of this principal that decisions may depend on.
     pub fn subject(&self) -> Subject<'_> {
         Subject { tenant: &self.tenant, scopes: &self.scopes, principal: &self.id }
     }
@@ -44,20 +44,20 @@ impl Principal {
 pub enum Denied {
     /// The tool belongs to other tenants. Never disclosed.
     Tenant,
-    /// Nobody said what the tool requires, so nobody may use it.
+    /// The tool has no scope label, so no caller may use it.
     Unlabelled,
-    /// This scope is not held.
+    /// The caller does not hold this scope.
     MissingScope(Scope),
-    /// A policy lets no call pass, whatever its arguments.
+    /// A policy denies every call, with any arguments.
     Policy,
-    /// A policy does not let this call pass. Lists show the tool all the same.
+    /// A policy denies this call. Lists still show the tool.
     Arguments,
     /// The decision could not be made.
     Undecided(String),
 }
 
 impl Denied {
-    /// The word for `authorization.decided`.
+    /// Returns the reason for `authorization.decided`.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Tenant => "tenant",
@@ -71,12 +71,12 @@ impl Denied {
 
 /// Decides whether a subject may see and call a tool. There is no other decision.
 pub trait Authorizer: Send + Sync + 'static {
-    /// `Ok` is the only way to a [`Permit`]; anything else, an error included, is a denial.
+    /// Returns `Ok` as the only way to a [`Permit`]; anything else, an error included, is a denial.
     ///
-    /// Decides about every list, and about calls as far as they are all alike.
+    /// Decides about every list, and about calls as far as they do not depend on the call itself.
     fn authorize(&self, subject: Subject<'_>, entry: &Entry) -> Result<(), Denied>;
 
-    /// The decision about one call. Never more than [`authorize`](Self::authorize) lets pass.
+    /// Decides about one call. Never permits more than [`authorize`](Self::authorize).
     fn authorize_call(
         &self,
         subject: Subject<'_>,
@@ -86,14 +86,14 @@ pub trait Authorizer: Send + Sync + 'static {
         self.authorize(subject, entry)
     }
 
-    /// Whether decisions can differ between principals of one tenant with the same scopes. A view is
-    /// then kept for each of them.
+    /// Returns whether decisions can differ between principals of one tenant with the same scopes.
+    /// A view is then kept for each principal.
     fn is_principal_specific(&self) -> bool {
         false
     }
 }
 
-/// Tenant allow-list first, then every required scope.
+/// Checks the tenant allow-list first, then every required scope.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ScopeAuthorizer;
 
@@ -112,7 +112,8 @@ impl Authorizer for ScopeAuthorizer {
     }
 }
 
-/// Proof that a principal may call an entry of a catalog generation. Only [`Permit::new`] makes one.
+/// Proof that a principal may call an entry of a catalog generation. Only [`Permit::new`] creates
+/// one.
 #[derive(Debug, Clone)]
 pub struct Permit {
     principal: Principal,
@@ -121,7 +122,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Asks `authorizer` about `call`; the only way to a permit.
+    /// Creates a permit when `authorizer` permits `call`; this is the only constructor.
     pub fn new(
         authorizer: &dyn Authorizer,
         principal: &Principal,
@@ -133,17 +134,17 @@ impl Permit {
         Ok(Self { principal: principal.clone(), entry: Arc::clone(entry), generation })
     }
 
-    /// Who may call.
+    /// Returns the permitted caller.
     pub fn principal(&self) -> &Principal {
         &self.principal
     }
 
-    /// What may be called.
+    /// Returns the permitted tool.
     pub fn entry(&self) -> &Arc<Entry> {
         &self.entry
     }
 
-    /// The catalog generation the decision was made in.
+    /// Returns the catalog generation of the decision.
     pub fn generation(&self) -> Generation {
         self.generation
     }

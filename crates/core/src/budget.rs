@@ -15,7 +15,7 @@ struct State {
     held: AtomicUsize,
 }
 
-/// Bytes of a [`ByteBudget`], given back when it is dropped.
+/// Bytes reserved from a [`ByteBudget`], released on drop.
 #[derive(Debug)]
 pub struct Reservation {
     budget: ByteBudget,
@@ -43,7 +43,7 @@ impl ByteBudget {
         Reservation { budget: self.clone(), bytes: 0 }
     }
 
-    /// Reserves `bytes`, unless more than the whole would be held then.
+    /// Reserves `bytes`; returns `None` when the budget would be exceeded.
     pub fn reserve(&self, bytes: usize) -> Option<Reservation> {
         let mut reservation = self.reservation();
         reservation.grow(bytes).then_some(reservation)
@@ -56,8 +56,8 @@ impl Reservation {
         self.bytes
     }
 
-    /// Reserves `more` bytes besides and returns true, or changes nothing and returns false when more
-    /// than the whole would be held.
+    /// Reserves `more` bytes in addition and returns true. Returns false and changes nothing when
+    /// the budget would be exceeded.
     #[must_use]
     pub fn grow(&mut self, more: usize) -> bool {
         let State { size, held } = &*self.budget.0;
@@ -74,15 +74,15 @@ impl Reservation {
         &self.budget
     }
 
-    /// Gives back what is held beyond `bytes`.
+    /// Releases the bytes beyond `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let less = self.bytes.saturating_sub(bytes);
         self.budget.0.held.fetch_sub(less, Ordering::Relaxed);
         self.bytes -= less;
     }
 
-    /// Holds `more` bytes besides, also when more than the whole is held then: for bytes that are
-    /// there already and keep others from being reserved.
+    /// Adds `more` bytes, even beyond the budget. For bytes that exist already and must keep others
+    /// from being reserved.
     pub fn add(&mut self, more: usize) {
         self.budget.0.held.fetch_add(more, Ordering::Relaxed);
         self.bytes += more;
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_reserved_than_there_is_and_what_is_dropped_is_given_back() {
+    fn a_budget_is_never_exceeded_and_drops_release_bytes() {
         let budget = ByteBudget::new(10);
         let mut first = budget.reserve(6).unwrap();
         assert!(budget.reserve(5).is_none());

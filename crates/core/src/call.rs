@@ -1,4 +1,4 @@
-//! One call: what goes to a source, what comes back, and every way it can fail.
+//! One call: its input to a source, its outcome, and every way it can fail.
 
 pub mod input;
 
@@ -16,7 +16,7 @@ use crate::{
     scope::Scope,
 };
 
-/// What a source needs to run one call. The permit beside it says which tool and who.
+/// The input of one call to a source. The permit passed with it names the tool and the caller.
 #[derive(Clone)]
 pub struct Invocation {
     /// Pairs the two events of the call.
@@ -25,17 +25,18 @@ pub struct Invocation {
     pub run_id: RunId,
     /// The validated arguments.
     pub arguments: Map<String, Value>,
-    /// How long the source has; the gateway enforces it by dropping the future.
+    /// The source's deadline; the gateway enforces it by dropping the future.
     pub timeout: Duration,
     /// Largest result, in bytes of JSON, that the source may return.
     pub max_result_bytes: usize,
-    /// Where progress goes, in order, when somebody asked for it.
+    /// Receives progress, in order, when the caller requested it.
     pub progress: Option<Arc<dyn ProgressSink>>,
-    /// Members of the caller's `_meta` that may travel upstream (trace context).
+    /// Members of the caller's `_meta` that are forwarded upstream (trace context).
     pub meta: Map<String, Value>,
-    /// Where a source that sends requests notes what the guard decided.
+    /// Receives the egress decisions of a source that sends requests.
     pub egress: EgressTrail,
-    /// What a caller brings that can be asked for more; `None` is one that cannot.
+    /// The caller's input capabilities and answers; `None` when the caller accepts no input
+    /// requests.
     pub input: Option<CallerInput>,
 }
 
@@ -48,60 +49,60 @@ pub trait ProgressSink: Send + Sync {
 /// One progress report.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// How far, as the JSON number the upstream sent.
+    /// The progress so far, as the JSON number that the upstream sent.
     pub progress: serde_json::Number,
-    /// Of how much, when known.
+    /// The total, when known.
     pub total: Option<serde_json::Number>,
-    /// What is going on, when said.
+    /// The upstream's status message.
     pub message: Option<String>,
 }
 
-/// What a tool answered. The JSON is the upstream's own text, checked but not rewritten.
+/// A tool's result. The JSON is the upstream's own text, checked but not rewritten.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// JSON array of MCP content blocks.
     pub content: Box<RawValue>,
     /// Any JSON value, when the tool gives structured output.
     pub structured: Option<Box<RawValue>>,
-    /// Whether the tool itself says it failed.
+    /// Whether the tool itself reports a failure.
     pub is_error: bool,
 }
 
 impl Outcome {
-    /// An outcome of one text block.
+    /// Creates an outcome of one text block.
     pub fn text(text: &str, is_error: bool) -> Self {
         let block = serde_json::json!([{ "type": "text", "text": text }]);
         Self { content: raw(&block), structured: None, is_error }
     }
 
-    /// Bytes of JSON held.
+    /// Returns the size of the JSON in bytes.
     pub fn len(&self) -> usize {
         self.content.get().len() + self.structured.as_ref().map_or(0, |s| s.get().len())
     }
 
-    /// Whether there is no content at all.
+    /// Returns whether there is no content at all.
     pub fn is_empty(&self) -> bool {
         self.content.get() == "[]" && self.structured.is_none()
     }
 }
 
-/// `value` as raw JSON.
+/// Converts `value` to raw JSON.
 pub fn raw(value: &Value) -> Box<RawValue> {
     // A `Value` always serialises: its keys are strings and its numbers finite.
     serde_json::value::to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
 }
 
-/// Why a source could not give an [`Outcome`]. `Display` is fit for the caller; `detail` is for
-/// the operator's log and may name hosts or quote the upstream.
+/// Why a source returned no [`Outcome`]. `Display` is safe for the caller. `detail` is for the
+/// operator's log, and may name hosts or quote the upstream.
 #[derive(Debug, Clone)]
 pub struct UpstreamError {
-    /// What went wrong.
+    /// The kind of failure.
     pub kind: UpstreamErrorKind,
     /// For the log only.
     pub detail: String,
-    /// What the upstream asked instead, for a caller that can be asked.
+    /// The upstream's input request, for a caller that accepts such requests.
     pub ask: Option<Box<Ask>>,
-    /// When to try again, where that is known.
+    /// When to retry, if known.
     pub retry_after: Option<Duration>,
 }
 
@@ -110,34 +111,34 @@ pub struct UpstreamError {
 pub enum UpstreamErrorKind {
     /// Not connected now; the call was not sent.
     Unavailable,
-    /// Went away while the call was running; whether it had an effect is unknown.
+    /// Disconnected during the call; whether the call had an effect is unknown.
     Died,
-    /// The process of ours that ran the call ended before it did; whether it had an effect is unknown.
+    /// Our own process ended during the call; whether the call had an effect is unknown.
     Interrupted,
     /// Did not answer in time.
     Timeout,
-    /// Answered something that is not the protocol.
+    /// Sent a message that violates the protocol.
     Protocol,
-    /// Answered with a protocol-level error.
+    /// Returned a protocol-level error.
     Refused,
-    /// Answered more than the cap.
+    /// Returned more than the size limit.
     TooLarge,
-    /// The credential that the call needs was not sent, and so nothing was.
+    /// The credential that the call needs was not usable, so nothing was sent.
     Credential(CredentialProblem),
-    /// The guard refused where the call was to go; nothing was sent.
+    /// The egress guard refused the target of the call; nothing was sent.
     EgressRefused,
-    /// The upstream sent the call on to where the guard does not let it go.
+    /// The upstream redirected the call to a target that the egress guard refused.
     RedirectRefused,
-    /// Asks for something before it goes on; this round of the call is over.
+    /// Requires input before it continues; this round of the call is over.
     InputRequired,
-    /// Wants a caller that can be asked.
+    /// Requires a caller that accepts input requests.
     CapabilityRequired,
-    /// Does not take what the caller answered to what was asked in an earlier round.
+    /// Rejects the caller's answers to the input requests of an earlier round.
     InputRejected,
 }
 
 impl UpstreamErrorKind {
-    /// Stable code for events and error bodies.
+    /// Returns the stable code for events and error bodies.
     pub fn code(self) -> &'static str {
         match self {
             Self::Unavailable => "upstream_unavailable",
@@ -155,35 +156,37 @@ impl UpstreamErrorKind {
         }
     }
 
-    /// Whether the call may have started to run upstream.
+    /// Returns whether the call may have started to run upstream.
     pub fn started(self) -> bool {
         !matches!(self, Self::Unavailable | Self::Credential(_) | Self::EgressRefused)
     }
 
-    /// Whether trying again later can help and cannot do harm twice.
+    /// Returns whether a retry can help and cannot repeat an effect.
     pub fn retryable(self) -> bool {
         matches!(self, Self::Unavailable)
     }
 }
 
 impl UpstreamError {
-    /// An error of `kind` with `detail` for the log.
+    /// Creates an error of `kind` with `detail` for the log.
     pub fn new(kind: UpstreamErrorKind, detail: impl Into<String>) -> Self {
         Self { kind, detail: detail.into(), ask: None, retry_after: None }
     }
 
-    /// The same, with when to try again.
+    /// Sets when to retry.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> Self {
         Self { retry_after: Some(wait), ..self }
     }
 
-    /// An upstream that asked something that goes to the caller.
+    /// Creates the error of an upstream that requires input from the caller.
     pub fn asking(ask: Ask) -> Self {
         let (kind, detail) = match &ask {
-            Ask::Input(_) => (UpstreamErrorKind::InputRequired, "asks for input"),
-            Ask::Capabilities(_) => (UpstreamErrorKind::CapabilityRequired, "wants capabilities"),
-            Ask::Rejected(_) => (UpstreamErrorKind::InputRejected, "does not take the input"),
+            Ask::Input(_) => (UpstreamErrorKind::InputRequired, "requires input"),
+            Ask::Capabilities(_) => {
+                (UpstreamErrorKind::CapabilityRequired, "requires capabilities")
+            }
+            Ask::Rejected(_) => (UpstreamErrorKind::InputRejected, "rejects the input"),
         };
         Self { ask: Some(Box::new(ask)), ..Self::new(kind, detail) }
     }
@@ -211,16 +214,16 @@ impl fmt::Display for UpstreamError {
             UpstreamErrorKind::Refused => "the tool's source refused the call",
             UpstreamErrorKind::TooLarge => "the tool's result is larger than the limit",
             UpstreamErrorKind::Credential(problem) => return problem.fmt(f),
-            UpstreamErrorKind::EgressRefused => "the call was not sent: this host does not connect to where it leads",
-            UpstreamErrorKind::RedirectRefused => "the tool's source sent the call on to where this host does not connect",
+            UpstreamErrorKind::EgressRefused => "the call was not sent: this host does not allow connections to its target",
+            UpstreamErrorKind::RedirectRefused => "the tool's source redirected the call to a target that this host does not allow",
             UpstreamErrorKind::InputRequired => {
-                "the tool asks for more input before it goes on; call it with an MCP client of revision 2026-07-28 that declares that it can be asked for it"
+                "the tool requires more input; call it with an MCP client of revision 2026-07-28 that declares the capability for it"
             }
             UpstreamErrorKind::CapabilityRequired => {
-                "the tool works only for callers that it can ask for input; call it with an MCP client of revision 2026-07-28 that declares the capability"
+                "the tool works only for callers that accept input requests; call it with an MCP client of revision 2026-07-28 that declares the capability"
             }
             UpstreamErrorKind::InputRejected => {
-                "the tool's source did not take the answers or the state of an earlier round; call the tool again without them"
+                "the tool's source rejected the answers or the state of an earlier round; call the tool again without them"
             }
         })
     }
@@ -228,21 +231,21 @@ impl fmt::Display for UpstreamError {
 
 impl std::error::Error for UpstreamError {}
 
-/// Why a call gave no outcome. Each dialect maps these to its own statuses, in one table.
+/// Why a call gave no outcome. Each dialect maps these errors to its own statuses in one table.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CallError {
-    /// Unknown, or in a tenant the caller does not belong to: the two are not distinguished.
+    /// Unknown, or in a tenant the caller does not belong to; the two look the same to the caller.
     #[error("no such tool")]
     NoSuchTool,
     /// The caller lacks a scope, or the decision could not be made.
     #[error("the caller may not use this tool")]
     Forbidden {
-        /// The tool, which the caller's tenant may know of.
+        /// The tool; the caller's tenant may know that it exists.
         tool: ToolId,
-        /// Everything the tool requires.
+        /// All scopes that the tool requires.
         required: Vec<Scope>,
     },
-    /// The caller's bucket for this tool is empty, or its quota of this day is used up.
+    /// The caller's bucket for this tool is empty, or its daily quota is used up.
     #[error(
         "{}; try again in {} s",
         if *.daily { "the quota of this day is used up" } else { "too many calls of this tool" },
@@ -255,57 +258,59 @@ pub enum CallError {
         retry_after: Duration,
         /// Calls per period.
         limit: u32,
-        /// Whether it is the quota of a day that is used up, and not a bucket that is empty.
+        /// Whether the daily quota is used up, rather than the bucket being empty.
         daily: bool,
     },
-    /// The arguments break the tool's input schema; all violations.
+    /// The arguments violate the tool's input schema; lists all violations.
     #[error("the arguments do not fit the tool's input schema")]
     InvalidArguments(Vec<Violation>),
-    /// The tool runs only with a human's consent, and there is none.
+    /// The tool requires an approval, and there is none.
     #[error("approval required: this tool does not run without a grant")]
     ApprovalRequired {
         /// The tool.
         tool: ToolId,
-        /// Who has been asked; none when nobody can be asked now.
+        /// The pending approval; `None` when none can be requested now.
         asked: Option<Box<Asked>>,
     },
-    /// Somebody was asked, and did not consent.
-    #[error("the approval of this call was refused; the same call is not asked for again for now")]
+    /// The approval of the call was rejected.
+    #[error(
+        "the approval of this call was rejected; the same call cannot request approval again for now"
+    )]
     ApprovalRejected {
         /// The tool.
         tool: ToolId,
         /// The approval.
         approval: ApprovalId,
     },
-    /// The record or the limiter is out of order; nothing ran.
+    /// The record or the limiter failed; the call did not run.
     #[error("the call was refused because it could not be {0}; nothing was run")]
     NotAccountable(&'static str),
     /// The source failed.
     #[error("{0}")]
     Upstream(UpstreamError),
-    /// The caller went away.
+    /// The caller disconnected or cancelled.
     #[error("the call was cancelled")]
     Cancelled,
-    /// A fault of ours; the log has the cause.
+    /// A fault of this host; the log has the cause.
     #[error("internal error")]
     Internal,
 }
 
-/// A human has been asked, and the same call may be made again once there is an answer.
+/// A pending approval. The same call may be made again once it is decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asked {
     /// The approval.
     pub approval: ApprovalId,
-    /// When it is worth calling again.
+    /// When to call again.
     pub retry_after: Duration,
-    /// Until when somebody can answer.
+    /// Until when it can be approved.
     pub expires_at: Timestamp,
-    /// Where people look at it, when there is such a place.
+    /// The address of the page that shows it, if any.
     pub link: Option<String>,
 }
 
 impl CallError {
-    /// Stable code for events and error bodies.
+    /// Returns the stable code for events and error bodies.
     pub fn code(&self) -> &'static str {
         match self {
             Self::NoSuchTool => "not_found",
@@ -321,7 +326,7 @@ impl CallError {
         }
     }
 
-    /// What the caller is told: the error, and what to do about it where that is more than its words.
+    /// Returns the message for the caller: the error and, for a pending approval, the next step.
     pub fn words(&self) -> String {
         let Self::ApprovalRequired { asked: Some(asked), .. } = self else {
             return self.to_string();
@@ -334,11 +339,11 @@ impl CallError {
         )
     }
 
-    /// Whether trying again can help and cannot do harm twice.
+    /// Returns whether a retry can help and cannot repeat an effect.
     pub fn retryable(&self) -> bool {
         match self {
             Self::RateLimited { .. } | Self::NotAccountable(_) => true,
-            // Nothing ran, and the same call may run once somebody has consented.
+            // Nothing ran, and the same call may run once it is approved.
             Self::ApprovalRequired { asked, .. } => asked.is_some(),
             Self::Upstream(error) => error.kind.retryable(),
             Self::NoSuchTool

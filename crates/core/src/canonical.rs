@@ -13,12 +13,12 @@ use sha2::{Digest as _, Sha256};
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
-    /// SHA-256 of `bytes`.
+    /// Returns the SHA-256 of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(Sha256::digest(bytes).into())
     }
 
-    /// Reads what `Display` writes; `None` for anything else.
+    /// Parses the output of `Display`; returns `None` for anything else.
     pub fn parse(text: &str) -> Option<Self> {
         let (pairs, []) = text.as_bytes().as_chunks::<2>() else { return None };
         let mut bytes = [0; 32];
@@ -65,14 +65,14 @@ pub enum CanonicalError {
     },
 }
 
-/// The RFC 8785 bytes of `value`.
+/// Returns the RFC 8785 bytes of `value`.
 pub fn canonical_bytes(value: &Value) -> Result<Vec<u8>, CanonicalError> {
     let mut out = Vec::with_capacity(256);
     write_value(value, &mut out)?;
     Ok(out)
 }
 
-/// The RFC 8785 bytes of an object with these members, whose names differ.
+/// Returns the RFC 8785 bytes of an object with these members, whose names must differ.
 pub(crate) fn canonical_members<'a>(
     members: impl IntoIterator<Item = (&'a str, &'a Value)>,
 ) -> Result<Vec<u8>, CanonicalError> {
@@ -81,12 +81,12 @@ pub(crate) fn canonical_members<'a>(
     Ok(out)
 }
 
-/// SHA-256 over [`canonical_bytes`].
+/// Returns the SHA-256 over [`canonical_bytes`].
 pub fn digest(value: &Value) -> Result<Digest, CanonicalError> {
     canonical_bytes(value).map(|bytes| Digest::of(&bytes))
 }
 
-/// Largest integer up to which every integer is a double (RFC 7493 §2.2).
+/// The largest integer up to which every integer is a double (RFC 7493 §2.2).
 const MAX_EXACT: u64 = (1 << 53) - 1;
 
 fn write_value(value: &Value, out: &mut Vec<u8>) -> Result<(), CanonicalError> {
@@ -179,7 +179,7 @@ fn write_string(text: &str, out: &mut Vec<u8>) {
 }
 
 impl CanonicalError {
-    /// The same error, seen from the document that holds this one at `token`.
+    /// Returns the same error, with its pointer extended by the enclosing `token`.
     fn inside(self, token: &str) -> Self {
         let Self::IntegerOutOfRange { pointer } = self;
         Self::IntegerOutOfRange { pointer: crate::pointer::push_front(token, &pointer) }

@@ -1,11 +1,12 @@
-//! The immutable catalog snapshot, and what each caller sees of it.
+//! The immutable catalog snapshot, and each caller's view of it.
 //!
 //! Invariant: a snapshot never changes; a refresh builds a new one with a higher [`Generation`].
-//! Invariant: tools are sorted by id, and for each tenant every name resolves to at most one of
-//! those that exist for it. Tools of different tenants may share names (`names.rs`).
-//! Invariant: what a caller sees is computed once per (generation, tenant, scopes, toolset), and per
-//! principal where decisions tell principals apart; the bytes of a list once per (view, format,
-//! filter). A request pays for neither.
+//! Invariant: tools are sorted by id. For each tenant every name resolves to at most one of the
+//! tools that exist for it. Tools of different tenants may share names (`names.rs`).
+//!
+//! Invariant: a view is computed once per (generation, tenant, scopes, toolset), and per principal
+//! when the authorizer is principal-specific. The bytes of a list are computed once per (view,
+//! format, filter), never per request.
 
 mod names;
 mod pages;
@@ -50,7 +51,7 @@ use self::{
     search::{Index, Words},
 };
 
-/// Counts snapshots; higher is newer.
+/// Counts snapshots; a higher number is newer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Generation(pub u64);
 
@@ -64,33 +65,35 @@ pub struct Entry {
     pub names: Names,
     /// The source that runs it.
     pub source: SourceId,
-    /// What the source calls it.
+    /// The source's own name for the tool.
     pub upstream_name: String,
-    /// Who may know of it.
+    /// The tenants that may know of it.
     pub tenants: Tenants,
-    /// How it is reached.
+    /// How it is reached (RFC 0064 §B `transport`).
     pub transport: Transport,
-    /// Calls per time for each principal; none means unlimited.
+    /// Rate limit of each principal; `None` means unlimited.
     pub rate: Option<Rate>,
-    /// Calls of each principal on a day; none means as many as the principal may make.
+    /// Daily calls of each principal; `None` means no quota of its own.
     pub quota: Option<Quota>,
-    /// How long a call may take.
+    /// The longest duration of a call.
     pub timeout: Duration,
-    /// The upstream's own hints: untrusted, shown where a dialect has a place, never acted upon.
+    /// The upstream's own hints: untrusted, shown where a dialect has a place for them, never acted
+    /// upon.
     pub annotations: Option<serde_json::Value>,
-    /// Who has to consent to a call, where somebody has to.
+    /// The approval settings.
     pub consent: Consent,
     /// The compiled input schema.
     pub arguments: ArgumentCheck,
     /// Hash of the upstream's own description of the tool; `None` when it has no canonical form.
     pub digest: Option<Digest>,
-    /// Each dialect's JSON of this tool, made on first use.
+    /// Each dialect's JSON of this tool, computed on first use.
     pub wire: WireCache,
 }
 
 impl Entry {
-    /// Tool `upstream_name` of `source` with its names and nothing else: any arguments, any tenant,
-    /// no limit, a minute's time, and no scope label, so that nobody may use it until one is set.
+    /// Creates tool `upstream_name` of `source` with its names and defaults: any arguments, any
+    /// tenant, no limit and a timeout of one minute. It has no scope label, so no caller may use it
+    /// until one is set.
     pub fn new(
         kind: SourceKind,
         source: &SourceId,
@@ -125,7 +128,7 @@ impl Entry {
 }
 
 impl Entry {
-    /// The same tool for `tenants` alone.
+    /// Returns the same tool for `tenants` only.
     fn narrowed(&self, tenants: Tenants) -> Self {
         Self {
             tool: self.tool.clone(),
@@ -160,12 +163,12 @@ pub enum Tenants {
     All,
     /// Only these.
     Only(Vec<TenantId>),
-    /// Every tenant but these, for which its names are ambiguous. No configuration says so.
+    /// Every tenant but these, for which its names are ambiguous. Never configured directly.
     Except(Vec<TenantId>),
 }
 
 impl Tenants {
-    /// Whether the tool exists for `tenant`.
+    /// Returns whether the tool exists for `tenant`.
     pub fn admits(&self, tenant: &TenantId) -> bool {
         match self {
             Self::All => true,
@@ -174,7 +177,7 @@ impl Tenants {
         }
     }
 
-    /// Those that both admit.
+    /// Returns the tenants that both admit.
     #[must_use]
     pub fn common(&self, other: &Self) -> Self {
         match (self, other) {
@@ -189,7 +192,7 @@ impl Tenants {
         }
     }
 
-    /// Whether there is no tenant among them.
+    /// Returns whether it admits no tenant.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Only(tenants) if tenants.is_empty())
     }
@@ -215,11 +218,11 @@ pub struct Body {
     pub bytes: Bytes,
     /// `"…"` with quotes, from the bytes.
     pub etag: String,
-    /// The same in content encodings; `None` for a body that is sent once and forgotten.
+    /// The same in content encodings; `None` for a body that is sent only once.
     pub encoded: Option<Encoded>,
 }
 
-/// The forms of a kept body in content encodings, each made when it is first asked for.
+/// The forms of a kept body in content encodings, each computed on first use.
 #[derive(Debug, Clone, Default)]
 pub struct Encoded([OnceLock<Option<EncodedForm>>; 3]);
 
@@ -248,8 +251,8 @@ impl Body {
 }
 
 impl Encoded {
-    /// The form number `index` (0, 1 or 2), made by `make` when there is none yet; `None` when that
-    /// encoding is of no use here.
+    /// Returns form number `index` (0, 1 or 2), creating it with `make` on first use. Returns
+    /// `None` when that encoding brings no benefit.
     pub fn get(
         &self,
         index: usize,
@@ -259,7 +262,7 @@ impl Encoded {
     }
 }
 
-/// What is made of one tool once: each format's JSON, and its words to search for.
+/// Values computed once per tool: each format's JSON, and its search words.
 #[derive(Default)]
 pub struct WireCache {
     written: Mutex<Vec<Written>>,
@@ -270,12 +273,12 @@ pub struct WireCache {
 type Written = (&'static str, Arc<[u8]>);
 
 impl WireCache {
-    /// The tool's JSON in `format`, made once.
+    /// Returns the tool's JSON in `format`, computed once.
     pub fn get(&self, entry: &Entry, format: &ListFormat) -> Arc<[u8]> {
         if let Some(json) = self.made(format) {
             return json;
         }
-        // Not under the lock: `item` may ask for another format of the same tool.
+        // Computed without the lock, because `item` may need another format of the same tool.
         let mut json = Vec::new();
         (format.item)(entry, &mut json);
         let mut made = self.written.lock();
@@ -304,7 +307,7 @@ pub struct Catalog {
     names: NameIndex,
     toolsets: BTreeMap<Arc<str>, Arc<Toolset>>,
     views: quick_cache::sync::Cache<ViewKey, Arc<View>>,
-    /// For what its views keep.
+    /// Bounds the bytes of the lists kept in its views.
     room: Arc<Room>,
 }
 
@@ -313,11 +316,11 @@ struct ViewKey {
     tenant: TenantId,
     scopes: ScopeSet,
     toolset: Option<Arc<str>>,
-    /// Where decisions tell principals apart.
+    /// Set when the authorizer is principal-specific.
     principal: Option<PrincipalId>,
 }
 
-/// A [`ViewKey`] to look up, without counting references; hashes as one.
+/// A [`ViewKey`] for lookups that clones nothing; hashes like one.
 #[derive(Hash)]
 struct ViewQuery<'a> {
     tenant: &'a TenantId,
@@ -335,32 +338,32 @@ impl quick_cache::Equivalent<ViewKey> for ViewQuery<'_> {
     }
 }
 
-/// Views kept per snapshot: more than roles produce, so that only callers with scopes of their own
-/// can ever push one out.
+/// The most views per snapshot. Roles produce fewer, so only callers with individual scopes can
+/// evict one.
 const MAX_VIEWS: usize = 1024;
 
-/// Tools in all views together. A view holds a pointer per tool and, once asked for, the tool's JSON
-/// per format, so a large catalog keeps fewer views.
+/// The most tools in all views together. A view holds a pointer per tool and, once used, the tool's
+/// JSON per format, so a large catalog keeps fewer views.
 const MAX_VIEWED: usize = 4_000_000;
 
-/// Views kept however large the catalog is.
+/// The fewest views kept, for a catalog of any size.
 const MIN_VIEWS: usize = 32;
 
-/// Bytes of lists kept with the views of one snapshot, their encoded forms not counted: those are
-/// shorter, and there are at most three. Beyond it a list is joined anew for each request. Without
-/// it, callers with scopes of their own could have [`MAX_VIEWS`] times all lists kept.
+/// The most bytes of lists kept with the views of one snapshot. Encoded forms are not counted: they
+/// are shorter, and there are at most three. Beyond this bound a list is built anew for each
+/// request. Without it, callers with individual scopes could multiply all lists by [`MAX_VIEWS`].
 const MAX_LISTS: usize = 128 << 20;
 
 // === impl Catalog ===
 
 impl Catalog {
-    /// A snapshot without tools.
+    /// Creates a snapshot without tools.
     pub fn empty() -> Self {
         Self::build(Generation(0), Vec::new()).0
     }
 
-    /// A snapshot of `entries`. Of entries that share a name none exists for the tenants for which
-    /// more than one of them would; they are reported.
+    /// Creates a snapshot of `entries`. Entries that share a name are removed for the tenants that
+    /// would see more than one of them, and are reported.
     pub fn build(generation: Generation, entries: Vec<Arc<Entry>>) -> (Self, Vec<Collision>) {
         let (mut entries, collisions) = names::without_collisions(entries);
         entries.sort_by(|a, b| (&a.id, &a.source).cmp(&(&b.id, &b.source)));
@@ -377,22 +380,22 @@ impl Catalog {
         (catalog, collisions)
     }
 
-    /// Which snapshot this is.
+    /// Returns the snapshot's generation.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Every tool, sorted by id. For operators; callers get a [`View`].
+    /// Returns every tool, sorted by id. For operators; callers get a [`View`].
     pub fn entries(&self) -> &[Arc<Entry>] {
         &self.entries
     }
 
-    /// What `subject` may see: exactly what it may call.
+    /// Returns the view of `subject`: exactly the tools that it may call.
     pub fn view(&self, authorizer: &dyn Authorizer, subject: Subject<'_>) -> Arc<View> {
         self.view_of(authorizer, subject, None)
     }
 
-    /// What `subject` may see of `toolset`, or of everything.
+    /// Returns the view of `subject`, limited to `toolset` if given.
     fn view_of(
         &self,
         authorizer: &dyn Authorizer,
@@ -406,7 +409,7 @@ impl Catalog {
         if let Some(view) = self.views.get(&query) {
             return view;
         }
-        // Two that come here at once make the same view twice, which is cheaper than waiting.
+        // Two parallel requests may compute the same view twice, which is cheaper than waiting.
         let visible = self
             .entries
             .iter()
@@ -437,18 +440,18 @@ impl fmt::Debug for Catalog {
 
 // === impl View ===
 
-/// What one kind of caller sees of one snapshot.
+/// The tools of one snapshot that a class of callers sees.
 pub struct View {
     entries: Vec<Arc<Entry>>,
     bodies: RwLock<HashMap<BodyKey, Arc<Body>>>,
     pages: RwLock<HashMap<(&'static str, usize), Arc<Pages>>>,
     index: OnceLock<Index>,
     room: Arc<Room>,
-    /// Of `room`, what this view keeps.
+    /// The bytes of `room` that this view uses.
     kept: AtomicUsize,
 }
 
-/// Bytes that may be kept.
+/// The remaining bytes that may be kept.
 #[derive(Debug)]
 struct Room(AtomicUsize);
 
@@ -457,7 +460,7 @@ impl Room {
         Self(AtomicUsize::new(bytes))
     }
 
-    /// Takes `bytes`, if they are there.
+    /// Takes `bytes` if they are available.
     fn take(&self, bytes: usize) -> bool {
         let less = |left: usize| left.checked_sub(bytes);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
@@ -474,16 +477,16 @@ impl Drop for View {
     }
 }
 
-/// A format's key, and which kind of source.
+/// A format's key, and the kind of source.
 type BodyKey = (&'static str, Option<SourceKind>);
 
 impl View {
-    /// A view of `entries`. Callers get theirs of a [`Catalog`].
+    /// Creates a view of `entries`. Callers get theirs from a [`Catalog`].
     pub fn new(entries: Vec<Arc<Entry>>) -> Self {
         Self::within(entries, Arc::new(Room::new(MAX_LISTS)))
     }
 
-    /// A view of `entries` that keeps as much as `room` has.
+    /// Creates a view of `entries` that keeps as much as `room` permits.
     fn within(entries: Vec<Arc<Entry>>, room: Arc<Room>) -> Self {
         Self {
             entries,
@@ -495,8 +498,8 @@ impl View {
         }
     }
 
-    /// Keeps what was made for `key`, as long as there is room for its `bytes`. The first one stays,
-    /// so that everybody gets the same.
+    /// Keeps `made` under `key` if there is room for its `bytes`. The first value stays, so that
+    /// all callers get the same one.
     fn keep<K: Eq + Hash, T>(
         &self,
         all: &RwLock<HashMap<K, Arc<T>>>,
@@ -515,25 +518,25 @@ impl View {
         made
     }
 
-    /// The visible tools, sorted by id.
+    /// Returns the visible tools, sorted by id.
     pub fn entries(&self) -> &[Arc<Entry>] {
         &self.entries
     }
 
-    /// The visible tool with this id.
+    /// Returns the visible tool with this id.
     pub fn by_id(&self, id: &str) -> Option<&Arc<Entry>> {
         let at = self.entries.binary_search_by(|entry| entry.id.as_str().cmp(id)).ok()?;
         self.entries.get(at)
     }
 
-    /// `entry` if it is visible. Takes as long when there is no entry, for which `name` is looked up.
-    /// Another tenant's tool can have the id of a visible one.
+    /// Returns `entry` if it is visible. Takes the same time without an entry, for which it looks
+    /// up `name`. Another tenant's tool can have the id of a visible one.
     pub fn check<'e>(&self, entry: Option<&'e Arc<Entry>>, name: &str) -> Option<&'e Arc<Entry>> {
         let found = self.by_id(entry.map_or(name, |entry| entry.id.as_str()));
         entry.filter(|entry| found.is_some_and(|found| Arc::ptr_eq(found, entry)))
     }
 
-    /// The list in `format`, of one kind of source or of all; joined once and kept.
+    /// Returns the list in `format`, of one kind of source or of all; built once and kept.
     pub fn body(&self, format: &ListFormat, source: Option<SourceKind>) -> Arc<Body> {
         let key = (format.key, source);
         if let Some(body) = self.bodies.read().get(&key) {

@@ -2,14 +2,14 @@
 
 use chrono::{DateTime, Utc};
 
-/// A moment, in UTC.
+/// A point in time, in UTC.
 pub type Timestamp = DateTime<Utc>;
 
-/// Tells the time. The system clock lives in the gateway, the manual one in the test kit.
+/// A source of time. The system clock lives in the gateway, the manual one in the test kit.
 pub trait Clock: Send + Sync + 'static {
-    /// Wall-clock time, for records.
+    /// Returns the wall-clock time, for records.
     fn now(&self) -> Timestamp;
 
-    /// Nanoseconds since some fixed point that never goes back, for durations and limits.
+    /// Returns nanoseconds since a fixed point; never decreases. For durations and limits.
     fn monotonic_nanos(&self) -> u64;
 }

@@ -1,13 +1,12 @@
 //! The compact view of a tool (RFC 0112): a closed descriptor for small models, whose schema uses no
 //! `$ref`, `oneOf`, `allOf`, `anyOf`, `not`, `patternProperties` or `dependentSchemas` at any depth.
 //!
-//! A schema is rewritten only where the rewritten one accepts the same arguments: local references
-//! are put in place, conjunctions are merged, "this or null" becomes a type with `null`. Whatever
-//! cannot be said exactly is not said at all: the descriptor then has no schema, and
-//! [`Irreducible`] tells why.
+//! A schema is rewritten only where the result accepts the same arguments. Local references are
+//! inlined, conjunctions are merged, and "this or null" becomes a type with `null`. A schema that
+//! cannot be expressed exactly is omitted: the descriptor then has no schema, and [`Irreducible`]
+//! gives the reason.
 //!
-//! Invariant: the work is bounded, whatever a schema refers to ([`MAX_NODES`], [`MAX_DEPTH`],
-//! [`MAX_BYTES`]).
+//! Invariant: the work is bounded for every schema ([`MAX_NODES`], [`MAX_DEPTH`], [`MAX_BYTES`]).
 
 mod merge;
 mod reduce;
@@ -23,21 +22,21 @@ pub use reduce::{Irreducible, reduce};
 pub const BANNED: [&str; 7] =
     ["$ref", "oneOf", "allOf", "anyOf", "not", "patternProperties", "dependentSchemas"];
 
-/// Schemas that are looked at for one tool, references put in place included.
+/// The most schemas visited for one tool, inlined references included.
 pub const MAX_NODES: usize = 2_000;
 
-/// Levels of schemas in schemas.
+/// The deepest nesting of schemas.
 pub const MAX_DEPTH: usize = 32;
 
-/// Bytes of plain values (enumerations, descriptions) in one schema, references put in place
+/// The most bytes of plain values (enumerations, descriptions) in one schema, inlined references
 /// included.
 pub const MAX_BYTES: usize = 256 << 10;
 
 /// Longest description, in characters.
 pub const MAX_DESCRIPTION: usize = 200;
 
-/// A tool as the compact view shows it (RFC 0112 `compact-tool-descriptor.schema.json`). Nothing may
-/// be added to it.
+/// A tool in the compact view (RFC 0112 `compact-tool-descriptor.schema.json`). The format is
+/// closed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CompactToolDescriptor {
@@ -53,14 +52,14 @@ pub struct CompactToolDescriptor {
     /// At most [`MAX_DESCRIPTION`] characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The arguments: `type` is `object`, `properties` is there. Absent when it cannot be said
-    /// without the banned keywords.
+    /// The arguments: `type` is `object`, and `properties` is present. Absent when they cannot be
+    /// expressed without the banned keywords.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_schema: Option<SchemaObject>,
 }
 
 impl CompactToolDescriptor {
-    /// The compact form of `tool`.
+    /// Creates the compact form of `tool`.
     pub fn of(tool: &ToolDescriptor) -> Self {
         Self {
             tool_id: tool.tool_id.clone(),
@@ -72,7 +71,7 @@ impl CompactToolDescriptor {
         }
     }
 
-    /// The published JSON Schema of this type.
+    /// Returns the published JSON Schema of this type.
     pub fn json_schema() -> Value {
         json!({
             "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -112,13 +111,13 @@ fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> Vec<&'static str> {
     all.iter().copied().map(name).collect()
 }
 
-/// The first sentence or words of `text`, cut between characters.
+/// Returns the first words of `text`, cut between characters.
 fn shorten(text: &str) -> String {
     if text.chars().count() <= MAX_DESCRIPTION {
         return text.to_owned();
     }
     let mut short: String = text.chars().take(MAX_DESCRIPTION - 1).collect();
-    // Better to end a word early than to leave half of one, unless there are no words.
+    // Cuts at the end of a word, unless that would lose more than half of the text.
     if let Some(space) = short.rfind(char::is_whitespace)
         && space > short.len() / 2
     {

@@ -1,10 +1,10 @@
-//! Credentials: what a source presents upstream on behalf of a caller.
+//! Credentials: the secrets that a source presents upstream on behalf of a caller.
 //!
-//! A [`Credential`] says everything about one but its values; those are a [`Material`], made of
-//! [`Secret`]s, which have no `Display`, no `Serialize`, and a `Debug` that says nothing. A source
-//! names what it needs by a [`CredentialRef`]; the two meet when a call is about to be sent.
+//! A [`Credential`] holds everything about one except its values. Those are a [`Material`] of
+//! [`Secret`]s, which have no `Display`, no `Serialize`, and a `Debug` without content. A source
+//! names its credential by a [`CredentialRef`], which is resolved when a call is about to be sent.
 //!
-//! Invariant: a credential is for the hosts of its audiences and for nobody else.
+//! Invariant: a credential is sent only to the hosts of its audiences.
 
 mod audience;
 mod kind;
@@ -29,40 +29,40 @@ use crate::{
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
-/// Everything about a stored credential but its values.
+/// Everything about a stored credential except its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {
-    /// Its identity in events and in place of its value. Says nothing about it.
+    /// Its identity in events and in place of its value; reveals nothing about the value.
     pub id: CredentialId,
     /// The name by which sources refer to it; unique for its owner.
     pub name: CredentialName,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
     /// How it is presented.
     pub kind: CredentialKind,
-    /// Where it may be sent; never empty.
+    /// The hosts it may be sent to; never empty.
     pub audiences: Vec<Audience>,
-    /// When it was stored first.
+    /// When it was first stored.
     pub created_at: Timestamp,
-    /// When its values were changed last.
+    /// When its values were last changed.
     pub rotated_at: Timestamp,
-    /// When it is no longer sent.
+    /// When it stops being sent.
     pub expires_at: Option<Timestamp>,
-    /// Rises by one whenever its values are changed.
+    /// Rises by one with every change of its values.
     pub revision: u64,
 }
 
 /// The values of a credential.
 #[derive(Debug, Clone)]
 pub struct Material {
-    /// The header's or parameter's value, the password, the client secret or the refresh token, as
-    /// the kind says.
+    /// The value of the header or parameter, the password, the client secret or the refresh token,
+    /// depending on the kind.
     pub value: Secret,
-    /// The client secret beside a refresh token, when the client has one.
+    /// The client secret that accompanies a refresh token, when the client has one.
     pub client_secret: Option<Secret>,
 }
 
-/// Whose a credential is: one principal's, or the whole tenant's.
+/// The owner of a credential: one principal, or a whole tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Owner {
     /// The tenant.
@@ -71,42 +71,44 @@ pub struct Owner {
     pub principal: Option<PrincipalId>,
 }
 
-/// What a source says of the credential that its requests need.
+/// A source's reference to the credential that its requests need.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CredentialRef {
     /// Its name.
     pub name: CredentialName,
-    /// Whose is used.
+    /// Whose credential is used.
     pub scope: CredentialScope,
 }
 
 /// Whose credential is used for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CredentialScope {
-    /// The caller's own, and otherwise that of the caller's tenant.
+    /// The caller's own credential, or else that of the caller's tenant.
     Caller,
-    /// This tenant's, whoever calls: for sources whose callers share a connection.
+    /// The credential of this tenant, for every caller: for sources whose callers share a
+    /// connection.
     Tenant(TenantId),
 }
 
-/// Why a credential was not sent, and so nothing was. `Display` is fit for callers.
+/// Why a credential was not sent, so that the call was not sent either. `Display` is safe for
+/// callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CredentialProblem {
-    /// None of that name is stored for the caller or its tenant.
+    /// No credential with that name is stored for the caller or its tenant.
     #[error("the tool needs a credential that is not stored for this caller; ask the operator")]
     NotFound,
-    /// The destination is none of its audiences, or is not reached over TLS.
-    #[error("the tool's credential is not for where the call leads, so the call was not sent")]
+    /// The target host is not in its audiences, or is not reached over TLS.
+    #[error("the credential's audience does not include the target host; the call was not sent")]
     OutOfAudience,
-    /// Its time is over.
+    /// It has expired.
     #[error("the tool's credential has expired; ask the operator")]
     Expired,
-    /// It cannot be read, or what it is for cannot be told.
+    /// It cannot be decrypted, or its audience cannot be determined.
     #[error("the tool's credential cannot be used here; ask the operator")]
     Unreadable,
-    /// The authorization server no longer gives tokens for it.
-    #[error("the tool's authorization has ended and has to be given again; ask the operator")]
+    /// The authorization server no longer issues tokens for it.
+    #[error("the tool's authorization has expired and must be renewed; ask the operator")]
     AuthExpired,
 }
 
@@ -118,7 +120,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// The plain value, for the one place that hands it to an upstream or compares it.
+    /// Returns the plain value, for the code that sends it upstream or compares it.
     pub fn expose(&self) -> &str {
         self.0.expose_secret()
     }
@@ -133,12 +135,12 @@ impl fmt::Debug for Secret {
 // === impl Credential ===
 
 impl Credential {
-    /// Whether it may be sent to `host`, a host as a parsed URL has it.
+    /// Returns whether it may be sent to `host`, in the form of a parsed URL's host.
     pub fn is_for(&self, host: &str) -> bool {
         self.audiences.iter().any(|audience| audience.admits(host))
     }
 
-    /// Whether its time is over at `now`.
+    /// Returns whether it has expired at `now`.
     pub fn has_expired(&self, now: Timestamp) -> bool {
         self.expires_at.is_some_and(|end| end <= now)
     }
@@ -147,12 +149,12 @@ impl Credential {
 // === impl Owner ===
 
 impl Owner {
-    /// The whole of `tenant`.
+    /// Returns the whole of `tenant` as owner.
     pub fn tenant(tenant: TenantId) -> Self {
         Self { tenant, principal: None }
     }
 
-    /// One principal of `tenant`.
+    /// Returns one principal of `tenant` as owner.
     pub fn principal(tenant: TenantId, principal: PrincipalId) -> Self {
         Self { tenant, principal: Some(principal) }
     }
@@ -161,17 +163,18 @@ impl Owner {
 // === impl CredentialRef ===
 
 impl CredentialRef {
-    /// The caller's own credential of that name, or that of the caller's tenant.
+    /// Creates a reference to the caller's own credential with that name, or else that of its
+    /// tenant.
     pub fn of_caller(name: CredentialName) -> Self {
         Self { name, scope: CredentialScope::Caller }
     }
 
-    /// The credential of that name that belongs to `tenant`.
+    /// Creates a reference to the credential with that name of `tenant`.
     pub fn of_tenant(name: CredentialName, tenant: TenantId) -> Self {
         Self { name, scope: CredentialScope::Tenant(tenant) }
     }
 
-    /// The owners whose credential is looked for, in order, when `tenant` and `principal` call.
+    /// Returns the owners to try, in order, for a call by `principal` of `tenant`.
     pub fn owners(&self, tenant: &TenantId, principal: &PrincipalId) -> Vec<Owner> {
         match &self.scope {
             CredentialScope::Caller => vec![
@@ -186,7 +189,7 @@ impl CredentialRef {
 // === impl CredentialProblem ===
 
 impl CredentialProblem {
-    /// Stable code for events and error bodies.
+    /// Returns the stable code for events and error bodies.
     pub fn code(self) -> &'static str {
         match self {
             Self::NotFound => "credential_not_found",
@@ -211,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_callers_own_credential_comes_first_and_a_fixed_tenant_knows_no_caller() {
+    fn the_callers_own_credential_comes_first_and_a_fixed_tenant_ignores_the_caller() {
         let (acme, ann) = (TenantId::parse("acme").unwrap(), PrincipalId::parse("ann").unwrap());
         let name = CredentialName::parse("github").unwrap();
         let own = Owner::principal(acme.clone(), ann.clone());

@@ -1,8 +1,8 @@
-//! What a tool is, as RFC 0078 §C describes it.
+//! The description of a tool (RFC 0078 §C).
 //!
-//! [`ToolDescriptor`] accepts exactly the documents that the published JSON Schema accepts: unknown
-//! keys, `null` members, a missing `safetyTier` and an `exec` tool outside `host-extension` are all
-//! refused when parsing.
+//! [`ToolDescriptor`] accepts exactly the documents that the published JSON Schema accepts. Unknown
+//! keys, `null` members, a missing `safetyTier` and an `exec` tool outside `host-extension` are
+//! parse errors.
 
 use std::{borrow::Cow, fmt, marker::PhantomData, str::FromStr};
 
@@ -31,13 +31,13 @@ macro_rules! closed_enum {
             /// Every value, in the order of the schema.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The value as it stands on the wire.
+            /// Returns the value as it appears on the wire.
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
             }
         }
 
-        // Derived, it would also read `{"value": null}`.
+        // A derived implementation would also accept `{"value": null}`.
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 let text = <Cow<'de, str>>::deserialize(deserializer)?;
@@ -60,7 +60,7 @@ macro_rules! closed_enum {
     };
 }
 
-/// A text that is none of an enumeration's values. The text itself is not repeated.
+/// A text outside an enumeration. The text itself is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of {}", .legal.join(", "))]
 pub struct UnknownValue {
@@ -121,7 +121,7 @@ closed_enum! {
     }
 }
 closed_enum! {
-    /// What a repeated call means (RFC 0078 §C `replayPolicy`).
+    /// The meaning of a repeated call (RFC 0078 §C `replayPolicy`).
     ReplayPolicy {
         /// Same input, same output, no effect.
         Deterministic = "deterministic",
@@ -143,12 +143,12 @@ closed_enum! {
     }
 }
 
-/// What the caller must hold to invoke a tool. Never carries credential material (SR-1).
+/// The scopes and credentials that a tool requires. Never carries credential material (SR-1).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", remote = "Self")]
 #[schemars(inline)]
 pub struct Auth {
-    /// Scopes the principal must hold, all of them. An explicit empty list asks for none.
+    /// Scopes the principal must hold, all of them. An explicit empty list requires none.
     #[serde(default, deserialize_with = "unique_scopes", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "std::collections::BTreeSet<String>")]
     pub scopes: Option<Vec<Scope>>,
@@ -163,7 +163,7 @@ pub struct Auth {
 #[serde(deny_unknown_fields, rename_all = "camelCase", remote = "Self")]
 #[schemars(transform = exec_rule)]
 pub struct ToolDescriptor {
-    /// Stable, host-unique identifier whose prefix tells the source.
+    /// Stable, host-unique identifier whose prefix names the source.
     #[schemars(length(min = 1))]
     pub tool_id: String,
     /// The surface that backs the tool.
@@ -184,7 +184,7 @@ pub struct ToolDescriptor {
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "SchemaObject")]
     pub output_schema: Option<SchemaObject>,
-    /// What the caller must hold. A tool without this block is shown to nobody.
+    /// The requirements on the caller. A tool without this block is invisible to every caller.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Auth")]
     pub auth: Option<Auth>,
@@ -213,7 +213,7 @@ pub struct ToolDescriptor {
 }
 
 impl ToolDescriptor {
-    /// A descriptor of `tool_id` with every optional member absent.
+    /// Creates a descriptor of `tool_id` with every optional member absent.
     pub fn new(tool_id: &str, source: SourceKind, safety_tier: SafetyTier) -> Self {
         Self {
             tool_id: tool_id.to_owned(),
@@ -232,7 +232,7 @@ impl ToolDescriptor {
         }
     }
 
-    /// The rules across members (RFC 0078 §C-1, §F-4) and the one on length.
+    /// Checks the rules across members (RFC 0078 §C-1, §F-4) and the minimum length of the id.
     pub fn check(&self) -> Result<(), InvalidDescriptor> {
         if self.tool_id.is_empty() {
             return Err(InvalidDescriptor::EmptyToolId);
@@ -247,7 +247,7 @@ impl ToolDescriptor {
 /// Why a descriptor breaks a rule that its members' types cannot express.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidDescriptor {
-    /// `toolId` has no character.
+    /// `toolId` is empty.
     #[error("toolId is empty")]
     EmptyToolId,
     /// RFC 0069: exec is never protocol-tier.
@@ -255,8 +255,8 @@ pub enum InvalidDescriptor {
     ExecOutsideHostExtension,
 }
 
-// The derived implementations sit on `Self` as "remote", so that parsing can begin with "is it an
-// object" (derived alone, a list of the members' values would do too) and end in `check`.
+// The derived implementations use `Self` as "remote". Parsing can then begin with a check for an
+// object (a derived reader alone also accepts a list of the members' values) and end in `check`.
 impl<'de> Deserialize<'de> for ToolDescriptor {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let descriptor: Self = deserializer.deserialize_map(OnlyObject(PhantomData))?;
@@ -283,7 +283,7 @@ impl Serialize for Auth {
     }
 }
 
-/// A type whose derived reader is the inherent one.
+/// A type whose derived reader is an inherent method.
 trait Derived<'de>: Sized {
     fn read<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error>;
 }
@@ -300,7 +300,7 @@ impl<'de> Derived<'de> for Auth {
     }
 }
 
-/// Lets only an object through to the derived reader.
+/// Passes only objects to the derived reader.
 struct OnlyObject<T>(PhantomData<T>);
 
 impl<'de, T: Derived<'de>> Visitor<'de> for OnlyObject<T> {
@@ -315,7 +315,7 @@ impl<'de, T: Derived<'de>> Visitor<'de> for OnlyObject<T> {
     }
 }
 
-/// An optional member that, when it stands there, must not be `null`.
+/// Reads an optional member that must not be `null` when present.
 fn present<'de, D: Deserializer<'de>, T: Deserialize<'de>>(d: D) -> Result<Option<T>, D::Error> {
     T::deserialize(d).map(Some)
 }
@@ -342,7 +342,7 @@ fn exec_rule(schema: &mut schemars::Schema) {
     );
 }
 
-/// The published JSON Schema of [`ToolDescriptor`].
+/// Returns the published JSON Schema of [`ToolDescriptor`].
 pub fn json_schema() -> Value {
     let mut schema = schemars::schema_for!(ToolDescriptor);
     schema.insert(

@@ -1,9 +1,9 @@
-//! What the guard of outgoing requests decided while a call ran.
+//! The decisions of the egress guard during a call.
 //!
-//! A source writes down each decision in the [`EgressTrail`] of its call; the gate records them in
-//! the call's run, before the call's closing event.
+//! A source notes each decision in the [`EgressTrail`] of its call. The gateway records them in the
+//! call's run, before the call's closing event.
 //!
-//! Invariant: a destination is a host, and nothing else of a URL.
+//! Invariant: a destination is a host, and no other part of a URL.
 
 mod allow;
 
@@ -14,8 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub use allow::{Allow, AllowList, InvalidAllow};
 
-/// Different decisions that one call may leave behind. A call that reaches further is noted as far
-/// as this.
+/// The most different decisions noted per call; further ones are dropped.
 const MAX_DECISIONS: usize = 64;
 
 /// Payload of `egress.decided` (RFC 0079).
@@ -26,33 +25,33 @@ pub struct EgressDecided {
     pub decision: EgressDecision,
     /// The host that was to be reached: no port, path, query or user information.
     pub destination: String,
-    /// Why.
+    /// The reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<EgressReason>,
-    /// Which credential was, or would have been, sent along.
+    /// The credential that was, or would have been, sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credential_id: Option<String>,
 }
 
-/// What was decided about an outgoing request.
+/// The decision about an outgoing request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EgressDecision {
     /// It was sent.
     Allowed,
-    /// It was not.
+    /// It was not sent.
     Denied,
     /// It was sent without the credential.
     Downgraded,
-    /// It waits for a human.
+    /// It requires an approval.
     ApprovalRequired,
 }
 
-/// Why it was decided so.
+/// The reason of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum EgressReason {
-    /// Nothing speaks against it.
+    /// The request is permitted.
     Ok,
     /// The credential is not for this destination.
     OutOfAudience,
@@ -60,11 +59,11 @@ pub enum EgressReason {
     Expired,
     /// The destination is, or leads to, an address that must not be reached.
     SsrfBlocked,
-    /// Where the credential comes from could not be told.
+    /// The origin of the credential could not be determined.
     ProvenanceUnevaluable,
     /// The credential does not have the scopes.
     ScopeDenied,
-    /// A rule of this host.
+    /// A rule of this host forbids it.
     PolicyDenied,
 }
 
@@ -73,7 +72,7 @@ pub enum EgressReason {
 pub struct EgressTrail(Arc<Mutex<Vec<EgressDecided>>>);
 
 impl EgressDecided {
-    /// A request to `destination` that nothing speaks against.
+    /// Creates the decision that permits a request to `destination`.
     pub fn allowed(destination: impl Into<String>) -> Self {
         Self {
             decision: EgressDecision::Allowed,
@@ -83,7 +82,7 @@ impl EgressDecided {
         }
     }
 
-    /// A request to `destination` that is not sent.
+    /// Creates the decision that denies a request to `destination`.
     pub fn denied(destination: impl Into<String>, reason: EgressReason) -> Self {
         Self {
             decision: EgressDecision::Denied,
@@ -95,7 +94,7 @@ impl EgressDecided {
 }
 
 impl EgressTrail {
-    /// Notes a decision; the same one again is not noted again.
+    /// Records a decision once.
     pub fn note(&self, decided: EgressDecided) {
         let mut trail = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if trail.len() < MAX_DECISIONS && !trail.contains(&decided) {
@@ -103,7 +102,7 @@ impl EgressTrail {
         }
     }
 
-    /// What was noted since the last time.
+    /// Returns the decisions since the last call, and clears them.
     pub fn take(&self) -> Vec<EgressDecided> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }

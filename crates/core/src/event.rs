@@ -1,6 +1,6 @@
-//! The record: RunEvents with a closed envelope, and the seam behind which they are kept.
+//! The event log: RunEvents with a closed envelope, and the storage trait for them.
 //!
-//! Payloads are content-free by construction: no type here has a place for arguments or results.
+//! Payloads are content-free by construction: no type here has a field for arguments or results.
 
 mod approval;
 
@@ -21,7 +21,7 @@ pub use self::approval::{
     InterruptRequested, QuorumProgress,
 };
 
-/// One event as it is read and exported (`run-event.schema.json`). Nothing may be added to it.
+/// One event as read and exported (`run-event.schema.json`). The format is closed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct RunEvent {
@@ -47,13 +47,13 @@ pub struct RunEvent {
 pub struct NewEvent {
     /// Unique.
     pub event_id: EventId,
-    /// Whose log it goes to.
+    /// The tenant whose log it belongs to.
     pub tenant: TenantId,
     /// The run.
     pub run_id: RunId,
     /// Type and payload.
     pub body: EventBody,
-    /// When it happened.
+    /// When it occurred.
     pub timestamp: Timestamp,
     /// The event that caused this one.
     pub causation_id: Option<EventId>,
@@ -63,43 +63,43 @@ pub struct NewEvent {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "type", content = "payload")]
 pub enum EventBody {
-    /// A caller asked for a tool (RFC 0064 §B). Durable before anything runs.
+    /// A call of a tool (RFC 0064 §B). Durable before anything runs.
     #[serde(rename = "agent.toolCalled")]
     ToolCalled(ToolCalled),
-    /// What became of it.
+    /// The result of the call.
     #[serde(rename = "agent.toolReturned")]
     ToolReturned(ToolReturned),
     /// A denial (RFC 0049).
     #[serde(rename = "authorization.decided")]
     AuthorizationDecided(AuthorizationDecided),
-    /// Whether a request left this host during a call, and where to (RFC 0079).
+    /// Whether a request of a call left this host, and to which host (RFC 0079).
     #[serde(rename = "egress.decided")]
     EgressDecided(EgressDecided),
     /// An interaction begins to use a tool (RFC 0078 §D). Durable before the first call.
     #[serde(rename = "tool.session.opened")]
     ToolSessionOpened(ToolSessionOpened),
-    /// It is over; nothing of that session follows.
+    /// The session is over; no event of it follows.
     #[serde(rename = "tool.session.closed")]
     ToolSessionClosed(ToolSessionClosed),
-    /// A tool is not as it was approved, or nobody has approved it. Once per form.
+    /// A tool differs from its approved form, or has none. Recorded once per form.
     #[serde(rename = "tool.pin.drifted")]
     ToolPinDrifted(ToolPinDrifted),
-    /// Somebody approved a form of a tool.
+    /// A form of a tool was approved.
     #[serde(rename = "tool.pin.approved")]
     ToolPinApproved(ToolPinApproved),
-    /// A call waits for a human's consent (RFC 0051). Durable before anybody can give it.
+    /// A call requires an approval (RFC 0051). Durable before anyone can approve it.
     #[serde(rename = "interrupt.requested")]
     InterruptRequested(InterruptRequested),
-    /// Somebody consented.
+    /// A principal approved the call.
     #[serde(rename = "approval.granted")]
     ApprovalGranted(ApprovalGranted),
-    /// Somebody did not, or nobody did in time.
+    /// A principal rejected the call, or the approval expired.
     #[serde(rename = "approval.rejected")]
     ApprovalRejected(ApprovalRejected),
-    /// Somebody let the call pass whoever else would have had to consent.
+    /// A principal approved the call, bypassing the quorum.
     #[serde(rename = "approval.overridden")]
     ApprovalOverridden(ApprovalOverridden),
-    /// The operator accepted a record that does not continue what was signed.
+    /// The operator accepted a record that does not continue the signed one.
     #[serde(rename = "record.accepted")]
     RecordAccepted(RecordAccepted),
 }
@@ -116,11 +116,12 @@ pub struct ToolCalled {
     /// Pairs the two events.
     #[schemars(with = "String")]
     pub call_id: CallId,
-    /// SHA-256, lower hex, over the RFC 8785 form of the redacted arguments. Absent when they have no
-    /// canonical form, and when the caller may not use the tool: nobody looks at arguments before that.
+    /// SHA-256, lower hex, over the RFC 8785 form of the redacted arguments. Absent when they have
+    /// no canonical form. Also absent when the caller may not use the tool, because arguments are
+    /// not read before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub args_hash: Option<String>,
-    /// Who called.
+    /// The caller.
     #[schemars(with = "String")]
     pub principal: PrincipalId,
     /// How the tool is reached.
@@ -151,16 +152,15 @@ pub struct ToolReturned {
     /// Pairs the two events.
     #[schemars(with = "String")]
     pub call_id: CallId,
-    /// What became of the call.
+    /// The result of the call.
     pub status: CallStatus,
-    /// Milliseconds the tool ran; absent when it never started, or when nobody saw the end.
+    /// Milliseconds the tool ran; absent when it never started, or its end was not observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
     /// Present on every status but `ok`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<EventError>,
-    /// Who called. Absent when there was no call (a reference that
-    /// was refused at load).
+    /// The caller. Absent when there was no call (a reference that was refused at load).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub principal: Option<PrincipalId>,
@@ -172,9 +172,9 @@ pub struct ToolReturned {
 pub enum CallStatus {
     /// The tool succeeded.
     Ok,
-    /// It did not.
+    /// The tool or its source failed.
     Error,
-    /// The caller may not use it, or it leads where this host does not connect; it never started.
+    /// The caller may not use it, or its target is not allowed on this host; it never started.
     Forbidden,
     /// The bucket was empty; it never started.
     RateLimited,
@@ -193,21 +193,22 @@ pub struct EventError {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuthorizationDecided {
-    /// Who asked; `anonymous` when nobody proved anything.
+    /// The caller; `anonymous` without credentials.
     #[schemars(with = "String")]
     pub principal: PrincipalId,
-    /// What was asked for, for example `tools:read` or `tools:call`.
+    /// The denied action, for example `tools:read` or `tools:call`.
     pub action: String,
-    /// On what: a tool id, a route template, `unknown`, or `*` for several.
+    /// The resource: a tool id, a route template, `unknown`, or `*` for several.
     pub resource: String,
     /// The decision.
     pub allowed: bool,
-    /// Why: `unauthenticated`, `tenant`, `scope`, `unlabelled`, `policy`, `undecided` or `unknown`; for
-    /// calls refused by a later step that are counted together, the code of the refusal.
+    /// The reason: `unauthenticated`, `tenant`, `scope`, `unlabelled`, `policy`, `undecided` or
+    /// `unknown`. For calls refused by a later step that are counted together, the code of the
+    /// refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How often the same happened in addition to this once, so the total is one more. Refusals beyond
-    /// what a caller may have recorded one by one are counted together in one event.
+    /// The number of repetitions in addition to this event, so the total is one more. Refusals beyond
+    /// the individually recorded ones are counted together in one event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repeated: Option<u64>,
 }
@@ -228,25 +229,25 @@ pub struct ToolSessionOpened {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolSessionClosed {
-    /// The same as when it was opened.
+    /// The same as in `tool.session.opened`.
     #[schemars(with = "String")]
     pub session_id: SessionId,
     /// The tool.
     #[schemars(with = "String")]
     pub tool_id: ToolId,
-    /// How it ended.
+    /// The outcome of the session.
     pub outcome: SessionOutcome,
 }
 
-/// How a tool session ended. It tells of the interaction, not of the calls in it.
+/// The outcome of a tool session. It describes the interaction, not its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SessionOutcome {
-    /// Whoever held it ended it.
+    /// Its holder ended it.
     Completed,
-    /// It expired, or what ran it ended first.
+    /// It expired, or the process that ran it ended first.
     Failed,
-    /// Whoever held it went away without ending it.
+    /// Its holder disconnected without ending it.
     Cancelled,
 }
 
@@ -260,12 +261,12 @@ pub struct ToolPinDrifted {
     /// The tool.
     #[schemars(with = "String")]
     pub tool_id: ToolId,
-    /// SHA-256 of the approved form; absent when none was ever approved.
+    /// SHA-256 of the approved form; absent when no form was ever approved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approved: Option<String>,
-    /// SHA-256 of the form that was seen.
+    /// SHA-256 of the discovered form.
     pub seen: String,
-    /// Whether the tool is left out until somebody approves it.
+    /// Whether the tool is hidden until an operator approves it.
     pub quarantined: bool,
 }
 
@@ -284,7 +285,7 @@ pub struct ToolPinApproved {
     pub before: Option<String>,
     /// SHA-256 of the form that is approved now.
     pub approved: String,
-    /// Who approved it.
+    /// The approving principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub principal: Option<PrincipalId>,
@@ -294,21 +295,21 @@ pub struct ToolPinApproved {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecordAccepted {
-    /// Who accepted it.
+    /// The accepting principal.
     #[schemars(with = "String")]
     pub principal: PrincipalId,
-    /// What was wrong with the record.
+    /// The problem that was found in the record.
     pub problem: String,
     /// Number of the checkpoint that was signed last; absent when that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<u64>,
-    /// Why the operator accepted it, in the operator's words.
+    /// The operator's reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
 impl EventBody {
-    /// The event's type as it stands on the wire.
+    /// Returns the event's type as it appears on the wire.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::ToolCalled(_) => "agent.toolCalled",
@@ -327,7 +328,8 @@ impl EventBody {
         }
     }
 
-    /// The payload alone, as it stands in the event's `payload` member and is kept and hashed.
+    /// Returns the payload alone, as it appears in the event's `payload` member and is stored and
+    /// hashed.
     ///
     /// # Errors
     /// None in practice: every payload has a JSON form.
@@ -350,16 +352,16 @@ impl EventBody {
     }
 }
 
-/// An event together with where it stands in the log that was read.
+/// An event with its position in the log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoggedEvent {
     /// A cursor for readers, strictly increasing. For a query with a tenant: the position in that
-    /// tenant's own log, 1, 2, 3… without gaps, so that it tells nothing of other tenants (I-9).
-    /// For one without: the position in the whole log.
+    /// tenant's own log, 1, 2, 3… without gaps, so that it reveals nothing about other tenants
+    /// (I-9). For a query without one: the position in the whole log.
     pub position: u64,
-    /// Whose it is.
+    /// The tenant.
     pub tenant: TenantId,
-    /// What ties it to the event before it in its tenant's log.
+    /// The link to the previous event in its tenant's log.
     pub link: Link,
     /// The event.
     pub event: RunEvent,
@@ -372,16 +374,16 @@ pub struct EventQuery {
     pub tenant: Option<TenantId>,
     /// Only this run's.
     pub run: Option<RunId>,
-    /// Only events at positions greater than this: in the log of `tenant` when there is one, else in
-    /// the whole log. A cursor of the one kind means nothing to the other.
+    /// Only events at positions greater than this: in the log of `tenant` when set, else in the
+    /// whole log. A cursor of one kind is invalid for the other.
     pub after: Option<u64>,
-    /// At most this many; 0 means the store's own cap (1 000).
+    /// The most to return; 0 means the store's own cap (1 000).
     pub limit: usize,
-    /// The newest `limit` events instead of the oldest, still in ascending order.
+    /// Selects the newest `limit` events in place of the oldest, still in ascending order.
     pub newest: bool,
 }
 
-/// Durable, append-only record.
+/// The durable, append-only event log.
 ///
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
@@ -391,7 +393,7 @@ pub trait EventLog: Send + Sync + 'static {
     /// transaction.
     ///
     /// # Errors
-    /// [`StoreError`]: nothing of this append was stored.
+    /// Fails with [`StoreError`] after storing nothing of this append.
     async fn append(&self, events: Vec<NewEvent>) -> Result<Vec<u64>, StoreError>;
 
     /// Reads events in ascending position.
@@ -440,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_read_and_written_as_they_stand_on_the_wire() {
+    fn events_are_read_and_written_in_their_wire_form() {
         let called = json!({
             "eventId": "e1",
             "runId": "r1",
@@ -544,7 +546,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_event_is_refused() {
+    fn malformed_events_are_refused() {
         for (member, value) in [
             ("type", json!("agent.somethingElse")),
             ("timestamp", json!("yesterday")),
@@ -616,7 +618,7 @@ mod tests {
             "type",
         ];
         assert_eq!(members.into_iter().collect::<Vec<_>>(), known);
-        // `outcome` of a call would be its result; that of a session is one of three words.
+        // The `outcome` of a call would be its result; that of a session is one of three words.
         let outcome = schemars::schema_for!(SessionOutcome).to_value();
         let words = outcome["oneOf"].as_array().unwrap().iter().map(|word| word["const"].clone());
         assert_eq!(words.collect::<Vec<_>>(), ["completed", "failed", "cancelled"]);

@@ -1,4 +1,4 @@
-//! Identifiers. Each is parsed once, at the edge; inside there are no bare strings.
+//! Identifiers. Each is parsed once, at the edge; inner code has no bare strings.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
@@ -29,7 +29,7 @@ macro_rules! string_id {
                 }
             }
 
-            /// The identifier as text.
+            /// Returns the identifier as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -86,7 +86,7 @@ string_id! {
     SourceId, "source id", check_source_id
 }
 string_id! {
-    /// A tenant. Tenants never learn of each other.
+    /// A tenant. No tenant can learn of another.
     TenantId, "tenant id", check_opaque
 }
 string_id! {
@@ -106,11 +106,11 @@ string_id! {
     CallId, "call id", check_opaque
 }
 string_id! {
-    /// One tool session: what brackets several calls of an interaction (RFC 0078 §D).
+    /// One tool session: the bracket around several calls of an interaction (RFC 0078 §D).
     SessionId, "session id", check_opaque
 }
 string_id! {
-    /// One request for a human's consent, and the gate that it stands at (RFC 0051 `gateId`).
+    /// One approval request, and the gate it belongs to (RFC 0051 `gateId`).
     ApprovalId, "approval id", check_opaque
 }
 string_id! {
@@ -118,7 +118,7 @@ string_id! {
     EventId, "event id", check_opaque
 }
 string_id! {
-    /// Identity of a stored credential: what events and redacted texts name it by.
+    /// Identity of a stored credential, used in events and redacted texts.
     CredentialId, "credential id", check_opaque
 }
 string_id! {
@@ -132,13 +132,13 @@ string_id! {
 }
 
 impl TenantId {
-    /// The tenant under which the record keeps what belongs to no tenant: callers without
-    /// credentials, and what one tenant tried on another's tools. No caller is ever of it.
+    /// The tenant whose log keeps events that belong to no tenant: callers without credentials, and
+    /// attempts of one tenant on another's tools. No caller belongs to it.
     pub const OPERATOR: &str = "-";
 }
 
 impl AgentId {
-    /// The synthetic agent for calls that no agent made.
+    /// Returns the synthetic agent for calls that no agent made.
     pub fn system() -> Self {
         Self("core.system".into())
     }

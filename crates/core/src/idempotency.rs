@@ -1,4 +1,4 @@
-//! The seam to what is kept of calls that name themselves, beyond the end of a process.
+//! The storage trait for idempotent calls, which survive the end of a process.
 
 use std::time::Duration;
 
@@ -11,86 +11,86 @@ use crate::{
     store::StoreError,
 };
 
-/// How long an answer is kept unless the operator says otherwise.
+/// The default retention of a stored answer.
 pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A caller's own name for one call.
+/// An idempotency key of a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct OnceKey {
     /// Tenant of the caller.
     pub tenant: TenantId,
     /// The caller.
     pub principal: PrincipalId,
-    /// Hash of what the caller said.
+    /// Hash of the key that the caller sent.
     pub key: Digest,
 }
 
-/// A call that wants to run under a key.
+/// A request to run a call under an idempotency key.
 #[derive(Debug, Clone)]
 pub struct OnceClaim {
     /// The key.
     pub key: OnceKey,
-    /// What is called, with which arguments.
+    /// Hash of the tool and its arguments.
     pub call: Digest,
-    /// The run that will hold its events.
+    /// The run that will hold the call's events.
     pub run: RunId,
-    /// Its identity in them.
+    /// The call's id in them.
     pub call_id: CallId,
-    /// Whether it may run although an earlier one may have run.
+    /// Whether it may run although an earlier attempt may have run.
     pub repeatable: bool,
-    /// Now.
+    /// The present time.
     pub now: Timestamp,
-    /// When the key is free again.
+    /// When the key expires.
     pub until: Timestamp,
 }
 
-/// What a key leads to.
+/// The result of a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Claimed {
-    /// It is the claimant's now, durably.
+    /// The claimant has it now, durably.
     Taken,
-    /// It stands for another call.
+    /// It belongs to another call.
     OtherCall,
-    /// The call runs, in a process that lives.
+    /// The call is running, in a live process.
     Running,
     /// The call has ended.
     Ended(KeptAnswer),
-    /// The call has ended, and its answer cannot be given again.
+    /// The call has ended, and its answer was not stored.
     Spent,
-    /// The process that ran the call ended before the call did, as far as anybody knows.
+    /// The process that ran the call ended, apparently before the call did.
     Lost {
-        /// The run that holds its events.
+        /// The run that holds the call's events.
         run: RunId,
-        /// Its identity in them.
+        /// The call's id in them.
         call_id: CallId,
     },
 }
 
-/// The answer of a call that has ended.
+/// The stored answer of a call that has ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptAnswer {
-    /// The run that holds its events.
+    /// The run that holds the call's events.
     pub run: RunId,
-    /// What is answered, to the byte.
+    /// The answer, to the byte.
     pub body: String,
-    /// When it is forgotten.
+    /// When it is deleted.
     pub until: Timestamp,
 }
 
-/// Keeps calls under keys, and their answers, unreadable for whoever has the store alone.
+/// Stores calls by idempotency key, and their answers, sealed against readers of the storage.
 ///
-/// Bounds: an engine keeps so many calls and so many bytes, in all and for each caller. A caller over
-/// its bounds loses its own oldest answers; when all together are over theirs, whoever holds most does.
+/// Bounds: a store limits calls and bytes, in total and per caller. A caller over its limits loses
+/// its own oldest answers. When the total is exceeded, the caller with the most loses answers.
 #[async_trait]
 pub trait IdempotencyStore: Send + Sync + 'static {
-    /// Whether there is a key to seal with. Without one nothing is kept.
+    /// Returns whether there is a key to seal with. Without one, nothing is stored.
     fn seals(&self) -> bool;
 
-    /// Puts a call under its key, if nothing stands there.
+    /// Stores a call under its key, if the key is free.
     async fn claim(&self, claim: OnceClaim) -> Result<Claimed, StoreError>;
 
-    /// Ends the call of `run` under `key` with what is answered; `None`, and an answer that is too
-    /// large, is one that cannot be given again. Without effect when another call stands there.
+    /// Ends the call of `run` under `key` with its answer. `None`, or an answer that is too large,
+    /// cannot be returned again. Has no effect when the key belongs to another call.
     async fn keep(
         &self,
         key: &OnceKey,
@@ -99,9 +99,10 @@ pub trait IdempotencyStore: Send + Sync + 'static {
         until: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Frees `key` of the call of `run`, which did not run. Without effect when another stands there.
+    /// Frees `key` of the call of `run`, which did not run. Has no effect when it belongs to
+    /// another call.
     async fn release(&self, key: &OnceKey, run: &RunId) -> Result<(), StoreError>;
 
-    /// Forgets what is too old, up to a few hundred; how many there were.
+    /// Deletes expired entries, up to a few hundred, and returns how many there were.
     async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError>;
 }

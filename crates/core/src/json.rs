@@ -1,8 +1,8 @@
-//! Strict reading of JSON that will be hashed or decided upon.
+//! Strict parsing of JSON that is hashed or decided upon.
 //!
-//! Refused beside malformed text: a key that stands twice in one object (at any depth), nesting
-//! deeper than 128, anything after the document, and an integer whose digits do not survive being
-//! read. Errors say where, and never repeat the text.
+//! In addition to malformed text it refuses: a repeated key in one object (at any depth), nesting
+//! deeper than 128, anything after the document, and an integer whose digits would be lost. Errors
+//! give the position, and never repeat the text.
 
 use std::{cell::Cell, fmt};
 
@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem} at line {line} column {column}")]
 pub struct JsonError {
-    /// What is wrong.
+    /// The problem.
     pub problem: String,
     /// 1-based.
     pub line: usize,
@@ -33,8 +33,8 @@ pub fn parse_strict(bytes: &[u8]) -> Result<Value, JsonError> {
     Ok(value)
 }
 
-/// Our errors carry no text of the document, and serde_json's syntax errors carry none either; its
-/// other messages (which quote values) cannot arise, because [`Strict`] accepts every type.
+/// Errors of this module carry no text of the document, and neither do serde_json's syntax errors.
+/// Its other messages quote values, but cannot occur, because [`Strict`] accepts every type.
 fn explain(error: &serde_json::Error) -> JsonError {
     let mut problem = error.to_string();
     let place = format!(" at line {} column {}", error.line(), error.column());
@@ -118,12 +118,12 @@ impl<'de> Visitor<'de> for Strict<'_> {
 
 // === integers beyond 64 bits ===
 
-/// Integers up to here are read exactly, as `i64` or `u64`; beyond, serde_json makes doubles.
+/// Integers up to this are read exactly, as `i64` or `u64`; beyond it, serde_json makes doubles.
 const MIN_HUGE: f64 = i64::MAX as f64;
 
-/// serde_json reads an integer that fits no 64 bits as the nearest double. That is acceptable only
-/// where RFC 8785 would print the very digits that were read; otherwise two different documents
-/// would share a hash. Looks at the text again, which only documents with such numbers pay for.
+/// serde_json reads an integer beyond 64 bits as the nearest double. That is acceptable only if RFC
+/// 8785 prints exactly the digits of the text; otherwise two different documents would share a
+/// hash. Scans the text again, but only for documents with such numbers.
 fn refuse_rounded_integers(bytes: &[u8]) -> Result<(), JsonError> {
     let mut rest = bytes.iter().copied().enumerate().peekable();
     while let Some((at, byte)) = rest.next() {
@@ -167,7 +167,7 @@ fn survives(number: &[u8]) -> bool {
         return true;
     }
     let Ok(double) = text.parse::<f64>() else { return false };
-    // 1e21 is where RFC 8785 turns to exponents.
+    // RFC 8785 uses exponents from 1e21.
     ryu_js::Buffer::new().format_finite(double) == text
 }
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_json_document_is_refused() {
+    fn anything_but_one_json_document_is_refused() {
         for text in [
             "",
             " ",

@@ -1,12 +1,12 @@
-//! Types, seams and pure decisions of toolcrib.
+//! Types, traits and pure decisions of toolcrib.
 //!
-//! Nothing in this crate performs I/O, reads a clock, draws randomness or needs a runtime: time and
+//! Nothing in this crate performs I/O, reads a clock, draws randomness or needs a runtime. Time and
 //! randomness arrive as arguments, and every outside system is a trait that another crate
-//! implements. That is what makes the decisions here testable as tables and properties.
+//! implements. The decisions here can therefore be tested as tables and properties.
 //!
-//! Start with [`descriptor::ToolDescriptor`] (what a tool is), [`catalog::Catalog`] (the immutable
-//! snapshot every request reads), [`authorize::Permit`] (proof that a caller may use a tool) and
-//! [`source::Source`] (what can be called).
+//! Start with [`descriptor::ToolDescriptor`] (the description of a tool), [`catalog::Catalog`] (the
+//! immutable snapshot that every request reads), [`authorize::Permit`] (the proof that a caller may
+//! use a tool) and [`source::Source`] (a provider of tools).
 #![warn(missing_docs)]
 
 pub mod approval;

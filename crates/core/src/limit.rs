@@ -1,7 +1,7 @@
-//! Rate limits: the arithmetic of a token bucket, and the seam behind which buckets are kept.
+//! Rate limits: the arithmetic of a token bucket, and the storage trait for buckets.
 //!
-//! A bucket is one number, its *theoretical arrival time* (GCRA): the moment at which it would be
-//! full again. Zero is a bucket that nobody has used. Stores keep that number and call [`take`].
+//! A bucket is one number, its *theoretical arrival time* (GCRA): the time at which it would be
+//! full again. Zero is an unused bucket. Stores keep that number and call [`take`].
 
 use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
@@ -13,21 +13,21 @@ use crate::{
     store::StoreError,
 };
 
-/// So many calls per period, of which so many may come at once (burst).
+/// A number of calls per period, and the number that may come at once (burst).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rate {
     /// Calls per period.
     pub calls: NonZeroU32,
     /// The period; never zero.
     pub period: Duration,
-    /// Calls that a full bucket lets through at once; none means as many as the period has.
+    /// Calls that a full bucket lets through at once; `None` means all of a period.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub burst: Option<NonZeroU32>,
 }
 
 impl Rate {
-    /// The one of the two that lets fewer calls through; where one of them says how many may come at
-    /// once, no more come than both let through.
+    /// Returns the rate that lets fewer calls through. If either has a burst, the result has the
+    /// smaller of the two bursts.
     #[must_use]
     pub fn slower(self, other: Self) -> Self {
         let per = |calls: NonZeroU32, period: Duration| u128::from(calls.get()) * period.as_nanos();
@@ -42,12 +42,12 @@ impl Rate {
         }
     }
 
-    /// Calls that a full bucket lets through at once.
+    /// Returns the calls that a full bucket lets through at once.
     pub fn burst(&self) -> NonZeroU32 {
         self.burst.unwrap_or(self.calls)
     }
 
-    /// The same rate with another burst.
+    /// Returns the same rate with another burst.
     #[must_use]
     pub fn with_burst(self, burst: NonZeroU32) -> Self {
         Self { burst: Some(burst), ..self }
@@ -59,7 +59,8 @@ impl Rate {
 #[error("a rate is written like `30/m`: a number of calls from 1, a slash, and one of s, m, h, d")]
 pub struct InvalidRate;
 
-/// Whose bucket. The principal's id is stable, so new sessions, keys or addresses reset nothing.
+/// The owner of a bucket. The principal's id is stable, so new sessions, keys or addresses reset
+/// nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LimitKey<'a> {
     /// Tenant.
@@ -70,41 +71,41 @@ pub struct LimitKey<'a> {
     pub tool: &'a ToolId,
 }
 
-/// Why a call may not go on.
+/// Why a call may not continue.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum LimitError {
     /// The bucket is empty.
     #[error("rate limit reached")]
     Exceeded {
-        /// When one call will be possible.
+        /// When the next call will be possible.
         retry_after: Duration,
     },
-    /// The limiter cannot decide, which is a refusal.
+    /// The limiter cannot decide, so the call is refused.
     #[error("the limiter is not available: {0}")]
     Unavailable(#[from] StoreError),
 }
 
-/// Keeps buckets.
+/// Storage for buckets.
 #[async_trait]
 pub trait RateLimiter: Send + Sync + 'static {
-    /// Takes one call out of the bucket, which starts full. A refused call takes nothing.
+    /// Takes one call from the bucket, which starts full. A refused call takes nothing.
     async fn take(&self, key: LimitKey<'_>, rate: Rate) -> Result<(), LimitError>;
 
-    /// Fills every bucket of `tenant`. For tests of a running server alone.
+    /// Fills every bucket of `tenant`. Only for tests of a running server.
     async fn reset(&self, tenant: &TenantId) -> Result<(), StoreError>;
 }
 
-/// A wait in whole milliseconds as dialects tell it: rounded up, so that whoever waits that long does
-/// not come too early.
+/// Returns a wait in whole milliseconds for dialects: rounded up, so that a caller who waits that
+/// long is not too early.
 pub fn wait_millis(wait: Duration) -> u64 {
     u64::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX).max(1)
 }
 
-/// Takes one call out of a bucket at `now`. `Ok` is the bucket's new state; `Err` is how many
-/// nanoseconds to wait until one call is possible, and the state stays as it was.
+/// Takes one call from a bucket at `now`. Returns the bucket's new state, or as `Err` the
+/// nanoseconds until the next call is possible; the state is then unchanged.
 ///
-/// `tat` and `now` are nanoseconds of one clock that does not go back; a bucket nobody has used is
-/// 0. A `now` before an earlier one is harmless: nothing is refilled for it.
+/// `tat` and `now` are nanoseconds of one clock that never decreases; an unused bucket is 0. A
+/// `now` before an earlier one is harmless: it refills nothing.
 pub fn take(tat: u64, now: u64, rate: &Rate) -> Result<u64, u64> {
     let next = tat.max(now).saturating_add(rate.interval());
     let latest = now.saturating_add(rate.refill());
@@ -116,24 +117,25 @@ pub fn take(tat: u64, now: u64, rate: &Rate) -> Result<u64, u64> {
 const UNITS: [(&str, u64); 4] = [("s", 1), ("m", 60), ("h", 3600), ("d", 86_400)];
 
 impl Rate {
-    /// Reads `30/m`: calls per second, minute, hour or day.
+    /// Parses `30/m`: calls per second, minute, hour or day.
     pub fn parse(text: &str) -> Result<Self, InvalidRate> {
         let (calls, unit) = text.split_once('/').ok_or(InvalidRate)?;
         if !calls.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(InvalidRate); // `+30` is a number to Rust, but not to whoever reads a config
+            return Err(InvalidRate); // Rust parses `+30`, but a configuration does not mean it
         }
         let calls = calls.parse().map_err(|_| InvalidRate)?;
         let (_, seconds) = UNITS.iter().find(|(name, _)| *name == unit).ok_or(InvalidRate)?;
         Ok(Self { calls, period: Duration::from_secs(*seconds), burst: None })
     }
 
-    /// Nanoseconds in which one call is refilled; rounded up, so that a rate is never exceeded.
+    /// Returns the nanoseconds in which one call is refilled; rounded up, so that the rate is never
+    /// exceeded.
     fn interval(&self) -> u64 {
         let period = u64::try_from(self.period.as_nanos()).unwrap_or(u64::MAX);
         period.div_ceil(u64::from(self.calls.get())).max(1)
     }
 
-    /// Nanoseconds in which an empty bucket is full again.
+    /// Returns the nanoseconds in which an empty bucket is full again.
     fn refill(&self) -> u64 {
         self.interval().saturating_mul(u64::from(self.burst().get()))
     }
@@ -217,7 +219,7 @@ mod tests {
         }
     }
 
-    /// A call at `at` seconds, and whether it goes on or how many seconds it has to wait.
+    /// Tests a call at `at` seconds: it passes, or it has to wait the given seconds.
     fn check(text: &str, calls: &[(u64, Result<(), u64>)]) {
         check_rate(Rate::parse(text).unwrap(), calls);
     }
@@ -261,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_how_many_come_at_once_and_nothing_else() {
+    fn a_burst_limits_calls_at_once_and_nothing_else() {
         let rate = |burst| Rate::parse("3/m").unwrap().with_burst(NonZeroU32::new(burst).unwrap());
         check_rate(
             rate(1),
@@ -296,7 +298,7 @@ mod tests {
         );
     }
 
-    /// The bucket as it is told: so much water, each call needs `cost`, a nanosecond refills one.
+    /// A textbook bucket: each call takes `cost`, and each nanosecond refills one.
     struct Bucket {
         water: u128,
         full: u128,
@@ -343,12 +345,12 @@ mod tests {
                         taken.push(now);
                     }
                     Err(wait) => {
-                        prop_assert!(take(tat, now + wait, &rate).is_ok(), "after the wait it goes on");
+                        prop_assert!(take(tat, now + wait, &rate).is_ok(), "after the wait the call passes");
                         prop_assert!(take(tat, now + wait - 1, &rate).is_err(), "and not before");
                     }
                 }
             }
-            // In any window: the burst, and what was refilled meanwhile.
+            // In any window: the burst, and the calls refilled meanwhile.
             for (i, first) in taken.iter().enumerate() {
                 for (j, last) in taken.iter().enumerate().skip(i) {
                     let refilled = u128::from(last - first) / cost;

@@ -1,8 +1,9 @@
-//! What is wrong, risky or hard to use about a tool, as its descriptor tells it: rules that need
-//! nothing but the descriptor, each with a place and an advice.
+//! Lint rules for tools: errors, risks and obstacles that are visible in the descriptor alone. Each
+//! finding has a place and an advice.
 //!
 //! Invariant: a finding never repeats a text of the tool, which may be a secret or an attack.
-//! Invariant: the work is bounded, whatever the schemas are.
+//!
+//! Invariant: the work is bounded for every schema.
 
 mod contradictions;
 mod poison;
@@ -17,41 +18,41 @@ use crate::{
     source::DiscoveredTool,
 };
 
-/// Findings kept of one tool.
+/// The most findings kept per tool.
 pub const MAX_FINDINGS: usize = 100;
 
-/// One thing about a tool.
+/// One finding about a tool.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// The tool's id.
     pub tool: String,
-    /// Where in the descriptor: an RFC 6901 pointer.
+    /// The place in the descriptor: an RFC 6901 pointer.
     pub pointer: String,
     /// Stable name, `group/rule`.
     pub rule: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// What is the matter.
+    /// The problem.
     pub message: String,
-    /// What to do.
+    /// How to fix it.
     pub advice: &'static str,
 }
 
-/// How bad a finding is.
+/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Would make some model or client work better.
+    /// Some models or clients would work better.
     Advice,
-    /// Probably not meant so.
+    /// Probably a mistake.
     Warning,
-    /// Must not stay.
+    /// Must be fixed.
     Error,
 }
 
 impl Severity {
-    /// As it stands in reports.
+    /// Returns the severity as it appears in reports.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Advice => "advice",
@@ -61,7 +62,7 @@ impl Severity {
     }
 }
 
-/// Everything that is to be said about `tool`, the worst first, at most [`MAX_FINDINGS`].
+/// Returns the findings about `tool`, worst first, at most [`MAX_FINDINGS`].
 pub fn lint(tool: &ToolDescriptor) -> Vec<Finding> {
     let mut found = Findings { tool: &tool.tool_id, list: Vec::new() };
     contradictions::check(tool, &mut found);
@@ -90,8 +91,8 @@ pub fn lint(tool: &ToolDescriptor) -> Vec<Finding> {
     worst(found.list)
 }
 
-/// What is to be said about the tool `id` as its upstream describes it: characters that nobody sees
-/// (which callers are never sent) and words that tell a model what to do.
+/// Returns the findings about the tool `id` as its upstream describes it: invisible characters
+/// (which are removed before callers see them) and instructions to a model.
 pub fn upstream(id: &str, tool: &DiscoveredTool) -> Vec<Finding> {
     let mut found = Findings { tool: id, list: Vec::new() };
     poison::check(tool, &mut found);
@@ -119,7 +120,7 @@ impl Findings<'_> {
         message: impl Into<String>,
         advice: &'static str,
     ) {
-        // Enough to keep the worst; a hostile schema gets no more.
+        // Enough to find the worst; a hostile schema gets no more.
         if self.list.len() >= 10 * MAX_FINDINGS {
             return;
         }

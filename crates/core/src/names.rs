@@ -1,5 +1,5 @@
 //! The names of a tool. All are computed from (kind, source, the upstream's name), all are looked
-//! up in tables, none is ever parsed back.
+//! up in tables, and none is ever parsed back.
 
 use sha2::{Digest as _, Sha256};
 
@@ -8,10 +8,10 @@ use crate::{
     id::{InvalidId, SourceId, ToolId},
 };
 
-/// What model APIs accept for a tool's name (`[A-Za-z0-9_-]{1,64}`).
+/// The longest tool name that model APIs accept (`[A-Za-z0-9_-]{1,64}`).
 pub const MAX_WIRE_NAME: usize = 64;
 
-/// A tool's names beside its id.
+/// A tool's names other than its id.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Names {
     /// `[A-Za-z0-9_-]{1,64}`: the `name` of MCP, explorer and OTC.
@@ -23,18 +23,18 @@ pub struct Names {
 }
 
 impl Names {
-    /// Whether the version is `wanted`.
+    /// Returns whether the version is `wanted`.
     pub fn is_version(&self, wanted: [u64; 3]) -> bool {
         self.version_numbers() == wanted
     }
 
-    /// The version, to compare it.
+    /// Returns the version as numbers, for comparison.
     pub fn version_numbers(&self) -> [u64; 3] {
         let mut numbers = self.version.split('.').map(|part| part.parse().unwrap_or(0));
         std::array::from_fn(|_| numbers.next().unwrap_or(0))
     }
 
-    /// The OTC id with its version.
+    /// Returns the OTC id with its version.
     pub fn otc_id(&self) -> String {
         format!("{}@{}", self.otc, self.version)
     }
@@ -43,31 +43,33 @@ impl Names {
 /// How a source's tools are named on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NameStyle {
-    /// `<source>__<name>`, which no other source can take.
+    /// `<source>__<name>`, which no other source can produce.
     #[default]
     Prefixed,
-    /// The upstream's own name where it is a legal wire name without `__`, and prefixed where it is
-    /// not. Two sources of this style may then offer the same name, and neither tool is listed.
+    /// The upstream's own name where it is a legal wire name without `__`, else the prefixed name.
+    /// Two sources of this style may then offer the same name, and neither tool is listed.
     Bare,
 }
 
-/// The identity of tool `name` of `source`.
+/// Returns the id of tool `name` of `source`.
 ///
-/// Characters outside `[A-Za-z0-9._-]` become `_`; a name that was changed or cut gets a hash of the
-/// original, so that different names stay different.
+/// Characters outside `[A-Za-z0-9._-]` become `_`. A name that was changed or cut gets a hash of
+/// the original, so that different names stay different.
 pub fn tool_id(kind: SourceKind, source: &SourceId, name: &str) -> Result<ToolId, InvalidId> {
     let local = tidy(name, 160, |c| c.is_ascii_alphanumeric() || "._-".contains(c));
     ToolId::parse(match kind {
         SourceKind::Mcp => format!("mcp:{source}.{local}"),
         SourceKind::Connector => format!("connector:{source}.{local}"),
-        // The type id says whose it is; two sources of one pack would share it, and lose it.
+        // The type id alone identifies the node; two sources of one pack share it, and then neither
+        // offers it.
         SourceKind::NodePack => format!("openwop:{local}"),
         SourceKind::Workflow => format!("openwop:workflow.{local}"),
         SourceKind::HostExtension => format!("x-host-{source}-{local}"),
     })
 }
 
-/// The other names of tool `name` of `source`; `version` is what the upstream says of itself.
+/// Returns the other names of tool `name` of `source`; `version` is the upstream's reported
+/// version.
 pub fn names(source: &SourceId, name: &str, version: Option<&str>) -> Names {
     let dotless = name.replace('.', "_");
     let prefix = format!("{source}__");
@@ -85,12 +87,12 @@ pub fn names(source: &SourceId, name: &str, version: Option<&str>) -> Names {
 }
 
 impl Names {
-    /// The same names with the wire name in `style`; `name` is the upstream's.
+    /// Returns the same names with the wire name in `style`; `name` is the upstream's.
     #[must_use]
     pub fn styled(mut self, style: NameStyle, name: &str) -> Self {
         let legal = (1..=MAX_WIRE_NAME).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-".contains(&b))
-            // Could be a prefixed name of another source, which would then lose its tool.
+            // It could equal a prefixed name of another source, which would then lose its tool.
             && !name.contains("__");
         if style == NameStyle::Bare && legal {
             name.clone_into(&mut self.wire);
@@ -99,11 +101,12 @@ impl Names {
     }
 }
 
-/// Words of names that promise to run whatever they are given (RFC 0069).
+/// Words in names that promise to run arbitrary commands (RFC 0069).
 const EXEC_WORDS: [&str; 8] =
     ["exec", "shell", "spawn", "runcommand", "runscript", "subprocess", "systemcall", "eval"];
 
-/// Whether `name` promises to run commands, which only tools of a host extension may do (RFC 0069).
+/// Returns whether `name` promises to run commands, which only host extension tools may do (RFC
+/// 0069).
 pub fn promises_exec(name: &str) -> bool {
     let words: Vec<String> = name
         .split(|character: char| !character.is_ascii_alphanumeric())
@@ -117,8 +120,8 @@ fn tidy(name: &str, max: usize, legal: impl Fn(char) -> bool) -> String {
     tidy_as(name, name, max, legal)
 }
 
-/// `candidate` with illegal characters replaced, at most `max` long, never empty; with eight hex
-/// digits of `original`'s hash when that lost anything.
+/// Returns `candidate` with illegal characters replaced, at most `max` long and never empty.
+/// Appends eight hex digits of `original`'s hash when anything was lost.
 fn tidy_as(original: &str, candidate: &str, max: usize, legal: impl Fn(char) -> bool) -> String {
     let clean: String = candidate.chars().map(|c| if legal(c) { c } else { '_' }).collect();
     if clean == candidate && clean.len() <= max && !clean.is_empty() {
@@ -130,8 +133,8 @@ fn tidy_as(original: &str, candidate: &str, max: usize, legal: impl Fn(char) -> 
     format!("{kept}_{suffix}")
 }
 
-/// `x.y.z` out of a version text: pre-release and build parts are dropped, and leading zeros, so that
-/// a version is written in one way.
+/// Returns the `x.y.z` of a version text, without pre-release and build parts and without leading
+/// zeros, so that a version has one spelling.
 fn simple_version(version: Option<&str>) -> Option<String> {
     let core = version?.split(['-', '+']).next()?;
     let parts: Vec<&str> = core.split('.').collect();
@@ -173,7 +176,7 @@ mod tests {
 
     // I-16
     #[test]
-    fn names_that_lose_something_get_a_hash_of_what_they_were() {
+    fn names_that_lose_characters_get_a_hash_of_the_original() {
         let s = source("s");
         let long = "a".repeat(70);
         assert_eq!(tool_id(SourceKind::Mcp, &s, "größe").unwrap().as_str(), "mcp:s.gr__e_d353a267");
@@ -183,7 +186,7 @@ mod tests {
             assert_ne!(names(&s, &long, None).wire, names(&s, other, None).wire);
         }
         assert_eq!(names(&s, &long, None).wire.len(), MAX_WIRE_NAME);
-        assert_eq!(names(&s, "", None).wire, "s___e3b0c442", "nothing is a name, too");
+        assert_eq!(names(&s, "", None).wire, "s___e3b0c442", "an empty name gets a name, too");
     }
 
     #[test]
@@ -247,8 +250,8 @@ mod tests {
             prop_assert_eq!(names(&source, &name, version.as_deref()), made, "the same every time");
         }
 
-        // I-16: all that may collide is a dot or a dash with an underscore, or a name that was made
-        // to look like another one's hash; the catalog leaves those out.
+        // I-16: only a dot or a dash may collide with an underscore, or a name with another one's
+        // hash form; the catalog leaves those out.
         #[test]
         fn different_names_stay_different(
             a in prop_oneof![any::<String>(), "[a-b_]{28,70}", "[aé]{1,4}"],

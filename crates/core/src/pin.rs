@@ -1,8 +1,9 @@
-//! What was approved of an upstream's tool, and what the upstream says of it now.
+//! Pins: the approved form of an upstream's tool, and the form that the upstream offers now.
 //!
-//! Invariant (I-51): a [`PinForm`] is made of everything that callers are shown of a tool and that
-//! its upstream wrote: name, title, description, both schemas and annotations, as discovered, before
-//! anything is stripped from it. Nothing else is in it, so what nobody sees cannot raise an alarm.
+//! Invariant (I-51): a [`PinForm`] consists of everything that callers see of a tool and that its
+//! upstream wrote. That is name, title, description, both schemas and annotations, as discovered,
+//! before hidden characters are removed. Nothing else is in it, so invisible changes cannot raise
+//! an alarm.
 
 use std::collections::HashMap;
 
@@ -26,16 +27,16 @@ pub struct PinForm {
     pub document: String,
 }
 
-/// What is known of one tool of a source. At least one of the forms is there.
+/// The forms of one tool of a source; it has at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pin {
-    /// Whose tool it is.
+    /// The source.
     pub source: SourceId,
-    /// What the source calls it.
+    /// The source's name for the tool.
     pub tool: String,
     /// The form that may be shown and called.
     pub approved: Option<ApprovedForm>,
-    /// The newest form that differs from it and that nobody approved.
+    /// The newest unapproved form that differs from it.
     pub seen: Option<SeenForm>,
 }
 
@@ -44,56 +45,56 @@ pub struct Pin {
 pub struct ApprovedForm {
     /// The form.
     pub form: PinForm,
-    /// Since when.
+    /// When it was approved.
     pub at: Timestamp,
-    /// Who said so; nobody did when it was trusted because it was the first one.
+    /// The approving principal; `None` when the first form was trusted automatically.
     pub by: Option<PrincipalId>,
 }
 
-/// A form that was seen.
+/// A discovered form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenForm {
     /// The form.
     pub form: PinForm,
-    /// When it was seen first.
+    /// When it was first discovered.
     pub at: Timestamp,
 }
 
 /// The digests of one tool's two forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pinned {
-    /// Of the approved one.
+    /// Of the approved form.
     pub approved: Option<Digest>,
-    /// Of the one that waits.
+    /// Of the pending form.
     pub seen: Option<Digest>,
 }
 
-/// The digests of all tools of a source that have a pin.
+/// The digests of all pinned tools of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PinBook {
-    /// The store's epoch when they were read: of two books the one with the higher is newer.
+    /// The store's epoch at the time of reading; a book with a higher epoch is newer.
     pub epoch: u64,
-    /// By the names that the source uses.
+    /// By the source's names for the tools.
     pub tools: HashMap<String, Pinned>,
 }
 
-/// A form to approve: the one that somebody has looked at.
+/// A form to approve.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PinChoice {
     /// The source.
     pub source: SourceId,
-    /// What it calls the tool.
+    /// The source's name for the tool.
     pub tool: String,
-    /// Digest of the form that waits.
+    /// Digest of the pending form.
     pub digest: Digest,
 }
 
-/// What came of an approval.
+/// The result of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PinAnswer {
-    /// All of them are approved; what was before, in their order.
+    /// All are approved; holds the digests approved before, in the same order.
     Approved(Vec<Option<Digest>>),
-    /// None of them is: the form of the one with this number does not wait, or not any more.
+    /// None is approved: the form of the choice with this index is not pending any more.
     Stale(usize),
 }
 
@@ -102,16 +103,16 @@ pub enum PinAnswer {
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait PinStore: Send + Sync + 'static {
-    /// The digests of the tools of `source`, read at one moment.
+    /// Returns the digests of the tools of `source`, read atomically.
     async fn book(&self, source: &SourceId) -> Result<PinBook, StoreError>;
 
-    /// Everything known of the tools of `source`, by name.
+    /// Returns the pins of the tools of `source`, by name.
     async fn pins(&self, source: &SourceId) -> Result<Vec<Pin>, StoreError>;
 
-    /// Everything known of one tool.
+    /// Returns the pin of one tool.
     async fn pin(&self, source: &SourceId, tool: &str) -> Result<Option<Pin>, StoreError>;
 
-    /// Approves the first forms of tools that have no pin at all. A tool that has one keeps it.
+    /// Approves the first forms of tools without a pin. An existing pin is unchanged.
     async fn trust(
         &self,
         source: &SourceId,
@@ -119,9 +120,8 @@ pub trait PinStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// Notes forms that nobody approved, each in place of what was noted of its tool; the names of
-    /// the tools of which another form, or none, was noted before. The approved form of a tool is
-    /// never noted.
+    /// Stores unapproved forms, each replacing the pending form of its tool. Returns the names of
+    /// the tools whose pending form changed. Ignores a form that equals the approved one.
     async fn note(
         &self,
         source: &SourceId,
@@ -129,7 +129,7 @@ pub trait PinStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<Vec<String>, StoreError>;
 
-    /// Forgets what was noted of approved tools, which are as they were approved again.
+    /// Deletes the pending forms of tools that match their approved forms again.
     async fn forget(&self, source: &SourceId, tools: Vec<String>) -> Result<(), StoreError>;
 
     /// Approves all of `choices`, or none.
@@ -140,15 +140,15 @@ pub trait PinStore: Send + Sync + 'static {
         by: Option<PrincipalId>,
     ) -> Result<PinAnswer, StoreError>;
 
-    /// A number that rises whenever any process changes a pin. Cheap.
+    /// Returns a number that rises whenever any process changes a pin. Cheap.
     async fn epoch(&self) -> Result<u64, StoreError>;
 }
 
 // === impl PinForm ===
 
 impl PinForm {
-    /// The form of `tool`. Every tool has one: an integer that has no exact canonical form counts
-    /// with its digits.
+    /// Returns the form of `tool`. Every tool has one: an integer without an exact canonical form
+    /// counts by its digits.
     pub fn of(tool: &DiscoveredTool) -> Self {
         let text = |text: &Option<String>| text.as_ref().map(|text| json!(text));
         let (name, title, description) =
@@ -162,7 +162,7 @@ impl PinForm {
             ("annotations", &tool.annotations),
         ];
         let members = members.iter().filter_map(|(name, value)| Some((*name, value.as_ref()?)));
-        // Without a copy of the schemas, which may be large and many.
+        // Without copying the schemas, which may be large and many.
         let document = canonical::canonical_members(members.clone())
             .ok()
             .and_then(|bytes| String::from_utf8(bytes).ok())
@@ -171,8 +171,8 @@ impl PinForm {
     }
 }
 
-/// The same of members some of whose integers a double cannot hold. Told apart from a tool that has
-/// their digits as texts.
+/// Returns the document for members with integers that a double cannot hold. It differs from that
+/// of a tool that has their digits as strings.
 fn spelled<'a>(members: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
     let mut tool = members.map(|(name, value)| (name.to_owned(), value.clone())).collect();
     let mut integers = Vec::new();
@@ -182,7 +182,7 @@ fn spelled<'a>(members: impl Iterator<Item = (&'a str, &'a Value)>) -> String {
     bytes.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_else(|| document.to_string())
 }
 
-/// Writes the integers in `value` that a double cannot hold as texts, and their places down.
+/// Converts the integers in `value` that a double cannot hold to strings, and records their places.
 fn spell(value: &mut Value, pointer: &mut String, spelled: &mut Vec<String>) {
     let length = pointer.len();
     match value {

@@ -1,6 +1,7 @@
 //! RFC 6901 JSON pointers, as text.
 
-/// `token`, escaped, as one more step: `/` and the token with `~` and `/` written as `~0` and `~1`.
+/// Returns `token` as one pointer step: `/` and the token with `~` and `/` written as `~0` and
+/// `~1`.
 pub(crate) fn step(token: &str) -> String {
     let mut text = String::with_capacity(token.len() + 1);
     text.push('/');
@@ -14,7 +15,7 @@ pub(crate) fn step(token: &str) -> String {
     text
 }
 
-/// `pointer` seen from the document that holds the document at `token`.
+/// Extends `pointer` by the `token` of the enclosing document.
 pub(crate) fn push_front(token: &str, pointer: &str) -> String {
     step(token) + pointer
 }

@@ -1,4 +1,4 @@
-//! Who is calling.
+//! Principals: authenticated callers.
 
 use std::sync::Arc;
 
@@ -15,49 +15,49 @@ pub struct Principal {
     pub id: PrincipalId,
     /// The tenant whose tools, limits and events apply.
     pub tenant: TenantId,
-    /// What the caller holds; roles are already resolved into it.
+    /// The caller's grants; roles are already resolved into them.
     pub scopes: ScopeSet,
-    /// Names of its roles, for the decisions that ask for one by name (approvals).
+    /// Names of its roles, for decisions that require one by name (approvals).
     pub roles: Vec<String>,
-    /// Who else could come as this one: the makers of its key. None for everything but keys.
+    /// The creators of its key, who could also have used it. Empty without a key.
     pub makers: Vec<PrincipalId>,
     /// How the identity was established.
     pub auth: AuthMethod,
 }
 
 impl Principal {
-    /// Whoever may stand behind it: itself, and the makers of its key.
+    /// Returns every principal that could be acting: itself, and the creators of its key.
     pub fn hands(&self) -> impl Iterator<Item = &PrincipalId> {
         std::iter::once(&self.id).chain(&self.makers)
     }
 }
 
-/// How a principal proved who it is.
+/// How a principal authenticated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AuthMethod {
     /// A stored API key.
     ApiKey(KeyId),
     /// A signed token of an issuer that the configuration trusts.
     Jwt(Arc<Token>),
-    /// Nobody proved anything; only the scopes of `[anonymous]` apply.
+    /// No credentials; only the scopes of `[anonymous]` apply.
     Anonymous,
-    /// The operator at the machine itself (command line with access to the store).
+    /// The operator on the machine itself (command line with access to the store).
     Operator,
 }
 
-/// What is remembered of a token that was verified: enough to tell later whether it still holds,
-/// and nothing to present it with.
+/// The facts of a verified token: enough to check later whether it is still valid, but not to
+/// present it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Token {
-    /// Who issued it.
+    /// The issuer.
     pub issuer: String,
-    /// From when on it is worth nothing.
+    /// When it expires.
     pub expires_at: Timestamp,
-    /// Roles it names; what they give is decided by the configuration in force.
+    /// Roles it names; the configuration in force decides their scopes.
     pub roles: Vec<String>,
-    /// Scopes it holds beside those of the roles.
+    /// Scopes it holds in addition to those of the roles.
     pub scopes: Vec<Grant>,
-    /// Hash of the issuer's settings and of the key that it was verified with. It holds as long as
-    /// there is an issuer with these settings and that key.
+    /// Hash of the issuer's settings and of the verifying key. The token stays valid while an
+    /// issuer with these settings and that key is configured.
     pub proof: [u8; 32],
 }

@@ -1,6 +1,7 @@
-//! Quotas: how many calls a principal may make on a day, and the seam behind which they are counted.
+//! Quotas: the number of calls that a principal may make per day, and the storage trait for the
+//! counts.
 //!
-//! A day is one of UTC: it begins at midnight, for everybody at once.
+//! Days are UTC days: they begin at midnight, for all principals at once.
 
 use std::{fmt, num::NonZeroU32, str::FromStr, time::Duration};
 
@@ -13,7 +14,7 @@ use crate::{
     store::StoreError,
 };
 
-/// So many calls on a day of UTC.
+/// A number of calls per UTC day.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Quota(pub NonZeroU32);
 
@@ -26,7 +27,7 @@ pub struct InvalidQuota;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Day(pub i64);
 
-/// Whose calls are counted.
+/// The calls that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QuotaKey {
     /// Tenant.
@@ -37,21 +38,21 @@ pub struct QuotaKey {
     pub tool: Option<ToolId>,
 }
 
-/// Counts calls, so that a restart forgets none.
+/// Stores counts of calls across restarts.
 #[async_trait]
 pub trait QuotaStore: Send + Sync + 'static {
-    /// Adds to the counts of `day`, all or none, and tells what they are now, in the same order. What
-    /// would be less than nothing is nothing.
+    /// Adds to the counts of `day`, all or none, and returns the new counts in the same order. A
+    /// negative result becomes zero.
     async fn add(&self, day: Day, counts: Vec<(QuotaKey, i64)>) -> Result<Vec<u64>, StoreError>;
 
-    /// Forgets the days before `day`, up to a few thousand counts; how many there were.
+    /// Deletes counts of days before `day`, up to a few thousand, and returns how many there were.
     async fn forget_before(&self, day: Day) -> Result<usize, StoreError>;
 }
 
 // === impl Quota ===
 
 impl Quota {
-    /// Calls on a day.
+    /// Returns the calls per day.
     pub fn calls(self) -> u32 {
         self.0.get()
     }
@@ -80,12 +81,12 @@ impl fmt::Display for Quota {
 const SECONDS: i64 = 86_400;
 
 impl Day {
-    /// The day of `now`.
+    /// Returns the day of `now`.
     pub fn of(now: Timestamp) -> Self {
         Self(now.timestamp().div_euclid(SECONDS))
     }
 
-    /// How long it lasts from `now` on; nothing when it is over.
+    /// Returns the time from `now` to the end of the day; zero when it is over.
     pub fn left(self, now: Timestamp) -> Duration {
         let end = self.0.saturating_add(1).saturating_mul(SECONDS);
         let end = Timestamp::from_timestamp(end, 0).unwrap_or(Timestamp::MAX_UTC);

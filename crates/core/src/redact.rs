@@ -1,7 +1,7 @@
 //! Redaction of secrets (SR-1): resolved values, secret-shaped strings, secret-named keys.
 //!
-//! Invariant: what comes out does not depend on what a secret was: every secret, of whatever length,
-//! becomes the same `[redacted]`, so that a hash over the result tells nothing about it.
+//! Invariant: the output does not depend on the secrets. Every secret, of any length, becomes the
+//! same `[redacted]`, so that a hash over the result reveals nothing about it.
 //! Invariant: the time is linear in the text (times the number of resolved values).
 
 use serde_json::{Map, Value};
@@ -13,14 +13,14 @@ mod shapes;
 
 pub use self::echoes::Echoes;
 
-/// What stands where a secret stood.
+/// The replacement of a secret.
 pub const PLACEHOLDER: &str = "[redacted]";
 
-/// Shorter values are not looked for: they would be found in innocent text.
+/// Shorter values are ignored: they would match innocent text.
 const MIN_SECRET_CHARS: usize = 8;
 
-/// Keys whose values are secrets whatever they look like: those whose letters and digits, without
-/// regard to case, `_`, `-`, `.` and spaces, end in one of these. (`max_tokens` does not.)
+/// Keys whose values are always secrets. A key matches when its letters and digits end in one of
+/// these, ignoring case, `_`, `-`, `.` and spaces. (`max_tokens` does not match.)
 const SECRET_KEYS: &[&str] = &[
     "apikey",
     "password",
@@ -42,15 +42,15 @@ const SECRET_KEYS: &[&str] = &[
     "credentials",
 ];
 
-/// Replaces what must not be hashed, logged or answered.
+/// Replaces secrets before a value is hashed, logged or returned.
 #[derive(Debug, Clone, Default)]
 pub struct Redactor {
-    /// Longest first, so that of two that overlap the longer is found whole.
+    /// Longest first, so that of two overlapping secrets the longer one is replaced whole.
     secrets: Vec<Secret>,
 }
 
 impl Redactor {
-    /// A redactor that also knows these resolved values (those of 8 or more characters).
+    /// Creates a redactor that also knows these resolved values (those of 8 or more characters).
     pub fn new(secrets: impl IntoIterator<Item = Secret>) -> Self {
         let mut secrets: Vec<Secret> = secrets
             .into_iter()
@@ -64,7 +64,8 @@ impl Redactor {
         Self { secrets }
     }
 
-    /// `value` without secrets: in strings, in keys, and whole values under secret-named keys.
+    /// Returns `value` without secrets: in strings, in keys, and whole values under secret-named
+    /// keys.
     pub fn value(&self, value: &Value) -> Value {
         match value {
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
@@ -76,7 +77,7 @@ impl Redactor {
         }
     }
 
-    /// `text` without secrets.
+    /// Returns `text` without secrets.
     pub fn text(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         self.without_values(text, &self.secrets, &mut out);
@@ -88,7 +89,7 @@ impl Redactor {
         let mut copies = 1_usize;
         for (key, value) in members {
             let mut name = self.text(key);
-            // Two keys can become one; the second must not swallow the first.
+            // Two keys can become equal; the second must not replace the first.
             while clean.contains_key(&name) {
                 copies += 1;
                 name = format!("{PLACEHOLDER}#{copies}");
@@ -99,8 +100,8 @@ impl Redactor {
         clean
     }
 
-    /// Resolved values first, and shapes only in what is left between them: the other way round it
-    /// would depend on a value's characters whether it is part of a shape.
+    /// Replaces resolved values first, and shapes only in the text between them. Otherwise a
+    /// value's characters would decide whether it is part of a shape.
     fn without_values(&self, text: &str, secrets: &[Secret], out: &mut String) {
         let Some((secret, shorter)) = secrets.split_first() else {
             return shapes::redact(text, out);
@@ -116,7 +117,7 @@ impl Redactor {
     }
 }
 
-/// Whether a member of this name holds a secret, whatever its value looks like.
+/// Returns whether a member with this name holds a secret, whatever its value looks like.
 pub fn is_secret_key(key: &str) -> bool {
     let letters = || {
         key.bytes()
@@ -219,7 +220,7 @@ mod tests {
 
     #[test]
     fn hostile_text_is_redacted_in_one_pass() {
-        // Each of these is quadratic for a scanner that tries every start afresh: 10^11 steps.
+        // Each of these is quadratic for a scanner that retries every start: 10^11 steps.
         for unit in ["ey-", "e-", "ey.", "sk-", "tc_-", "AKIA ", "eyaaaaaaaaaa-"] {
             let text = unit.repeat(200_000);
             assert!(Redactor::default().text(&text).len() <= text.len() * 4);
@@ -231,7 +232,7 @@ mod tests {
     }
 
     proptest! {
-        // I-17: the hash is over what is left after redaction, so it says nothing about a secret.
+        // I-17: the hash covers the redacted text, so it reveals nothing about a secret.
         #[test]
         fn the_hash_does_not_depend_on_the_secret(
             a in ".{8,40}", b in ".{8,40}", before in "[a-z \\[]{0,12}", after in "[a-z \\]]{0,12}",

@@ -1,8 +1,8 @@
-//! Scopes: what a principal holds (grants) and what a tool requires.
+//! Scopes: the grants of a principal and the requirements of a tool.
 //!
-//! Grammar: `a:b:c`, segments of `[A-Za-z0-9._-]+`. In a grant `*` stands for exactly one segment,
-//! and a trailing `*` for that segment and everything after it; the grant `*` covers every scope.
-//! A tool's requirement is always a concrete scope.
+//! Grammar: `a:b:c`, segments of `[A-Za-z0-9._-]+`. In a grant `*` matches exactly one segment, and
+//! a trailing `*` matches that segment and everything after it. The grant `*` covers every scope. A
+//! tool's requirement is always a concrete scope.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// Why a text is not a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidScope {
-    /// Nothing at all, or nothing between two colons.
+    /// Empty, or an empty segment between two colons.
     #[error("a scope has an empty segment")]
     EmptySegment,
     /// A character outside the grammar, or `*` mixed with other characters.
@@ -27,8 +27,8 @@ pub enum InvalidScope {
 
 /// One concrete scope that a tool requires, for example `files:read`.
 ///
-/// A descriptor from elsewhere may require any text at all ([`Scope::declared`]). What is not in the
-/// grammar no grant can name, so only the grant `*` covers it.
+/// A descriptor from elsewhere may require any text ([`Scope::declared`]). No grant can name a text
+/// outside the grammar, so only the grant `*` covers it.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Scope(Arc<str>);
@@ -38,24 +38,24 @@ pub struct Scope(Arc<str>);
 #[serde(try_from = "String", into = "String")]
 pub struct Grant(Arc<str>);
 
-/// Everything a principal holds: sorted, without repetition, cheap to clone and to compare.
+/// All grants of a principal: sorted, without repetition, cheap to clone and to compare.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct ScopeSet(Arc<[Grant]>);
 
 // === impl Scope ===
 
 impl Scope {
-    /// Checks `text` and wraps it.
+    /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, InvalidScope> {
         check(text, false).map(|()| Self(text.into()))
     }
 
-    /// Wraps whatever a descriptor says. Configuration is read with [`Scope::parse`].
+    /// Wraps the text of a descriptor. Configuration is read with [`Scope::parse`].
     pub fn declared(text: &str) -> Self {
         Self(text.into())
     }
 
-    /// The scope as text.
+    /// Returns the scope as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -64,17 +64,17 @@ impl Scope {
 // === impl Grant ===
 
 impl Grant {
-    /// Checks `text` and wraps it.
+    /// Parses `text`.
     pub fn parse(text: &str) -> Result<Self, InvalidScope> {
         check(text, true).map(|()| Self(text.into()))
     }
 
-    /// The grant as text.
+    /// Returns the grant as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether holding this grant satisfies `scope`.
+    /// Returns whether this grant satisfies `scope`.
     pub fn covers(&self, scope: &Scope) -> bool {
         match &*self.0 {
             "*" => true,
@@ -84,7 +84,7 @@ impl Grant {
     }
 }
 
-/// Whether `held` stands for everything that `wanted`, a grant, stands for.
+/// Returns whether `held` covers everything that the grant `wanted` covers.
 fn includes(held: &str, wanted: &str) -> bool {
     let mut wanted = wanted.split(':').peekable();
     let mut held = held.split(':').peekable();
@@ -93,7 +93,7 @@ fn includes(held: &str, wanted: &str) -> bool {
         let Some(want) = wanted.next() else { return false };
         match segment {
             "*" if rest => return true,
-            // A final `*` in `wanted` stands for any number of segments, this one for one.
+            // A final `*` in `wanted` covers any number of segments, this one covers one.
             "*" if want == "*" && wanted.peek().is_none() => return false,
             "*" => {}
             _ if segment == want => {}
@@ -103,7 +103,7 @@ fn includes(held: &str, wanted: &str) -> bool {
     wanted.next().is_none()
 }
 
-/// Whether the segments of `held` stand for those of `wanted`.
+/// Returns whether the segments of `held` match those of `wanted`.
 fn matches(held: &str, wanted: &str) -> bool {
     let mut wanted = wanted.split(':');
     let mut held = held.split(':').peekable();
@@ -121,7 +121,7 @@ fn matches(held: &str, wanted: &str) -> bool {
 // === impl ScopeSet ===
 
 impl ScopeSet {
-    /// A set of `grants`, in any order.
+    /// Creates a set of `grants`, in any order.
     pub fn new(grants: impl IntoIterator<Item = Grant>) -> Self {
         let mut grants: Vec<Grant> = grants.into_iter().collect();
         grants.sort();
@@ -129,33 +129,33 @@ impl ScopeSet {
         Self(grants.into())
     }
 
-    /// Parses every text; the first that is not a grant is the error.
+    /// Parses every text; fails with the first that is not a grant.
     pub fn parse<'a>(texts: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidScope> {
         texts.into_iter().map(Grant::parse).collect::<Result<Vec<_>, _>>().map(Self::new)
     }
 
-    /// Whether any grant covers `scope`.
+    /// Returns whether any grant covers `scope`.
     pub fn covers(&self, scope: &Scope) -> bool {
         self.0.iter().any(|grant| grant.covers(scope))
     }
 
-    /// Whether one of the grants stands for everything that `grant` does: who holds this set may
-    /// hand `grant` on.
+    /// Returns whether one of the grants covers everything that `grant` does. A holder of this set
+    /// may then delegate `grant`.
     pub fn includes(&self, grant: &Grant) -> bool {
         self.0.iter().any(|held| includes(&held.0, &grant.0))
     }
 
-    /// The first of `required` that no grant covers.
+    /// Returns the first of `required` that no grant covers.
     pub fn first_missing<'a>(&self, required: &'a [Scope]) -> Option<&'a Scope> {
         required.iter().find(|scope| !self.covers(scope))
     }
 
-    /// The grants, sorted.
+    /// Returns the grants, sorted.
     pub fn iter(&self) -> impl Iterator<Item = &Grant> {
         self.0.iter()
     }
 
-    /// Whether nothing is held.
+    /// Returns whether there are no grants.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -263,7 +263,7 @@ mod tests {
                 grants.extend(segments.map(|three| format!("{one}:{two}:{three}")));
             }
         }
-        // `c` stands for what no grant here names, and four segments for any depth.
+        // `c` is a segment that no grant here names, and four segments are deeper than all of them.
         let mut scopes = Vec::from(["a", "b", "c"].map(str::to_owned));
         for depth in 0..3 {
             let longest = |scope: &&String| scope.matches(':').count() == depth;

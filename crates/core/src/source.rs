@@ -1,4 +1,4 @@
-//! The seam to everything that can be called.
+//! The trait for everything that provides tools.
 
 pub mod command;
 pub mod connector;
@@ -27,86 +27,87 @@ pub use self::workflow::WorkflowSpec;
 /// A running source of tools: an MCP server, an OpenAPI service, a pack, a workflow, a command.
 #[async_trait]
 pub trait Source: Send + Sync + 'static {
-    /// The configured id.
+    /// Returns the configured id.
     fn id(&self) -> &SourceId;
 
-    /// Which surface it is.
+    /// Returns the kind of source.
     fn kind(&self) -> SourceKind;
 
-    /// Asks the upstream for its tools. Bounded in pages, tools, bytes and time by the source's own
-    /// limits; one malformed tool is a [`Discovered::problems`] entry, not an error.
+    /// Lists the upstream's tools. The source's own limits bound pages, tools, bytes and time. A
+    /// malformed tool becomes a [`Discovered::problems`] entry, not an error.
     async fn discover(&self) -> Result<Discovered, UpstreamError>;
 
     /// Runs one call. Dropping the future cancels the call, upstream too. The permit proves that
-    /// the caller may use the tool; [`Permit::entry`] says which one.
+    /// the caller may use the tool; [`Permit::entry`] is the tool.
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError>;
 
-    /// How it is doing.
+    /// Returns the source's status.
     fn status(&self) -> SourceStatus;
 
-    /// The last lines that its children wrote to stderr, the oldest first. They may hold arguments of
-    /// calls: they are for the operator, and are neither stored nor sent anywhere.
+    /// Returns the last lines that its children wrote to stderr, oldest first. They may contain
+    /// call arguments: they are for the operator, and are neither stored nor sent anywhere.
     fn stderr(&self) -> Vec<StderrLine> {
         Vec::new()
     }
 
-    /// Ends children and connections in order. Idempotent; after it every call is `Unavailable`.
+    /// Ends children and connections in order. Idempotent; every later call is `Unavailable`.
     async fn close(&self);
 }
 
-/// Where the lines go that children write to stderr.
+/// The destination of the stderr of children.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StderrMode {
-    /// The last ones are kept in memory.
+    /// Keeps the last lines in memory.
     #[default]
     Keep,
-    /// They are also logged.
+    /// Also logs the lines.
     Log,
 }
 
-/// A line that a child wrote to stderr, cut, without configured secrets.
+/// A line that a child wrote to stderr, truncated, without configured secrets.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StderrLine {
     /// When it was read.
     pub at: Timestamp,
-    /// What it says.
+    /// The text.
     pub line: String,
 }
 
-/// Builds running sources from descriptions. The gateway reloads through this.
+/// Creates running sources from specifications. The gateway reloads through this trait.
 pub trait SourceFactory: Send + Sync + 'static {
-    /// A source that connects in the background and tells `listener` about changes. Returns at
-    /// once; only a description that can never work is an error.
+    /// Creates a source that connects in the background and notifies `listener` of changes. Returns
+    /// at once; fails only for a specification that can never work.
     fn build(
         &self,
         spec: &SourceSpec,
         listener: Arc<dyn SourceListener>,
     ) -> Result<Arc<dyn Source>, InvalidSource>;
 
-    /// Whether [`build`](Self::build) would accept `spec`; starts nothing. A configuration is taken
-    /// over only when all its sources pass, so that a refused one has started no program.
+    /// Checks whether [`build`](Self::build) would accept `spec`, without starting anything. A
+    /// configuration is applied only when all its sources pass, so that a refused one has started
+    /// no program.
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource>;
 }
 
-/// Hears what happens at a source. Must not block.
+/// Receives the notifications of a source. Must not block.
 pub trait SourceListener: Send + Sync + 'static {
     /// The list of tools may have changed, or the source has just become ready: discover again.
     fn changed(&self, source: &SourceId);
 }
 
-/// Why a description can never become a source.
+/// Why a specification can never become a source.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("source `{source_id}`: {problem}")]
 pub struct InvalidSource {
-    /// Which one.
+    /// The source.
     pub source_id: SourceId,
-    /// What is wrong and what to do.
+    /// The problem and how to fix it.
     pub problem: String,
 }
 
 impl SourceSpec {
-    /// Names what the source is a connection to, whatever its secrets and limits: what was learned
-    /// from one upstream must not be shown as another's.
+    /// Identifies the upstream, ignoring secrets and limits. Data learned from one upstream must
+    /// not be shown as another's.
     pub fn upstream_identity(&self) -> String {
         self.upstream.identity()
     }
@@ -134,7 +135,7 @@ impl UpstreamSpec {
         }
     }
 
-    /// Which surface it is.
+    /// Returns the kind of source.
     pub fn kind(&self) -> SourceKind {
         match self {
             UpstreamSpec::McpStdio(_) | UpstreamSpec::McpHttp(_) => SourceKind::Mcp,
@@ -149,7 +150,7 @@ impl UpstreamSpec {
         }
     }
 
-    /// The upstream that was configured, whether or not it can be used.
+    /// Returns the configured upstream, whether or not it can be used.
     pub fn configured(&self) -> &UpstreamSpec {
         match self {
             UpstreamSpec::Unusable(unusable) => unusable.upstream.configured(),
@@ -158,14 +159,14 @@ impl UpstreamSpec {
     }
 }
 
-/// A source as the operator described it, checked. What runs is a [`Source`].
+/// The checked configuration of a source. The running form is a [`Source`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceSpec {
     /// The configured id.
     pub id: SourceId,
-    /// What it is.
+    /// The upstream.
     pub upstream: UpstreamSpec,
-    /// Bounds on what the upstream may do.
+    /// Limits on the upstream.
     pub limits: SourceLimits,
     /// The stored credential that its requests need.
     pub credential: Option<CredentialRef>,
@@ -186,36 +187,36 @@ pub enum UpstreamSpec {
     Workflow(WorkflowSpec),
     /// A node pack.
     Pack(pack::PackSpec),
-    /// Tools of the program that embeds the gateway; there is nothing to connect to.
+    /// Tools of the program that embeds the gateway; there is no connection.
     Native,
-    /// An upstream that must not be contacted, because a secret of it could not be read.
+    /// An upstream that must not be contacted, because one of its secrets could not be read.
     Unusable(Unusable),
 }
 
-/// An upstream whose secrets could not all be read. Commands that do not need it go on without it;
-/// a server does not start.
+/// An upstream with unreadable secrets. Command-line commands that do not need it continue without
+/// it; a server does not start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unusable {
-    /// What was configured, without the missing secrets.
+    /// The configured upstream, without the missing secrets.
     pub upstream: Box<UpstreamSpec>,
-    /// Which secret is missing, for the operator.
+    /// The missing secret, for the operator.
     pub reason: String,
 }
 
-/// A child process. Its environment is cleared but for `PATH`, `HOME`, `LANG`, `TMPDIR`, `USER`
-/// (where set) and `env`.
+/// A child process. Its environment contains only `PATH`, `HOME`, `LANG`, `TMPDIR`, `USER` (where
+/// set) and `env`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StdioSpec {
     /// Program and arguments; never empty.
     pub command: Vec<String>,
     /// Extra environment; values may be secrets.
     pub env: BTreeMap<String, SecretValue>,
-    /// Working directory. Without one a confined program gets an empty directory of its own, any
-    /// other the server's.
+    /// Working directory. By default a confined program gets a new empty directory, and any other
+    /// the server's.
     pub cwd: Option<PathBuf>,
-    /// What it may reach; without it, whatever the server may.
+    /// The confinement; without it, the program has all access of the server.
     pub sandbox: Option<command::Confinement>,
-    /// Where its stderr goes.
+    /// The destination of its stderr.
     pub stderr: StderrMode,
 }
 
@@ -226,11 +227,11 @@ pub struct HttpSpec {
     pub url: String,
     /// Extra request headers; values may be secrets.
     pub headers: BTreeMap<String, SecretValue>,
-    /// What may be reached besides public addresses and the host of `url`.
+    /// The additions to the public addresses and the host of `url` that may be contacted.
     pub allow: AllowList,
 }
 
-/// A configured value that is treated as a secret; compared (for reload) by its plain text.
+/// A configured value that is treated as a secret. Compared by its plain text, for reloads.
 #[derive(Debug, Clone)]
 pub struct SecretValue(pub Secret);
 
@@ -241,10 +242,10 @@ impl PartialEq for SecretValue {
 }
 impl Eq for SecretValue {}
 
-/// Bounds on what an upstream may do to us.
+/// Limits on an upstream's use of this host's resources.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceLimits {
-    /// Time for connecting and for one whole discovery.
+    /// Timeout for connecting and for one whole discovery.
     pub connect_timeout: Duration,
     /// Pages of a tool list.
     pub max_pages: usize,
@@ -254,7 +255,7 @@ pub struct SourceLimits {
     pub max_list_bytes: usize,
     /// Bytes of one message.
     pub max_message_bytes: usize,
-    /// Calls in flight at once; further ones wait inside their own deadline.
+    /// The most calls in flight; further ones wait within their own deadline.
     pub max_concurrency: usize,
 }
 
@@ -271,25 +272,25 @@ impl Default for SourceLimits {
     }
 }
 
-/// What a discovery found.
+/// The result of a discovery.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Discovered {
-    /// Version the upstream reports of itself, unchecked.
+    /// The version that the upstream reports, unchecked.
     pub version: Option<String>,
     /// Its tools, in its order.
     pub tools: Vec<DiscoveredTool>,
-    /// What was left out and why.
+    /// The problems: omitted tools and the reasons.
     #[serde(default)]
     pub problems: Vec<String>,
-    /// How often tools want to be called at most, by their names. The operator's rule comes first.
+    /// Rate limits that tools declare, by name. The operator's rule takes precedence.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rates: BTreeMap<String, Rate>,
 }
 
-/// One tool as its upstream describes it. Everything in it is untrusted text.
+/// One tool as its upstream describes it. All of it is untrusted text.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DiscoveredTool {
-    /// The name to call it by, upstream.
+    /// The upstream's name for the tool.
     pub name: String,
     /// Title.
     pub title: Option<String>,
@@ -299,28 +300,28 @@ pub struct DiscoveredTool {
     pub input_schema: Option<Value>,
     /// Output schema.
     pub output_schema: Option<Value>,
-    /// The four MCP hints (and `title`), as claimed; shown, never acted upon.
+    /// The four MCP hints (and `title`), as declared; shown, never acted upon.
     pub annotations: Option<Value>,
     /// The tool as the upstream sent it, for hashing.
     pub raw: Value,
 }
 
-/// How a source is doing.
+/// The status of a source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceStatus {
     /// Its state.
     pub state: SourceState,
-    /// Why, in a line for the operator (no secrets, no upstream payloads).
+    /// The reason, in a line for the operator (no secrets, no upstream payloads).
     pub detail: Option<String>,
-    /// Since when.
+    /// When it entered this state.
     pub since: Timestamp,
-    /// How often it was started again.
+    /// The number of restarts.
     pub restarts: u64,
 }
 
 impl SourceState {
-    /// Whether it can be asked and called now.
+    /// Returns whether it can be discovered and called now.
     pub fn is_ready(self) -> bool {
         self == Self::Ready
     }
@@ -334,7 +335,7 @@ pub enum SourceState {
     Starting,
     /// Connected.
     Ready,
-    /// Was connected, is not now, and will be tried again.
+    /// Disconnected; will be retried.
     Degraded,
     /// Closed.
     Stopped,

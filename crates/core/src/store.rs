@@ -1,4 +1,4 @@
-//! Seams to what must survive a restart, beside the event log.
+//! The storage traits for state that survives a restart, other than the event log.
 
 use async_trait::async_trait;
 use serde::Serialize;
@@ -9,13 +9,13 @@ use crate::{
     scope::Grant,
 };
 
-/// Why the store did not do what was asked. `Display` is for the operator.
+/// Why the store failed. `Display` is for the operator.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// Disk full, locked, gone, shut down.
     #[error("the store is not available: {0}")]
     Unavailable(String),
-    /// What was read is not what was written.
+    /// The stored data is malformed.
     #[error("the store holds something unreadable: {0}")]
     Corrupt(String),
     /// It was written by a newer version.
@@ -28,14 +28,15 @@ pub enum StoreError {
         /// Newest version known.
         known: u32,
     },
-    /// The thing to insert is there already.
+    /// The item to insert exists already.
     #[error("already exists: {0}")]
     Conflict(String),
 }
 
-/// The file system that something is stored on.
+/// The file system of a store or file.
 pub trait FreeSpace: Send + Sync + 'static {
-    /// Bytes that this process may still use. Blocks for as long as the file system takes.
+    /// Returns the bytes that this process may still use. Blocks for as long as the file system
+    /// takes.
     fn free_space(&self) -> Result<u64, StoreError>;
 }
 
@@ -48,26 +49,26 @@ pub struct KeyRecord {
     pub name: String,
     /// Tenant of the principal.
     pub tenant: TenantId,
-    /// Who the bearer is.
+    /// The bearer's principal.
     pub principal: PrincipalId,
     /// SHA-256 of the whole key text.
     pub digest: [u8; 32],
     /// Names of roles in the configuration; an unknown role gives no scope.
     pub roles: Vec<String>,
-    /// Scopes held beside those of the roles.
+    /// Scopes held in addition to those of the roles.
     pub scopes: Vec<Grant>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Timestamp,
-    /// When it stops working.
+    /// When it expires.
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
-    /// When somebody came with it last, as far as that has been written down: a minute or so late.
+    /// When it was last used, as recorded: up to about a minute late.
     pub last_used_at: Option<Timestamp>,
-    /// The key that it was made to follow.
+    /// The key that it was created to replace.
     pub replaces: Option<KeyId>,
-    /// Principals of its tenant in whose hands its text, or that of a key it was made with, has been;
-    /// none when the operator made it.
+    /// Principals of its tenant that have handled its text, or that of a key it was created with.
+    /// Empty when the operator created it.
     pub makers: Vec<PrincipalId>,
 }
 
@@ -80,33 +81,33 @@ pub enum KeyRotation {
     /// No key with this id is active: it is unknown, revoked, or expired when the new key is made.
     /// Nothing changed.
     NoActiveKey,
-    /// Another key that is not revoked replaces this one already, whether or not this one is still
-    /// active. Nothing changed.
+    /// Another unrevoked key replaces this one already, whether or not this one is still active.
+    /// Nothing changed.
     AlreadyReplaced,
 }
 
 /// API keys.
 #[async_trait]
 pub trait KeyStore: Send + Sync + 'static {
-    /// Stores a new key. [`StoreError::Conflict`] when the id or the digest exists.
+    /// Stores a new key. Fails with [`StoreError::Conflict`] when the id or the digest exists.
     async fn insert(&self, key: KeyRecord) -> Result<(), StoreError>;
 
-    /// Stores a new key if its principal is new, and returns `false` without storing it otherwise.
-    /// A principal is new when this store has nothing of that name in the tenant of the key: no key,
-    /// revoked and expired ones included, and nothing that it remembers of calls. The check and the
-    /// insertion are one step. [`StoreError::Conflict`] as with [`insert`](Self::insert).
+    /// Stores a new key if its principal is new; otherwise returns `false` and stores nothing. A
+    /// principal is new when this store has no key of that name in the key's tenant, revoked and
+    /// expired ones included, and no stored calls of it. The check and the insertion are one step.
+    /// Fails with [`StoreError::Conflict`] like [`insert`](Self::insert).
     async fn insert_for_new_principal(&self, key: KeyRecord) -> Result<bool, StoreError>;
 
-    /// All keys, revoked and expired ones included, by creation time.
+    /// Returns all keys, revoked and expired ones included, by creation time.
     async fn list(&self) -> Result<Vec<KeyRecord>, StoreError>;
 
-    /// Revokes a key; `false` when there is none of that id that is not revoked already.
+    /// Revokes a key; returns `false` when no unrevoked key has that id.
     async fn revoke(&self, id: &KeyId, at: Timestamp) -> Result<bool, StoreError>;
 
-    /// Stores `new`, which replaces the key `old`, and lets `old` end at `until` unless it ends
-    /// earlier: both or neither. The checks of [`KeyRotation`] and the change are one step, also for
-    /// several processes: of parallel rotations of one key exactly one succeeds.
-    /// [`StoreError::Conflict`] as with [`insert`](Self::insert).
+    /// Stores `new`, which replaces the key `old`, and lets `old` expire at `until` or earlier:
+    /// both or neither. The checks of [`KeyRotation`] and the change are one step, across processes
+    /// too: of parallel rotations of one key exactly one succeeds. Fails with
+    /// [`StoreError::Conflict`] like [`insert`](Self::insert).
     async fn rotate(
         &self,
         old: &KeyId,
@@ -114,18 +115,18 @@ pub trait KeyStore: Send + Sync + 'static {
         until: Timestamp,
     ) -> Result<KeyRotation, StoreError>;
 
-    /// Notes when keys were used last. What is unknown, or was used later already, stays as it is,
-    /// and the epoch with it.
+    /// Records when keys were last used. Ignores unknown keys and earlier times, and does not
+    /// change the epoch.
     async fn note_used(&self, used: Vec<(KeyId, Timestamp)>) -> Result<(), StoreError>;
 
-    /// A number that changes whenever any process inserts, rotates or revokes a key. Cheap.
+    /// Returns a number that changes whenever any process inserts, rotates or revokes a key. Cheap.
     async fn epoch(&self) -> Result<u64, StoreError>;
 }
 
-/// The last good catalog of each source, so that a restart does not wait for upstreams.
+/// The last valid catalog of each source, so that a restart does not wait for upstreams.
 #[async_trait]
 pub trait CatalogStore: Send + Sync + 'static {
-    /// Replaces what is stored for `source` with `catalog` (JSON text).
+    /// Replaces the stored catalog of `source` with `catalog` (JSON text).
     async fn save(
         &self,
         source: &SourceId,
@@ -133,15 +134,15 @@ pub trait CatalogStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<(), StoreError>;
 
-    /// What was stored last for `source`, and when.
+    /// Returns the catalog that was last stored for `source`, and when.
     async fn load(&self, source: &SourceId) -> Result<Option<(String, Timestamp)>, StoreError>;
 }
 
-/// One run of a workflow, without what went through it.
+/// One run of a workflow, without its data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunRecord {
-    /// Whose it is.
+    /// The tenant.
     #[serde(skip)]
     pub tenant: TenantId,
     /// The run that holds its events.
@@ -153,17 +154,17 @@ pub struct RunRecord {
     /// Hash of its definition.
     #[serde(skip)]
     pub digest: String,
-    /// Who called it.
+    /// The caller.
     pub principal: PrincipalId,
-    /// With which key; none when it was none.
+    /// The caller's key; `None` when the caller used no API key.
     #[serde(skip)]
     pub key: Option<KeyId>,
-    /// The workflow's call that this is a step of.
+    /// The workflow call that this run is a step of.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<CallId>,
-    /// How it is doing.
+    /// The state.
     pub state: RunState,
-    /// Why it failed.
+    /// The error code of a failed run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<String>,
     /// Whether it survives the process.
@@ -175,17 +176,17 @@ pub struct RunRecord {
     pub ended_at: Option<Timestamp>,
 }
 
-/// How a run of a workflow is doing.
+/// The state of a workflow run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RunState {
-    /// Steps are to come.
+    /// Steps remain.
     Running,
-    /// It gave a result.
+    /// It ended with a result.
     Completed,
-    /// It did not.
+    /// It ended with an error.
     Failed,
-    /// Somebody ended it.
+    /// It was cancelled.
     Cancelled,
 }
 
@@ -193,7 +194,7 @@ impl RunState {
     /// Every state.
     pub const ALL: [Self; 4] = [Self::Running, Self::Completed, Self::Failed, Self::Cancelled];
 
-    /// The state as it stands on the wire.
+    /// Returns the state as it appears on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -204,16 +205,16 @@ impl RunState {
     }
 }
 
-/// A run whose process died, with what it needs to go on.
+/// A run of a crashed process, with the data to resume it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeptRun {
-    /// What it is.
+    /// The run.
     pub record: RunRecord,
-    /// What was kept when it began.
+    /// The stored inputs.
     pub inputs: String,
-    /// What was kept of its calls, by call id.
+    /// The stored results of its calls, by call id.
     pub results: Vec<(CallId, String)>,
-    /// Whether somebody has asked for its end.
+    /// Whether its cancellation was requested.
     pub cancelled: bool,
 }
 
@@ -228,22 +229,22 @@ pub struct RunQuery {
     pub run: Option<RunId>,
     /// Only in this state.
     pub state: Option<RunState>,
-    /// At most this many; 0 means the store's own cap (1 000).
+    /// The most to return; 0 means the store's own cap (1 000).
     pub limit: usize,
 }
 
-/// Runs of workflows. What is kept of a run beyond its [`RunRecord`] is gone when it ends.
+/// Runs of workflows. All stored data of a run except its [`RunRecord`] is deleted when it ends.
 ///
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait RunStore: Send + Sync + 'static {
-    /// Whether what is kept is unreadable for whoever reads the storage.
+    /// Returns whether stored data is sealed against readers of the storage.
     fn seals(&self) -> bool;
 
-    /// Stores the beginning of a run, with its inputs when it is to survive the process.
+    /// Stores the beginning of a run, with its inputs when the run is durable.
     async fn begin(&self, run: RunRecord, inputs: Option<String>) -> Result<(), StoreError>;
 
-    /// Keeps what came of the call `step` of the run of call `call`, replacing what was kept of it.
+    /// Stores the result of the call `step` in the run of call `call`, replacing an earlier one.
     async fn keep(
         &self,
         tenant: &TenantId,
@@ -252,7 +253,8 @@ pub trait RunStore: Send + Sync + 'static {
         result: String,
     ) -> Result<(), StoreError>;
 
-    /// Stores the end of a run and forgets what was kept of it; `false` when it was over already.
+    /// Stores the end of a run and deletes its stored data; returns `false` when it had ended
+    /// already.
     async fn end(
         &self,
         tenant: &TenantId,
@@ -262,19 +264,19 @@ pub trait RunStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<bool, StoreError>;
 
-    /// The runs that `query` selects, the newest first.
+    /// Returns the runs that `query` selects, newest first.
     async fn list(&self, query: RunQuery) -> Result<Vec<RunRecord>, StoreError>;
 
-    /// The runs that this process took over from dead ones; each is told once.
+    /// Returns the runs that this process took over from crashed ones, each once.
     async fn adopted(&self) -> Result<Vec<KeptRun>, StoreError>;
 
-    /// Asks for the end of what runs in `run`; how many workflows that are.
+    /// Requests the cancellation of the workflows in `run`, and returns how many there are.
     async fn request_cancellation(
         &self,
         tenant: &TenantId,
         run: &RunId,
     ) -> Result<usize, StoreError>;
 
-    /// The calls of workflows of this process that run and whose end has been asked for.
+    /// Returns the running workflow calls of this process whose cancellation was requested.
     async fn asked(&self) -> Result<Vec<CallId>, StoreError>;
 }

@@ -1,10 +1,10 @@
-//! What somebody may have meant who typed a name that does not exist.
+//! Suggestions for misspelled names.
 
-/// What stands between the source and the rest of a name: of wire names, and of ids.
+/// The separators between the source and the rest of a name, in wire names and in ids.
 const SEPARATORS: [&str; 3] = ["__", ".", ":"];
 
-/// The name among `known` that `typed` is most likely a misspelling of: at most two edits away, or
-/// the last part of exactly one of them (`echo` of `demo__echo`).
+/// Returns the name among `known` that `typed` most likely misspells. It is at most two edits away,
+/// or `typed` is the last part of exactly one name (`echo` of `demo__echo`).
 pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed = folded(typed);
     if typed.is_empty() {
@@ -31,12 +31,12 @@ pub fn closest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     }
 }
 
-/// `; did you mean X?`, or nothing: the end of a message about `typed`.
+/// Returns `; did you mean X?` or nothing, as the end of a message about `typed`.
 pub fn did_you_mean<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     closest(typed, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
 }
 
-/// Upper and lower case, `-` and `_` are mixed up more often than anything else.
+/// Folds the most common mistakes: letter case, and `-` for `_`.
 fn folded(name: &str) -> String {
     name.to_lowercase().replace('-', "_")
 }

@@ -1,14 +1,14 @@
-//! What is not seen in a text.
+//! Invisible characters in text.
 //!
-//! Invariant (I-53): what an upstream wrote about its tools reaches callers without characters that
-//! people do not see and models do: controls, zero-width and direction marks, tags, fillers.
+//! Invariant (I-53): upstream text about tools reaches callers without characters that models see
+//! and people do not: controls, zero-width and direction marks, tags, fillers.
 
 use std::{borrow::Cow, time::Duration};
 
 use serde_json::Value;
 
-/// Whether `character` is not seen, or changes how its neighbours are shown without being seen. Line
-/// breaks and tabs are seen.
+/// Returns whether `character` is invisible, or invisibly changes how its neighbours are shown.
+/// Line breaks and tabs count as visible.
 pub fn is_hidden(character: char) -> bool {
     match character {
         '\n' | '\r' | '\t' => false,
@@ -24,14 +24,14 @@ pub fn is_hidden(character: char) -> bool {
     }
 }
 
-/// Whether `text` has a character that a name on one line must not have: a hidden one, or any other
-/// control character, line breaks and tabs included.
+/// Returns whether `text` has a character that a one-line name must not have: a hidden one, or any
+/// other control character, line breaks and tabs included.
 pub fn has_hidden(text: &str) -> bool {
     text.chars().any(|character| character.is_control() || is_hidden(character))
 }
 
-/// Why a file or program could not be used, in words that belong into a message. The library's own
-/// calls a file an entity.
+/// Returns why a file or program could not be used, as part of a message. The standard library's
+/// own text calls a file an entity.
 pub fn io_reason(kind: std::io::ErrorKind) -> String {
     match kind {
         std::io::ErrorKind::NotFound => "not found".to_owned(),
@@ -40,13 +40,13 @@ pub fn io_reason(kind: std::io::ErrorKind) -> String {
     }
 }
 
-/// `duration` for people: no finer than a millisecond, however it was computed.
+/// Formats `duration` for people, no finer than a millisecond.
 pub fn duration(duration: Duration) -> String {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     format!("{:?}", Duration::from_millis(millis.max(1)))
 }
 
-/// `text` without what is not seen.
+/// Returns `text` without invisible characters.
 pub fn seen(text: &str) -> Cow<'_, str> {
     match text.chars().any(is_hidden) {
         true => text.chars().filter(|character| !is_hidden(*character)).collect::<String>().into(),
@@ -54,8 +54,8 @@ pub fn seen(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Takes what is not seen out of every text in `value`, names of members included. Whoever checks
-/// arguments against a schema has to check them against the result: that is what callers know.
+/// Removes invisible characters from every text in `value`, names of members included. Arguments
+/// must be checked against the cleaned schema, because that is the one that callers know.
 pub fn clean(value: &mut Value) {
     match value {
         Value::String(text) => {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_is_no_entity() {
+    fn a_missing_file_is_not_called_an_entity() {
         for kind in [std::io::ErrorKind::NotFound, std::io::ErrorKind::AlreadyExists] {
             assert!(!io_reason(kind).contains("entity"), "{kind:?}");
         }

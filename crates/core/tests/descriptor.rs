@@ -1,5 +1,5 @@
-//! One meaning, three readers: our parser, our published schema, and a schema written independently
-//! from RFC 0078 §C must agree on every document.
+//! Three readers must agree on every document: our parser, our published schema, and a schema written
+//! independently from RFC 0078 §C.
 
 #![expect(clippy::disallowed_methods, reason = "the corpus is read from files")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
@@ -19,7 +19,7 @@ static INDEPENDENT: LazyLock<Validator> = LazyLock::new(|| {
     jsonschema::options().offline().build(&schema).unwrap()
 });
 
-/// Whether the document is a descriptor, when all three agree.
+/// Returns whether the document is a descriptor; requires that all three readers agree.
 fn verdict(document: &Value) -> Result<bool, String> {
     let parsed = serde_json::from_value::<ToolDescriptor>(document.clone());
     let from_text = serde_json::from_str::<ToolDescriptor>(&document.to_string());
@@ -99,7 +99,7 @@ const WORDS: [&str; 23] = [
     "",
 ];
 
-/// What a member may be, or very nearly may be.
+/// Valid and nearly valid values of members.
 fn member() -> impl Strategy<Value = Value> {
     let scopes = proptest::collection::vec(
         prop_oneof!["[a-c*: ]{0,2}".prop_map(Value::from), Just(json!(1))],

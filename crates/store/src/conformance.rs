@@ -1,13 +1,13 @@
-//! What every engine must do: one test function per promise of the seams, and macros that run them
-//! all on an engine.
+//! The conformance tests of storage engines: one test function per requirement of the storage
+//! traits, and macros that run them all on an engine.
 //!
 //! ```ignore
 //! toolcrib_store::event_log_suite!(sqlite, open_a_new_store().await);
 //! ```
 //!
-//! The expression is evaluated once per test and gives a pair: an empty engine, and whatever has to
-//! live as long as the engine (a directory, or `()`). The crate that uses a macro needs `tokio` with
-//! `macros` and `rt`.
+//! The expression is evaluated once per test and returns a pair: an empty engine, and a guard that
+//! must live as long as the engine (a directory, or `()`). The crate that uses a macro needs
+//! `tokio` with `macros` and `rt`.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "these functions are tests")]
 
 pub mod approval_store;
@@ -23,7 +23,7 @@ pub mod run_store;
 use chrono::{DateTime, Utc};
 use toolcrib_core::clock::Timestamp;
 
-/// A fixed moment plus `millis`.
+/// Returns a fixed time plus `millis`.
 pub fn moment(millis: i64) -> Timestamp {
     DateTime::<Utc>::from_timestamp_millis(1_760_000_000_000 + millis).unwrap()
 }
@@ -47,7 +47,7 @@ macro_rules! conformance_tests {
     };
 }
 
-/// Runs everything an [`EventLog`](toolcrib_core::event::EventLog) promises.
+/// Runs the tests of an [`EventLog`](toolcrib_core::event::EventLog).
 #[macro_export]
 macro_rules! event_log_suite {
     ($name:ident, $engine:expr) => {
@@ -74,7 +74,7 @@ macro_rules! event_log_suite {
     };
 }
 
-/// Runs everything a [`KeyStore`](toolcrib_core::store::KeyStore) promises.
+/// Runs the tests of a [`KeyStore`](toolcrib_core::store::KeyStore).
 #[macro_export]
 macro_rules! key_store_suite {
     ($name:ident, $engine:expr) => {
@@ -98,7 +98,7 @@ macro_rules! key_store_suite {
     };
 }
 
-/// Runs everything a [`CatalogStore`](toolcrib_core::store::CatalogStore) promises.
+/// Runs the tests of a [`CatalogStore`](toolcrib_core::store::CatalogStore).
 #[macro_export]
 macro_rules! catalog_store_suite {
     ($name:ident, $engine:expr) => {
@@ -115,7 +115,7 @@ macro_rules! catalog_store_suite {
     };
 }
 
-/// Runs everything a [`PinStore`](toolcrib_core::pin::PinStore) promises.
+/// Runs the tests of a [`PinStore`](toolcrib_core::pin::PinStore).
 #[macro_export]
 macro_rules! pin_store_suite {
     ($name:ident, $engine:expr) => {
@@ -134,7 +134,7 @@ macro_rules! pin_store_suite {
     };
 }
 
-/// Runs everything a [`CredentialStore`](toolcrib_core::credential::CredentialStore) promises.
+/// Runs the tests of a [`CredentialStore`](toolcrib_core::credential::CredentialStore).
 #[macro_export]
 macro_rules! credential_store_suite {
     ($name:ident, $engine:expr) => {
@@ -154,8 +154,8 @@ macro_rules! credential_store_suite {
     };
 }
 
-/// Runs everything an [`ApprovalStore`](toolcrib_core::approval::ApprovalStore) promises. The engine is
-/// a pair: the approvals, and the log that their events go to.
+/// Runs the tests of an [`ApprovalStore`](toolcrib_core::approval::ApprovalStore). The engine is a
+/// pair: the approvals, and the log that their events go to.
 #[macro_export]
 macro_rules! approval_store_suite {
     ($name:ident, $engine:expr) => {
@@ -179,7 +179,7 @@ macro_rules! approval_store_suite {
     };
 }
 
-/// Runs everything a [`RunStore`](toolcrib_core::store::RunStore) promises within one process.
+/// Runs the tests of a [`RunStore`](toolcrib_core::store::RunStore) that concern one process.
 #[macro_export]
 macro_rules! run_store_suite {
     ($name:ident, $engine:expr) => {
@@ -197,8 +197,8 @@ macro_rules! run_store_suite {
     };
 }
 
-/// Runs everything a [`RecordStore`](toolcrib_core::record::RecordStore) that is an
-/// [`EventLog`](toolcrib_core::event::EventLog) too promises.
+/// Runs the tests of a [`RecordStore`](toolcrib_core::record::RecordStore) that is also an
+/// [`EventLog`](toolcrib_core::event::EventLog).
 #[macro_export]
 macro_rules! record_store_suite {
     ($name:ident, $engine:expr) => {

@@ -1,16 +1,17 @@
-//! What a consent is bound to, as a text that tells nothing: HMAC-SHA-256 under a key of the store.
+//! Fingerprints of calls for approvals: HMAC-SHA-256 under a key of the store, which reveal
+//! nothing.
 
 use aws_lc_rs::hmac;
 use base64::{Engine as _, engine::general_purpose};
 use toolcrib_core::{approval::Fingerprint, store::StoreError};
 use zeroize::Zeroizing;
 
-/// A key that fingerprints are made with.
+/// The key for fingerprints.
 #[derive(Clone)]
 pub(crate) struct FingerprintKey(hmac::Key);
 
 impl FingerprintKey {
-    /// A new one, and its text.
+    /// Generates a key, and returns it with its text.
     pub(crate) fn generate() -> Result<(Self, Zeroizing<String>), StoreError> {
         let mut bytes = Zeroizing::new([0_u8; 32]);
         aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| {
@@ -25,7 +26,7 @@ impl FingerprintKey {
         (bytes.len() == 32).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
     }
 
-    /// Each part with its length before it, so that no others look the same.
+    /// Hashes each part with its length, so that different parts have different fingerprints.
     pub(crate) fn of(&self, parts: &[Vec<u8>]) -> Fingerprint {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {

@@ -1,10 +1,10 @@
-//! Keys of 32 bytes as people write them down.
+//! The text form of 32-byte keys.
 
 use base64::{Engine as _, engine::general_purpose};
 use toolcrib_core::{canonical::Digest, credential::Secret, store::StoreError};
 use zeroize::Zeroizing;
 
-/// The text of a new key, in base64.
+/// Returns the text of a new key, in base64.
 pub(crate) fn generate() -> Result<Secret, StoreError> {
     let mut bytes = Zeroizing::new([0; 32]);
     aws_lc_rs::rand::fill(&mut *bytes).map_err(|_| {
@@ -13,7 +13,7 @@ pub(crate) fn generate() -> Result<Secret, StoreError> {
     Ok(Secret::new(general_purpose::STANDARD.encode(*bytes)))
 }
 
-/// The bytes of a key in base64 (either alphabet, padded or not) or as 64 hexadecimal digits.
+/// Parses a key in base64 (either alphabet, padded or not) or 64 hexadecimal digits.
 pub(crate) fn read(text: &str) -> Option<Zeroizing<[u8; 32]>> {
     let text = text.trim();
     if text.len() == 64 {

@@ -1,6 +1,6 @@
-//! Durable storage: the event log, API keys, sealed credentials and last good catalogs behind the
-//! seams of `toolcrib-core` ([`EventLog`], [`KeyStore`], [`CredentialStore`], [`CatalogStore`],
-//! [`PinStore`]).
+//! Durable storage: the event log, API keys, sealed credentials and last valid catalogs. It
+//! implements the storage traits of `toolcrib-core` ([`EventLog`], [`KeyStore`],
+//! [`CredentialStore`], [`CatalogStore`], [`PinStore`]).
 //!
 //! [`SqliteStore`] keeps them all in one SQLite file that several processes share. The types in
 //! [`memory`] keep them in memory, for tests and for embedders that need no durability. Every
@@ -41,12 +41,12 @@ pub use self::{
     witness::WitnessFile,
 };
 
-/// What [`queue`] locks with. The model-checked test compiles the same file against `shuttle`.
+/// The locks that [`queue`] uses. The model-checked test compiles the same file against `shuttle`.
 mod sync {
     pub(crate) use std::sync::{Condvar, Mutex, PoisonError};
 }
 
-/// Events that one read returns at most; [`EventQuery::limit`] names the same number.
+/// The most events that one read returns; [`EventQuery::limit`] documents the same number.
 ///
 /// [`EventQuery::limit`]: toolcrib_core::event::EventQuery::limit
 const MAX_READ: usize = 1_000;

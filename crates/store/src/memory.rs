@@ -1,7 +1,8 @@
-//! The same seams kept in memory: for tests, and for embedders that need no durability.
+//! In-memory implementations of the storage traits, for tests and for embedders that need no
+//! durability.
 //!
-//! Nothing here is bounded or survives the process. Every type is a handle; a clone shares what it
-//! holds. Times have millisecond precision, as in the durable engines.
+//! Nothing here is bounded or survives the process. Every type is a handle; clones share the
+//! content. Times have millisecond precision, as in the durable engines.
 
 mod pins;
 mod quotas;
@@ -46,7 +47,7 @@ pub struct MemoryKeys(Arc<Mutex<Keys>>);
 #[derive(Debug, Clone, Default)]
 pub struct MemoryCredentials(Arc<Mutex<Vec<Opened>>>);
 
-/// Last good catalogs in memory.
+/// Last valid catalogs in memory.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryCatalogs(Arc<Mutex<HashMap<SourceId, (String, Timestamp)>>>);
 
@@ -64,7 +65,7 @@ struct MemoryRun {
 struct Events {
     /// In ascending position.
     log: Vec<Kept>,
-    /// Position given out last.
+    /// The position that was assigned last.
     last: u64,
     ids: HashSet<EventId>,
     next_sequence: HashMap<(TenantId, RunId), u64>,
@@ -91,12 +92,12 @@ struct Keys {
 // === impl MemoryLog ===
 
 impl MemoryLog {
-    /// An empty log.
+    /// Creates an empty log.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Everything in it, in order, with positions in the whole log.
+    /// Returns all events in order, with positions in the whole log.
     pub fn events(&self) -> Vec<LoggedEvent> {
         lock(&self.0).log.iter().map(|kept| kept.logged.clone()).collect()
     }
@@ -189,7 +190,7 @@ impl Events {
 // === impl Kept ===
 
 impl Kept {
-    /// As a durable engine keeps it.
+    /// Returns the event in the form of a durable engine.
     fn stored(&self) -> StoredEvent {
         let LoggedEvent { position, tenant, link, event } = &self.logged;
         StoredEvent {
@@ -212,7 +213,7 @@ impl Kept {
 // === impl MemoryKeys ===
 
 impl MemoryKeys {
-    /// No keys.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -308,7 +309,7 @@ impl KeyStore for MemoryKeys {
 // === impl MemoryCredentials ===
 
 impl MemoryCredentials {
-    /// No credentials.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -384,7 +385,7 @@ impl CredentialStore for MemoryCredentials {
 // === impl MemoryCatalogs ===
 
 impl MemoryCatalogs {
-    /// No catalogs.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -410,7 +411,7 @@ impl CatalogStore for MemoryCatalogs {
 // === impl MemoryRuns ===
 
 impl MemoryRuns {
-    /// No runs.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
@@ -504,8 +505,8 @@ impl RunStore for MemoryRuns {
 
     async fn asked(&self) -> Result<Vec<CallId>, StoreError> {
         let runs = lock(&self.0);
-        let asked = |it: &&MemoryRun| it.cancelled && it.record.state == RunState::Running;
-        Ok(runs.iter().filter(asked).map(|it| it.record.call_id.clone()).collect())
+        let cancelled = |it: &&MemoryRun| it.cancelled && it.record.state == RunState::Running;
+        Ok(runs.iter().filter(cancelled).map(|it| it.record.call_id.clone()).collect())
     }
 }
 

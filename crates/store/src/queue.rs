@@ -6,7 +6,7 @@
 //! - after [`Queue::close`] nothing is accepted, and [`Queue::take`] says [`Taken::Closed`] only
 //!   once everything accepted has been handed out.
 //!
-//! How much may wait here is bounded by the permits that callers hold, not by the queue.
+//! The permits of the callers bound the length of the queue, not the queue itself.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -18,14 +18,14 @@ pub(crate) struct Queue<T> {
     changed: Condvar,
 }
 
-/// What [`Queue::take`] found.
+/// The result of [`Queue::take`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Taken<T> {
     /// At least one item, oldest first.
     Batch(Vec<T>),
-    /// Nothing came for as long as the consumer wanted to wait.
+    /// No item arrived within the given patience.
     Idle,
-    /// Closed, and nothing is left.
+    /// Closed and empty.
     Closed,
 }
 
@@ -44,7 +44,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Adds an item; gives it back when the queue is closed.
+    /// Adds an item; returns it when the queue is closed.
     pub(crate) fn push(&self, item: T) -> Result<(), T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.closed {
@@ -85,7 +85,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Accepts nothing from now on and wakes the consumer.
+    /// Closes the queue and wakes the consumer.
     pub(crate) fn close(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).closed = true;
         self.changed.notify_all();

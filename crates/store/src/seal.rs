@@ -1,12 +1,12 @@
-//! What keeps credentials unreadable at rest: AES-256-GCM with a key that is not in the store.
+//! Encryption of credentials at rest: AES-256-GCM with a key that is not in the store.
 //!
 //! ```text
 //! sealed = version (1) ‖ key id (8) ‖ nonce (12) ‖ ciphertext ‖ tag (16)
 //! ```
 //!
 //! Invariants:
-//! - everything that is known of a credential without its values (whose it is, where it may be sent,
-//!   how) is authenticated with them: a row that was changed or exchanged with another does not open;
+//! - the other fields of a credential (owner, audiences, kind) are authenticated together with its
+//!   values: a row that was changed or exchanged with another cannot be opened;
 //! - without a key nothing is sealed;
 //! - plain values are wiped from the buffers of this module.
 
@@ -26,10 +26,10 @@ use crate::key_text;
 const VERSION: u8 = 1;
 const KEY_ID: usize = 8;
 const NONCE: usize = 12;
-/// Values are padded to a multiple of this, so that a ciphertext tells little of their length.
+/// Values are padded to a multiple of this, so that a ciphertext reveals little about their length.
 const BLOCK: usize = 64;
 
-/// A key that credentials are sealed with.
+/// A key that seals credentials.
 #[derive(Clone)]
 pub struct SealKey(Arc<Key>);
 
@@ -38,7 +38,7 @@ struct Key {
     cipher: RandomizedNonceKey,
 }
 
-/// The keys of a store: one that seals, and those of earlier times that still open.
+/// The keys of a store: the current one, which seals, and earlier ones, which still open.
 #[derive(Debug, Clone, Default)]
 pub struct SealKeys {
     keys: Vec<SealKey>,
@@ -55,15 +55,15 @@ pub struct InvalidSealKey;
 // === impl SealKey ===
 
 impl SealKey {
-    /// The text of a new key, in base64.
+    /// Returns the text of a new key, in base64.
     ///
     /// # Errors
-    /// The system gives no randomness.
+    /// Fails when the system provides no randomness.
     pub fn generate() -> Result<Secret, StoreError> {
         key_text::generate()
     }
 
-    /// Reads a key: 32 bytes in base64 (either alphabet, padded or not) or 64 hexadecimal digits.
+    /// Parses a key: 32 bytes in base64 (either alphabet, padded or not) or 64 hexadecimal digits.
     pub fn parse(text: &Secret) -> Result<Self, InvalidSealKey> {
         let bytes = key_text::read(text.expose()).ok_or(InvalidSealKey)?;
         let cipher =
@@ -87,27 +87,28 @@ impl fmt::Debug for SealKey {
 // === impl SealKeys ===
 
 impl SealKeys {
-    /// No key: nothing can be sealed or opened.
+    /// Returns an empty set: nothing can be sealed or opened.
     pub fn none() -> Self {
         Self::default()
     }
 
-    /// Seals with `current`, and opens what it or one of `old` has sealed.
+    /// Creates a set that seals with `current`, and opens values sealed with it or with one of
+    /// `old`.
     pub fn new(current: SealKey, old: impl IntoIterator<Item = SealKey>) -> Self {
         Self { keys: std::iter::once(current).chain(old).collect() }
     }
 
-    /// Whether anything can be sealed.
+    /// Returns whether there is a key to seal with.
     pub fn can_seal(&self) -> bool {
         !self.keys.is_empty()
     }
 
-    /// Whether `sealed` was sealed with the current key.
+    /// Returns whether `sealed` was sealed with the current key.
     pub(crate) fn is_current(&self, sealed: &[u8]) -> bool {
         self.keys.first().is_some_and(|key| sealed.get(1..1 + KEY_ID) == Some(&key.0.id[..]))
     }
 
-    /// `material` as it is stored beside `credential`.
+    /// Seals `material` bound to `credential`.
     pub(crate) fn seal(
         &self,
         credential: &Credential,
@@ -118,7 +119,7 @@ impl SealKeys {
         }
         let failed = || StoreError::Unavailable("a credential could not be sealed".to_owned());
         let parts = [Some(&material.value), material.client_secret.as_ref()];
-        // Room for the tag as well, so that growing leaves no plain copy behind.
+        // Includes room for the tag, so that growing leaves no plain copy behind.
         let room =
             parts.iter().flatten().map(|part| part.expose().len()).sum::<usize>() + 4 * BLOCK;
         let mut buffer = Zeroizing::new(Vec::with_capacity(room));
@@ -130,7 +131,7 @@ impl SealKeys {
         self.seal_bytes(associated(credential)?, buffer)?.ok_or_else(|| failed().into())
     }
 
-    /// `text` as it is stored at the place that `associated` names; opens nowhere else.
+    /// Seals `text` bound to the place that `associated` names; it opens only with the same place.
     pub(crate) fn seal_text(&self, associated: &[&str], text: &str) -> Result<Vec<u8>, StoreError> {
         let failed = || StoreError::Unavailable("a text could not be sealed".to_owned());
         let mut buffer = Zeroizing::new(Vec::with_capacity(text.len() + 4 * BLOCK));
@@ -141,7 +142,8 @@ impl SealKeys {
         sealed.ok().flatten().ok_or_else(failed)
     }
 
-    /// What [`seal_text`](Self::seal_text) sealed at the same place with one of these keys.
+    /// Opens the output of [`seal_text`](Self::seal_text) for the same place, with any of these
+    /// keys.
     pub(crate) fn open_text(&self, associated: &[&str], sealed: &[u8]) -> Option<String> {
         let (&version, rest) = sealed.split_first()?;
         let (key_id, rest) = rest.split_at_checked(KEY_ID)?;
@@ -170,7 +172,7 @@ impl SealKeys {
         Ok(Some(sealed))
     }
 
-    /// What was sealed beside `credential`.
+    /// Opens the material that was sealed with `credential`.
     pub(crate) fn open(
         &self,
         credential: &Credential,
@@ -200,14 +202,14 @@ impl SealKeys {
     }
 }
 
-/// A text with its length before it; an absent one is not an empty one.
+/// Appends a text with its length; distinguishes an absent text from an empty one.
 fn push(bytes: &mut Vec<u8>, part: Option<&str>) {
     let length = part.map_or(0, |part| part.len() as u64 + 1);
     bytes.extend_from_slice(&length.to_be_bytes());
     bytes.extend_from_slice(part.unwrap_or_default().as_bytes());
 }
 
-/// What [`push`] wrote first, and the rest.
+/// Reads the first text that [`push`] wrote, and returns it with the rest.
 fn pull(bytes: &[u8]) -> Option<(Option<Secret>, &[u8])> {
     let (length, rest) = bytes.split_first_chunk::<8>()?;
     let Some(length) = u64::from_be_bytes(*length).checked_sub(1) else {
@@ -217,7 +219,7 @@ fn pull(bytes: &[u8]) -> Option<(Option<Secret>, &[u8])> {
     Some((Some(Secret::new(std::str::from_utf8(text).ok()?.to_owned())), rest))
 }
 
-/// Everything that must stay with the values.
+/// Returns the fields that are authenticated together with the values.
 fn associated(credential: &Credential) -> Result<Vec<u8>, CredentialStoreError> {
     let unwritable = |_| StoreError::Unavailable("a credential has no JSON form".to_owned());
     let kind = serde_json::to_string(&credential.kind).map_err(unwritable)?;
@@ -239,7 +241,7 @@ fn associated(credential: &Credential) -> Result<Vec<u8>, CredentialStoreError> 
     Ok(together(parts))
 }
 
-/// `parts`, so that no others look the same.
+/// Joins `parts` unambiguously.
 fn together<'a>(parts: impl IntoIterator<Item = Option<&'a str>>) -> Vec<u8> {
     let mut bytes = Vec::new();
     for part in parts {
@@ -248,10 +250,10 @@ fn together<'a>(parts: impl IntoIterator<Item = Option<&'a str>>) -> Vec<u8> {
     bytes
 }
 
-/// An id for a credential that is stored for the first time.
+/// Creates an id for a new credential.
 ///
 /// # Errors
-/// None in practice: what is made here is an id.
+/// Never fails in practice: the generated text is a valid id.
 pub fn new_credential_id() -> Result<CredentialId, InvalidId> {
     CredentialId::parse(format!("cred-{}", uuid::Uuid::new_v4().simple()))
 }
@@ -306,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_stands_beside_the_values_can_be_changed() {
+    fn no_field_that_is_authenticated_with_the_values_can_be_changed() {
         // I-36
         let keys = SealKeys::new(key(&"01".repeat(32)), []);
         let right = credential("a", "n", Some("ann"));
@@ -344,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_key_that_is_here_opens_and_without_one_nothing_is_sealed() {
+    fn only_a_known_key_opens_and_without_a_key_nothing_is_sealed() {
         let (old, new) = (key(&"01".repeat(32)), key(&"02".repeat(32)));
         let it = credential("a", "n", None);
         let of_old = SealKeys::new(old.clone(), []).seal(&it, &material("v", None)).unwrap();
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ciphertext_tells_little_of_the_length_and_never_repeats_itself() {
+    fn a_ciphertext_hides_the_length_and_never_repeats_itself() {
         let keys = SealKeys::new(key(&"01".repeat(32)), []);
         let it = credential("a", "n", None);
         let sealed = |value: &str| keys.seal(&it, &material(value, None)).unwrap();

@@ -1,4 +1,4 @@
-//! The key that checkpoints of the record are signed with (Ed25519).
+//! The key that signs checkpoints of the record (Ed25519).
 
 use std::{fmt, sync::Arc};
 
@@ -16,7 +16,7 @@ use toolcrib_core::{
 
 use crate::key_text;
 
-/// A key that signs. Cloning it gives another handle to the same one.
+/// A signing key. Clones are handles to the same key.
 #[derive(Clone)]
 pub struct SigningKey {
     pair: Arc<Ed25519KeyPair>,
@@ -34,15 +34,15 @@ pub struct InvalidSigningKey;
 // === impl SigningKey ===
 
 impl SigningKey {
-    /// The text of a new key, in base64.
+    /// Returns the text of a new key, in base64.
     ///
     /// # Errors
-    /// The system gives no randomness.
+    /// Fails when the system provides no randomness.
     pub fn generate() -> Result<Secret, StoreError> {
         key_text::generate()
     }
 
-    /// Reads a key: the 32 bytes of a seed in base64 (either alphabet, padded or not) or 64
+    /// Parses a key: the 32 bytes of a seed in base64 (either alphabet, padded or not) or 64
     /// hexadecimal digits.
     pub fn parse(text: &Secret) -> Result<Self, InvalidSigningKey> {
         let seed = key_text::read(text.expose()).ok_or(InvalidSigningKey)?;
@@ -51,12 +51,12 @@ impl SigningKey {
         Ok(Self { pair: Arc::new(pair), public })
     }
 
-    /// What checks its signatures.
+    /// Returns the public key.
     pub fn public(&self) -> [u8; 32] {
         self.public
     }
 
-    /// Its short name.
+    /// Returns the short name of the key.
     pub fn id(&self) -> String {
         key_id(&self.public)
     }
@@ -107,20 +107,20 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// Reads a public key, in the spellings of [`SigningKey::parse`].
+/// Parses a public key, in the spellings of [`SigningKey::parse`].
 ///
 /// # Errors
-/// It is none.
+/// Fails when `text` is not a key.
 pub fn public_key(text: &str) -> Result<[u8; 32], InvalidSigningKey> {
     key_text::read(text).map(|key| *key).ok_or(InvalidSigningKey)
 }
 
-/// Whether `checkpoint` was signed with the key that it names.
+/// Returns whether `checkpoint` was signed with the key that it names.
 pub fn is_signed(checkpoint: &Checkpoint) -> bool {
     is_signature(&checkpoint.public_key, &checkpoint.signed(), &checkpoint.signature)
 }
 
-/// Reads a [`Witness`]; `None` when its text is damaged or its signature is not of its own key.
+/// Parses a [`Witness`]; returns `None` when its text is damaged or its signature is invalid.
 pub fn witness(text: &str) -> Option<Witness> {
     let (witness, signature) = Witness::parse(text)?;
     is_signature(&witness.public_key, &witness.signed(), &signature).then_some(witness)
@@ -142,7 +142,7 @@ mod tests {
 
     // The first vector of RFC 8032 §7.1.
     #[test]
-    fn a_seed_has_the_public_key_that_everybody_else_computes() {
+    fn a_seed_has_the_public_key_of_the_rfc() {
         let key = key("9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60");
         let public = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
         assert_eq!(Digest(key.public()).to_string(), public);

@@ -1,11 +1,11 @@
-//! Everything durable in one SQLite file, shared by the processes of one machine.
+//! One SQLite file for all durable data, shared by the processes of one machine.
 //!
 //! Invariants:
 //! - one thread per open store writes (`sqlite/writer.rs`); readers have their own connections
 //!   (`sqlite/readers.rs`);
-//! - what was acknowledged survives the end of the process, and in strict mode that of the machine;
-//! - a call that a dead process left open is closed by [`SqliteStore::recover`] (`sqlite/recover.rs`),
-//!   and one that a living process runs is never touched (`sqlite/instance.rs`).
+//! - acknowledged data survives the end of the process, and in strict mode that of the machine;
+//! - [`SqliteStore::recover`] closes the calls that a dead process left open (`sqlite/recover.rs`),
+//!   and never those of a living process (`sqlite/instance.rs`).
 
 mod approvals;
 mod catalogs;
@@ -49,22 +49,22 @@ use self::{failure::Failure, instance::Instance, readers::Readers, writer::Write
 /// How to open a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// What an acknowledgement promises.
+    /// The meaning of an acknowledgement.
     pub durability: Durability,
 }
 
-/// What an acknowledgement promises.
+/// The meaning of an acknowledgement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Durability {
-    /// It was synced to disk: survives a power failure.
+    /// The data was synced to disk and survives a power failure.
     #[default]
     Strict,
-    /// It was handed to the operating system: survives the end of the process, but a power failure
-    /// may take the last moments with it. The file stays consistent.
+    /// The data was handed to the operating system and survives the end of the process. A power
+    /// failure may lose the last moments; the file stays consistent.
     Relaxed,
 }
 
-/// An open store. Cloning it gives another handle to the same one.
+/// An open store. Clones are handles to the same store.
 ///
 /// It implements [`EventLog`](toolcrib_core::event::EventLog),
 /// [`KeyStore`](toolcrib_core::store::KeyStore),
@@ -75,8 +75,8 @@ pub enum Durability {
 /// [`RunStore`](toolcrib_core::store::RunStore). Times are kept with millisecond precision.
 /// Reading needs a Tokio runtime; writing does not.
 ///
-/// End with [`close`](Self::close). When the last handle is dropped instead, the drop blocks until
-/// everything that was handed over is stored.
+/// End with [`close`](Self::close). Otherwise the drop of the last handle blocks until all accepted
+/// data is stored.
 #[derive(Clone)]
 pub struct SqliteStore {
     inner: Arc<Inner>,
@@ -94,14 +94,14 @@ struct Inner {
 // === impl SqliteStore ===
 
 impl SqliteStore {
-    /// Opens the store in the file at `path`, making it (mode 0600) and its directory (0700) when
-    /// they are missing, and migrating it when it is older than this program.
+    /// Opens the store in the file at `path`. Creates the file (mode 0600) and its directory (0700)
+    /// if missing, and migrates an older store.
     ///
     /// Blocks for as long as the disk takes, at most a few seconds when other processes write.
     ///
     /// # Errors
     /// [`StoreError::TooNew`] for a newer schema, [`StoreError::Corrupt`] for a file that is not a
-    /// store, [`StoreError::Unavailable`] for everything that the operator can put right.
+    /// store, [`StoreError::Unavailable`] for everything that the operator can fix.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Self, StoreError> {
         Self::open_patiently(path.as_ref(), options, open::BUSY_TIMEOUT)
     }
@@ -112,8 +112,8 @@ impl SqliteStore {
         patience: Duration,
     ) -> Result<Self, StoreError> {
         open::create(path)?;
-        // All processes must agree on the directory of the instances, also through symbolic links,
-        // and the path must stay right when the working directory changes.
+        // All processes must agree on the directory of the instances, through symbolic links too,
+        // and the path must stay valid when the working directory changes.
         let path = path.canonicalize().map_err(|error| {
             StoreError::Unavailable(format!(
                 "{} cannot be found ({})",
@@ -132,51 +132,51 @@ impl SqliteStore {
         Ok(Self { inner: Arc::new(Inner { readers, writer, instance: name, place, schema }) })
     }
 
-    /// Stores everything that was handed over, copies the write-ahead log into the file and gives
-    /// up this process's place among the living. Afterwards every operation of every handle fails
-    /// with [`StoreError::Unavailable`].
+    /// Stores all accepted data, copies the write-ahead log into the file and releases this
+    /// process's instance lock. Afterwards every operation of every handle fails with
+    /// [`StoreError::Unavailable`].
     ///
-    /// Calls that are still open then will be closed as interrupted by the next
-    /// [`recover`](Self::recover), so end them first.
+    /// The next [`recover`](Self::recover) closes calls that are still open as interrupted, so end
+    /// them first.
     pub async fn close(&self) {
         self.inner.writer.stop();
         self.inner.readers.close();
         self.inner.writer.ended().await;
     }
 
-    /// Waits until the store can write no more, because it was closed or because its writer failed.
+    /// Waits until the store can write no more, because it was closed or its writer failed.
     pub async fn ended(&self) {
         self.inner.writer.ended().await;
     }
 
-    /// Transactions that this store has committed. With concurrent callers it stays well below the
-    /// number of appends.
+    /// Returns the number of transactions that this store has committed. With concurrent callers it
+    /// is well below the number of appends.
     pub fn commits(&self) -> u64 {
         self.inner.writer.commits()
     }
 
-    /// The credentials in it, sealed with `keys`.
+    /// Returns the credential store, sealed with `keys`.
     pub fn credentials(&self, keys: SealKeys) -> SqliteCredentials {
         SqliteCredentials::new(self.clone(), keys)
     }
 
-    /// The runs of workflows in it; what is kept of them is sealed with `keys`, if there are any.
+    /// Returns the store of workflow runs, whose data is sealed with `keys`, if there are any.
     pub fn runs(&self, keys: SealKeys) -> SqliteRuns {
         SqliteRuns::new(self.clone(), keys)
     }
 
-    /// The requests for consent in it; their own key, and what may be shown of calls, are sealed with
-    /// `keys`, if there are any.
+    /// Returns the approval store. Its key and the displayable arguments are sealed with `keys`, if
+    /// there are any.
     pub fn approvals(&self, keys: SealKeys) -> SqliteApprovals {
         SqliteApprovals::new(self.clone(), keys)
     }
 
-    /// The calls under keys of their callers, sealed with `keys`; without a key nothing is kept.
+    /// Returns the store of idempotent calls, sealed with `keys`; without a key nothing is stored.
     pub fn once(&self, keys: SealKeys) -> SqliteOnce {
         SqliteOnce::new(self.clone(), keys)
     }
 
-    /// Where the file is, without symbolic links.
+    /// Returns the path of the file, without symbolic links.
     pub fn path(&self) -> &Path {
         self.inner.readers.place()
     }

@@ -1,9 +1,10 @@
-//! Whether a record is what was written: every event against its chain, the chain against its signed
-//! checkpoints, and both against checkpoints that are kept elsewhere.
+//! Verification of a record: every event against its chain, the chain against its signed
+//! checkpoints, and both against checkpoints that are stored elsewhere.
 //!
 //! Invariants:
-//! - a finding names the first event that is not what it was, where one can be named (I-71, I-72);
-//! - after a finding the check goes on from what is stored, so that each break is told once;
+//! - a finding names the first event that differs from the written one, if there is one (I-71,
+//!   I-72);
+//! - after a finding the check continues from the stored state, so that each break is reported once;
 //! - memory grows with checkpoints and tenants, never with events.
 
 use std::{
@@ -26,14 +27,14 @@ use toolcrib_core::{
 
 use crate::sign;
 
-/// Findings that are told; of more, only that there are more.
+/// The most findings listed; further ones are only counted.
 const MAX_FINDINGS: usize = 100;
 
-/// Checks of a record that retention changes meanwhile. Each takes much less time than passes between
-/// two removals.
+/// The most checks of a record that retention changes meanwhile. Each takes much less time than the
+/// interval between two removals.
 const MAX_ATTEMPTS: usize = 8;
 
-/// What to check.
+/// The part to check.
 #[derive(Debug, Clone, Default)]
 pub struct Scope {
     /// Only this tenant's log.
@@ -44,16 +45,16 @@ pub struct Scope {
     pub to: Option<u64>,
 }
 
-/// What is wrong at a place.
+/// One defect and its place.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Finding {
     /// Stable code.
     pub code: FindingCode,
-    /// Whose log.
+    /// The tenant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// The first position in that tenant's log that is not what it was.
+    /// The first position in that tenant's log that differs from the written one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<u64>,
     /// The run of the event there.
@@ -62,49 +63,49 @@ pub struct Finding {
     /// Its sequence in that run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sequence: Option<u64>,
-    /// For people.
+    /// The message for people.
     pub message: String,
 }
 
-/// What is wrong.
+/// The kinds of defects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingCode {
-    /// An event is not what was written there: changed, moved or put in.
+    /// An event differs from the written one: changed, moved or inserted.
     Changed,
-    /// Events are gone.
+    /// Events are missing.
     Missing,
-    /// The log ends before a checkpoint says that it does.
+    /// The log ends before the position of a checkpoint.
     Truncated,
-    /// The chain is not the one that was signed.
+    /// The chain differs from the signed one.
     Rewritten,
-    /// A checkpoint of the store is not what was signed, or one is gone.
+    /// A checkpoint of the store is invalid or missing.
     Checkpoint,
-    /// A checkpoint is signed with a key that is not trusted.
+    /// A checkpoint is signed with an untrusted key.
     UnknownKey,
-    /// A checkpoint that was kept elsewhere is not genuine.
+    /// A checkpoint that was stored elsewhere is invalid.
     Anchor,
-    /// The witness is gone or not genuine, or the store does not have what it names.
+    /// The witness is missing or invalid, or the store lacks a checkpoint that it names.
     Witness,
-    /// The file is damaged, or a line of it is no event.
+    /// The file is damaged, or a line of it is not an event.
     Damaged,
 }
 
-/// What was checked and what was found.
+/// The result of a verification.
 #[derive(Debug, Clone, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// Events checked.
+    /// The number of events checked.
     pub events: u64,
-    /// Checkpoints checked, those that are kept elsewhere included.
+    /// The number of checkpoints checked, those stored elsewhere included.
     pub checkpoints: u64,
     /// Each tenant's log.
     pub tenants: Vec<Verified>,
-    /// What is wrong, by tenant and position.
+    /// The defects, by tenant and position.
     pub findings: Vec<Finding>,
-    /// Findings beside those that are told.
+    /// The number of findings beyond the listed ones.
     pub more_findings: u64,
-    /// Ids of the keys that checkpoints are signed with, when no public key was given to check them.
+    /// Ids of the keys that signed the checkpoints, when no public key was given to verify them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unknown_keys: Vec<String>,
 }
@@ -113,46 +114,46 @@ pub struct Report {
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Verified {
-    /// Whose.
+    /// The tenant.
     pub tenant: String,
     /// First position checked.
     pub first: u64,
     /// Last position checked.
     pub last: u64,
-    /// Hash there.
+    /// Hash of the last event.
     pub hash: String,
-    /// Last position that a checkpoint of a trusted key covers; what follows is chained but not
+    /// Last position that a checkpoint of a trusted key covers; later events are chained but not
     /// signed yet.
     pub signed: u64,
-    /// Events after that.
+    /// The number of later events.
     pub unsigned: u64,
     /// Timestamp of the first of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unsigned_since: Option<String>,
-    /// Whether there are earlier events, which retention did not remove and which were not checked.
+    /// Whether there are earlier events that were not checked and that retention did not remove.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub partial: bool,
 }
 
-/// What a report proves.
+/// The conclusion of a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Everything is what was written, or follows from it and is too young to be signed.
+    /// Everything is as written, or follows from it and is too young to be signed.
     Verified,
-    /// Something is not what was written.
+    /// Something differs from the written record.
     Changed,
-    /// What is signed is what was written. Events after it are older than the checkpoint interval
-    /// and not signed.
+    /// The signed part is as written. Later events are older than the checkpoint interval and not
+    /// signed.
     UnsignedTail,
-    /// The events fit together. Of some tenant none is signed, so nothing says what was written.
+    /// The events are consistent. For some tenant none is signed, so the written record is unknown.
     NoCheckpoint,
 }
 
 /// How much later than its interval a checkpoint may be signed.
 const GRACE: TimeDelta = TimeDelta::seconds(30);
 
-/// Checks events as they come.
+/// Checks events one by one.
 #[derive(Debug, Default)]
 pub struct Verifier {
     trusted: Vec<[u8; 32]>,
@@ -167,37 +168,37 @@ struct Chain {
     first: Option<u64>,
     /// Position and hash of the event before the next one.
     last: Option<(u64, Digest)>,
-    /// What was pruned, up to and with.
+    /// The last pruned position and its hash.
     pruned: Option<(u64, Digest)>,
-    /// What was said of positions, in ascending order, next ones last.
-    said: Vec<Said>,
+    /// The statements about positions, sorted so that the next one is last.
+    statements: Vec<Statement>,
     signed: u64,
     unsigned: u64,
     unsigned_since: Option<String>,
 }
 
-/// A position, its hash, and who says so.
+/// A statement about the hash at a position.
 #[derive(Debug, Clone, Copy)]
-struct Said {
+struct Statement {
     position: u64,
     hash: Digest,
     number: u64,
-    by: By,
+    by: Origin,
     trusted: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum By {
+enum Origin {
     Store,
     Anchor,
     Witness,
 }
 
-// === impl By ===
+// === impl Origin ===
 
-impl By {
-    /// What to add after the number of a checkpoint.
-    fn told(self) -> &'static str {
+impl Origin {
+    /// Returns the words to add after the number of a checkpoint.
+    fn suffix(self) -> &'static str {
         match self {
             Self::Store => "",
             Self::Anchor => " that was kept elsewhere",
@@ -209,7 +210,7 @@ impl By {
 // === impl Report ===
 
 impl Report {
-    /// What it proves at `now`, of a record that is signed every `interval`.
+    /// Returns the conclusion at `now`, for a record that is signed every `interval`.
     pub fn verdict(&self, now: Timestamp, interval: Duration) -> Verdict {
         if !self.findings.is_empty() {
             return Verdict::Changed;
@@ -221,7 +222,7 @@ impl Report {
         let due = interval.checked_add(&GRACE).and_then(|late| now.checked_sub_signed(late));
         let overdue = |it: &Verified| {
             let since = it.unsigned_since.as_deref()?;
-            // A moment that is none was not written by us.
+            // An invalid time was not written by this program.
             let since = DateTime::parse_from_rfc3339(since).map_or(Timestamp::MIN_UTC, Into::into);
             due.map(|due| since < due)
         };
@@ -235,31 +236,32 @@ impl Report {
 // === impl Verifier ===
 
 impl Verifier {
-    /// Trusts signatures of `trusted`. `ranged`: logs may begin and end anywhere.
+    /// Creates a verifier that trusts signatures of `trusted`. `ranged`: logs may begin and end
+    /// anywhere.
     pub fn new(trusted: Vec<[u8; 32]>, ranged: bool) -> Self {
         Self { trusted, ranged, ..Self::default() }
     }
 
-    /// Trusts no signature, because no public key is known. Signatures of other keys are no findings
-    /// then, and no event counts as signed.
+    /// Creates a verifier without known public keys. Signatures of unknown keys are then no
+    /// findings, and no event counts as signed.
     pub fn without_keys(ranged: bool) -> Self {
         Self { ranged, without_keys: true, ..Self::default() }
     }
 
-    /// Takes the checkpoints of one tenant, all of them and in order. Before its events.
+    /// Adds the checkpoints of one tenant, all of them and in order. Call it before its events.
     pub fn checkpoints(&mut self, tenant: &TenantId, checkpoints: &[Checkpoint]) {
         let mut before: Option<&Checkpoint> = None;
         for (index, checkpoint) in checkpoints.iter().enumerate() {
             self.report.checkpoints += 1;
             let next = checkpoints.get(index + 1);
             let begins = match before {
-                // What was before it may have been pruned; whether it has is seen below.
+                // Earlier checkpoints may have been pruned; that is checked below.
                 None => checkpoint.number > 1 || checkpoint.prev == NO_CHECKPOINT,
                 Some(before) => {
                     checkpoint.number == before.number + 1 && checkpoint.prev == before.digest()
                 }
             };
-            // The next one covers this signature with its own.
+            // The signature of the next checkpoint covers this one too.
             let covered = next.is_some_and(|next| {
                 next.prev == checkpoint.digest() && next.public_key == checkpoint.public_key
             });
@@ -269,7 +271,7 @@ impl Verifier {
                 self.find(FindingCode::Checkpoint, tenant.as_str(), checkpoint.position, message);
             }
             if !covered && !sign::is_signed(checkpoint) {
-                let message = format!("the signature of checkpoint {number} does not hold");
+                let message = format!("the signature of checkpoint {number} is invalid");
                 self.find(FindingCode::Checkpoint, tenant.as_str(), checkpoint.position, message);
             }
             let trusted = self.trusted.contains(&checkpoint.public_key);
@@ -290,11 +292,11 @@ impl Verifier {
                     chain.pruned = Some((checkpoint.position, checkpoint.hash));
                 }
             }
-            chain.said.push(Said {
+            chain.statements.push(Statement {
                 position: checkpoint.position,
                 hash: checkpoint.hash,
                 number,
-                by: By::Store,
+                by: Origin::Store,
                 trusted,
             });
             before = Some(checkpoint);
@@ -311,12 +313,12 @@ impl Verifier {
         }
     }
 
-    /// Takes a checkpoint that was kept elsewhere. Before the events of its tenant.
+    /// Adds a checkpoint that was stored elsewhere. Call it before the events of its tenant.
     pub fn anchor(&mut self, checkpoint: &Checkpoint) {
         self.report.checkpoints += 1;
         let tenant = checkpoint.tenant.as_str();
         if !sign::is_signed(checkpoint) {
-            let message = "the signature of a checkpoint that was kept elsewhere does not hold";
+            let message = "the signature of a checkpoint that was kept elsewhere is invalid";
             return self.find(FindingCode::Anchor, tenant, checkpoint.position, message.to_owned());
         }
         let trusted = self.trusted.contains(&checkpoint.public_key);
@@ -330,51 +332,51 @@ impl Verifier {
             );
             self.find(FindingCode::UnknownKey, tenant, checkpoint.position, message);
         }
-        self.chains.entry(tenant.to_owned()).or_default().said.push(Said {
+        self.chains.entry(tenant.to_owned()).or_default().statements.push(Statement {
             position: checkpoint.position,
             hash: checkpoint.hash,
             number: checkpoint.number,
-            by: By::Anchor,
+            by: Origin::Anchor,
             trusted,
         });
     }
 
-    /// Takes what `witness` names of `tenant`, whose checkpoints in the store are `checkpoints`.
-    /// Before its events.
+    /// Adds the statement of `witness` about `tenant`, whose stored checkpoints are `checkpoints`.
+    /// Call it before the events.
     fn witness(&mut self, witness: &Witness, tenant: &TenantId, checkpoints: &[Checkpoint]) {
         let Some(known) = witness.tenants.get(tenant) else { return };
         let number = known.number;
-        // What retention has removed since the witness was read is before the first one.
+        // A checkpoint that retention removed after the witness was read precedes the first one.
         let pruned = checkpoints.first().is_some_and(|first| first.number > number);
         let stored = checkpoints.iter().find(|it| it.number == number);
         let problem = match stored {
             Some(stored) if stored.digest() == known.digest => None,
-            Some(_) => Some("is not the one that was signed last"),
+            Some(_) => Some("is not the last signed one"),
             None if pruned => None,
-            None => Some("was signed last, as the witness says, and is gone"),
+            None => Some("is the last signed one according to the witness, and is missing"),
         };
         if let Some(problem) = problem {
             let message = format!("checkpoint {number} {problem}");
             self.find(FindingCode::Witness, tenant.as_str(), known.position, message);
         }
-        self.chains.entry(tenant.to_string()).or_default().said.push(Said {
+        self.chains.entry(tenant.to_string()).or_default().statements.push(Statement {
             position: known.position,
             hash: known.hash,
             number,
-            by: By::Witness,
-            // It proves what a checkpoint proves, but a checkpoint is what others can check.
+            by: Origin::Witness,
+            // Only a checkpoint proves that events are signed, because others can verify it.
             trusted: false,
         });
     }
 
-    /// All checkpoints have been taken.
+    /// Finishes the checkpoints.
     pub fn begin(&mut self) {
         for chain in self.chains.values_mut() {
-            chain.said.sort_by_key(|said| std::cmp::Reverse(said.position));
+            chain.statements.sort_by_key(|statement| std::cmp::Reverse(statement.position));
         }
     }
 
-    /// Takes the next event of a tenant. The first may have its [`StoredEvent::prev`].
+    /// Adds the next event of a tenant. The first may have its [`StoredEvent::prev`].
     pub fn event(&mut self, event: &StoredEvent) {
         self.report.events += 1;
         let mut found = Vec::new();
@@ -416,28 +418,28 @@ impl Verifier {
         if chain.unsigned == 1 {
             chain.unsigned_since = Some(event.timestamp.clone());
         }
-        while let Some(said) = chain.said.pop_if(|said| said.position <= at) {
-            if said.position < at {
-                // Before the first event, or one that is missing, which has been told.
+        while let Some(statement) = chain.statements.pop_if(|statement| statement.position <= at) {
+            if statement.position < at {
+                // Before the first event, or at a missing one, which is reported already.
                 continue;
             }
-            if said.hash == hash {
-                if said.trusted {
+            if statement.hash == hash {
+                if statement.trusted {
                     chain.signed = at;
                     (chain.unsigned, chain.unsigned_since) = (0, None);
                 }
                 continue;
             }
             let message = format!(
-                "the log is not the one that checkpoint {}{} was made of: it was written anew at \
+                "the log differs from the one that checkpoint {}{} signed: it was rewritten at \
                  this position or before it",
-                said.number,
-                said.by.told()
+                statement.number,
+                statement.by.suffix()
             );
             found.push((FindingCode::Rewritten, at, message));
         }
         for (code, position, message) in found {
-            self.tell(Finding {
+            self.add(Finding {
                 code,
                 tenant: Some(event.tenant.clone()),
                 position: Some(position),
@@ -448,20 +450,20 @@ impl Verifier {
         }
     }
 
-    /// Up to where events of `tenant` may be gone.
+    /// Returns the position up to which events of `tenant` may be pruned.
     fn pruned(&self, tenant: &str) -> u64 {
         let pruned = self.chains.get(tenant).and_then(|chain| chain.pruned);
         pruned.map_or(0, |(position, _)| position)
     }
 
-    /// Adds what was found by other means.
+    /// Adds damage that was found by other means.
     pub fn damaged(&mut self, message: String) {
         self.found(FindingCode::Damaged, message);
     }
 
-    /// Adds what is wrong with the record as a whole.
+    /// Adds a defect of the record as a whole.
     pub fn found(&mut self, code: FindingCode, message: String) {
-        self.tell(Finding {
+        self.add(Finding {
             code,
             tenant: None,
             position: None,
@@ -471,7 +473,7 @@ impl Verifier {
         });
     }
 
-    /// Events have gone that no tenant's chain shows: positions in the whole log.
+    /// Adds missing positions of the whole log that no tenant's chain shows.
     fn gap(&mut self, from: u64, to: u64) {
         let message = format!(
             "the events at {} of the whole log are gone",
@@ -481,7 +483,7 @@ impl Verifier {
                 format!("positions {from} to {to}")
             }
         );
-        self.tell(Finding {
+        self.add(Finding {
             code: FindingCode::Missing,
             tenant: None,
             position: None,
@@ -491,21 +493,24 @@ impl Verifier {
         });
     }
 
-    /// All events have been taken. `open_end`: more may follow that was not asked for.
+    /// Returns the report after all events. `open_end`: more events may follow outside the checked
+    /// range.
     pub fn finish(mut self, open_end: bool) -> Report {
         let chains = std::mem::take(&mut self.chains);
         for (tenant, chain) in chains {
             let last = chain.last.map_or(0, |(position, _)| position);
             let pruned = chain.pruned.map_or(0, |(position, _)| position);
-            let ahead = chain.said.iter().find(|said| said.position > last.max(pruned));
-            if let (Some(said), false) = (chain.said.first().filter(|_| ahead.is_some()), open_end)
+            let ahead =
+                chain.statements.iter().find(|statement| statement.position > last.max(pruned));
+            if let (Some(statement), false) =
+                (chain.statements.first().filter(|_| ahead.is_some()), open_end)
             {
                 let message = format!(
-                    "the log ends at position {last}; checkpoint {}{} says that it goes on to \
+                    "the log ends at position {last}, but checkpoint {}{} covers it up to \
                      position {}",
-                    said.number,
-                    said.by.told(),
-                    said.position
+                    statement.number,
+                    statement.by.suffix(),
+                    statement.position
                 );
                 self.find(FindingCode::Truncated, &tenant, last + 1, message);
             }
@@ -540,10 +545,10 @@ impl Verifier {
 
     fn find(&mut self, code: FindingCode, tenant: &str, position: u64, message: String) {
         let (tenant, position) = (Some(tenant.to_owned()), Some(position));
-        self.tell(Finding { code, tenant, position, run_id: None, sequence: None, message });
+        self.add(Finding { code, tenant, position, run_id: None, sequence: None, message });
     }
 
-    fn tell(&mut self, finding: Finding) {
+    fn add(&mut self, finding: Finding) {
         match self.report.findings.len() < MAX_FINDINGS {
             true => self.report.findings.push(finding),
             false => self.report.more_findings += 1,
@@ -558,16 +563,15 @@ fn gone(from: u64, to: u64) -> String {
     }
 }
 
-/// Checks what `scope` names of the record in `store`. Signatures count when they are of `trusted`;
-/// `anchors` are checkpoints that were kept elsewhere, `witness` what was signed last, read before
-/// this is called. `progress` is called with the number of events
-/// done and of all events.
+/// Verifies the part `scope` of the record in `store`. Signatures of `trusted` keys count.
+/// `anchors` are checkpoints that were stored elsewhere; `witness` is the last signed state, read
+/// before this call. `progress` receives the number of checked events and of all events.
 ///
-/// A server may remove old events meanwhile. A check that found something is therefore repeated when
-/// retention has moved on since it began.
+/// A server may prune old events meanwhile. A check with findings is therefore repeated when
+/// retention has advanced since it began.
 ///
 /// # Errors
-/// The store could not be read; damage of what it holds is part of the report instead.
+/// Fails when the store cannot be read; damaged content is part of the report.
 pub async fn record(
     store: &dyn RecordStore,
     scope: &Scope,
@@ -590,7 +594,7 @@ pub async fn record(
     }
 }
 
-/// Whether a tenant has a mark of retention after its checkpoint in `last`.
+/// Returns whether a tenant has a mark of retention after its checkpoint in `last`.
 async fn pruned_after(
     store: &dyn RecordStore,
     last: &HashMap<TenantId, u64>,
@@ -598,7 +602,7 @@ async fn pruned_after(
     for (tenant, number) in last {
         let newer = match store.checkpoints(tenant, *number).await {
             Ok(newer) => newer,
-            // Which the report says.
+            // The report contains it.
             Err(StoreError::Corrupt(_)) => continue,
             Err(error) => return Err(error),
         };
@@ -609,7 +613,7 @@ async fn pruned_after(
     Ok(false)
 }
 
-/// One check, and the number of each tenant's last checkpoint when it began.
+/// Runs one check, and returns it with the number of each tenant's last checkpoint at its start.
 async fn check(
     store: &dyn RecordStore,
     scope: &Scope,
@@ -652,7 +656,7 @@ async fn check(
             break;
         }
     }
-    // Tenants of which the store has nothing at all.
+    // Tenants without anything in the store.
     let lost = witness.into_iter().flat_map(|witness| witness.tenants.keys());
     let lost = lost.filter(|tenant| !last_numbers.contains_key(*tenant));
     for tenant in lost.filter(|it| scope.tenant.as_ref().is_none_or(|tenant| tenant == *it)) {
@@ -667,7 +671,8 @@ async fn check(
     }
     verifier.begin();
 
-    // After the checkpoints and before the events: what is appended meanwhile is not missed.
+    // After the checkpoints and before the events, so that events appended meanwhile are not
+    // reported missing.
     let end = store.last_position().await?;
     let mut query = StoredQuery {
         tenant: scope.tenant.clone(),
@@ -689,7 +694,7 @@ async fn check(
             if scope.to.is_some_and(|to| event.tenant_position > to) {
                 break 'pages;
             }
-            // Appended since: its checkpoints may not have been seen.
+            // Appended since: its checkpoints may not have been read.
             if event.position > end {
                 break 'pages;
             }
@@ -705,8 +710,8 @@ async fn check(
     Ok((verifier.finish(open_end), last_numbers))
 }
 
-/// Positions of the whole log have no gap, but where events were pruned: then each gap is before the
-/// first event after the mark of a tenant that was pruned.
+/// The positions of the whole log, which have no gap except where events were pruned. Each such gap
+/// then precedes the first remaining event of a pruned tenant.
 #[derive(Default)]
 struct Places {
     last: u64,
@@ -716,7 +721,7 @@ struct Places {
 }
 
 impl Places {
-    /// `pruned`: up to where events of this tenant may be gone.
+    /// Records the position of `event`. `pruned`: events of its tenant up to there may be pruned.
     fn see(&mut self, event: &StoredEvent, pruned: u64) {
         if event.position > self.last + 1 {
             self.gap = Some((self.last + 1, event.position - 1));

@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use toolcrib_core::{record::WitnessStore, store::StoreError, text::io_reason};
 
-/// The largest witness that is read: that of 100 000 tenants has about 25 MB.
+/// The most bytes of a witness that are read: the witness of 100 000 tenants has about 25 MB.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// A file that is replaced as a whole.
@@ -22,12 +22,12 @@ pub struct WitnessFile {
 // === impl WitnessFile ===
 
 impl WitnessFile {
-    /// The file at `path`, which need not exist yet.
+    /// Returns the store of the file at `path`, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -43,7 +43,7 @@ impl WitnessFile {
             file.take(MAX_BYTES).read_to_end(&mut bytes).map(|_| bytes)
         });
         match read {
-            // A text that is not UTF-8, or that was cut, is damaged and has no valid signature.
+            // Text that is not UTF-8, or was cut, is damaged and has no valid signature.
             Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => Err(self.failed("read", &error)),
@@ -68,7 +68,9 @@ impl WitnessFile {
     ) -> Result<T, StoreError> {
         let file = self.clone();
         let ended = tokio::task::spawn_blocking(move || work(&file)).await;
-        ended.unwrap_or_else(|_| Err(StoreError::Unavailable("the witness broke off".to_owned())))
+        ended.unwrap_or_else(|_| {
+            Err(StoreError::Unavailable("the task that accesses the witness panicked".to_owned()))
+        })
     }
 }
 

@@ -1,6 +1,6 @@
-//! I-71, I-72: which of the attacks on a record is found by the file alone, which by the witness
-//! beside the signing key, and which by checkpoints that are kept elsewhere. The table of
-//! `docs/explanation/record.md` says the same.
+//! I-71, I-72: which attacks on a record are detected by the file alone, by the witness next to the
+//! signing key, and by checkpoints that are stored elsewhere. The table in `docs/explanation/record.md` lists
+//! the same.
 #![cfg(test)]
 
 use std::{path::PathBuf, time::Duration};
@@ -76,7 +76,8 @@ impl Rig {
         report.unwrap()
     }
 
-    /// What is proven by the file alone, and whether the witness and the anchors find something.
+    /// Returns the verdict of the file alone, and whether the witness and the anchors have
+    /// findings.
     async fn outcome(&self) -> (Verdict, bool, bool) {
         let alone = self.verify(false, &[]).await.verdict(moment(10), INTERVAL);
         let witness = !self.verify(true, &[]).await.findings.is_empty();
@@ -87,7 +88,7 @@ impl Rig {
 
 // I-71, I-72
 #[tokio::test]
-async fn what_finds_which_attack() {
+async fn each_attack_is_detected_as_documented() {
     let untouched = (Verdict::Verified, false, false);
     assert_eq!(Rig::new().await.outcome().await, untouched);
     let expected = [
@@ -135,7 +136,7 @@ async fn with_an_older_witness_what_came_since_can_be_written_anew() {
     open.append(vec![decided("t", "r", "late")]).await.unwrap();
     let late = sign(&open, &signing_key(), "t", 2).await;
     open.close().await;
-    // The later checkpoint and its event are gone, and the witness of before names neither.
+    // The later checkpoint and its event are removed, and the earlier witness names neither.
     std::fs::write(rig.path(), earlier).unwrap();
     let open = rig.open();
     open.append(vec![decided("t", "r", "forged")]).await.unwrap();
@@ -162,7 +163,7 @@ async fn events_that_are_not_signed_are_proven_for_an_interval_only() {
     store.close().await;
     let report = rig.verify(false, &[]).await;
     assert_eq!(report.verdict(moment(900_000), INTERVAL), Verdict::Verified);
-    // Of a tenant without any checkpoint nothing is proven, however young it is.
+    // For a tenant without any checkpoint nothing is proven, however young it is.
     let store = rig.open();
     store.append(vec![decided("v", "r", "v1")]).await.unwrap();
     store.close().await;

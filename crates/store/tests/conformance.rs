@@ -46,7 +46,7 @@ fn approvals_in_memory() -> ((MemoryApprovals, MemoryLog), ()) {
     ((MemoryApprovals::new(log.clone()), log), ())
 }
 
-// I-20: what is read back is exactly the closed envelope that was written.
+// I-20: the stored events are exactly the closed envelope that was written.
 event_log_suite!(memory_log, (MemoryLog::new(), ()));
 event_log_suite!(sqlite_log, sqlite(Durability::Strict));
 event_log_suite!(relaxed_sqlite_log, sqlite(Durability::Relaxed));

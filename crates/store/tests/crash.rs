@@ -1,4 +1,4 @@
-//! I-21: what was acknowledged survives `kill -9`, and what was left open is closed by the next one.
+//! I-21: acknowledged events survive `kill -9`, and the next process closes open calls.
 //!
 //! The process that is killed is this test binary itself, running [`helper_process`].
 #![cfg(test)]
@@ -24,7 +24,7 @@ use toolcrib_store::{
     verify,
 };
 
-/// Where the helper's store is. Without it the helper does nothing.
+/// The path of the helper's store. Without it the helper does nothing.
 const STORE: &str = "TOOLCRIB_TEST_STORE";
 
 /// Callers in the helper.
@@ -43,7 +43,7 @@ impl Helper {
     }
 
     /// Waits for `count` acknowledgements, kills the process in the middle of its work, and returns
-    /// everything that it managed to say.
+    /// all acknowledgements.
     fn kill_after(mut self, count: usize) -> Vec<EventId> {
         let lines = BufReader::new(self.0.stdout.take().unwrap()).lines();
         let mut acknowledged = Vec::new();
@@ -61,14 +61,14 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // Already gone unless the test failed.
+        // Ended already unless the test failed.
         drop(self.0.kill());
         drop(self.0.wait());
     }
 }
 
-/// Not a test: appends until it is killed. Every third call is never returned, and every fifth has a
-/// tool session around it, every second of which is never closed.
+/// Not a test: appends until it is killed. Every third call is never returned. Every fifth has a
+/// tool session around it, of which every second is never closed.
 #[test]
 #[ignore = "started by the other tests of this file"]
 fn helper_process() {
@@ -110,7 +110,7 @@ fn helper_process() {
 
 fn acknowledge(event: &str) {
     let mut out = std::io::stdout().lock();
-    // A line of its own: the test harness does not end the line that it starts.
+    // On a line of its own: the test harness does not end the line that it starts.
     out.write_all(format!("\nack {event}\n").as_bytes()).unwrap();
     out.flush().unwrap();
 }
@@ -132,7 +132,7 @@ async fn every_acknowledged_event_survives_a_kill_and_what_was_lost_is_closed() 
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let mut acknowledged = Vec::new();
-    // The second helper starts on what the first one left behind.
+    // The second helper continues with the store of the first one.
     for count in [300, 500] {
         acknowledged.extend(Helper::start(&path).kill_after(count));
     }
@@ -184,7 +184,7 @@ async fn the_calls_of_a_living_process_are_left_to_it() {
     assert_ne!(store.recover(moment(2)).await.unwrap(), 0, "now it does not");
 }
 
-/// Events that started a call, and a session, which nothing ended.
+/// Returns the events that opened a call or a session without an end.
 fn left_open(events: &[LoggedEvent]) -> (HashSet<EventId>, HashSet<EventId>) {
     let caused: HashSet<_> =
         events.iter().filter_map(|logged| logged.event.causation_id.clone()).collect();

@@ -1,4 +1,4 @@
-//! The file on disk: who may read it, what is refused, and what the operator is told.
+//! The file on disk: permissions, refusals, and messages to the operator.
 #![cfg(test)]
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
@@ -21,12 +21,12 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-/// The refusal to open `path`, which has to name the file, and leave its bytes alone.
+/// Returns the refusal to open `path`, which has to name the file and leave its bytes unchanged.
 fn refusal(path: &Path) -> StoreError {
     let before = fs::read(path).unwrap();
     let error = open(path).unwrap_err();
     assert_eq!(fs::read(path).unwrap(), before, "the file was changed");
-    assert!(!path.with_extension("db.instances").exists(), "something was put beside it");
+    assert!(!path.with_extension("db.instances").exists(), "a directory was created next to it");
     error
 }
 
@@ -182,7 +182,7 @@ fn a_place_that_cannot_hold_a_store_is_explained() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "").unwrap();
-    for (path, said) in [
+    for (path, expected) in [
         (file.join("store.db"), "cannot be created"),
         (directory.path().to_owned(), "cannot be opened for writing"),
         #[cfg(target_os = "linux")]
@@ -192,6 +192,6 @@ fn a_place_that_cannot_hold_a_store_is_explained() {
     ] {
         let error = open(&path).unwrap_err();
         assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
-        assert!(error.to_string().contains(said), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
     }
 }

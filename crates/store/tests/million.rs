@@ -1,4 +1,4 @@
-//! How long a large record takes to check. Run by hand:
+//! The time to verify a large record. Run by hand:
 //! `cargo test -p toolcrib-store --test million -- --ignored --nocapture`.
 #![cfg(test)]
 

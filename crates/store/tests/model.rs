@@ -1,4 +1,4 @@
-//! Any sequence of appends and reads gives the same answers on SQLite as in memory.
+//! Any sequence of appends and reads returns the same results on SQLite and in memory.
 #![cfg(test)]
 
 use proptest::prelude::*;
@@ -44,7 +44,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What two engines have to agree on: the kind of an error, not its words.
+/// The part that two engines must agree on: the kind of an error, not its words.
 fn outcome(result: Result<Vec<u64>, StoreError>) -> Option<Vec<u64>> {
     match result {
         Ok(positions) => Some(positions),

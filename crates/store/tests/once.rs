@@ -1,4 +1,4 @@
-//! Calls under keys, and their answers: what a second process finds, and what the file tells.
+//! Idempotent calls and their answers: the view of a second process, and the content of the file.
 #![cfg(test)]
 
 use std::{fs, path::Path};
@@ -63,7 +63,7 @@ async fn keep(once: &SqliteOnce, key: &OnceKey, run: &str, body: &str) {
     once.keep(key, &run.parse().unwrap(), Some(body.to_owned()), until()).await.unwrap();
 }
 
-/// I-75: another process gives the same answer, for the same call and until it is too old.
+/// I-75: another process returns the same answer, for the same call and until it expires.
 #[tokio::test]
 async fn an_answer_outlives_its_process() {
     let directory = tempfile::tempdir().unwrap();
@@ -82,7 +82,7 @@ async fn an_answer_outlives_its_process() {
     for other in others {
         assert_eq!(once.claim(claim(other, "c", "r3")).await.unwrap(), Claimed::Taken);
     }
-    // What is late for a key that another call has does nothing.
+    // A late answer for a key of another call has no effect.
     once.release(&ann, &"r2".parse().unwrap()).await.unwrap();
     keep(&once, &ann, "r2", "late").await;
     assert_eq!(once.claim(claim(ann.clone(), "c", "r4")).await.unwrap(), ended("r1", &body));
@@ -93,7 +93,7 @@ async fn an_answer_outlives_its_process() {
     store.close().await;
 }
 
-/// I-75: the file alone tells nothing; another key opens nothing, and nothing runs again for it.
+/// I-75: the file alone reveals nothing; another key opens nothing, and nothing runs again for it.
 #[tokio::test]
 async fn answers_are_sealed() {
     let directory = tempfile::tempdir().unwrap();
@@ -118,7 +118,7 @@ async fn answers_are_sealed() {
     assert_eq!(other.claim(claim(ann.clone(), CANARY, "r2")).await.unwrap(), Claimed::Spent);
     let none = store.once(SealKeys::none());
     assert!(!none.seals() && none.claim(claim(ann.clone(), CANARY, "r3")).await.is_err());
-    // An answer that was put under another key does not open there.
+    // An answer that was moved to another key cannot be opened.
     let (_, once) = (&store, store.once(keys("0a")));
     let bob = key("bob", CANARY);
     once.claim(claim(bob.clone(), CANARY, "r4")).await.unwrap();
@@ -139,9 +139,10 @@ async fn answers_are_sealed() {
     store.close().await;
 }
 
-/// I-75: of the calls of a dead process those that may have run are lost, and the others are free.
+/// I-75: of a dead process's calls, those that may have run are lost, and the keys of the others
+/// are free.
 #[tokio::test]
-async fn the_record_tells_what_a_dead_process_may_have_run() {
+async fn the_record_shows_which_calls_of_a_dead_process_may_have_run() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let (dead, once) = open(&path);
@@ -188,7 +189,7 @@ async fn the_record_tells_what_a_dead_process_may_have_run() {
     living.close().await;
 }
 
-/// I-31: nobody loses an answer to somebody who holds more, and what is too old goes.
+/// I-31: no caller loses an answer to one who holds more, and expired answers are deleted.
 #[tokio::test]
 async fn calls_and_bytes_are_bounded() {
     let directory = tempfile::tempdir().unwrap();
@@ -210,7 +211,7 @@ async fn calls_and_bytes_are_bounded() {
     for name in ["b1", "b2", "b3", "b4"] {
         put("bob", name, 9_000).await;
     }
-    assert!(!is_kept("bob", "b1").await, "the oldest of the one who has too many bytes");
+    assert!(!is_kept("bob", "b1").await, "the oldest of the caller with too many bytes");
     assert!(is_kept("bob", "b2").await && is_kept("ann", "small").await);
     put("bob", "huge", 40_000).await;
     let huge = once.claim(claim(key("bob", "huge"), "c", "look")).await.unwrap();
@@ -218,7 +219,7 @@ async fn calls_and_bytes_are_bounded() {
     for name in ["c1", "c2", "c3", "c4", "c5"] {
         put("cid", name, 10).await;
     }
-    assert!(is_kept("ann", "small").await, "who holds least loses nothing");
+    assert!(is_kept("ann", "small").await, "the caller with the least loses nothing");
     assert_eq!(once.sweep(moment(999)).await.unwrap(), 0);
     let mut swept = 0;
     loop {

@@ -1,5 +1,5 @@
 //! The hand-over to the writer under every kind of scheduling: this file compiles `src/queue.rs`
-//! against the locks of a model checker.
+//! with the locks of a model checker.
 #![cfg(test)]
 
 #[path = "../src/queue.rs"]
@@ -19,8 +19,8 @@ const PRODUCERS: usize = 3;
 const ITEMS: usize = 4;
 const MAX_BATCH: usize = 3;
 
-/// Three callers hand over four items each; one of them closes the queue at some point. Returns
-/// what each was told to be accepted, and what the consumer got.
+/// Three callers hand over four items each; one of them closes the queue at some point. Returns the
+/// accepted items of each caller, and the received items of the consumer.
 fn hand_over(patience: Option<Duration>) -> (Vec<Vec<usize>>, Vec<(usize, usize)>) {
     let queue = Arc::new(Queue::new());
     let producers: Vec<_> = (0..PRODUCERS)
@@ -73,7 +73,7 @@ fn adversarial_schedules_lose_nothing() {
 }
 
 #[test]
-fn a_patient_consumer_learns_that_nothing_came() {
+fn a_patient_consumer_becomes_idle() {
     shuttle::check_random(
         || {
             let queue = Queue::new();

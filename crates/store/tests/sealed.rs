@@ -1,4 +1,4 @@
-//! Credentials in the file: what is in its bytes, and what an intruder with the file can do.
+//! Sealed credentials: the bytes of the file, and attacks with access to the file.
 #![cfg(test)]
 
 use std::{fs, path::Path};
@@ -61,7 +61,7 @@ async fn no_value_is_in_the_bytes_of_the_store() {
         }
         names
     };
-    assert!(look().contains(&"store.db-wal".to_owned()), "the log of writes was looked at too");
+    assert!(look().contains(&"store.db-wal".to_owned()), "the write-ahead log was checked too");
     assert_eq!(value(&credentials, &it.owner, "n").await, format!("{CANARY}-rotated"));
     store.close().await;
     look();
@@ -82,7 +82,7 @@ async fn rows_that_are_exchanged_do_not_open() {
         file.execute_batch("COMMIT").unwrap();
         let error = credentials.get(&theirs.owner, &theirs.name).await.unwrap_err();
         assert!(matches!(error, CredentialStoreError::NotGenuine(_)), "{sql}: {error}");
-        // Nor does a rotation give what was changed a new seal.
+        // A rotation does not reseal a changed row either.
         let rotated = credentials.rotate(&theirs.id, 1, material("new"), None, moment(9)).await;
         assert!(matches!(rotated, Err(CredentialStoreError::NotGenuine(_))), "{sql}: {rotated:?}");
     };

@@ -45,9 +45,9 @@ async fn two_writers_lose_nothing_and_share_the_sequences() {
     }
     let mut positions = HashSet::new();
     for task in tasks {
-        let told = task.await.unwrap();
-        assert!(told.is_sorted_by(|a, b| a < b));
-        positions.extend(told);
+        let acknowledged = task.await.unwrap();
+        assert!(acknowledged.is_sorted_by(|a, b| a < b));
+        positions.extend(acknowledged);
     }
     let read = all(&open(&path)).await;
     let sequences: Vec<_> = read.iter().map(|logged| logged.event.sequence).collect();
@@ -88,7 +88,7 @@ async fn a_key_made_elsewhere_changes_the_epoch_here() {
 
 #[tokio::test]
 async fn only_the_calls_of_the_dead_are_closed() {
-    // I-21: the dead process's calls end as failed; those of the living are left alone.
+    // I-21: the dead process's calls end as failed; those of the living are unchanged.
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let link = directory.path().join("link.db");
@@ -153,7 +153,7 @@ async fn the_sessions_of_the_dead_are_closed_after_their_calls() {
     let end = closed(&ended, "e3");
     dead.append(vec![lost.clone(), ended, end, called("t", "r", "e4", "c")]).await.unwrap();
     living.append(vec![opened("t", "q", "e5", "s1")]).await.unwrap();
-    // What is opened twice is open once, and its last holder's.
+    // A tool that is opened twice is open once, and belongs to its last holder.
     dead.append(vec![opened("t", "p", "e6", "s"), opened("t", "p", "e7", "s")]).await.unwrap();
     dead.append(vec![opened("t", "o", "e8", "s")]).await.unwrap();
     living.append(vec![opened("t", "o", "e9", "s")]).await.unwrap();

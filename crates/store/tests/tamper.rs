@@ -1,4 +1,4 @@
-//! I-71, I-72: whatever somebody does to the file with other means is found, and its place named.
+//! I-71, I-72: every change to the file by other means is detected, and its place is named.
 #![cfg(test)]
 
 use rusqlite::Connection;
@@ -25,7 +25,8 @@ struct Rig {
 }
 
 impl Rig {
-    /// Twelve events of `t` between some of `u`, with checkpoints at 4 and 8 that are kept elsewhere.
+    /// Twelve events of `t` between some of `u`, with checkpoints at 4 and 8 that are stored
+    /// elsewhere.
     async fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let rig = Self { directory, anchors: Vec::new() };
@@ -101,7 +102,7 @@ async fn nothing_is_stored_through_a_schema_that_was_changed() {
         for _ in 0..2 {
             let refused = store.append(vec![decided("t", "r", "late")]).await.unwrap_err();
             assert!(refused.to_string().contains("schema was changed"), "{change}: {refused}");
-            // As if nothing had happened.
+            // The store works again as if nothing had happened.
             connection.pragma_update(None, number, before).unwrap();
         }
         assert_eq!(store.displaced().await, Some("the schema of the store was changed"));
@@ -160,7 +161,7 @@ async fn a_change_of_any_column_is_found_where_it_was_made() {
     std::fs::write(rig.path(), &good).unwrap();
     rig.tamper("UPDATE events SET position = 1000 WHERE event_id = 'u12'");
     assert!(!rig.findings().await.is_empty());
-    // So two tenants can swap places in it: the order is proven within a tenant alone.
+    // Two tenants can therefore swap places in it: the order is proven only within a tenant.
     std::fs::write(rig.path(), &good).unwrap();
     rig.tamper(
         "UPDATE events SET position = -1 WHERE event_id = 't5'; \
@@ -171,7 +172,7 @@ async fn a_change_of_any_column_is_found_where_it_was_made() {
 }
 
 #[tokio::test]
-async fn what_is_gone_moved_or_put_in_is_found_where_it_begins() {
+async fn removed_moved_and_inserted_events_are_found_where_they_begin() {
     let rig = Rig::new().await;
     let good = std::fs::read(rig.path()).unwrap();
     let hash = "(SELECT hash FROM events WHERE event_id = 't6')";
@@ -190,14 +191,14 @@ async fn what_is_gone_moved_or_put_in_is_found_where_it_begins() {
         ("DELETE FROM events WHERE tenant = 't' AND tenant_position >= 7", 7),
         ("DELETE FROM events WHERE tenant = 't'", 1),
         (
-            // Two events change places, their hashes with them.
+            // Two events change places, together with their hashes.
             "UPDATE events SET tenant_position = 0 WHERE event_id = 't7'; \
              UPDATE events SET tenant_position = 7 WHERE event_id = 't8'; \
              UPDATE events SET tenant_position = 8 WHERE event_id = 't7'",
             7,
         ),
         (
-            // And what they say, which leaves everything else in place.
+            // And their content, which leaves everything else in place.
             "UPDATE events SET payload = replace(payload, 'scope', 'other') WHERE event_id = 't7'; \
              UPDATE events SET sequence = 70 WHERE event_id = 't7'; \
              UPDATE events SET sequence = 6 WHERE event_id = 't8'; \
@@ -214,7 +215,7 @@ async fn what_is_gone_moved_or_put_in_is_found_where_it_begins() {
         let first = first.unwrap_or_else(|| panic!("{sql}: {findings:?}"));
         assert_eq!(first.position, Some(position), "{sql}: {findings:?}");
     }
-    // A tenant without checkpoints that is gone altogether.
+    // A tenant without checkpoints that is removed completely.
     std::fs::write(rig.path(), &good).unwrap();
     rig.tamper("DELETE FROM events WHERE tenant = 'u'");
     let findings = rig.findings().await;
@@ -222,7 +223,7 @@ async fn what_is_gone_moved_or_put_in_is_found_where_it_begins() {
 }
 
 #[tokio::test]
-async fn whoever_computes_the_hashes_anew_is_caught_by_the_next_checkpoint() {
+async fn recomputed_hashes_are_detected_by_the_next_checkpoint() {
     let rig = Rig::new().await;
     rig.tamper("UPDATE events SET payload = '{}' WHERE event_id = 't6'");
     rechain(&Connection::open(rig.path()).unwrap(), "t");
@@ -256,7 +257,7 @@ async fn a_checkpoint_that_was_changed_or_removed_is_found() {
 }
 
 #[tokio::test]
-async fn nobody_without_the_key_can_make_a_removal_look_like_retention() {
+async fn without_the_key_a_removal_cannot_look_like_retention() {
     let rig = Rig::new().await;
     rig.tamper(
         "DELETE FROM events WHERE tenant = 't' AND tenant_position <= 4; \
@@ -275,14 +276,14 @@ async fn with_an_anchor_a_truncation_is_found() {
         "DELETE FROM events WHERE position > 13; DELETE FROM checkpoints WHERE number = 2; \
          UPDATE sqlite_sequence SET seq = 13 WHERE name = 'events'",
     );
-    assert_eq!(rig.findings().await, [], "the file alone does not tell");
+    assert_eq!(rig.findings().await, [], "the file alone does not show it");
     let findings = rig.verify(Scope::default(), &rig.anchors).await.findings;
     assert_eq!(places(&findings), [(FindingCode::Truncated, Some("t"), Some(8))], "{findings:?}");
 }
 
 // I-72
 #[tokio::test]
-async fn with_an_anchor_a_log_that_was_written_anew_with_another_key_is_found() {
+async fn with_an_anchor_a_log_that_was_rewritten_with_another_key_is_found() {
     let rig = Rig::new().await;
     rig.tamper("UPDATE events SET payload = '{}' WHERE event_id = 't2'; DELETE FROM checkpoints");
     rechain(&Connection::open(rig.path()).unwrap(), "t");
@@ -292,7 +293,7 @@ async fn with_an_anchor_a_log_that_was_written_anew_with_another_key_is_found() 
     let whole = Scope::default();
     let own = vec![other.public()];
     let report = verify::record(&store, &whole, own.clone(), &[], None, |_, _| ()).await.unwrap();
-    assert_eq!(report.findings, [], "whoever has all of it can make it look right");
+    assert_eq!(report.findings, [], "an attacker with the whole file can make it look right");
     let both = vec![other.public(), signing_key().public()];
     for trusted in [own, both] {
         let report = verify::record(&store, &whole, trusted, &rig.anchors, None, |_, _| ()).await;
@@ -306,7 +307,7 @@ async fn with_an_anchor_a_log_that_was_written_anew_with_another_key_is_found() 
 }
 
 #[tokio::test]
-async fn an_anchor_that_is_no_checkpoint_of_ours_says_so() {
+async fn an_invalid_anchor_is_reported() {
     let rig = Rig::new().await;
     let mut forged = rig.anchors.clone();
     forged[0].position = 5;
@@ -337,7 +338,7 @@ async fn a_range_is_checked_alone() {
 }
 
 #[tokio::test]
-async fn what_was_pruned_is_not_missed_and_what_is_left_is_checked() {
+async fn pruned_events_are_not_missing_and_the_rest_is_checked() {
     let rig = Rig::new().await;
     let store = rig.open();
     assert_eq!(prune(&store, &signing_key(), &rig.anchors[0], 3).await, 4);

@@ -1,4 +1,4 @@
-//! Which tasks there are, and how they are doing.
+//! The registry of running tasks and their states.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -12,38 +12,38 @@ use tokio_util::sync::CancellationToken;
 
 use crate::STABLE;
 
-/// The name of a task: what it does, and for which of several things.
+/// The name of a task: its kind, and the instance it works for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskName {
-    /// What it does: one of a closed set of words, fit for a metric's label.
+    /// The kind: one of a closed set of words, fit for a metric's label.
     pub kind: &'static str,
-    /// The source or destination that it works for, in the operator's words.
+    /// The source or destination that it works for, as the operator named it.
     pub instance: Option<String>,
 }
 
-/// How a task is doing.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TaskState {
-    /// It runs, or has done its work.
+    /// Running, or finished successfully.
     Running,
-    /// It runs again, after a failure in the last minute.
+    /// Running again, after a failure in the last minute.
     Recovering,
-    /// It failed and will be started again.
+    /// Failed, and will be restarted.
     Restarting,
-    /// It failed and will not be started again.
+    /// Failed, and will not be restarted.
     Ended,
 }
 
-/// What is known of the tasks of one name.
+/// The report about the tasks with one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TaskReport {
     /// The name.
     pub name: TaskName,
-    /// The worst state among them.
+    /// The worst state among the tasks.
     pub state: TaskState,
-    /// How many there are now.
+    /// The number of tasks at present.
     pub running: usize,
-    /// How often one panicked or ended early.
+    /// The number of panics and early ends.
     pub failures: u64,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Board {
 struct Table {
     next: u64,
     live: HashMap<u64, Live>,
-    /// Kept when the task is gone: a counter must not go back.
+    /// Kept after the task has ended: a counter must not go back.
     failures: BTreeMap<TaskName, Failures>,
     fatal: Option<TaskName>,
 }
@@ -75,7 +75,7 @@ struct Failures {
     last: Instant,
 }
 
-/// The place of one task on the board, for as long as it lives.
+/// The entry of one task on the board, for as long as it lives.
 pub(crate) struct Place {
     board: Arc<Board>,
     name: TaskName,
@@ -87,7 +87,7 @@ pub(crate) struct Place {
 // === impl TaskName ===
 
 impl TaskName {
-    /// A task of this kind that works for `instance`.
+    /// Creates the name of a task of this kind that works for `instance`.
     pub fn of(kind: &'static str, instance: impl Into<String>) -> Self {
         Self { kind, instance: Some(instance.into()) }
     }
@@ -111,7 +111,7 @@ impl fmt::Display for TaskName {
 // === impl TaskState ===
 
 impl TaskState {
-    /// The state as a word.
+    /// Returns the state as a word.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -175,7 +175,7 @@ impl Place {
 
     /// Counts a failure.
     pub(crate) fn failed(&self, how: &'static str) {
-        // The panic's own text may quote what the task worked on, so it is not repeated.
+        // The panic's own text may quote the task's data, so it is not repeated.
         tracing::error!(task = %self.name, "a background task {how}");
         let mut table = self.board.table.lock();
         let now = Instant::now();
@@ -194,7 +194,7 @@ impl Place {
         }
     }
 
-    /// The task is over and the process cannot do without it.
+    /// Marks the task as failed for good; the process cannot continue without it.
     pub(crate) fn give_up(mut self) {
         self.given_up = true;
         let mut table = self.board.table.lock();

@@ -1,9 +1,9 @@
 //! Background tasks that cannot disappear unnoticed.
 //!
-//! Every task that lives longer than a request is started through [`Tasks`]: it has a name, a
-//! [`Policy`] for its end, and a place on a board that probes, metrics and lists of sources read.
+//! Every task that lives longer than a request is started through [`Tasks`]. It has a name, a
+//! [`Policy`] for its end, and an entry on a board that probes, metrics and lists of sources read.
 //!
-//! Invariant (I-90): a task that panics or ends early is counted, and is started again or ends the
+//! Invariant (I-90): a task that panics or ends early is counted, and then restarted, or it ends the
 //! process.
 #![warn(missing_docs)]
 
@@ -26,17 +26,17 @@ use board::{Board, Place};
 /// The pause before a task is started again.
 const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(60));
 
-/// A task that ran for this long without a failure is sound again.
+/// A task that ran for this long without a failure counts as sound.
 pub(crate) const STABLE: Duration = Duration::from_secs(60);
 
-/// What the end of a task means.
+/// The meaning of the end of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Policy {
-    /// It runs until it is stopped. When it panics or returns earlier, it is started again.
+    /// Runs until it is stopped. When it panics or returns earlier, it is restarted.
     Forever,
-    /// It returns when its work is done. When it panics, it is started again.
+    /// Returns when its work is done. When it panics, it is restarted.
     UntilDone,
-    /// It runs until it is stopped, and the process cannot do without it: when it panics or returns
+    /// Runs until it is stopped, and is essential for the process. When it panics or returns
     /// earlier, [`Tasks::fatal`] returns.
     Essential,
 }
@@ -47,7 +47,7 @@ pub struct Tasks {
     board: Arc<Board>,
 }
 
-/// A task that was started. Dropping this does not end it.
+/// A handle to a started task. Dropping it does not end the task.
 #[derive(Debug, Clone)]
 pub struct Task {
     ended: CancellationToken,
@@ -56,7 +56,7 @@ pub struct Task {
 // === impl Tasks ===
 
 impl Tasks {
-    /// A board without tasks.
+    /// Creates a board without tasks.
     pub fn new() -> Self {
         Self::default()
     }
@@ -84,7 +84,7 @@ impl Tasks {
         task
     }
 
-    /// The future that [`spawn`](Self::spawn) runs, for callers that track their tasks themselves.
+    /// Returns the future that [`spawn`](Self::spawn) runs, for callers that track their own tasks.
     pub fn supervise<F, R>(
         &self,
         name: impl Into<TaskName>,
@@ -101,7 +101,7 @@ impl Tasks {
             let mut failures = 0;
             loop {
                 let started = Instant::now();
-                // What a run leaves behind is shared and behind locks that do not poison.
+                // State that outlives a run is shared and behind locks that do not poison.
                 let ended = AssertUnwindSafe(async { run().await }).catch_unwind().await;
                 match ended {
                     Ok(()) if stop.is_cancelled() || policy == Policy::UntilDone => return,
@@ -145,17 +145,17 @@ impl Tasks {
         task
     }
 
-    /// Waits until a task fails that the process cannot do without, and returns its name.
+    /// Waits until an essential task fails, and returns its name.
     pub async fn fatal(&self) -> TaskName {
         self.board.fatal().await
     }
 
-    /// Every task that runs or has failed, by name.
+    /// Returns a report for every task that runs or has failed, by name.
     pub fn reports(&self) -> Vec<TaskReport> {
         self.board.reports()
     }
 
-    /// How often tasks of this instance (a source) have failed.
+    /// Returns the number of failures of tasks of this instance (a source).
     pub fn failures_of(&self, instance: &str) -> u64 {
         let reports = self.board.reports();
         let own = reports.iter().filter(|report| report.name.instance.as_deref() == Some(instance));
@@ -166,7 +166,7 @@ impl Tasks {
 // === impl Task ===
 
 impl Task {
-    /// Waits until the task has ended for good. Can be called any number of times.
+    /// Waits until the task has ended for good. Can be called repeatedly.
     pub async fn ended(&self) {
         self.ended.cancelled().await;
     }

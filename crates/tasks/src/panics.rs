@@ -1,7 +1,7 @@
-//! What is said of a panic, wherever it happens.
+//! Logging of panics.
 //!
-//! Invariant: the text of a panic that was put together at run time is not shown: it may quote an
-//! argument or a result that the code was working on.
+//! Invariant: a panic text that was formatted at run time is withheld, because it may quote an
+//! argument or a result of a call.
 
 use std::{
     panic::{PanicHookInfo, set_hook},
@@ -10,12 +10,12 @@ use std::{
 
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
-/// How many panics there were in this process since [`install`].
+/// Returns the number of panics in this process since [`install`].
 pub fn count() -> u64 {
     PANICS.load(Ordering::Relaxed)
 }
 
-/// Counts and logs every panic of this process from now on, instead of printing it.
+/// Installs a panic hook that counts and logs every panic, in place of printing it.
 pub fn install() {
     set_hook(Box::new(|panic| {
         PANICS.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! What happens to tasks that fail.
+//! Restarts and reports of failed tasks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,7 @@ async fn until(what: &str, done: impl Fn() -> bool) {
     panic!("never happened: {what}");
 }
 
-/// A task whose first runs end as `end` says, and whose later ones wait for `stop`.
+/// Starts a task whose first runs end as `end` decides, and whose later ones wait for `stop`.
 fn failing(
     tasks: &Tasks,
     policy: Policy,
@@ -71,7 +71,7 @@ async fn a_task_that_was_stopped_is_not_started_again() {
     task.ended().await;
     assert_eq!(runs.load(Ordering::SeqCst), 1);
     assert_eq!(tasks.reports(), []);
-    // Also one that fails all the time, in its pause.
+    // A task that always fails is stopped in its pause too.
     let stop = CancellationToken::new();
     let (task, _) = failing(&tasks, Policy::Forever, &stop, u64::MAX, || panic!("again"));
     until("it fails", || of(&tasks, "work").is_some_and(|it| it.failures > 2)).await;

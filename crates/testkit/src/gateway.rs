@@ -1,4 +1,5 @@
-//! A whole gateway on a real socket, over tools that are closures: real store, real keys, real HTTP.
+//! A whole gateway on a real socket, over tools that are closures: real store, real keys, real
+//! HTTP.
 //!
 //! ```ignore
 //! let gw = TestGateway::builder().tool(TestTool::new("read").scopes(["files:read"])).start().await;
@@ -7,7 +8,7 @@
 //! ```
 //!
 //! Tools are offered by the source `crib`, so `read` has the tool id `mcp:crib.read`, the wire name
-//! `crib__read` and the OTC id `crib.read@1.0.0`. Callers belong to the tenant `acme` unless said.
+//! `crib__read` and the OTC id `crib.read@1.0.0`. By default callers belong to the tenant `acme`.
 #![expect(
     clippy::expect_used,
     clippy::unwrap_used,
@@ -66,10 +67,10 @@ pub use self::{
     tool::TestTool,
 };
 
-/// Longest that anything here is waited for.
+/// The longest wait of any operation here.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The running gateway. Ends with it: the listener, the sources and the directory.
+/// The running gateway. Dropping it ends the listener, the sources and the directory.
 pub struct TestGateway {
     /// `http://127.0.0.1:PORT`.
     pub url: String,
@@ -77,12 +78,12 @@ pub struct TestGateway {
     pub gateway: Gateway,
     /// The store, as the gateway uses it.
     pub store: SqliteStore,
-    /// The configuration, as it was understood.
+    /// The parsed configuration.
     pub config: Config,
     sources: Sources,
     /// Secrets of the configuration by the name of their variable.
     secrets: Secrets,
-    /// The part of the configuration that is about them.
+    /// The part of the configuration that describes the sources.
     of_sources: String,
     clock: Option<Arc<ManualClock>>,
     client: reqwest::Client,
@@ -91,7 +92,7 @@ pub struct TestGateway {
     directory: TempDir,
 }
 
-/// Says what to start.
+/// Configures and starts a test gateway.
 #[derive(Default)]
 pub struct TestGatewayBuilder {
     toml: String,
@@ -145,14 +146,14 @@ impl TestGatewayBuilder {
         self
     }
 
-    /// Writes a file beside the configuration.
+    /// Writes a file to the directory of the configuration.
     #[must_use]
     pub fn file(mut self, name: &str, text: &str) -> Self {
         self.files.push((name.to_owned(), text.to_owned()));
         self
     }
 
-    /// Adds configuration that stands before the sources, for example `[otc]` with its settings.
+    /// Adds configuration before the sources, for example `[otc]` with its settings.
     #[must_use]
     pub fn config(mut self, toml: &str) -> Self {
         self.toml.push_str(toml);
@@ -160,28 +161,28 @@ impl TestGatewayBuilder {
         self
     }
 
-    /// What `{ env = name }` stands for.
+    /// Sets the value of `{ env = name }`.
     #[must_use]
     pub fn secret(mut self, name: &str, value: &str) -> Self {
         self.secrets.0.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// With the test routes.
+    /// Enables the test routes.
     #[must_use]
     pub fn test_routes(mut self) -> Self {
         self.test_routes = true;
         self
     }
 
-    /// Time passes only with [`TestGateway::advance`].
+    /// Uses a clock that advances only with [`TestGateway::advance`].
     #[must_use]
     pub fn manual_clock(mut self) -> Self {
         self.clock = Some(Arc::default());
         self
     }
 
-    /// Starts it and waits until every tool is offered.
+    /// Starts the gateway and waits until every tool is offered.
     pub async fn start(self) -> TestGateway {
         let directory = TempDir::new().unwrap();
         let mut of_sources: String = self.sources.iter().map(TestSource::toml).collect();
@@ -244,28 +245,29 @@ impl TestGatewayBuilder {
 // === impl TestGateway ===
 
 impl TestGateway {
-    /// Nothing but defaults; the limits are those of a real server.
+    /// Returns a builder with defaults; the limits are those of a real server.
     pub fn builder() -> TestGatewayBuilder {
         TestGatewayBuilder::default()
     }
 
-    /// A caller of tenant `acme` whose key, with all scopes, is expired already.
+    /// Creates a caller of tenant `acme` whose key has all scopes but is already expired.
     pub async fn expired(&self, id: &str) -> Actor {
         let now = self.gateway.clock().now();
         self.holder("acme", id, &[], &["*"], Some(now - Duration::from_secs(1))).await
     }
 
-    /// A caller of tenant `acme` with a fresh key that holds `grants`.
+    /// Creates a caller of tenant `acme` with a fresh key that holds `grants`.
     pub async fn principal<const N: usize>(&self, id: &str, grants: [&str; N]) -> Actor {
         self.principal_of("acme", id, &grants).await
     }
 
-    /// A caller of `tenant` with a fresh key of these `roles`, which the configuration defines.
+    /// Creates a caller of `tenant` with a fresh key of these `roles`, which the configuration
+    /// defines.
     pub async fn principal_with_roles(&self, tenant: &str, id: &str, roles: &[&str]) -> Actor {
         self.holder(tenant, id, roles, &[], None).await
     }
 
-    /// A caller of `tenant` with a fresh key that holds `grants`.
+    /// Creates a caller of `tenant` with a fresh key that holds `grants`.
     pub async fn principal_of(&self, tenant: &str, id: &str, grants: &[&str]) -> Actor {
         self.holder(tenant, id, &[], grants, None).await
     }
@@ -292,22 +294,22 @@ impl TestGateway {
         self.bearer(key.text.expose())
     }
 
-    /// A caller without a key.
+    /// Creates a caller without a key.
     pub fn anonymous(&self) -> Actor {
         Actor::new(self.client.clone(), self.url.clone(), None)
     }
 
-    /// A caller with `key`, whatever it is.
+    /// Creates a caller with `key`, valid or not.
     pub fn bearer(&self, key: &str) -> Actor {
         Actor::new(self.client.clone(), self.url.clone(), Some(key.to_owned()))
     }
 
-    /// The board of the gateway's background tasks.
+    /// Returns the board of the gateway's background tasks.
     pub fn tasks(&self) -> &toolcrib_gateway::tasks::Tasks {
         self.gateway.tasks()
     }
 
-    /// How often `tool` of `source` has been run.
+    /// Returns how often `tool` of `source` has been run.
     pub fn runs(&self, source: &str, tool: &str) -> usize {
         self.sources.runs(source, tool)
     }
@@ -320,24 +322,24 @@ impl TestGateway {
         tokio::time::timeout(PATIENCE, changes.changed()).await.unwrap().unwrap();
     }
 
-    /// Announces other tools of `source` and does not wait.
+    /// Announces other tools of `source` without waiting.
     pub fn announce(&self, source: &str, tools: Vec<TestTool>) {
         self.sources.change(source, tools);
     }
 
-    /// Takes over a configuration of `toml` and the same sources, as a reload does.
+    /// Applies a configuration of `toml` and the same sources, like a reload.
     pub async fn reload(&self, toml: &str) {
         self.replace(&format!("{toml}\n{}", self.of_sources)).await;
     }
 
-    /// Takes over the configuration `toml`, whose sources have to be those that there are.
+    /// Applies the configuration `toml`, which must have the same sources.
     pub async fn replace(&self, toml: &str) {
         let config = config::parse("test.toml", toml, self.directory.path(), &self.secrets)
             .unwrap_or_else(|error| panic!("{error}\n{toml}"));
         self.gateway.apply(config).await.unwrap();
     }
 
-    /// The id of the key of `actor`.
+    /// Returns the id of the key of `actor`.
     pub fn key_id(&self, actor: &Actor) -> KeyId {
         let principal = self.gateway.authenticator().authenticate(actor.key().unwrap()).unwrap();
         match &principal.auth {
@@ -346,21 +348,21 @@ impl TestGateway {
         }
     }
 
-    /// Takes the key of `actor` back.
+    /// Revokes the key of `actor`.
     pub async fn revoke(&self, actor: &Actor) {
         let id = self.key_id(actor);
         self.store.revoke(&id, self.gateway.clock().now()).await.unwrap();
         self.gateway.authenticator().refresh().await;
     }
 
-    /// Lets `time` pass, on a manual clock.
+    /// Advances the manual clock by `time`.
     pub async fn advance(&self, time: Duration) {
         self.clock.as_ref().expect("a manual clock").advance(time);
-        // Keys that were not confirmed for so long would not be honoured.
+        // Keys that were not confirmed for so long would be rejected.
         self.gateway.authenticator().refresh().await;
     }
 
-    /// Everything in the record, in order.
+    /// Returns all events of the record, in order.
     pub async fn events(&self) -> Vec<LoggedEvent> {
         let mut events: Vec<LoggedEvent> = Vec::new();
         loop {
@@ -373,8 +375,7 @@ impl TestGateway {
         }
     }
 
-    /// Waits until the record holds an event that `wanted` likes. Denials are written in the
-    /// background.
+    /// Waits for an event that satisfies `wanted`. Denials are written in the background.
     pub async fn event(&self, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
         let start = Instant::now();
         loop {
@@ -391,8 +392,8 @@ impl TestGateway {
         }
     }
 
-    /// Sends `request` as it is and gives back everything that comes until the server closes; for
-    /// what no HTTP client sends. Ask for `connection: close`.
+    /// Sends `request` unchanged and returns everything until the server closes the connection. For
+    /// requests that no HTTP client sends; use `connection: close`.
     pub async fn raw(&self, request: impl AsRef<[u8]>) -> String {
         let address = self.url.trim_start_matches("http://");
         let mut stream = TcpStream::connect(address).await.unwrap();
@@ -402,12 +403,12 @@ impl TestGateway {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    /// Where the files of the gateway are.
+    /// Returns the directory of the gateway's files.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Stops the server and the sources, and stores what is left to store.
+    /// Stops the server and the sources, and stores all pending data.
     pub async fn stop(mut self) {
         self.stop.cancel();
         if let Some(server) = self.server.take() {
@@ -427,13 +428,13 @@ impl Drop for TestGateway {
 /// Ids of sources and their running state.
 type ById<T> = BTreeMap<SourceId, T>;
 
-/// A client that talks to loopback and nothing else.
+/// Creates a client without proxies and redirects.
 fn client(
     set_up: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
 ) -> reqwest::Client {
     static PROVIDER: Once = Once::new();
     PROVIDER.call_once(|| {
-        // Another test of this process may have done it.
+        // Another test of this process may have installed it.
         let _already = rustls::crypto::aws_lc_rs::default_provider().install_default();
     });
     let builder = reqwest::Client::builder()

@@ -1,8 +1,8 @@
 //! MCP servers to test against: a faulty one, over stdio ([`faulty_program`]) and over HTTP
 //! ([`FaultyHttp`]), and a good one made with the official SDK ([`good`]).
 //!
-//! The faulty one is written by hand, message by message, so that it can do what no SDK lets a
-//! server do. What it does is described once, in [`script`], for both transports.
+//! The faulty one is written by hand, message by message, so that it can violate the protocol in
+//! ways that SDKs prevent. [`script`] defines its behaviour once, for both transports.
 #![expect(
     clippy::expect_used,
     clippy::unwrap_used,

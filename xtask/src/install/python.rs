@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use crate::install::{Tools, apt, folder, permitted, retried};
 use crate::{paths, shell};
 
-/// The current SDK and a server of its era.
+/// Installs the current SDK and a server of its era.
 pub(crate) fn current(tools: &mut Tools) -> Result<()> {
     let bin = environment("current")?;
     tools.set("TOOLCRIB_PYTHON", bin.join("python"));
@@ -17,25 +17,25 @@ pub(crate) fn current(tools: &mut Tools) -> Result<()> {
     Ok(())
 }
 
-/// The SDK of the handshake era.
+/// Installs the SDK of the handshake era.
 pub(crate) fn legacy(tools: &mut Tools) -> Result<()> {
     tools.set("TOOLCRIB_PYTHON_LEGACY", environment("legacy")?.join("python"));
     Ok(())
 }
 
-/// A server of the Open Tool Calling family.
+/// Installs a server of the Open Tool Calling family.
 pub(crate) fn tool_server(tools: &mut Tools) -> Result<()> {
     tools.set("TOOLCRIB_PYTHON_TOOL_SERVER", environment("tool-server")?.join("python"));
     Ok(())
 }
 
-/// The clients of Open Tool Calling and of OXP.
+/// Installs the clients of Open Tool Calling and of OXP.
 pub(crate) fn otc(tools: &mut Tools) -> Result<()> {
     tools.set("TOOLCRIB_PYTHON_OTC", environment("otc")?.join("python"));
     Ok(())
 }
 
-/// A fuzzer of HTTP interfaces with a description.
+/// Installs a fuzzer for described HTTP interfaces.
 pub(crate) fn fuzzer(tools: &mut Tools) -> Result<()> {
     tools.set("TOOLCRIB_SCHEMATHESIS", environment("fuzzer")?.join("schemathesis"));
     Ok(())
@@ -47,7 +47,7 @@ fn environment(name: &str) -> Result<PathBuf> {
         fs::read_to_string(&source).with_context(|| format!("cannot read {}", source.display()))?;
     let python = interpreter()?;
     let version = shell::first_line(&python, &["--version"]).unwrap_or_default();
-    // An environment belongs to the interpreter that made it.
+    // An environment belongs to the interpreter that created it.
     let made_from = format!("{version}\n{requirements}");
     let folder = folder(&format!("python-{name}"), &made_from, |folder| {
         shell::run(Command::new(&python).args(["-m", "venv", "--clear"]).arg(folder))?;
@@ -69,7 +69,7 @@ fn interpreter() -> Result<PathBuf> {
     apt::install(&["python3", "python3-venv"])?;
     match usable() {
         Some(python) => Ok(python),
-        None => bail!("no python3 that can make virtual environments"),
+        None => bail!("no python3 that can create virtual environments"),
     }
 }
 

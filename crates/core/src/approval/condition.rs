@@ -1,39 +1,39 @@
-//! When a `conditional` approval is needed: by the tool's tier, or by single arguments. There is no
-//! language of expressions: what holds is that one of a few facts holds.
+//! The conditions of a `conditional` approval: the tool's tier, or single arguments. There is no
+//! expression language: a condition is true when any of its tests is.
 //!
-//! Invariant (I-15): a fact that cannot be told counts as one that holds.
+//! Invariant (I-15): a test that cannot be evaluated counts as true.
 
 use regex::Regex;
 use serde_json::Value;
 
 use crate::descriptor::SafetyTier;
 
-/// Asks for consent when any of its facts holds.
+/// Requires approval when any of its tests is true.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Condition {
     /// The tool is of one of these tiers.
     pub tiers: Vec<SafetyTier>,
-    /// One of the arguments is like this.
+    /// One of the arguments matches one of these rules.
     pub arguments: Vec<ArgumentRule>,
 }
 
-/// What one argument is like.
+/// A test of one argument.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArgumentRule {
-    /// Where it is: a JSON pointer into the arguments.
+    /// The argument's place: a JSON pointer into the arguments.
     pub pointer: String,
-    /// What makes it ask.
+    /// The test that triggers approval.
     pub test: Test,
 }
 
-/// What makes an argument ask for consent.
+/// The tests of an argument.
 #[derive(Debug, Clone)]
 pub enum Test {
-    /// It is this value.
+    /// The argument equals this value.
     Equals(Value),
-    /// It is a text in which this is found.
+    /// The argument is a string that this pattern matches.
     Matches(Regex),
-    /// It is a number greater than this.
+    /// The argument is a number greater than this.
     Above(f64),
 }
 
@@ -49,8 +49,8 @@ impl PartialEq for Test {
 }
 
 impl Condition {
-    /// Whether any fact holds for a call with `arguments` of a tool of `tier`, or cannot be told. A
-    /// condition without facts tells nothing.
+    /// Returns whether any test is true, or cannot be evaluated, for a call with `arguments` of a
+    /// tool of `tier`. A condition without tests is always true.
     pub fn may_hold(&self, tier: SafetyTier, arguments: &Value) -> bool {
         (self.tiers.is_empty() && self.arguments.is_empty())
             || self.tiers.contains(&tier)
@@ -59,7 +59,7 @@ impl Condition {
 }
 
 impl ArgumentRule {
-    /// `None`: there is no such argument, or it is of a type that the test says nothing about.
+    /// Returns `None` when the argument is missing, or of a type that the test does not cover.
     fn holds(&self, arguments: &Value) -> Option<bool> {
         let argument = arguments.pointer(&self.pointer)?;
         match &self.test {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fact_holds_does_not_or_cannot_be_told() {
+    fn a_test_is_true_false_or_undecidable() {
         let arguments =
             json!({ "env": "prod", "path": "/etc/passwd", "n": 7, "deep": [{ "x": 1 }] });
         let pattern = |text: &str| Test::Matches(Regex::new(text).unwrap());
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_without_facts_asks() {
+    fn a_condition_without_tests_requires_approval() {
         assert!(Condition::default().may_hold(SafetyTier::Pure, &json!({})));
     }
 }

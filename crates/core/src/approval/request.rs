@@ -1,8 +1,9 @@
-//! One request for consent: to what, by whom, and what was answered.
+//! One approval request: the call it covers, the caller, and the votes on it.
 //!
-//! Invariant (I-65): nobody consents to a call of their own, whichever key they come with; and who makes
-//! keys has one voice with all of them.
-//! Invariant: a request changes only here, and a grant is used once.
+//! Invariant (I-65): a principal cannot approve its own call, with any key. The creator of keys has
+//! one voice together with all of them.
+//!
+//! Invariant: a request changes only in this module, and a grant is used once.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -22,120 +23,120 @@ use crate::{
 
 /// Longest comment, in bytes.
 pub const MAX_COMMENT: usize = 1_000;
-/// Votes on one approval at most, which bounds its quorum.
+/// The most votes on one approval, which also bounds its quorum.
 pub const MAX_VOTES: usize = 32;
-/// Arguments that are named, and bytes of a name.
+/// The most arguments that are listed, and the longest listed name in bytes.
 const MAX_ARGUMENTS: usize = 64;
 const MAX_NAME: usize = 128;
 
-/// A request for consent to one call, and what became of it.
+/// A request for approval of one call, with its votes and its state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Approval {
     /// Its identifier.
     pub id: ApprovalId,
-    /// Whose.
+    /// The caller's tenant.
     pub tenant: TenantId,
-    /// Who wants to call.
+    /// The caller.
     pub principal: PrincipalId,
-    /// With which key; none when it was none.
+    /// The caller's key; `None` when the caller used no API key.
     pub key: Option<KeyId>,
-    /// Who made that key.
+    /// The principals that created that key.
     #[serde(default)]
     pub makers: Vec<PrincipalId>,
     /// The tool.
     pub tool_id: ToolId,
-    /// Hash of the tool as its upstream described it.
+    /// Hash of the tool's upstream description.
     pub tool_digest: Option<String>,
-    /// What it is bound to.
+    /// The call that the approval is bound to.
     pub fingerprint: Fingerprint,
-    /// The run in which it was asked for, and the event that says so.
+    /// The run in which the approval was requested, and the event that recorded the request.
     pub run_id: RunId,
     /// See `run_id`.
     pub event_id: EventId,
     /// The event that let the call pass.
     pub outcome_id: Option<EventId>,
-    /// How it is doing.
+    /// The state.
     pub state: ApprovalState,
-    /// Whether it still says something about the call it is bound to.
+    /// Whether it still decides about the call it is bound to.
     pub live: bool,
-    /// How many have to consent.
+    /// The number of approvals required.
     pub quorum: u32,
-    /// The role that they have to have.
+    /// The role that approvers must have.
     pub role: Option<String>,
-    /// The scope that they have to hold.
+    /// The scope that approvers must hold.
     pub scope: Scope,
-    /// What was answered, in order.
+    /// The votes, oldest first.
     pub votes: Vec<Vote>,
     /// Names and sizes of the arguments.
     pub arguments: Vec<Argument>,
-    /// When it was asked for.
+    /// When it was requested.
     pub created_at: Timestamp,
-    /// Until when it counts. A grant begins a new term.
+    /// When it expires. A grant begins a new term.
     pub expires_at: Timestamp,
-    /// When it came to its present state.
+    /// When it entered its present state.
     pub decided_at: Option<Timestamp>,
     /// The call that used the grant.
     pub used_by: Option<CallId>,
-    /// Counts changes of this one.
+    /// Rises by one with every change of this approval.
     pub revision: u64,
-    /// Counts changes of all of them; the store's.
+    /// Rises with every change of any approval; assigned by the store.
     #[serde(default)]
     pub change: u64,
 }
 
-/// How an approval is doing.
+/// The state of an approval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ApprovalState {
-    /// Somebody has yet to answer.
+    /// The quorum is not reached yet.
     Pending,
     /// The call may be made once.
     Granted,
-    /// It may not.
+    /// The call may not be made.
     Rejected,
-    /// Nobody answered in time, or nobody called.
+    /// The request, or the grant, was not used in time.
     Expired,
     /// The call was made.
     Used,
-    /// The call may be made once, whoever else would have had to consent.
+    /// The call may be made once, although the quorum was not reached.
     Overridden,
 }
 
-/// One answer.
+/// One vote.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Vote {
-    /// Who.
+    /// The voter.
     pub principal: PrincipalId,
-    /// With which key; none when it was none.
+    /// The voter's key; `None` when the voter used no API key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<KeyId>,
-    /// Who made that key.
+    /// The principals that created that key.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub makers: Vec<PrincipalId>,
-    /// What.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Why, in words for people.
+    /// The voter's reason, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
-    /// When.
+    /// When the vote was cast.
     pub at: Timestamp,
 }
 
-/// What can be answered.
+/// The possible votes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Consent.
+    /// Approve.
     Grant,
-    /// None; one is enough.
+    /// Reject; one rejection is enough.
     Reject,
-    /// Let it pass, whoever else would have to consent.
+    /// Approve on one's own authority, bypassing the quorum.
     Override,
 }
 
-/// What is told of an argument: never its value.
+/// The description of an argument: its name, type and size, never its value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Argument {
     /// Its name, shortened.
@@ -147,48 +148,49 @@ pub struct Argument {
     pub bytes: usize,
 }
 
-/// Why an answer does not count. Nothing has changed.
+/// Why a vote was refused. The approval is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum VoteRefused {
-    /// It has been decided, or its time is over.
-    #[error("the approval is {0} and takes no answer any more")]
+    /// The approval is decided or has expired.
+    #[error("the approval is {0} and accepts no more votes")]
     NotPending(&'static str),
-    /// Whoever wants to call cannot consent to it.
-    #[error("you cannot answer your own request, whichever key you use")]
+    /// The caller cannot approve its own call.
+    #[error("you cannot answer your own request, with any key")]
     Own,
-    /// One principal made, or could have used, the keys of both; or of this and of one that consented.
+    /// One principal created, or could have used, both the voter's key and the caller's or an
+    /// approver's.
     #[error(
-        "the key that answers and the one that asks, or another that answered, come from one hand: \
-         whoever made a key could use it. Answer with a key that the operator made, or a token"
+        "your key and the key of the caller, or of an earlier approver, have a creator in common \
+         who could have used both. Vote with a key that the operator created, or with a token"
     )]
     SameHand,
-    /// Nobody knows who that is.
-    #[error("an answer needs credentials")]
+    /// The voter is anonymous.
+    #[error("a vote requires credentials")]
     Anonymous,
-    /// One principal has one voice.
-    #[error("this principal has answered already")]
+    /// One principal has one vote.
+    #[error("this principal has already voted")]
     Again,
     /// The scope is missing.
-    #[error("the answer needs the scope {0}")]
+    #[error("the vote requires the scope {0}")]
     Scope(String),
     /// The role is missing.
-    #[error("the answer needs a role that this principal does not have")]
+    #[error("the vote requires a role that this principal does not have")]
     Role,
-    /// Too long.
+    /// The comment is too long.
     #[error("the comment is longer than 1000 bytes")]
     Comment,
-    /// What is passed over is explained.
-    #[error("an override needs a comment that says why")]
+    /// An override must be explained.
+    #[error("an override requires a comment with the reason")]
     Unexplained,
 }
 
-/// Scope that lets its holder pass over everybody else who would have to consent.
+/// The scope that lets its holder override the quorum.
 pub const OVERRIDE_SCOPE: &str = "approvals:override";
 
 // === impl Approval ===
 
 impl Approval {
-    /// What is recorded when it is asked for.
+    /// Returns the event that records the request.
     pub fn requested(&self) -> EventBody {
         let timeout = self.expires_at - self.created_at;
         EventBody::InterruptRequested(InterruptRequested {
@@ -208,24 +210,24 @@ impl Approval {
         })
     }
 
-    /// Whether its time is over.
+    /// Returns whether it has expired.
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.expires_at <= now
     }
 
-    /// Whether the call may be made.
+    /// Returns whether the call may be made.
     pub fn is_open(&self, now: Timestamp) -> bool {
         let released = matches!(self.state, ApprovalState::Granted | ApprovalState::Overridden);
         self.live && released && !self.is_over(now)
     }
 
-    /// How many have consented.
+    /// Returns the number of approving votes.
     pub fn granted(&self) -> u32 {
         let granted = self.votes.iter().filter(|vote| vote.verdict == Verdict::Grant);
         u32::try_from(granted.count()).unwrap_or(u32::MAX)
     }
 
-    /// Whether `who` asked for it.
+    /// Returns whether `who` requested it.
     pub fn is_own(&self, who: &Principal) -> bool {
         let same_key = match (&who.auth, &self.key) {
             (AuthMethod::ApiKey(key), Some(asking)) => key == asking,
@@ -234,8 +236,8 @@ impl Approval {
         self.tenant == who.tenant && (self.principal == who.id || same_key)
     }
 
-    /// Whether whoever asked, or has consented, could stand behind `who` or the other way round.
-    fn has_a_hand_of(&self, who: &Principal) -> bool {
+    /// Returns whether `who` shares a principal or key creator with the caller or with an approver.
+    fn shares_creator_with(&self, who: &Principal) -> bool {
         let consented = self.votes.iter().filter(|vote| vote.verdict != Verdict::Reject);
         let consented =
             consented.flat_map(|vote| std::iter::once(&vote.principal).chain(&vote.makers));
@@ -243,7 +245,7 @@ impl Approval {
         known.any(|known| who.hands().any(|hand| hand == known))
     }
 
-    /// Whether `who` may know of it: whoever asked, and whoever could answer.
+    /// Returns whether `who` may see it: the caller and every possible approver may.
     pub fn is_visible_to(&self, who: &Principal) -> bool {
         let holds = |scope: &Scope| who.scopes.covers(scope);
         let overrides = Scope::parse(OVERRIDE_SCOPE).is_ok_and(|scope| holds(&scope));
@@ -252,11 +254,11 @@ impl Approval {
             && (self.principal == who.id || holds(&self.scope) || overrides)
     }
 
-    /// Takes the answer of `who`, and gives what is recorded of it. A grant that completes the quorum
-    /// holds for `term`.
+    /// Records the vote of `who` and returns its event. A grant that completes the quorum is valid
+    /// for `term`.
     ///
     /// # Errors
-    /// [`VoteRefused`]: nothing has changed.
+    /// Returns [`VoteRefused`] and changes nothing.
     pub fn vote(
         &mut self,
         who: &Principal,
@@ -303,10 +305,10 @@ impl Approval {
         Ok(event)
     }
 
-    /// Whether `who` could answer this now.
+    /// Checks whether `who` could vote now.
     ///
     /// # Errors
-    /// [`VoteRefused`] says why not.
+    /// Returns the reason as [`VoteRefused`].
     pub fn admits(
         &self,
         who: &Principal,
@@ -340,8 +342,8 @@ impl Approval {
         if self.votes.len() >= MAX_VOTES || self.votes.iter().any(|vote| vote.principal == who.id) {
             return Err(VoteRefused::Again);
         }
-        // To refuse is open to every hand.
-        if verdict != Verdict::Reject && self.has_a_hand_of(who) {
+        // A rejection cannot benefit the rejecting principal, so shared creators do not matter.
+        if verdict != Verdict::Reject && self.shares_creator_with(who) {
             return Err(VoteRefused::SameHand);
         }
         match comment.map(str::trim) {
@@ -351,7 +353,7 @@ impl Approval {
         }
     }
 
-    /// Spends it on `call`; `false` when it lets no call pass.
+    /// Uses the grant for `call`; returns `false` when there is no valid grant.
     pub fn spend(&mut self, call: &CallId, now: Timestamp) -> bool {
         if !self.is_open(now) {
             return false;
@@ -363,7 +365,8 @@ impl Approval {
         true
     }
 
-    /// Ends it when its time is over, and gives what is recorded of that. `None`: it is not, or was.
+    /// Expires it when its time is over and returns the events to record. Returns `None` when it
+    /// has not expired, or expired before.
     pub fn expire(&mut self, now: Timestamp) -> Option<Vec<EventBody>> {
         if !self.live || !self.is_over(now) {
             return None;
@@ -374,10 +377,10 @@ impl Approval {
             self.state = ApprovalState::Expired;
             self.decided_at = Some(now);
         }
-        let nobody = PrincipalId::parse("core.system").ok().filter(|_| was_pending);
+        let system = PrincipalId::parse("core.system").ok().filter(|_| was_pending);
         let reason = Some("timeout".to_owned());
         let gate_id = self.id.clone();
-        let event = nobody.map(|principal| ApprovalRejected { gate_id, principal, reason });
+        let event = system.map(|principal| ApprovalRejected { gate_id, principal, reason });
         Some(event.into_iter().map(EventBody::ApprovalRejected).collect())
     }
 }
@@ -389,7 +392,7 @@ impl ApprovalState {
     pub const ALL: [Self; 6] =
         [Self::Pending, Self::Granted, Self::Rejected, Self::Expired, Self::Used, Self::Overridden];
 
-    /// The state as it stands on the wire.
+    /// Returns the state as it appears on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -405,7 +408,7 @@ impl ApprovalState {
 // === impl Argument ===
 
 impl Argument {
-    /// Names, types and sizes of `arguments`.
+    /// Returns names, types and sizes of `arguments`.
     pub fn shape(arguments: &serde_json::Map<String, Value>) -> Vec<Self> {
         let members = arguments.iter().take(MAX_ARGUMENTS);
         let one = |(name, value): (&String, &Value)| {

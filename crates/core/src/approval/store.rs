@@ -1,4 +1,4 @@
-//! The seam behind which approvals are kept.
+//! The storage trait for approvals.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use crate::{
     store::StoreError,
 };
 
-/// Approvals that one principal may have waiting at once.
+/// The most approvals that one principal may have pending.
 pub const MAX_PENDING: usize = 100;
 
-/// Tells a call from every other: HMAC-SHA-256, in lower hex, under a random key of the store over
-/// everything that a consent is bound to.
+/// Identifies a call: an HMAC-SHA-256, in lower hex, over everything that an approval is bound to.
+/// The key is random and belongs to the store.
 ///
-/// The hash of a call in the record (`argsHash`) is over redacted arguments, so two calls that differ
-/// in a secret have the same; their fingerprints differ, and tell nothing without the key.
+/// The hash of a call in the record (`argsHash`) covers redacted arguments, so two calls that
+/// differ only in a secret share it. Their fingerprints differ, and reveal nothing without the key.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fingerprint(pub String);
 
@@ -30,52 +30,53 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// What came of asking for consent.
+/// The result of opening an approval.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Opened {
-    /// The request is stored, and its event.
+    /// The request and its event are stored.
     Asked(Box<Approval>),
-    /// The same call has been asked for already, and that still counts.
+    /// The same call has an approval already that is still in force.
     Known(Box<Approval>),
-    /// Too many of this principal's are waiting.
+    /// This principal has too many pending approvals.
     Full,
 }
 
-/// Which approvals to list; the newest come first, and none is told with its arguments.
+/// Which approvals to list, newest first. Lists omit the arguments.
 #[derive(Debug, Clone, Default)]
 pub struct ApprovalQuery {
     /// Only this tenant's.
     pub tenant: Option<TenantId>,
-    /// Only those that this principal asked for.
+    /// Only those that this principal requested.
     pub principal: Option<PrincipalId>,
     /// Only in this state.
     pub state: Option<ApprovalState>,
-    /// Only those that still count and have ended by then.
+    /// Only those that are still in force and expire by this time.
     pub overdue: Option<Timestamp>,
-    /// Only those changed after this; then those that changed first come first.
+    /// Only those changed after this change number, in the order of their changes.
     pub changed_after: Option<u64>,
-    /// At most this many; 0 means the store's own cap (1 000).
+    /// The most to return; 0 means the store's own cap (1 000).
     pub limit: usize,
 }
 
-/// Requests for consent.
+/// Approval requests.
 ///
 /// An implementation passes `toolcrib_store::conformance`.
 #[async_trait]
 pub trait ApprovalStore: Send + Sync + 'static {
-    /// The fingerprint of `parts`, which no others share. The key is made on first use and never
-    /// leaves the store.
+    /// Returns the fingerprint of `parts`; different parts have different fingerprints. The key is
+    /// created on first use and never leaves the store.
     async fn fingerprint(&self, parts: Vec<Vec<u8>>) -> Result<Fingerprint, StoreError>;
 
-    /// The approval of that fingerprint that still counts.
+    /// Returns the approval with that fingerprint that is still in force.
     async fn live(
         &self,
         tenant: &TenantId,
         fingerprint: &Fingerprint,
     ) -> Result<Option<Approval>, StoreError>;
 
-    /// Stores `approval` and `event`, both or neither, unless one of its fingerprint still counts.
-    /// `arguments` are what may be shown of the call; a store that cannot seal them forgets them.
+    /// Stores `approval` and `event`, both or neither, unless one with its fingerprint is still in
+    /// force. `arguments` is the displayable form of the call's arguments; a store that cannot seal
+    /// them discards them.
     async fn open(
         &self,
         approval: Approval,
@@ -83,31 +84,32 @@ pub trait ApprovalStore: Send + Sync + 'static {
         event: NewEvent,
     ) -> Result<Opened, StoreError>;
 
-    /// Replaces the approval of the same id, and stores `events`, both or neither; `false` when it
-    /// is no longer of the revision that `approval` has. What may be shown of a call is gone with
-    /// the first change after which it does not count any more.
+    /// Replaces the approval with the same id and stores `events`, both or neither. Returns `false`
+    /// when the stored revision differs from that of `approval`. The displayable arguments are
+    /// deleted with the first change that ends the approval's force.
     async fn change(&self, approval: Approval, events: Vec<NewEvent>) -> Result<bool, StoreError>;
 
-    /// One approval, with what may be shown of its call.
+    /// Returns one approval with the displayable arguments of its call.
     async fn find(
         &self,
         tenant: &TenantId,
         id: &ApprovalId,
     ) -> Result<Option<(Approval, Option<String>)>, StoreError>;
 
-    /// The approvals that `query` selects.
+    /// Returns the approvals that `query` selects.
     async fn list(&self, query: ApprovalQuery) -> Result<Vec<Approval>, StoreError>;
 
-    /// The last [`Approval::change`] that was given out. Cheap.
+    /// Returns the last [`Approval::change`] that was assigned. Cheap.
     async fn epoch(&self) -> Result<u64, StoreError>;
 
-    /// The last change that `reader` has been told of; it begins with those that come after its
-    /// first question.
+    /// Returns the last change that `reader` has acknowledged. A new reader begins with the changes
+    /// after its first request.
     async fn cursor(&self, reader: &str) -> Result<u64, StoreError>;
 
-    /// `reader` has been told of every change up to `change`.
+    /// Records that `reader` has seen every change up to `change`.
     async fn told(&self, reader: &str, change: u64) -> Result<(), StoreError>;
 
-    /// Forgets the approvals that do not count any more and were created before; how many.
+    /// Deletes the approvals created before `before` that are no longer in force, and returns how
+    /// many.
     async fn prune(&self, before: Timestamp) -> Result<usize, StoreError>;
 }

@@ -1,8 +1,8 @@
-//! What a schema can cost, found out before it is compiled.
+//! The cost of a schema, determined before it is compiled.
 //!
-//! A few lines of schema can ask for 2^100 evaluations (each definition referring twice to the
-//! next), for a deeper stack than there is, or for another machine's documents. This walk follows
-//! every reference as the validator will, inside a fixed budget, and refuses what exceeds it.
+//! A few lines of schema can require 2^100 evaluations (each definition referring twice to the
+//! next), a deeper stack than exists, or another machine's documents. This walk follows every
+//! reference as the validator will, inside a fixed budget, and refuses a schema that exceeds it.
 
 use std::collections::HashMap;
 
@@ -10,38 +10,40 @@ use serde_json::{Map, Value};
 
 use super::SchemaError;
 
-/// JSON values in a schema document. The largest tool schemas seen in the wild have some 5 000.
+/// The most JSON values in a schema document. The largest tool schemas seen in practice have some 5
+/// 000.
 const MAX_NODES: usize = 50_000;
-/// Nesting of a schema document; also what bounds the compiler's stack.
+/// The deepest nesting of a schema document; also bounds the compiler's stack.
 const MAX_NESTING: usize = 64;
-/// Subschemas, with every reference written out.
+/// The most subschemas, with every reference expanded.
 const MAX_EVALUATIONS: u32 = 50_000;
-/// Subschemas inside each other, with references written out.
+/// The most subschemas inside each other, with references expanded.
 const MAX_DEPTH: u32 = 192;
-/// Subschemas that apply to one value and stand inside each other (`$ref` to `allOf` to `$ref` …).
+/// The most nested subschemas that apply to one value (`$ref` to `allOf` to `$ref` …).
 const MAX_IN_PLACE: u32 = 48;
-/// Different patterns; each may take 256 KiB when compiled.
+/// The most different patterns; each may take 256 KiB when compiled.
 const MAX_PATTERNS: usize = 64;
-/// Frames of the validator for one value; each takes about a kilobyte, a worker's stack has 2 MiB.
+/// The most validator frames for one value; each takes about a kilobyte, and a worker's stack has 2
+/// MiB.
 const MAX_FRAMES: u32 = 640;
-/// Evaluations that a refused call may cost to be explained in full.
+/// The most evaluations for a full explanation of a refused call.
 const MAX_EXPLAINED: u64 = 4_000_000;
-/// Evaluations up to which a refused call is explained at all.
+/// The most evaluations for explaining a refused call at all.
 const MAX_REPEATED: u64 = 1 << 16;
 
-/// What one evaluation of a schema can cost.
+/// The cost of one evaluation of a schema.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Weight {
-    /// Subschemas evaluated, when no recursion is followed.
+    /// Subschemas evaluated, without following recursion.
     evaluations: u32,
     /// Longest chain of subschemas for one value.
     in_place: u32,
-    /// How many times a recursive schema comes back to one and the same nested value; 0 when the
-    /// schema is not recursive, 1 for an ordinary tree.
+    /// How many times a recursive schema reaches one and the same nested value. 0 when the schema
+    /// is not recursive, 1 for an ordinary tree.
     repeats: u32,
 }
 
-/// What there is of a value.
+/// The dimensions of a value.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Size {
     nodes: u64,
@@ -64,25 +66,25 @@ impl Size {
 }
 
 impl Weight {
-    /// Whether the validator's stack suffices for a value.
+    /// Returns whether the validator's stack suffices for a value.
     pub(super) fn allows(&self, value: &Size) -> bool {
         self.repeats == 0 || (value.depth + 1).saturating_mul(self.in_place + 1) <= MAX_FRAMES
     }
 
-    /// Whether all violations of a value can be listed in good time.
+    /// Returns whether all violations of a value can be listed within the budget.
     pub(super) fn explains_fully(&self, value: &Size) -> bool {
         u64::from(self.evaluations).saturating_mul(value.nodes) <= MAX_EXPLAINED
     }
 
-    /// Whether a violation can be named in good time. The validator remembers the verdicts on
-    /// nested values, but not their explanations, and so comes back to them `repeats` times at each
-    /// level.
+    /// Returns whether one violation can be explained within the budget. The validator caches the
+    /// verdicts on nested values, but not their explanations. It therefore revisits them `repeats`
+    /// times at each level.
     pub(super) fn explains(&self, value: &Size) -> bool {
         u64::from(self.repeats).saturating_pow(value.depth) <= MAX_REPEATED
     }
 }
 
-/// Bounds what `schema` can cost.
+/// Measures the cost of `schema`, and fails when it exceeds a bound.
 pub(super) fn weigh(schema: &Value) -> Result<Weight, SchemaError> {
     let mut index = Index::default();
     index.read(schema, 0)?;
@@ -107,13 +109,13 @@ fn refuse(problem: &str) -> SchemaError {
     SchemaError(format!("the schema is not usable: {problem}"))
 }
 
-// === Index: what references can point to, and the size of the document ===
+// === Index: the targets of references, and the size of the document ===
 
 #[derive(Default)]
 struct Index<'s> {
     nodes: usize,
     patterns: std::collections::HashSet<&'s str>,
-    /// By `$id` as it is written.
+    /// By `$id` as written.
     documents: HashMap<&'s str, &'s Value>,
     /// By `$anchor`, `$dynamicAnchor`, or `$id` of the form `#name`.
     anchors: HashMap<&'s str, &'s Value>,
@@ -153,7 +155,7 @@ impl<'s> Index<'s> {
         if self.patterns.len() > MAX_PATTERNS {
             return Err(refuse("it has more than 64 different patterns"));
         }
-        // An embedded document with the name of another would make it unclear what is referred to.
+        // A repeated name of an embedded document would make references ambiguous.
         let mut again = false;
         if let Some(id) = text("$id").map(|id| id.strip_suffix('#').unwrap_or(id)) {
             again |= match id.strip_prefix('#') {
@@ -177,9 +179,9 @@ impl<'s> Index<'s> {
 struct Tally<'s> {
     evaluations: u32,
     in_place: u32,
-    /// For each way down into the value: how often a recursive reference is reached that way.
+    /// For each path down into the value: the number of recursive references reached by it.
     returns: HashMap<Vec<Step<'s>>, u32>,
-    /// Whether one of those ways is not a fixed one.
+    /// Whether one of those paths contains a step to any member.
     anywhere: bool,
 }
 
@@ -200,7 +202,8 @@ struct Walk<'s> {
     weight: Tally<'s>,
 }
 
-/// Subschemas for the same value; their values are schemas, lists of schemas, or maps of schemas.
+/// Subschemas for the same value; the keywords' values are schemas, lists of schemas, or maps of
+/// schemas.
 const ONE_IN_PLACE: &[&str] = &["not", "if", "then", "else"];
 const LIST_IN_PLACE: &[&str] = &["allOf", "anyOf", "oneOf"];
 const MAP_IN_PLACE: &[&str] = &["dependentSchemas", "dependencies"];
@@ -226,7 +229,7 @@ impl<'s> Walk<'s> {
         }
         let Value::Object(members) = schema else { return Ok(()) };
         let base = if members.get("$id").is_some_and(|id| id.is_string()) { schema } else { base };
-        // To know what is unevaluated, the validator evaluates the other subschemas once more.
+        // To find the unevaluated members, the validator evaluates the other subschemas once more.
         let rounds = if members.keys().any(|key| key.starts_with("unevaluated")) { 2 } else { 1 };
         for _ in 0..rounds {
             self.visit_in_place(members, base, depth + 1, in_place + 1)?;
@@ -294,7 +297,7 @@ impl<'s> Walk<'s> {
     ) -> Result<(), SchemaError> {
         for key in ["items", "prefixItems", "additionalItems", "unevaluatedItems", "contains"] {
             match members.get(key) {
-                // One item meets one of these, but which is not known here.
+                // One item matches one of these, and which one is unknown here.
                 Some(Value::Array(list)) => {
                     for schema in list {
                         self.descend(Step::Item, schema, base, depth)?;
@@ -331,7 +334,7 @@ impl<'s> Walk<'s> {
             refuse("it refers to something outside itself; references are never fetched")
         })?;
         if let Some((_, from)) = self.open.iter().find(|(open, _)| std::ptr::eq(*open, target)) {
-            // No step down means that the validator sees the circle at once.
+            // Without a step down the validator detects the cycle at once.
             if let Some(way) = self.path.get(*from..).filter(|way| !way.is_empty()) {
                 self.weight.anywhere |= way.contains(&Step::AnyMember);
                 *self.weight.returns.entry(way.to_vec()).or_default() += 1;
@@ -344,7 +347,7 @@ impl<'s> Walk<'s> {
         visited
     }
 
-    /// What `reference` points to, and the document that it is in.
+    /// Returns the target of `reference` and the document that contains it.
     fn resolve(&self, reference: &str, base: &'s Value) -> Option<(&'s Value, &'s Value)> {
         let (document, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let document = match document {

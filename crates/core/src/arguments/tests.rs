@@ -158,7 +158,7 @@ fn the_declared_dialect_is_honoured() {
         assert_eq!(pointers(&tuple(Some(dialect)), &json!([1, 2])).len(), 2);
         assert_eq!(pointers(&tuple(Some(dialect)), &json!(["a"])).len(), 0);
     }
-    // 2020-12, which is also the default, knows no list under `items`.
+    // 2020-12, which is also the default, has no list under `items`.
     assert!(refusal(&tuple(None)).contains("/items"));
     assert!(
         refusal(&tuple(Some("https://json-schema.org/draft/2020-12/schema"))).contains("/items")
@@ -223,7 +223,7 @@ fn references_stay_inside_the_schema() {
 }
 
 #[test]
-fn a_schema_that_is_none_is_refused_with_its_place_and_without_its_values() {
+fn an_invalid_schema_is_refused_with_its_place_and_without_its_values() {
     assert!(
         refusal(&json!({ "properties": { "a": { "type": "canary" } } }))
             .contains("/properties/a/type")
@@ -285,7 +285,7 @@ fn a_pattern_takes_linear_time() {
     assert_eq!(pointers(&schema, &json!("a".repeat(100_000) + "!")), [""]);
 }
 
-/// A value nested `depth` times under `children`.
+/// Returns a value nested `depth` times under `children`.
 fn nested(depth: usize, leaf: Value) -> Value {
     (0..depth).fold(leaf, |inner, _| json!({ "children": [inner] }))
 }
@@ -298,8 +298,8 @@ fn recursive_schemas_are_bounded_for_each_value() {
     assert!(pointers(&tree, &nested(50, json!({}))).is_empty());
     assert_eq!(pointers(&tree, &nested(3, json!(1))), ["/children/0/children/0/children/0"]);
 
-    // Two branches come back to the same children: the explanation, not the verdict, doubles at
-    // each level.
+    // Two branches reach the same children: the explanation, not the verdict, doubles at each
+    // level.
     let branch =
         json!({ "type": "object", "properties": { "children": { "items": { "$ref": "#" } } } });
     let twice = json!({ "anyOf": [branch, branch, { "type": "integer" }] });
@@ -310,7 +310,7 @@ fn recursive_schemas_are_bounded_for_each_value() {
     );
     assert_eq!(check(&twice, &nested(2, json!("x"))).first().map(|v| v.1.as_str()), Some("anyOf"));
 
-    // A long chain at each of many levels would need more stack than there is.
+    // A long chain at each of many levels would need more stack than exists.
     let mut definitions: serde_json::Map<_, _> = (0..40)
         .map(|i| (format!("d{i}"), json!({ "allOf": [{ "$ref": format!("#/$defs/d{}", i + 1) }] })))
         .take(20)

@@ -1,11 +1,12 @@
-//! Tools that ask back: what a caller brings to be asked, and what an upstream asked.
+//! Input requests of tools: the caller's capabilities and answers, and the upstream's requests.
 //!
-//! These are the multi round trip requests of MCP 2026-07-28. A call may be answered with what has to
-//! be known first; the caller asks whoever knows, and calls again with the answers and with the state
-//! that the upstream gave it to keep. Nothing is kept here in between: every round is a call.
+//! These are the multi round trip requests of MCP 2026-07-28. A tool may answer a call with
+//! requests for more input. The caller collects the answers and calls again, with the answers and
+//! with the upstream's state. This host stores nothing in between: every round is a call.
 //!
-//! Invariant (I-50): an upstream is told of the capabilities of the caller of this one call and of
-//! nobody else's, and what it asks reaches a caller that declared that it can be asked that.
+//! Invariant (I-50): an upstream learns only the capabilities of the caller of this one call. Its
+//! requests reach only a caller that declared support for them.
+//!
 //! Invariant (I-20): answers and state are content; none of these types prints them.
 
 use std::fmt;
@@ -17,30 +18,30 @@ use serde_json::{
 
 use crate::json::parse_strict;
 
-/// The capabilities of a caller that concern what it can be asked. No others are passed on.
+/// The caller capabilities that concern input requests. No others are forwarded.
 pub const CAPABILITIES: [&str; 3] = ["elicitation", "sampling", "roots"];
 
-/// Things that may be asked at once.
+/// The most input requests at once.
 pub const MAX_REQUESTS: usize = 32;
-/// Longest key of one of them, in bytes.
+/// The longest key of a request, in bytes.
 const MAX_KEY: usize = 256;
-/// Longest state, in bytes of JSON: callers send it back with every round.
+/// The longest state, in bytes of JSON; callers send it back with every round.
 pub const MAX_STATE: usize = 64 << 10;
-/// Largest list of capabilities that an upstream may want of a caller, in bytes of JSON.
+/// The largest list of capabilities that an upstream may require of a caller, in bytes of JSON.
 const MAX_WANTED: usize = 2 << 10;
 
-/// What a caller that can be asked brings to one call.
+/// The input capabilities and answers of the caller of one call.
 #[derive(Clone, Default, PartialEq)]
 pub struct CallerInput {
-    /// What it declared of [`CAPABILITIES`].
+    /// The members of [`CAPABILITIES`] that it declared.
     pub capabilities: Map<String, Value>,
-    /// Its answers to what was asked in an earlier round.
+    /// Its answers to the requests of an earlier round.
     pub responses: Option<Map<String, Value>>,
-    /// The state that it was given in an earlier round.
+    /// The state that it received in an earlier round.
     pub state: Option<String>,
 }
 
-/// What an upstream asks before it can go on. The JSON is the upstream's own text, checked but not
+/// The input requests of an upstream. The JSON is the upstream's own text, checked but not
 /// rewritten.
 #[derive(Clone)]
 pub struct InputRequired {
@@ -48,30 +49,30 @@ pub struct InputRequired {
     state: Option<Box<RawValue>>,
 }
 
-/// What an upstream answered instead of a result, for a caller that can do something about it.
+/// An upstream's answer in place of a result that the caller can act on.
 #[derive(Clone)]
 pub enum Ask {
-    /// It asks for something.
+    /// It requires input.
     Input(InputRequired),
-    /// It wants a caller that declares these capabilities.
+    /// It requires a caller that declares these capabilities.
     Capabilities(Map<String, Value>),
-    /// It does not take the answers or the state of an earlier round, in its own words.
+    /// It rejects the answers or the state of an earlier round, in its own words.
     Rejected(String),
 }
 
-/// Why what an upstream asked is not passed on.
+/// Why an upstream's input requests are not forwarded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotAsked {
-    /// It has not the form of the protocol.
+    /// They violate the form of the protocol.
     Malformed(&'static str),
-    /// The caller cannot be asked at all, or not this.
+    /// The caller accepts no input requests, or not these.
     Undeclared,
 }
 
 // === impl CallerInput ===
 
 impl CallerInput {
-    /// What a caller brings that declared `capabilities`, which may hold others than these.
+    /// Creates the input of a caller that declared `capabilities`, ignoring unknown ones.
     pub fn declaring(capabilities: &Map<String, Value>) -> Self {
         let known = |key: &&str| capabilities.get(*key).is_some_and(Value::is_object);
         let capabilities = CAPABILITIES
@@ -82,19 +83,19 @@ impl CallerInput {
         Self { capabilities, responses: None, state: None }
     }
 
-    /// Whether the call is a further round of one that was made before.
+    /// Returns whether the call is a further round of an earlier one.
     pub fn is_retry(&self) -> bool {
         self.responses.is_some() || self.state.is_some()
     }
 
-    /// Whether it may be asked for `method` with these parameters.
+    /// Returns whether the caller accepts `method` with these parameters.
     fn answers(&self, method: Method, params: Option<&Map<String, Value>>) -> bool {
         let param = |key: &str| params.and_then(|params| params.get(key));
         let declared = |key: &str| self.capabilities.get(key).and_then(Value::as_object);
         match method {
             Method::Elicit => {
                 let url = param("mode").and_then(Value::as_str) == Some("url");
-                // Without a mode of its own, the capability means forms.
+                // Without an explicit mode, the capability means forms.
                 declared("elicitation").is_some_and(|modes| match url {
                     true => modes.contains_key("url"),
                     false => modes.contains_key("form") || !modes.contains_key("url"),
@@ -109,7 +110,7 @@ impl CallerInput {
     }
 }
 
-/// Names what is there and how much, and nothing of it.
+/// Prints names and counts, and no content.
 impl fmt::Debug for CallerInput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CallerInput")
@@ -122,7 +123,7 @@ impl fmt::Debug for CallerInput {
 
 // === impl InputRequired ===
 
-/// What may be asked.
+/// The methods of input requests.
 #[derive(Clone, Copy)]
 enum Method {
     Elicit,
@@ -131,10 +132,11 @@ enum Method {
 }
 
 impl InputRequired {
-    /// Checks `inputRequests` and `requestState` of an upstream for a caller that brings `caller`.
+    /// Checks `inputRequests` and `requestState` of an upstream for `caller`.
     ///
     /// # Errors
-    /// They have not the form of the protocol, or `caller` did not declare that it can be asked this.
+    /// Returns [`NotAsked`] when they violate the form of the protocol, or `caller` did not declare
+    /// support.
     pub fn read(
         requests: Option<&RawValue>,
         state: Option<&RawValue>,
@@ -145,58 +147,58 @@ impl InputRequired {
             if state.get().len() > MAX_STATE {
                 return Err(Malformed("the state is too large"));
             }
-            // Read to the end: not every string token is one.
+            // Parses it completely: not every string token is valid.
             if serde_json::from_str::<String>(state.get()).is_err() {
                 return Err(Malformed("the state is not a string"));
             }
         }
-        let asked = match requests {
+        let parsed = match requests {
             None => Map::new(),
-            // Strictly, so that nobody reads something else in it than what is checked here.
+            // Parses strictly, so that every reader sees the JSON that is checked here.
             Some(requests) => match parse_strict(requests.get().as_bytes()) {
-                Ok(Value::Object(asked)) => asked,
+                Ok(Value::Object(parsed)) => parsed,
                 Ok(_) => return Err(Malformed("the requests are not an object")),
                 Err(_) => return Err(Malformed("the requests are not acceptable JSON")),
             },
         };
-        if asked.is_empty() && state.is_none() {
-            return Err(Malformed("nothing is asked, and there is no state"));
+        if parsed.is_empty() && state.is_none() {
+            return Err(Malformed("there are neither requests nor a state"));
         }
-        if asked.len() > MAX_REQUESTS {
-            return Err(Malformed("too much is asked at once"));
+        if parsed.len() > MAX_REQUESTS {
+            return Err(Malformed("there are too many requests at once"));
         }
         let mut declared = true;
-        for (key, request) in &asked {
+        for (key, request) in &parsed {
             if key.len() > MAX_KEY {
                 return Err(Malformed("the key of a request is too long"));
             }
             let (method, params) = request_of(request).map_err(Malformed)?;
             declared &= caller.is_some_and(|caller| caller.answers(method, params));
         }
-        // Whoever can be asked nothing cannot come back with a state either.
+        // A caller without input support cannot return a state either.
         if !declared || caller.is_none() {
             return Err(Undeclared);
         }
         Ok(Self { requests: requests.map(ToOwned::to_owned), state: state.map(ToOwned::to_owned) })
     }
 
-    /// JSON object of what is asked, by key.
+    /// Returns the JSON object of requests, by key.
     pub fn requests(&self) -> Option<&RawValue> {
         self.requests.as_deref()
     }
 
-    /// JSON string that the caller sends back.
+    /// Returns the JSON string that the caller sends back.
     pub fn state(&self) -> Option<&RawValue> {
         self.state.as_deref()
     }
 
-    /// Bytes of JSON held.
+    /// Returns the size of the JSON in bytes.
     pub fn len(&self) -> usize {
         let len = |json: Option<&RawValue>| json.map_or(0, |json| json.get().len());
         len(self.requests()) + len(self.state())
     }
 
-    /// Never: something is asked, or there is a state.
+    /// Always false: there are requests or a state.
     pub fn is_empty(&self) -> bool {
         self.requests.is_none() && self.state.is_none()
     }
@@ -211,7 +213,7 @@ fn request_of(request: &Value) -> Result<Requested<'_>, &'static str> {
         Some("elicitation/create") => Method::Elicit,
         Some("sampling/createMessage") => Method::Sample,
         Some("roots/list") => Method::Roots,
-        Some(_) => return Err("something is asked that callers are never asked"),
+        Some(_) => return Err("a request has an unsupported method"),
         None => return Err("a request has no method"),
     };
     match (method, request.get("params")) {
@@ -231,8 +233,8 @@ impl fmt::Debug for InputRequired {
 // === impl Ask ===
 
 impl Ask {
-    /// The capabilities that an upstream wants of a caller, as far as callers can have them: if it
-    /// wants any other, declaring these would not help.
+    /// Creates the error for missing capabilities. Returns `None` when the upstream requires one
+    /// that no caller can declare, because declaring the others would not help.
     pub fn capabilities(wanted: &Value) -> Option<Self> {
         let wanted = wanted.as_object().filter(|wanted| !wanted.is_empty())?;
         let known = |(key, value): (&String, &Value)| {
@@ -277,7 +279,7 @@ mod tests {
 
     // I-50
     #[test]
-    fn a_caller_is_asked_what_it_declared_and_nothing_else() {
+    fn a_caller_gets_only_requests_that_it_declared_support_for() {
         let form = json!({ "method": "elicitation/create", "params": { "message": "m" } });
         let url = json!({ "method": "elicitation/create", "params": { "mode": "url" } });
         let sample = json!({ "method": "sampling/createMessage", "params": {} });
@@ -309,7 +311,7 @@ mod tests {
                 }
             }
         }
-        // One that may not be asked spoils the others, and without a caller there is nobody to ask.
+        // One undeclared request invalidates the others, and without a caller all are undeclared.
         let both = json!({ "a": roots, "b": form }).to_string();
         let caller = declaring(json!({ "roots": {} }));
         assert_eq!(read(Some(&both), None, Some(&caller)).unwrap_err(), NotAsked::Undeclared);
@@ -319,7 +321,7 @@ mod tests {
 
     // I-27
     #[test]
-    fn what_is_asked_has_a_form_and_bounds() {
+    fn input_requests_have_a_form_and_bounds() {
         let caller = declaring(json!({ "elicitation": {}, "sampling": {}, "roots": {} }));
         let roots = r#"{"method":"roots/list"}"#;
         let many = |count: usize| {
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_callers_can_have_is_wanted_of_them() {
+    fn only_capabilities_that_callers_can_declare_are_required() {
         for (wanted, passes) in [
             (json!({ "sampling": {} }), true),
             (json!({ "elicitation": { "url": {} }, "roots": {} }), true),
@@ -376,8 +378,8 @@ mod tests {
         let mut caller = declaring(json!({ "roots": { "x": "hush" } }));
         caller.responses = Some(Map::from_iter([("hush".to_owned(), json!("hush"))]));
         caller.state = Some("hush".to_owned());
-        let asked = r#"{"hush":{"method":"roots/list","params":{"hush":1}}}"#;
-        let input = read(Some(asked), Some("\"hush\""), Some(&caller)).unwrap();
+        let requests = r#"{"hush":{"method":"roots/list","params":{"hush":1}}}"#;
+        let input = read(Some(requests), Some("\"hush\""), Some(&caller)).unwrap();
         let wanted = json!({ "roots": { "hush": {} } });
         for text in [
             format!("{caller:?}"),

@@ -1,9 +1,10 @@
-//! Finding the tools of a snapshot by their names.
+//! Name lookup for the tools of a snapshot.
 //!
-//! Invariant (I-16): among the tools that exist for one tenant each name is unique. Tools that would
-//! share one do not exist for the tenants for which more than one of them would; for every other
-//! tenant they are what they were.
-//! Invariant (I-9): what one tenant finds under a name does not depend on another tenant's tools.
+//! Invariant (I-16): among the tools that exist for one tenant each name is unique. Tools that
+//! would share one are removed for the tenants that would see more than one of them. They are
+//! unchanged for every other tenant.
+//!
+//! Invariant (I-9): a lookup by one tenant does not depend on another tenant's tools.
 
 use std::{
     borrow::Cow,
@@ -15,7 +16,7 @@ use std::{
 use super::{Catalog, Entry, Tenants};
 use crate::id::{TenantId, ToolId};
 
-/// Tools that would share a name, and the tenants for which they do not exist because of it.
+/// Tools that would share a name, and the tenants for which they are removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{message}{}", For(.tenants), message = self.message())]
 pub struct Collision {
@@ -23,12 +24,12 @@ pub struct Collision {
     pub name: String,
     /// The tools, by id.
     pub tools: Vec<ToolId>,
-    /// For whom.
+    /// The affected tenants.
     pub tenants: Tenants,
 }
 
 impl Collision {
-    /// What there is to say to a tenant among [`tenants`](Self::tenants): nothing about the others.
+    /// Returns the message for a tenant among [`tenants`](Self::tenants); it names no other tenant.
     pub fn message(&self) -> String {
         let tools: Vec<&str> = self.tools.iter().map(ToolId::as_str).collect();
         let tools = tools.join(" and ");
@@ -36,7 +37,7 @@ impl Collision {
     }
 }
 
-/// The tenants, as a part of a sentence.
+/// The tenants, as part of a sentence.
 struct For<'a>(&'a Tenants);
 
 impl fmt::Display for For<'_> {
@@ -55,8 +56,8 @@ impl fmt::Display for For<'_> {
 pub(super) struct NameIndex {
     ids: HashMap<String, Holders>,
     wires: HashMap<String, Holders>,
-    /// All versions of a name, the highest first. Of whichever tenant: a name begins with its
-    /// source's id, so that only sources whose ids differ in `-` and `_` can share one.
+    /// All versions of a name, highest first, of all tenants. A name begins with its source's id,
+    /// so only sources whose ids differ in `-` and `_` can share one.
     otc: HashMap<String, Vec<usize>>,
 }
 
@@ -67,16 +68,16 @@ enum Holders {
 }
 
 struct Several {
-    /// That of every tenant, or of all but some.
+    /// The tool of every tenant, or of all but some.
     every: Option<usize>,
-    /// Those of single tenants.
+    /// The tools of single tenants.
     single: HashMap<TenantId, usize>,
     /// Any of them.
     first: usize,
 }
 
 impl NameIndex {
-    /// Of `entries` without collisions.
+    /// Builds the index of `entries`, which must be free of collisions.
     pub(super) fn of(entries: &[Arc<Entry>]) -> Self {
         let mut otc: HashMap<String, Vec<usize>> = HashMap::new();
         for (i, entry) in entries.iter().enumerate() {
@@ -137,26 +138,26 @@ impl Holders {
     }
 }
 
-/// What a tenant finds under a name is its own tool, or, when it has none, another tenant's, which
-/// no decision lets it see: that it was looked for is then recorded.
+/// A lookup returns the tenant's own tool. Without one it returns another tenant's, which no
+/// decision permits; the denial is then recorded.
 impl Catalog {
-    /// By tool id.
+    /// Finds a tool by tool id.
     pub fn by_id(&self, tenant: &TenantId, id: &str) -> Option<&Arc<Entry>> {
         self.entries.get(self.names.ids.get(id)?.of_tenant(tenant))
     }
 
-    /// By wire name.
+    /// Finds a tool by wire name.
     pub fn by_wire(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Entry>> {
         self.entries.get(self.names.wires.get(name)?.of_tenant(tenant))
     }
 
-    /// By `Toolkit.Tool`: the highest version.
+    /// Finds the highest version of `Toolkit.Tool`.
     pub fn by_otc(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Entry>> {
         let first = self.otc_versions(tenant, name).next();
         first.or_else(|| self.entries.get(*self.names.otc.get(name)?.first()?))
     }
 
-    /// By `Toolkit.Tool` in one version.
+    /// Finds one version of `Toolkit.Tool`.
     pub fn by_otc_version(
         &self,
         tenant: &TenantId,
@@ -170,14 +171,14 @@ impl Catalog {
         own.or_else(|| of_version.clone().next())
     }
 
-    /// Every version of `Toolkit.Tool` that exists for `tenant`, the highest first.
+    /// Returns every version of `Toolkit.Tool` that exists for `tenant`, highest first.
     pub fn otc_versions(&self, tenant: &TenantId, name: &str) -> impl Iterator<Item = &Arc<Entry>> {
         let versions = self.names.otc.get(name).into_iter().flatten();
         let versions = versions.filter_map(|&i| self.entries.get(i));
         versions.filter(|entry| entry.tenants.admits(tenant))
     }
 
-    /// By any name: tool id, wire name, or `Toolkit.Tool` with or without a version.
+    /// Finds a tool by any name: tool id, wire name, or `Toolkit.Tool` with or without a version.
     pub fn find(&self, tenant: &TenantId, name: &str) -> Option<&Arc<Entry>> {
         let versioned = || {
             let (bare, _) = name.split_once('@')?;
@@ -192,7 +193,7 @@ impl Catalog {
         found().find(|entry| entry.tenants.admits(tenant)).or_else(|| found().next())
     }
 
-    /// Every tool of a name that [`find`](Self::find) takes, whichever tenants it exists for. For
+    /// Returns every tool that [`find`](Self::find) could return for `name`, of all tenants. For
     /// operators.
     pub fn find_all(&self, name: &str) -> Vec<&Arc<Entry>> {
         let otc = name.split_once('@').map_or(name, |(bare, _)| bare);
@@ -207,7 +208,7 @@ impl Catalog {
         all.into_iter().filter_map(|i| self.entries.get(i)).collect()
     }
 
-    /// Every tool of id `id`, whichever tenants it exists for.
+    /// Returns every tool with id `id`, of all tenants.
     pub fn all_by_id(&self, id: &str) -> Vec<&Arc<Entry>> {
         let held: BTreeSet<usize> =
             self.names.ids.get(id).into_iter().flat_map(Holders::all).collect();
@@ -215,15 +216,15 @@ impl Catalog {
     }
 }
 
-/// What an entry loses because it shares a name.
+/// The tenants that an entry loses because it shares a name.
 #[derive(Default, Clone)]
 struct Loss {
-    /// All tenants but those for which another reason applies.
+    /// All tenants that no other reason applies to.
     every: bool,
     tenants: BTreeSet<TenantId>,
 }
 
-/// `entries` without those tenants for which a name would be that of several.
+/// Removes from `entries` the tenants for which a name would be ambiguous.
 pub(super) fn without_collisions(entries: Vec<Arc<Entry>>) -> (Vec<Arc<Entry>>, Vec<Collision>) {
     let mut held: HashMap<(&str, Cow<'_, str>), Vec<usize>> = HashMap::new();
     for (i, entry) in entries.iter().enumerate() {
@@ -264,14 +265,14 @@ impl Loss {
     fn left_of(&self, tenants: &Tenants) -> Tenants {
         let lost = Tenants::Except(self.tenants.iter().cloned().collect());
         match self.every {
-            // Two tools of every tenant share the name, for single tenants, too.
+            // Two tools of every tenant share the name, for single tenants too.
             true => Tenants::Only(Vec::new()),
             false => tenants.common(&lost),
         }
     }
 }
 
-/// Which of `holders`, which have one name, exist together for which tenants.
+/// Returns which of `holders`, which share one name, exist together for which tenants.
 fn ambiguities(entries: &[Arc<Entry>], holders: &[usize]) -> Vec<(Vec<usize>, Tenants)> {
     let tenants = |i: &usize| entries.get(*i).map(|entry| &entry.tenants);
     let is_single = |i: &&usize| matches!(tenants(i), Some(Tenants::Only(_)));
@@ -294,7 +295,7 @@ fn ambiguities(entries: &[Arc<Entry>], holders: &[usize]) -> Vec<(Vec<usize>, Te
     }
     let mut all = Vec::new();
     if every.len() > 1 {
-        // Those that see more of them are told of more of them.
+        // Tenants that see more of these tools get a report of their own.
         let apart: Vec<TenantId> = groups.values().flatten().cloned().collect();
         let tenants = if apart.is_empty() { Tenants::All } else { Tenants::Except(apart) };
         all.push((every, tenants));

@@ -1,7 +1,7 @@
 //! A list in pages.
 //!
-//! Invariant: pages are made once per (view, format, size), as long as there is room to keep them, and together hold every tool of the view
-//! once, in its order.
+//! Invariant: pages are built once per (view, format, size), as long as there is room to keep them.
+//! Together they contain every tool of the view once, in its order.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -10,28 +10,28 @@ use bytes::Bytes;
 use super::{ListFormat, View};
 use crate::canonical::Digest;
 
-/// A list in pages of the same size, of which the last may be shorter. There is at least one.
+/// A list in pages of the same size, of which the last may be shorter. There is at least one page.
 #[derive(Debug)]
 pub struct Pages {
-    /// Of what all pages hold: equal for lists of equal tools, whatever the size of a page.
+    /// Digest of the content of all pages: equal for lists of equal tools, with any page size.
     pub digest: Digest,
     size: NonZeroUsize,
     pages: Vec<Bytes>,
 }
 
-/// Writes what stands before the first tool of a page: the whole list's digest is known, and the
-/// position of the first tool after the page, if there is one.
+/// Writes the text before the first tool of a page. Receives the whole list's digest and the
+/// position of the first tool after the page, if any.
 pub type OpenPage = fn(&ListFormat, &Digest, Option<usize>) -> String;
 
 impl Pages {
-    /// The page whose first tool is the one at `position`.
+    /// Returns the page whose first tool is at `position`.
     pub fn at(&self, position: usize) -> Option<&Bytes> {
         let size = self.size.get();
         position.is_multiple_of(size).then(|| self.pages.get(position / size))?
     }
 
-    /// `written`, tools in `format`, in pages of `size`, each opened by `open` instead of the format's
-    /// own start.
+    /// Splits `written`, tools in `format`, into pages of `size`, each opened by `open` in place of
+    /// the format's own start.
     pub fn of(
         written: &[Arc<[u8]>],
         format: &ListFormat,
@@ -59,15 +59,15 @@ impl Pages {
         Self { digest, size, pages: pages.collect() }
     }
 
-    /// How many there are.
+    /// Returns the number of pages.
     pub fn count(&self) -> usize {
         self.pages.len()
     }
 }
 
 impl View {
-    /// The whole list in `format`, in pages of `size`, each opened by `open` instead of the format's
-    /// own start; made once and kept.
+    /// Returns the whole list in `format`, in pages of `size`, each opened by `open` in place of
+    /// the format's own start. Built once and kept.
     pub fn pages(&self, format: &ListFormat, size: NonZeroUsize, open: OpenPage) -> Arc<Pages> {
         let key = (format.key, size.get());
         if let Some(pages) = self.pages.read().get(&key) {

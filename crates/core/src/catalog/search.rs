@@ -1,9 +1,10 @@
-//! Finding tools by words: BM25 over what a caller sees.
+//! Full-text search over the tools that a caller sees: BM25.
 //!
-//! Invariant (I-77): everything that a ranking depends on, how rare a word is included, is of tools
-//! that the caller sees; nothing about any other tool can be learned from it.
-//! Invariant: a tool's words are counted once, however many snapshots it is in, and an index is made
-//! once per view; a search looks at the tools that have its words.
+//! Invariant (I-77): everything that a ranking depends on, word rarity included, comes from tools
+//! that the caller sees. A ranking reveals nothing about any other tool.
+//!
+//! Invariant: a tool's words are counted once for all snapshots that contain it, and an index is
+//! built once per view. A search visits only the tools that have its words.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -16,22 +17,22 @@ use serde_json::Value;
 use super::{Entry, View};
 use crate::{descriptor::SourceKind, id::SourceId};
 
-/// How often a tool has each word, weighted by where it stands.
+/// How often a tool has each word, weighted by the place of the word.
 #[derive(Debug, Default)]
 pub(super) struct Words {
     counts: Vec<(Arc<str>, u16)>,
-    /// All of them together.
+    /// The sum of all counts.
     length: u32,
 }
 
-/// Which tools of a view have which words.
+/// The tools of a view by word.
 #[derive(Debug)]
 pub(super) struct Index {
     postings: BTreeMap<Arc<str>, Vec<Posting>>,
     /// Each tool's length, by its position in the view.
     lengths: Vec<u32>,
     mean: f64,
-    /// Whose the tools are.
+    /// The sources of the tools.
     sources: Vec<SourceId>,
 }
 
@@ -41,37 +42,37 @@ struct Posting {
     count: u16,
 }
 
-/// How much a word counts by where it stands.
+/// The weight of a word by its place.
 const NAME: u16 = 5;
 const TITLE: u16 = 3;
 const PROSE: u16 = 1;
 
-/// Bytes of a description that are read; what a tool is for stands at its beginning.
+/// The most bytes read of a description; its beginning says the most.
 const MAX_PROSE: usize = 4_096;
-/// Different words that are kept of one tool.
+/// The most different words kept per tool.
 const MAX_WORDS: usize = 512;
-/// Parameters whose names and descriptions are read.
+/// The most parameters whose names and descriptions are read.
 const MAX_PARAMETERS: usize = 64;
-/// Longest word, in characters; what is longer is no word.
+/// The longest word, in characters; longer runs are ignored.
 const MAX_WORD: usize = 40;
-/// Words of a query that count.
+/// The most words used of a query.
 const MAX_QUERY: usize = 24;
-/// Words of a sentence that say nothing of what is wanted; they count when there are no others.
+/// Common words without meaning for a search; used only when a query has no others.
 const LITTLE: [&str; 32] = [
     "a", "about", "all", "an", "and", "any", "are", "at", "be", "by", "can", "do", "for", "from",
     "how", "i", "in", "is", "it", "me", "my", "of", "on", "or", "some", "that", "the", "thi", "to",
     "what", "with", "you",
 ];
-/// Longer words that a word which nobody has may be the beginning of.
+/// The most longer words that an unknown word is matched with as a prefix.
 const MAX_LONGER: usize = 16;
 
-/// The usual constants of BM25: how soon more of a word stops to matter, and how much length does.
+/// The usual constants of BM25: saturation of repeated words, and weight of the length.
 const K1: f64 = 1.2;
 const B: f64 = 0.75;
 
 impl View {
-    /// The tools of one kind of source or of all that have words of `query`, the best first, at most
-    /// `most`.
+    /// Returns at most `most` tools that match `query`, best first, of one kind of source or of
+    /// all.
     pub fn search(&self, query: &str, source: Option<SourceKind>, most: usize) -> Vec<Arc<Entry>> {
         let found =
             self.index().ranked(query).into_iter().filter_map(|tool| self.entries.get(tool));
@@ -79,7 +80,7 @@ impl View {
         wanted.take(most).map(Arc::clone).collect()
     }
 
-    /// The sources of the visible tools, sorted.
+    /// Returns the sources of the visible tools, sorted.
     pub fn sources(&self) -> &[SourceId] {
         &self.index().sources
     }
@@ -161,20 +162,20 @@ impl Index {
         Self { postings, lengths, mean: mean.max(1.0), sources: sources.into_iter().collect() }
     }
 
-    /// The positions of tools with words of `query`, the best first; of equals the first.
+    /// Returns the positions of tools that match `query`, best first; equal scores in view order.
     fn ranked(&self, query: &str) -> Vec<usize> {
         let mut scores: HashMap<u32, f64> = HashMap::new();
-        let mut asked: Vec<String> = words(query).take(MAX_QUERY).collect();
-        // In a small catalog these are rare enough to count, and they say nothing.
-        if asked.iter().any(|word| !LITTLE.contains(&word.as_str())) {
-            asked.retain(|word| !LITTLE.contains(&word.as_str()));
+        let mut wanted_words: Vec<String> = words(query).take(MAX_QUERY).collect();
+        // In a small catalog these words are rare enough to count, without meaning anything.
+        if wanted_words.iter().any(|word| !LITTLE.contains(&word.as_str())) {
+            wanted_words.retain(|word| !LITTLE.contains(&word.as_str()));
         }
-        asked.sort_unstable();
-        asked.dedup();
-        for word in &asked {
+        wanted_words.sort_unstable();
+        wanted_words.dedup();
+        for word in &wanted_words {
             match self.postings.get(word.as_str()) {
                 Some(postings) => self.score(postings, 1.0, &mut scores),
-                // Nobody has it: it may be the beginning of a word.
+                // An unknown word may be the prefix of a known one.
                 None if word.chars().count() >= 3 => {
                     let longer = self
                         .postings
@@ -206,7 +207,7 @@ impl Index {
     }
 }
 
-/// The words of `text`: runs of letters and digits, `camelCase` taken apart, in lower case and
+/// Splits `text` into words: runs of letters and digits, with `camelCase` split, in lower case and
 /// without the ending of a plural.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     text.split(|character: char| !character.is_alphanumeric())
@@ -291,7 +292,7 @@ mod tests {
         }
     }
 
-    // I-77: the same words, the same tools to see, and one more that is hidden.
+    // I-77: the same words and the same visible tools, plus one hidden tool.
     #[test]
     fn hidden_tools_are_not_found_and_change_no_ranking() {
         let (with, all) = (shelf(), found(&shelf(), &["up:a", "up:b"], "issue"));
@@ -316,7 +317,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_can_be_asked(query in ".{0,80}", description in ".{0,80}") {
+        fn any_text_can_be_searched_for(query in ".{0,80}", description in ".{0,80}") {
             let catalog = catalog(vec![named("a", &description, "up:a")]);
             let seen = found(&catalog, &["up:a"], &query);
             prop_assert!(seen.len() <= 1);

@@ -120,7 +120,7 @@ fn tools_are_sorted_and_found_by_every_name() {
 
 // I-8
 #[test]
-fn a_tool_without_a_label_is_visible_to_nobody() {
+fn a_tool_without_a_label_is_invisible_to_every_caller() {
     let catalog = catalog(sample());
     let view = |grants: &[&str]| {
         let caller = caller("acme", grants);
@@ -129,7 +129,7 @@ fn a_tool_without_a_label_is_visible_to_nobody() {
     };
     assert_eq!(view(&["*"]).len(), 4);
     assert_eq!(view(&["files:*"]), ["mcp:files.read", "mcp:files.write", "mcp:time.now"]);
-    assert_eq!(view(&[]), ["mcp:time.now"], "an explicit empty list asks for nothing");
+    assert_eq!(view(&[]), ["mcp:time.now"], "an explicit empty list requires nothing");
     let denied = ScopeAuthorizer.authorize(caller("acme", &["*"]).subject(), &catalog.entries()[4]);
     assert_eq!(denied, Err(Denied::Unlabelled));
 }
@@ -169,9 +169,9 @@ fn a_decision_that_fails_is_a_denial() {
     );
 }
 
-/// I-24, I-84: an authorizer that tells principals apart gets a view for each, and no other does.
+/// I-24, I-84: a principal-specific authorizer gets a view per principal, and no other does.
 #[test]
-fn a_view_is_shared_unless_principals_are_told_apart() {
+fn a_view_is_shared_unless_the_authorizer_is_principal_specific() {
     struct Named(bool);
     impl Authorizer for Named {
         fn authorize(&self, subject: Subject<'_>, _: &Entry) -> Result<(), Denied> {
@@ -264,7 +264,7 @@ fn a_list_is_cut_into_pages_once() {
 }
 
 #[test]
-fn an_entity_tag_is_quoted_hex_and_tells_bodies_apart() {
+fn an_entity_tag_is_quoted_hex_and_differs_between_bodies() {
     let tag = |bytes: &'static str| Body::new(bytes).etag;
     assert_eq!(tag("{}"), "\"44136fa355b3678a1146ad16f7e8649e\"");
     assert_ne!(tag("a"), tag("b"));
@@ -288,7 +288,7 @@ fn lists_are_kept_as_long_as_there_is_room() {
     let kept: Vec<bool> = views.iter().map(kept).collect();
     assert_eq!(kept, [true, true, true, false], "34 bytes each");
     drop(views);
-    assert_eq!(small.0.load(Ordering::SeqCst), 3 * 34, "what is gone counts no more");
+    assert_eq!(small.0.load(Ordering::SeqCst), 3 * 34, "dropped views release their bytes");
 }
 
 // I-16
@@ -365,17 +365,17 @@ fn a_shared_name_costs_only_the_tenants_that_would_see_both() {
     for none in ["acme", "third", "fourth"] {
         assert_eq!(seen(none), [] as [&str; 0], "{none}");
     }
-    let told = |id: &str| {
+    let reported_to = |id: &str| {
         let own = collisions.iter().filter(|it| it.tenants.admits(&tenant(id)));
         own.map(Collision::message).collect::<Vec<_>>()
     };
-    assert_eq!(told("anybody"), [] as [&str; 0]);
+    assert_eq!(reported_to("anybody"), [] as [&str; 0]);
     assert_eq!(
-        told("acme"),
+        reported_to("acme"),
         ["mcp:a.search and mcp:b.search would share the name `search`; none of them is offered"]
     );
     assert_eq!(
-        told("third"),
+        reported_to("third"),
         ["mcp:a.search and mcp:c.search and mcp:d.search would share the name `search`; none of \
           them is offered"]
     );
@@ -468,7 +468,7 @@ fn segment() -> impl Strategy<Value = String> {
 fn scope_text() -> impl Strategy<Value = String> {
     prop_oneof![
         8 => proptest::collection::vec(segment(), 1..4).prop_map(|segments| segments.join(":")),
-        1 => "[a:* ]{0,4}", // what a descriptor may declare and no grant can name
+        1 => "[a:* ]{0,4}", // legal in a descriptor, but outside the grammar of grants
     ]
 }
 
@@ -525,12 +525,12 @@ proptest! {
              proptest::sample::select(SourceKind::ALL),
              "(0|1|2|10)[.](0|9)[.]0"), 0..30),
     ) {
-        let mut asked = BTreeMap::new();
+        let mut names_by_id = BTreeMap::new();
         let mut entries = Vec::new();
         for (source_id, name, kind, version) in &tools {
             let mut entry = tool(*kind, source_id, name, None);
             entry.names.version.clone_from(version);
-            asked.entry(entry.id.as_str().to_owned()).or_insert_with(Vec::new).push(entry.names.clone());
+            names_by_id.entry(entry.id.as_str().to_owned()).or_insert_with(Vec::new).push(entry.names.clone());
             entries.push(Arc::new(entry));
         }
         let (catalog, collisions) = Catalog::build(Generation(0), entries);
@@ -552,20 +552,20 @@ proptest! {
         // Left out exactly when reported, and reported with a name that they really share.
         let reported: BTreeSet<&str> =
             collisions.iter().flat_map(|c| &c.tools).map(ToolId::as_str).collect();
-        for id in asked.keys() {
+        for id in names_by_id.keys() {
             prop_assert_ne!(kept.contains(id.as_str()), reported.contains(id.as_str()));
         }
         for collision in &collisions {
             prop_assert!(collision.tools.len() > 1);
             for tool in &collision.tools {
-                let names = asked[tool.as_str()].iter();
+                let names = names_by_id[tool.as_str()].iter();
                 prop_assert!(tool.as_str() == collision.name || names.into_iter()
                     .any(|names| names.wire == collision.name || names.otc_id() == collision.name));
             }
         }
     }
 
-    // I-9, I-16: what one tenant has, and finds, is what it would with no other tenant there.
+    // I-9, I-16: a tenant has and finds the same tools as without any other tenant.
     #[test]
     fn a_tenants_names_do_not_depend_on_other_tenants(
         tools in proptest::collection::vec(
@@ -611,10 +611,10 @@ proptest! {
                 }
             }
             let (_, collisions) = made(None);
-            let told: BTreeSet<String> = collisions.iter()
+            let reported_to: BTreeSet<String> = collisions.iter()
                 .filter(|it| it.tenants.admits(&who.tenant)).map(Collision::message).collect();
             let expected: BTreeSet<String> = own_collisions.iter().map(Collision::message).collect();
-            prop_assert_eq!(told, expected);
+            prop_assert_eq!(reported_to, expected);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Named parts of a catalog.
 //!
-//! Invariant (I-76): a toolset narrows. What a caller sees of it is what it sees anyway and the
-//! toolset holds; no toolset makes anything visible.
+//! Invariant (I-76): a toolset narrows. A caller's view of it contains only tools that the caller
+//! sees anyway; no toolset makes anything visible.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -17,15 +17,15 @@ pub struct Toolset {
     name: Arc<str>,
     /// For people.
     pub title: Option<String>,
-    /// What its list is, where a surface has a choice.
+    /// The content of its list, where a surface has a choice.
     pub listing: Listing,
-    /// Entries of its allow-list that reach no tool, as the operator wrote them.
+    /// Entries of its allow-list that match no tool, as the operator wrote them.
     pub unresolved: Vec<String>,
-    /// Tools of different tenants can have the same id.
+    /// Identified by source and id, because tools of different tenants can have the same id.
     members: HashSet<(SourceId, ToolId)>,
 }
 
-/// What the list of a toolset is, where a surface has a choice.
+/// The content of a toolset's list, where a surface has a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Listing {
     /// Its tools.
@@ -36,7 +36,7 @@ pub enum Listing {
 }
 
 impl Toolset {
-    /// An empty one.
+    /// Creates an empty toolset.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -47,35 +47,35 @@ impl Toolset {
         }
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    /// Takes `entry` in.
+    /// Adds `entry`.
     pub fn add(&mut self, entry: &Entry) {
         self.members.insert((entry.source.clone(), entry.id.clone()));
     }
 
-    /// Whether `entry` is in it.
+    /// Returns whether it contains `entry`.
     pub fn holds(&self, entry: &Entry) -> bool {
         self.members.contains(&(entry.source.clone(), entry.id.clone()))
     }
 
-    /// How many tools are in it, whoever sees them.
+    /// Returns the number of its tools, visible or not.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether it contains no tool.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 }
 
 impl Catalog {
-    /// The same snapshot with `toolsets`, which are of its entries. Of two of one name the last
-    /// counts.
+    /// Returns the same snapshot with `toolsets`, which must be of its entries. Of two with one
+    /// name the last is used.
     #[must_use]
     pub fn with_toolsets(mut self, toolsets: impl IntoIterator<Item = Toolset>) -> Self {
         self.toolsets = toolsets
@@ -85,18 +85,18 @@ impl Catalog {
         self
     }
 
-    /// Every toolset, by name.
+    /// Returns every toolset, by name.
     pub fn toolsets(&self) -> impl Iterator<Item = &Arc<Toolset>> {
         self.toolsets.values()
     }
 
-    /// The toolset called `name`.
+    /// Returns the toolset called `name`.
     pub fn toolset(&self, name: &str) -> Option<&Arc<Toolset>> {
         self.toolsets.get(name)
     }
 
-    /// What `subject` may see of `toolset`, which is one of this snapshot: exactly what it may call
-    /// of it.
+    /// Returns the view of `subject` within `toolset`, which must belong to this snapshot: exactly
+    /// its tools that `subject` may call.
     pub fn view_within(
         &self,
         authorizer: &dyn Authorizer,

@@ -1,15 +1,15 @@
-//! One schema for two that both hold.
+//! Merging two schemas that both apply into one.
 
 use serde_json::{Map, Value};
 
 use super::{MAX_DEPTH, reduce::Irreducible};
 use crate::descriptor::SchemaObject;
 
-/// Keywords that only mean something together: taken from one of the two, or equal in both.
+/// Keywords that have a meaning only together: taken from one schema, or equal in both.
 const GROUPS: [&[&str]; 2] =
     [&["contains", "minContains", "maxContains"], &["prefixItems", "items", "additionalItems"]];
 
-/// The schema that accepts what both accept. Both are reduced already.
+/// Returns the schema that accepts what both accept. Both must be reduced already.
 pub(super) fn merge(
     mut one: SchemaObject,
     mut two: SchemaObject,
@@ -38,7 +38,7 @@ pub(super) fn merge(
             continue;
         }
         match keyword.as_str() {
-            // The outer one is nearer to the place of use.
+            // The outer schema is nearer to the place of use.
             "description" | "default" => {}
             "type" => *ours = types(ours, &theirs).ok_or_else(|| conflict("type"))?,
             "required" => *ours = union(ours, &theirs).ok_or_else(|| conflict("required"))?,
@@ -58,7 +58,7 @@ pub(super) fn merge(
     Ok(one)
 }
 
-/// `schema` or `null`; `None` where that cannot be said with a type.
+/// Returns the schema that accepts `schema` or `null`; `None` when a type cannot express it.
 pub(super) fn nullable(mut schema: SchemaObject) -> Option<SchemaObject> {
     let types = match schema.get("type")? {
         Value::String(kind) if kind != "null" => {
@@ -71,7 +71,7 @@ pub(super) fn nullable(mut schema: SchemaObject) -> Option<SchemaObject> {
     };
     if let Some(value) = schema.remove("const") {
         let values = vec![value, Value::Null];
-        // Beside an `enum` there would be two lists to hold at once.
+        // With an `enum` there would be two lists of values that both apply.
         if schema.insert("enum".to_owned(), Value::Array(values)).is_some() {
             return None;
         }
@@ -85,7 +85,7 @@ pub(super) fn nullable(mut schema: SchemaObject) -> Option<SchemaObject> {
     Some(schema)
 }
 
-/// Whether `schema` accepts everything.
+/// Returns whether `schema` accepts everything.
 pub(super) fn is_always_true(schema: &Value) -> bool {
     match schema {
         Value::Bool(accepts) => *accepts,
@@ -94,7 +94,7 @@ pub(super) fn is_always_true(schema: &Value) -> bool {
     }
 }
 
-/// Merges `properties` and `additionalProperties`, which speak of each other, into `one`.
+/// Merges `properties` and `additionalProperties`, which depend on each other, into `one`.
 fn objects(
     one: &mut SchemaObject,
     two: &mut SchemaObject,
@@ -153,7 +153,7 @@ fn both(one: Value, two: Value, depth: usize) -> Result<Value, Irreducible> {
     }
 }
 
-/// The types that both allow; `None` when there is none.
+/// Returns the types that both allow; `None` when there are none.
 fn types(one: &Value, two: &Value) -> Option<Value> {
     let (one, two) = (type_list(one)?, type_list(two)?);
     let mut shared: Vec<&str> = Vec::new();

@@ -11,20 +11,20 @@ use crate::descriptor::SchemaObject;
 /// Why a schema has no compact form. Positions are JSON pointers into the schema.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Irreducible {
-    /// A keyword that cannot be said in other words.
-    #[error("`{keyword}` cannot be said without combining schemas")]
+    /// A keyword that has no equivalent without combining schemas.
+    #[error("`{keyword}` cannot be expressed without combining schemas")]
     Keyword {
-        /// Which.
+        /// The keyword.
         keyword: String,
     },
-    /// A reference that leads back to itself.
+    /// A reference that is part of a cycle.
     #[error("a reference leads back to itself")]
     Recursive,
-    /// A reference that leads nowhere, or out of the document.
+    /// A reference without a target in the document.
     #[error("a reference leads out of the schema or nowhere")]
     Unresolved,
-    /// Two schemas that both hold, and that one schema cannot express.
-    #[error("`{keyword}` of two schemas that both hold cannot be merged")]
+    /// Two schemas that both apply and that one schema cannot express.
+    #[error("`{keyword}` of two schemas that both apply cannot be merged")]
     Conflict {
         /// The keyword.
         keyword: String,
@@ -32,7 +32,7 @@ pub enum Irreducible {
     /// The arguments are not an object.
     #[error("the arguments are not described as an object")]
     NotAnObject,
-    /// A draft whose keywords mean something else.
+    /// A draft whose keywords have another meaning.
     #[error("the `$schema` is of an old or unknown draft")]
     Draft,
     /// Past [`MAX_NODES`], [`MAX_DEPTH`] or [`MAX_BYTES`].
@@ -40,7 +40,7 @@ pub enum Irreducible {
     TooLarge,
 }
 
-/// What a declared `$schema` means.
+/// The meaning of a declared `$schema`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Draft {
     /// 6 or 7.
@@ -49,7 +49,7 @@ enum Draft {
     Modern,
 }
 
-/// Keywords that only describe. They are left out, except `description` and `default`.
+/// Keywords that only describe. They are dropped, except `description` and `default`.
 const ANNOTATIONS: [&str; 13] = [
     "$schema",
     "$anchor",
@@ -66,7 +66,7 @@ const ANNOTATIONS: [&str; 13] = [
     "contentSchema",
 ];
 
-/// Keywords with plain values that stay as they are.
+/// Keywords with plain values that are copied unchanged.
 const PLAIN: [&str; 25] = [
     "type",
     "enum",
@@ -95,7 +95,7 @@ const PLAIN: [&str; 25] = [
     "default",
 ];
 
-/// Keywords whose meaning is not the same in draft 7 and later: a schema of draft 7 that has one
+/// Keywords whose meaning differs between draft 7 and later drafts. A draft 7 schema that has one
 /// keeps its `$schema`.
 const DRAFT_SENSITIVE: [&str; 8] = [
     "format",
@@ -108,11 +108,11 @@ const DRAFT_SENSITIVE: [&str; 8] = [
     "maxContains",
 ];
 
-/// `schema`, which describes arguments, without the [`BANNED`] keywords; it accepts the same
-/// objects.
+/// Rewrites `schema`, which describes arguments, without the [`BANNED`] keywords. The result
+/// accepts the same objects.
 ///
 /// # Errors
-/// [`Irreducible`]: there is no such schema that this function can find.
+/// Returns [`Irreducible`] when this function finds no such schema.
 pub fn reduce(schema: &SchemaObject) -> Result<SchemaObject, Irreducible> {
     let declared = schema.get("$schema");
     let draft = draft(declared)?;
@@ -160,12 +160,12 @@ fn draft(declared: Option<&Value>) -> Result<Draft, Irreducible> {
 struct Work<'a> {
     root: &'a SchemaObject,
     draft: Draft,
-    /// References that are being put in place.
+    /// References that are being inlined.
     path: Vec<&'a str>,
     nodes: usize,
-    /// Of plain values, each time they are put somewhere.
+    /// Bytes of plain values, counted each time they are copied.
     bytes: usize,
-    /// Whether a keyword stands that means something else in another draft.
+    /// Whether a keyword was seen that has another meaning in another draft.
     sensitive: bool,
 }
 
@@ -190,7 +190,7 @@ impl<'a> Work<'a> {
         if let Some(reference) = schema.get("$ref") {
             let target = self.follow(reference, depth)?;
             if self.draft == Draft::Seven {
-                // In draft 7 nothing beside a reference counts.
+                // In draft 7 the siblings of a reference are ignored.
                 return Ok(described(target, schema));
             }
             let own = self.own(schema, depth)?;
@@ -199,7 +199,7 @@ impl<'a> Work<'a> {
         self.own(schema, depth)
     }
 
-    /// What `reference` leads to, reduced.
+    /// Returns the target of `reference`, reduced.
     fn follow(&mut self, reference: &'a Value, depth: usize) -> Result<SchemaObject, Irreducible> {
         let text = reference.as_str().ok_or(Irreducible::Unresolved)?;
         if self.path.contains(&text) || text == "#" {
@@ -218,7 +218,7 @@ impl<'a> Work<'a> {
         reduced
     }
 
-    /// `schema` without regard to a `$ref` in it.
+    /// Reduces `schema`, ignoring a `$ref` in it.
     fn own(&mut self, schema: &'a SchemaObject, depth: usize) -> Result<SchemaObject, Irreducible> {
         let mut kept = Map::new();
         let mut also = Vec::new();
@@ -257,7 +257,8 @@ impl<'a> Work<'a> {
                 }
                 "prefixItems" => {
                     self.sensitive = true;
-                    // Means nothing in draft 7, and would where the draft is not told.
+                    // Without meaning in draft 7, but it would have one where the draft is not
+                    // declared.
                     if self.draft == Draft::Modern {
                         kept.insert(keyword.clone(), self.list(value, depth)?);
                     }
@@ -284,12 +285,12 @@ impl<'a> Work<'a> {
                 }
                 kept.insert(keyword.clone(), value.clone());
             } else if BANNED.contains(&keyword_text) || IN_THE_WAY.contains(&keyword_text) {
-                // `then` and `else` mean nothing without `if`.
+                // `then` and `else` have no meaning without `if`.
                 if !matches!(keyword_text, "then" | "else") {
                     return Err(banned(keyword_text));
                 }
             } else if depth > 0 && keyword_text == "$id" {
-                // Changes what references below it mean.
+                // Changes the meaning of references below it.
                 return Err(banned(keyword_text));
             } else {
                 debug_assert!(
@@ -313,7 +314,7 @@ impl<'a> Work<'a> {
             .map(Value::Array)
     }
 
-    /// One schema for "one of these": a single one, or one and `null`.
+    /// Returns one schema for "one of these": a single schema, or one and `null`.
     fn either(
         &mut self,
         keyword: &str,
@@ -342,7 +343,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// Keywords beside [`BANNED`] that assert something that cannot be said otherwise.
+/// Keywords other than [`BANNED`] whose assertions have no equivalent.
 const IN_THE_WAY: [&str; 10] = [
     "if",
     "then",
@@ -364,7 +365,7 @@ fn banned(keyword: &str) -> Irreducible {
     Irreducible::Keyword { keyword: keyword.to_owned() }
 }
 
-/// Whether `schema` accepts `null` and nothing else, and says it plainly.
+/// Returns whether `schema` plainly accepts `null` and nothing else.
 fn is_null(schema: &Value) -> bool {
     let Some(members) = schema.as_object() else { return false };
     members.get("type").is_some_and(|kind| kind == "null")
@@ -376,17 +377,17 @@ fn is_null(schema: &Value) -> bool {
         })
 }
 
-/// `target` with what `beside` says in words.
-fn described(mut target: SchemaObject, beside: &SchemaObject) -> SchemaObject {
+/// Returns `target` with the description and the default of `sibling`.
+fn described(mut target: SchemaObject, sibling: &SchemaObject) -> SchemaObject {
     for keyword in ["description", "default"] {
-        if let Some(value) = beside.get(keyword) {
+        if let Some(value) = sibling.get(keyword) {
             target.insert(keyword.to_owned(), value.clone());
         }
     }
     target
 }
 
-/// About how many bytes `value` has as JSON.
+/// Returns the approximate size of `value` as JSON in bytes.
 fn weight(value: &Value) -> usize {
     match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 8,
@@ -412,7 +413,7 @@ fn lookup<'a>(root: &'a SchemaObject, pointer: &str) -> Option<&'a Value> {
     Some(at)
 }
 
-/// `text` with `%XX` decoded; `None` when it is not valid then.
+/// Decodes `%XX` in `text`; returns `None` when the result is invalid.
 fn percent_decoded(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();

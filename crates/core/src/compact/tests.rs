@@ -8,7 +8,7 @@ fn reduced(schema: Value) -> Result<Value, Irreducible> {
     reduce(&schema).map(Value::Object)
 }
 
-/// A second opinion on where schemas stand in a schema, for [`the_banned_words`].
+/// An independent list of the places of subschemas, for [`the_banned_words`].
 fn visit(schema: &Value, found: &mut Vec<String>) {
     let Value::Object(members) = schema else { return };
     for (keyword, value) in members {
@@ -48,7 +48,7 @@ fn the_banned_words(schema: &Value) -> Vec<String> {
 }
 
 #[test]
-fn references_conjunctions_and_nulls_are_said_in_other_words() {
+fn references_conjunctions_and_nulls_are_rewritten() {
     let schema = json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
@@ -101,7 +101,7 @@ fn names_of_properties_are_not_keywords() {
 }
 
 #[test]
-fn what_cannot_be_said_exactly_is_left_out() {
+fn schemas_that_cannot_be_expressed_exactly_are_left_out() {
     let keyword = |keyword: &str| Irreducible::Keyword { keyword: keyword.to_owned() };
     let conflict = |keyword: &str| Irreducible::Conflict { keyword: keyword.to_owned() };
     let member = |schema: Value| json!({ "type": "object", "properties": { "a": schema } });
@@ -145,7 +145,7 @@ fn what_cannot_be_said_exactly_is_left_out() {
 }
 
 #[test]
-fn a_schema_that_explodes_is_given_up() {
+fn a_schema_that_grows_too_large_is_refused() {
     let mut definitions = Map::new();
     definitions.insert("l0".to_owned(), json!({ "type": "string" }));
     for level in 1..24 {
@@ -218,10 +218,10 @@ fn schema() -> impl Strategy<Value = Value> {
                 .prop_map(|(items, first)| json!({ "prefixItems": first, "items": items })),
             inner.clone().prop_map(|one| json!({ "contains": one })),
             pair.clone().prop_map(|parts| json!({ "allOf": parts })),
-            (pair.clone(), inner.clone()).prop_map(|(parts, beside)| {
+            (pair.clone(), inner.clone()).prop_map(|(parts, extra)| {
                 let mut schema = json!({ "allOf": parts });
-                if let (Value::Object(schema), Value::Object(beside)) = (&mut schema, beside) {
-                    for (keyword, value) in beside {
+                if let (Value::Object(schema), Value::Object(extra)) = (&mut schema, extra) {
+                    for (keyword, value) in extra {
                         schema.entry(keyword).or_insert(value);
                     }
                 }
@@ -267,15 +267,15 @@ proptest! {
     #[test]
     fn a_reduced_schema_accepts_the_same_arguments_and_combines_nothing(
         whole in prop::collection::btree_map("[abc]", schema(), 0..3),
-        beside in schema(),
+        extra in schema(),
         one in schema(),
         two in schema(),
         draft_seven in any::<bool>(),
         samples in prop::collection::vec(arguments(), 12),
     ) {
         let mut original = json!({ "type": "object", "properties": whole, "$defs": { "one": one, "two": two } });
-        if let (Value::Object(original), Value::Object(beside)) = (&mut original, beside) {
-            for (keyword, value) in beside {
+        if let (Value::Object(original), Value::Object(extra)) = (&mut original, extra) {
+            for (keyword, value) in extra {
                 original.entry(keyword).or_insert(value);
             }
             if draft_seven {

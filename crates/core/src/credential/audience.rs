@@ -1,7 +1,7 @@
-//! Where a credential may be sent.
+//! The hosts that a credential may be sent to.
 //!
-//! Invariant: matching is pure and compares whole labels of canonical hosts: what is not exactly
-//! named is not matched.
+//! Invariant: matching is pure and compares whole labels of canonical hosts. Only an exact match
+//! counts.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -10,8 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Longest host name (RFC 1035).
 const MAX_HOST: usize = 253;
 
-/// An exact host, or `*.domain` for the hosts below a domain and not for the domain itself
-/// (RFC 0079).
+/// An exact host, or `*.domain` for the hosts below a domain, without the domain itself (RFC 0079).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Audience(Arc<str>);
@@ -22,7 +21,7 @@ pub struct Audience(Arc<str>);
 pub struct InvalidAudience(&'static str);
 
 impl Audience {
-    /// Reads `api.example.com`, `*.example.com` or an IP address (`10.0.0.7`, `[::1]`).
+    /// Parses `api.example.com`, `*.example.com` or an IP address (`10.0.0.7`, `[::1]`).
     pub fn parse(text: &str) -> Result<Self, InvalidAudience> {
         let lower = text.to_ascii_lowercase();
         if let Some(address) = lower.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
@@ -42,7 +41,7 @@ impl Audience {
             (true, false) if !host.contains('.') => {
                 Err(InvalidAudience("with `*.` needs a domain of two labels, as `*.example.com`"))
             }
-            // In any other spelling a URL's host would never be equal to it.
+            // A URL's host is never equal to another spelling of an address.
             (false, true) if host.parse::<core::net::Ipv4Addr>().is_err() => {
                 Err(InvalidAudience("ends in a number but is not an IPv4 address"))
             }
@@ -50,11 +49,11 @@ impl Audience {
         }
     }
 
-    /// Whether `host` is meant: a host as the URL standard serialises it, that is lower case,
-    /// punycoded, with IPv6 addresses in brackets.
+    /// Returns whether `host` matches. `host` must be serialised as in the URL standard: lower
+    /// case, punycoded, with IPv6 addresses in brackets.
     pub fn admits(&self, host: &str) -> bool {
         match self.0.strip_prefix('*') {
-            // `.example.com`: something stands before it, so the domain itself is not matched.
+            // `.example.com`: requires a label before it, so the domain itself does not match.
             Some(below) => host
                 .strip_suffix(below)
                 .is_some_and(|label| !label.is_empty() && !label.starts_with('.')),
@@ -62,7 +61,7 @@ impl Audience {
         }
     }
 
-    /// The audience as text.
+    /// Returns the audience as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -80,16 +79,16 @@ fn check_host(host: &str) -> Result<(), InvalidAudience> {
     match host {
         "" => Err(InvalidAudience("is empty")),
         _ if host.contains("//") || host.contains('/') => {
-            Err(InvalidAudience("is a host alone, without a scheme or path"))
+            Err(InvalidAudience("must be a host without a scheme or path"))
         }
         _ if host.contains(':') => {
-            Err(InvalidAudience("is a host without a port; IPv6 addresses stand in brackets"))
+            Err(InvalidAudience("must be a host without a port; write IPv6 addresses in brackets"))
         }
         _ if host.contains('*') => {
             Err(InvalidAudience("may have one `*`, as its first label: `*.example.com`"))
         }
         _ if !host.is_ascii() => {
-            Err(InvalidAudience("has letters outside ASCII; write its punycode (`xn--…`)"))
+            Err(InvalidAudience("contains non-ASCII letters; write its punycode (`xn--…`)"))
         }
         _ if host.len() > MAX_HOST || !host.split('.').all(label) => {
             Err(InvalidAudience("is not a host name such as `api.example.com`"))
@@ -98,7 +97,7 @@ fn check_host(host: &str) -> Result<(), InvalidAudience> {
     }
 }
 
-/// Whether the URL standard takes a host that ends in this label for an IPv4 address.
+/// Returns whether the URL standard parses a host that ends in this label as an IPv4 address.
 fn is_number(label: &str) -> bool {
     let hex = label.strip_prefix("0x");
     label.bytes().all(|b| b.is_ascii_digit())
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_never_match_or_matches_too_much_is_refused() {
+    fn an_audience_that_never_matches_or_matches_too_much_is_refused() {
         for bad in [
             "",
             "*",

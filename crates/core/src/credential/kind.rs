@@ -1,4 +1,4 @@
-//! How a credential is presented.
+//! The ways to present a credential.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,11 +15,11 @@ pub enum CredentialKind {
     Header {
         /// Lower case.
         name: String,
-        /// What stands before the value, such as `Bearer ` with its space.
+        /// The text before the value, such as `Bearer ` with its space.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         prefix: String,
     },
-    /// A parameter of the query.
+    /// A query parameter.
     Query {
         /// Its name.
         parameter: String,
@@ -29,31 +29,31 @@ pub enum CredentialKind {
         /// The user.
         username: String,
     },
-    /// An access token that is had for the value, a client secret (RFC 6749, section 4.4).
+    /// An access token obtained with the value as client secret (RFC 6749, section 4.4).
     #[serde(rename = "oauth2-client-credentials")]
     ClientCredentials(OAuth2),
-    /// An access token that is had for the value, a refresh token (RFC 6749, section 6).
+    /// An access token obtained with the value as refresh token (RFC 6749, section 6).
     #[serde(rename = "oauth2-refresh-token")]
     RefreshToken(OAuth2),
 }
 
-/// Where and how access tokens are had.
+/// Where and how access tokens are obtained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OAuth2 {
     /// The token endpoint: `https`, or `http` to this machine.
     pub token_url: String,
-    /// The client.
+    /// The client id.
     pub client_id: String,
-    /// How the client proves itself.
+    /// How the client authenticates.
     #[serde(default)]
     pub client_auth: ClientAuth,
-    /// Scopes to ask for.
+    /// The scopes to request.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<String>,
 }
 
-/// How a client proves itself to a token endpoint.
+/// How a client authenticates to a token endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClientAuth {
@@ -64,12 +64,12 @@ pub enum ClientAuth {
     Post,
 }
 
-/// Why this is no way to present a credential. The text itself is never repeated.
+/// Why a kind is invalid. The text itself is never repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidKind(&'static str);
 
-/// Headers that are the connection's or the protocol's own.
+/// Headers that belong to the connection or to the protocol.
 const RESERVED: &[&str] = &[
     "accept",
     "connection",
@@ -84,7 +84,7 @@ const RESERVED: &[&str] = &[
 ];
 
 impl CredentialKind {
-    /// The word for it, as lists show it.
+    /// Returns the name of the kind, as shown in lists.
     pub fn word(&self) -> &'static str {
         match self {
             Self::Header { .. } => "header",
@@ -95,7 +95,7 @@ impl CredentialKind {
         }
     }
 
-    /// How tokens are had, when there are any.
+    /// Returns the token settings, if tokens are used.
     pub fn oauth2(&self) -> Option<&OAuth2> {
         match self {
             Self::ClientCredentials(oauth2) | Self::RefreshToken(oauth2) => Some(oauth2),
@@ -103,8 +103,8 @@ impl CredentialKind {
         }
     }
 
-    /// Checks names and texts, which come from the operator. That a token endpoint is a URL is
-    /// checked where URLs are read.
+    /// Validates names and texts, which come from the operator. Whether a token endpoint is a URL
+    /// is checked where URLs are parsed.
     pub fn check(&self) -> Result<(), InvalidKind> {
         let visible = |text: &str| text.bytes().all(|b| b == b' ' || b.is_ascii_graphic());
         match self {
@@ -115,14 +115,14 @@ impl CredentialKind {
                 match name.as_str() {
                     "" => Err(InvalidKind("the header needs a name")),
                     name if !name.bytes().all(token) => {
-                        Err(InvalidKind("the header's name has characters that no header name has"))
+                        Err(InvalidKind("the header name contains invalid characters"))
                     }
                     name if RESERVED.contains(&name) || name.starts_with("mcp-") => {
                         Err(InvalidKind("this header is set by the protocol itself"))
                     }
-                    _ if !visible(prefix) => {
-                        Err(InvalidKind("the prefix has characters that no header has"))
-                    }
+                    _ if !visible(prefix) => Err(InvalidKind(
+                        "the prefix contains characters that are invalid in a header",
+                    )),
                     _ => Ok(()),
                 }
             }
@@ -131,10 +131,10 @@ impl CredentialKind {
             }
             Self::Query { .. } => Ok(()),
             Self::Basic { username } if username.contains(':') => {
-                Err(InvalidKind("the user's name has a `:`, which ends it"))
+                Err(InvalidKind("the user name contains `:`, which HTTP Basic does not allow"))
             }
             Self::Basic { username } if username.chars().any(char::is_control) => {
-                Err(InvalidKind("the user's name has a control character"))
+                Err(InvalidKind("the user name contains a control character"))
             }
             Self::Basic { .. } => Ok(()),
             Self::ClientCredentials(oauth2) | Self::RefreshToken(oauth2) => {
@@ -146,7 +146,7 @@ impl CredentialKind {
                 };
                 match oauth2.scopes.iter().all(scope) {
                     true => Ok(()),
-                    false => Err(InvalidKind("a scope has characters that no scope has")),
+                    false => Err(InvalidKind("a scope contains invalid characters")),
                 }
             }
         }
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_sent_is_refused() {
+    fn credentials_that_cannot_be_sent_are_refused() {
         let header = |name: &str, prefix: &str| CredentialKind::Header {
             name: name.to_owned(),
             prefix: prefix.to_owned(),

@@ -1,4 +1,4 @@
-//! The seam behind which credentials are kept.
+//! The storage trait for credentials.
 
 use async_trait::async_trait;
 
@@ -12,7 +12,7 @@ use crate::{
 /// A credential with its values.
 #[derive(Debug, Clone)]
 pub struct Opened {
-    /// What it is.
+    /// Everything except its values.
     pub credential: Credential,
     /// Its values.
     pub material: Material,
@@ -21,47 +21,49 @@ pub struct Opened {
 /// Why credentials were not read or written. `Display` is for the operator and names no value.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CredentialStoreError {
-    /// There is no key to seal with, so no value is stored.
+    /// No seal key is configured, so no value is stored.
     #[error(
         "no seal key is configured, so no credential can be stored or read; make one with \
          `toolcrib credentials new-key` and name it as `[store] seal_key`"
     )]
     NoKey,
-    /// It was sealed with a key that is not here.
+    /// It was sealed with a key that is not configured.
     #[error("credential {0} was sealed with another key; name that one as `[store] old_seal_key`")]
     OtherKey(CredentialId),
-    /// What was read is not what was sealed: it was damaged, changed or moved.
-    #[error("credential {0} is not what was sealed; remove it and set it again")]
+    /// The sealed value fails authentication: it was damaged, changed or moved.
+    #[error(
+        "credential {0} was damaged, changed or moved since it was sealed; remove it and set it again"
+    )]
     NotGenuine(CredentialId),
     /// The store itself failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Credentials. What is at rest is sealed.
+/// Credentials, sealed at rest.
 #[async_trait]
 pub trait CredentialStore: Send + Sync + 'static {
-    /// All credentials without their values, by tenant, principal (the tenant's own first) and
-    /// name. Needs no key.
+    /// Returns all credentials without their values, by tenant, principal (the tenant's own first)
+    /// and name. Needs no key.
     async fn list(&self) -> Result<Vec<Credential>, CredentialStoreError>;
 
-    /// The credential of that name that belongs to `owner`, exactly.
+    /// Returns the credential with that name that belongs to exactly `owner`.
     async fn get(
         &self,
         owner: &Owner,
         name: &CredentialName,
     ) -> Result<Option<Opened>, CredentialStoreError>;
 
-    /// Stores a new one. [`StoreError::Conflict`] when its owner has one of that name, or the id
-    /// exists.
+    /// Stores a new credential. Fails with [`StoreError::Conflict`] when its owner has one with
+    /// that name, or the id exists.
     async fn put(
         &self,
         credential: Credential,
         material: Material,
     ) -> Result<(), CredentialStoreError>;
 
-    /// Replaces the values (and the expiry) of the credential `id`, if its revision still is
-    /// `seen`; the revision rises by one. `false` when it is gone or was changed meanwhile.
+    /// Replaces the values and the expiry of the credential `id` if its revision is still `seen`;
+    /// the revision rises by one. Returns `false` when it was removed or changed meanwhile.
     async fn rotate(
         &self,
         id: &CredentialId,
@@ -71,6 +73,6 @@ pub trait CredentialStore: Send + Sync + 'static {
         at: Timestamp,
     ) -> Result<bool, CredentialStoreError>;
 
-    /// Removes it; `false` when there is none of that id.
+    /// Removes a credential; returns `false` when the id is unknown.
     async fn remove(&self, id: &CredentialId) -> Result<bool, CredentialStoreError>;
 }

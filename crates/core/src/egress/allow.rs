@@ -1,7 +1,7 @@
-//! What an operator lets a source reach besides public addresses: `allow = [..]`.
+//! The operator's additions to the public addresses that a source may reach: `allow = [..]`.
 //!
-//! Invariant: a name opens private addresses only; link-local ones (where clouds keep their
-//! metadata) and what is no host's address at all are opened by a network alone.
+//! Invariant: a name opens private addresses only. Link-local addresses (where clouds serve their
+//! metadata) and addresses that belong to no host need a network entry.
 
 use std::{net::IpAddr, str::FromStr};
 
@@ -18,11 +18,11 @@ pub enum Allow {
     Net(IpNet),
     /// `build.internal`.
     Host(String),
-    /// `*.corp.example`: every name below, not the name itself.
+    /// `*.corp.example`: every name below, without the name itself.
     Below(String),
 }
 
-/// An entry that is none.
+/// Why a text is not an entry.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected a network such as \"10.1.0.0/16\", an address, or a host such as \"build.internal\" or \"*.corp.example\""
@@ -30,12 +30,12 @@ pub enum Allow {
 pub struct InvalidAllow;
 
 impl AllowList {
-    /// Whether `address` lies in a listed network.
+    /// Returns whether `address` is in a listed network.
     pub fn has_address(&self, address: IpAddr) -> bool {
         self.0.iter().any(|allow| matches!(allow, Allow::Net(net) if net.contains(&address)))
     }
 
-    /// Whether the name `host` (lower case, no dot at its end) is listed.
+    /// Returns whether the name `host` (lower case, no trailing dot) is listed.
     pub fn has_host(&self, host: &str) -> bool {
         self.0.iter().any(|allow| match allow {
             Allow::Host(listed) => listed == host,
@@ -75,7 +75,8 @@ impl FromStr for Allow {
     }
 }
 
-/// A host name in its wire form; one whose last label is a number would be read as an address.
+/// Returns whether `text` is a host name in its wire form. A last label that is a number would be
+/// parsed as an address.
 fn is_name(text: &str) -> bool {
     let label = |label: &str| {
         (1..=63).contains(&label.len())
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_addresses_and_names_are_told_apart() {
+    fn networks_addresses_and_names_are_distinguished() {
         let list =
             list(&["10.1.2.3/16", "fd00::/8", "192.168.0.9", "Build.Internal", "*.corp.example"]);
         for inside in ["10.1.255.255", "fd12::1", "192.168.0.9"] {
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn other_entries_are_refused() {
         for text in [
             "",
             "*",

@@ -1,4 +1,4 @@
-//! The events of a human's consent (RFC 0051): an interrupt of kind `approval`, and what became of it.
+//! The events of an approval (RFC 0051): an interrupt of kind `approval`, and its result.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -9,14 +9,14 @@ use crate::id::{ApprovalId, PrincipalId, ToolId};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InterruptRequested {
-    /// What kind of interrupt it is.
+    /// The kind of interrupt.
     pub kind: InterruptKind,
     /// Names the interrupt: the id of the approval.
     #[schemars(with = "String")]
     pub key: ApprovalId,
-    /// How long somebody has to answer.
+    /// How long the approval can be decided.
     pub timeout_ms: u64,
-    /// Who has to.
+    /// The call and its possible approvers.
     pub data: GateData,
 }
 
@@ -24,11 +24,11 @@ pub struct InterruptRequested {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum InterruptKind {
-    /// A call waits for consent.
+    /// A call requires an approval.
     Approval,
 }
 
-/// What the consent is for and who can give it. What the call says is no part of it.
+/// The call to approve and its possible approvers, without the call's content.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GateData {
@@ -42,38 +42,38 @@ pub struct GateData {
     pub artifact_type: String,
     /// Fixed text.
     pub title: String,
-    /// What can be answered.
+    /// The possible answers.
     pub actions: Vec<String>,
-    /// The role that whoever answers has to have.
+    /// The role that an approver must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub required_role: Option<String>,
-    /// The scope that whoever answers has to hold.
+    /// The scope that an approver must hold.
     pub required_scope: String,
-    /// How many have to consent.
+    /// The number of approvals required.
     pub quorum: u32,
 }
 
-/// Payload of `approval.granted`. The call may pass once as many as are required have consented.
+/// Payload of `approval.granted`. The call may be made once when the quorum is reached.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalGranted {
     /// The approval.
     #[schemars(with = "String")]
     pub gate_id: ApprovalId,
-    /// Who consented.
+    /// The approver.
     #[schemars(with = "String")]
     pub principal: PrincipalId,
-    /// How many have by now.
+    /// The progress towards the quorum.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quorum_progress: Option<QuorumProgress>,
 }
 
-/// How many have consented of how many that have to.
+/// The progress towards a quorum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct QuorumProgress {
-    /// Have.
+    /// The number of approvals so far.
     pub granted: u32,
-    /// Have to.
+    /// The number required.
     pub required: u32,
 }
 
@@ -84,7 +84,7 @@ pub struct ApprovalRejected {
     /// The approval.
     #[schemars(with = "String")]
     pub gate_id: ApprovalId,
-    /// Who refused; `core.system` when nobody answered in time.
+    /// The rejecting principal; `core.system` when the approval expired.
     #[schemars(with = "String")]
     pub principal: PrincipalId,
     /// `rejected` or `timeout`.
@@ -99,9 +99,9 @@ pub struct ApprovalOverridden {
     /// The approval.
     #[schemars(with = "String")]
     pub gate_id: ApprovalId,
-    /// Who took it upon themselves.
+    /// The overriding principal.
     #[schemars(with = "String")]
     pub principal: PrincipalId,
-    /// A code; what was written about it stands with the approval.
+    /// A code; the comment is stored with the approval.
     pub reason: String,
 }

@@ -1,4 +1,4 @@
-//! What the operator says of a tool and what does not go together (RFC 0078 §C, RFC 0069).
+//! Contradictions in the operator's settings of a tool (RFC 0078 §C, RFC 0069).
 
 use super::{Findings, Severity};
 use crate::{
@@ -45,8 +45,8 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
                 "/approval",
                 "contradiction/exec-without-approval",
                 Severity::Warning,
-                "the tool runs a program, and nobody is asked",
-                "set `approval` to always, unless what it does is harmless whatever its arguments are",
+                "the tool runs a program without approval",
+                "set `approval` to always, unless it is harmless with any arguments",
             );
         }
         if !matches!(egress, Egress::None | Egress::HostOwned) {
@@ -65,8 +65,8 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
             "/auth",
             "auth/unlabelled",
             Severity::Warning,
-            "the tool has no scopes, so it is shown to nobody",
-            "set `scopes`; an empty list shows it to everybody with a key",
+            "the tool has no scopes, so no caller can see it",
+            "set `scopes`; an empty list shows it to every caller with a key",
         );
     }
     if auth.is_some_and(|auth| auth.credential_ref == Some(true)) && !reaches_out {
@@ -81,7 +81,7 @@ pub(super) fn check(tool: &ToolDescriptor, found: &mut Findings<'_>) {
     name(tool, found);
 }
 
-/// Names that promise to run things, where no exec tool can be.
+/// Names that promise to run commands, on tools that cannot be exec tools.
 fn name(tool: &ToolDescriptor, found: &mut Findings<'_>) {
     if tool.source == SourceKind::HostExtension || !names::promises_exec(&tool.tool_id) {
         return;

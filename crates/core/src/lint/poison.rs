@@ -1,17 +1,17 @@
-//! Descriptions that speak to the model past the people: characters that nobody sees, and words that
-//! tell it what to do beside the tool. They are told, and nothing is refused because of them.
+//! Descriptions that address the model without the user's notice: invisible characters, and
+//! instructions unrelated to the tool. They are reported, and no tool is refused because of them.
 
 use serde_json::Value;
 
 use super::{Findings, Severity};
 use crate::{pointer::step, source::DiscoveredTool, text::is_hidden};
 
-/// Texts looked at in one tool.
+/// The most texts checked in one tool.
 const MAX_TEXTS: usize = 10_000;
-/// Levels looked into.
+/// The deepest nesting checked.
 const MAX_DEPTH: usize = 64;
 
-/// Words that have no business in the description of a tool, in lower case, with single blanks.
+/// Phrases that do not belong in the description of a tool, in lower case, with single blanks.
 const MARKERS: [&str; 26] = [
     "ignore previous instructions",
     "ignore all previous",
@@ -41,7 +41,7 @@ const MARKERS: [&str; 26] = [
     "id_rsa",
 ];
 
-/// Looks at everything that `tool` says, as its upstream wrote it.
+/// Checks all texts of `tool`, as its upstream wrote them.
 pub(super) fn check(tool: &DiscoveredTool, found: &mut Findings<'_>) {
     one("/name", &tool.name, found);
     let texts = [("/title", &tool.title), ("/description", &tool.description)];
@@ -84,7 +84,7 @@ fn walk(pointer: &str, value: &Value, depth: usize, left: &mut usize, found: &mu
     }
 }
 
-/// Looks at one text.
+/// Checks one text.
 pub(super) fn one(pointer: &str, text: &str, found: &mut Findings<'_>) {
     hidden(pointer, text, found);
     instructions(pointer, text, found);
@@ -108,8 +108,8 @@ fn hidden(pointer: &str, text: &str, found: &mut Findings<'_>) {
         pointer,
         "text/hidden",
         Severity::Warning,
-        format!("the text has characters that are not seen: {}{more}", hidden.join(", ")),
-        "look at the text byte by byte; models follow instructions that people do not see",
+        format!("the text contains invisible characters: {}{more}", hidden.join(", ")),
+        "inspect the text byte by byte; models follow instructions that people cannot see",
     );
 }
 
@@ -127,8 +127,8 @@ fn instructions(pointer: &str, text: &str, found: &mut Findings<'_>) {
             pointer,
             "text/instructions",
             Severity::Warning,
-            format!("the text seems to tell a model what to do beside the tool: `{marker}`"),
-            "read it with `toolcrib tools diff` before you approve it, and ask its author why",
+            format!("the text seems to instruct the model beyond the tool: `{marker}`"),
+            "read it with `toolcrib tools diff` before you approve it, and contact its author",
         );
     }
 }

@@ -1,14 +1,14 @@
-//! Schemas: texts and values in them, and the subset that every model provider understands
-//! (RFC 0030, Tier 1).
+//! Lint rules for schemas: their texts and values, and the subset that every model provider
+//! understands (RFC 0030, Tier 1).
 
 use serde_json::{Map, Value};
 
 use super::{Findings, Severity, text};
 use crate::{descriptor::SchemaObject, pointer::step, redact::is_secret_key};
 
-/// Schemas looked at in one schema.
+/// The most schemas visited in one schema.
 const MAX_NODES: usize = 2_000;
-/// Levels of schemas in schemas.
+/// The deepest nesting of schemas.
 const MAX_DEPTH: usize = 64;
 /// Tier 1: levels of objects and arrays.
 const PORTABLE_DEPTH: usize = 5;
@@ -54,7 +54,7 @@ const SCHEMAS: [&str; 18] = [
     "else",
 ];
 
-/// Texts, secrets and missing descriptions.
+/// Checks for hidden text, secrets and missing descriptions.
 pub(super) fn check(pointer: &str, schema: &SchemaObject, found: &mut Findings<'_>) {
     walk(pointer, schema, &mut |pointer, schema, depth| {
         for keyword in ["title", "description", "$comment"] {
@@ -96,12 +96,12 @@ pub(super) fn check(pointer: &str, schema: &SchemaObject, found: &mut Findings<'
     });
 }
 
-/// Whether a model is told what the argument is; what stands behind a reference counts as told.
+/// Returns whether the argument is documented; a reference counts as documentation.
 fn says_something(property: &Map<String, Value>) -> bool {
-    let told = |keyword: &str| {
+    let has_text = |keyword: &str| {
         property.get(keyword).and_then(Value::as_str).is_some_and(|text| !text.trim().is_empty())
     };
-    told("description") || told("title") || property.contains_key("$ref")
+    has_text("description") || has_text("title") || property.contains_key("$ref")
 }
 
 fn values(pointer: &str, value: &Value, depth: usize, found: &mut Findings<'_>) {
@@ -121,7 +121,7 @@ fn values(pointer: &str, value: &Value, depth: usize, found: &mut Findings<'_>) 
     }
 }
 
-/// What keeps `schema` from being understood by every model provider.
+/// Checks for features of `schema` that some model provider does not understand.
 pub(super) fn portable(pointer: &str, schema: &SchemaObject, found: &mut Findings<'_>) {
     const ADVICE: &str = "leave it out, or say it in the description, for models that take only \
          the portable subset";
@@ -134,7 +134,7 @@ pub(super) fn portable(pointer: &str, schema: &SchemaObject, found: &mut Finding
         for keyword in schema.keys() {
             let known = PORTABLE.contains(&keyword.as_str()) || keyword.starts_with("x-");
             let misplaced = keyword == "anyOf" && depth == 0;
-            // Definitions and references are told of where they are used, once.
+            // Definitions and references are reported at their place of use, once.
             if (!known || misplaced) && !matches!(keyword.as_str(), "$defs" | "definitions") {
                 let message = match is_standard(keyword) {
                     true => format!("`{keyword}` is not understood by every model provider"),
@@ -186,7 +186,8 @@ pub(super) fn portable(pointer: &str, schema: &SchemaObject, found: &mut Finding
     }
 }
 
-/// Whether `keyword` is one of JSON Schema's, so that it may be named: others are a tool's own text.
+/// Returns whether `keyword` belongs to JSON Schema and may be named: others are the tool's own
+/// text.
 fn is_standard(keyword: &str) -> bool {
     const OTHERS: [&str; 32] = [
         "$ref",
@@ -225,7 +226,7 @@ fn is_standard(keyword: &str) -> bool {
     PORTABLE.contains(&keyword) || SCHEMAS.contains(&keyword) || OTHERS.contains(&keyword)
 }
 
-/// Visits every schema in `schema` that is an object, itself first, with its pointer and level.
+/// Visits every object schema in `schema`, itself first, with its pointer and level.
 fn walk(pointer: &str, schema: &SchemaObject, visit: &mut dyn FnMut(&str, &SchemaObject, usize)) {
     let mut left = MAX_NODES;
     let mut waiting: Vec<(String, &SchemaObject, usize)> = vec![(pointer.to_owned(), schema, 0)];

@@ -30,7 +30,7 @@ fn a_good_tool_has_no_findings() {
 }
 
 #[test]
-fn contradictions_are_told_apart() {
+fn contradictions_are_distinguished() {
     use Severity::{Error, Warning};
     let tool = |change: fn(&mut ToolDescriptor)| {
         let mut tool = fine();
@@ -85,7 +85,7 @@ fn contradictions_are_told_apart() {
 }
 
 #[test]
-fn names_that_promise_to_run_things_are_told() {
+fn names_that_promise_to_run_commands_are_reported() {
     let severity = |id: &str, source: SourceKind| {
         let tool = ToolDescriptor { tool_id: id.to_owned(), source, ..fine() };
         rules(&tool).iter().find(|(rule, ..)| *rule == "exec/name").map(|found| found.2)
@@ -129,7 +129,7 @@ fn secrets_are_found_and_never_repeated() {
 }
 
 #[test]
-fn what_is_not_seen_is_told_by_its_code_points() {
+fn invisible_characters_are_reported_by_code_point() {
     let tool = ToolDescriptor {
         description: Some("Adds\u{200b} two\u{202e} numbers\u{e0041}".to_owned()),
         ..fine()
@@ -143,7 +143,7 @@ fn what_is_not_seen_is_told_by_its_code_points() {
 }
 
 #[test]
-fn texts_that_are_missing_are_told() {
+fn missing_texts_are_reported() {
     let tool = ToolDescriptor { description: Some(" ".to_owned()), ..fine() };
     assert_eq!(rules(&tool), [("text/missing", "/description".to_owned(), Severity::Advice)]);
     let tool = with_schema(json!({
@@ -155,7 +155,7 @@ fn texts_that_are_missing_are_told() {
 }
 
 #[test]
-fn what_is_not_portable_is_advice() {
+fn findings_about_portability_are_advice() {
     let tool = with_schema(json!({
         "properties": {
             "a": { "oneOf": [{ "type": "string" }, { "type": "integer" }], "description": "a" },
@@ -210,7 +210,7 @@ proptest! {
 }
 
 #[test]
-fn what_an_upstream_hides_is_told_wherever_it_stands() {
+fn hidden_upstream_text_is_reported_everywhere() {
     let tool = DiscoveredTool {
         name: "read\u{200b}".to_owned(),
         title: Some("Read".to_owned()),
@@ -223,7 +223,7 @@ fn what_an_upstream_hides_is_told_wherever_it_stands() {
         raw: Value::Null,
     };
     let found = upstream("mcp:a.read", &tool);
-    let told: Vec<_> = found.iter().map(|it| (it.pointer.as_str(), it.rule)).collect();
+    let reported: Vec<_> = found.iter().map(|it| (it.pointer.as_str(), it.rule)).collect();
     let expected = [
         ("/name", "text/hidden"),
         ("/description", "text/hidden"),
@@ -232,7 +232,7 @@ fn what_an_upstream_hides_is_told_wherever_it_stands() {
         ("/inputSchema/properties/pa\u{202e}th/x-note", "text/instructions"),
         ("/annotations/title", "text/hidden"),
     ];
-    assert_eq!(told, expected);
+    assert_eq!(reported, expected);
     assert!(found.iter().all(|it| it.severity == Severity::Warning));
     assert!(!found.iter().any(|it| it.message.contains("Reads")), "no text is repeated");
 }

@@ -1,4 +1,4 @@
-//! Texts that models and people read: what they hide and what they give away.
+//! Lint rules for texts that models and people read: hidden characters, instructions and secrets.
 
 use super::{Findings, Severity, poison};
 use crate::{descriptor::ToolDescriptor, redact::Redactor};
@@ -26,20 +26,20 @@ fn missing(pointer: &str, message: &str, found: &mut Findings<'_>) {
     );
 }
 
-/// Looks at one text.
+/// Checks one text.
 pub(super) fn one(pointer: &str, text: &str, found: &mut Findings<'_>) {
     secret(pointer, text, found);
     poison::one(pointer, text, found);
 }
 
-/// Looks for what looks like a secret.
+/// Checks for text with the shape of a secret.
 pub(super) fn secret(pointer: &str, text: &str, found: &mut Findings<'_>) {
     if Redactor::default().text(text) != text {
         found.push(
             pointer,
             "secret/text",
             Severity::Error,
-            "the text has something that looks like a secret",
+            "the text contains something that looks like a secret",
             "take it out at the source, and replace the secret if it was a real one",
         );
     }

@@ -1,10 +1,10 @@
 //! The hash chain of a tenant's events.
 //!
-//! `hash(n) = SHA-256(parts)`, where `parts` are, each with its length before it as eight bytes, big
-//! end first: the text `toolcrib event 1`, the tenant, the position in the tenant's log (eight
-//! bytes), the hash of the event before it (32 bytes; 32 zero bytes before the first one), event id,
-//! run id, sequence (eight bytes), type, timestamp, causation id and payload, all as they are stored.
-//! An absent causation id has the length 2^64 - 1 and no bytes.
+//! `hash(n) = SHA-256(parts)`. Each part is preceded by its length as eight big-endian bytes. The
+//! parts are, as stored: the text `toolcrib event 1`, the tenant, the position in the tenant's log
+//! (eight bytes), the hash of the previous event (32 bytes; zero bytes for the first event), event
+//! id, run id, sequence (eight bytes), type, timestamp, causation id and payload. An absent
+//! causation id has the length 2^64 - 1 and no bytes.
 
 use sha2::{Digest as _, Sha256};
 
@@ -12,23 +12,24 @@ use crate::canonical::Digest;
 
 const DOMAIN: &str = "toolcrib event 1";
 
-/// What ties an event to the one before it in its tenant's log.
+/// The link of an event to the previous one in its tenant's log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Link {
     /// Position in the tenant's log.
     pub position: u64,
-    /// Hash of the event before; [`genesis`] for the first.
+    /// Hash of the previous event; [`genesis`] for the first.
     pub prev: Digest,
-    /// Hash of this one.
+    /// Hash of this event.
     pub hash: Digest,
 }
 
-/// An event as it is stored: texts, so that one that was tampered with can be told of too.
+/// An event as stored. Its fields are texts, so that a tampered event can be reported too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredEvent {
-    /// Position in the whole log. Not hashed: it tells of other tenants, and no export has it.
+    /// Position in the whole log. Not hashed, and not exported, because it depends on other
+    /// tenants.
     pub position: u64,
-    /// Whose it is.
+    /// The tenant.
     pub tenant: String,
     /// Position in the tenant's log.
     pub tenant_position: u64,
@@ -36,29 +37,29 @@ pub struct StoredEvent {
     pub event_id: String,
     /// The run.
     pub run_id: String,
-    /// Per run.
+    /// Sequence within the run.
     pub sequence: u64,
     /// Type.
     pub kind: String,
     /// RFC 3339, UTC, milliseconds.
     pub timestamp: String,
-    /// The event that caused it.
+    /// The event that caused this one.
     pub causation_id: Option<String>,
     /// JSON text.
     pub payload: String,
-    /// Hash of the event before; read only when it is asked for.
+    /// Hash of the previous event; read only on request.
     pub prev: Option<Digest>,
-    /// The hash that is stored with it, when that is one.
+    /// The hash stored with it; `None` when malformed.
     pub hash: Option<Digest>,
 }
 
-/// What stands for the hash of the event before the first one.
+/// Returns the hash that precedes the first event.
 pub fn genesis() -> Digest {
     Digest([0; 32])
 }
 
 impl StoredEvent {
-    /// The hash that it has to have after an event with the hash `prev`.
+    /// Returns the correct hash of this event after one with the hash `prev`.
     pub fn hash_after(&self, prev: &Digest) -> Digest {
         let mut hasher = Sha256::new();
         let mut part = |bytes: Option<&[u8]>| {
@@ -102,10 +103,10 @@ mod tests {
         }
     }
 
-    // I-71: the recipe is published, so it must not change by accident. The expected value was
-    // computed by another program (see docs/explanation/record.md).
+    // I-71: the recipe is published, so it must not change by accident. Another program computed
+    // the expected value (see docs/explanation/record.md).
     #[test]
-    fn the_recipe_is_what_is_published() {
+    fn the_recipe_matches_the_published_one() {
         let hash = event().hash_after(&genesis());
         assert_eq!(
             hash.to_string(),
@@ -136,6 +137,6 @@ mod tests {
         }
         assert_ne!(event().hash_after(&Digest([1; 32])), plain);
         let elsewhere = StoredEvent { position: 9, ..event() };
-        assert_eq!(elsewhere.hash_after(&genesis()), plain, "other tenants do not show");
+        assert_eq!(elsewhere.hash_after(&genesis()), plain, "the global position is not hashed");
     }
 }

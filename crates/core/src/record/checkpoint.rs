@@ -1,10 +1,10 @@
-//! Signed statements of where a tenant's chain stood, themselves a chain.
+//! Signed statements about the state of a tenant's chain, themselves a chain.
 //!
-//! What is signed (Ed25519) is, each part with its length before it as eight bytes, big end first:
-//! the text `toolcrib checkpoint 1`, the kind, the tenant, the number (eight bytes), the position
-//! (eight bytes), the hash (32 bytes), the moment as RFC 3339 text, the key's id, and the digest of
-//! the checkpoint before it (32 bytes; zero bytes before the first one). The digest of a checkpoint
-//! is SHA-256 over what is signed and the signature.
+//! The signature (Ed25519) covers these parts, each preceded by its length as eight big-endian
+//! bytes: the text `toolcrib checkpoint 1`, the kind, the tenant, the number (eight bytes), the
+//! position (eight bytes), the hash (32 bytes), the time as RFC 3339 text, the key's id, and the
+//! digest of the previous checkpoint (32 bytes; zero bytes for the first). The digest of a
+//! checkpoint is SHA-256 over the signed bytes and the signature.
 
 use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
@@ -14,26 +14,26 @@ use crate::{canonical::Digest, clock::Timestamp, id::TenantId};
 
 const DOMAIN: &str = "toolcrib checkpoint 1";
 
-/// What stands for the digest of the checkpoint before the first one.
+/// The digest that precedes the first checkpoint.
 pub const NO_CHECKPOINT: Digest = Digest([0; 32]);
 
 /// An Ed25519 signature.
 pub type Signature = [u8; 64];
 
-/// What a checkpoint says.
+/// The statement of a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CheckpointKind {
     /// The event at this position has this hash.
     Head,
-    /// That, and: the events up to it may be gone, whoever signs has removed them.
+    /// Like `Head`, and: the signer removed the events up to this position.
     Pruned,
-    /// That, and: the operator accepted the log as it is, although it does not continue the
-    /// checkpoints before this one.
+    /// Like `Head`, and: the operator accepted the log as it is, although it does not continue the
+    /// earlier checkpoints.
     Accepted,
 }
 
 impl CheckpointKind {
-    /// The kind as it is stored and signed.
+    /// Returns the kind as stored and signed.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Head => "head",
@@ -42,21 +42,21 @@ impl CheckpointKind {
         }
     }
 
-    /// Reads what [`as_str`](Self::as_str) writes.
+    /// Parses the output of [`as_str`](Self::as_str).
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Head, Self::Pruned, Self::Accepted].into_iter().find(|kind| kind.as_str() == text)
     }
 }
 
-/// A signed statement of where a tenant's chain stood.
+/// A signed statement about the state of a tenant's chain.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, try_from = "Wire", into = "Wire")]
 pub struct Checkpoint {
-    /// What it says.
+    /// The kind of statement.
     pub kind: CheckpointKind,
-    /// Whose chain.
+    /// The tenant.
     pub tenant: TenantId,
-    /// From 1, per tenant.
+    /// Counts from 1, per tenant.
     pub number: u64,
     /// Position in the tenant's log.
     pub position: u64,
@@ -64,20 +64,20 @@ pub struct Checkpoint {
     pub hash: Digest,
     /// When it was signed.
     pub at: Timestamp,
-    /// Ed25519 key that belongs to the signature.
+    /// The Ed25519 key of the signature.
     pub public_key: [u8; 32],
-    /// Digest of the checkpoint before it.
+    /// Digest of the previous checkpoint.
     pub prev: Digest,
-    /// Over [`signed`](Self::signed).
+    /// The signature over [`signed`](Self::signed).
     pub signature: Signature,
 }
 
-/// What is not a checkpoint.
+/// A malformed checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this is not a checkpoint of a record")]
 pub struct InvalidCheckpoint;
 
-/// A short name of a public key: the first 16 hexadecimal digits of its SHA-256.
+/// Returns a short name of a public key: the first 16 hexadecimal digits of its SHA-256.
 pub fn key_id(public_key: &[u8; 32]) -> String {
     let mut text = Digest::of(public_key).to_string();
     text.truncate(16);
@@ -87,7 +87,7 @@ pub fn key_id(public_key: &[u8; 32]) -> String {
 // === impl Checkpoint ===
 
 impl Checkpoint {
-    /// The bytes that are signed.
+    /// Returns the bytes that are signed.
     pub fn signed(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(320);
         let mut part = |part: &[u8]| {
@@ -106,7 +106,7 @@ impl Checkpoint {
         bytes
     }
 
-    /// What the next one refers to.
+    /// Returns the digest that the next checkpoint refers to.
     pub fn digest(&self) -> Digest {
         let hasher = Sha256::new().chain_update(self.signed()).chain_update(self.signature);
         Digest(hasher.finalize().into())
@@ -117,7 +117,7 @@ fn time_text(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// As it stands in anchors and answers: bytes as hexadecimal digits.
+/// The form in anchors and responses: bytes as hexadecimal digits.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wire {
@@ -133,7 +133,7 @@ struct Wire {
     signature: String,
 }
 
-/// A signature as hexadecimal digits.
+/// Formats a signature as hexadecimal digits.
 pub(super) fn signature_text(signature: &Signature) -> String {
     let (first, second) = signature.split_at(32);
     let half = |bytes: &[u8]| {
@@ -142,7 +142,7 @@ pub(super) fn signature_text(signature: &Signature) -> String {
     half(first) + &half(second)
 }
 
-/// Reads what [`signature_text`] writes.
+/// Parses the output of [`signature_text`].
 pub(super) fn parse_signature(text: &str) -> Option<Signature> {
     let (first, second) = text.split_at_checked(64)?;
     let halves = [Digest::parse(first)?.0, Digest::parse(second)?.0];
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_a_checkpoint_says_is_signed() {
+    fn every_field_of_a_checkpoint_is_signed() {
         let plain = Checkpoint {
             kind: CheckpointKind::Head,
             tenant: "t".parse().unwrap(),

@@ -1,4 +1,4 @@
-//! Where the record, or checkpoints of it, go besides the store.
+//! Delivery of the record, or of its checkpoints, to places outside the store.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -18,30 +18,30 @@ pub enum Destination {
     Http(HttpSpec),
 }
 
-/// Why something was not delivered: fixed texts, never a receiver's own words.
+/// Why a delivery failed: fixed texts, never a receiver's own words.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeliveryError {
     /// The file could not be written.
     #[error("the file cannot be written ({})", crate::text::io_reason(*.0))]
     File(std::io::ErrorKind),
-    /// It leads where this host does not connect.
-    #[error("the destination is not a public address; if it is meant, list it in `allow`")]
+    /// The egress guard refused the destination.
+    #[error("the destination is not a public address; if that is intended, list it in `allow`")]
     Refused,
-    /// Nobody is there, or the connection broke.
+    /// The receiver is unreachable, or the connection broke.
     #[error("the receiver does not answer")]
     Unreachable,
-    /// It took too long.
+    /// The receiver took too long.
     #[error("the receiver did not answer in time")]
     TimedOut,
-    /// It said no.
+    /// The receiver refused.
     #[error("the receiver answered with status {0}")]
     Status(u16),
 }
 
-/// Takes what is to be delivered to one [`Destination`].
+/// Delivers to one [`Destination`].
 #[async_trait]
 pub trait Delivery: Send + Sync + 'static {
-    /// Delivers `body`. When this returns without an error, it is there to stay.
+    /// Delivers `body`. Returns without an error only after the receiver stored it durably.
     async fn deliver(
         &self,
         content_type: &'static str,
@@ -50,7 +50,8 @@ pub trait Delivery: Send + Sync + 'static {
         self.deliver_with(&[], content_type, body).await
     }
 
-    /// The same with more headers, for a destination that has such; the names are in lower case.
+    /// Delivers with additional headers, for a destination that supports them; names are in lower
+    /// case.
     async fn deliver_with(
         &self,
         headers: &[(&'static str, String)],
@@ -59,45 +60,45 @@ pub trait Delivery: Send + Sync + 'static {
     ) -> Result<(), DeliveryError>;
 }
 
-/// Makes a [`Delivery`] of a [`Destination`].
+/// Creates a [`Delivery`] from a [`Destination`].
 pub trait DeliveryFactory: Send + Sync + 'static {
-    /// Makes one; nothing is connected yet.
+    /// Creates a delivery without connecting.
     ///
     /// # Errors
-    /// What is wrong with the destination.
+    /// Returns the problem of the destination.
     fn build(&self, destination: &Destination) -> Result<Arc<dyn Delivery>, String>;
 }
 
-/// Keeps the text of the [`Witness`](super::Witness), apart from the store.
+/// Stores the text of the [`Witness`](super::Witness), separately from the store.
 #[async_trait]
 pub trait WitnessStore: Send + Sync + 'static {
-    /// The text that was saved last; `None` when there is none.
+    /// Returns the text that was saved last; `None` when there is none.
     async fn load(&self) -> Result<Option<String>, StoreError>;
 
-    /// Replaces the text. When this returns without an error, the new one survives a power failure;
-    /// until then the old one is whole.
+    /// Replaces the text. After this returns without an error, the new text survives a power
+    /// failure; until then the old one is intact.
     async fn save(&self, text: String) -> Result<(), StoreError>;
 }
 
 /// Signs checkpoints.
 pub trait CheckpointSigner: Send + Sync + 'static {
-    /// The public key that its signatures belong to.
+    /// Returns the public key of its signatures.
     fn public_key(&self) -> [u8; 32];
 
     /// Signs `bytes`.
     ///
     /// # Errors
-    /// It cannot sign.
+    /// Fails when it cannot sign.
     fn sign(&self, bytes: &[u8]) -> Result<Signature, StoreError>;
 
-    /// Whether `signature` is one of its own, over `bytes`.
+    /// Returns whether `signature` is its own signature over `bytes`.
     fn is_own(&self, bytes: &[u8], signature: &Signature) -> bool;
 
-    /// The checkpoint that follows `last` and says that the event of `tenant` at a position has a
-    /// hash.
+    /// Creates the checkpoint that follows `last` and states the hash of the event of `tenant` at a
+    /// position.
     ///
     /// # Errors
-    /// It cannot sign.
+    /// Fails when it cannot sign.
     fn checkpoint(
         &self,
         kind: CheckpointKind,

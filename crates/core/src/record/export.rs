@@ -1,4 +1,4 @@
-//! A line of an export: the event as it stands on the wire, and what checks it without the store.
+//! A line of an export: the event in its wire form, with the data to verify it without the store.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub struct ExportedEvent<'a> {
     chain: ExportedLink<'a>,
 }
 
-/// Where the event stands in its tenant's chain.
+/// The position of the event in its tenant's chain.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ExportedLink<'a> {
@@ -35,10 +35,10 @@ struct ExportedLink<'a> {
 }
 
 impl<'a> ExportedEvent<'a> {
-    /// The line of `event`, which was read with [`StoredEvent::prev`]; `None` when what is stored is
-    /// no event.
+    /// Creates the line of `event`, which must have been read with [`StoredEvent::prev`]. Returns
+    /// `None` when the stored event is malformed.
     pub fn new(event: &'a StoredEvent) -> Option<Self> {
-        // `RawValue` borrows; the payload is one already, unless somebody tampered with it.
+        // `RawValue` borrows the payload, which is valid JSON unless it was tampered with.
         let payload: &'a RawValue = serde_json::from_str(&event.payload).ok()?;
         Some(Self {
             event_id: Cow::Borrowed(&event.event_id),
@@ -57,7 +57,7 @@ impl<'a> ExportedEvent<'a> {
         })
     }
 
-    /// The event as it was stored; `None` when its hashes are none.
+    /// Returns the event as it was stored; `None` when its hashes are malformed.
     pub fn stored(self) -> Option<StoredEvent> {
         Some(StoredEvent {
             position: 0,
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_exported_line_is_read_as_what_was_stored_to_the_byte() {
+    fn an_exported_line_reproduces_the_stored_event_to_the_byte() {
         let stored = StoredEvent {
             position: 0,
             tenant: "t".to_owned(),

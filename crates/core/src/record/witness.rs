@@ -1,10 +1,10 @@
-//! What was signed last, kept apart from the store: without it, a store whose checkpoints were
-//! removed or rolled back would be signed as if it were new.
+//! The last signed state, stored separately from the store. Without it, a store whose checkpoints
+//! were removed or rolled back would be signed as if it were new.
 //!
-//! What is signed (Ed25519) is, each part with its length before it as eight bytes, big end first:
-//! the text `toolcrib witness 1`, the public key (32 bytes), the position in the whole log, and for
-//! each tenant, by name: its name, the number and the digest of its last checkpoint, and the position
-//! and the hash that its last checkpoint names which is no mark of retention. Numbers have eight
+//! The signature (Ed25519) covers these parts, each preceded by its length as eight big-endian
+//! bytes: the text `toolcrib witness 1`, the public key (32 bytes), the position in the whole log,
+//! and for each tenant, by name: its name, the number and the digest of its last checkpoint, and
+//! the position and the hash in its last checkpoint other than a retention mark. Numbers have eight
 //! bytes.
 
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ use crate::{canonical::Digest, id::TenantId};
 
 const DOMAIN: &str = "toolcrib witness 1";
 
-/// What a key has signed last.
+/// The last state that a key has signed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Witness {
     /// The key.
@@ -38,7 +38,7 @@ pub struct Witnessed {
     pub number: u64,
     /// Its digest.
     pub digest: Digest,
-    /// The last position that was signed and is no mark of retention.
+    /// The last signed position, retention marks excluded.
     pub position: u64,
     /// Hash of the event there.
     pub hash: Digest,
@@ -67,12 +67,12 @@ struct WireTenant {
 // === impl Witness ===
 
 impl Witness {
-    /// The witness of a key that has signed nothing.
+    /// Creates the witness of a key that has signed nothing.
     pub fn new(public_key: [u8; 32]) -> Self {
         Self { public_key, position: 0, tenants: BTreeMap::new() }
     }
 
-    /// Adds a checkpoint that was stored.
+    /// Adds a stored checkpoint.
     pub fn add(&mut self, checkpoint: &Checkpoint) {
         let entry = self.tenants.entry(checkpoint.tenant.clone());
         let place = Witnessed { number: 0, digest: genesis(), position: 0, hash: genesis() };
@@ -83,7 +83,7 @@ impl Witness {
         }
     }
 
-    /// The bytes that are signed.
+    /// Returns the bytes that are signed.
     pub fn signed(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(128 + 160 * self.tenants.len());
         let mut part = |part: &[u8]| {
@@ -103,7 +103,7 @@ impl Witness {
         bytes
     }
 
-    /// The text that is kept, with a signature over [`signed`](Self::signed).
+    /// Returns the text to store, with a signature over [`signed`](Self::signed).
     pub fn text(&self, signature: &Signature) -> String {
         let tenants = self.tenants.iter().map(|(tenant, last)| WireTenant {
             tenant: tenant.clone(),
@@ -123,7 +123,7 @@ impl Witness {
         serde_json::to_string(&wire).unwrap_or_default() + "\n"
     }
 
-    /// Reads what [`text`](Self::text) writes. The signature is not checked.
+    /// Parses the output of [`text`](Self::text), without checking the signature.
     pub fn parse(text: &str) -> Option<(Self, Signature)> {
         let wire: Wire = serde_json::from_str(text).ok()?;
         let mut tenants = BTreeMap::new();

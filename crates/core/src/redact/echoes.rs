@@ -1,7 +1,7 @@
-//! Values of credentials in what an upstream sends back.
+//! Removes credential values from upstream responses.
 //!
 //! Invariant: a value is found however its characters are escaped in JSON.
-//! Invariant: what holds no value stays the upstream's own text, byte for byte.
+//! Invariant: JSON without such a value stays the upstream's own text, byte for byte.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -15,19 +15,19 @@ use crate::{
     source::{Discovered, DiscoveredTool},
 };
 
-/// Replaces each value of a credential by `[REDACTED:<its id>]`. Clones share the values.
+/// Replaces each credential value by `[REDACTED:<its id>]`. Clones share the values.
 #[derive(Debug, Clone, Default)]
 pub struct Echoes {
-    /// Longest first, so that of two that overlap the longer is found whole.
+    /// Longest first, so that of two overlapping values the longer one is replaced whole.
     values: Arc<[(Secret, String)]>,
-    /// Whether JSON escapes one of the values wherever it stands.
+    /// Whether JSON always escapes one of the values.
     escaped: bool,
 }
 
-/// JSON that is nested too deeply to be looked through, so that nobody knows whether it is clean.
+/// JSON that is nested too deeply to be searched.
 struct Unreadable;
 
-/// Passes progress on without the values.
+/// Forwards progress without the values.
 struct CleanProgress {
     echoes: Echoes,
     sink: Arc<dyn ProgressSink>,
@@ -36,7 +36,7 @@ struct CleanProgress {
 // === impl Echoes ===
 
 impl Echoes {
-    /// Looks for these values (those of 8 or more characters).
+    /// Creates a filter for these values (those of 8 or more characters).
     pub fn new(values: impl IntoIterator<Item = (Secret, CredentialId)>) -> Self {
         let long = |value: &Secret| value.expose().chars().count() >= MIN_SECRET_CHARS;
         let mut values: Vec<_> = values
@@ -54,7 +54,7 @@ impl Echoes {
         Self { values: values.into(), escaped }
     }
 
-    /// `text` without the values.
+    /// Returns `text` without the values.
     pub fn text<'a>(&self, text: &'a str) -> Cow<'a, str> {
         match self.values.iter().any(|(value, _)| text.contains(value.expose())) {
             false => Cow::Borrowed(text),
@@ -66,20 +66,20 @@ impl Echoes {
         }
     }
 
-    /// An answer without the values.
+    /// Returns an outcome without the values.
     pub fn outcome(&self, outcome: Outcome) -> Outcome {
         let Outcome { content, structured, is_error } = outcome;
         let clean = structured.map(|structured| self.raw(structured)).transpose();
         match (self.raw(content), clean) {
             (Ok(content), Ok(structured)) => Outcome { content, structured, is_error },
             (Err(Unreadable), _) | (_, Err(Unreadable)) => {
-                Outcome::text("the tool answered something that cannot be read", true)
+                Outcome::text("the tool's result cannot be read", true)
             }
         }
     }
 
-    /// A failure without the values. What an upstream asks is passed on as it is or not at all,
-    /// since the upstream has to know its state again.
+    /// Returns a failure without the values. Input requests are forwarded unchanged or not at all,
+    /// because the upstream must recognise its state.
     pub fn error(&self, error: UpstreamError) -> UpstreamError {
         if self.values.is_empty() {
             return error;
@@ -90,7 +90,7 @@ impl Echoes {
             Some(Ask::Rejected(words)) => Some(Ask::Rejected(self.text(&words).into_owned())),
             Some(ask) if self.is_in(&ask) => {
                 let kind = UpstreamErrorKind::Protocol;
-                return UpstreamError::new(kind, "what it asks has a credential in it");
+                return UpstreamError::new(kind, "its input request contains a credential");
             }
             Some(ask) => Some(ask),
         };
@@ -98,7 +98,7 @@ impl Echoes {
         UpstreamError { kind, detail, ask: ask.map(Box::new), retry_after }
     }
 
-    /// A sink that passes progress on to `sink` without the values.
+    /// Returns a sink that forwards progress to `sink` without the values.
     pub fn progress(&self, sink: Arc<dyn ProgressSink>) -> Arc<dyn ProgressSink> {
         match self.values.is_empty() {
             true => sink,
@@ -106,7 +106,7 @@ impl Echoes {
         }
     }
 
-    /// A list of tools without the values; a tool whose name holds one is left out.
+    /// Returns a list of tools without the values; omits a tool whose name contains one.
     pub fn discovered(&self, discovered: Discovered) -> Discovered {
         if self.values.is_empty() {
             return discovered;
@@ -150,14 +150,14 @@ impl Echoes {
         }
     }
 
-    /// JSON without the values; the same bytes when there are none in it.
+    /// Returns JSON without the values; the same bytes when it contains none.
     fn raw(&self, json: Box<RawValue>) -> Result<Box<RawValue>, Unreadable> {
         if self.values.is_empty() {
             return Ok(json);
         }
         let text = json.get();
-        // Only what could hide a value is read: any character can be written as `\u….`, and a `/`
-        // as `\/`.
+        // Parses only text that could hide a value: any character can be written as `\u….`, and a
+        // `/` as `\/`.
         let hidden = self.escaped || text.contains("\\u") || text.contains("\\/");
         let open = || self.values.iter().any(|(value, _)| text.contains(value.expose()));
         if !hidden && !open() {
@@ -191,7 +191,7 @@ impl Echoes {
                 for (key, value) in members {
                     let name = self.text(&key).into_owned();
                     let mut unique = name.clone();
-                    // Two keys can become one; the second must not swallow the first.
+                    // Two keys can become equal; the second must not replace the first.
                     while clean.contains_key(&unique) {
                         copies += 1;
                         unique = format!("{name}#{copies}");
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_no_value_keeps_its_bytes() {
+    fn text_without_values_keeps_its_bytes() {
         let text = r#"[ {"a" : 1.00, "b":"\u00e4 \/", "big":12345678901234567890123} ]"#;
         for echoes in [Echoes::default(), echoes(&["canary-42"]), echoes(&["can\"ary-42"])] {
             assert_eq!(echoes.outcome(outcome(text)).content.get(), text);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_looked_through_is_not_passed_on() {
+    fn unsearchable_json_is_not_forwarded() {
         let deep = format!("{}\"\\u0063anary-42\"{}", "[".repeat(500), "]".repeat(500));
         let clean = echoes(&["canary-42"]).outcome(outcome(&deep));
         assert!(clean.is_error && clean.structured.is_none());
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_goes_as_it_is_or_not_at_all() {
+    fn input_requests_are_forwarded_unchanged_or_not_at_all() {
         let echoes = echoes(&["cana/ry-42"]);
         let caller = CallerInput::default();
         for (state, passes) in [(r#""a\u0062c""#, true), (r#""cana\/ry-42""#, false)] {

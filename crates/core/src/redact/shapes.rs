@@ -1,4 +1,4 @@
-//! Strings that look like secrets wherever they stand, found in one pass without backtracking.
+//! Strings with the shape of secrets, found in one pass without backtracking.
 
 use super::PLACEHOLDER;
 
@@ -10,7 +10,8 @@ pub(super) fn redact(text: &str, out: &mut String) {
     let mut no_jwt_before = 0;
     while let Some(&byte) = bytes.get(at) {
         let rest = bytes.get(at..).unwrap_or_default();
-        // The end of a placeholder is a start, too: so what is redacted twice does not change.
+        // The end of a placeholder is a possible start too, so that redacting twice changes
+        // nothing.
         let after_word = |at: usize| bytes.get(at - 1).is_some_and(|before| is_word(*before));
         let starts = at == copied || !after_word(at);
         let found = match byte {
@@ -77,9 +78,9 @@ impl Shape {
     }
 }
 
-/// Three runs of ten or more base64url characters with dots between, the first starting with `ey`.
-/// Where there is none, `Err` says how many bytes need not be tried again: a start anywhere in the
-/// first run leads to the same second and third one.
+/// Matches three runs of ten or more base64url characters with dots between, the first starting
+/// with `ey`. Without a match, `Err` is the number of bytes that need not be tried again: a start
+/// anywhere in the first run leads to the same second and third run.
 fn jwt(text: &[u8]) -> Result<usize, usize> {
     const MIN: usize = 10;
     if !text.starts_with(b"ey") {

@@ -1,8 +1,9 @@
-//! Commands that the operator declares: fixed programs, with arguments that the caller fills in.
+//! Commands that the operator declares: fixed programs with arguments from the caller.
 //!
-//! Invariant: a caller's value becomes exactly one argument, or nothing; there is no shell, and no
-//! value adds, splits or joins arguments. Invariant: a value cannot pass for an option, unless the
-//! operator put it behind `--` or behind text of their own.
+//! Invariant: a caller's value becomes exactly one argument, or none. There is no shell, and no
+//! value adds, splits or joins arguments.
+//! Invariant: a value cannot be mistaken for an option, unless the operator put it behind `--` or
+//! behind a fixed text.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,16 +14,16 @@ use serde_json::{Map, Value, json};
 
 use super::SecretValue;
 
-/// Bytes of one argument; Linux takes 128 KiB with the closing zero.
+/// The most bytes of one argument; Linux accepts 128 KiB with the closing zero.
 pub const MAX_ARGUMENT: usize = (128 << 10) - 1;
 
-/// Bytes of all arguments together.
+/// The most bytes of all arguments together.
 pub const MAX_ARGUMENTS: usize = 512 << 10;
 
 /// The commands of one source.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandsSpec {
-    /// Where the stderr of the commands goes.
+    /// The destination of the stderr of the commands.
     pub stderr: super::StderrMode,
     /// In the order of the file.
     pub commands: Vec<CommandSpec>,
@@ -37,34 +38,34 @@ pub struct CommandSpec {
     pub title: Option<String>,
     /// Description.
     pub description: Option<String>,
-    /// What is run: an absolute path.
+    /// The program: an absolute path.
     pub program: PathBuf,
     /// Its arguments.
     pub arguments: Template,
-    /// The parameter that is written to its standard input; without one that is empty.
+    /// The parameter that is written to its standard input; without one it is empty.
     pub stdin: Option<String>,
     /// Parameters and their schemas.
     pub parameters: Map<String, Value>,
-    /// Working directory, which it may read. Without one it gets an empty directory of its own,
-    /// which is removed after the call.
+    /// Working directory, which it may read. By default it gets a new empty directory that is
+    /// removed after the call.
     pub cwd: Option<PathBuf>,
-    /// Its environment beside `inherit`; values may be secrets.
+    /// Its environment in addition to `inherit`; values may be secrets.
     pub env: BTreeMap<String, SecretValue>,
-    /// Variables that it has from the server's own environment.
+    /// Variables that it inherits from the server's environment.
     pub inherit: BTreeSet<String>,
-    /// What its output is.
+    /// The format of its output.
     pub output: OutputKind,
-    /// Exit codes that mean success; all others are a tool that failed.
+    /// Exit codes that mean success; all others mean that the tool failed.
     pub success: BTreeSet<u8>,
-    /// Bytes of output; more ends the command.
+    /// The most bytes of output; more ends the command.
     pub max_output: usize,
-    /// What it may reach.
+    /// The files and ports that it may access.
     pub confinement: Confinement,
-    /// What it may use up.
+    /// Its resource limits.
     pub resources: Resources,
 }
 
-/// What a command's standard output is.
+/// The format of a command's standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputKind {
     /// Text.
@@ -73,51 +74,51 @@ pub enum OutputKind {
     Json,
 }
 
-/// What a program may reach. It cannot open anything else.
+/// The files and ports that a program may access; everything else is denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Confinement {
-    /// Whether that is enforced.
+    /// Whether the confinement is enforced.
     pub mode: ConfinementMode,
-    /// Files and directories that it may read and run, beside the system's own.
+    /// Files and directories that it may read and run, in addition to the system's own.
     pub read: Vec<PathBuf>,
     /// Files and directories that it may also write.
     pub write: Vec<PathBuf>,
-    /// Where it may connect to over TCP.
+    /// The TCP ports that it may connect to.
     pub connect: Connect,
-    /// What it cannot reach, whatever else is named.
+    /// Paths that are always denied, even when listed elsewhere.
     pub protected: Protected,
 }
 
-/// Where a program may connect to over TCP.
+/// The TCP ports that a program may connect to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Connect {
-    /// These ports of any host; none of them means no connection at all. It cannot listen.
+    /// These ports of any host; an empty set means no connections. The program cannot listen.
     Ports(BTreeSet<u16>),
-    /// Anywhere; it may also listen.
+    /// Any port; the program may also listen.
     Any,
 }
 
-/// Files and directories of the server that no confined program may reach.
+/// Files and directories of the server that no confined program may access.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Protected {
-    /// Neither read nor written: the data directory, keys, and files with secrets.
+    /// Neither readable nor writable: the data directory, keys, and files with secrets.
     pub secret: BTreeSet<PathBuf>,
-    /// Not written: the configuration.
+    /// Not writable: the configuration.
     pub fixed: BTreeSet<PathBuf>,
 }
 
 /// Whether a confinement is enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConfinementMode {
-    /// Where it cannot be, the command does not run.
+    /// Where enforcement is impossible, the command does not run.
     Required,
-    /// As far as the system can.
+    /// Enforced as far as the system can.
     BestEffort,
-    /// Not at all.
+    /// Not enforced.
     Off,
 }
 
-/// What a command may use up.
+/// The resource limits of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resources {
     /// Bytes of address space of each of its processes.
@@ -136,7 +137,7 @@ impl Default for Resources {
     }
 }
 
-/// The arguments of a command, as the operator wrote them.
+/// The argument template of a command, as the operator wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Template(Vec<ArgumentPart>);
 
@@ -145,7 +146,7 @@ pub struct Template(Vec<ArgumentPart>);
 pub enum ArgumentPart {
     /// One argument.
     Argument(Argument),
-    /// Arguments that are there only when all parameters in them are.
+    /// Arguments that are present only when all their parameters are.
     Group(Vec<Argument>),
 }
 
@@ -155,11 +156,11 @@ pub struct Argument {
     before: String,
     parameter: Option<String>,
     after: String,
-    /// Whether a value at its start could be taken for an option.
+    /// Whether a value at its start could be mistaken for an option.
     exposed: bool,
 }
 
-/// What is typed for a piece of a template.
+/// The unparsed text of a piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Typed {
     /// One argument.
@@ -168,7 +169,7 @@ pub enum Typed {
     Group(Vec<String>),
 }
 
-/// Why a template cannot be used.
+/// Why a template is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidTemplate {
     /// Braces that do not make a placeholder.
@@ -176,41 +177,41 @@ pub enum InvalidTemplate {
         "argument {0} has a brace that is no placeholder: write {{name}} for a parameter, and {{{{ or }}}} for a brace"
     )]
     Braces(usize),
-    /// Two in one.
+    /// Two placeholders in one argument.
     #[error("argument {0} has two placeholders; a value is one argument, so give each its own")]
     Two(usize),
-    /// Zero bytes.
-    #[error("argument {0} has a zero byte, which no program can be given")]
+    /// A zero byte.
+    #[error("argument {0} has a zero byte, which arguments cannot contain")]
     Zero(usize),
-    /// Nothing declares it.
+    /// A placeholder without a declared parameter.
     #[error("the placeholder {{{0}}} has no entry in `parameters`")]
     Undeclared(String),
-    /// It could not be written as text.
+    /// A parameter that cannot be written as one argument.
     #[error(
         "the parameter `{0}` needs `type` string, integer, number or boolean (or `enum` of them), because it becomes one argument"
     )]
     NotScalar(String),
-    /// Nothing uses it.
+    /// A parameter that no argument uses.
     #[error("the parameter `{0}` is used by no argument and is not `stdin`")]
     Unused(String),
 }
 
-/// Why arguments cannot be made of a caller's values. Never repeats them.
+/// Why a caller's values cannot become arguments. Never repeats them.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unrenderable {
-    /// Zero bytes.
-    #[error("`{0}` has a zero byte, which no program can be given")]
+    /// A value contains a zero byte.
+    #[error("`{0}` has a zero byte, which arguments cannot contain")]
     Zero(String),
-    /// Too long.
+    /// A value is too long.
     #[error("`{0}` is longer than {MAX_ARGUMENT} bytes")]
     TooLong(String),
-    /// All together are.
+    /// The arguments are too long together.
     #[error("the arguments are longer than {MAX_ARGUMENTS} bytes together")]
     TooLongTogether,
-    /// Could be an option.
+    /// A value could be mistaken for an option.
     #[error("`{0}` must not begin with `-`")]
     Option(String),
-    /// Not what the schema lets through.
+    /// A value is not a scalar.
     #[error("`{0}` must be a text, a number or a boolean")]
     NotScalar(String),
 }
@@ -218,10 +219,10 @@ pub enum Unrenderable {
 // === impl Template ===
 
 impl Template {
-    /// Reads what was typed, for `parameters`, of which `stdin` is not an argument.
+    /// Parses `typed` for `parameters`; the parameter `stdin` is not an argument.
     ///
     /// # Errors
-    /// Everything that is wrong.
+    /// Returns every problem.
     pub fn parse(
         typed: &[Typed],
         parameters: &Map<String, Value>,
@@ -265,16 +266,16 @@ impl Template {
         self.0.iter().flat_map(ArgumentPart::arguments).filter_map(|it| it.parameter.as_deref())
     }
 
-    /// Parameters without which an argument cannot be made.
+    /// Returns the parameters without which an argument cannot be rendered.
     fn required(&self) -> BTreeSet<&str> {
         let single = self.0.iter().filter(|part| matches!(part, ArgumentPart::Argument(_)));
         single.flat_map(ArgumentPart::arguments).filter_map(|it| it.parameter.as_deref()).collect()
     }
 
-    /// The arguments for `values`.
+    /// Renders the arguments for `values`.
     ///
     /// # Errors
-    /// A value cannot be an argument.
+    /// Fails when a value cannot be an argument.
     pub fn render(&self, values: &Map<String, Value>) -> Result<Vec<String>, Unrenderable> {
         let mut rendered = Vec::new();
         let mut bytes = 0;
@@ -295,7 +296,7 @@ impl Template {
 }
 
 impl CommandSpec {
-    /// The schema of a caller's arguments: an object of exactly the parameters.
+    /// Returns the schema of a caller's arguments: an object of exactly the parameters.
     pub fn input_schema(&self) -> Value {
         let mut required = self.arguments.required();
         required.extend(self.stdin.as_deref());
@@ -376,10 +377,10 @@ impl Argument {
     }
 }
 
-/// `value` of parameter `name` as text.
+/// Formats `value` of parameter `name` as text.
 ///
 /// # Errors
-/// It is an array, an object, or not there.
+/// Fails for an array, an object, or a missing value.
 pub fn scalar(value: Option<&Value>, name: &str) -> Result<String, Unrenderable> {
     match value {
         Some(Value::String(text)) => Ok(text.clone()),
@@ -391,7 +392,7 @@ pub fn scalar(value: Option<&Value>, name: &str) -> Result<String, Unrenderable>
     }
 }
 
-/// Whether `schema` lets only values through that can be written as one argument.
+/// Returns whether `schema` accepts only values that can be written as one argument.
 fn is_scalar(schema: &Value) -> bool {
     const SCALAR: [&str; 4] = ["string", "integer", "number", "boolean"];
     let is_scalar_type = |it: &Value| it.as_str().is_some_and(|name| SCALAR.contains(&name));
@@ -454,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_program_can_be_given_is_refused() {
+    fn values_that_cannot_be_arguments_are_refused() {
         let template = Template::parse(&typed(&["{a}", "{b}"]), &parameters(&["a", "b"]), None);
         let template = template.unwrap();
         let rendered = |a: &str| template.render(&values(json!({ "a": a, "b": "x" })));
@@ -465,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn templates_that_do_not_fit_their_parameters_are_told_all_at_once() {
+    fn all_problems_of_a_template_are_reported_at_once() {
         let mut declared = parameters(&["used", "unused"]);
         declared.insert("list".to_owned(), json!({ "type": "array" }));
         let typed = typed(&["{used}", "{nobody}", "{list}", "{a}{b}", "{", "a}", "{{}}"]);

@@ -8,23 +8,23 @@ use crate::egress::AllowList;
 /// A connector: the operations of an OpenAPI document as tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConnectorSpec {
-    /// Where the document is.
+    /// The location of the document.
     pub document: DocumentAt,
-    /// Where the service is; without it, where the document's `servers` say.
+    /// The base URL of the service; without it, the document's `servers` apply.
     pub base_url: Option<String>,
-    /// Which operations are tools: globs over their names, or `METHOD /path` with globs. Empty
-    /// means all.
+    /// The operations that become tools: globs over their names, or `METHOD /path` with globs.
+    /// Empty means all.
     pub operations: Vec<String>,
-    /// Values of the document's server variables, where they are not the defaults.
+    /// Values of the document's server variables that differ from the defaults.
     pub variables: BTreeMap<String, String>,
-    /// Extra request headers; values may be secrets. Sent to `base_url`'s origin, or else to that
-    /// of the document's URL, and nowhere else.
+    /// Extra request headers; values may be secrets. Sent only to `base_url`'s origin, or else to
+    /// that of the document's URL.
     pub headers: BTreeMap<String, SecretValue>,
-    /// What may be reached besides public addresses and the configured hosts.
+    /// The additions to the public addresses and the configured hosts that may be contacted.
     pub allow: AllowList,
 }
 
-/// Where an OpenAPI document is.
+/// The location of an OpenAPI document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DocumentAt {
     /// A file, JSON or YAML.

@@ -4,59 +4,59 @@ use std::{collections::BTreeSet, fmt, path::PathBuf, str::FromStr};
 
 use crate::egress::AllowList;
 
-/// A pack and what its code may do.
+/// A pack and the permissions of its code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackSpec {
-    /// Where the pack is.
+    /// The location of the pack.
     pub location: PackLocation,
-    /// What of it becomes tools.
+    /// The parts that become tools.
     pub offers: PackOffer,
-    /// Globs over the type ids of nodes that become tools; all of them when there is none.
+    /// Globs over the type ids of nodes that become tools; empty means all.
     pub nodes: Vec<String>,
-    /// What its code may ask this host for.
+    /// The host functions that its code may use.
     pub grants: BTreeSet<PackGrant>,
-    /// Where requests may go besides public addresses.
+    /// The additions to the public addresses that may be contacted.
     pub allow: AllowList,
     /// Largest linear memory of one call, in bytes.
     pub memory: usize,
-    /// What must be proven before anything of the pack is used.
+    /// The proofs required before anything of the pack is used.
     pub verify: PackVerification,
 }
 
-/// What of a pack becomes tools.
+/// The parts of a pack that become tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum PackOffer {
     /// Its nodes.
     #[default]
     Nodes,
-    /// The actions of the connector that it is (RFC 0045).
+    /// The actions of its connector (RFC 0045).
     Actions,
 }
 
-/// Where a pack is.
+/// The location of a pack.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PackLocation {
     /// A directory, or a `.tgz`.
     Path(PathBuf),
-    /// In the data directory, by name; the version may be left open.
+    /// In the data directory, by name, with an optional version.
     Installed {
         /// The pack's name.
         name: String,
-        /// The version; none means the newest that is installed.
+        /// The version; `None` means the newest installed one.
         version: Option<String>,
     },
 }
 
-/// What must be proven of a pack.
+/// The required proofs about a pack.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PackVerification {
     /// `sha256-…`, of the archive.
     pub integrity: Option<String>,
-    /// Ed25519 keys, 32 bytes each; with any, the pack must be signed with one of them.
+    /// Ed25519 keys, 32 bytes each; if not empty, one of them must have signed the pack.
     pub keys: Vec<[u8; 32]>,
 }
 
-/// Something of this host that a pack's code may use.
+/// A function of this host that a pack's code may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PackGrant {
     /// Write lines to the log of the server.
@@ -73,7 +73,7 @@ impl PackGrant {
     /// All of them, in the order of the documentation.
     pub const ALL: [Self; 4] = [Self::Log, Self::Clock, Self::Random, Self::Http];
 
-    /// As it stands in a configuration.
+    /// Returns the grant as written in a configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Log => "log",
@@ -100,7 +100,7 @@ impl FromStr for PackGrant {
 }
 
 impl PackLocation {
-    /// Names the pack, whatever may be done with it.
+    /// Identifies the pack, ignoring its permissions.
     pub fn identity(&self) -> String {
         match self {
             Self::Path(path) => format!("pack at {}", path.display()),

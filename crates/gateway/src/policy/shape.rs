@@ -35,7 +35,7 @@ pub(super) struct ArgumentShape {
     pub(super) size: u64,
 }
 
-/// Arguments of which no shape is made.
+/// Arguments without a shape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "there are more than {MAX_ARGUMENTS} arguments, or one with a name of more than {MAX_NAME} bytes"
@@ -43,7 +43,7 @@ pub(super) struct ArgumentShape {
 pub(super) struct Shapeless;
 
 impl Shape {
-    /// The shape of `arguments`.
+    /// Returns the shape of `arguments`.
     ///
     /// # Errors
     /// They are too many, or their names too long.
@@ -98,7 +98,7 @@ fn size(value: &Value) -> u64 {
     u64::try_from(size).unwrap_or(u64::MAX)
 }
 
-/// Values come from a parser that bounds how deep they are.
+/// Recursion is safe, because the parser bounds the depth of values.
 fn depth(value: &Value) -> u32 {
     let deepest = match value {
         Value::Array(items) => items.iter().map(depth).max(),
@@ -130,7 +130,7 @@ mod tests {
 
     // I-82
     #[test]
-    fn a_shape_tells_names_types_and_sizes_and_nothing_else() {
+    fn a_shape_has_names_types_and_sizes_and_nothing_else() {
         let secret = "correct horse battery staple";
         let arguments = json!({
             "text": secret, "flag": true, "n": 7, "x": 7.5, "none": null,
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_has_no_shape() {
+    fn arguments_that_are_too_large_have_no_shape() {
         let many: serde_json::Map<_, _> =
             (0..=MAX_ARGUMENTS).map(|n| (n.to_string(), json!(1))).collect();
         assert_eq!(Shape::of(&Value::Object(many)), Err(Shapeless));

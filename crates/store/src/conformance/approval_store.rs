@@ -1,4 +1,4 @@
-//! The promises of [`ApprovalStore`].
+//! The requirements of [`ApprovalStore`].
 
 use toolcrib_core::{
     approval::{
@@ -13,7 +13,7 @@ use toolcrib_core::{
 
 use super::moment;
 
-/// A request by `ann` in `whose`, at `at`.
+/// Returns a request by `ann` in `whose`, at `at`.
 pub fn approval(whose: &str, name: &str, at: i64) -> Approval {
     Approval {
         id: name.parse().unwrap(),
@@ -62,7 +62,10 @@ fn event_of(approval: &Approval) -> NewEvent {
     }
 }
 
-async fn ask(engine: &(impl ApprovalStore, impl EventLog), approval: Approval) -> Approval {
+async fn open_request(
+    engine: &(impl ApprovalStore, impl EventLog),
+    approval: Approval,
+) -> Approval {
     let event = event_of(&approval);
     match engine.0.open(approval, None, event).await.unwrap() {
         Opened::Asked(approval) => *approval,
@@ -70,7 +73,7 @@ async fn ask(engine: &(impl ApprovalStore, impl EventLog), approval: Approval) -
     }
 }
 
-/// Two calls have one fingerprint when everything of them is the same.
+/// Two calls share a fingerprint only when all parts are equal.
 pub async fn a_fingerprint_is_of_all_its_parts(engine: &(impl ApprovalStore, impl EventLog)) {
     let parts = |texts: &[&str]| texts.iter().map(|text| text.as_bytes().to_vec()).collect();
     let one = engine.0.fingerprint(parts(&["a", "bc"])).await.unwrap();
@@ -81,23 +84,23 @@ pub async fn a_fingerprint_is_of_all_its_parts(engine: &(impl ApprovalStore, imp
     }
 }
 
-/// A record is a record, and only its own tenant finds it.
+/// A stored approval is returned unchanged, and only to its own tenant.
 pub async fn an_approval_comes_back_as_it_was_asked_for(
     engine: &(impl ApprovalStore, impl EventLog),
 ) {
-    let asked = ask(engine, approval("acme", "a", 1)).await;
-    assert_eq!(asked, Approval { change: asked.change, ..approval("acme", "a", 1) });
+    let opened = open_request(engine, approval("acme", "a", 1)).await;
+    assert_eq!(opened, Approval { change: opened.change, ..approval("acme", "a", 1) });
     let (found, shown) = engine.0.find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
-    assert_eq!((found, shown), (asked.clone(), None));
+    assert_eq!((found, shown), (opened.clone(), None));
     assert_eq!(engine.0.find(&tenant("other"), &id("a")).await.unwrap(), None);
-    let live = engine.0.live(&tenant("acme"), &asked.fingerprint).await.unwrap();
-    assert_eq!(live.as_ref(), Some(&asked));
-    assert_eq!(engine.0.live(&tenant("other"), &asked.fingerprint).await.unwrap(), None);
+    let live = engine.0.live(&tenant("acme"), &opened.fingerprint).await.unwrap();
+    assert_eq!(live.as_ref(), Some(&opened));
+    assert_eq!(engine.0.live(&tenant("other"), &opened.fingerprint).await.unwrap(), None);
 }
 
-/// As long as one request of a call counts there is no other.
+/// While one request for a call is in force there is no second one.
 pub async fn the_same_call_asks_once(engine: &(impl ApprovalStore, impl EventLog)) {
-    let first = ask(engine, approval("acme", "a", 1)).await;
+    let first = open_request(engine, approval("acme", "a", 1)).await;
     let again = |name: &str| Approval {
         fingerprint: first.fingerprint.clone(),
         ..approval("acme", name, 2)
@@ -106,19 +109,19 @@ pub async fn the_same_call_asks_once(engine: &(impl ApprovalStore, impl EventLog
     let known = engine.0.open(again("b"), None, event).await.unwrap();
     assert_eq!(known, Opened::Known(Box::new(first.clone())));
     assert_eq!(engine.1.read(EventQuery::default()).await.unwrap().len(), 1);
-    // Another tenant's is another call.
+    // The same call in another tenant is a different call.
     let others = Approval { tenant: tenant("other"), ..again("c") };
-    ask(engine, Approval { event_id: "event-c".parse().unwrap(), ..others }).await;
+    open_request(engine, Approval { event_id: "event-c".parse().unwrap(), ..others }).await;
     let over = Approval { live: false, state: ApprovalState::Expired, ..first.clone() };
     assert!(engine.0.change(over, Vec::new()).await.unwrap());
-    ask(engine, again("b")).await;
+    open_request(engine, again("b")).await;
 }
 
-/// Whoever has not seen the last change makes none.
+/// A change based on an old revision is refused.
 pub async fn only_the_last_revision_is_replaced(engine: &(impl ApprovalStore, impl EventLog)) {
-    let asked = ask(engine, approval("acme", "a", 1)).await;
+    let opened = open_request(engine, approval("acme", "a", 1)).await;
     let before = engine.0.epoch().await.unwrap();
-    let mut granted = asked.clone();
+    let mut granted = opened.clone();
     granted.state = ApprovalState::Granted;
     granted.votes.push(Vote {
         principal: "bob".parse().unwrap(),
@@ -134,14 +137,14 @@ pub async fn only_the_last_revision_is_replaced(engine: &(impl ApprovalStore, im
     let change = engine.0.epoch().await.unwrap();
     assert!(change > before);
     assert_eq!(found, Approval { revision: 1, change: found.change, ..granted.clone() });
-    assert!(found.change > asked.change);
-    let nobody = Approval { id: id("nobody"), ..granted };
-    assert!(!engine.0.change(nobody, Vec::new()).await.unwrap());
+    assert!(found.change > opened.change);
+    let unknown = Approval { id: id("nobody"), ..granted };
+    assert!(!engine.0.change(unknown, Vec::new()).await.unwrap());
 }
 
-/// Those who come too late change and record nothing.
+/// Changes that come too late change and record nothing.
 pub async fn of_many_that_spend_a_grant_one_does(engine: &(impl ApprovalStore, impl EventLog)) {
-    let asked = ask(engine, approval("acme", "a", 1)).await;
+    let opened = open_request(engine, approval("acme", "a", 1)).await;
     let granted = Approval { state: ApprovalState::Granted, ..asked };
     assert!(engine.0.change(granted, Vec::new()).await.unwrap());
     let (granted, _) = engine.0.find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
@@ -162,29 +165,29 @@ pub async fn of_many_that_spend_a_grant_one_does(engine: &(impl ApprovalStore, i
     assert_eq!(engine.1.read(EventQuery::default()).await.unwrap().len(), 2);
 }
 
-/// Both or neither.
+/// A request and its event are stored together or not at all.
 pub async fn a_request_and_its_event_are_stored_together(
     engine: &(impl ApprovalStore, impl EventLog),
 ) {
-    let asked = ask(engine, approval("acme", "a", 1)).await;
-    // An event of that id is there already.
-    let other = Approval { event_id: asked.event_id.clone(), ..approval("acme", "b", 2) };
+    let opened = open_request(engine, approval("acme", "a", 1)).await;
+    // An event with that id exists already.
+    let other = Approval { event_id: opened.event_id.clone(), ..approval("acme", "b", 2) };
     let event = event_of(&other);
     engine.0.open(other, None, event.clone()).await.unwrap_err();
     assert_eq!(engine.0.find(&tenant("acme"), &id("b")).await.unwrap(), None);
     let over = Approval { state: ApprovalState::Rejected, ..asked.clone() };
     engine.0.change(over, vec![event]).await.unwrap_err();
     let (found, _) = engine.0.find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
-    assert_eq!(found, asked);
+    assert_eq!(found, opened);
     let events = engine.1.read(EventQuery::default()).await.unwrap();
     assert_eq!(events.len(), 1);
-    assert_eq!(events[0].event.body, asked.requested());
+    assert_eq!(events[0].event.body, opened.requested());
 }
 
-/// Every member of a query narrows it down.
+/// Every member of a query narrows the result.
 pub async fn approvals_are_selected(engine: &(impl ApprovalStore, impl EventLog)) {
     for (whose, name, at) in [("acme", "a", 1), ("acme", "b", 2), ("other", "c", 3)] {
-        ask(engine, approval(whose, name, at)).await;
+        open_request(engine, approval(whose, name, at)).await;
     }
     let (b, _) = engine.0.find(&tenant("acme"), &id("b")).await.unwrap().unwrap();
     let after = engine.0.epoch().await.unwrap();
@@ -212,28 +215,28 @@ pub async fn approvals_are_selected(engine: &(impl ApprovalStore, impl EventLog)
     }
 }
 
-/// What waits is bounded, per principal.
+/// The number of pending approvals per principal is bounded.
 pub async fn one_principal_cannot_ask_without_end(engine: &(impl ApprovalStore, impl EventLog)) {
     for number in 0..MAX_PENDING {
-        ask(engine, approval("acme", &format!("a{number}"), 1)).await;
+        open_request(engine, approval("acme", &format!("a{number}"), 1)).await;
     }
     let more = approval("acme", "more", 2);
     let event = event_of(&more);
     assert_eq!(engine.0.open(more, None, event).await.unwrap(), Opened::Full);
     let other = Approval { principal: "bob".parse().unwrap(), ..approval("acme", "bobs", 2) };
-    ask(engine, other).await;
+    open_request(engine, other).await;
     let (first, _) = engine.0.find(&tenant("acme"), &id("a0")).await.unwrap().unwrap();
     let over = Approval { state: ApprovalState::Rejected, ..first };
     assert!(engine.0.change(over, Vec::new()).await.unwrap());
-    ask(engine, approval("acme", "more", 2)).await;
+    open_request(engine, approval("acme", "more", 2)).await;
 }
 
-/// A reader is told of what comes after it first asked, and of nothing twice that it has confirmed.
+/// A reader sees the changes after its first request, and no acknowledged change again.
 pub async fn a_reader_goes_on_where_it_was(engine: &(impl ApprovalStore, impl EventLog)) {
-    let a = ask(engine, approval("acme", "a", 1)).await;
+    let a = open_request(engine, approval("acme", "a", 1)).await;
     assert_eq!(engine.0.cursor("hook").await.unwrap(), a.change);
-    let b = ask(engine, approval("acme", "b", 1)).await;
-    assert_eq!(engine.0.cursor("hook").await.unwrap(), a.change, "not told yet");
+    let b = open_request(engine, approval("acme", "b", 1)).await;
+    assert_eq!(engine.0.cursor("hook").await.unwrap(), a.change, "not acknowledged yet");
     engine.0.told("hook", b.change).await.unwrap();
     assert_eq!(engine.0.cursor("hook").await.unwrap(), b.change);
     engine.0.told("hook", a.change).await.unwrap();
@@ -241,10 +244,10 @@ pub async fn a_reader_goes_on_where_it_was(engine: &(impl ApprovalStore, impl Ev
     assert_eq!(engine.0.cursor("another").await.unwrap(), b.change);
 }
 
-/// Age alone forgets nothing that still counts.
+/// Pruning by age never deletes an approval in force.
 pub async fn what_counts_is_not_pruned(engine: &(impl ApprovalStore, impl EventLog)) {
-    let a = ask(engine, approval("acme", "a", 1)).await;
-    ask(engine, approval("acme", "b", 2)).await;
+    let a = open_request(engine, approval("acme", "a", 1)).await;
+    open_request(engine, approval("acme", "b", 2)).await;
     assert_eq!(engine.0.prune(moment(9)).await.unwrap(), 0);
     let over = Approval { live: false, state: ApprovalState::Used, ..a };
     assert!(engine.0.change(over, Vec::new()).await.unwrap());

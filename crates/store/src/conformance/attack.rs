@@ -1,5 +1,5 @@
-//! What somebody does to a record who can write the file of the store, knows how hashes are made, and
-//! does not have the signing key. `docs/explanation/record.md` says what finds each of these.
+//! Attacks on a record by an attacker who can write the store's file and compute its hashes, but
+//! lacks the signing key. `docs/explanation/record.md` lists which check detects each of them.
 #![expect(missing_docs, reason = "the names say it")]
 
 use std::path::Path;
@@ -12,23 +12,23 @@ use toolcrib_core::{
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attack {
-    /// An event is changed and every hash after it computed anew; the checkpoints stay.
+    /// Changes an event and recomputes every hash after it; the checkpoints stay.
     Change,
-    /// That, and all checkpoints of the tenant are removed.
+    /// Like `Change`, and removes all checkpoints of the tenant.
     ChangeWithoutCheckpoints,
-    /// That, and the checkpoints from the changed event on are removed.
+    /// Like `Change`, and removes the checkpoints from the changed event on.
     ChangeWithoutLaterCheckpoints,
-    /// The event that the last checkpoint names is changed, and that checkpoint removed.
+    /// Changes the event of the last checkpoint, and removes that checkpoint.
     ChangeWithoutLastCheckpoint,
-    /// An event is removed, those after it move up, and all checkpoints of the tenant are removed.
+    /// Removes an event, renumbers those after it, and removes all checkpoints of the tenant.
     RemoveAndRenumber,
-    /// Everything of the tenant is removed, and positions of the whole log close the gap.
+    /// Removes everything of the tenant, and closes the gap in the positions of the whole log.
     RemoveTenant,
-    /// An event is added after the last checkpoint.
+    /// Adds an event after the last checkpoint.
     InsertAfterLastCheckpoint,
-    /// The end is removed, with the last checkpoint.
+    /// Removes the end together with the last checkpoint.
     CutSignedEnd,
-    /// The events after the last checkpoint are removed.
+    /// Removes the events after the last checkpoint.
     CutUnsignedEnd,
 }
 
@@ -47,7 +47,8 @@ impl Attack {
         Self::CutUnsignedEnd,
     ];
 
-    /// Does it to the log of `tenant` in the store at `path`, which needs two checkpoints.
+    /// Commits the attack on the log of `tenant` in the store at `path`, which needs two
+    /// checkpoints.
     pub fn commit(self, path: &Path, tenant: &str) {
         let connection = open(path);
         let heads = heads(&connection, tenant);
@@ -119,12 +120,12 @@ impl Attack {
     }
 }
 
-/// The store at `path`, by other means than ours.
+/// Opens the store at `path`, bypassing this crate.
 pub fn open(path: &Path) -> Connection {
     Connection::open(path).unwrap()
 }
 
-/// Positions of the checkpoints of `tenant` that are no marks of retention.
+/// Returns the positions of the checkpoints of `tenant`, without marks of retention.
 fn heads(connection: &Connection, tenant: &str) -> Vec<i64> {
     let sql = "SELECT position FROM checkpoints WHERE tenant = ?1 AND kind <> 'pruned' \
                ORDER BY number";
@@ -133,7 +134,7 @@ fn heads(connection: &Connection, tenant: &str) -> Vec<i64> {
     rows.collect::<Result<_, _>>().unwrap()
 }
 
-/// Changes an event of `tenant`, and makes all hashes right again.
+/// Changes an event of `tenant`, and recomputes all hashes.
 pub fn change(connection: &Connection, tenant: &str, position: i64) {
     let sql = "UPDATE events SET payload = replace(payload, '\":\"', '\":\"x') \
                WHERE tenant = ?1 AND tenant_position = ?2";
@@ -156,7 +157,7 @@ fn remove_and_renumber(connection: &Connection, tenant: &str) {
     }
 }
 
-/// Makes all hashes of a tenant right again.
+/// Recomputes all hashes of a tenant.
 pub fn rechain(connection: &Connection, tenant: &str) {
     let mut prev: Digest = genesis();
     for event in events(connection, tenant) {
@@ -196,7 +197,7 @@ fn events(connection: &Connection, tenant: &str) -> Vec<StoredEvent> {
     rows.unwrap().collect::<Result<_, _>>().unwrap()
 }
 
-/// Positions of the whole log rise by one again.
+/// Renumbers the positions of the whole log without gaps.
 fn close_gaps(connection: &Connection) {
     let mut statement =
         connection.prepare("SELECT position FROM events ORDER BY position").unwrap();

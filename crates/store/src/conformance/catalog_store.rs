@@ -1,15 +1,15 @@
-//! The promises of [`CatalogStore`].
+//! The requirements of [`CatalogStore`].
 
 use toolcrib_core::{id::SourceId, store::CatalogStore};
 
 use super::moment;
 
-/// Nothing saved is nothing loaded.
+/// An unsaved catalog cannot be loaded.
 pub async fn an_unknown_source_has_no_catalog(catalogs: &impl CatalogStore) {
     assert_eq!(catalogs.load(&source("files")).await.unwrap(), None);
 }
 
-/// Saving replaces; the text comes back byte for byte.
+/// Saving replaces; the text is returned byte for byte.
 pub async fn the_last_catalog_is_the_one_that_counts(catalogs: &impl CatalogStore) {
     let long = format!("[\"{}\"]", "ü".repeat(200_000));
     for (index, text) in ["[]", "[ 1.0, \"\\u0000\" ]", &long].into_iter().enumerate() {
@@ -20,7 +20,7 @@ pub async fn the_last_catalog_is_the_one_that_counts(catalogs: &impl CatalogStor
     }
 }
 
-/// Each source has its own.
+/// Each source has its own catalog.
 pub async fn sources_do_not_share_a_catalog(catalogs: &impl CatalogStore) {
     catalogs.save(&source("a"), "1".to_owned(), moment(1)).await.unwrap();
     catalogs.save(&source("b"), "2".to_owned(), moment(2)).await.unwrap();

@@ -1,4 +1,4 @@
-//! The promises of [`CredentialStore`].
+//! The requirements of [`CredentialStore`].
 
 use toolcrib_core::{
     credential::{
@@ -10,7 +10,7 @@ use toolcrib_core::{
 
 use super::moment;
 
-/// A credential of tenant `t`, or of one of its principals, that sets every field.
+/// Returns a credential of tenant `t`, or of one of its principals, that sets every field.
 pub fn credential(id: &str, name: &str, principal: Option<&str>) -> Credential {
     Credential {
         id: id.parse().unwrap(),
@@ -31,7 +31,7 @@ pub fn credential(id: &str, name: &str, principal: Option<&str>) -> Credential {
     }
 }
 
-/// Its values.
+/// Returns the values of a credential.
 pub fn material(value: &str) -> Material {
     Material {
         value: Secret::new(value.to_owned()),
@@ -39,7 +39,7 @@ pub fn material(value: &str) -> Material {
     }
 }
 
-/// The credential and its two values as texts.
+/// Returns the credential and its two values as texts.
 async fn read(
     store: &impl CredentialStore,
     owner: &Owner,
@@ -50,7 +50,7 @@ async fn read(
     Some((opened.credential, opened.material.value.expose().to_owned(), client))
 }
 
-/// Every field is kept, and the values are.
+/// Every field and the values are kept.
 pub async fn a_credential_comes_back_as_it_was_put(store: &impl CredentialStore) {
     let full = credential("a", "full", Some("ann"));
     let bare = Credential { expires_at: None, ..credential("b", "bare", None) };
@@ -63,7 +63,7 @@ pub async fn a_credential_comes_back_as_it_was_put(store: &impl CredentialStore)
     assert_eq!(read(store, &bare.owner, "bare").await, Some((bare, "v".to_owned(), None)));
 }
 
-/// A principal's is not the tenant's, nor another principal's, nor another tenant's.
+/// A principal's credential is not visible to its tenant, another principal or another tenant.
 pub async fn an_owner_is_matched_exactly(store: &impl CredentialStore) {
     store.put(credential("a", "n", None), material("tenant")).await.unwrap();
     store.put(credential("b", "n", Some("ann")), material("ann")).await.unwrap();
@@ -81,7 +81,7 @@ pub async fn an_owner_is_matched_exactly(store: &impl CredentialStore) {
     }
 }
 
-/// An owner has one of a name, an id is held once, and the refused one changes nothing.
+/// An owner has one credential per name, ids are unique, and a refused credential changes nothing.
 pub async fn the_same_name_or_id_is_a_conflict(store: &impl CredentialStore) {
     store.put(credential("a", "n", None), material("first")).await.unwrap();
     store.put(credential("b", "n", Some("ann")), material("first")).await.unwrap();
@@ -99,7 +99,7 @@ pub async fn the_same_name_or_id_is_a_conflict(store: &impl CredentialStore) {
     assert_eq!(read(store, &owner, "n").await.unwrap().1, "first");
 }
 
-/// Who rotates what another has rotated meanwhile does not undo that.
+/// A rotation based on an old revision does not undo a newer one.
 pub async fn a_rotation_counts_only_over_what_was_seen(store: &impl CredentialStore) {
     let first = credential("a", "n", None);
     let id = first.id.clone();
@@ -116,7 +116,7 @@ pub async fn a_rotation_counts_only_over_what_was_seen(store: &impl CredentialSt
     assert_eq!(store.list().await.unwrap()[0].expires_at, expires);
 }
 
-/// Once, and its name is free again.
+/// A credential is removed once, and its name is free again.
 pub async fn what_is_removed_is_gone(store: &impl CredentialStore) {
     let first = credential("a", "n", None);
     store.put(first.clone(), material("one")).await.unwrap();
@@ -126,7 +126,7 @@ pub async fn what_is_removed_is_gone(store: &impl CredentialStore) {
     store.put(first, material("two")).await.unwrap();
 }
 
-/// By tenant, the tenant's own first, then by principal and name.
+/// Sorted by tenant, the tenant's own first, then by principal and name.
 pub async fn credentials_are_listed_by_owner_and_name(store: &impl CredentialStore) {
     let other =
         Credential { owner: Owner::tenant("s".parse().unwrap()), ..credential("e", "z", None) };

@@ -1,4 +1,4 @@
-//! The promises of [`EventLog`].
+//! The requirements of [`EventLog`].
 
 use std::collections::HashSet;
 
@@ -17,7 +17,7 @@ use toolcrib_core::{
 use super::moment;
 use crate::MAX_READ;
 
-/// An `agent.toolCalled`.
+/// Creates an `agent.toolCalled`.
 pub fn called(tenant: &str, run: &str, event: &str, call: &str) -> NewEvent {
     NewEvent {
         event_id: event.parse().unwrap(),
@@ -36,7 +36,7 @@ pub fn called(tenant: &str, run: &str, event: &str, call: &str) -> NewEvent {
     }
 }
 
-/// The `agent.toolReturned` of `called`.
+/// Creates the `agent.toolReturned` of `called`.
 pub fn returned(called: &NewEvent, event: &str) -> NewEvent {
     let EventBody::ToolCalled(call) = &called.body else { unreachable!("not a call") };
     NewEvent {
@@ -48,7 +48,7 @@ pub fn returned(called: &NewEvent, event: &str) -> NewEvent {
             status: CallStatus::Error,
             duration_ms: Some(17),
             error: Some(EventError { code: "timeout".to_owned(), message: "too slow".to_owned() }),
-            // As in the events of stores that were written before there was this member.
+            // As in events written before this member existed.
             principal: None,
         }),
         timestamp: moment(18),
@@ -57,7 +57,7 @@ pub fn returned(called: &NewEvent, event: &str) -> NewEvent {
     }
 }
 
-/// An `authorization.decided`.
+/// Creates an `authorization.decided`.
 pub fn decided(tenant: &str, run: &str, event: &str) -> NewEvent {
     NewEvent {
         body: EventBody::AuthorizationDecided(AuthorizationDecided {
@@ -72,7 +72,7 @@ pub fn decided(tenant: &str, run: &str, event: &str) -> NewEvent {
     }
 }
 
-/// An `egress.decided` of `called`.
+/// Creates an `egress.decided` of `called`.
 pub fn egress(called: &NewEvent, event: &str) -> NewEvent {
     NewEvent {
         event_id: event.parse().unwrap(),
@@ -86,7 +86,7 @@ pub fn egress(called: &NewEvent, event: &str) -> NewEvent {
     }
 }
 
-/// A `tool.session.opened`.
+/// Creates a `tool.session.opened`.
 pub fn opened(tenant: &str, run: &str, event: &str, session: &str) -> NewEvent {
     NewEvent {
         body: EventBody::ToolSessionOpened(ToolSessionOpened {
@@ -97,7 +97,7 @@ pub fn opened(tenant: &str, run: &str, event: &str, session: &str) -> NewEvent {
     }
 }
 
-/// The `tool.session.closed` of `opened`.
+/// Creates the `tool.session.closed` of `opened`.
 pub fn closed(opened: &NewEvent, event: &str) -> NewEvent {
     let EventBody::ToolSessionOpened(session) = &opened.body else {
         unreachable!("not the start of a session")
@@ -115,7 +115,7 @@ pub fn closed(opened: &NewEvent, event: &str) -> NewEvent {
     }
 }
 
-/// What an append leaves behind is what was given, with a position, a sequence and nothing else.
+/// An appended event is returned with a position and a sequence, and otherwise unchanged.
 pub async fn an_event_comes_back_as_it_was_appended(log: &impl EventLog) {
     let call = called("t", "r", "e1", "c1");
     let mut bare = returned(&call, "e2");
@@ -154,7 +154,7 @@ pub async fn positions_rise_in_the_order_of_the_append(log: &impl EventLog) {
     assert_eq!(ids(&read), ["e0", "e1", "e2", "e3", "e4"]);
 }
 
-/// From 0, without gaps, for each run of each tenant.
+/// Sequences begin at 0 and have no gaps, for each run of each tenant.
 pub async fn sequences_count_per_run_and_tenant(log: &impl EventLog) {
     let placed = [("a", "r"), ("a", "s"), ("a", "r"), ("b", "r"), ("a", "r"), ("b", "r")];
     for (index, (tenant, run)) in placed.iter().enumerate() {
@@ -165,7 +165,7 @@ pub async fn sequences_count_per_run_and_tenant(log: &impl EventLog) {
     assert_eq!(sequences, [0, 0, 1, 0, 2, 1]);
 }
 
-/// A refused append leaves nothing, not even the part before the refusal, and no gap.
+/// A refused append leaves nothing and no gap, even for events before the conflict.
 pub async fn an_append_is_atomic(log: &impl EventLog) {
     log.append(vec![decided("t", "r", "e0")]).await.unwrap();
     for refused in [
@@ -181,13 +181,13 @@ pub async fn an_append_is_atomic(log: &impl EventLog) {
     assert_eq!(read[1].event.sequence, 1);
 }
 
-/// An empty append is no event and no error.
+/// An empty append succeeds and stores nothing.
 pub async fn nothing_appended_is_nothing_stored(log: &impl EventLog) {
     assert!(log.append(Vec::new()).await.unwrap().is_empty());
     assert!(log.read(EventQuery::default()).await.unwrap().is_empty());
 }
 
-/// I-9: a query for one tenant gives nothing of another, whatever else it asks for.
+/// I-9: a query for one tenant never returns an event of another, with any other filter.
 pub async fn a_query_selects_by_tenant_and_run(log: &impl EventLog) {
     let placed = [("a", "r"), ("b", "r"), ("a", "s"), ("b", "s"), ("a", "r")];
     for (index, (tenant, run)) in placed.iter().enumerate() {
@@ -237,7 +237,7 @@ pub async fn a_reader_pages_with_a_cursor(log: &impl EventLog) {
     assert!(log.read(beyond).await.unwrap().is_empty());
 }
 
-/// `newest` takes from the end, and still reads forwards.
+/// `newest` selects from the end, and still returns ascending order.
 pub async fn the_newest_come_in_ascending_order(log: &impl EventLog) {
     log.append(decisions("other", "r2", 10..13)).await.unwrap();
     log.append(decisions("t", "r", 0..6)).await.unwrap();
@@ -252,7 +252,7 @@ pub async fn the_newest_come_in_ascending_order(log: &impl EventLog) {
     }
 }
 
-/// No read returns more than the cap, whatever it asks for.
+/// No read returns more than the cap, for any limit.
 pub async fn a_read_is_capped(log: &impl EventLog) {
     log.append(decisions("t", "r", 0..MAX_READ + 5)).await.unwrap();
     for limit in [0, MAX_READ, MAX_READ + 5, usize::MAX] {
@@ -264,7 +264,7 @@ pub async fn a_read_is_capped(log: &impl EventLog) {
     }
 }
 
-/// Many callers at once: every event is there once, and every run counts from 0 without a gap.
+/// Concurrent appends store every event once, and every run counts from 0 without a gap.
 pub async fn concurrent_appends_leave_no_gap(log: &impl EventLog) {
     let appends = (0..120).map(|index| {
         let run = format!("r{}", index % 3);
@@ -283,8 +283,8 @@ pub async fn concurrent_appends_leave_no_gap(log: &impl EventLog) {
     }
 }
 
-/// I-9: a tenant's positions count its own events from 1, whatever others do in between; those of
-/// the whole log and those that an append returns count everything.
+/// I-9: a tenant's positions count its own events from 1, regardless of other tenants. Positions of
+/// the whole log, and those returned by an append, count all events.
 pub async fn positions_of_a_tenant_have_no_gaps(log: &impl EventLog) {
     let placed = [("b", "r"), ("a", "r"), ("b", "s"), ("b", "r"), ("a", "s"), ("a", "r")];
     let mut appended = Vec::new();
@@ -329,7 +329,7 @@ pub async fn a_tenants_cursor_stands_in_its_own_log(log: &impl EventLog) {
     assert_eq!(log.read(query(Some("a"), None)).await.unwrap(), seen, "others do not move it");
 }
 
-/// I-9: many tenants at once: each counts from 1 without a gap, in the order of the whole log.
+/// I-9: with concurrent tenants each counts from 1 without a gap, in the order of the whole log.
 pub async fn concurrent_tenants_do_not_move_each_other(log: &impl EventLog) {
     let appends = (0..120).map(|index| {
         let own = format!("t{}", index % 3);

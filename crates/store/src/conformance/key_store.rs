@@ -1,4 +1,4 @@
-//! The promises of [`KeyStore`].
+//! The requirements of [`KeyStore`].
 
 use toolcrib_core::{
     id::KeyId,
@@ -7,7 +7,7 @@ use toolcrib_core::{
 
 use super::moment;
 
-/// A key that sets every field but the revocation.
+/// Returns a key that sets every field but the revocation.
 pub fn key(id: &str, digest: u8, created: i64) -> KeyRecord {
     KeyRecord {
         id: id.parse().unwrap(),
@@ -47,7 +47,7 @@ pub async fn a_key_comes_back_as_it_was_inserted(keys: &impl KeyStore) {
     assert_eq!(keys.list().await.unwrap(), [key("full", 0, 0), bare, revoked]);
 }
 
-/// Oldest first, whatever the order of the insertions.
+/// Oldest first, for any order of insertion.
 pub async fn keys_are_listed_by_creation(keys: &impl KeyStore) {
     for (id, digest, created) in [("b", 1, 20), ("c", 2, 30), ("a", 3, 10)] {
         keys.insert(key(id, digest, created)).await.unwrap();
@@ -56,7 +56,7 @@ pub async fn keys_are_listed_by_creation(keys: &impl KeyStore) {
     assert_eq!(listed.iter().map(|key| key.id.as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
 }
 
-/// Neither an id nor a digest is held twice, and the refused key changes nothing.
+/// Ids and digests are unique, and a refused key changes nothing.
 pub async fn the_same_id_or_digest_is_a_conflict(keys: &impl KeyStore) {
     keys.insert(key("a", 1, 0)).await.unwrap();
     let epoch = keys.epoch().await.unwrap();
@@ -68,8 +68,8 @@ pub async fn the_same_id_or_digest_is_a_conflict(keys: &impl KeyStore) {
     assert_eq!(keys.epoch().await.unwrap(), epoch);
 }
 
-/// Only one of several creations at once finds the principal new. Revoked keys count, other tenants
-/// do not.
+/// Only one of several concurrent creations finds the principal new. Revoked keys count, other
+/// tenants do not.
 pub async fn a_principal_is_new_once(keys: &impl KeyStore) {
     let of = |id: &str, digest, tenant: &str, principal: &str| KeyRecord {
         tenant: tenant.parse().unwrap(),
@@ -94,7 +94,7 @@ pub async fn a_principal_is_new_once(keys: &impl KeyStore) {
     assert!(matches!(twice, StoreError::Conflict(_)), "{twice}");
 }
 
-/// The first revocation counts; later ones and those of unknown keys say `false`.
+/// The first revocation counts; later ones and those of unknown keys return `false`.
 pub async fn a_key_is_revoked_once(keys: &impl KeyStore) {
     keys.insert(key("a", 1, 0)).await.unwrap();
     keys.insert(key("b", 2, 1)).await.unwrap();
@@ -106,7 +106,7 @@ pub async fn a_key_is_revoked_once(keys: &impl KeyStore) {
     assert_eq!(revoked, [Some(moment(7)), None]);
 }
 
-/// The old one ends at the moment that was named, unless it ends earlier.
+/// The old key expires at the given time, unless it expires earlier.
 pub async fn a_key_is_followed_by_another(keys: &impl KeyStore) {
     let ids = ["a", "b", "c"].map(|id| KeyId::parse(id).unwrap());
     let [a, b, _] = &ids;
@@ -126,7 +126,8 @@ pub async fn a_key_is_followed_by_another(keys: &impl KeyStore) {
     assert_eq!(follows, [None, Some(a.clone()), Some(b.clone())]);
 }
 
-/// What is unknown, revoked or over is not followed, and a refused new key leaves the old one alone.
+/// Unknown, revoked and expired keys cannot be rotated, and a refused new key leaves the old one
+/// unchanged.
 pub async fn a_rotation_that_is_refused_changes_nothing(keys: &impl KeyStore) {
     let revoked = KeyRecord { revoked_at: Some(moment(5)), ..key("revoked", 1, 0) };
     let expired = KeyRecord { expires_at: Some(moment(9)), ..key("expired", 2, 1) };
@@ -147,8 +148,8 @@ pub async fn a_rotation_that_is_refused_changes_nothing(keys: &impl KeyStore) {
     assert_eq!(keys.epoch().await.unwrap(), epoch);
 }
 
-/// One key replaces another, also when rotations run at the same time and when the first one ended
-/// the old key at once. After the successor is revoked, another one can replace the key.
+/// One key replaces another, even when rotations run concurrently or the first one expired the old
+/// key immediately. After the successor is revoked, another one can replace the key.
 pub async fn of_parallel_rotations_one_succeeds(keys: &impl KeyStore) {
     let old = KeyId::parse("old").unwrap();
     keys.insert(KeyRecord { expires_at: None, ..key("old", 1, 0) }).await.unwrap();
@@ -168,7 +169,7 @@ pub async fn of_parallel_rotations_one_succeeds(keys: &impl KeyStore) {
     let listed = keys.list().await.unwrap();
     assert_eq!(listed.len(), 2);
 
-    // Neither a key that ended nor one that is revoked gets a second successor.
+    // Neither an expired nor a revoked key gets a second successor.
     let late = KeyRecord { replaces: Some(old.clone()), ..key("late", 6, 30) };
     let refused = keys.rotate(&old, late.clone(), moment(40)).await.unwrap();
     assert_eq!(refused, KeyRotation::AlreadyReplaced);
@@ -180,7 +181,7 @@ pub async fn of_parallel_rotations_one_succeeds(keys: &impl KeyStore) {
     assert_eq!(keys.rotate(&old, again, moment(40)).await.unwrap(), KeyRotation::Rotated);
 }
 
-/// It is no change of the key: nobody has to read all keys again because one was used.
+/// A use does not change the epoch, so readers need not reload all keys.
 pub async fn the_last_use_is_noted_and_never_goes_back(keys: &impl KeyStore) {
     for (id, digest) in [("a", 1), ("b", 2)] {
         keys.insert(key(id, digest, i64::from(digest))).await.unwrap();
@@ -194,7 +195,7 @@ pub async fn the_last_use_is_noted_and_never_goes_back(keys: &impl KeyStore) {
     assert_eq!(keys.epoch().await.unwrap(), epoch);
 }
 
-/// A change is seen in the epoch, and only a change.
+/// The epoch changes with every change, and only then.
 pub async fn the_epoch_changes_with_every_change(keys: &impl KeyStore) {
     let mut last = keys.epoch().await.unwrap();
     let id = KeyId::parse("a").unwrap();

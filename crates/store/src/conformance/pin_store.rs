@@ -1,4 +1,4 @@
-//! The promises of [`PinStore`].
+//! The requirements of [`PinStore`].
 
 use toolcrib_core::{
     canonical::Digest,
@@ -8,7 +8,7 @@ use toolcrib_core::{
 
 use super::moment;
 
-/// A form of some tool.
+/// Returns a form of a tool.
 pub fn form(text: &str) -> PinForm {
     let document = format!("{{\"name\":\"{text}\"}}");
     PinForm { digest: Digest::of(document.as_bytes()), document }
@@ -47,15 +47,15 @@ pub async fn only_the_first_form_is_trusted(pins: &impl PinStore) {
     assert_eq!(pins.pin(&source("s"), "a").await.unwrap(), Some(expected));
     pins.note(&source("s"), one("b", "1"), moment(3)).await.unwrap();
     pins.trust(&source("s"), one("b", "1"), moment(4)).await.unwrap();
-    assert_eq!(pinned(pins, "b").await, digests(None, Some("1")), "somebody was to look at it");
+    assert_eq!(pinned(pins, "b").await, digests(None, Some("1")), "it awaits approval");
 }
 
-/// A form is news once; the newest one counts, and the approved one is never noted.
+/// A form is reported once; the newest pending form counts, and the approved form is never pending.
 pub async fn the_newest_form_that_differs_is_noted_once(pins: &impl PinStore) {
     pins.trust(&source("s"), one("a", "1"), moment(1)).await.unwrap();
     for (text, news) in [("2", true), ("2", false), ("3", true), ("2", true), ("1", false)] {
-        let told = pins.note(&source("s"), one("a", text), moment(2)).await.unwrap();
-        assert_eq!(!told.is_empty(), news, "{text}");
+        let changed = pins.note(&source("s"), one("a", text), moment(2)).await.unwrap();
+        assert_eq!(!changed.is_empty(), news, "{text}");
     }
     assert_eq!(pinned(pins, "a").await, digests(Some("1"), Some("2")));
     let seen = SeenForm { form: form("2"), at: moment(2) };
@@ -65,10 +65,10 @@ pub async fn the_newest_form_that_differs_is_noted_once(pins: &impl PinStore) {
         .await
         .unwrap();
     assert_eq!(pinned(pins, "a").await, digests(Some("1"), None));
-    assert_eq!(pinned(pins, "new").await, digests(None, Some("1")), "there is nothing else of it");
+    assert_eq!(pinned(pins, "new").await, digests(None, Some("1")), "its only form stays");
 }
 
-/// What is approved is what was looked at, and all of it or nothing.
+/// An approval covers the reviewed forms, all of them or none.
 pub async fn an_approval_is_of_the_form_that_waits(pins: &impl PinStore) {
     pins.trust(&source("s"), one("a", "1"), moment(1)).await.unwrap();
     pins.note(&source("s"), one("a", "2"), moment(2)).await.unwrap();
@@ -90,7 +90,7 @@ pub async fn an_approval_is_of_the_form_that_waits(pins: &impl PinStore) {
     assert_eq!(pins.pin(&source("s"), "a").await.unwrap().unwrap().approved, Some(approved));
 }
 
-/// Sources do not share pins, and pins come by name.
+/// Sources do not share pins, and pins are sorted by name.
 pub async fn pins_are_of_one_source_and_sorted(pins: &impl PinStore) {
     for tool in ["b", "a"] {
         pins.trust(&source("s"), one(tool, "1"), moment(1)).await.unwrap();
@@ -102,7 +102,7 @@ pub async fn pins_are_of_one_source_and_sorted(pins: &impl PinStore) {
     assert_eq!(pins.pin(&source("t"), "a").await.unwrap(), None);
 }
 
-/// The epoch rises with every change and with nothing else, and a book carries it.
+/// The epoch rises with every change and only then, and a book carries it.
 pub async fn the_pins_epoch_rises_with_every_change(pins: &impl PinStore) {
     let mut last = pins.epoch().await.unwrap();
     let mut step = async |changes: bool, what: &str| {

@@ -1,4 +1,4 @@
-//! The promises of [`RecordStore`].
+//! The requirements of [`RecordStore`].
 
 use std::collections::HashMap;
 
@@ -22,12 +22,12 @@ use crate::{
     verify::{self, Scope},
 };
 
-/// A signing key.
+/// Returns a signing key.
 pub fn signing_key() -> SigningKey {
     SigningKey::parse(&Secret::new("0a".repeat(32))).unwrap()
 }
 
-/// Signs where the log of `tenant` ends, and stores it.
+/// Signs the end of the log of `tenant`, and stores the checkpoint.
 pub async fn sign(
     engine: &impl RecordStore,
     key: &SigningKey,
@@ -43,7 +43,7 @@ pub async fn sign(
     checkpoint
 }
 
-/// Marks as pruned what `checkpoint` covers.
+/// Marks the events that `checkpoint` covers as pruned.
 async fn mark(engine: &impl RecordStore, key: &SigningKey, checkpoint: &Checkpoint) {
     let tenant = checkpoint.tenant.clone();
     let last = engine.last_checkpoint(&tenant).await.unwrap();
@@ -53,7 +53,7 @@ async fn mark(engine: &impl RecordStore, key: &SigningKey, checkpoint: &Checkpoi
     assert!(engine.add_checkpoint(mark).await.unwrap());
 }
 
-/// Marks as pruned what `checkpoint` covers, and removes it, `step` events at a time.
+/// Marks the events that `checkpoint` covers as pruned, and removes them in batches of `step`.
 pub async fn prune(
     engine: &impl RecordStore,
     key: &SigningKey,
@@ -197,7 +197,7 @@ pub async fn what_is_pruned_leaves_a_log_that_proves_itself(
     sign(engine, &key, "t", 100).await;
     let wanted = engine.prunable(&old.tenant, moment(50), u64::MAX).await.unwrap();
     assert_eq!(wanted.as_ref(), Some(&old));
-    // Begun and broken off: the log is sound in between as well.
+    // An interrupted pruning leaves a sound log.
     mark(engine, &key, &old).await;
     assert_eq!(engine.prune(&old.tenant, 2).await.unwrap(), 2);
     assert_eq!(findings(engine).await, []);
@@ -207,7 +207,7 @@ pub async fn what_is_pruned_leaves_a_log_that_proves_itself(
     let query = EventQuery { tenant: Some(old.tenant.clone()), ..EventQuery::default() };
     let left = engine.read(query).await.unwrap();
     assert_eq!((left[0].position, left[0].link.prev, left.len()), (7, old.hash, 4));
-    // And goes on.
+    // The log continues after the pruning.
     engine.append(vec![decided("t", "r2", "g")]).await.unwrap();
     assert_eq!(engine.head(&old.tenant).await.unwrap().unwrap().position, 11);
     assert_eq!(findings(engine).await, []);
@@ -228,7 +228,7 @@ pub async fn a_log_that_is_pruned_many_times_proves_itself_each_time(
             let ids = (0..count).map(|number| format!("{name}{round}-{number}"));
             let events: Vec<_> = ids.map(|id| decided(name, "r", &id)).collect();
             engine.append(events).await.unwrap();
-            // Each tenant at a pace of its own, and some heads twice.
+            // Each tenant at its own pace, and some heads twice.
             let due = round % (i64::try_from(index).unwrap() + 1) == 0;
             if due && engine.head(tenant).await.unwrap().is_some() {
                 sign(engine, &key, name, round).await;
@@ -248,7 +248,7 @@ pub async fn a_log_that_is_pruned_many_times_proves_itself_each_time(
             }
             assert_eq!(findings(engine).await, [], "round {round}, {name} pruned");
             let kept = engine.checkpoints(tenant, 0).await.unwrap();
-            assert_eq!(kept[0].position, old.position, "what is not needed is gone");
+            assert_eq!(kept[0].position, old.position, "unneeded checkpoints are removed");
         }
     }
     assert!(prunings > 60, "{prunings}");
@@ -274,7 +274,7 @@ pub async fn nothing_is_pruned_that_somebody_still_needs(engine: &(impl EventLog
     assert_eq!(prunable(50, u64::MAX).await, Some(1), "a call that is open stays");
     engine.append(vec![returned(&call, "e")]).await.unwrap();
     assert_eq!(prunable(50, u64::MAX).await, Some(2));
-    assert_eq!(prunable(50, 1).await, Some(1), "what was delivered");
+    assert_eq!(prunable(50, 1).await, Some(1), "only delivered events");
 }
 
 pub async fn a_cursor_comes_back_as_it_was_set(engine: &impl RecordStore) {

@@ -1,4 +1,4 @@
-//! The promises of [`RunStore`].
+//! The requirements of [`RunStore`].
 
 use toolcrib_core::{
     id::{CallId, KeyId, PrincipalId, RunId, TenantId, ToolId},
@@ -7,7 +7,7 @@ use toolcrib_core::{
 
 use super::moment;
 
-/// A record is a record.
+/// A stored run is returned unchanged.
 pub async fn a_run_comes_back_as_it_began(runs: &impl RunStore) {
     let nested = RunRecord { parent: Some(call("a")), key: None, ..run("acme", "b", 2) };
     runs.begin(run("acme", "a", 1), Some("{}".to_owned())).await.unwrap();
@@ -16,7 +16,7 @@ pub async fn a_run_comes_back_as_it_began(runs: &impl RunStore) {
     assert!(matches!(again, StoreError::Conflict(_)), "{again}");
     let listed = runs.list(RunQuery::default()).await.unwrap();
     assert_eq!(listed, [nested, run("acme", "a", 1)]);
-    assert!(runs.adopted().await.unwrap().is_empty(), "nothing here is of a dead process");
+    assert!(runs.adopted().await.unwrap().is_empty(), "no run here is of a dead process");
 }
 
 /// The first end counts.
@@ -35,7 +35,7 @@ pub async fn a_run_ends_once(runs: &impl RunStore) {
     assert_eq!(listed[0].ended_at, Some(moment(5)));
 }
 
-/// Every member of a query narrows it down.
+/// Every member of a query narrows the result.
 pub async fn runs_are_selected_and_the_newest_come_first(runs: &impl RunStore) {
     for (whose, name, at) in [("acme", "a", 1), ("acme", "b", 2), ("other", "c", 3)] {
         runs.begin(run(whose, name, at), None).await.unwrap();
@@ -58,7 +58,7 @@ pub async fn runs_are_selected_and_the_newest_come_first(runs: &impl RunStore) {
     }
 }
 
-/// Only what runs can be asked to end, and only by its tenant.
+/// Only running workflows can be cancelled, and only by their tenant.
 pub async fn an_end_can_be_asked_for(runs: &impl RunStore) {
     runs.begin(run("acme", "a", 1), None).await.unwrap();
     let of_a = RunId::parse("run-a").unwrap();
@@ -72,7 +72,7 @@ pub async fn an_end_can_be_asked_for(runs: &impl RunStore) {
     assert_eq!(runs.request_cancellation(&acme, &of_a).await.unwrap(), 0);
 }
 
-/// A run of `whose`, called `name`, that began then and goes on.
+/// Returns a running run of `whose`, called `name`, that began at `at`.
 pub fn run(whose: &str, name: &str, at: i64) -> RunRecord {
     RunRecord {
         tenant: tenant(whose),

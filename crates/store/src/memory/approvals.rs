@@ -1,4 +1,4 @@
-//! Requests for consent in memory: none of them outlives the process.
+//! Approval requests in memory; they end with the process.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,15 +17,15 @@ use toolcrib_core::{
 
 use crate::{MAX_READ, fingerprint::FingerprintKey};
 
-/// Requests for consent in memory, whose events go to a log that is given to it.
+/// Approval requests in memory, whose events go to the given log.
 #[derive(Clone)]
 pub struct MemoryApprovals {
     log: Arc<dyn EventLog>,
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<State>>,
 }
 
 #[derive(Default)]
-struct Held {
+struct State {
     key: Option<FingerprintKey>,
     all: Vec<(Approval, Option<String>)>,
     change: u64,
@@ -33,7 +33,7 @@ struct Held {
 }
 
 impl MemoryApprovals {
-    /// No approvals; what is recorded of them goes to `log`.
+    /// Creates an empty store that records its events in `log`.
     pub fn new(log: impl EventLog) -> Self {
         Self { log: Arc::new(log), held: Arc::default() }
     }
@@ -153,8 +153,8 @@ impl ApprovalStore for MemoryApprovals {
     }
 
     async fn told(&self, reader: &str, change: u64) -> Result<(), StoreError> {
-        if let Some(told) = self.held.lock().await.readers.get_mut(reader) {
-            *told = change.max(*told);
+        if let Some(cursor) = self.held.lock().await.readers.get_mut(reader) {
+            *cursor = change.max(*cursor);
         }
         Ok(())
     }
@@ -167,7 +167,7 @@ impl ApprovalStore for MemoryApprovals {
     }
 }
 
-impl Held {
+impl State {
     fn live(&self, tenant: &TenantId, fingerprint: &Fingerprint) -> Option<Approval> {
         let counts =
             |it: &&Approval| it.live && it.tenant == *tenant && it.fingerprint == *fingerprint;

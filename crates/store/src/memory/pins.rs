@@ -18,29 +18,30 @@ use super::lock;
 
 /// Pins in memory.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryPins(Arc<Mutex<Held>>);
+pub struct MemoryPins(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct Held {
+struct State {
     pins: BTreeMap<(SourceId, String), Pin>,
     epoch: u64,
 }
 
 impl MemoryPins {
-    /// No pins.
+    /// Creates an empty store.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A copy of what `store` holds of `sources`: for whoever looks without leaving a trace.
+    /// Creates a copy of the pins of `sources` in `store`, for reading without changing the
+    /// original.
     ///
     /// # Errors
-    /// [`StoreError`]: it cannot be read.
+    /// Fails with [`StoreError`] when `store` cannot be read.
     pub async fn copy_of<'a>(
         store: &dyn PinStore,
         sources: impl IntoIterator<Item = &'a SourceId>,
     ) -> Result<Self, StoreError> {
-        let mut held = Held::default();
+        let mut held = State::default();
         for source in sources {
             let pins = store.pins(source).await?;
             held.pins.extend(pins.into_iter().map(|pin| ((source.clone(), pin.tool.clone()), pin)));
@@ -167,9 +168,9 @@ impl PinStore for MemoryPins {
     }
 }
 
-// === impl Held ===
+// === impl State ===
 
-impl Held {
+impl State {
     fn of(&self, source: &SourceId) -> impl Iterator<Item = &Pin> {
         self.pins.values().filter(move |pin| pin.source == *source)
     }

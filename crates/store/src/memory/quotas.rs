@@ -18,7 +18,7 @@ use super::lock;
 pub struct MemoryQuotas(Arc<Mutex<BTreeMap<(Day, QuotaKey), u64>>>);
 
 impl MemoryQuotas {
-    /// Nobody has called anything.
+    /// Creates a store without counts.
     pub fn new() -> Self {
         Self::default()
     }

@@ -143,7 +143,8 @@ impl RecordStore for MemoryLog {
         if removed < limit
             && let Some(checkpoints) = events.checkpoints.get_mut(tenant)
         {
-            // By number: a mark looks back, so positions do not rise along the chain.
+            // By number: a mark of retention has an earlier position, so positions do not rise
+            // along the chain.
             let needed = |it: &Checkpoint| it.kind != CheckpointKind::Pruned && it.position == mark;
             let first = checkpoints.iter().rposition(needed).unwrap_or(0);
             checkpoints.drain(..first);
@@ -166,7 +167,7 @@ impl Events {
         self.checkpoints.get(tenant).into_iter().flatten()
     }
 
-    /// Up to where everything of `tenant` may be gone.
+    /// Returns the position up to which events of `tenant` may be pruned.
     fn pruned(&self, tenant: &TenantId) -> u64 {
         let marks = self.of(tenant).filter(|it| it.kind == CheckpointKind::Pruned);
         marks.map(|it| it.position).max().unwrap_or(0)

@@ -1,11 +1,10 @@
-//! Requests for consent on SQLite.
+//! Approval requests on SQLite.
 //!
 //! Invariants:
-//! - a request and what is recorded of it are stored in one transaction;
-//! - a request is replaced only by whoever has seen its last revision, so of all who would spend a
-//!   grant one does;
-//! - the key of the fingerprints is sealed where there is a key for that, and what may be shown of a
-//!   call is stored only then, and gone when the request does not count any more.
+//! - a request and its events are stored in one transaction;
+//! - a change must be based on the last revision, so only one of several callers uses a grant;
+//! - with a seal key the fingerprint key is sealed. The displayable arguments of a call are stored
+//!   only then, and deleted when the request is no longer in force.
 
 use std::sync::Arc;
 
@@ -30,7 +29,7 @@ use super::{
 };
 use crate::{MAX_READ, fingerprint::FingerprintKey, seal::SealKeys};
 
-/// The requests for consent of a [`SqliteStore`].
+/// The approval requests of a [`SqliteStore`].
 #[derive(Debug, Clone)]
 pub struct SqliteApprovals {
     store: SqliteStore,
@@ -38,10 +37,10 @@ pub struct SqliteApprovals {
     key: Arc<OnceCell<FingerprintKey>>,
 }
 
-/// First byte of a key that is not sealed; a sealed text begins with a version, which is never this.
+/// First byte of an unsealed key; a sealed text begins with a version, which is never this.
 const PLAIN: u8 = 0;
 
-/// What the key of the fingerprints is sealed together with.
+/// The associated data of the sealed fingerprint key.
 const KEY_PLACE: [&str; 1] = ["toolcrib approvals key 1"];
 
 impl SqliteApprovals {
@@ -49,7 +48,7 @@ impl SqliteApprovals {
         Self { store, keys: Arc::new(keys), key: Arc::default() }
     }
 
-    /// The key of the fingerprints, the same in every process.
+    /// Returns the fingerprint key, the same in every process.
     async fn key(&self) -> Result<&FingerprintKey, StoreError> {
         self.key
             .get_or_try_init(|| async {
@@ -68,7 +67,7 @@ impl SqliteApprovals {
                 });
                 let stored = stored.await?;
                 let (key, text) = self.open_key(&stored)?;
-                // Kept from a time without a seal key, or sealed with an old one.
+                // Stored when there was no seal key, or sealed with an old one.
                 if seals && !self.keys.is_current(&stored) {
                     let sealed = self.pack_key(&text)?;
                     let again = self.store.inner.writer.write(move |connection| {
@@ -100,13 +99,13 @@ impl SqliteApprovals {
         let opened = text.and_then(|text| Some((FingerprintKey::parse(&text)?, text)));
         opened.ok_or_else(|| {
             StoreError::Corrupt(
-                "the key of the approvals does not open with this seal key".to_owned(),
+                "the key of the approvals cannot be opened with this seal key".to_owned(),
             )
         })
     }
 }
 
-/// What may be shown of a call is sealed together with this.
+/// Returns the associated data of the sealed arguments of a call.
 fn place<'a>(tenant: &'a TenantId, id: &'a ApprovalId) -> [&'a str; 3] {
     ["toolcrib approval 1", tenant.as_str(), id.as_str()]
 }
@@ -320,7 +319,7 @@ fn insert(connection: &Connection, it: &Approval, shown: Option<&[u8]>) -> Resul
     Ok(())
 }
 
-/// Whether the stored one was of the revision before.
+/// Replaces the stored approval; returns whether it had the previous revision.
 fn replace(connection: &Connection, it: &Approval) -> Result<bool, Failure> {
     let replaced = connection
         .prepare_cached(

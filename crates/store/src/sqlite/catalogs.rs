@@ -1,4 +1,4 @@
-//! Last good catalogs on SQLite.
+//! Last valid catalogs on SQLite.
 
 use async_trait::async_trait;
 use rusqlite::{OptionalExtension, params};

@@ -35,7 +35,7 @@ pub(super) fn last(connection: &Connection, tenant: &str) -> Result<(u64, Digest
     }
 }
 
-/// Events as they are stored.
+/// Returns events as stored.
 pub(super) fn select(
     connection: &Connection,
     query: &StoredQuery,
@@ -65,7 +65,7 @@ pub(super) fn select(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// A row as it is, also when somebody else wrote it.
+/// Reads a row as it is, even when another program wrote it.
 fn stored(row: &Row<'_>) -> StoredEvent {
     StoredEvent {
         position: number(row, 0),
@@ -83,7 +83,7 @@ fn stored(row: &Row<'_>) -> StoredEvent {
     }
 }
 
-/// A text; one that is none is told from every text that was written by us.
+/// Reads a text. A value that is not valid text becomes one that this program never writes.
 fn text(row: &Row<'_>, column: usize) -> Option<String> {
     match row.get_ref(column) {
         Ok(ValueRef::Null) => None,

@@ -21,14 +21,14 @@ use super::{
 };
 use crate::seal::SealKeys;
 
-/// The credentials of a [`SqliteStore`], with the keys that they are sealed with.
+/// The credentials of a [`SqliteStore`], with the keys that seal them.
 #[derive(Debug, Clone)]
 pub struct SqliteCredentials {
     store: SqliteStore,
     keys: Arc<SealKeys>,
 }
 
-/// A row: everything but the values, and those sealed.
+/// A row: all fields, with the values sealed.
 struct Stored {
     credential: Credential,
     sealed: Vec<u8>,
@@ -44,11 +44,11 @@ impl SqliteCredentials {
         Self { store, keys: Arc::new(keys) }
     }
 
-    /// Seals with the current key what an older one has sealed, and says how many those were.
-    /// Servers that know both keys may run meanwhile.
+    /// Reseals values that an older key has sealed with the current key, and returns how many there
+    /// were. Servers that know both keys may run meanwhile.
     ///
     /// # Errors
-    /// At the first that does not open; those before it are resealed.
+    /// Fails at the first value that cannot be opened; those before it are resealed.
     pub async fn reseal(&self) -> Result<usize, CredentialStoreError> {
         let mut resealed = 0;
         for stored in self.all().await? {
@@ -59,7 +59,7 @@ impl SqliteCredentials {
             let material = self.keys.open(&credential, &old)?;
             let new = self.keys.seal(&credential, &material)?;
             let id = credential.id;
-            // Where it was rotated meanwhile, that has sealed it anew.
+            // A concurrent rotation has resealed it already.
             let changed = self
                 .store
                 .inner
@@ -145,7 +145,7 @@ impl CredentialStore for SqliteCredentials {
         if credential.revision != seen {
             return Ok(false);
         }
-        // What was changed behind the seal's back is not sealed anew.
+        // A row that was changed by other means must not get a new seal.
         self.keys.open(&credential, &before)?;
         credential.revision += 1;
         credential.expires_at = expires_at;
@@ -231,7 +231,7 @@ fn one(connection: &Connection, sql: &str, keys: &[&str]) -> Result<Option<Store
 
 fn stored(row: &Row<'_>) -> Result<Stored, Failure> {
     let id: String = row.get(0)?;
-    // An id is not a secret; it tells the operator which credential to set again.
+    // An id is not a secret; it identifies the credential to set again.
     let unreadable = || Failure::corrupt(format!("the credential with id {id}"));
     let moment = |column: usize| -> Result<Option<Timestamp>, Failure> {
         match row.get::<_, Option<String>>(column)? {

@@ -1,5 +1,5 @@
-//! What went wrong inside a connection, and how it is told to the operator: what, where, and what
-//! to do about it. Nothing that a caller sent is repeated.
+//! Failures inside a connection, and their messages for the operator: what failed, where, and how
+//! to fix it. No caller data is repeated.
 
 use std::path::Path;
 
@@ -11,17 +11,18 @@ use toolcrib_core::store::StoreError;
 pub(super) enum Failure {
     /// SQLite refused.
     Sqlite(rusqlite::Error),
-    /// The store itself refused; nothing is left to explain.
+    /// The store itself refused, with a complete message.
     Store(StoreError),
 }
 
 impl Failure {
-    /// What was stored cannot be understood.
+    /// Creates the failure for malformed stored data.
     pub(super) fn corrupt(what: impl Into<String>) -> Self {
         Self::Store(StoreError::Corrupt(what.into()))
     }
 
-    /// A violated constraint becomes a conflict over `what`; everything else stays as it is.
+    /// Turns a violated constraint into a conflict over `what`, and returns any other failure
+    /// unchanged.
     pub(super) fn conflict_over(self, what: &str) -> Self {
         match self.code() {
             Some(ErrorCode::ConstraintViolation) => {
@@ -31,12 +32,12 @@ impl Failure {
         }
     }
 
-    /// Another process or connection holds the lock that was needed.
+    /// Returns whether another process or connection holds the required lock.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self.code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
     }
 
-    /// The public form, for the store in the file `place`.
+    /// Returns the public form, for the store in the file `place`.
     pub(super) fn at(self, place: &Path) -> StoreError {
         let error = match self {
             Self::Store(error) => return error,
@@ -44,7 +45,7 @@ impl Failure {
         };
         let file = place.display();
         let Some(code) = error.sqlite_error_code() else {
-            // Not from SQLite: a column did not have the type that was written into it.
+            // Not from SQLite: a column has another type than the one that was written.
             return StoreError::Corrupt(format!("{file}: a stored value has an unexpected type"));
         };
         match code {

@@ -1,9 +1,9 @@
-//! Who is alive: every open store holds an operating system lock on a file of its own, and the
-//! lock ends with the process, however it ends.
+//! Liveness of processes: every open store holds an operating system lock on a file of its own, and
+//! the lock ends with the process, however it ends.
 //!
-//! Invariant: an instance whose file is missing, or is there without a lock, is dead. So a file is
-//! removed only by whoever holds its lock, and a new instance checks that the file it locked is
-//! still the one at its path.
+//! Invariant: an instance whose file is missing or unlocked is dead. A file is therefore removed
+//! only by the holder of its lock, and a new instance checks that the file it locked is still the
+//! one at its path.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -16,10 +16,10 @@ use toolcrib_core::{store::StoreError, text::io_reason};
 
 use super::open;
 
-/// Attempts to make a file that nobody takes for a dead one's in the moment before it is locked.
+/// Attempts to create a file that is not removed as dead before it is locked.
 const ATTEMPTS: usize = 16;
 
-/// This process's sign of life. Dropping it removes the file.
+/// The lock of this process. Dropping it removes the file.
 #[derive(Debug)]
 pub(super) struct Instance {
     id: String,
@@ -27,19 +27,19 @@ pub(super) struct Instance {
     lock: File,
 }
 
-/// A dead instance, whose lock this process holds so that nobody else buries it too.
+/// A dead instance. This process holds its lock, so that no other process cleans it up too.
 #[derive(Debug)]
 pub(super) struct Dead {
     pub(super) id: String,
     path: PathBuf,
-    /// `None` when there is no file.
+    /// `None` when the file is missing.
     lock: Option<File>,
 }
 
 // === impl Instance ===
 
 impl Instance {
-    /// Makes and locks a file in the directory that belongs to the store at `store`.
+    /// Creates and locks a file in the directory that belongs to the store at `store`.
     pub(super) fn start(store: &Path) -> Result<Self, StoreError> {
         let directory = directory(store);
         open::create_dir(&directory)?;
@@ -54,7 +54,7 @@ impl Instance {
                 .map_err(|error| unavailable(&path, &error))?;
             match lock.try_lock() {
                 Ok(()) if same_file(&lock, &path) => return Ok(Self { id, path, lock }),
-                // Someone who looked for the dead saw the file before it was locked.
+                // A process that searched for dead instances saw the file before it was locked.
                 Ok(()) | Err(TryLockError::WouldBlock) => {}
                 Err(TryLockError::Error(error)) => return Err(unavailable(&path, &error)),
             }
@@ -72,7 +72,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // Removed while it is still locked, so that no one finds it unlocked.
+        // Removed while it is still locked, so that no process finds it unlocked.
         remove(&self.path);
         if let Err(error) = self.lock.unlock() {
             tracing::debug!(%error, "the instance lock could not be released early");
@@ -83,7 +83,8 @@ impl Drop for Instance {
 // === impl Dead ===
 
 impl Dead {
-    /// Takes `id` for dead when its lock is free. `None`: it lives, or someone else buries it.
+    /// Claims `id` as dead when its lock is free. Returns `None` when it is alive or already
+    /// claimed.
     pub(super) fn claim(store: &Path, id: &str) -> Result<Option<Self>, StoreError> {
         let path = lock_path(&directory(store), id);
         let lock = match OpenOptions::new().write(true).open(&path) {
@@ -100,7 +101,7 @@ impl Dead {
         }
     }
 
-    /// Removes its file.
+    /// Removes the file.
     pub(super) fn bury(self) {
         if self.lock.is_some() {
             remove(&self.path);
@@ -108,7 +109,7 @@ impl Dead {
     }
 }
 
-/// The ids of all instances that have a file, alive or dead.
+/// Returns the ids of all instances that have a file, alive or dead.
 pub(super) fn present(store: &Path) -> Result<Vec<String>, StoreError> {
     let directory = directory(store);
     let mut ids = Vec::new();

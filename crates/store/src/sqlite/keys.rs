@@ -144,8 +144,8 @@ fn insert(connection: &Connection, key: &KeyRecord) -> Result<(), Failure> {
     next_epoch(connection)
 }
 
-/// Whether any table that remembers principals has the one of `key`. Principals of tokens have no
-/// key, so the other tables count, too.
+/// Returns whether any table with principals contains that of `key`. Principals of tokens have no
+/// key, so the other tables count too.
 fn knows_principal(connection: &Connection, key: &KeyRecord) -> Result<bool, Failure> {
     const TABLES: [&str; 6] =
         ["keys", "approvals", "runs", "quotas", "once_holders", "credentials"];
@@ -162,7 +162,7 @@ fn knows_principal(connection: &Connection, key: &KeyRecord) -> Result<bool, Fai
     Ok(false)
 }
 
-/// Whether another key that is not revoked replaces the key `id`.
+/// Returns whether an unrevoked key replaces the key `id`.
 fn is_replaced(connection: &Connection, id: &KeyId) -> Result<bool, Failure> {
     let replaced = connection
         .prepare_cached(
@@ -192,7 +192,7 @@ fn list(connection: &Connection) -> Result<Vec<KeyRecord>, Failure> {
 
 fn record(row: &Row<'_>) -> Result<KeyRecord, Failure> {
     let id: String = row.get(0)?;
-    // An id is not a secret; it tells the operator which key to make again.
+    // An id is not a secret; it identifies the key to create again.
     let unreadable = || Failure::corrupt(format!("the key with id {id}"));
     let json = |column: usize| -> Result<Vec<String>, Failure> {
         serde_json::from_str(&row.get::<_, String>(column)?).map_err(|_| unreadable())

@@ -16,7 +16,7 @@ use toolcrib_core::{
 use super::{SqliteStore, chain, failure::Failure};
 use crate::MAX_READ;
 
-/// An event as its row, ready before the writer thread sees it.
+/// An event as its row, prepared before it reaches the writer thread.
 #[derive(Debug)]
 pub(super) struct Record {
     event_id: String,
@@ -29,7 +29,7 @@ pub(super) struct Record {
     effect: Effect,
 }
 
-/// What an event means for `open_calls` and `open_sessions`.
+/// The effect of an event on `open_calls` and `open_sessions`.
 #[derive(Debug)]
 enum Effect {
     OpensCall { call_id: CallId, agent_id: String, tool_name: String },
@@ -105,8 +105,8 @@ impl Record {
         })
     }
 
-    /// Adds the event at the end of its run and of its tenant's log, keeps the tables of what is open
-    /// true, and returns the position in the whole log.
+    /// Appends the event to its run and to its tenant's log, updates the tables of open calls and
+    /// sessions, and returns the position in the whole log.
     pub(super) fn insert(&self, connection: &Connection, instance: &str) -> Result<u64, Failure> {
         let (last, prev) = chain::last(connection, &self.tenant)?;
         let sequence: i64 = connection
@@ -176,7 +176,7 @@ impl Record {
                         instance
                     ])?;
             }
-            // One return closes one call: the one that it names as its cause, if that is open.
+            // One return closes one call: preferably the open one that it names as its cause.
             Effect::ClosesCall { call_id } => {
                 let key = params![self.tenant, self.run_id, call_id.as_str(), self.causation_id];
                 let closed = connection
@@ -196,7 +196,7 @@ impl Record {
                         .execute(params![self.tenant, self.run_id, call_id.as_str()])?;
                 }
             }
-            // A tool is open in a session or it is not: opening it again changes who holds it.
+            // A tool is open in a session at most once: opening it again changes the holder.
             Effect::OpensSession { session_id, tool_id } => {
                 connection
                     .prepare_cached(
@@ -272,9 +272,9 @@ fn select(connection: &Connection, query: &EventQuery) -> Result<Vec<LoggedEvent
     Ok(events)
 }
 
-/// The index is named, because without statistics SQLite guesses, and a wrong guess reads the whole
-/// log. Within a run of a tenant, sequences and positions have the same order. With a tenant,
-/// positions are those in its own log (I-9).
+/// Returns the query. It names the index, because without statistics SQLite guesses, and a wrong
+/// guess reads the whole log. Within a run of a tenant, sequences and positions have the same
+/// order. With a tenant, positions are those in its own log (I-9).
 pub(super) fn select_sql(query: &EventQuery) -> String {
     let (index, filter, order) = match (&query.tenant, &query.run) {
         (None, None) => ("NOT INDEXED", "?1 IS NULL AND ?2 IS NULL", "position"),
@@ -320,7 +320,7 @@ fn logged(row: &Row<'_>) -> Result<LoggedEvent, Failure> {
     })
 }
 
-/// Parses a stored identifier; what does not parse was not written by us.
+/// Parses a stored identifier; an invalid one was not written by this program.
 pub(super) fn parse<T: TryFrom<String>>(
     text: String,
     unreadable: impl FnOnce() -> Failure,
@@ -328,7 +328,7 @@ pub(super) fn parse<T: TryFrom<String>>(
     T::try_from(text).map_err(|_| unreadable())
 }
 
-/// RFC 3339 in UTC with milliseconds, so that text order is time order.
+/// Formats as RFC 3339 in UTC with milliseconds, so that text order is time order.
 pub(super) fn time_text(at: Timestamp) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }

@@ -1,10 +1,10 @@
-//! Calls under keys, and their answers, on SQLite.
+//! Idempotent calls and their answers on SQLite.
 //!
 //! Invariants:
-//! - nothing is kept without a key to seal it with, and SQLite never sees what is sealed;
+//! - nothing is stored without a seal key, and SQLite never sees the plain text;
 //! - a call that a living process runs is never taken from it;
-//! - calls and bytes are bounded, in all and for each caller. A caller over its bounds loses its own
-//!   oldest answers; when all together are over theirs, whoever holds most loses its oldest.
+//! - calls and bytes are bounded, in total and per caller. A caller over its limits loses its own
+//!   oldest answers. When the total is exceeded, the caller with the most loses its oldest.
 
 use std::sync::Arc;
 
@@ -20,12 +20,12 @@ use toolcrib_core::{
 use super::{SqliteStore, failure::Failure, log::parse};
 use crate::seal::SealKeys;
 
-/// Calls and bytes, for all and for one caller.
+/// Limits on calls and bytes, in total and per caller.
 #[derive(Debug, Clone, Copy)]
 pub struct OnceBounds {
-    /// Calls, in all and of one caller.
+    /// Calls, in total and per caller.
     pub calls: (u32, u32),
-    /// Bytes, in all and of one caller.
+    /// Bytes, in total and per caller.
     pub bytes: (u32, u32),
 }
 
@@ -35,16 +35,16 @@ impl Default for OnceBounds {
     }
 }
 
-/// Bytes that a call takes beside its answer, roughly.
+/// The approximate bytes of a call without its answer.
 const OVERHEAD: usize = 512;
-/// Bytes of the largest answer that is kept; what is in memory is bounded by the same.
+/// The bytes of the largest stored answer; also bounds the memory per answer.
 const LARGEST: usize = 8 << 20;
-/// Calls that one step forgets because of their age.
+/// The most expired calls that one step deletes.
 const SWEEP: u32 = 256;
-/// Answers that one step forgets because others need room; more wait for the next step.
+/// The most answers that one step deletes to make room; more wait for the next step.
 const MOST_FORGOTTEN: usize = 256;
 
-/// The calls under keys of a [`SqliteStore`], with the keys that they are sealed with.
+/// The idempotent calls of a [`SqliteStore`], with the keys that seal them.
 #[derive(Debug, Clone)]
 pub struct SqliteOnce {
     store: SqliteStore,
@@ -52,7 +52,7 @@ pub struct SqliteOnce {
     bounds: OnceBounds,
 }
 
-/// What stands under a key, before it is opened.
+/// The call under a key, still sealed.
 struct StoredCall {
     id: i64,
     state: String,
@@ -64,11 +64,11 @@ struct StoredCall {
     until: i64,
 }
 
-/// What a claim found.
+/// The result of looking up a claim.
 enum Seen {
     Nothing,
-    Told(Claimed),
-    /// The answer of a call of that run, sealed.
+    Decided(Claimed),
+    /// The sealed answer of a call, with its run and expiry.
     Answer(String, Vec<u8>, i64),
 }
 
@@ -77,14 +77,14 @@ impl SqliteOnce {
         Self { store, keys: Arc::new(keys), bounds: OnceBounds::default() }
     }
 
-    /// The same with other bounds.
+    /// Returns the same store with other bounds.
     #[must_use]
     pub fn bounded(self, bounds: OnceBounds) -> Self {
         Self { bounds, ..self }
     }
 }
 
-/// What `part` of a call is sealed together with, so that it opens nowhere else.
+/// Seals `part` of a call, bound to its key and part.
 fn seal(keys: &SealKeys, key: &OnceKey, part: &str, text: &str) -> Result<Vec<u8>, StoreError> {
     let name = key.key.to_string();
     keys.seal_text(&place(&key.tenant, &key.principal, &name, part), text)
@@ -104,7 +104,7 @@ fn place<'a>(
     ["toolcrib once 1", tenant.as_str(), principal.as_str(), key, part]
 }
 
-/// What an answer is sealed together with: it is that of one run alone.
+/// Returns the part name of an answer, which is bound to one run.
 fn answer_part(run: &str) -> String {
     format!("answer of {run}")
 }
@@ -134,13 +134,13 @@ impl IdempotencyStore for SqliteOnce {
         });
         Ok(match seen.await? {
             Seen::Nothing => Claimed::Taken,
-            Seen::Told(claimed) => claimed,
+            Seen::Decided(claimed) => claimed,
             Seen::Answer(run, sealed, until) => {
                 let body = open(&self.keys, &key, &answer_part(&run), &sealed);
                 let until = Timestamp::from_timestamp_millis(until);
                 match (body, until) {
                     (Some(body), Some(until)) => {
-                        let run = parse(run, || Failure::corrupt("a run under a key"));
+                        let run = parse(run, || Failure::corrupt("the run of an idempotent call"));
                         let run = run.map_err(|failure| failure.at(self.store.path()))?;
                         Claimed::Ended(KeptAnswer { run, body, until })
                     }
@@ -221,47 +221,47 @@ impl IdempotencyStore for SqliteOnce {
     }
 }
 
-/// What stands under the key of `claim`, as far as it stands in its way. What does not is removed.
+/// Looks up the call under the key of `claim`. Removes one that does not conflict with the claim.
 fn look(
     connection: &Connection,
     keys: &SealKeys,
     claim: &OnceClaim,
     own: &str,
 ) -> Result<Seen, Failure> {
-    let Some(standing) = standing(connection, &claim.key)? else { return Ok(Seen::Nothing) };
-    let running = standing.state == "running";
-    if !running && standing.until <= millis(claim.now) {
-        remove(connection, standing.id)?;
+    let Some(stored) = stored_call(connection, &claim.key)? else { return Ok(Seen::Nothing) };
+    let running = stored.state == "running";
+    if !running && stored.until <= millis(claim.now) {
+        remove(connection, stored.id)?;
         return Ok(Seen::Nothing);
     }
-    // What does not open cannot be compared, and is nobody's answer any more.
-    let Some(call) = open(keys, &claim.key, "call", &standing.call) else {
-        return Ok(Seen::Told(Claimed::Spent));
+    // A call that cannot be opened cannot be compared, and its answer is lost.
+    let Some(call) = open(keys, &claim.key, "call", &stored.call) else {
+        return Ok(Seen::Decided(Claimed::Spent));
     };
     if call != claim.call.to_string() {
-        return Ok(Seen::Told(Claimed::OtherCall));
+        return Ok(Seen::Decided(Claimed::OtherCall));
     }
-    Ok(match standing.state.as_str() {
-        // This process knows of the calls that it runs; one of that kind did not get so far as to
-        // free its key.
-        "running" if standing.instance != own => Seen::Told(Claimed::Running),
+    Ok(match stored.state.as_str() {
+        // This process knows the calls that it runs. One that is still listed ended before it freed
+        // its key.
+        "running" if stored.instance != own => Seen::Decided(Claimed::Running),
         "running" | "lost" if claim.repeatable => {
-            remove(connection, standing.id)?;
+            remove(connection, stored.id)?;
             Seen::Nothing
         }
-        "running" | "lost" => Seen::Told(Claimed::Lost {
-            run: parse(standing.run, unreadable)?,
-            call_id: parse(standing.call_id, unreadable)?,
+        "running" | "lost" => Seen::Decided(Claimed::Lost {
+            run: parse(stored.run, unreadable)?,
+            call_id: parse(stored.call_id, unreadable)?,
         }),
-        "ended" => match standing.answer {
-            Some(answer) => Seen::Answer(standing.run, answer, standing.until),
-            None => Seen::Told(Claimed::Spent),
+        "ended" => match stored.answer {
+            Some(answer) => Seen::Answer(stored.run, answer, stored.until),
+            None => Seen::Decided(Claimed::Spent),
         },
-        _ => Seen::Told(Claimed::Spent),
+        _ => Seen::Decided(Claimed::Spent),
     })
 }
 
-fn standing(connection: &Connection, key: &OnceKey) -> Result<Option<StoredCall>, Failure> {
+fn stored_call(connection: &Connection, key: &OnceKey) -> Result<Option<StoredCall>, Failure> {
     let found = connection
         .prepare_cached(
             "SELECT id, state, instance, run_id, call_id, call, answer, until FROM once_calls \
@@ -323,7 +323,7 @@ fn sweep(connection: &Connection, now: i64) -> Result<usize, Failure> {
     Ok(swept)
 }
 
-/// Forgets answers until all bounds hold.
+/// Deletes answers until all bounds are met.
 fn make_room(connection: &Connection, key: &OnceKey, bounds: OnceBounds) -> Result<(), Failure> {
     let holder = (key.tenant.as_str().to_owned(), key.principal.as_str().to_owned());
     for _ in 0..MOST_FORGOTTEN {
@@ -374,7 +374,7 @@ fn meta(connection: &Connection, name: &str) -> Result<i64, Failure> {
     Ok(value)
 }
 
-/// Forgets the oldest answer of a caller; whether there was one.
+/// Deletes the oldest answer of a caller; returns whether there was one.
 fn forget_oldest(
     connection: &Connection,
     (tenant, principal): &(String, String),
@@ -389,9 +389,9 @@ fn forget_oldest(
     Ok(forgotten > 0)
 }
 
-/// Decides about up to `most` calls under keys that the dead process `dead` was running: what did not
-/// run frees its key; of what may have run, nobody knows the outcome. How many there were. Comes after
-/// the calls of that process have been closed in the record.
+/// Decides about up to `most` idempotent calls of the dead process `dead`. A call that did not run
+/// frees its key; one that may have run becomes `lost`. Returns how many there were. Requires that
+/// the calls of that process are closed in the record.
 pub(super) fn settle(connection: &Connection, dead: &str, most: usize) -> Result<usize, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT id, tenant, run_id, call_id FROM once_calls \
@@ -418,8 +418,9 @@ pub(super) fn settle(connection: &Connection, dead: &str, most: usize) -> Result
     Ok(found.len())
 }
 
-/// What the record says of a call: one that is open runs or ran, one that has no event did not start,
-/// and one that has returned ran if its time was taken or nobody saw its end.
+/// Returns whether the record shows that a call may have run. An open call runs or ran; one without
+/// events did not start. One that has returned ran if its duration was recorded or it was
+/// interrupted.
 fn may_have_run(
     connection: &Connection,
     tenant: &str,
@@ -459,9 +460,9 @@ fn millis(at: Timestamp) -> i64 {
 }
 
 fn unreadable() -> Failure {
-    Failure::corrupt("a call under a key")
+    Failure::corrupt("an idempotent call")
 }
 
 fn no_key() -> StoreError {
-    StoreError::Unavailable("answers are kept only where there is a seal key".to_owned())
+    StoreError::Unavailable("idempotent answers require `[store] seal_key`".to_owned())
 }

@@ -1,10 +1,10 @@
-//! From a path to connections: create the file privately, check that it is ours, migrate it.
+//! Opening connections: create the file privately, check that it is a store, migrate it.
 //!
 //! Invariants:
 //! - a file of another program or of a newer schema is refused before anything in it is changed;
-//! - a schema that is not exactly the one of this program is refused: a trigger could keep events from
+//! - a schema that differs from that of this program is refused: a trigger could prevent events from
 //!   being stored (I-18);
-//! - files and directories made here are readable by their owner only.
+//! - files and directories created here are readable by their owner only.
 
 use std::{
     fs,
@@ -22,25 +22,26 @@ use toolcrib_core::{store::StoreError, text::io_reason};
 
 use super::{Durability, failure::Failure};
 
-/// How long a connection waits for a lock that another process holds. A commit takes milliseconds
-/// and a checkpoint well under a second, so whoever holds it longer is stuck.
+/// How long a connection waits for a lock of another process. A commit takes milliseconds and a
+/// checkpoint well under a second, so a longer wait means that the other process is stuck.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// "tcrb" in ASCII: tells a store from any other SQLite file.
+/// "tcrb" in ASCII: identifies a store among SQLite files.
 const APPLICATION_ID: i32 = 0x7463_7262;
 
 /// `MIGRATIONS[n]` leads from schema `n` to schema `n + 1`. A released file is never edited.
 const MIGRATIONS: &[&str] = &[include_str!("schema/0001.sql")];
 
-/// Statements kept prepared per connection; there are about thirty in all.
+/// Statements kept prepared per connection; there are about thirty in total.
 const STATEMENTS: usize = 64;
 
-/// Makes the directory and the file when they are missing.
+/// Creates the directory and the file if missing.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         create_dir(parent)?;
     }
-    // Made here and not by SQLite, because the mode of this file is also that of `-wal` and `-shm`.
+    // Created here and not by SQLite, because the mode of this file also applies to `-wal` and
+    // `-shm`.
     match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
@@ -60,7 +61,7 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Makes a directory for the owner only, unless it is there.
+/// Creates a directory for the owner only, unless it exists.
 pub(super) fn create_dir(path: &Path) -> Result<(), StoreError> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| {
         StoreError::Unavailable(format!(
@@ -71,7 +72,7 @@ pub(super) fn create_dir(path: &Path) -> Result<(), StoreError> {
     })
 }
 
-/// The connection that writes: checked, migrated, in WAL mode.
+/// Opens the connection that writes: checked, migrated, in WAL mode.
 pub(super) fn writer(
     path: &Path,
     durability: Durability,
@@ -97,8 +98,8 @@ pub(super) fn writer(
     Ok(connection)
 }
 
-/// A connection that reads. It is opened for writing because a reader of a WAL file has to write
-/// the shared-memory index, and `query_only` keeps it from writing anything else.
+/// Opens a connection that reads. It needs write access, because a reader of a WAL file writes the
+/// shared-memory index; `query_only` prevents all other writes.
 pub(super) fn reader(path: &Path) -> Result<Connection, Failure> {
     let connection = connect(path, BUSY_TIMEOUT)?;
     connection.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY")?;
@@ -111,8 +112,8 @@ fn connect(path: &Path, patience: Duration) -> Result<Connection, Failure> {
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(patience)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Without it this build of SQLite plans a statement again whenever other values are bound to it
-    // (they might suit its statistics better), which made an insert three times as expensive.
+    // Without it this build of SQLite plans a statement again for other bound values (which might
+    // suit its statistics better). That made an insert three times as expensive.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
@@ -120,18 +121,18 @@ fn connect(path: &Path, patience: Duration) -> Result<Connection, Failure> {
 /// Checks the schema of one file whenever it has changed.
 #[derive(Debug, Default)]
 pub(super) struct SchemaCheck {
-    /// The number of the schema that was found to be that of this program; SQLite gives every change
-    /// a new one. 0 before the first comparison, which is that of a file without a schema.
+    /// The number of the last schema that matched this program; SQLite renumbers with every change.
+    /// 0 before the first comparison, which is also the number of a file without a schema.
     compared: AtomicI64,
 }
 
 impl SchemaCheck {
-    /// Requires that the file has the tables, indexes and triggers of this program and no others.
+    /// Requires that the file has exactly the tables, indexes and triggers of this program.
     pub(super) fn run(&self, connection: &Connection) -> Result<(), Failure> {
         let mut statement = connection.prepare_cached("PRAGMA schema_version")?;
         let number = statement.query_row([], |row| row.get(0))?;
         if self.compared.load(Ordering::Relaxed) != number {
-            // Numbers can be set back, so none counts after a schema that was not ours.
+            // Numbers can be set back, so a mismatch invalidates the stored number.
             self.compared.store(0, Ordering::Relaxed);
             check_schema(connection)?;
             self.compared.store(number, Ordering::Relaxed);
@@ -178,7 +179,7 @@ struct Object {
     sql: Option<String>,
 }
 
-/// Everything in the schema but what SQLite keeps for itself, by name.
+/// Returns everything in the schema except SQLite's internal objects, by name.
 fn objects(connection: &Connection) -> Result<Vec<Object>, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT type, name, tbl_name, sql FROM sqlite_schema \
@@ -195,11 +196,11 @@ fn check_identity(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let file = path.display();
     if connection.is_readonly("main")? {
         return Err(StoreError::Unavailable(format!(
-            "{file} may only be read; give this user the right to write it"
+            "{file} is read-only; give this user write permission"
         ))
         .into());
     }
-    // In one transaction: between two reads another process could make a store of an empty file.
+    // In one transaction: between two reads another process could turn an empty file into a store.
     let seen = connection.unchecked_transaction()?;
     let application: i32 = seen.pragma_query_value(None, "application_id", |row| row.get(0))?;
     let tables: i64 = seen.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -213,7 +214,7 @@ fn check_identity(connection: &Connection, path: &Path) -> Result<(), Failure> {
 }
 
 fn enter_wal(connection: &Connection, path: &Path, patience: Duration) -> Result<(), Failure> {
-    // Two processes that open a new file at once collide here, and SQLite does not ask the busy
+    // Two processes that open a new file at once collide here, and SQLite does not call the busy
     // handler for this change of mode.
     let deadline = Instant::now() + patience;
     loop {
@@ -253,7 +254,7 @@ fn migrate(connection: &mut Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The schema version of the file, when this program knows it.
+/// Returns the schema version of the file, if this program knows it.
 fn known_version(connection: &Connection) -> Result<usize, Failure> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     match usize::try_from(found) {

@@ -157,7 +157,7 @@ impl PinStore for SqliteStore {
             .writer
             .write(move |connection| {
                 let mut before = Vec::new();
-                // All are looked at before the first is changed.
+                // All are checked before the first is changed.
                 for (index, PinChoice { source, tool, digest }) in choices.iter().enumerate() {
                     let held: Option<Option<[u8; 32]>> = connection
                         .prepare_cached(
@@ -197,7 +197,7 @@ impl PinStore for SqliteStore {
     }
 }
 
-/// Counts a change.
+/// Counts a change of the pins.
 fn changed(connection: &Connection, rows: usize) -> Result<(), Failure> {
     if rows > 0 {
         connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'pins_epoch'", [])?;
@@ -212,7 +212,7 @@ fn epoch(connection: &Connection) -> Result<u64, Failure> {
     u64::try_from(epoch).map_err(|_| Failure::corrupt("the epoch of the pins"))
 }
 
-/// One statement, so that the epoch is that of the moment at which the digests were read.
+/// One statement, so that the epoch matches the digests.
 fn book(connection: &Connection, source: &SourceId) -> Result<PinBook, Failure> {
     let mut statement = connection.prepare_cached(
         "SELECT meta.value, tool, approved_digest, seen_digest FROM meta \

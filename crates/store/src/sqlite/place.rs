@@ -1,5 +1,5 @@
-//! Whether the file that was opened is still the file at its path. SQLite would go on writing into a
-//! file that was removed or replaced, where nobody finds it again.
+//! Detects that the open file is no longer the file at its path. SQLite would continue to write
+//! into a removed or replaced file, where the data is lost.
 
 use std::{
     fs,
@@ -9,7 +9,7 @@ use std::{
 
 use toolcrib_core::{store::StoreError, text::io_reason};
 
-/// A file and where it is.
+/// The identity of a file and its path.
 pub(super) struct Place {
     path: PathBuf,
     device: u64,
@@ -17,7 +17,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// The file that is at `path` now.
+    /// Records the file that is at `path` now.
     pub(super) fn new(path: &Path) -> Result<Self, StoreError> {
         let found = fs::metadata(path).map_err(|error| {
             let (path, why) = (path.display(), io_reason(error.kind()));
@@ -26,7 +26,7 @@ impl Place {
         Ok(Self { path: path.to_owned(), device: found.dev(), inode: found.ino() })
     }
 
-    /// What has happened to it; `None` for nothing.
+    /// Returns the problem of the file; `None` when it is unchanged.
     pub(super) fn displaced(&self) -> Option<&'static str> {
         match fs::metadata(&self.path) {
             Err(_) => Some("the file of the store is gone"),

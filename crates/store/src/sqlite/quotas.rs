@@ -9,13 +9,13 @@ use toolcrib_core::{
 
 use super::{SqliteStore, failure::Failure};
 
-/// Counts that one step forgets.
+/// The most counts that one step deletes.
 const MOST_FORGOTTEN: i64 = 4_096;
 
 #[async_trait]
 impl QuotaStore for SqliteStore {
     async fn add(&self, day: Day, counts: Vec<(QuotaKey, i64)>) -> Result<Vec<u64>, StoreError> {
-        // Whoever only asks does not wait for the writer.
+        // A pure query does not wait for the writer.
         if counts.iter().all(|(_, calls)| *calls == 0) {
             let work = move |connection: &Connection| {
                 counts.iter().map(|(key, _)| read(connection, day, key)).collect()
@@ -25,14 +25,14 @@ impl QuotaStore for SqliteStore {
         self.inner
             .writer
             .write(move |connection| {
-                let mut told = Vec::with_capacity(counts.len());
+                let mut totals = Vec::with_capacity(counts.len());
                 for (key, calls) in &counts {
                     if *calls != 0 {
                         add(connection, day, key, *calls)?;
                     }
-                    told.push(read(connection, day, key)?);
+                    totals.push(read(connection, day, key)?);
                 }
-                Ok(told)
+                Ok(totals)
             })
             .await
     }
@@ -83,7 +83,7 @@ fn read(connection: &Connection, day: Day, key: &QuotaKey) -> Result<u64, Failur
     u64::try_from(calls.unwrap_or(0)).map_err(|_| Failure::corrupt("a count of calls"))
 }
 
-/// No tool has an empty id.
+/// No tool has an empty id, so an empty text means all tools.
 fn tool(key: &QuotaKey) -> &str {
     key.tool.as_ref().map_or("", |tool| tool.as_str())
 }

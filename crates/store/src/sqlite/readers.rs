@@ -11,11 +11,11 @@ use toolcrib_core::store::StoreError;
 
 use super::{failure::Failure, open, writer::closed};
 
-/// Connections at most. Reads take tens of microseconds, so four keep more cores busy than a
+/// The most connections. Reads take tens of microseconds, so four keep more cores busy than a
 /// gateway has left for its operators.
 const MAX_READERS: usize = 4;
 
-/// Hands out connections; opens them when they are first needed.
+/// Provides connections, opened on first use.
 #[derive(Debug, Clone)]
 pub(super) struct Readers(Arc<Pool>);
 
@@ -46,13 +46,15 @@ impl Readers {
             pool.with(work).map_err(|failure| failure.at(&pool.place))
         });
         let result = task.await.unwrap_or_else(|_| {
-            Err(StoreError::Unavailable("a read was cut off, the process is ending".to_owned()))
+            Err(StoreError::Unavailable(
+                "a read was interrupted because the process is ending".to_owned(),
+            ))
         });
         drop(permit);
         result
     }
 
-    /// Lends no more connections and closes those that are idle.
+    /// Provides no more connections and closes the idle ones.
     pub(super) fn close(&self) {
         self.0.free.close();
         self.0.take_all();
@@ -73,7 +75,7 @@ impl Pool {
             None => open::reader(&self.place)?,
         };
         let result = work(&connection);
-        // A connection that failed is not lent again.
+        // A connection that failed is not used again.
         if result.is_ok() && !self.free.is_closed() {
             self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
         }

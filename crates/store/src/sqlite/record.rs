@@ -1,4 +1,4 @@
-//! The record as it is stored, its checkpoints and its readers' cursors, on SQLite.
+//! The stored record, its checkpoints and its readers' cursors, on SQLite.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{
     log::{parse, time, time_text},
 };
 
-/// Rows of one answer at most.
+/// The most rows of one result.
 const MAX_ROWS: i64 = 1_000;
 
 const CHECKPOINT: &str =
@@ -36,7 +36,7 @@ impl RecordStore for SqliteStore {
         let schema = Arc::clone(&self.inner.schema);
         match self.inner.readers.read(move |connection| schema.run(connection)).await {
             Err(StoreError::Corrupt(_)) => Some("the schema of the store was changed"),
-            // What cannot be read is noticed where it is needed.
+            // Other read errors are reported by the operations that need the data.
             Ok(()) | Err(_) => None,
         }
     }
@@ -71,7 +71,7 @@ impl RecordStore for SqliteStore {
     async fn tenants(&self, after: Option<&TenantId>) -> Result<Vec<TenantId>, StoreError> {
         let after = after.map(|after| after.to_string());
         let read = move |connection: &Connection| {
-            // One step of the index for each tenant, however many events it has.
+            // One index step per tenant, regardless of the number of its events.
             let mut statement = connection.prepare_cached(
                 "WITH RECURSIVE them (tenant) AS ( \
                    SELECT min(tenant) FROM events INDEXED BY events_by_tenant \
@@ -199,7 +199,8 @@ impl RecordStore for SqliteStore {
                 ))?
                 .execute(params![tenant, limit])?;
             if i64::try_from(removed).unwrap_or(i64::MAX) < limit {
-                // By number: a mark looks back, so positions do not rise along the chain.
+                // By number: a mark of retention has an earlier position, so positions do not rise
+                // along the chain.
                 connection
                     .prepare_cached(&format!(
                         "DELETE FROM checkpoints WHERE tenant = ?1 AND number < \
@@ -264,23 +265,23 @@ impl RecordStore for SqliteStore {
 }
 
 impl SqliteStore {
-    /// What SQLite itself finds wrong with the file: pages, indexes and types; nothing for a sound
-    /// one. Reads all of it.
+    /// Returns the defects that SQLite itself finds in the file: pages, indexes and types. Empty
+    /// for a sound file. Reads the whole file.
     ///
     /// # Errors
-    /// It could not be read.
+    /// Fails when the file cannot be read.
     pub async fn damage(&self) -> Result<Vec<String>, StoreError> {
         let read = |connection: &Connection| {
             let mut statement = connection.prepare("PRAGMA integrity_check(20)")?;
             let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-            let told = rows.collect::<Result<Vec<_>, _>>()?;
-            Ok(told.into_iter().filter(|line| line != "ok").collect())
+            let lines = rows.collect::<Result<Vec<_>, _>>()?;
+            Ok(lines.into_iter().filter(|line| line != "ok").collect())
         };
         self.inner.readers.read(read).await
     }
 }
 
-/// What the whole log gave out last; rows that are gone count.
+/// Returns the last assigned position of the whole log, deleted rows included.
 fn last_position(connection: &Connection) -> Result<u64, Failure> {
     let mut statement =
         connection.prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'events'")?;
@@ -311,7 +312,7 @@ fn add(connection: &Connection, new: &Checkpoint) -> Result<bool, Failure> {
         .query_row(params![tenant, bound(new.position)], |row| Ok(chain::digest(row, 0)))
         .optional()?;
     let true_of_log = stored.flatten() == Some(new.hash);
-    // A mark of what was pruned looks back, and what is accepted may be shorter than it was.
+    // A mark of retention has an earlier position, and an accepted log may be shorter than before.
     let in_order = new.position >= position || new.kind != CheckpointKind::Head;
     if new.number != number || new.prev != prev || !true_of_log || !in_order {
         return Ok(false);

@@ -1,5 +1,5 @@
-//! Closing the calls and the tool sessions that a dead process left open, in this order: a session's
-//! end follows the last of its calls.
+//! Closing the calls and then the tool sessions that a dead process left open: a session's end
+//! follows the last of its calls.
 
 use rusqlite::{Connection, params};
 use serde::Deserialize;
@@ -21,24 +21,25 @@ use super::{
     once, runs,
 };
 
-/// Calls or sessions closed in one transaction, so that living writers are not kept out for long.
+/// Calls or sessions closed in one transaction, so that other writers do not wait long.
 const CHUNK: usize = 256;
 
 impl SqliteStore {
-    /// Closes every call whose process is dead with an `agent.toolReturned` of status `error` and
-    /// code `interrupted`, then every tool session with a `tool.session.closed` of outcome `failed`,
-    /// and returns how many of both there were. A run of a workflow whose state was kept is taken over
-    /// instead, with the call of that workflow: [`RunStore::adopted`](toolcrib_core::store::RunStore)
-    /// tells it. Those of living processes, this one included, are
-    /// not touched. Safe to run in any number of processes at once.
+    /// Closes every call of a dead process with an `agent.toolReturned` of status `error` and code
+    /// `interrupted`. Then closes its tool sessions with a `tool.session.closed` of outcome
+    /// `failed`. Returns how many of both there were. A durable workflow run is taken over instead,
+    /// together with its call; [`RunStore::adopted`](toolcrib_core::store::RunStore) returns it.
+    /// Calls of living processes, this one included, are unchanged. Safe to run in any number of
+    /// processes at once.
     ///
     /// # Errors
-    /// [`StoreError`]; what was closed before the failure stays closed.
+    /// Fails with [`StoreError`]; everything closed before the failure stays closed.
     pub async fn recover(&self, now: Timestamp) -> Result<usize, StoreError> {
         let own = self.inner.instance.clone();
         let taker = own.clone();
         let place = self.path().to_owned();
-        // Holding the locks of the dead until the end keeps other processes from burying them too.
+        // The locks of the dead instances are held until the end, so that no other process recovers
+        // them.
         let dead = self
             .inner
             .readers
@@ -59,14 +60,15 @@ impl SqliteStore {
             let (id, taker) = (dead.id.clone(), taker.clone());
             let adopt = move |connection: &Connection| runs::adopt(connection, &id, &taker, now);
             self.inner.writer.write(adopt).await?;
-            // What the record says of the calls under keys is complete once its calls are closed.
+            // Idempotent calls come last: the record is complete for them once the calls are
+            // closed.
             for close in [close_calls, close_sessions, close_claims] {
                 loop {
                     let id = dead.id.clone();
                     let work = move |connection: &Connection| close(connection, &id, now);
                     let count = self.inner.writer.write(work).await?;
-                    closed += count.told;
-                    if count.seen < CHUNK {
+                    closed += count.counted;
+                    if count.found < CHUNK {
                         break;
                     }
                 }
@@ -77,26 +79,26 @@ impl SqliteStore {
     }
 }
 
-/// What one step found, and what of that counts as closed.
+/// The items that one step found, and those that count as closed.
 struct Closed {
-    seen: usize,
-    told: usize,
+    found: usize,
+    counted: usize,
 }
 
 impl Closed {
-    fn all(seen: usize) -> Self {
-        Self { seen, told: seen }
+    fn all(found: usize) -> Self {
+        Self { found, counted: found }
     }
 }
 
-/// Decides about up to [`CHUNK`] calls under keys of `instance`; their events are closed already.
+/// Decides about up to [`CHUNK`] idempotent calls of `instance`; their events are closed already.
 fn close_claims(
     connection: &Connection,
     instance: &str,
     _now: Timestamp,
 ) -> Result<Closed, Failure> {
-    let seen = once::settle(connection, instance, CHUNK)?;
-    Ok(Closed { seen, told: 0 })
+    let found = once::settle(connection, instance, CHUNK)?;
+    Ok(Closed { found, counted: 0 })
 }
 
 fn with_something_open(connection: &Connection) -> Result<Vec<String>, Failure> {
@@ -149,8 +151,8 @@ fn close_calls(connection: &Connection, instance: &str, now: Timestamp) -> Resul
     Ok(Closed::all(records.len()))
 }
 
-/// The principal in `payload`, that of the event that opened a call. A payload that somebody damaged
-/// has none, which must not keep the call open.
+/// Returns the principal in `payload`, the event that opened a call. A damaged payload has none,
+/// and must not keep the call open.
 fn caller(payload: &str) -> Option<PrincipalId> {
     #[derive(Deserialize)]
     struct Opening {

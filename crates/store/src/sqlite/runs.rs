@@ -1,6 +1,6 @@
 //! Runs of workflows on SQLite.
 //!
-//! Invariant: what went through a run is sealed where there is a key, and gone when the run is over.
+//! Invariant: the data of a run is sealed where there is a key, and deleted when the run ends.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::{MAX_READ, seal::SealKeys};
 const COLUMNS: &str = "tenant, call_id, run_id, tool_id, digest, principal, key_id, parent, state, \
                        code, durable, started_at, ended_at";
 
-/// The runs of a [`SqliteStore`], with the keys that what is kept of them is sealed with.
+/// The runs of a [`SqliteStore`], with the keys that seal their data.
 #[derive(Debug, Clone)]
 pub struct SqliteRuns {
     store: SqliteStore,
@@ -34,7 +34,7 @@ impl SqliteRuns {
         Self { store, keys: Arc::new(keys) }
     }
 
-    /// `text` as it is stored for the call `step` of the run of `call`.
+    /// Returns `text` as stored for the call `step` of the run of `call`.
     fn pack(
         &self,
         tenant: &TenantId,
@@ -56,17 +56,15 @@ impl SqliteRuns {
             _ => self.keys.open_text(&place(&run.tenant, &run.call_id, step), stored),
         };
         text.ok_or_else(|| {
-            StoreError::Corrupt(
-                "what was kept of a run does not open with this seal key".to_owned(),
-            )
+            StoreError::Corrupt("the data of a run cannot be opened with this seal key".to_owned())
         })
     }
 }
 
-/// First byte of what is not sealed; a sealed text begins with a version, which is never this.
+/// First byte of unsealed data; a sealed text begins with a version, which is never this.
 const PLAIN: u8 = 0;
 
-/// What a text is sealed together with, so that it opens nowhere else.
+/// Returns the associated data of a sealed text.
 fn place<'a>(tenant: &'a TenantId, call: &'a CallId, step: &'a str) -> [&'a str; 4] {
     ["toolcrib run 1", tenant.as_str(), call.as_str(), step]
 }
@@ -189,13 +187,13 @@ impl RunStore for SqliteRuns {
             .inner
             .writer
             .write(move |connection| {
-                let asked = connection
+                let cancelled = connection
                     .prepare_cached(
                         "UPDATE runs SET cancelled = 1 \
                          WHERE tenant = ?1 AND run_id = ?2 AND state = 'running'",
                     )?
                     .execute([tenant.as_str(), run.as_str()])?;
-                Ok(asked)
+                Ok(cancelled)
             })
             .await
     }
@@ -221,8 +219,8 @@ impl RunStore for SqliteRuns {
     }
 }
 
-/// Takes over what the dead process `dead` was running and can go on, with the calls and tool
-/// sessions of the workflows themselves; closes the runs that cannot.
+/// Takes over the durable runs of the dead process `dead`, with the calls and tool sessions of the
+/// workflows themselves. Closes the other runs as failed.
 pub(super) fn adopt(
     connection: &Connection,
     dead: &str,
@@ -255,7 +253,7 @@ pub(super) fn adopt(
     Ok(())
 }
 
-/// A [`KeptRun`] before it is opened.
+/// A [`KeptRun`], still sealed.
 struct Stored {
     record: RunRecord,
     inputs: Vec<u8>,
@@ -264,7 +262,7 @@ struct Stored {
 }
 
 impl SqliteRuns {
-    /// A run whose state does not open is told without any, so that it can be closed.
+    /// Opens a run. One that cannot be opened is returned without data, so that it can be closed.
     fn kept(&self, stored: Stored) -> Result<KeptRun, StoreError> {
         let Stored { record, inputs, results, cancelled } = stored;
         let opened = self.unpack(&record, "", &inputs).and_then(|inputs| {
@@ -276,7 +274,7 @@ impl SqliteRuns {
             Ok((inputs, results))
         });
         let (inputs, results) = opened.unwrap_or_else(|error| {
-            tracing::error!(run = %record.run_id, %error, "a run cannot go on");
+            tracing::error!(run = %record.run_id, %error, "a run cannot be resumed");
             (String::new(), Vec::new())
         });
         Ok(KeptRun { record, inputs, results, cancelled })

@@ -1,4 +1,4 @@
-//! What needs a look inside: batches, a full disk, a lock held elsewhere.
+//! Tests of internals: batches, a full disk, a lock held elsewhere.
 
 use std::{path::Path, sync::mpsc, time::Duration};
 
@@ -21,8 +21,8 @@ fn open(directory: &Path) -> SqliteStore {
     SqliteStore::open(directory.join("store.db"), Options::default()).unwrap()
 }
 
-/// Keeps the writer busy until the returned sender is dropped, so that what is handed over
-/// meanwhile meets in one batch.
+/// Keeps the writer busy until the returned sender is dropped, so that later work meets in one
+/// batch.
 async fn hold(store: &SqliteStore) -> mpsc::Sender<()> {
     let (release, gate) = mpsc::channel::<()>();
     let (entered, inside) = tokio::sync::oneshot::channel();
@@ -95,7 +95,7 @@ async fn an_append_that_fails_does_not_fail_the_others_of_its_batch() {
 
 #[tokio::test]
 async fn a_caller_that_stops_waiting_does_not_undo_its_append() {
-    // I-22: the closing event of a cancelled call is written although nobody waits for it.
+    // I-22: the closing event of a cancelled call is written although no caller waits for it.
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let release = hold(&store).await;
@@ -109,7 +109,7 @@ async fn a_caller_that_stops_waiting_does_not_undo_its_append() {
 
 #[tokio::test]
 async fn a_full_disk_is_reported_and_loses_nothing() {
-    // I-18: what cannot be stored is refused, so nothing runs on the strength of it.
+    // I-18: an event that cannot be stored is refused, so nothing runs because of it.
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let pages = on_writer(&store, "PRAGMA page_count").await;
@@ -183,7 +183,7 @@ async fn the_write_ahead_log_stays_bounded_without_a_quiet_moment() {
 }
 
 #[tokio::test]
-async fn a_writer_that_panics_leaves_nobody_waiting() {
+async fn a_writer_that_panics_leaves_no_caller_waiting() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path());
     let release = hold(&store).await;

@@ -1,11 +1,11 @@
 //! The one thread of this process that writes: group commit on its own connection.
 //!
 //! Invariants:
-//! - a caller hears of success only after the `COMMIT` that holds its work has returned, and in
-//!   strict mode that commit was synced to disk;
-//! - work that fails leaves nothing behind and does not fail the work that shared its transaction;
-//! - a caller that stops waiting does not undo what it has handed over;
-//! - nothing is stored while the schema of the file is not that of this program (I-18).
+//! - success is reported only after the `COMMIT` of the work has returned, and in strict mode was
+//!   synced to disk;
+//! - failed work leaves nothing behind and does not fail the other work of its transaction;
+//! - a caller that stops waiting does not undo its accepted work;
+//! - nothing is stored while the schema of the file differs from that of this program (I-18).
 
 use std::{
     path::{Path, PathBuf},
@@ -24,19 +24,19 @@ use toolcrib_core::{store::StoreError, text::io_reason};
 use super::{failure::Failure, instance::Instance, open::SchemaCheck};
 use crate::queue::{Queue, Taken};
 
-/// Requests in one transaction. Group commit pays off up to about the number of concurrent callers
-/// (128 in our measurements), and 256 events take single-digit milliseconds, so nobody waits long
-/// for the others of the batch.
+/// The most requests in one transaction. Group commit pays off up to about the number of concurrent
+/// callers (128 in our measurements). 256 events take single-digit milliseconds, so the wait for
+/// the batch is short.
 const MAX_BATCH: usize = 256;
 
-/// Requests that may wait for the writer: sixteen full batches. Whoever comes later waits for room
-/// without taking memory for the request.
+/// The most requests that may wait for the writer: sixteen full batches. Later callers wait for
+/// room before their request takes memory.
 const MAX_WAITING: usize = 16 * MAX_BATCH;
 
 /// Quiet time after which the write-ahead log is copied into the file.
 const IDLE: Duration = Duration::from_millis(250);
 
-/// Pages of write-ahead log (16 MiB) after which it is copied even when it is never quiet.
+/// Pages of write-ahead log (16 MiB) after which it is copied even without a quiet time.
 const MAX_WAL_PAGES: i64 = 4096;
 
 /// Handle to the writer thread.
@@ -51,16 +51,16 @@ pub(super) struct Writer {
 
 /// Something to do inside a transaction.
 trait Job: Send {
-    /// Does it. May be called again when the transaction had to be rolled back.
+    /// Does the work. May be called again when the transaction had to be rolled back.
     fn run(&mut self, connection: &Connection) -> Result<(), Failure>;
 
-    /// Tells the caller how it ended.
+    /// Sends the outcome to the caller.
     fn finish(self: Box<Self>, outcome: Result<(), StoreError>);
 }
 
 struct Queued {
     job: Box<dyn Job>,
-    /// Gives the place in the queue back when the request is over.
+    /// Releases the place in the queue when the request is over.
     _room: OwnedSemaphorePermit,
 }
 
@@ -73,7 +73,7 @@ struct Work<F, T> {
 // === impl Writer ===
 
 impl Writer {
-    /// Starts the thread. `instance` is this process's sign of life and ends with the thread.
+    /// Starts the thread. `instance` marks this process as alive and ends with the thread.
     pub(super) fn start(
         connection: Connection,
         place: PathBuf,
@@ -88,7 +88,7 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("toolcrib-store".to_owned())
             .spawn(move || {
-                // Dropped last, also when the thread panics.
+                // Dropped last, even when the thread panics.
                 let ending = ending;
                 engine.work(&ending.queue);
             })
@@ -107,8 +107,8 @@ impl Writer {
         })
     }
 
-    /// Runs `work` in a transaction, perhaps together with other work, and returns its value once
-    /// the transaction is durable. `work` may run more than once, but counts once.
+    /// Runs `work` in a transaction, possibly together with other work, and returns its value once
+    /// the transaction is durable. `work` may run more than once; only the last run takes effect.
     pub(super) async fn write<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
@@ -121,12 +121,12 @@ impl Writer {
         answer.await.unwrap_or_else(|_| Err(ended_early()))
     }
 
-    /// Transactions committed so far.
+    /// Returns the number of committed transactions.
     pub(super) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
 
-    /// Accepts nothing more; what was accepted is still stored.
+    /// Accepts no more work; accepted work is still stored.
     pub(super) fn stop(&self) {
         self.room.close();
         self.queue.close();
@@ -135,11 +135,11 @@ impl Writer {
     /// Waits until the thread has stored everything and ended.
     pub(super) async fn ended(&self) {
         let mut ended = self.ended.clone();
-        // The sender never sends; it goes away with the thread.
+        // The sender never sends; it is dropped with the thread.
         while ended.changed().await.is_ok() {}
     }
 
-    /// Like [`Writer::ended`], without a runtime.
+    /// Waits like [`Writer::ended`], without a runtime.
     pub(super) fn join(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if thread.is_some_and(|thread| thread.join().is_err()) {
@@ -148,14 +148,14 @@ impl Writer {
     }
 }
 
-/// Refusal of everything that comes after [`Writer::stop`].
+/// Returns the error for everything that comes after [`Writer::stop`].
 pub(super) fn closed() -> StoreError {
     StoreError::Unavailable("it has been closed".to_owned())
 }
 
 fn ended_early() -> StoreError {
     StoreError::Unavailable(
-        "its writer thread ended unexpectedly; restart the process and look at its log".to_owned(),
+        "its writer thread ended unexpectedly; restart the process and check its log".to_owned(),
     )
 }
 
@@ -178,8 +178,8 @@ where
     }
 }
 
-/// What happens when the thread ends, for whatever reason: nobody waits for ever, and this process
-/// no longer counts as alive.
+/// Runs when the thread ends, for any reason: no caller waits forever, and this process no longer
+/// counts as alive.
 struct Ending {
     queue: Arc<Queue<Queued>>,
     instance: Option<Instance>,
@@ -191,14 +191,14 @@ impl Drop for Ending {
     fn drop(&mut self) {
         self.queue.close();
         self.instance = None;
-        // Nothing is left here after an orderly end. After a panic, dropping tells the callers.
+        // Empty after an orderly end. After a panic, dropping the jobs fails their callers.
         while let Taken::Batch(lost) = self.queue.take(MAX_BATCH, None) {
             drop(lost);
         }
     }
 }
 
-/// What lives on the thread.
+/// The state of the thread.
 struct Engine {
     connection: Connection,
     place: PathBuf,
@@ -208,13 +208,13 @@ struct Engine {
 
 /// Why a batch was rolled back as a whole.
 enum BatchError {
-    /// The transaction could not be opened or committed; this holds for all of the batch.
+    /// The transaction could not be opened or committed; applies to the whole batch.
     Transaction(Failure),
     /// One of the jobs failed.
     Job,
 }
 
-/// Whether a job that fails can be undone alone. Costs a copy of every page that it touches.
+/// Whether a failed job can be undone alone. Costs a copy of every page that it touches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Savepoints {
     No,
@@ -245,10 +245,10 @@ impl Engine {
         self.checkpoint("PRAGMA wal_checkpoint(TRUNCATE)");
     }
 
-    /// Stores what can be stored of `batch` and answers every one.
+    /// Stores the jobs of `batch` that can be stored, and answers every one.
     fn store(&mut self, mut batch: Vec<Queued>) {
-        // Failing work is rare, so the first pass spends nothing on undoing it alone. Only when
-        // there is some does the batch run again with a savepoint around each.
+        // Failures are rare, so the first pass has no way to undo one job. Only when a job fails
+        // does the batch run again with a savepoint around each.
         let outcomes = match self.transact(&mut batch, Savepoints::No) {
             Err(BatchError::Job) => self.transact(&mut batch, Savepoints::Each),
             outcomes => outcomes,
@@ -260,8 +260,8 @@ impl Engine {
                     queued.job.finish(outcome.map_err(|failure| failure.at(place)));
                 }
             }
-            Err(setback) => {
-                let error = setback.at(place);
+            Err(failure) => {
+                let error = failure.at(place);
                 tracing::error!(%error, requests = batch.len(), "a transaction was not stored");
                 for queued in batch {
                     queued.job.finish(Err(error.clone()));
@@ -311,7 +311,7 @@ impl Engine {
             self.execute("SAVEPOINT job").map_err(BatchError::Transaction)?;
             let outcome = job.run(&self.connection);
             if outcome.is_err() {
-                // A full disk can end the whole transaction; then there is nothing to go back to.
+                // A full disk can end the whole transaction; then no savepoint is left.
                 if self.connection.is_autocommit() {
                     return Err(outcome.err().map_or(BatchError::Job, BatchError::Transaction));
                 }
@@ -337,7 +337,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Pages in the write-ahead log that the file does not hold yet.
+    /// Returns the pages in the write-ahead log that the file does not contain yet.
     fn wal_pages(&self) -> i64 {
         let pages = self.connection.prepare_cached("PRAGMA wal_checkpoint(NOOP)").and_then(
             |mut statement| {
@@ -347,8 +347,8 @@ impl Engine {
         pages.unwrap_or(0)
     }
 
-    /// Copies the write-ahead log into the file. Losing this race or this attempt loses nothing:
-    /// the log is as durable as the file.
+    /// Copies the write-ahead log into the file. A failed attempt loses nothing: the log is as
+    /// durable as the file.
     fn checkpoint(&self, pragma: &str) {
         if let Err(error) = self.connection.query_row(pragma, [], |_| Ok(())) {
             let error = Failure::from(error).at(&self.place);

@@ -1,4 +1,4 @@
-//! An MCP server over stdio that misbehaves as its arguments say. See `upstream::script`.
+//! An MCP server over stdio with the faults that its arguments select. See `upstream::script`.
 
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).collect();

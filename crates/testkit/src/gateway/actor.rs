@@ -1,4 +1,4 @@
-//! Callers, and what they are answered.
+//! Callers and the responses they receive.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Events;
 
-/// Somebody who sends requests, with a key or without. Every method sends one.
+/// A caller that sends requests, with a key or without. Every method sends one request.
 #[derive(Clone)]
 pub struct Actor {
     client: reqwest::Client,
@@ -15,7 +15,7 @@ pub struct Actor {
     headers: HeaderMap,
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug, Clone)]
 pub struct Reply {
     /// Status code.
@@ -33,12 +33,12 @@ impl Actor {
         Self { client, url, key, headers: HeaderMap::new() }
     }
 
-    /// The key, where there is one.
+    /// Returns the key, if any.
     pub fn key(&self) -> Option<&str> {
         self.key.as_deref()
     }
 
-    /// The same caller, who sends header `name` too.
+    /// Returns the same caller, sending the additional header `name`.
     #[must_use]
     pub fn with(&self, name: &str, value: &str) -> Self {
         let mut with = self.clone();
@@ -47,35 +47,35 @@ impl Actor {
         with
     }
 
-    /// The same caller over HTTP/2, without an upgrade.
+    /// Returns the same caller over HTTP/2, without an upgrade.
     #[must_use]
     pub fn http2(&self) -> Self {
         let client = super::client(|builder| builder.http2_prior_knowledge());
         Self { client, ..self.clone() }
     }
 
-    /// `DELETE path`.
+    /// Sends `DELETE path`.
     pub async fn delete(&self, path: &str) -> Reply {
         self.send(Method::DELETE, path, None).await
     }
 
-    /// `GET path`.
+    /// Sends `GET path`.
     pub async fn get(&self, path: &str) -> Reply {
         self.send(Method::GET, path, None).await
     }
 
-    /// `POST path` with `body` as JSON.
+    /// Sends `POST path` with `body` as JSON.
     pub async fn post(&self, path: &str, body: Value) -> Reply {
         let with = self.with("content-type", "application/json");
         with.send(Method::POST, path, Some(body.to_string().into())).await
     }
 
-    /// `POST path` with `body` as it is.
+    /// Sends `POST path` with `body` unchanged.
     pub async fn post_text(&self, path: &str, body: impl Into<Bytes>) -> Reply {
         self.send(Method::POST, path, Some(body.into())).await
     }
 
-    /// Any request.
+    /// Sends any request.
     pub async fn send(&self, method: Method, path: &str, body: Option<Bytes>) -> Reply {
         let response = self.request(method, path, body).await;
         Reply {
@@ -85,7 +85,7 @@ impl Actor {
         }
     }
 
-    /// Any request whose answer is read as it comes.
+    /// Sends any request, and returns the response as a stream.
     pub async fn open(&self, method: Method, path: &str, body: Option<Bytes>) -> Events {
         Events::new(self.request(method, path, body).await)
     }
@@ -106,23 +106,23 @@ impl Actor {
 // === impl Reply ===
 
 impl Reply {
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)
             .unwrap_or_else(|error| panic!("{error}: status {} {:?}", self.status, self.text()))
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// Header `name`; empty when absent.
+    /// Returns header `name`; empty when absent.
     pub fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 
-    /// Status and JSON, for assertions on both.
+    /// Returns status and JSON, for assertions on both.
     pub fn parts(&self) -> (u16, Value) {
         (self.status, self.json())
     }

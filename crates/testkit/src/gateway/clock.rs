@@ -1,4 +1,4 @@
-//! Time that passes when told to.
+//! A clock that tests advance.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -8,7 +8,7 @@ use std::{
 use chrono::{TimeDelta, Utc};
 use toolcrib_core::clock::{Clock, Timestamp};
 
-/// A clock that begins now and stands still until it is advanced.
+/// A clock that starts at the present time and advances only on request.
 pub struct ManualClock {
     start: Timestamp,
     passed: AtomicU64,
@@ -21,7 +21,7 @@ impl Default for ManualClock {
 }
 
 impl ManualClock {
-    /// Lets `time` pass.
+    /// Advances the clock by `time`.
     pub fn advance(&self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap();
         self.passed.fetch_add(nanos, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! A stream of server-sent events, as it comes.
+//! A stream of server-sent events.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::PATIENCE;
 
-/// An answer that is still coming.
+/// A response that is still being received.
 pub struct Events {
     /// Status code.
     pub status: u16,
@@ -25,19 +25,19 @@ impl Events {
         Self { status, headers: response.headers().clone(), response, read: Vec::new() }
     }
 
-    /// The next message, comments left out; `None` when the stream has ended.
+    /// Returns the next message, without comments; `None` when the stream has ended.
     pub async fn next(&mut self) -> Option<Value> {
         timeout(PATIENCE, self.message()).await.expect("nothing came in time")
     }
 
-    /// Fails if anything but comments comes, or the stream ends, within `time`.
+    /// Panics if a message arrives, or the stream ends, within `time`.
     pub async fn silent(&mut self, time: Duration) {
         if let Ok(message) = timeout(time, self.message()).await {
             panic!("not silent: {message:?}");
         }
     }
 
-    /// All that comes, when it is no stream but one JSON text.
+    /// Returns the whole body, when it is one JSON text in place of a stream.
     pub async fn rest(self) -> Value {
         serde_json::from_slice(&self.response.bytes().await.unwrap()).unwrap()
     }
@@ -55,7 +55,7 @@ impl Events {
             }
             match self.response.chunk().await {
                 Ok(Some(chunk)) => self.read.extend_from_slice(&chunk),
-                // A connection that is cut ends the stream as well.
+                // A broken connection ends the stream too.
                 Ok(None) | Err(_) => return None,
             }
         }

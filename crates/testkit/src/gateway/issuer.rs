@@ -1,4 +1,4 @@
-//! An issuer of tokens on a real socket, with real keys, that can be told to misbehave.
+//! An issuer of tokens on a real socket, with real keys and selectable faults.
 
 use std::sync::{
     Arc,
@@ -23,9 +23,9 @@ use serde_json::{Value, json};
 use tokio::{net::TcpListener, task::JoinHandle};
 use toolcrib_core::clock::Timestamp;
 
-/// Answers `/.well-known/openid-configuration` and `/jwks`, and signs tokens.
+/// Serves `/.well-known/openid-configuration` and `/jwks`, and signs tokens.
 pub struct TestIssuer {
-    /// `http://127.0.0.1:PORT`, which is also what stands in `iss`.
+    /// `http://127.0.0.1:PORT`, which is also the `iss` of its tokens.
     pub url: String,
     shared: Arc<Shared>,
     server: JoinHandle<()>,
@@ -38,29 +38,29 @@ struct Shared {
     asked: AtomicUsize,
 }
 
-/// What `/jwks` does.
+/// The behaviour of `/jwks`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Behaviour {
-    /// It answers with the keys.
+    /// Returns the keys.
     Good,
-    /// It answers 500.
+    /// Returns status 500.
     Failing,
-    /// It never answers.
+    /// Never responds.
     Silent,
-    /// It answers with more than anybody wants to read.
+    /// Returns more than the size limit.
     Huge,
-    /// It sends to another address.
+    /// Redirects to another address.
     Redirecting(String),
     /// Discovery names this address for the keys.
     Elsewhere(String),
-    /// Discovery is of another issuer.
+    /// Discovery belongs to another issuer.
     Another,
 }
 
-/// A signing key; clones are the same one.
+/// A signing key; clones share it.
 #[derive(Clone)]
 pub struct TestKey {
-    /// Its name in the set.
+    /// Its id in the set.
     pub kid: String,
     pair: Arc<Pair>,
 }
@@ -74,7 +74,7 @@ enum Pair {
 // === impl TestIssuer ===
 
 impl TestIssuer {
-    /// Listens, with one elliptic key called `first`.
+    /// Starts the issuer, with one elliptic key called `first`.
     pub async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -92,7 +92,8 @@ impl TestIssuer {
         Self { url, shared, server }
     }
 
-    /// `[auth.jwt]` with this issuer, the audience `crib`, tenant and roles from claims, and `more`.
+    /// Returns `[auth.jwt]` with this issuer, the audience `crib`, tenant and roles from claims,
+    /// and `more`.
     pub fn config(&self, more: &str) -> String {
         format!(
             "[[auth.jwt]]\nissuer = \"{}\"\naudiences = [\"crib\"]\nprincipal_prefix = \"id|\"\n\
@@ -101,7 +102,8 @@ impl TestIssuer {
         )
     }
 
-    /// What a good token says at `now`: `ann` of the tenant `acme` with the scope `files:read`.
+    /// Returns the claims of a valid token at `now`: `ann` of the tenant `acme` with the scope
+    /// `files:read`.
     pub fn claims(&self, now: Timestamp) -> Value {
         json!({
             "iss": self.url,
@@ -114,27 +116,27 @@ impl TestIssuer {
         })
     }
 
-    /// `claims`, signed with the newest key.
+    /// Returns `claims`, signed with the newest key.
     pub fn sign(&self, claims: &Value) -> String {
         self.shared.keys.lock().last().unwrap().sign(claims)
     }
 
-    /// Has `keys` from now on.
+    /// Replaces the keys.
     pub fn rotate(&self, keys: Vec<TestKey>) {
         *self.shared.keys.lock() = keys;
     }
 
-    /// Behaves so from now on.
+    /// Changes the behaviour.
     pub fn behave(&self, behaviour: Behaviour) {
         *self.shared.behaviour.lock() = behaviour;
     }
 
-    /// How often `/jwks` was asked.
+    /// Returns the number of requests to `/jwks`.
     pub fn asked(&self) -> usize {
         self.shared.asked.load(Ordering::SeqCst)
     }
 
-    /// The public part of the newest key as it stands in the set.
+    /// Returns the public part of the newest key, as in the set.
     pub fn public(&self) -> Value {
         self.shared.keys.lock().last().unwrap().public()
     }
@@ -149,18 +151,18 @@ impl Drop for TestIssuer {
 // === impl TestKey ===
 
 impl TestKey {
-    /// On P-256.
+    /// Creates a key on P-256.
     pub fn ec(kid: &str) -> Self {
         let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
         Self::of(kid, Pair::Ec(pair))
     }
 
-    /// Of 2048 bits.
+    /// Creates a key of 2048 bits.
     pub fn rsa(kid: &str) -> Self {
         Self::of(kid, Pair::Rsa(RsaKeyPair::generate(KeySize::Rsa2048).unwrap()))
     }
 
-    /// On Curve25519.
+    /// Creates a key on Curve25519.
     pub fn ed(kid: &str) -> Self {
         Self::of(kid, Pair::Ed(Ed25519KeyPair::generate().unwrap()))
     }
@@ -169,7 +171,7 @@ impl TestKey {
         Self { kid: kid.to_owned(), pair: Arc::new(pair) }
     }
 
-    /// What it signs with.
+    /// Returns the signature algorithm.
     pub fn algorithm(&self) -> &'static str {
         match *self.pair {
             Pair::Ec(_) => "ES256",
@@ -178,13 +180,13 @@ impl TestKey {
         }
     }
 
-    /// A token with `claims`.
+    /// Returns a token with `claims`.
     pub fn sign(&self, claims: &Value) -> String {
         let header = json!({ "alg": self.algorithm(), "typ": "at+jwt", "kid": self.kid });
         self.sign_as(&header.to_string(), &claims.to_string())
     }
 
-    /// A token with this text as its header and that one as its claims.
+    /// Returns a token with these texts as header and claims.
     pub fn sign_as(&self, header: &str, claims: &str) -> String {
         compact(header, claims, |message| self.signature(message))
     }
@@ -202,7 +204,7 @@ impl TestKey {
         }
     }
 
-    /// Its public part, as it is: a point, a key, or a `SubjectPublicKeyInfo`.
+    /// Returns the raw public part: a point, a key, or a `SubjectPublicKeyInfo`.
     pub fn public_bytes(&self) -> Vec<u8> {
         match &*self.pair {
             Pair::Ec(pair) => pair.public_key().as_ref().to_vec(),
@@ -233,14 +235,14 @@ impl TestKey {
     }
 }
 
-/// A token with a signature that is made with `secret`.
+/// Returns a token with a signature made with `secret`.
 pub fn sign_hs256(secret: &[u8], claims: &Value) -> String {
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret);
     let header = r#"{"alg":"HS256","typ":"JWT"}"#;
     compact(header, &claims.to_string(), |message| hmac::sign(&key, message).as_ref().to_vec())
 }
 
-/// A token with these texts, and what `sign` makes of them.
+/// Returns a token with these texts, signed by `sign`.
 pub fn compact(header: &str, claims: &str, sign: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
     let encoded = |text: &str| URL_SAFE_NO_PAD.encode(text);
     let message = format!("{}.{}", encoded(header), encoded(claims));

@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Actor, client};
 
-/// The running router; ends with it.
+/// The running router; dropping it stops the server.
 pub struct Served {
     /// `http://127.0.0.1:PORT`.
     pub url: String,
@@ -24,12 +24,12 @@ impl Served {
         Self { url, client: client(|builder| builder), stop }
     }
 
-    /// A caller without credentials.
+    /// Creates a caller without credentials.
     pub fn anonymous(&self) -> Actor {
         Actor::new(self.client.clone(), self.url.clone(), None)
     }
 
-    /// A caller with `key`, whatever it is.
+    /// Creates a caller with `key`, valid or not.
     pub fn bearer(&self, key: &str) -> Actor {
         Actor::new(self.client.clone(), self.url.clone(), Some(key.to_owned()))
     }

@@ -33,7 +33,7 @@ pub struct TestSource {
 }
 
 impl TestSource {
-    /// A source without tools that every tenant sees. Its tools may change as they like.
+    /// Creates a source without tools for every tenant, whose tools may change freely.
     pub fn new(id: &str) -> Self {
         let pins = "off".to_owned();
         Self {
@@ -46,28 +46,28 @@ impl TestSource {
         }
     }
 
-    /// Only these tenants see it.
+    /// Limits the source to these tenants.
     #[must_use]
     pub fn tenants<const N: usize>(mut self, tenants: [&str; N]) -> Self {
         self.tenants = Some(tenants.map(str::to_owned).into());
         self
     }
 
-    /// The version that it reports of itself.
+    /// Sets the version that the source reports.
     #[must_use]
     pub fn version(mut self, version: &str) -> Self {
         self.version = Some(version.to_owned());
         self
     }
 
-    /// What happens when a tool changes: `enforce` or `warn`.
+    /// Sets the reaction to a changed tool: `enforce` or `warn`.
     #[must_use]
     pub fn pins(mut self, mode: &str) -> Self {
         mode.clone_into(&mut self.pins);
         self
     }
 
-    /// Its tools keep their own names on the wire.
+    /// Keeps the tools' own names on the wire.
     #[must_use]
     pub fn bare(mut self) -> Self {
         self.bare = true;
@@ -81,8 +81,8 @@ impl TestSource {
         self
     }
 
-    /// The source as it stands in the configuration. The command is never run: the factory of the
-    /// test gateway looks at the id alone.
+    /// Returns the source's configuration. The command is never run: the factory of the test
+    /// gateway uses only the id.
     pub(super) fn toml(&self) -> String {
         let mut toml = format!(
             "\n[[source]]\nid = {}\nkind = \"mcp\"\ncommand = [\"in-process\"]\n\
@@ -103,7 +103,7 @@ impl TestSource {
     }
 }
 
-/// All sources of a test gateway; also what builds them.
+/// All sources of a test gateway, and their factory.
 #[derive(Clone)]
 pub struct Sources(Arc<Mutex<ById<Arc<Running>>>>);
 

@@ -18,8 +18,8 @@ use toolcrib_core::{
 type ToolFuture = Pin<Box<dyn Future<Output = Result<Outcome, UpstreamError>> + Send>>;
 type Run = Arc<dyn Fn(Invocation) -> ToolFuture + Send + Sync>;
 
-/// What a tool is and does. Without more it has no scope of its own (so it needs `tools:crib`),
-/// takes anything, and answers its arguments as text.
+/// The description and the behaviour of a tool. By default it has no scope of its own (so it needs
+/// `tools:crib`), accepts anything, and returns its arguments as text.
 #[derive(Clone)]
 pub struct TestTool {
     pub(super) name: String,
@@ -30,7 +30,7 @@ pub struct TestTool {
 }
 
 impl TestTool {
-    /// A tool called `name`.
+    /// Creates a tool called `name`.
     pub fn new(name: &str) -> Self {
         let described = DiscoveredTool {
             name: name.to_owned(),
@@ -51,48 +51,48 @@ impl TestTool {
         tool.answers(|arguments| Outcome::text(&Value::Object(arguments).to_string(), false))
     }
 
-    /// Its description.
+    /// Sets the description.
     #[must_use]
     pub fn description(mut self, text: &str) -> Self {
         self.described.description = Some(text.to_owned());
         self
     }
 
-    /// Its input schema.
+    /// Sets the input schema.
     #[must_use]
     pub fn input(mut self, schema: Value) -> Self {
         self.described.input_schema = Some(schema);
         self
     }
 
-    /// Its output schema.
+    /// Sets the output schema.
     #[must_use]
     pub fn output(mut self, schema: Value) -> Self {
         self.described.output_schema = Some(schema);
         self
     }
 
-    /// What it claims about itself.
+    /// Sets the annotations, which are the tool's own claims.
     #[must_use]
     pub fn annotations(mut self, annotations: Value) -> Self {
         self.described.annotations = Some(annotations);
         self
     }
 
-    /// The scopes it requires; an empty list requires none.
+    /// Sets the required scopes; an empty list requires none.
     #[must_use]
     pub fn scopes<const N: usize>(self, scopes: [&str; N]) -> Self {
         let list = json!(scopes.to_vec());
         self.rule(&format!("scopes = {list}"))
     }
 
-    /// Its safety tier.
+    /// Sets the safety tier.
     #[must_use]
     pub fn tier(self, tier: &str) -> Self {
         self.rule(&format!("safety_tier = \"{tier}\""))
     }
 
-    /// One more line of its rule in the configuration, for example `approval = "always"`.
+    /// Adds a line to its rule in the configuration, for example `approval = "always"`.
     #[must_use]
     pub fn rule(mut self, line: &str) -> Self {
         self.rule.push_str(line);
@@ -100,7 +100,7 @@ impl TestTool {
         self
     }
 
-    /// What it does, when it is quick.
+    /// Sets the behaviour of a tool that returns at once.
     #[must_use]
     pub fn answers(
         self,
@@ -113,7 +113,7 @@ impl TestTool {
         })
     }
 
-    /// What it does, when it takes time or fails at its source.
+    /// Sets the behaviour of a tool that takes time or fails at its source.
     #[must_use]
     pub fn runs_as<F, R>(mut self, run: F) -> Self
     where
@@ -124,7 +124,7 @@ impl TestTool {
         self
     }
 
-    /// Its rule, as it stands in the configuration of `source`.
+    /// Returns its rule, as in the configuration of `source`.
     pub(super) fn toml(&self) -> String {
         if self.rule.is_empty() {
             return String::new();

@@ -1,5 +1,5 @@
-//! The tools that the MCP conformance suites call (`list=conformance`), by the names that the suites
-//! give them. What they do is as little as the scenarios ask for.
+//! The tools that the MCP conformance suites call (`list=conformance`), under the names of the
+//! suites. They do only what the scenarios require.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use super::script::{Step, error, result, tool};
 const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 /// A sound without a sample.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
-/// How the names of most tools that ask for input begin.
+/// The prefix of most tools that require input.
 const INPUT: &str = "test_input_required_result_";
 
-/// The list; `grown` says whether the tool that comes and goes is there.
+/// Returns the list; `grown` adds the tool that is present only at times.
 pub(super) fn tools(grown: bool) -> Vec<Value> {
     let mut tools: Vec<Value> = [
         "test_simple_text",
@@ -81,7 +81,7 @@ pub(super) fn tools(grown: bool) -> Vec<Value> {
     tools
 }
 
-/// What a call does.
+/// Returns the steps of a call.
 pub(super) fn call(request: &Value, modern: bool) -> Vec<Step> {
     let params = &request["params"];
     let name = params["name"].as_str().unwrap_or_default();
@@ -92,7 +92,7 @@ pub(super) fn call(request: &Value, modern: bool) -> Vec<Step> {
         json!({ "type": "resource",
             "resource": { "uri": "test://embedded", "mimeType": mime, "text": text } })
     };
-    let asks = match name {
+    let input = match name {
         "test_sampling" => Some("sampling"),
         "test_elicitation"
         | "test_elicitation_sep1034_defaults"
@@ -100,10 +100,10 @@ pub(super) fn call(request: &Value, modern: bool) -> Vec<Step> {
         | "test_streaming_elicitation" => Some("elicitation"),
         _ => name.strip_prefix(INPUT),
     };
-    if let Some(what) = asks {
-        // The handshake's way, by requests to the client, is not one that a gateway could carry.
+    if let Some(kind) = input {
+        // A gateway cannot carry the requests to the client that the handshake era uses.
         let refused = || error(request, -32603, "the client cannot be asked");
-        return vec![if modern { asked(request, what) } else { refused() }];
+        return vec![if modern { input_round(request, kind) } else { refused() }];
     }
     match name {
         "test_image_content" => vec![done(json!([image()]))],
@@ -118,7 +118,7 @@ pub(super) fn call(request: &Value, modern: bool) -> Vec<Step> {
             let whom = params["arguments"]["name"].as_str().unwrap_or_default();
             vec![done(json!([text(&format!("Hello, {whom}!"))]))]
         }
-        // What may be a task elsewhere is done at once here.
+        // Calls that could be a task elsewhere are done at once here.
         "test_error_handling" | "failing_job" => {
             let content = json!([text("failed as asked")]);
             vec![result(request, modern, json!({ "content": content, "isError": true }))]
@@ -133,7 +133,7 @@ pub(super) fn call(request: &Value, modern: bool) -> Vec<Step> {
             steps.push(done(json!([text("done")])));
             steps
         }
-        // Longer than anybody keeps plain JSON waiting.
+        // Longer than clients wait for plain JSON.
         "test_reconnection" => {
             vec![Step::Wait(Duration::from_millis(1500)), done(json!([text("done")]))]
         }
@@ -159,7 +159,7 @@ fn progress(params: &Value) -> Vec<Step> {
     [0, 50, 100].into_iter().map(report).collect()
 }
 
-/// Since 2026-07-28 only requests that ask for it are told.
+/// Since 2026-07-28 only requests with a log level receive log messages.
 fn log(params: &Value, modern: bool) -> Vec<Step> {
     if modern && params["_meta"]["io.modelcontextprotocol/logLevel"].is_null() {
         return Vec::new();
@@ -168,8 +168,8 @@ fn log(params: &Value, modern: bool) -> Vec<Step> {
         "params": { "level": "info", "data": "working" } }))]
 }
 
-/// Rounds of input. State is what the tool minted, or it is refused.
-fn asked(request: &Value, what: &str) -> Step {
+/// Runs a round of input. A state that the tool did not create is refused.
+fn input_round(request: &Value, kind: &str) -> Step {
     let params = &request["params"];
     let state = params["requestState"].as_str();
     let given = |key: &str| params["inputResponses"][key].is_object();
@@ -177,7 +177,7 @@ fn asked(request: &Value, what: &str) -> Step {
         result(request, true, json!({ "content": [{ "type": "text", "text": text }] }))
     };
     let name = || elicitation("name", "string");
-    match what {
+    match kind {
         "elicitation" if given("user_name") => done("hello"),
         "elicitation" => ask(request, &[("user_name", name())], None),
         "sampling" if given("capital_question") => done("an answer"),
@@ -185,8 +185,8 @@ fn asked(request: &Value, what: &str) -> Step {
         "list_roots" if given("client_roots") => done("roots"),
         "list_roots" => ask(request, &[("client_roots", roots())], None),
         "request_state" | "tampered_state" => match state {
-            None => ask(request, &[("confirm", elicitation("ok", "boolean"))], Some(what)),
-            Some(state) if state != what => error(request, -32602, "the state is not mine"),
+            None => ask(request, &[("confirm", elicitation("ok", "boolean"))], Some(kind)),
+            Some(state) if state != kind => error(request, -32602, "the state is not mine"),
             Some(_) => done("state-ok"),
         },
         "multiple_inputs" => {
@@ -203,7 +203,7 @@ fn asked(request: &Value, what: &str) -> Step {
             Some("round-2") if given("step2") => done("both"),
             _ => ask(request, &[("step1", name())], Some("round-1")),
         },
-        // Asks for whatever the client can give.
+        // Requests everything that the client can provide.
         "capabilities" => {
             let mut all = vec![("name", name()), ("question", sampling()), ("roots", roots())];
             all.retain(|(_, asks)| lacks(params, &[needs(asks)]).is_none());
@@ -216,7 +216,7 @@ fn asked(request: &Value, what: &str) -> Step {
     }
 }
 
-/// Asks for input, if the client has declared that it can give it.
+/// Requests input, if the client has declared the capability for it.
 fn ask(request: &Value, inputs: &[(&str, Value)], state: Option<&str>) -> Step {
     let needed: Vec<&str> = inputs.iter().map(|(_, input)| needs(input)).collect();
     if let Some(lacking) = lacks(&request["params"], &needed) {
@@ -231,7 +231,7 @@ fn ask(request: &Value, inputs: &[(&str, Value)], state: Option<&str>) -> Step {
     Step::Say(json!({ "jsonrpc": "2.0", "id": request["id"], "result": body }))
 }
 
-/// The capability without which an input cannot be asked for.
+/// Returns the capability that an input requires.
 fn needs(input: &Value) -> &'static str {
     match input["method"].as_str() {
         Some("sampling/createMessage") => "sampling",
@@ -258,7 +258,7 @@ fn roots() -> Value {
     json!({ "method": "roots/list", "params": {} })
 }
 
-/// Those of `needed` that the client did not declare.
+/// Returns the capabilities of `needed` that the client did not declare.
 fn lacks(params: &Value, needed: &[&str]) -> Option<Value> {
     let declared = &params["_meta"]["io.modelcontextprotocol/clientCapabilities"];
     let lacking = needed.iter().filter(|needed| declared[**needed].is_null());

@@ -1,10 +1,11 @@
-//! An MCP server that wants a credential and repeats it wherever a server can say anything, with a
-//! token endpoint (`/token`) beside it. Modern era, stateless.
+//! An MCP server that requires a credential and repeats it in every text that it sends, with a
+//! token endpoint (`/token`). Modern era, stateless.
 //!
 //! Tools: `echo` (text and structured content), `fail` (isError), `refuse` (a JSON-RPC error),
 //! `progress` (one report, then the result), `ask` (an elicitation), `break` (HTTP status 500).
 //!
-//! `/api/…` is plain HTTP: it says what it was presented, or redirects to where `to` says.
+//! `/api/…` is plain HTTP: it returns the presented credentials, or redirects to the parameter
+//! `to`.
 
 use std::{
     collections::HashMap,
@@ -36,14 +37,14 @@ pub struct Echoing {
     runtime: Option<Runtime>,
 }
 
-/// A request that arrived.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Arrived {
     /// Path and query.
     pub target: String,
     /// Header names are lower case.
     pub headers: HashMap<String, String>,
-    /// As it was sent.
+    /// The body, unchanged.
     pub body: String,
 }
 
@@ -51,7 +52,7 @@ pub struct Arrived {
 struct Shared {
     accepted: Mutex<Vec<String>>,
     arrived: Mutex<Vec<Arrived>>,
-    /// Token endpoint: what it exchanges next.
+    /// Token endpoint: the refresh token that it accepts next.
     refresh: Mutex<String>,
     client_secret: Mutex<String>,
     issued: AtomicUsize,
@@ -59,8 +60,8 @@ struct Shared {
 }
 
 impl Echoing {
-    /// Starts on a free port, and accepts requests that present one of `accepted`: in a header, in
-    /// the query, or as the password of basic authentication.
+    /// Starts on a free port. Accepts requests that present one of `accepted`: in a header, in the
+    /// query, or as the password of basic authentication.
     pub fn start(accepted: &[&str]) -> Self {
         let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         listener.set_nonblocking(true).unwrap();
@@ -80,35 +81,35 @@ impl Echoing {
         Self { shared, address, runtime: Some(runtime) }
     }
 
-    /// The address of `path`.
+    /// Returns the address of `path`.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// The token endpoint exchanges this refresh token (and then the one that it gave for it), and
-    /// knows clients by `client_secret`.
+    /// Makes the token endpoint accept this refresh token, then the one it returned for it, from
+    /// clients with `client_secret`.
     pub fn exchange(&self, refresh: &str, client_secret: &str) {
         refresh.clone_into(&mut self.shared.refresh.lock());
         client_secret.clone_into(&mut self.shared.client_secret.lock());
     }
 
-    /// The token endpoint answers with this status; 0 ends that.
+    /// Makes the token endpoint respond with this status; 0 ends that.
     pub fn deny_tokens(&self, status: u16) {
         self.shared.deny.store(status, Ordering::SeqCst);
     }
 
-    /// Nothing is accepted any more but what is issued from now on, and `accepted`.
+    /// Accepts only `accepted` and tokens that are issued from now on.
     pub fn accept_only(&self, accepted: &[&str]) {
         *self.shared.accepted.lock() = accepted.iter().map(|it| (*it).to_owned()).collect();
     }
 
-    /// Everything that arrived at `path`.
+    /// Returns all requests that arrived at `path`.
     pub fn arrived(&self, path: &str) -> Vec<Arrived> {
         let at = |arrived: &&Arrived| arrived.target.split('?').next() == Some(path);
         self.shared.arrived.lock().iter().filter(at).cloned().collect()
     }
 
-    /// Calls of tools that arrived.
+    /// Returns the tool calls that arrived.
     pub fn calls(&self) -> Vec<Arrived> {
         let mut arrived = self.arrived("/mcp");
         arrived.retain(|it| it.body.contains("\"tools/call\""));
@@ -133,22 +134,22 @@ fn note(shared: &Shared, target: &str, headers: &HeaderMap, body: &Bytes) -> Arr
     arrived
 }
 
-/// Everything that was presented, as it came and decoded.
+/// Returns all presented credentials, raw and decoded.
 fn presented(arrived: &Arrived) -> String {
-    let mut said: Vec<String> = ["authorization", "x-key"]
+    let mut credentials: Vec<String> = ["authorization", "x-key"]
         .iter()
         .filter_map(|name| arrived.headers.get(*name).cloned())
         .collect();
     if let Some((_, query)) = arrived.target.split_once('?') {
-        said.push(query.to_owned());
+        credentials.push(query.to_owned());
         let plain = percent_encoding::percent_decode_str(query).decode_utf8_lossy().into_owned();
-        said.push(plain.replace('+', " "));
+        credentials.push(plain.replace('+', " "));
     }
     let basic = arrived.headers.get("authorization").and_then(|it| it.strip_prefix("Basic "));
     if let Some(pair) = basic.and_then(|pair| STANDARD.decode(pair).ok()) {
-        said.push(String::from_utf8_lossy(&pair).into_owned());
+        credentials.push(String::from_utf8_lossy(&pair).into_owned());
     }
-    said.join(" ")
+    credentials.join(" ")
 }
 
 async fn serve(
@@ -158,10 +159,11 @@ async fn serve(
     body: Bytes,
 ) -> Response {
     let arrived = note(&shared, &uri.to_string(), &headers, &body);
-    let said = presented(&arrived);
-    let known = shared.accepted.lock().iter().any(|accepted| said.contains(accepted.as_str()));
+    let credentials = presented(&arrived);
+    let known =
+        shared.accepted.lock().iter().any(|accepted| credentials.contains(accepted.as_str()));
     if !known {
-        return plain(StatusCode::UNAUTHORIZED, format!("not accepted: {said}"));
+        return plain(StatusCode::UNAUTHORIZED, format!("not accepted: {credentials}"));
     }
     let request: Value = serde_json::from_slice(&body).unwrap_or_default();
     let id = &request["id"];
@@ -170,46 +172,46 @@ async fn serve(
     }
     let error = |code: i64| {
         json!({ "jsonrpc": "2.0", "id": id,
-            "error": { "code": code, "message": format!("refused: {said}"), "data": said } })
+            "error": { "code": code, "message": format!("refused: {credentials}"), "data": credentials } })
     };
     let result = |mut result: Value| {
         result["resultType"] = "complete".into();
         result["_meta"] = json!({ "io.modelcontextprotocol/serverInfo":
-            { "name": said, "version": said } });
+            { "name": credentials, "version": credentials } });
         json!({ "jsonrpc": "2.0", "id": id, "result": result })
     };
-    let escaped: String = said.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
-    let text = json!([{ "type": "text", "text": format!("you are {said}") }]);
+    let escaped: String = credentials.encode_utf16().map(|unit| format!("\\u{unit:04x}")).collect();
+    let text = json!([{ "type": "text", "text": format!("you are {credentials}") }]);
     let answer = match request["method"].as_str().unwrap_or_default() {
         "server/discover" => result(json!({ "supportedVersions": ["2026-07-28"],
-            "capabilities": { "tools": {} }, "instructions": said, "ttlMs": 0, "cacheScope": "private" })),
+            "capabilities": { "tools": {} }, "instructions": credentials, "ttlMs": 0, "cacheScope": "private" })),
         "tools/list" => {
-            result(json!({ "tools": tools(&said), "ttlMs": 0, "cacheScope": "private" }))
+            result(json!({ "tools": tools(&credentials), "ttlMs": 0, "cacheScope": "private" }))
         }
         "tools/call" => match request["params"]["name"].as_str().unwrap_or_default() {
             "fail" => result(json!({ "content": text, "isError": true })),
             "refuse" => error(-32602),
-            "break" => return plain(StatusCode::INTERNAL_SERVER_ERROR, said),
+            "break" => return plain(StatusCode::INTERNAL_SERVER_ERROR, credentials),
             "ask" => json!({ "jsonrpc": "2.0", "id": id, "result": {
-                "resultType": "input_required", "requestState": said,
+                "resultType": "input_required", "requestState": credentials,
                 "inputRequests": { "a": { "method": "elicitation/create", "params": {
-                    "mode": "form", "message": said,
+                    "mode": "form", "message": credentials,
                     "requestedSchema": { "type": "object", "properties": {} } } } } } }),
             "progress" => {
                 let token = &request["params"]["_meta"]["progressToken"];
                 let progress = json!({ "jsonrpc": "2.0", "method": "notifications/progress",
-                    "params": { "progressToken": token, "progress": 1, "message": said } });
+                    "params": { "progressToken": token, "progress": 1, "message": credentials } });
                 let log = json!({ "jsonrpc": "2.0", "method": "notifications/message",
-                    "params": { "level": "error", "data": said } });
+                    "params": { "level": "error", "data": credentials } });
                 let last = result(json!({ "content": text }));
                 let events = [progress, log, last].map(|it| format!("data: {it}\n\n")).concat();
                 return answered("text/event-stream", events);
             }
             _ => {
-                let structured = json!({ "said": said, (said.clone()): 1 });
+                let structured = json!({ "said": credentials, (credentials.clone()): 1 });
                 let mut whole =
                     result(json!({ "content": text, "structuredContent": structured })).to_string();
-                // Once more, as nobody would write it.
+                // Repeated in an unusual spelling.
                 whole = whole.replacen("you are ", &format!("you are {escaped} "), 1);
                 return answered("application/json", whole);
             }
@@ -226,7 +228,7 @@ async fn api(
     body: Bytes,
 ) -> Response {
     let arrived = note(&shared, &uri.to_string(), &headers, &body);
-    let said = presented(&arrived);
+    let credentials = presented(&arrived);
     let query = arrived.target.split_once('?').map(|(_, query)| query).unwrap_or_default();
     if let Some(to) = query.split('&').find_map(|pair| pair.strip_prefix("to=")) {
         let to = percent_encoding::percent_decode_str(to).decode_utf8_lossy().into_owned();
@@ -234,20 +236,20 @@ async fn api(
         redirect.headers_mut().insert(header::LOCATION, to.parse().unwrap());
         return redirect;
     }
-    let status = match shared.accepted.lock().iter().any(|it| said.contains(it.as_str())) {
+    let status = match shared.accepted.lock().iter().any(|it| credentials.contains(it.as_str())) {
         true => StatusCode::OK,
         false => StatusCode::UNAUTHORIZED,
     };
-    json_body(status, &json!({ "said": said }))
+    json_body(status, &json!({ "said": credentials }))
 }
 
-fn tools(said: &str) -> Vec<Value> {
+fn tools(credentials: &str) -> Vec<Value> {
     let tool = |name: &&str| {
-        json!({ "name": name, "title": said, "description": format!("{name}: {said}"),
-            "annotations": { "title": said },
+        json!({ "name": name, "title": credentials, "description": format!("{name}: {credentials}"),
+            "annotations": { "title": credentials },
             "inputSchema": { "type": "object", "properties": {
-                "a": { "type": "string", "description": said, "default": said } } },
-            "outputSchema": { "type": "object", "description": said } })
+                "a": { "type": "string", "description": credentials, "default": credentials } } },
+            "outputSchema": { "type": "object", "description": credentials } })
     };
     ["echo", "fail", "refuse", "progress", "ask", "break"].iter().map(tool).collect()
 }
@@ -285,11 +287,11 @@ async fn token(
         if field("refresh_token") != *refresh {
             return refused("invalid_grant");
         }
-        // Each is good once.
+        // Each refresh token is valid once.
         *refresh = format!("refresh-canary-{n}");
         granted["refresh_token"] = refresh.clone().into();
     }
-    // Whoever asks at the same time should really meet.
+    // Parallel requests should overlap.
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     shared.accepted.lock().push(access);
     json_body(StatusCode::OK, &granted)

@@ -1,4 +1,4 @@
-//! A well-behaved server made with the official SDK: an independent opinion on the protocol.
+//! A correct server made with the official SDK: an independent implementation of the protocol.
 //!
 //! Tools: `echo {text}`, `add {a, b}` (structured), `progress {n}`, `slow {ms}`.
 
@@ -19,7 +19,7 @@ use rmcp::{
 use serde_json::{Value, json};
 use tokio::{runtime::Runtime, sync::watch};
 
-/// Which versions a server offers.
+/// The protocol versions that a server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Eras {
     /// Every version the SDK knows.
@@ -65,12 +65,12 @@ impl GoodHttp {
         format!("http://{}/mcp", self.address)
     }
 
-    /// Tells subscribers (2026-07-28) that the list has changed.
+    /// Notifies subscribers (2026-07-28) that the list has changed.
     pub fn change(&self) {
         self.change.send_modify(|n| *n += 1);
     }
 
-    /// Subscribers.
+    /// Returns the number of subscribers.
     pub fn listeners(&self) -> usize {
         *self.listening.borrow()
     }
@@ -97,7 +97,7 @@ pub fn run_stdio() {
     });
 }
 
-/// A runtime of one thread, for a server that must not share the test's.
+/// Creates a runtime of one thread, for a server that must not share the test's.
 pub(super) fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().build().expect("a runtime")

@@ -1,4 +1,4 @@
-//! The faulty upstream over streamable HTTP, on a thread of its own.
+//! The faulty upstream over streamable HTTP, on its own thread.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,10 +27,10 @@ use tokio::{runtime::Runtime, sync::broadcast};
 
 use super::script::{Behaviour, Script, Step};
 
-/// How answers are written.
+/// How responses are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
-    /// One JSON document, when the answer is one message.
+    /// One JSON document, when the response is one message.
     Json,
     /// An event stream.
     Events,
@@ -38,7 +38,7 @@ pub enum Answers {
     Splinters,
 }
 
-/// A request that arrived.
+/// A received request.
 #[derive(Debug, Clone)]
 pub struct Received {
     /// `POST`, `GET`, `DELETE`, or `CLOSED` when the client closed a stream before its end.
@@ -49,7 +49,7 @@ pub struct Received {
     pub body: Value,
 }
 
-/// A running upstream; ends when dropped, connections and all.
+/// A running upstream; dropping it ends the server and all connections.
 pub struct FaultyHttp {
     shared: Arc<Shared>,
     address: SocketAddr,
@@ -67,13 +67,13 @@ struct Shared {
 }
 
 impl FaultyHttp {
-    /// Starts on a free port. `words` as in [`super::script`]; `sessions=yes` in them makes the
-    /// handshake era issue session ids and insist on them.
+    /// Starts on a free port. `words` as in [`super::script`]. With `era=legacy` the server issues
+    /// session ids and requires them.
     pub fn start(answers: Answers, words: &[&str]) -> Self {
         Self::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), answers, words)
     }
 
-    /// Starts on a given address: the same one again, after a stop.
+    /// Starts on a given address, for example the same one again after a stop.
     pub fn start_at(address: SocketAddr, answers: Answers, words: &[&str]) -> Self {
         let listener = std::net::TcpListener::bind(address).expect("the address is free");
         listener.set_nonblocking(true).unwrap();
@@ -104,38 +104,38 @@ impl FaultyHttp {
         self.address
     }
 
-    /// Everything that arrived so far.
+    /// Returns all requests so far.
     pub fn received(&self) -> Vec<Received> {
         self.shared.received.lock().clone()
     }
 
-    /// Requests with this JSON-RPC method.
+    /// Returns the requests with this JSON-RPC method.
     pub fn received_method(&self, method: &str) -> Vec<Received> {
         self.received().into_iter().filter(|r| r.body["method"] == method).collect()
     }
 
-    /// Forgets every session: further requests in them are answered with 404.
+    /// Drops every session: further requests in them get status 404.
     pub fn expire_sessions(&self) {
         self.shared.sessions.lock().clear();
     }
 
-    /// How many sessions were opened.
+    /// Returns the number of sessions that were opened.
     pub fn sessions_opened(&self) -> usize {
         self.shared.opened.load(Ordering::SeqCst)
     }
 
-    /// Answers everything with this status; 0 ends that.
+    /// Responds to every request with this status; 0 ends that.
     pub fn refuse_with(&self, status: u16) {
         self.shared.status.store(status, Ordering::SeqCst);
     }
 
-    /// Adds the tool `late` and tells whoever listens.
+    /// Adds the tool `late` and notifies listeners.
     pub fn grow(&self) {
         self.shared.script.grow();
         self.shared.changes.send(()).ok();
     }
 
-    /// Streams that wait for changes.
+    /// Returns the number of streams that wait for changes.
     pub fn listeners(&self) -> usize {
         self.shared.changes.receiver_count()
     }
@@ -202,7 +202,7 @@ fn sessions(shared: &Shared) -> bool {
     shared.script.behaviour.era == "legacy"
 }
 
-/// The handshake era: everything after `initialize` names its session.
+/// In the handshake era every request after `initialize` must name its session.
 fn check_session(
     shared: &Shared,
     headers: &HashMap<String, String>,
@@ -234,7 +234,7 @@ fn json_answer(status: StatusCode, message: &Value) -> Response {
         .unwrap()
 }
 
-/// The stream that belongs to no request.
+/// Returns the stream that belongs to no request.
 fn follow(shared: &Arc<Shared>) -> Response {
     if shared.script.behaviour.listen == "no" {
         return status(StatusCode::METHOD_NOT_ALLOWED, "");
@@ -289,7 +289,7 @@ fn answer(shared: &Arc<Shared>, request: &Value, modern: bool) -> Response {
     }
 }
 
-/// Records that the client went away before the stream was at its end.
+/// Records that the client closed the stream before its end.
 struct Watch {
     shared: Arc<Shared>,
     request: Value,
@@ -345,7 +345,7 @@ fn streamed(shared: &Arc<Shared>, request: &Value, steps: Vec<Step>) -> Response
                 }
                 Step::Hang if listening => {
                     let changes = Box::pin(changes(&watch.shared));
-                    // The same stream goes on with the changes, one after the other.
+                    // The same stream continues with the changes, one after the other.
                     let (change, rest) = changes.into_future().await;
                     drop(rest);
                     let again = vec![Step::Hang].into_iter();

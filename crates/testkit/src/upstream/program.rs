@@ -1,4 +1,4 @@
-//! Where the `faulty-upstream` program is.
+//! The path of the `faulty-upstream` program.
 
 use std::{
     fs,
@@ -8,8 +8,8 @@ use std::{
     time::SystemTime,
 };
 
-/// The path of `faulty-upstream`. Cargo builds the programs of a package only for its own tests, so
-/// this builds it once if it is missing or older than its sources.
+/// Returns the path of `faulty-upstream`. Cargo builds the programs of a package only for its own
+/// tests, so this builds it once if it is missing or older than its sources.
 pub fn faulty_program() -> PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(locate).clone()

@@ -1,18 +1,17 @@
-//! What the faulty upstream does, whatever carries it.
+//! The behaviour of the faulty upstream, for any transport.
 //!
 //! Words (arguments of the program, or of [`Behaviour::parse`]):
-//! - `era=both|modern|shy|legacy|sloppy|strict|deaf`: which protocol it speaks. `shy` is modern and
-//!   refuses the version of the first request, `sloppy` is legacy and answers unknown methods with an
-//!   empty result, `strict` is legacy and ends when the first message is not `initialize`, `deaf` is
-//!   legacy and never answers unknown methods.
-//! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: its tool list, or
-//!   `list=conformance`: that of the MCP conformance suites, whose calls then do what those ask for,
-//!   or `list=turning`: `echo`, which is described anew by each call of `turn {form}`.
-//! - `start=now|late|exit|orphan|noise|hang|complain`: how it starts; `complain` writes to stderr about
-//!   methods that it does not know, `orphan` ends at once and leaves a
-//!   descendant behind that holds stdout open.
-//! - `listen=yes|silent|no`: whether it says that its list may change, and acknowledges listeners.
-//! - `record=FILE`: every message that it gets is appended to the file, one line each.
+//! - `era=both|modern|shy|legacy|sloppy|strict|deaf`: the protocol. `shy` is modern and refuses the
+//!   version of the first request. `sloppy` is legacy and answers unknown methods with an empty
+//!   result. `strict` is legacy and ends when the first message is not `initialize`. `deaf` is legacy
+//!   and never answers unknown methods.
+//! - `list=good|malformed|paged|repeated|endless|wide|heavy|error|nonsense|slow`: the tool list.
+//!   `list=conformance` is the list of the MCP conformance suites, with the calls that they require.
+//!   `list=turning` is `echo`, whose description each call of `turn {form}` changes.
+//! - `start=now|late|exit|orphan|noise|hang|complain`: the start. `complain` writes to stderr about
+//!   unknown methods. `orphan` ends at once and leaves a descendant that holds stdout open.
+//! - `listen=yes|silent|no`: whether it declares that its list may change, and acknowledges listeners.
+//! - `record=FILE`: appends every received message to the file, one line each.
 //!
 //! Tools of the good list: see `call` below.
 
@@ -26,7 +25,7 @@ use serde_json::{Map, Value, json};
 pub const MODERN: &str = "2026-07-28";
 const LEGACY: &str = "2025-11-25";
 
-/// How an upstream behaves.
+/// The behaviour of an upstream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Behaviour {
     pub era: String,
@@ -36,7 +35,7 @@ pub struct Behaviour {
     pub record: Option<String>,
 }
 
-/// One thing to do on the way to an answer.
+/// One step of a response.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step {
     /// Send a message.
@@ -53,13 +52,13 @@ pub enum Step {
     Hang,
     /// End the process, or break the connection.
     Die,
-    /// Start a descendant that ignores SIGTERM and hang-ups, and say its process id.
+    /// Start a descendant that ignores SIGTERM and hang-ups, and return its process id.
     Grandchild(Value),
-    /// Tell everybody who listens that the list has changed.
+    /// Notify all listeners that the list has changed.
     ListChanged,
 }
 
-/// An upstream that has been started.
+/// A started upstream.
 #[derive(Debug)]
 pub struct Script {
     pub behaviour: Behaviour,
@@ -69,7 +68,7 @@ pub struct Script {
 }
 
 impl Behaviour {
-    /// Reads `key=value` words; what is not said is good.
+    /// Parses `key=value` words; missing words mean correct behaviour.
     pub fn parse<S: AsRef<str>>(words: &[S]) -> Self {
         let word = |key: &str| {
             let mut values = words.iter().filter_map(|word| word.as_ref().strip_prefix(key));
@@ -99,12 +98,12 @@ impl Script {
         Self { behaviour, grown, met, form: AtomicU64::new(0) }
     }
 
-    /// Adds the tool `late`, as the tool `grow` does.
+    /// Adds the tool `late`, like the tool `grow`.
     pub fn grow(&self) {
         self.grown.store(true, Ordering::SeqCst);
     }
 
-    /// What to do about a request. Notifications need nothing done.
+    /// Returns the steps for a request. Notifications need none.
     pub fn answer(&self, request: &Value) -> Vec<Step> {
         let method = request["method"].as_str().unwrap_or_default();
         let modern =
@@ -180,7 +179,7 @@ impl Script {
     fn listen(&self, request: &Value) -> Vec<Step> {
         let acknowledged = json!({
             "jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged",
-            // As text, although the id is a number: seen in the wild.
+            // As text, although the id is a number: observed in real servers.
             "params": { "notifications": { "toolsListChanged": true },
                 "_meta": { "io.modelcontextprotocol/subscriptionId": request["id"].to_string() } },
         });
@@ -206,7 +205,7 @@ impl Script {
                 page(super::conformance::tools(self.grown.load(Ordering::SeqCst)), None)
             }
             "malformed" => page(malformed_tools(), None),
-            // An empty cursor is a cursor.
+            // An empty cursor is a valid cursor.
             "paged" => match cursor {
                 None => page(vec![tool("one")], Some("")),
                 Some("") => page(vec![tool("two")], Some("last")),
@@ -233,7 +232,7 @@ impl Script {
         }
     }
 
-    /// The tool that is described in several ways: 1 hides something, 2 takes other arguments.
+    /// Returns the tool with several descriptions: 1 hides something, 2 takes other arguments.
     fn turned(&self) -> Value {
         let mut tool = tool("echo");
         match self.form.load(Ordering::SeqCst) {
@@ -289,12 +288,11 @@ impl Script {
     }
 }
 
-/// A call of one of the good tools:
-/// `echo {text}`, `add {a,b}` (structured), `fail` (isError), `refuse` (JSON-RPC error), `die`,
-/// `hang`, `slow {ms}`, `progress {n}` (as fast as it goes, then the result at once), `env`,
-/// `big {bytes}`, `oversized {bytes}` (one message, its id last), `noise`, `block {kind}`, `grow`
-/// (adds the tool `late`), `ask` (asks the client for things), `grandchild`, `malformed`, `region`,
-/// `question {kind, …}` (see there).
+/// Returns the steps of a call of one of the good tools: `echo {text}`, `add {a,b}` (structured),
+/// `fail` (isError), `refuse` (JSON-RPC error), `die`, `hang`, `slow {ms}`, `progress {n}` (as fast
+/// as possible, then the result at once), `env`, `big {bytes}`, `oversized {bytes}` (one message,
+/// its id last), `noise`, `block {kind}`, `grow` (adds the tool `late`), `ask` (sends requests to
+/// the client), `grandchild`, `malformed`, `region`, `question {kind, …}` (see there).
 fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
     let arguments = &request["params"]["arguments"];
     let number = |key: &str| arguments[key].as_u64().unwrap_or_default();
@@ -398,10 +396,10 @@ fn call(script: &Script, request: &Value, modern: bool) -> Vec<Step> {
     }
 }
 
-/// A tool that needs to know more, statelessly, as 2026-07-28 has it. `kind` says how:
-/// `form` (asks for a form and gives a state; with an answer it says all that it was sent),
-/// `want {wanted}` (error -32021 with these capabilities), `result {result}` (this very text as its
-/// result); whatever kind, the state `spoiled` is refused.
+/// Returns the steps of a tool that requires input, statelessly, as in 2026-07-28. `kind` selects: `form`
+/// (requests a form and returns a state; with an answer it returns everything it received), `want
+/// {wanted}` (error -32021 with these capabilities), or `result {result}` (exactly this text as its
+/// result). With any kind the state `spoiled` is refused.
 fn question(request: &Value, modern: bool) -> Vec<Step> {
     let params = &request["params"];
     let arguments = &params["arguments"];
@@ -438,7 +436,7 @@ fn question(request: &Value, modern: bool) -> Vec<Step> {
     }
 }
 
-/// Blocks that are not MCP's.
+/// Returns content blocks that are invalid in MCP.
 fn block(kind: &str) -> Value {
     match kind {
         "unknown" => json!({ "type": "hologram", "data": "x" }),
@@ -450,13 +448,13 @@ fn block(kind: &str) -> Value {
     }
 }
 
-/// A well-formed tool.
+/// Returns a well-formed tool.
 pub fn tool(name: &str) -> Value {
     json!({ "name": name, "description": format!("does {name}"),
         "inputSchema": { "type": "object", "properties": {} } })
 }
 
-/// Every way in which a tool can be wrong, among good ones.
+/// Returns every kind of malformed tool, among good ones.
 fn malformed_tools() -> Vec<Value> {
     let with = |name: &str, key: &str, value: Value| {
         let mut tool = tool(name);
@@ -509,7 +507,7 @@ pub(super) fn result(request: &Value, modern: bool, mut body: Value) -> Step {
         body["_meta"] = json!({ "io.modelcontextprotocol/serverInfo":
             { "name": "faulty", "version": "1.2.3" } });
     }
-    // The id last, as one of the common SDKs writes it.
+    // The id comes last, as one of the common SDKs writes it.
     Step::Say(json!({ "result": body, "jsonrpc": "2.0", "id": request["id"] }))
 }
 

@@ -44,7 +44,7 @@ pub fn run(words: &[String]) {
             continue;
         }
         let script = Arc::clone(&script);
-        // A thread for each request: a slow one does not hold up the others.
+        // A thread for each request: a slow one does not delay the others.
         thread::spawn(move || script.answer(&message).into_iter().for_each(perform));
     }
 }
@@ -105,7 +105,7 @@ fn orphan() {
 
 fn print(text: &str) {
     let mut stdout = std::io::stdout().lock();
-    // A reader that is gone is no reason to panic: stdin ends as well.
+    // A closed reader is no reason to panic: stdin ends too.
     if stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).is_err() {
         exit(0);
     }

@@ -4,14 +4,14 @@ CREATE TABLE meta (
   value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- An epoch rises by one with every change of what it counts, in the same transaction: of keys, and of
--- pins. The others are the idempotent calls and their bytes.
+-- An epoch rises by one with every change of the keys or of the pins, in the same transaction. The
+-- other numbers are the idempotent calls and their bytes.
 INSERT INTO meta (name, value)
   VALUES ('keys_epoch', 0), ('pins_epoch', 0), ('once_calls', 0), ('once_bytes', 0);
 
--- The record. AUTOINCREMENT: a position is a cursor for readers and is never given out twice.
--- `tenant_position` is the cursor for readers of one tenant's log, whose gaps would tell them what
--- other tenants do.
+-- The event log. AUTOINCREMENT: a position is a cursor for readers and is never assigned twice.
+-- `tenant_position` is the cursor for readers of one tenant's log. It has no gaps, which would reveal
+-- the activity of other tenants.
 CREATE TABLE events (
   position        INTEGER PRIMARY KEY AUTOINCREMENT,
   event_id        TEXT NOT NULL UNIQUE,
@@ -55,7 +55,7 @@ CREATE TABLE open_sessions (
 ) STRICT, WITHOUT ROWID;
 
 -- API keys, without the keys. `roles`, `scopes` and `makers` are JSON arrays of strings. `replaces` is
--- the key that this one follows; `makers` are the principals that had this key in hand besides its own.
+-- the key that this one replaces; `makers` are the principals, other than its own, that handled it.
 CREATE TABLE keys (
   id         TEXT NOT NULL PRIMARY KEY,
   name       TEXT NOT NULL,
@@ -72,14 +72,14 @@ CREATE TABLE keys (
   makers     TEXT NOT NULL
 ) STRICT;
 
--- The last good catalog of each source, as JSON text.
+-- The last valid catalog of each source, as JSON text.
 CREATE TABLE catalogs (
   source   TEXT NOT NULL PRIMARY KEY,
   catalog  TEXT NOT NULL,
   saved_at TEXT NOT NULL
 ) STRICT;
 
--- Signed statements of where a tenant's chain stood, themselves a chain per tenant.
+-- Signed statements about the state of a tenant's chain, themselves a chain per tenant.
 CREATE TABLE checkpoints (
   tenant     TEXT NOT NULL,
   number     INTEGER NOT NULL CHECK (number > 0),
@@ -95,7 +95,7 @@ CREATE TABLE checkpoints (
 
 CREATE INDEX checkpoints_by_position ON checkpoints (tenant, position);
 
--- How far those who read the whole log have come: forwarders and anchors.
+-- The progress of the readers of the whole log: forwarders and anchors.
 CREATE TABLE cursors (
   name          TEXT NOT NULL PRIMARY KEY,
   position      INTEGER NOT NULL CHECK (position >= 0),
@@ -105,9 +105,8 @@ CREATE TABLE cursors (
   problem       TEXT
 ) STRICT, WITHOUT ROWID;
 
--- Credentials. `sealed` holds the values, encrypted and authenticated together with everything else
--- in the row but the two moments. `principal` is NULL for a tenant's own. `kind` and `audiences` are
--- JSON.
+-- Credentials. `sealed` holds the values, encrypted and authenticated together with all other columns
+-- except the two times. `principal` is NULL for a tenant's own. `kind` and `audiences` are JSON.
 CREATE TABLE credentials (
   id         TEXT NOT NULL PRIMARY KEY,
   tenant     TEXT NOT NULL,
@@ -122,11 +121,11 @@ CREATE TABLE credentials (
   sealed     BLOB NOT NULL
 ) STRICT;
 
--- For SQLite no two NULLs are equal, but a tenant has one credential of a name.
+-- For SQLite no two NULLs are equal, but a tenant has one credential per name.
 CREATE UNIQUE INDEX credentials_by_owner ON credentials (tenant, ifnull(principal, ''), name);
 
--- Runs of workflows. `inputs` is what a run needs to go on in another process; it is gone when the
--- run is over, and sealed where there is a key. `cancelled` is set by whoever wants it to end.
+-- Runs of workflows. `inputs` is the data to resume a run in another process; it is deleted when the
+-- run ends, and sealed where there is a key. `cancelled` is set by a request for cancellation.
 CREATE TABLE runs (
   tenant     TEXT NOT NULL,
   call_id    TEXT NOT NULL,
@@ -152,7 +151,7 @@ CREATE INDEX runs_by_tenant ON runs (tenant, started_at);
 CREATE INDEX runs_by_start ON runs (started_at);
 CREATE INDEX runs_by_instance ON runs (instance) WHERE state = 'running';
 
--- What came of the calls of runs that are not over.
+-- The results of calls in unfinished runs.
 CREATE TABLE run_results (
   tenant  TEXT NOT NULL,
   call_id TEXT NOT NULL,
@@ -161,9 +160,9 @@ CREATE TABLE run_results (
   PRIMARY KEY (tenant, call_id, step)
 ) STRICT, WITHOUT ROWID;
 
--- Pins of the tools of upstreams: the form that was approved, and the newest that differs from it and
--- was not. A digest is the SHA-256 of the document beside it. `approved_by` is NULL for a form that
--- was trusted because it was the first one.
+-- Pins of upstream tools: the approved form, and the newest unapproved form that differs from it. A
+-- digest is the SHA-256 of the document in the next column. `approved_by` is NULL for a first form
+-- that was trusted automatically.
 CREATE TABLE pins (
   source          TEXT NOT NULL,
   tool            TEXT NOT NULL,
@@ -178,8 +177,8 @@ CREATE TABLE pins (
   CHECK (approved_digest IS NOT NULL OR seen_digest IS NOT NULL)
 ) STRICT;
 
--- Requests for consent. `body` is the whole request but for what may be shown of the call, which is in
--- `shown`, sealed. `live` is the fingerprint of the call as long as the request says something about it.
+-- Approval requests. `body` is the whole request except the displayable arguments, which are in
+-- `shown`, sealed. `live` is the fingerprint of the call while the request is in force.
 CREATE TABLE approvals (
   tenant      TEXT NOT NULL,
   id          TEXT NOT NULL,
@@ -201,8 +200,8 @@ CREATE INDEX approvals_pending ON approvals (tenant, principal) WHERE state = 'p
 CREATE INDEX approvals_by_tenant ON approvals (tenant, created_at);
 CREATE INDEX approvals_by_creation ON approvals (created_at);
 
--- One row: the key that fingerprints are made with, sealed where there is a key for that, and the
--- last change that was given out.
+-- One row: the fingerprint key, sealed where there is a seal key, and the last assigned change
+-- number.
 CREATE TABLE approval_state (
   id     INTEGER PRIMARY KEY CHECK (id = 1),
   key    BLOB,
@@ -211,16 +210,16 @@ CREATE TABLE approval_state (
 
 INSERT INTO approval_state (id, change) VALUES (1, 0);
 
--- Who has been told of changes, and up to which.
+-- The readers of changes, and the last change that each has acknowledged.
 CREATE TABLE approval_readers (
   reader TEXT PRIMARY KEY,
   change INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Calls under keys of their callers, and what they were answered. `key` is a hash of what the caller
--- said, `call` tells the call it stands for and `answer` the answer, both sealed. A call that runs has
--- the instance that runs it; `lost` is one whose process ended before it did. `until` and `day` count
--- from the Unix epoch, in milliseconds and in days of UTC.
+-- Idempotent calls and their answers. `key` is a hash of the caller's idempotency key; `call`
+-- identifies the call and `answer` is its answer, both sealed. A running call has the instance that
+-- runs it; `lost` means that its process ended before it did. `until` and `day` count from the Unix
+-- epoch, in milliseconds and in UTC days.
 CREATE TABLE once_calls (
   id        INTEGER PRIMARY KEY,
   tenant    TEXT NOT NULL,
@@ -241,7 +240,7 @@ CREATE INDEX once_calls_by_age ON once_calls (tenant, principal, id) WHERE state
 CREATE INDEX once_calls_by_end ON once_calls (until);
 CREATE INDEX once_calls_by_instance ON once_calls (instance) WHERE state = 'running';
 
--- How much of that each caller has, and all of them together. Kept by the triggers.
+-- The idempotent calls and bytes of each caller, and the totals. Maintained by the triggers.
 CREATE TABLE once_holders (
   tenant    TEXT NOT NULL,
   principal TEXT NOT NULL,
@@ -275,7 +274,7 @@ CREATE TRIGGER once_calls_removed AFTER DELETE ON once_calls BEGIN
   UPDATE meta SET value = value - old.bytes WHERE name = 'once_bytes';
 END;
 
--- Calls of a principal on a day that count towards a quota: of one tool, or, with '', of all.
+-- Calls of a principal on a day that count towards a quota: of one tool, or of all with ''.
 CREATE TABLE quotas (
   day       INTEGER NOT NULL,
   tenant    TEXT NOT NULL,
