@@ -145,7 +145,7 @@ pub async fn only_the_last_revision_is_replaced(engine: &(impl ApprovalStore, im
 /// Changes that come too late change and record nothing.
 pub async fn of_many_that_spend_a_grant_one_does(engine: &(impl ApprovalStore, impl EventLog)) {
     let opened = open_request(engine, approval("acme", "a", 1)).await;
-    let granted = Approval { state: ApprovalState::Granted, ..asked };
+    let granted = Approval { state: ApprovalState::Granted, ..opened };
     assert!(engine.0.change(granted, Vec::new()).await.unwrap());
     let (granted, _) = engine.0.find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
     let spend = |number: usize| {
@@ -175,7 +175,7 @@ pub async fn a_request_and_its_event_are_stored_together(
     let event = event_of(&other);
     engine.0.open(other, None, event.clone()).await.unwrap_err();
     assert_eq!(engine.0.find(&tenant("acme"), &id("b")).await.unwrap(), None);
-    let over = Approval { state: ApprovalState::Rejected, ..asked.clone() };
+    let over = Approval { state: ApprovalState::Rejected, ..opened.clone() };
     engine.0.change(over, vec![event]).await.unwrap_err();
     let (found, _) = engine.0.find(&tenant("acme"), &id("a")).await.unwrap().unwrap();
     assert_eq!(found, opened);
