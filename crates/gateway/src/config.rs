@@ -8,6 +8,7 @@ mod document;
 mod error;
 mod file;
 mod kinds;
+mod protected;
 mod protection;
 mod resolve;
 mod tokens;
@@ -43,7 +44,7 @@ use crate::{audit::export::Format, policy::PolicySet, scopes::RouteScope};
 
 pub use approvals::{ApprovalsConfig, WebhookConfig};
 pub use error::{ConfigError, Problem};
-pub use protection::Protection;
+pub use protected::Protection;
 pub(crate) use resolve::is_private_enough;
 pub use resolve::{Reading, pack_location, parse, public_key, read};
 pub use tokens::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};

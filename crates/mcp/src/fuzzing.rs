@@ -27,7 +27,7 @@ pub fn frame(frame: &[u8]) {
         return;
     }
     let Ok(incoming) = serde_json::from_slice::<message::Incoming<'_>>(frame) else { return };
-    // The scanner reads no escapes and no long ids; of all others it finds what the parser finds.
+    // The scanner skips escapes and long ids; for all others its result equals that of the parser.
     if let Some(text) = incoming.id
         && let Some(id) = message::numeric_id(text)
         && text.get().len() < 24

@@ -1,4 +1,4 @@
-//! The wire format of MCP: what every side of the protocol has to spell in the same way.
+//! The wire format of MCP, shared by every side of the protocol.
 //!
 //! * [`revision`] lists the revisions, [`method`] the methods, [`meta`] the keys of `_meta`, [`code`]
 //!   the error codes and [`header`] the HTTP headers with the encoding of their values.

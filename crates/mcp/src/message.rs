@@ -35,7 +35,7 @@ pub struct Incoming<'a> {
 pub struct RpcError {
     /// One of [`code`].
     pub code: i64,
-    /// For people. Ours never repeats what the caller sent.
+    /// The message for people. Messages of this program never repeat input of the caller.
     pub message: Cow<'static, str>,
     /// Boxed because errors are rare and results are not.
     #[serde(default)]

@@ -8,7 +8,7 @@ pub const RESERVED: &str = "io.modelcontextprotocol/";
 
 /// In a request: the revision that it speaks.
 pub const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// In a request: what its client can do.
+/// In a request: the capabilities of its client.
 pub const CLIENT_CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
 /// In a request: the name and version of its client.
 pub const CLIENT_INFO: &str = "io.modelcontextprotocol/clientInfo";
@@ -28,7 +28,7 @@ macro_rules! server_info {
 }
 use crate::server_info;
 
-/// Keys by which a toolcrib server says what MCP has no place for.
+/// Keys of a toolcrib server for facts without a place in MCP.
 pub mod toolcrib {
     /// In a tool: its tool id.
     pub const TOOL_ID: &str = "dev.toolcrib/toolId";

@@ -5,7 +5,7 @@
 pub enum Era {
     /// `initialize` first; results without `resultType`.
     Legacy,
-    /// Stateless: every request says what it is.
+    /// Stateless: every request is complete.
     Modern,
 }
 

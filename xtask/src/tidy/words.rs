@@ -17,14 +17,8 @@ const PLAIN: f64 = 2.0;
 const AREAS: &[(&str, f64)] = &[
     ("bench", 73.0),
     ("cli", 82.0),
-    ("client", 31.0),
-    ("conformance", 82.0),
-    ("core", 81.0),
     ("gateway", 100.0),
     ("generated docs", 6.0),
-    ("sources", 82.0),
-    ("store", 90.0),
-    ("tasks", 68.0),
     ("testkit", 41.0),
     ("toolcrib", 73.0),
 ];

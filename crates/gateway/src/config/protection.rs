@@ -1,8 +1,8 @@
-//! What no confined program may reach: the data directory, keys, files with secrets, and, for
-//! writing, the configuration.
+//! Keeps confined programs away from the data directory, keys and files with secrets, and from writing
+//! the configuration.
 //!
-//! Invariant: a list of paths that leads to one of them is refused when the configuration is
-//! loaded, and what is left is given to each program's launcher, which checks again.
+//! Invariant: a configuration that lets a program reach one of these paths is rejected. The paths are also
+//! passed to the launcher of each program, which checks them again.
 
 use std::{
     collections::BTreeSet,
@@ -14,26 +14,10 @@ use toolcrib_core::source::{
     command::{Confinement, Protected},
 };
 
-use super::{Config, ConfigError, Problem};
-
-/// Files that the configuration names, and where it names what confined programs may reach.
-#[derive(Debug, Clone, Default)]
-pub struct Protection {
-    /// Keys of the server.
-    pub(super) keys: BTreeSet<PathBuf>,
-    /// Secrets for sources.
-    pub(super) secrets: BTreeSet<PathBuf>,
-    pub(super) named: Vec<NamedPath>,
-}
-
-/// A path that a confined program may reach.
-#[derive(Debug, Clone)]
-pub(super) struct NamedPath {
-    pub(super) line: usize,
-    pub(super) key: String,
-    pub(super) path: PathBuf,
-    pub(super) is_written: bool,
-}
+use super::{
+    Config,
+    error::{ConfigError, Problem},
+};
 
 impl Config {
     /// Keeps confined programs away from `data_dir`, the store, keys and secrets, and from writing

@@ -36,7 +36,7 @@ use super::{
     MountAuth, Problem, Protection, SecretReader,
     document::{self, Document, line_of},
     file,
-    protection::NamedPath,
+    protected::NamedPath,
     units::{parse_age, parse_duration, parse_size},
 };
 
