@@ -1,7 +1,7 @@
 //! JSON-RPC messages as they are on the wire.
 //!
 //! The client reads leniently, because an upstream in trouble is not always well formed; the strict
-//! reader of the server is its own. Both write what is here.
+//! reader of the server is its own. Both write these messages.
 
 use std::borrow::Cow;
 
