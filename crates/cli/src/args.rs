@@ -1,4 +1,4 @@
-//! What can be typed. Parsing never touches the world; what it means is decided by the commands.
+//! The command line. Parsing has no side effects; the commands interpret the values.
 
 mod approvals;
 mod commands;
