@@ -1,4 +1,5 @@
-//! The client of a running server, for `--url`. No other command module sends HTTP requests.
+//! The client of a running server, for `--url`. All HTTP requests to it are
+//! sent here.
 //!
 //! Invariant: the key is sent only to the address in `--url`; redirects are not followed.
 

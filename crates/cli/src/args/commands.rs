@@ -618,10 +618,10 @@ fn source_kind(text: &str) -> Result<SourceKind, String> {
     })
 }
 
-/// A duration of the configuration, or days.
+/// Parses a duration of the configuration, or a number of days.
 pub(super) fn lifetime(text: &str) -> Result<std::time::Duration, String> {
     const DAY: u64 = 86_400;
-    // A hundred years: what is longer is a mistake, and calendars end.
+    // The limit is 100 years: longer lifetimes are mistakes and overflow dates.
     const MAX_DAYS: u64 = 36_500;
     let duration = match text.strip_suffix('d').map(str::parse::<u64>) {
         Some(Ok(days @ 1..=MAX_DAYS)) => Some(std::time::Duration::from_secs(days * DAY)),

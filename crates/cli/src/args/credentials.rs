@@ -1,4 +1,4 @@
-//! The arguments of `credentials`. None of them is ever a value.
+//! The arguments of `credentials`. The value of a credential is never an argument.
 
 use std::path::PathBuf;
 

@@ -1,11 +1,11 @@
-//! `explain`.
+//! The arguments of `explain`.
 
 use toolcrib_core::{
     id::{KeyId, PrincipalId, TenantId},
     scope::Grant,
 };
 
-/// What is to be explained, and for whom.
+/// The tool and the principal to explain.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
     /// The tool: tool id, wire name or OTC name; without it, why the list is what it is

@@ -63,7 +63,7 @@ code are checked as `packs add` does.")]
     },
 }
 
-/// Whose signature counts.
+/// The trusted signers of a pack.
 #[derive(Debug, Args)]
 pub(crate) struct PackTrust {
     /// An Ed25519 public key, as base64 or as a PEM file; one of those given must have signed
@@ -71,16 +71,16 @@ pub(crate) struct PackTrust {
     pub(crate) keys: Vec<[u8; 32]>,
 }
 
-/// How a pack is named.
+/// A pack argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PackWord {
-    /// Where it lies.
+    /// The path of a directory or an archive.
     Path(PathBuf),
-    /// What it is called, among the installed ones.
+    /// The name of an installed pack.
     Name {
-        /// Its name.
+        /// The name.
         name: String,
-        /// Its version, when one is meant.
+        /// The version, if the argument has one.
         version: Option<String>,
     },
 }
