@@ -43,7 +43,7 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Reads and validates the configuration of `global`, for a command. Sources whose secrets are
-    /// unreadable are left out.
+    /// unreadable stay unavailable.
     pub(crate) fn load(global: &Global) -> anyhow::Result<Self> {
         let checked = |reading: Reading| reading.without_missing().map(|(config, _)| config);
         Self::read(global, Pipe::Wait, checked)

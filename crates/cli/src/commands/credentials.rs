@@ -1,6 +1,6 @@
-//! `credentials set|list|rotate|remove|new-key|reseal`: on the store; running servers follow it.
+//! `credentials set|list|rotate|remove|new-key|reseal`: in the store, which running servers poll.
 //!
-//! Invariant: a value comes from stdin, a file or a variable, and is never printed.
+//! Invariant: a value is read from stdin, a file or a variable, and is never printed.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 
@@ -30,7 +30,7 @@ use crate::{
     store, table,
 };
 
-/// Longest value that is read.
+/// Size limit of a value, in bytes.
 const MAX_VALUE: u64 = 64 << 10;
 
 pub(crate) async fn run(
@@ -48,13 +48,13 @@ pub(crate) async fn run(
         CredentialsCommand::Set(args) => {
             check_owner(&args.whose)?;
             let keys = seal::keys(&config.store).await?;
-            // Before the value is read, and before there is a store.
+            // Precedes reading the value and creating the store.
             if !keys.can_seal() {
                 return Err(no_key());
             }
             (store::open(config)?, keys)
         }
-        // Looking and removing need no key.
+        // `list` and `remove` need no key.
         CredentialsCommand::List(_) | CredentialsCommand::Remove { .. } => {
             (store::open_existing(config)?, toolcrib_store::SealKeys::none())
         }
@@ -312,7 +312,7 @@ fn kind(args: &CredentialSetArgs) -> anyhow::Result<CredentialKind> {
     Ok(kind)
 }
 
-/// A client's secret goes there.
+/// Requires an https URL, or a loopback one: the client secret is sent to it.
 fn check_endpoint(text: &str) -> anyhow::Result<()> {
     let url = url::Url::parse(text).map_err(|_| usage("the token endpoint is not a URL"))?;
     let local = match url.host() {
@@ -366,7 +366,7 @@ fn variable(name: &str) -> anyhow::Result<Secret> {
     value.ok_or_else(|| usage(format!("environment variable {name} is not set")))
 }
 
-/// The value on stdin, without trailing line breaks.
+/// Reads the value from stdin, without trailing line breaks.
 fn typed() -> anyhow::Result<Secret> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {

@@ -128,7 +128,7 @@ fn parse(bytes: &[u8]) -> Option<Option<Request>> {
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         if name.eq_ignore_ascii_case("content-length") {
             match value.trim().parse() {
-                Ok(told) if told <= MAX_REQUEST => length = told,
+                Ok(announced) if announced <= MAX_REQUEST => length = announced,
                 _ => return Some(None),
             }
         }

@@ -1,4 +1,4 @@
-//! `tools lint`.
+//! `tools lint`: reports problems in the definitions of tools.
 
 use toolcrib_core::{
     descriptor::ToolDescriptor,

@@ -1,5 +1,5 @@
-//! `tools diff` and `tools approve`: what changed of an upstream's tools, and taking it over; in the
-//! store, or on a running server.
+//! `tools diff` and `tools approve`: shows and approves changes of upstream tools, in the store or on
+//! a running server.
 
 use chrono::Utc;
 use serde::{Deserialize, Serialize};
@@ -19,10 +19,10 @@ use crate::{
     target::Target,
 };
 
-/// Tools that are approved with one request.
+/// Limit of tools approved with one request.
 const BATCH: usize = 500;
 
-/// What is read of a pin: the members of `GET /v1/pins`.
+/// A pin in `GET /v1/pins`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Shown {
@@ -47,9 +47,9 @@ pub(super) struct Moment {
     pub(super) document: Option<Value>,
 }
 
-/// Every pin, or that of one tool with its documents.
+/// Returns all pins, or the pin of one tool with its documents.
 async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<Shown>> {
-    let told = match target {
+    let value = match target {
         Target::Store(config, store) => {
             let desk = desk(config, store);
             match tool {
@@ -59,11 +59,11 @@ async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<Show
         }
         Target::Server(client) => {
             let query: Vec<_> = tool.map(|tool| ("tool", tool)).into_iter().collect();
-            let mut told = client.get(&["v1", "pins"], &query).await?;
-            told.get_mut("pins").map(Value::take).unwrap_or_default()
+            let mut value = client.get(&["v1", "pins"], &query).await?;
+            value.get_mut("pins").map(Value::take).unwrap_or_default()
         }
     };
-    Ok(serde_json::from_value(told)?)
+    Ok(serde_json::from_value(value)?)
 }
 
 async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Result<()> {
@@ -96,7 +96,7 @@ fn desk<'a>(config: &'a Config, store: &'a SqliteStore) -> PinReview<'a> {
     PinReview { sources: &config.sources, pins: store, tenant: None }
 }
 
-/// Shows what waits for an approval; the exit code is 0 either way.
+/// Prints the pending changes. The exit code is 0 with and without changes.
 pub(super) async fn show(
     tool: Option<&str>,
     target: &Target,
@@ -117,17 +117,17 @@ pub(super) async fn show(
         }
     }
     if printer.wants_json() {
-        let told: Vec<_> = pins
+        let value: Vec<_> = pins
             .iter()
             .map(|pin| {
-                let mut told = json!(pin);
-                if let Some(members) = told.as_object_mut() {
+                let mut value = json!(pin);
+                if let Some(members) = value.as_object_mut() {
                     members.insert("changes".to_owned(), json!(diff::changes(pin)));
                 }
-                told
+                value
             })
             .collect();
-        printer.json(&told)?;
+        printer.json(&value)?;
         return Ok(Exit::Done);
     }
     if pins.is_empty() {
@@ -139,7 +139,7 @@ pub(super) async fn show(
     Ok(Exit::Done)
 }
 
-/// Approves what waits.
+/// Approves the selected pending changes.
 pub(super) async fn approve(
     args: &ToolApproveArgs,
     target: &Target,
@@ -182,9 +182,8 @@ pub(super) async fn approve(
         approve_all(target, batch).await?;
     }
     if printer.wants_json() {
-        let told =
-            |(tool, digest): &(String, String)| json!({ "toolId": tool, "approved": digest });
-        printer.json(&json!({ "approved": wanted.iter().map(told).collect::<Vec<_>>() }))?;
+        let row = |(tool, digest): &(String, String)| json!({ "toolId": tool, "approved": digest });
+        printer.json(&json!({ "approved": wanted.iter().map(row).collect::<Vec<_>>() }))?;
         return Ok(Exit::Done);
     }
     for (tool, _) in &wanted {
