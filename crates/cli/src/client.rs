@@ -53,7 +53,7 @@ impl Client {
         let base = address(typed)?;
         let key = settings::key(global)?;
         if key.is_some() && base.scheme() == "http" && !is_loopback(&base) {
-            printer.warning("the key travels in the open; use https");
+            printer.warning("the API key is sent unencrypted; use https");
         }
         #[expect(
             clippy::disallowed_methods,
@@ -94,7 +94,7 @@ impl Client {
             error @ (toolcrib_client::Error::NotJson | toolcrib_client::Error::NotAList) => {
                 advised_by(
                     error,
-                    format!("{} does not answer with a list of tools", self.base),
+                    format!("{} did not return a list of tools", self.base),
                     "is this the address of a toolcrib server?",
                 )
             }
@@ -163,7 +163,7 @@ impl Client {
         let mut request = self.http.request(method, url);
         if let Some(key) = &self.key {
             let mut header = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
-                .map_err(|_| usage("the key has characters that no key has"))?;
+                .map_err(|_| usage("the API key contains invalid characters"))?;
             header.set_sensitive(true);
             request = request.header(AUTHORIZATION, header);
         }
@@ -184,7 +184,7 @@ impl Client {
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         if status.is_success() && body.is_null() && !bytes.is_empty() {
             return Err(advised(
-                format!("{} answered something that is not JSON", self.base),
+                format!("{} returned a response that is not JSON", self.base),
                 "is this the address of a toolcrib server?",
             ));
         }
@@ -204,7 +204,7 @@ fn refused(status: StatusCode, body: &Value, segments: &[&str]) -> anyhow::Error
     match status {
         StatusCode::UNAUTHORIZED => advised(
             message,
-            "set TOOLCRIB_KEY or --key-file to a key of this server; `toolcrib keys create` makes one",
+            "set TOOLCRIB_KEY or --key-file to a key of this server; create one with `toolcrib keys create`",
         ),
         StatusCode::FORBIDDEN => advised(message, missing_scopes(details)),
         StatusCode::TOO_MANY_REQUESTS => advised(message, later(details)),
@@ -237,19 +237,20 @@ pub(crate) fn missing_scopes(details: &Value) -> String {
         .collect();
     match details.get("reason").and_then(Value::as_str) {
         Some("own_request" | "same_hand") => {
-            return "somebody else has to answer it, with a key of their own".to_owned();
+            return "another principal has to answer it, with a key that the requester did not create"
+                .to_owned();
         }
         Some("role") => {
-            return "the role is told by `toolcrib approvals show`; use a key that has it"
+            return "use a key with the required role; `toolcrib approvals show` shows it"
                 .to_owned();
         }
         Some(_) | None => {}
     }
     match scopes.is_empty() {
-        true => "the key lacks a scope; use one that has it".to_owned(),
+        true => "the key lacks a scope; use a key that has it".to_owned(),
         false => format!(
-            "the key lacks a scope, needed here: {}; `toolcrib keys create --scope` makes a key \
-             that has it",
+            "the key lacks a required scope: {}; create a key that has it with `toolcrib keys \
+             create --scope`",
             scopes.join(" ")
         ),
     }
@@ -265,10 +266,10 @@ pub(crate) fn later(details: &Value) -> String {
 
 async fn bounded(mut response: Response) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.context("the answer broke off")? {
+    while let Some(chunk) = response.chunk().await.context("the response is incomplete")? {
         anyhow::ensure!(
             bytes.len() + chunk.len() <= MAX_ANSWER,
-            "the answer is larger than 64 MiB"
+            "the response is larger than 64 MiB"
         );
         bytes.extend_from_slice(&chunk);
     }
@@ -333,7 +334,7 @@ mod tests {
         let scope = json!({ "scopeRequired": "d:e" });
         assert!(hint(StatusCode::FORBIDDEN, scope).contains("`d:e`"));
         let own = json!({ "reason": "own_request" });
-        assert!(hint(StatusCode::FORBIDDEN, own).contains("somebody else"));
+        assert!(hint(StatusCode::FORBIDDEN, own).contains("another principal"));
         for (path, command) in [
             (&["v1", "approvals", "a1", "grant"][..], "approvals list"),
             (&["v1", "runs", "r1"], "runs list"),

@@ -124,7 +124,7 @@ document = { type = "string", description = "The document, as JSON" }
 
 [source.commands.version]
 title = "Version of this server"
-description = "Tells which toolcrib this is"
+description = "Returns the version of toolcrib"
 program = PROGRAM
 args = ["--version"]
 
@@ -176,8 +176,8 @@ pub(crate) fn print_keys(
     let file = data_dir(global).join(FILE);
     let facts = Facts::read(&file).ok_or_else(|| {
         advised(
-            format!("there is no demo here: {} is missing or cannot be read", file.display()),
-            "start one with `toolcrib serve --demo`, and name its --data-dir if it has one",
+            format!("no demo found: {} is missing or unreadable", file.display()),
+            "start one with `toolcrib serve --demo`, or set --data-dir to its data directory",
         )
     })?;
     match name {
@@ -191,7 +191,7 @@ pub(crate) fn print_keys(
             let key = facts.keys.get(name).ok_or_else(|| {
                 advised(
                     format!("{} has no key called {name}", file.display()),
-                    "start the demo again: it makes the keys that are missing",
+                    "restart the demo, which creates missing keys",
                 )
             })?;
             match printer.wants_json() {
@@ -219,8 +219,8 @@ impl Demo {
         let data_dir = data_dir(global);
         if data_dir.join(STORE_FILE).exists() && !left_keys_in(&data_dir) {
             printer.warning(format_args!(
-                "{} is there already: the demo's keys will be accepted by every server that uses \
-                 it, for {KEY_DAYS} days; --data-dir keeps them apart",
+                "{} already exists: every server that uses it will accept the demo's keys for \
+                 {KEY_DAYS} days; use another --data-dir to avoid that",
                 data_dir.join(STORE_FILE).display()
             ));
         }
@@ -230,7 +230,7 @@ impl Demo {
 
     /// Returns the configuration of the demo.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
-        let program = std::env::current_exe().context("this program cannot find itself")?;
+        let program = std::env::current_exe().context("the path of this program is unknown")?;
         let program = program.to_str().context("the path of this program is not UTF-8")?;
         let typed = |text: &str| toml::Value::from(text).to_string();
         let text = CONFIG.replace("LIBRARY", &typed(&self.library.document()));
@@ -245,7 +245,7 @@ impl Demo {
     pub(crate) fn write_workflows(&self) -> anyhow::Result<()> {
         let directory = self.data_dir.join("workflows");
         std::fs::create_dir_all(&directory)
-            .with_context(|| format!("{} cannot be made", directory.display()))?;
+            .with_context(|| format!("{} cannot be created", directory.display()))?;
         for (name, text) in WORKFLOWS {
             let file = directory.join(name);
             if !file.exists() {
@@ -294,7 +294,7 @@ impl Demo {
         let entries: Vec<_> =
             snapshot.catalog.entries().iter().map(|entry| Shown::of(entry)).collect();
         if entries.is_empty() {
-            printer.warning("the demo's source did not tell its tools in time");
+            printer.warning("the demo's sources did not list their tools in time");
         }
         tools::table(&entries, printer)?;
         let url = &facts.url;

@@ -34,7 +34,7 @@ pub(crate) fn report(error: clap::Error) -> ExitCode {
     }
     if std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == OsStr::new("--json")) {
         let object = json!({ "error": {
-            "message": message(&error), "causes": [], "hint": "`toolcrib --help` shows what there is",
+            "message": message(&error), "causes": [], "hint": "`toolcrib --help` lists the commands",
         } });
         writeln!(io::stdout(), "{object}").ok();
     }

@@ -75,7 +75,7 @@ pub(crate) async fn unusable_address(config: &Config) -> Option<Obstacle> {
         Err(error) => Some(Obstacle::new(
             "server.listen",
             advised(
-                format!("{listen} cannot be listened on: {error}"),
+                format!("cannot listen on {listen}: {error}"),
                 "use an address of this machine, and a port that this user may open",
             ),
         )),
@@ -94,8 +94,8 @@ pub(crate) fn refused(mut obstacles: Vec<Obstacle>, printer: Printer) -> anyhow:
 /// Creates the error for an invalid `[record]` section.
 pub(crate) fn not_kept(problem: &str) -> anyhow::Error {
     advised(
-        format!("the record cannot be sent where `[record]` says: {problem}"),
-        "look at `[[record.anchor]]` and `[[record.forward]]`",
+        format!("a destination of the record in `[record]` is invalid: {problem}"),
+        "check `[[record.anchor]]` and `[[record.forward]]`",
     )
 }
 
@@ -107,8 +107,8 @@ fn protected(config: &Config) -> anyhow::Result<()> {
     }
     Err(advised(
         format!("{listen} can be reached from other machines, and nothing protects it"),
-        "keys would travel in the open: listen on 127.0.0.1, or put a proxy that terminates TLS in \
-         front and say `[server] behind_proxy = true`",
+        "keys would be sent unencrypted: listen on 127.0.0.1, or put a proxy that terminates TLS in \
+         front and set `[server] behind_proxy = true`",
     ))
 }
 

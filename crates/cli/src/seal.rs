@@ -51,11 +51,13 @@ async fn key(name: &str, place: &KeyPlace) -> anyhow::Result<SealKey> {
     let text = text(place).await.map_err(|problem| {
         advised(
             format!("`[store] {name}` cannot be read: {problem}"),
-            "`toolcrib credentials new-key --out FILE` makes a key",
+            "create a key with `toolcrib credentials new-key --out FILE`",
         )
     })?;
-    SealKey::parse(&text)
-        .advise(format!("`[store] {name}` is not a key"), "look at what the file or program gives")
+    SealKey::parse(&text).advise(
+        format!("`[store] {name}` is not a key"),
+        "check the content of the file or the output of the program",
+    )
 }
 
 /// Reads the key text from `place`.
@@ -78,7 +80,7 @@ fn warn_of_others(path: &Path) {
     if std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0) {
         tracing::warn!(
             path = %path.display(),
-            "a key is open to other users of this machine, consider `chmod 600`"
+            "other users of this machine can read a key; consider `chmod 600`"
         );
     }
 }

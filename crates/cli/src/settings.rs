@@ -150,7 +150,7 @@ pub(crate) fn read_bytes(file: &Path, pipe: Pipe) -> io::Result<Vec<u8>> {
 fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
     let bytes = read_bytes(file, pipe).advise(
         format!("the configuration {} cannot be read", file.display()),
-        "name another file with --config, or make one with `toolcrib import`",
+        "name another file with --config, or create one with `toolcrib import`",
     )?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
@@ -178,8 +178,8 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
     let unseen = config.sources.iter().filter(|source| is_hidden(&source.tenants));
     let unseen = unseen.map(|source| {
         format!(
-            "source `{}` has `tenants = []`, so nobody can see its tools; leave `tenants` out \
-             or name some",
+            "source `{}` has `tenants = []`, so its tools are hidden from all tenants; remove \
+             `tenants` or name some",
             source.spec.id
         )
     });
@@ -189,8 +189,8 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         .filter(|source| source.spec.credential.is_some() && config.store.seal_key.is_none());
     let unreadable = sealed.map(|source| {
         format!(
-            "source `{}` names a credential, and none can be stored without `[store] seal_key`; \
-             `toolcrib credentials new-key` makes one",
+            "source `{}` names a credential, which requires `[store] seal_key`; create a key with \
+             `toolcrib credentials new-key`",
             source.spec.id
         )
     });
@@ -217,7 +217,7 @@ pub(crate) fn no_url(global: &Global, what: &str) -> anyhow::Result<()> {
     match &global.url {
         None => Ok(()),
         Some(_) => Err(usage(format!(
-            "{what} on the machine of the server only; leave out --url and unset TOOLCRIB_URL"
+            "{what} only on the machine of the server; remove --url and unset TOOLCRIB_URL"
         ))),
     }
 }

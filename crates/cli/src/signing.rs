@@ -60,13 +60,13 @@ async fn read(place: &KeyPlace) -> anyhow::Result<SigningKey> {
     let text = seal::text(place).await.map_err(|problem| {
         advised(
             format!("the signing key of the record cannot be read: {problem}"),
-            "`openssl rand -base64 32` makes one; without `[record] signing_key` one is made beside \
-             the store",
+            "create one with `openssl rand -base64 32`; without `[record] signing_key` the server \
+             creates one next to the store",
         )
     })?;
     SigningKey::parse(&text).advise(
         "the signing key of the record is not a key",
-        "look at what the file or program gives",
+        "check the content of the file or the output of the program",
     )
 }
 
@@ -92,7 +92,11 @@ fn make(path: &Path) -> anyhow::Result<bool> {
 
 fn unwritable(path: &Path, error: &std::io::Error) -> anyhow::Error {
     advised(
-        format!("the signing key {} cannot be made ({})", path.display(), io_reason(error.kind())),
-        "make the directory writable, or say where a key is with `[record] signing_key`",
+        format!(
+            "the signing key {} cannot be created ({})",
+            path.display(),
+            io_reason(error.kind())
+        ),
+        "make the directory writable, or set `[record] signing_key`",
     )
 }

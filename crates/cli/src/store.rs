@@ -30,7 +30,7 @@ pub(crate) fn open_existing(config: &Config) -> anyhow::Result<SqliteStore> {
         Ok(false) => Err(advised(
             format!("there is no store at {}", path.display()),
             "name the configuration with --config or the directory with --data-dir; `toolcrib \
-             serve` makes a store",
+             serve` creates a store",
         )),
         Ok(true) | Err(_) => open(config),
     }

@@ -232,7 +232,7 @@ impl From<RpcError> for CallEnd {
 
 fn answered(result: &RawValue) -> anyhow::Result<CallEnd> {
     let result: ToolResult =
-        serde_json::from_str(result.get()).context("the server's answer makes no sense")?;
+        serde_json::from_str(result.get()).context("the server's response is malformed")?;
     let member = |name: &str| result.meta.get(name).and_then(Value::as_str).map(str::to_owned);
     let (run_id, refused) = (member(key::RUN_ID), member(key::ERROR));
     let ToolResult { content, structured_content, is_error, .. } = result;
@@ -269,13 +269,13 @@ async fn last(mut response: Response, progress: impl Fn(Progress)) -> anyhow::Re
     loop {
         let piece = timeout(SILENCE, response.chunk())
             .await
-            .context("the server fell silent during the call")?
-            .context("the answer broke off")?
-            .context("the server ended the call without an answer")?;
+            .context("the server stopped sending during the call")?
+            .context("the response is incomplete")?
+            .context("the server ended the call without a response")?;
         let mut events = Vec::new();
         parser
             .push(&piece, &mut |event| events.push(event.to_vec()))
-            .map_err(|_| anyhow::anyhow!("the answer is larger than 64 MiB"))?;
+            .map_err(|_| anyhow::anyhow!("the response is larger than 64 MiB"))?;
         for event in events {
             let incoming: Incoming<'_> = serde_json::from_slice(&event).map_err(|_| not_ours())?;
             match incoming.method.as_deref() {
@@ -304,7 +304,7 @@ fn reply(incoming: &Incoming<'_>) -> Option<Reply> {
 
 fn not_ours() -> anyhow::Error {
     advised(
-        "the server answered something that is not MCP",
+        "the server returned a response that is not MCP",
         "is this the address of a toolcrib server?",
     )
 }
@@ -314,8 +314,8 @@ fn rejected(status: StatusCode, error: Option<RpcError>) -> anyhow::Error {
     let error = error.map(|it| json!({ "message": it.message, "details": it.data }));
     match (status, error) {
         (StatusCode::NOT_FOUND, None) => advised(
-            "the server has no MCP endpoint, which calls go through",
-            "is this the address of a toolcrib server, and does it have [mcp] switched on?",
+            "the server has no MCP endpoint, which calls require",
+            "is this the address of a toolcrib server, and is [mcp] enabled there?",
         ),
         (status, error) => refused(status, &error.unwrap_or_default(), &[]),
     }

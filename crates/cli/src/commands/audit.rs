@@ -126,7 +126,7 @@ impl Log {
                 let mut page = client.get(&["v1", "events"], &query).await?;
                 let events = page.get_mut("events").map(Value::take).unwrap_or_default();
                 serde_json::from_value(events)
-                    .context("the server answered something else than events")
+                    .context("the server returned a response without events")
             }
         }
     }
@@ -234,7 +234,7 @@ fn in_a_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
             )
         }
         EventBody::InterruptRequested(asked) => {
-            format!("{} waits for consent (approval {})", asked.data.artifact_id, asked.key)
+            format!("{} is pending (approval {})", asked.data.artifact_id, asked.key)
         }
         EventBody::ApprovalGranted(granted) => {
             let by_now = granted.quorum_progress;
@@ -244,7 +244,7 @@ fn in_a_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
         }
         EventBody::ApprovalRejected(rejected) => {
             let timeout = rejected.reason.as_deref() == Some("timeout");
-            let by = if timeout { "in time by nobody" } else { "by" };
+            let by = if timeout { "by timeout" } else { "by" };
             let who = if timeout { String::new() } else { format!(" {}", rejected.principal) };
             format!("{by}{who} (approval {})", rejected.gate_id)
         }

@@ -204,9 +204,9 @@ async fn remove(
 
 async fn reseal(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<Exit> {
     let resealed = credentials.reseal().await.advise(
-        "not everything could be sealed anew",
-        "what was is; name the key that the rest was sealed with as `[store] old_seal_key`, or \
-         remove the credential and set it again",
+        "some data could not be resealed",
+        "set `[store] old_seal_key` to the key of the remaining data, or remove the credential and \
+         set it again",
     )?;
     match printer.wants_json() {
         true => printer.json(&json!({ "resealed": resealed }))?,
@@ -229,8 +229,8 @@ fn new_key(out: Option<&std::path::Path>, printer: Printer) -> anyhow::Result<Ex
     use std::os::unix::fs::OpenOptionsExt as _;
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = made.advise(
-        format!("the file {} cannot be made", path.display()),
-        "a key is never written over: it may be the only one that opens a store",
+        format!("the file {} cannot be created", path.display()),
+        "name a new file; a key is never overwritten, because a store may depend on it",
     )?;
     writeln!(file, "{}", key.expose())?;
     file.sync_all()?;
@@ -245,12 +245,12 @@ fn new_key(out: Option<&std::path::Path>, printer: Printer) -> anyhow::Result<Ex
     Ok(Exit::Done)
 }
 
-const HINT: &str = "`toolcrib credentials --help` says what is needed";
+const HINT: &str = "see `toolcrib credentials --help` for the requirements";
 
 fn no_key() -> anyhow::Error {
     advised(
-        "no credential can be stored: there is no key to seal it with",
-        "`toolcrib credentials new-key --out FILE` makes one; name it as `[store] seal_key`",
+        "no credential can be stored without a seal key",
+        "create one with `toolcrib credentials new-key --out FILE`, and set `[store] seal_key`",
     )
 }
 
@@ -258,7 +258,7 @@ fn unknown(args: &CredentialOwnerArgs) -> anyhow::Error {
     let owner = whose(&owner(args));
     advised(
         format!("there is no credential `{}` of {owner}", args.name),
-        "`toolcrib credentials list` shows them; --tenant and --principal say whose",
+        "`toolcrib credentials list` shows them; select the owner with --tenant and --principal",
     )
 }
 
@@ -340,8 +340,8 @@ fn material(
     let given = args.client_secret_file.is_some() || args.client_secret_env.is_some();
     if given && !refreshes {
         return Err(usage(
-            "a client secret beside the value is for refresh tokens; with --oauth2-client the \
-             value is the client's secret",
+            "a separate client secret requires --oauth2-refresh; with --oauth2-client the value is \
+             the client secret",
         ));
     }
     let client_secret = match (&args.client_secret_file, &args.client_secret_env) {
@@ -371,14 +371,14 @@ fn typed() -> anyhow::Result<Secret> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
         return Err(usage(
-            "the value is read from stdin: pipe it in, or say --value-file or --value-env",
+            "the value is read from stdin: pipe it in, or use --value-file or --value-env",
         ));
     }
     let mut text = String::new();
     let read = stdin.lock().take(MAX_VALUE + 1).read_to_string(&mut text);
     let read = read.context("the value on stdin is not text")?;
     match text.trim_end_matches(['\r', '\n']) {
-        "" => Err(usage("there is no value on stdin; pipe it in, or say --value-file")),
+        "" => Err(usage("there is no value on stdin; pipe it in, or use --value-file")),
         _ if read as u64 > MAX_VALUE => Err(usage("the value is larger than 64 KiB")),
         value => Ok(Secret::new(value.to_owned())),
     }

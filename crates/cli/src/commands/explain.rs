@@ -58,8 +58,8 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
         || args.arguments_shape.is_some();
     if for_the_store {
         return Err(usage(
-            "with --url only --tool, --principal and --key-id (of that principal) are possible; run \
-             this beside the store for the others",
+            "with --url only --tool, --principal and --key-id (of that principal) are possible; for \
+             other options run this on the machine of the store",
         ));
     }
     let tool = args.tool.as_deref().map(|tool| ("tool", tool));
@@ -125,11 +125,11 @@ async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Princi
         let tenant = tenant(args)?;
         let roles = known_roles(config, &args.roles)?;
         let who = principal(id, tenant, &args.scopes, roles, config, AuthMethod::Operator);
-        let message = "it is taken to hold what was said; no key was looked at";
+        let message = "uses the given scopes and roles; no key was checked";
         return Ok((who, Step::new(StepName::Identity, StepResult::Pass, message)));
     }
     if args.principal.is_none() && args.key_id.is_none() {
-        return Err(usage("say for whom: --principal, --key-id, or --scope and --role"));
+        return Err(usage("select a principal with --principal, --key-id, or --scope and --role"));
     }
     let store = store::open_existing(config)?;
     let keys = store.list().await.context("the keys could not be read");
@@ -158,16 +158,16 @@ fn chosen(args: &ExplainArgs, keys: &[KeyRecord]) -> anyhow::Result<KeyRecord> {
     let live: Vec<&KeyRecord> = meant.iter().copied().filter(|key| holds(key)).collect();
     let Some(first) = live.first().or(meant.last()) else {
         return Err(advised(
-            "there is no such key",
+            "no such key",
             "`toolcrib keys list` shows keys with principals and tenants; for a principal of a token \
-             say --scope and --role",
+             use --scope and --role",
         ));
     };
     let same = |key: &&KeyRecord| key.scopes == first.scopes && key.roles == first.roles;
     if !live.iter().all(same) {
         let ids: Vec<&str> = live.iter().map(|key| key.id.as_str()).collect();
         return Err(usage(format!(
-            "this principal has keys that hold different things: say --key-id ({})",
+            "this principal has keys with different scopes or roles; select one with --key-id ({})",
             ids.join(", ")
         )));
     }
@@ -189,9 +189,9 @@ fn identity(key: &KeyRecord, config: &Config) -> Step {
             .map(String::as_str)
             .collect();
         let message = match unknown.is_empty() {
-            true => format!("the key {} holds", key.id),
+            true => format!("the key {} is valid", key.id),
             false => format!(
-                "the key {} holds; roles that the configuration does not have give nothing: {}",
+                "the key {} is valid; these roles are not in the configuration and have no effect: {}",
                 key.id,
                 unknown.join(", ")
             ),
@@ -264,10 +264,10 @@ fn print(explanation: &Value, requested: Option<&str>, printer: Printer) -> anyh
         ("allowed", false) => "a call would run",
         ("depends", _) => "a call would run or not, depending on its arguments",
         ("needs_approval", _) => "a call would wait until a person consents",
-        ("unavailable", _) => "a call would pass the gate, and its source does not answer",
+        ("unavailable", _) => "a call would pass the gate, but its source is unavailable",
         ("denied", _) => "a call would be refused",
         ("hidden", false) => "no list shows it, and a call would be refused",
-        _ => "there is no such tool",
+        _ => "no such tool",
     };
     printer.foreign(&format!("{}: {outcome}", text("outcome")))
 }

@@ -77,7 +77,7 @@ fn check_grants(args: &KeyCreateArgs, config: &Config, printer: Printer) -> anyh
         let meant = suggest::closest(&text, known.iter().map(String::as_str));
         if let Some(meant) = meant.filter(|meant| *meant != text) {
             printer.warning(format_args!(
-                "nothing in the configuration asks for the scope `{text}`; did you mean `{meant}`?"
+                "nothing in the configuration requires the scope `{text}`; did you mean `{meant}`?"
             ));
         }
     }
@@ -124,10 +124,12 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
     let principal = match args.principal {
         Some(principal) => principal,
         None => PrincipalId::parse(&args.name)
-            .map_err(|_| usage("this name cannot be a principal too; say --principal"))?,
+            .map_err(|_| usage("the name is not a valid principal; set --principal"))?,
     };
     if authn::is_kept_for_tokens(&principal) {
-        return Err(usage("a principal with `|` is kept for tokens; choose another --principal"));
+        return Err(usage(
+            "principals with `|` are reserved for tokens; choose another --principal",
+        ));
     }
     let now = Utc::now();
     let expires_at = match args.expires {
@@ -138,7 +140,7 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
         Target::Server(client) => {
             if args.tenant.is_some() {
                 return Err(usage(
-                    "the server makes keys in the caller's tenant; leave --tenant out",
+                    "the server creates keys in the caller's tenant; remove --tenant",
                 ));
             }
             let scopes: Vec<_> = args.scopes.iter().map(ToString::to_string).collect();
@@ -200,7 +202,7 @@ async fn rotate(
         KeyRotation::AlreadyReplaced => {
             return Err(advised(
                 "another key follows this one already",
-                "rotate that one; `toolcrib keys list --json` shows what it replaces",
+                "rotate that key; `toolcrib keys list --json` shows it under `replaces`",
             ));
         }
     }
@@ -217,7 +219,7 @@ async fn list(target: &Target, printer: Printer) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     if keys.is_empty() {
-        printer.note("there are no keys; `toolcrib keys create` makes one");
+        printer.note("there are no keys; create one with `toolcrib keys create`");
         return Ok(Exit::Done);
     }
     let rows = keys.into_iter().map(|key| {

@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(crate) async fn run(args: McpArgs, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
-    settings::no_url(global, "`toolcrib mcp` serves")?;
+    settings::no_url(global, "`toolcrib mcp` works")?;
     let key = settings::key(global)?;
     let settings = Settings::load(global)?;
     let config = settings.config.mcp.clone();

@@ -51,7 +51,7 @@ fn add(
     let report = library.add(path, &verification)?;
     show(&report, printer)?;
     printer.note(format_args!(
-        "installed; a source has it with kind = \"node-pack\" and pack = \"{}\"",
+        "installed; use it in a source with kind = \"node-pack\" and pack = \"{}\"",
         report.name
     ));
     Ok(Exit::Done)

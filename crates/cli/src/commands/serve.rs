@@ -40,9 +40,9 @@ use changes::Watch;
 use lock::Lock;
 
 /// The warning at each start with the test routes.
-const TEST_ROUTES: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can put \
-                     calls of made-up tools and principals into its tenant's record and reset its \
-                     rate limits; use it for conformance runs alone";
+const TEST_ROUTES: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can record \
+                     calls of invented tools and principals in its tenant and reset its rate limits; \
+                     use it only for conformance runs";
 
 /// Time limit for the shutdown, including running requests. By default, service managers kill after 30
 /// seconds.
@@ -169,8 +169,8 @@ pub(crate) async fn run(
             tokio::select! {
                 ended = &mut server => break flat(ended),
                 task = essential.fatal() => break Err(advised(
-                    format!("the background task `{task}` ended, and nothing works without it"),
-                    "the log says what happened; start the server again",
+                    format!("the background task `{task}`, which the server requires, ended"),
+                    "see the log for the cause, and restart the server",
                 )),
                 action = signals.next() => match action {
                     Action::End => break Ok(()),
@@ -191,10 +191,10 @@ pub(crate) async fn run(
     let cut = CancellationToken::new();
     let ending = async {
         if !server.is_finished() {
-            tracing::info!("ending; a second signal cuts off requests that run");
+            tracing::info!("shutting down; a second signal aborts running requests");
             tokio::select! {
                 ended = &mut server => if let Err(error) = flat(ended) {
-                    tracing::warn!("the server did not end well: {error:#}");
+                    tracing::warn!("the server ended with an error: {error:#}");
                 },
                 () = cut.cancelled() => server.abort(),
             }
@@ -224,12 +224,12 @@ async fn end_in_time(
         tokio::select! {
             () = &mut ending => return true,
             () = &mut limit => {
-                tracing::error!("the server did not end in time; what is left is cut off");
+                tracing::error!("the server did not shut down in time; aborting the rest");
                 return false;
             }
             () = signal() => {
                 if cut.is_cancelled() {
-                    tracing::warn!("a third signal; what is left is cut off");
+                    tracing::warn!("received a third signal; aborting the rest");
                     return false;
                 }
                 cut.cancel();
@@ -303,7 +303,7 @@ fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListener> {
             };
             advised(format!("{listen} is in use"), hint)
         }
-        _ => anyhow::Error::new(error).context(format!("{listen} cannot be listened on")),
+        _ => anyhow::Error::new(error).context(format!("cannot listen on {listen}")),
     })
 }
 
@@ -397,7 +397,7 @@ fn flat<E>(ended: Result<Result<(), E>, tokio::task::JoinError>) -> anyhow::Resu
 where
     E: std::error::Error + Send + Sync + 'static,
 {
-    ended.context("the server broke off")?.context("the server ended")
+    ended.context("the server task failed")?.context("the server ended")
 }
 
 /// Completes when `stopped` becomes true or its sender is dropped.
@@ -415,7 +415,10 @@ struct Signals {
 impl Signals {
     fn catch() -> anyhow::Result<Self> {
         let catch = |kind| {
-            signal(kind).advise("signals cannot be caught", "is this a container without them?")
+            signal(kind).advise(
+                "signal handlers cannot be installed",
+                "does this container support signals?",
+            )
         };
         Ok(Self {
             interrupt: catch(SignalKind::interrupt())?,

@@ -131,10 +131,8 @@ pub(crate) async fn run(
                 }
             }
             None if !printer.wants_json() => {
-                printer.note(format_args!(
-                    "`toolcrib sources logs {}` shows what it printed",
-                    source.id
-                ));
+                printer
+                    .note(format_args!("`toolcrib sources logs {}` shows its stderr", source.id));
             }
             None => {}
         }
@@ -149,7 +147,7 @@ pub(crate) async fn run(
     }
     for source in sources.iter().filter(|source| source.task_failures > 0) {
         printer.warning(format_args!(
-            "`{}`: its background tasks failed {} times and were started again; the log says where",
+            "`{}`: its background tasks failed {} times and were restarted; see the log",
             source.id, source.task_failures
         ));
     }

@@ -55,7 +55,7 @@ pub(crate) async fn run(
         (ToolsCommand::Search(args), Some(client)) => {
             let words = args.words.join(" ");
             let found = remote(&args.of, Some((&words, args.limit)), &client, printer).await?;
-            print(&found, "no tool that this key may use has such words", printer)?;
+            print(&found, "no tool that this key may use matches these words", printer)?;
         }
         (ToolsCommand::Lint(args), client) => {
             return lint::run(&args, client, global, printer).await;
@@ -99,7 +99,7 @@ async fn search(args: &ToolSearchArgs, global: &Global, printer: Printer) -> any
             let view = View::new(wanted(gateway, &args.of)?);
             warn_of_silent(gateway, printer);
             let found = view.search(&args.words.join(" "), None, usize::from(args.limit));
-            print(&shown(&found), "no tool has such words", printer)
+            print(&shown(&found), "no tool matches these words", printer)
         })
         .await
 }
@@ -161,7 +161,7 @@ fn warn_of_silent(gateway: &Gateway, printer: Printer) {
     {
         let why = source.status.detail.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         printer.warning(format_args!(
-            "source `{}` did not answer{why}; what it offered last is shown",
+            "source `{}` did not answer{why}; its last known tools are shown",
             source.id
         ));
     }
@@ -302,7 +302,7 @@ fn details(shown: &Shown, more: &[(&str, String)], printer: Printer) -> anyhow::
 /// Returns tier, scopes and approval as text.
 fn needs(tool: &ToolDescriptor) -> [String; 3] {
     let scopes = match tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref()) {
-        None => "(shown to nobody)".to_owned(),
+        None => "(hidden from all)".to_owned(),
         Some([]) => "(none)".to_owned(),
         Some(scopes) => scopes.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" "),
     };

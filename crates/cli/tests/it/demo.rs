@@ -309,7 +309,7 @@ fn its_keys_are_printed_for_a_shell() {
     let there = data.to_str().unwrap();
     let none = run(dir.path(), &["demo", "keys", "admin", "--data-dir", there]);
     assert_eq!(none.code, 1, "{none:?}");
-    assert!(none.stderr.contains("there is no demo") && none.stderr.contains("serve --demo"));
+    assert!(none.stderr.contains("no demo found") && none.stderr.contains("serve --demo"));
     assert_eq!(none.stdout, "");
 
     let _server = Server::demo(&data);

@@ -169,7 +169,7 @@ fn a_failure_can_be_json() {
         assert!(!message.is_empty() && ran.stderr.contains(message), "{ran:?}");
     }
     let told = run(dir.path(), &["--json", "--config", "missing.toml", "serve"]).json();
-    insta::assert_snapshot!(told, @r#"{"error":{"message":"the configuration missing.toml cannot be read","causes":["No such file or directory (os error 2)"],"hint":"name another file with --config, or make one with `toolcrib import`"}}"#);
+    insta::assert_snapshot!(told, @r#"{"error":{"message":"the configuration missing.toml cannot be read","causes":["No such file or directory (os error 2)"],"hint":"name another file with --config, or create one with `toolcrib import`"}}"#);
     // Its stdout is for protocol messages.
     let mcp = run(dir.path(), &["--json", "--config", "missing.toml", "mcp"]);
     assert_eq!((mcp.code, mcp.stdout.as_str()), (1, ""));
@@ -224,12 +224,12 @@ fn an_error_says_why_and_what_to_do() {
     insta::assert_snapshot!(ran.stderr, @r#"
     error: the configuration missing.toml cannot be read
     caused by: No such file or directory (os error 2)
-    hint: name another file with --config, or make one with `toolcrib import`
+    hint: name another file with --config, or create one with `toolcrib import`
     "#);
     let ran = run(dir().path(), &["audit", "export"]);
     insta::assert_snapshot!(ran.stderr, @r#"
     error: there is no store at .toolcrib/toolcrib.db
-    hint: name the configuration with --config or the directory with --data-dir; `toolcrib serve` makes a store
+    hint: name the configuration with --config or the directory with --data-dir; `toolcrib serve` creates a store
     "#);
     let ran = run(dir().path(), &["--url", "http://127.0.0.1:1", "tools", "list"]);
     assert!(

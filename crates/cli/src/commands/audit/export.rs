@@ -53,11 +53,10 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
     }
     if left_out > 0 {
         printer.warning(format_args!(
-            "{left_out} rows of the store are no events and were left out; `toolcrib audit verify` \
-             says more"
+            "{left_out} malformed events were skipped; `toolcrib audit verify` shows details"
         ));
     }
-    printer.note(format_args!("{count} events; go on with --after {after}"));
+    printer.note(format_args!("{count} events; continue with --after {after}"));
     Ok(())
 }
 
@@ -163,7 +162,7 @@ pub(super) async fn checkpoints(client: &Client) -> anyhow::Result<Vec<Checkpoin
         let mut page = client.get(&path, &[("after", after.as_str())]).await?;
         let page = page.get_mut("checkpoints").map(Value::take).unwrap_or_default();
         let page: Vec<Checkpoint> = serde_json::from_value(page)
-            .context("the server answered something else than checkpoints")?;
+            .context("the server returned a response without checkpoints")?;
         if page.is_empty() {
             return Ok(checkpoints);
         }
@@ -176,7 +175,7 @@ pub(super) async fn remote(client: &Client, after: u64) -> anyhow::Result<Vec<(u
     let (after, limit) = (after.to_string(), PAGE.to_string());
     let query = [("after", after.as_str()), ("limit", limit.as_str())];
     let mut page = client.get(&["v1", "events"], &query).await?;
-    let other = "the server answered something else than events with their hashes";
+    let other = "the server returned a response without events and hashes";
     let tenant = page.get("tenant").and_then(Value::as_str).context(other)?.to_owned();
     let events = page.get_mut("events").map(Value::take).unwrap_or_default();
     let listed: Vec<ListedEvent> = serde_json::from_value(events).context(other)?;

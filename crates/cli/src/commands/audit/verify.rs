@@ -39,12 +39,15 @@ const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) async fn key(global: &Global, printer: Printer) -> anyhow::Result<Exit> {
-    settings::no_url(global, "the key of the record is told")?;
+    settings::no_url(global, "`toolcrib audit key` works")?;
     let config = Settings::load(global)?.config;
     let Some(key) = signing::existing(&config).await? else {
         return Err(advised(
-            format!("there is no {}", signing::beside(&config.store.path).display()),
-            "the first `toolcrib serve` makes it, or `[record] signing_key` says where a key is",
+            format!(
+                "the signing key {} does not exist",
+                signing::beside(&config.store.path).display()
+            ),
+            "the first `toolcrib serve` creates it; or set `[record] signing_key`",
         ));
     };
     let public = STANDARD.encode(key.public());
@@ -70,7 +73,7 @@ pub(super) async fn run(
     }
     let report = match (&args.file, Client::connect(global, printer)?) {
         (Some(_), Some(_)) => {
-            return Err(usage("a file is checked here; leave out --url and unset TOOLCRIB_URL"));
+            return Err(usage("a file is checked locally; remove --url and unset TOOLCRIB_URL"));
         }
         (Some(file), None) => {
             trusted.extend(own_key(global).await);
@@ -281,7 +284,7 @@ fn exported(
         }
         let read: Result<ExportedEvent<'_>, _> = serde_json::from_slice(&line);
         let Some(event) = read.ok().and_then(ExportedEvent::stored) else {
-            verifier.damaged(format!("line {number} is no event of an export"));
+            verifier.damaged(format!("line {number} is not an event of an export"));
             continue;
         };
         let at = event.tenant_position;
@@ -314,7 +317,7 @@ fn public_key(path: &Path) -> anyhow::Result<[u8; 32]> {
         advised(format!("no public key: {problem}"), "`toolcrib audit key` prints it")
     })?;
     toolcrib_store::public_key(text.expose())
-        .advise(format!("{} holds no public key", path.display()), "`toolcrib audit key` prints it")
+        .advise(format!("{} is not a public key", path.display()), "`toolcrib audit key` prints it")
 }
 
 /// Adds the checkpoints in the file at `path` to `into`. Skips invalid lines with a warning: a crash
@@ -326,7 +329,7 @@ fn read_anchor(path: &Path, into: &mut Vec<Checkpoint>, printer: Printer) -> any
         match serde_json::from_str(&line) {
             Ok(checkpoint) => into.push(checkpoint),
             Err(_) => printer.warning(format_args!(
-                "{}:{}: this line is no checkpoint and is left out",
+                "{}:{}: skipped a line that is not a checkpoint",
                 path.display(),
                 number + 1
             )),
@@ -335,15 +338,17 @@ fn read_anchor(path: &Path, into: &mut Vec<Checkpoint>, printer: Printer) -> any
     match into.len() > before {
         true => Ok(()),
         false => Err(advised(
-            format!("{} holds no checkpoint", path.display()),
+            format!("{} contains no checkpoint", path.display()),
             "name the file of an `[[record.anchor]]`",
         )),
     }
 }
 
 fn open(path: &Path) -> anyhow::Result<BufReader<File>> {
-    let file = File::open(path)
-        .advise(format!("{} cannot be read", path.display()), "check its name and its rights")?;
+    let file = File::open(path).advise(
+        format!("{} cannot be read", path.display()),
+        "check its path and its permissions",
+    )?;
     Ok(BufReader::with_capacity(1 << 18, file))
 }
 

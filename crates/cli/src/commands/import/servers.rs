@@ -112,7 +112,7 @@ impl Reader {
                 }
                 let clean = without_secret(url);
                 if clean != url {
-                    object("its address holds a secret; send it in `headers`");
+                    object("its address contains a secret; send it in `headers`");
                 }
                 if Reference::of(&clean) != Reference::None {
                     object("its address uses a variable of the client; write its value");

@@ -23,7 +23,7 @@ pub(super) struct Written {
 pub(super) fn file(from: &str, imported: &Imported) -> Written {
     let from: String = from.chars().filter(|c| !c.is_control() && !is_hidden(*c)).collect();
     let mut text = format!(
-        "# Made by `toolcrib import` from {from}.\n\
+        "# Created by `toolcrib import` from {from}.\n\
          #\n\
          # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules\n\
          # belong to their source; later rules override earlier ones:\n\

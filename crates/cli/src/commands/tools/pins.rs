@@ -51,10 +51,10 @@ pub(super) struct Moment {
 async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<Shown>> {
     let value = match target {
         Target::Store(config, store) => {
-            let desk = desk(config, store);
+            let review = review(config, store);
             match tool {
-                Some(tool) => json!(desk.show(tool).await?.into_iter().collect::<Vec<_>>()),
-                None => json!(desk.list().await?),
+                Some(tool) => json!(review.show(tool).await?.into_iter().collect::<Vec<_>>()),
+                None => json!(review.list().await?),
             }
         }
         Target::Server(client) => {
@@ -75,10 +75,12 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
             };
             let wanted: Vec<_> = wanted.iter().filter_map(digest).collect();
             let by = PrincipalId::parse("operator")?;
-            let approved = desk(config, store).approve(&wanted, Some(&by), Utc::now()).await;
+            let approved = review(config, store).approve(&wanted, Some(&by), Utc::now()).await;
             let (_, events) = approved.map_err(|error| match error {
                 PinError::Store(error) => anyhow::Error::new(error),
-                error => advised(error.to_string(), "`toolcrib tools diff` shows what waits"),
+                error => {
+                    advised(error.to_string(), "`toolcrib tools diff` shows the pending changes")
+                }
             })?;
             store.append(events).await?;
         }
@@ -92,7 +94,7 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
     Ok(())
 }
 
-fn desk<'a>(config: &'a Config, store: &'a SqliteStore) -> PinReview<'a> {
+fn review<'a>(config: &'a Config, store: &'a SqliteStore) -> PinReview<'a> {
     PinReview { sources: &config.sources, pins: store, tenant: None }
 }
 
@@ -131,7 +133,7 @@ pub(super) async fn show(
         return Ok(Exit::Done);
     }
     if pins.is_empty() {
-        printer.note("every tool that was seen is as it was approved");
+        printer.note("no change is pending");
     }
     for pin in &pins {
         printer.line(diff::text(pin))?;
@@ -154,7 +156,7 @@ pub(super) async fn approve(
             let known = pins.iter().map(|pin| pin.source_id.as_str());
             let meant = suggest::did_you_mean(source.as_str(), known);
             return Err(advised(
-                format!("no tools of a source `{source}` were seen{meant}"),
+                format!("no tools of a source `{source}` have pins{meant}"),
                 "`toolcrib sources list` shows the sources",
             ));
         }
@@ -169,8 +171,8 @@ pub(super) async fn approve(
             };
             if pin.seen.is_none() {
                 return Err(advised(
-                    format!("nothing waits for an approval of {}", pin.tool_id),
-                    "`toolcrib tools diff` shows what waits",
+                    format!("no change of {} is pending", pin.tool_id),
+                    "`toolcrib tools diff` shows the pending changes",
                 ));
             }
             chosen.push(pin);
@@ -190,7 +192,7 @@ pub(super) async fn approve(
         printer.line(format_args!("approved {tool}"))?;
     }
     if wanted.is_empty() {
-        printer.note("nothing waits for an approval");
+        printer.note("no change is pending");
     }
     Ok(Exit::Done)
 }
@@ -203,7 +205,7 @@ fn unknown(tool: &str, pins: &[Shown]) -> anyhow::Error {
     let known = pins.iter().flat_map(|pin| [pin.name.as_str(), pin.tool_id.as_str()]);
     let meant = suggest::did_you_mean(tool, known);
     advised(
-        format!("no pin of a tool {tool:?} is known{meant}"),
-        "pins are of tools of upstreams that were seen; `toolcrib sources list` asks the upstreams",
+        format!("no pin of a tool {tool:?}{meant}"),
+        "only discovered tools of upstreams have pins; `toolcrib sources list` discovers them",
     )
 }

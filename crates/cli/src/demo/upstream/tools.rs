@@ -63,7 +63,7 @@ pub(super) fn list() -> Value {
         {
             "name": "fail",
             "title": "Fail",
-            "description": "Always fails, as a tool whose work goes wrong does.",
+            "description": "Always fails with a tool error.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
@@ -100,7 +100,7 @@ pub(super) fn list() -> Value {
         {
             "name": "wipe",
             "title": "Wipe",
-            "description": "Would delete what it is told to, with somebody's consent. It deletes nothing.",
+            "description": "Pretends to delete the target after an approval. It deletes nothing.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
