@@ -23,12 +23,12 @@ Examples:
 A pack is a directory or a .tgz with a pack.json (kind \"node\"). It is checked, then its archive is
 kept in the data directory and its hash in pack-lock.json there; nothing of it runs. A source takes
 it by its name: pack = \"vendor.acme.text\". With --trusted-key it must be signed: in ARCHIVE.sig
-beside the archive, or in the file that `signing.signatureRef` names.")]
+next to the archive, or in the file that `signing.signatureRef` names.")]
     Add {
         /// A directory, or a .tgz
         pack: PathBuf,
 
-        /// What the archive must hash to: sha256- and base64
+        /// The expected hash of the archive: `sha256-` and base64
         #[arg(long, value_name = "SRI")]
         integrity: Option<String>,
 
@@ -36,7 +36,7 @@ beside the archive, or in the file that `signing.signatureRef` names.")]
         trust: PackTrust,
     },
 
-    /// List the installed packs, and those that this program brings
+    /// List the installed and the bundled packs
     List(Output),
 
     /// Remove an installed pack

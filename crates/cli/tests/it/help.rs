@@ -52,16 +52,16 @@ fn the_help_names_what_there_is() {
       serve        Serve the tools of a configuration, or a demo
       mcp          Serve MCP over stdin and stdout, for a client that starts its servers itself
       demo         Print the keys of the demo
-      tools        See which tools there are
+      tools        List, search, check and approve tools
       call         Call a tool
-      explain      See why somebody could call a tool or not, or why a list is empty
-      sources      See how the sources are doing
-      keys         Make, list, rotate and revoke API keys
-      credentials  Store what sources present to their upstreams: tokens, passwords, OAuth clients
+      explain      Explain why a principal can or cannot call a tool, or why a list is empty
+      sources      Show the status of sources
+      keys         Create, list, rotate and revoke API keys
+      credentials  Store the credentials of sources: tokens, passwords, OAuth clients
       packs        Install and check packs of tools
-      runs         See and end runs of workflows
-      approvals    See and answer requests for consent
-      audit        Read the record of what happened
+      runs         List, show and cancel workflow runs
+      approvals    List and answer approvals
+      audit        Read and verify the record
       config       Check a configuration file
       conformance  Check whether a host conforms to the protocols it serves
       import       Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml
@@ -78,14 +78,14 @@ fn the_help_names_what_there_is() {
           --config <FILE>    The configuration file [default: ./toolcrib.toml when it exists] [env:
                              TOOLCRIB_CONFIG]
           --data-dir <DIR>   Where state is kept: the store is DIR/toolcrib.db unless the file sets
-                             `[store] url` [default: .toolcrib beside the configuration file]
+                             `[store] url` [default: .toolcrib next to the configuration file]
           --url <URL>        Talk to the running server at this address instead of opening the store
                              [env: TOOLCRIB_URL]
           --key <KEY>        The API key to present; prefer the variable or --key-file, because other
                              users of the machine can see arguments [env: TOOLCRIB_KEY]
-          --key-file <FILE>  A file that holds the API key; counts more than --key
-      -q, --quiet            Say less on stderr
-      -v, --verbose...       Say more on stderr; twice for still more
+          --key-file <FILE>  A file with the API key; takes precedence over --key
+      -q, --quiet            Print fewer messages on stderr
+      -v, --verbose...       Print more messages on stderr; twice for even more
 
     Examples:
       toolcrib serve --demo                     try it: no configuration, no network needed
@@ -96,8 +96,8 @@ fn the_help_names_what_there_is() {
       toolcrib call files__read_file '{"path": "/srv/docs/a.md"}'
       toolcrib audit tail -f                    watch what happens
 
-    Exit codes: 0 it worked, 1 it did not, 2 it was asked wrongly. With --json a failure is an object
-    too: {"error": {"message": ..., "causes": [...], "hint": ...}}.
+    Exit codes: 0 success, 1 failure, 2 usage error. With --json a failure is printed as an object:
+    {"error": {"message": ..., "causes": [...], "hint": ...}}.
     "#);
 }
 
