@@ -41,7 +41,7 @@ const COMMANDS: [&[&str]; 33] = [
 ];
 
 #[test]
-fn the_help_names_what_there_is() {
+fn the_help_lists_all_commands() {
     let help = run(dir().path(), &["-h"]).ok().stdout;
     insta::assert_snapshot!(help, @r#"
     One catalog, one gate and one record for every tool your agents can use
@@ -154,7 +154,7 @@ fn a_failure_can_be_json() {
         (&["keys", "revoke"], 2),
         (&["tools", "list", "--source", "nonsense"], 2),
     ] {
-        // What is logged is not what is printed.
+        // Log lines on stderr are not part of the message.
         let run =
             |args: &[&str]| finish(toolcrib(dir.path()).env("TOOLCRIB_LOG", "off").args(args));
         let plain = run(args);
@@ -170,7 +170,7 @@ fn a_failure_can_be_json() {
     }
     let told = run(dir.path(), &["--json", "--config", "missing.toml", "serve"]).json();
     insta::assert_snapshot!(told, @r#"{"error":{"message":"the configuration missing.toml cannot be read","causes":["No such file or directory (os error 2)"],"hint":"name another file with --config, or create one with `toolcrib import`"}}"#);
-    // Its stdout is for protocol messages.
+    // stdout of `mcp` carries protocol messages.
     let mcp = run(dir.path(), &["--json", "--config", "missing.toml", "mcp"]);
     assert_eq!((mcp.code, mcp.stdout.as_str()), (1, ""));
 }
