@@ -132,7 +132,7 @@ fn parallel_rotations_make_one_key() {
     assert_eq!(listed.as_array().unwrap().len(), 2);
 }
 
-/// Creates two keys of one principal, in the store and over HTTP.
+/// After a rotation both keys of the principal are valid, in the store and over HTTP.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_rotated_here_and_on_a_running_server() {
     let dir = dir();

@@ -102,7 +102,7 @@ fn a_taken_port_is_said_to_be() {
     assert!(ran.stderr.contains("--listen 127.0.0.1:0"), "{}", ran.stderr);
     assert_eq!(ran.stdout, "");
 
-    // The default port: free, or in use by another program.
+    // The default port is in use, by this listener or by another program.
     let _holder = TcpListener::bind("127.0.0.1:8808");
     let ran = run(dir.path(), &["serve", "--demo"]);
     assert_eq!(ran.code, 1);

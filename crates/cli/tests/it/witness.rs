@@ -14,7 +14,7 @@ use crate::support::{
     Caller, CommandOutput, Server, config, dir, eventually, key, run, write_config,
 };
 
-/// A checkpoint policy that signs the first events and the last ones.
+/// A checkpoint interval that is never reached: only the first events and the last ones are signed.
 const SELDOM: &str = "checkpoint_interval = \"1h\"";
 
 fn configure(dir: &Path, record: &str) -> String {

@@ -49,7 +49,7 @@ fn configure(dir: &Path, upstream: &FaultyHttp, slow: &str, more: &str) -> Strin
     key(dir, &["--scope", "*"]).1
 }
 
-/// Returns the number of upstream calls by their label.
+/// Returns the number of upstream calls by tool and step.
 fn calls(upstream: &FaultyHttp) -> BTreeMap<String, usize> {
     let mut calls = BTreeMap::new();
     for received in upstream.received() {
