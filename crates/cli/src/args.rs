@@ -1,4 +1,4 @@
-//! What can be typed. Parsing never touches the world; what it means is decided by the commands.
+//! The command line. Parsing has no side effects; the commands interpret the values.
 
 mod approvals;
 mod commands;
@@ -52,8 +52,8 @@ Examples:
   toolcrib call files__read_file '{\"path\": \"/srv/docs/a.md\"}'
   toolcrib audit tail -f                    watch what happens
 
-Exit codes: 0 it worked, 1 it did not, 2 it was asked wrongly. With --json a failure is an object
-too: {\"error\": {\"message\": ..., \"causes\": [...], \"hint\": ...}}."
+Exit codes: 0 success, 1 failure, 2 usage error. With --json a failure is printed as an object:
+{\"error\": {\"message\": ..., \"causes\": [...], \"hint\": ...}}."
 )]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -62,7 +62,7 @@ pub(crate) struct Args {
     pub(crate) command: Command,
 }
 
-/// What every command understands.
+/// The options of every command.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Options of every command")]
 pub(crate) struct Global {
@@ -75,7 +75,7 @@ pub(crate) struct Global {
     pub(crate) config: Option<PathBuf>,
 
     /// Where state is kept: the store is DIR/toolcrib.db unless the file sets `[store] url`
-    /// [default: .toolcrib beside the configuration file]
+    /// [default: .toolcrib next to the configuration file]
     #[arg(long, global = true, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
 
@@ -95,15 +95,15 @@ pub(crate) struct Global {
     )]
     pub(crate) key: Option<Secret>,
 
-    /// A file that holds the API key; counts more than --key
+    /// A file with the API key; takes precedence over --key
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 
-    /// Say less on stderr
+    /// Print fewer messages on stderr
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
 
-    /// Say more on stderr; twice for still more
+    /// Print more messages on stderr; twice for even more
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 }
@@ -120,14 +120,14 @@ Examples:
 
 Once ready it prints `listening on http://ADDR` on stdout; logs go to stderr (TOOLCRIB_LOG says
 what is logged). SIGTERM and SIGINT end it in order. The configuration is
-read again when its file changes and on SIGHUP: what is wrong with it is logged, and then nothing
+read again when its file changes and on SIGHUP: if it has errors, they are logged, and nothing
 changes. A file that has become empty or lost its last source changes nothing either, unless
---allow-empty says that it may.
+--allow-empty is given.
 
 One server per data directory: a second one is refused, because limits are counted per server.
 
 Only loopback addresses are served unless the file says `[server] behind_proxy = true`: keys travel
-in the open without TLS, so something that terminates TLS has to stand in front.")]
+unencrypted without TLS, so put a proxy that terminates TLS in front.")]
     Serve(ServeArgs),
 
     /// Serve MCP over stdin and stdout, for a client that starts its servers itself
@@ -145,7 +145,7 @@ tenant `default`. Every call passes the same gate and the same record as on the 
     #[command(subcommand)]
     Demo(DemoCommand),
 
-    /// See which tools there are
+    /// List, search, check and approve tools
     #[command(subcommand)]
     Tools(ToolsCommand),
 
@@ -161,13 +161,13 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt call demo__echo '{\"text\": \"hi\"}'
 
 A VALUE is read as the tool's schema says: a number, true or false, JSON for lists and objects, and
-text otherwise. @FILE stands for the text of a file, @- for that on stdin, and @@ for an @.
+text otherwise. @FILE is the text of a file, @- that of stdin, and @@ an @.
 
-Prints what the tool answered; progress goes to stderr. With --json the whole answer. The exit code
-is 1 when the tool failed or was not run.")]
+Prints the result of the tool; progress goes to stderr. With --json it prints the whole response.
+The exit code is 1 when the tool failed or was not run.")]
     Call(CallArgs),
 
-    /// See why somebody could call a tool or not, or why a list is empty
+    /// Explain why a principal can or cannot call a tool, or why a list is empty
     #[command(after_help = "\
 Examples:
   toolcrib explain --principal ci --tool files__write_file
@@ -176,24 +176,24 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --tool files__write_file
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --principal ci --tool files__write_file
 
-Every step is told in the order in which the gate asks: key, tool, tenant, pin, scope, policy, rate,
-quota, approval, source. Nothing is called, and nothing is taken from a limit. With --url the
-server says what a call would say, to the key's own principal or, with --principal and the scope
+Prints the steps in the order of the gate: key, tool, tenant, pin, scope, policy, rate, quota,
+approval, source. Nothing is called, and nothing is taken from a limit. With --url the server
+reveals what a call would reveal, to the key's own principal or, with --principal and the scope
 `explain:others`, to another principal of its tenant.
 
 The exit code is 0 when a call would run, if only after consent or with the right arguments, and 1
 when it would not; for a list, 1 when it is empty.")]
     Explain(ExplainArgs),
 
-    /// See how the sources are doing
+    /// Show the status of sources
     #[command(subcommand)]
     Sources(SourcesCommand),
 
-    /// Make, list, rotate and revoke API keys
+    /// Create, list, rotate and revoke API keys
     #[command(subcommand)]
     Keys(KeysCommand),
 
-    /// Store what sources present to their upstreams: tokens, passwords, OAuth clients
+    /// Store the credentials of sources: tokens, passwords, OAuth clients
     #[command(subcommand)]
     Credentials(CredentialsCommand),
 
@@ -201,15 +201,15 @@ when it would not; for a list, 1 when it is empty.")]
     #[command(subcommand)]
     Packs(PacksCommand),
 
-    /// See and end runs of workflows
+    /// List, show and cancel workflow runs
     #[command(subcommand)]
     Runs(RunsCommand),
 
-    /// See and answer requests for consent
+    /// List and answer approvals
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
 
-    /// Read the record of what happened
+    /// Read and verify the record
     #[command(subcommand)]
     Audit(AuditCommand),
 

@@ -1,4 +1,4 @@
-//! The packs that this program brings.
+//! The packs that are compiled into this program.
 
 use toolcrib_sources::BundledPack;
 
@@ -13,7 +13,7 @@ macro_rules! pack {
     };
 }
 
-/// Found by their names when no pack of the same name is installed.
+/// The bundled packs. An installed pack of the same name takes precedence.
 pub(crate) const PACKS: &[BundledPack] = &[pack!(
     "everyday":
     "pack.json",

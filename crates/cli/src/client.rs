@@ -1,7 +1,7 @@
-//! A small client of a running server, for `--url`. The only place in the program with HTTP.
+//! The client of a running server, for `--url`. All HTTP requests to it are
+//! sent here.
 //!
-//! Invariant: the key goes to the address the user named and nowhere else; redirects are not
-//! followed.
+//! Invariant: the key is sent only to the address in `--url`; redirects are not followed.
 
 mod mcp;
 
@@ -26,20 +26,20 @@ use crate::{
     settings,
 };
 
-/// Largest answer that is read.
+/// Size limit of a response body, in bytes.
 const MAX_ANSWER: usize = 64 << 20;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// For everything but calls, which take as long as the tool takes.
+/// Timeout of requests other than tool calls, which have none.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
-/// Talks to one server.
+/// A client of one server.
 pub(crate) struct Client {
     http: reqwest::Client,
     base: Url,
     key: Option<Secret>,
 }
 
-/// What the server said.
+/// The response of the server.
 #[derive(Debug)]
 struct Answer {
     status: StatusCode,
@@ -47,13 +47,13 @@ struct Answer {
 }
 
 impl Client {
-    /// A client of the server that `--url` names; `None` without it.
+    /// Creates a client of the server of `--url`; returns `None` without `--url`.
     pub(crate) fn connect(global: &Global, printer: Printer) -> anyhow::Result<Option<Self>> {
         let Some(typed) = &global.url else { return Ok(None) };
         let base = address(typed)?;
         let key = settings::key(global)?;
         if key.is_some() && base.scheme() == "http" && !is_loopback(&base) {
-            printer.warning("the key travels in the open; use https");
+            printer.warning("the API key is sent unencrypted; use https");
         }
         #[expect(
             clippy::disallowed_methods,
@@ -69,14 +69,14 @@ impl Client {
         Ok(Some(Self { http: builder.build()?, base, key }))
     }
 
-    /// The typed client of the server's catalog.
+    /// Returns a typed client of the server's catalog.
     pub(crate) fn catalog(&self) -> anyhow::Result<toolcrib_client::Client> {
         let http = self.http.clone();
         toolcrib_client::Client::with_http(http, self.base.as_str(), self.key.clone())
             .map_err(|error| usage(error.to_string()))
     }
 
-    /// What a failure of [`catalog`](Self::catalog) means.
+    /// Adds a message and a hint to an error of the [`catalog`](Self::catalog) client.
     pub(crate) fn explained(&self, error: toolcrib_client::Error) -> anyhow::Error {
         match error {
             toolcrib_client::Error::Refused(refusal) => {
@@ -94,7 +94,7 @@ impl Client {
             error @ (toolcrib_client::Error::NotJson | toolcrib_client::Error::NotAList) => {
                 advised_by(
                     error,
-                    format!("{} does not answer with a list of tools", self.base),
+                    format!("{} did not return a list of tools", self.base),
                     "is this the address of a toolcrib server?",
                 )
             }
@@ -102,7 +102,7 @@ impl Client {
         }
     }
 
-    /// The answer to `GET` of the path made of `segments`; anything but success is an error.
+    /// Sends `GET` to the path of `segments` and returns the body. Fails when the status is not success.
     pub(crate) async fn get(
         &self,
         segments: &[&str],
@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// The answer to an empty `POST` there; anything but success is an error.
+    /// Sends an empty `POST` and returns the body. Fails when the status is not success.
     pub(crate) async fn post(&self, segments: &[&str]) -> anyhow::Result<Value> {
         let request = self.request(Method::POST, self.path(segments)?)?.timeout(READ_LIMIT);
         let Answer { status, body } = self.answer(request).await?;
@@ -130,7 +130,7 @@ impl Client {
         }
     }
 
-    /// The answer to a `POST` of `body` there; anything but success is an error.
+    /// Sends `body` with `POST` and returns the response body. Fails when the status is not success.
     pub(crate) async fn send(&self, segments: &[&str], body: &Value) -> anyhow::Result<Value> {
         let request = self.request(Method::POST, self.path(segments)?)?.timeout(READ_LIMIT);
         let Answer { status, body } = self.answer(request.json(body)).await?;
@@ -140,7 +140,7 @@ impl Client {
         }
     }
 
-    /// The answer to `DELETE` there; anything but success is an error.
+    /// Sends `DELETE` and returns the body. Fails when the status is not success.
     pub(crate) async fn delete(&self, segments: &[&str]) -> anyhow::Result<Value> {
         let request = self.request(Method::DELETE, self.path(segments)?)?.timeout(READ_LIMIT);
         let Answer { status, body } = self.answer(request).await?;
@@ -163,7 +163,7 @@ impl Client {
         let mut request = self.http.request(method, url);
         if let Some(key) = &self.key {
             let mut header = HeaderValue::from_str(&format!("Bearer {}", key.expose()))
-                .map_err(|_| usage("the key has characters that no key has"))?;
+                .map_err(|_| usage("the API key contains invalid characters"))?;
             header.set_sensitive(true);
             request = request.header(AUTHORIZATION, header);
         }
@@ -184,7 +184,7 @@ impl Client {
         let body = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         if status.is_success() && body.is_null() && !bytes.is_empty() {
             return Err(advised(
-                format!("{} answered something that is not JSON", self.base),
+                format!("{} returned a response that is not JSON", self.base),
                 "is this the address of a toolcrib server?",
             ));
         }
@@ -192,8 +192,8 @@ impl Client {
     }
 }
 
-/// The error for a status other than success of the path made of `segments`. The body has its details
-/// under `details`.
+/// Creates the error for a failed request to the path of `segments`. The hint is derived from the
+/// status and from `details` in the body.
 fn refused(status: StatusCode, body: &Value, segments: &[&str]) -> anyhow::Error {
     let message = ["message", "error"].iter().find_map(|key| body.get(key)?.as_str());
     let message = match message {
@@ -204,7 +204,7 @@ fn refused(status: StatusCode, body: &Value, segments: &[&str]) -> anyhow::Error
     match status {
         StatusCode::UNAUTHORIZED => advised(
             message,
-            "set TOOLCRIB_KEY or --key-file to a key of this server; `toolcrib keys create` makes one",
+            "set TOOLCRIB_KEY or --key-file to a key of this server; create one with `toolcrib keys create`",
         ),
         StatusCode::FORBIDDEN => advised(message, missing_scopes(details)),
         StatusCode::TOO_MANY_REQUESTS => advised(message, later(details)),
@@ -213,7 +213,7 @@ fn refused(status: StatusCode, body: &Value, segments: &[&str]) -> anyhow::Error
     }
 }
 
-/// The command that lists what there is at the path made of `segments`.
+/// Returns a hint with the command that lists the objects at the path of `segments`.
 fn list_of(segments: &[&str]) -> &'static str {
     match segments {
         ["v1", "approvals", ..] => {
@@ -226,7 +226,7 @@ fn list_of(segments: &[&str]) -> &'static str {
     }
 }
 
-/// What to do about a key that may not.
+/// Returns the hint for a `403` response with `details`.
 pub(crate) fn missing_scopes(details: &Value) -> String {
     let required = details.get("requiredScopes").and_then(Value::as_array);
     let scopes: Vec<String> = required
@@ -237,25 +237,26 @@ pub(crate) fn missing_scopes(details: &Value) -> String {
         .collect();
     match details.get("reason").and_then(Value::as_str) {
         Some("own_request" | "same_hand") => {
-            return "somebody else has to answer it, with a key of their own".to_owned();
+            return "another principal has to answer it, with a key that the requester did not create"
+                .to_owned();
         }
         Some("role") => {
-            return "the role is told by `toolcrib approvals show`; use a key that has it"
+            return "use a key with the required role; `toolcrib approvals show` shows it"
                 .to_owned();
         }
         Some(_) | None => {}
     }
     match scopes.is_empty() {
-        true => "the key lacks a scope; use one that has it".to_owned(),
+        true => "the key lacks a scope; use a key that has it".to_owned(),
         false => format!(
-            "the key lacks a scope, needed here: {}; `toolcrib keys create --scope` makes a key \
-             that has it",
+            "the key lacks a required scope: {}; create a key that has it with `toolcrib keys \
+             create --scope`",
             scopes.join(" ")
         ),
     }
 }
 
-/// When to try again.
+/// Returns the hint for a `429` response with `details`.
 pub(crate) fn later(details: &Value) -> String {
     match details.get("retryAfterMs").and_then(Value::as_u64) {
         Some(millis) => format!("try again in {} s", millis.div_ceil(1000)),
@@ -265,17 +266,19 @@ pub(crate) fn later(details: &Value) -> String {
 
 async fn bounded(mut response: Response) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = response.chunk().await.context("the answer broke off")? {
+    while let Some(chunk) = response.chunk().await.context("the response is incomplete")? {
         anyhow::ensure!(
             bytes.len() + chunk.len() <= MAX_ANSWER,
-            "the answer is larger than 64 MiB"
+            "the response is larger than 64 MiB"
         );
         bytes.extend_from_slice(&chunk);
     }
     Ok(bytes)
 }
 
-/// The address that `--url` names.
+/// Parses the address of `--url`.
+///
+/// Fails unless it is an `http` or `https` URL without user name and password.
 pub(crate) fn address(typed: &str) -> anyhow::Result<Url> {
     let wrong = || usage("--url must be an address such as http://127.0.0.1:8808");
     let url = Url::parse(typed).map_err(|_| wrong())?;
@@ -286,7 +289,7 @@ pub(crate) fn address(typed: &str) -> anyhow::Result<Url> {
     }
 }
 
-/// Whether `url` is on this machine.
+/// Returns whether the host of `url` is a loopback address or `localhost`.
 pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
@@ -331,7 +334,7 @@ mod tests {
         let scope = json!({ "scopeRequired": "d:e" });
         assert!(hint(StatusCode::FORBIDDEN, scope).contains("`d:e`"));
         let own = json!({ "reason": "own_request" });
-        assert!(hint(StatusCode::FORBIDDEN, own).contains("somebody else"));
+        assert!(hint(StatusCode::FORBIDDEN, own).contains("another principal"));
         for (path, command) in [
             (&["v1", "approvals", "a1", "grant"][..], "approvals list"),
             (&["v1", "runs", "r1"], "runs list"),

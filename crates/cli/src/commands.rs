@@ -1,4 +1,4 @@
-//! One module per command; each prints its answer and says how it ended.
+//! One module per command. Each prints its result and returns an [`Exit`].
 
 mod approvals;
 mod audit;
@@ -28,7 +28,7 @@ use crate::{
     printer::Printer,
 };
 
-/// Runs what was asked for.
+/// Runs the command of `args`.
 pub(crate) async fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
     let Args { global, command } = args;
     let usual = match command {

@@ -1,26 +1,27 @@
-//! How children are started: this program again, which watches over a child, or gives up what the
-//! child must not have and becomes it.
+//! The launcher of child processes: this program, started again. It supervises a child, or drops the
+//! privileges that the child must not have and then executes it.
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use toolcrib_sources::{Launcher, run_child};
 
-/// The first argument of a start as launcher. Nobody types it, so no help shows it.
-const WORD: &str = "run-child";
+/// The first argument of a launcher process. It is internal, so the help omits it.
+const LAUNCHER_ARGUMENT: &str = "run-child";
 
-/// Starts children through this program, also when its file has been replaced by a newer one.
+/// Returns a launcher that runs this program, also after its file was replaced by another version.
 pub(crate) fn launcher() -> Launcher {
     let own = PathBuf::from("/proc/self/exe");
     let program = match own.exists() {
         true => own,
         false => std::env::current_exe().unwrap_or(own),
     };
-    Launcher { program, arguments: vec![OsString::from(WORD)] }
+    Launcher { program, arguments: vec![OsString::from(LAUNCHER_ARGUMENT)] }
 }
 
-/// Starts a child, if that is what this start is for. Before anything else, so that the child has
-/// no thread and no open file of ours.
+/// Runs a child if this process is a launcher, and returns its exit code.
+///
+/// Must be called first in `main`, so that the child inherits no thread and no open file.
 pub(crate) fn entered() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
-    (arguments.next()? == WORD).then(|| run_child(arguments))
+    (arguments.next()? == LAUNCHER_ARGUMENT).then(|| run_child(arguments))
 }

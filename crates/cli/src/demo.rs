@@ -1,9 +1,9 @@
-//! `serve --demo`: something to try without a configuration, a network or another program.
+//! `serve --demo`: a server to try out without a configuration, a network or another program.
 //!
-//! It is the ordinary server: a configuration text that goes through the ordinary parser, keys in
-//! the ordinary store, and sources that need nothing beside this program: an MCP server (`upstream`)
-//! and two commands that are this program run as a child, a small HTTP service (`library`), two
-//! workflows, and a pack that this program brings.
+//! It is the ordinary server with an embedded configuration and ordinary API keys in the store. Its
+//! sources need only this program: an MCP server (`upstream`) and two commands, which are this
+//! program run as a child process; a small HTTP service (`library`); two workflows; and the bundled
+//! pack.
 
 mod facts;
 mod library;
@@ -41,13 +41,13 @@ use crate::{
 use facts::Facts;
 use library::Library;
 
-/// Where the demo says what it is, in the data directory.
+/// The file in the data directory with the URL and the keys of the demo.
 pub(crate) const FILE: &str = "demo.json";
 
-/// How long the demo's keys work. They lie in a file in the open, so not for ever.
+/// Lifetime of the demo's keys, which are stored as plain text in a file.
 const KEY_DAYS: i64 = 30;
 
-/// Who can call: name of key and principal, tenant, scope.
+/// The callers: name of the key and of the principal, tenant, scope.
 const CALLERS: [(&str, &str, &str); 4] = [
     ("admin", "demo", "*"),
     ("reader", "demo", "demo:read"),
@@ -55,10 +55,10 @@ const CALLERS: [(&str, &str, &str); 4] = [
     ("other-tenant", "other", "*"),
 ];
 
-/// Their names.
+/// The names in [`CALLERS`].
 pub(crate) const CALLER_NAMES: [&str; 4] = [CALLERS[0].0, CALLERS[1].0, CALLERS[2].0, CALLERS[3].0];
 
-/// The demo's configuration, but for the path of this program and the library's address.
+/// The demo's configuration, with placeholders for the path of this program and the library's address.
 const CONFIG: &str = r#"
 [[source]]
 id = "demo"
@@ -124,7 +124,7 @@ document = { type = "string", description = "The document, as JSON" }
 
 [source.commands.version]
 title = "Version of this server"
-description = "Tells which toolcrib this is"
+description = "Returns the version of toolcrib"
 program = PROGRAM
 args = ["--version"]
 
@@ -149,25 +149,25 @@ durable = true
 scopes = ["demo:read"]
 "#;
 
-/// The demo's workflows: files in the data directory, where they can be looked at and changed.
+/// The demo's workflows. They are written to the data directory, where users can edit them.
 const WORKFLOWS: [(&str, &str); 2] = [
     ("forecast.yaml", include_str!("demo/workflows/forecast.yaml")),
     ("welcome.yaml", include_str!("demo/workflows/welcome.yaml")),
 ];
 
-/// A demo that is about to be served.
+/// The state of a demo before its server starts.
 #[derive(Debug)]
 pub(crate) struct Demo {
     data_dir: PathBuf,
     library: Library,
 }
 
-/// Whether a demo left keys in the store of `data_dir`.
+/// Returns whether a demo left keys in the store of `data_dir`.
 pub(crate) fn left_keys_in(data_dir: &Path) -> bool {
     data_dir.join(FILE).is_file()
 }
 
-/// Prints the keys that a demo left in the data directory, or the one called `name`.
+/// Prints the keys that a demo left in the data directory, or only the key `name`.
 pub(crate) fn print_keys(
     name: Option<&str>,
     global: &Global,
@@ -176,8 +176,8 @@ pub(crate) fn print_keys(
     let file = data_dir(global).join(FILE);
     let facts = Facts::read(&file).ok_or_else(|| {
         advised(
-            format!("there is no demo here: {} is missing or cannot be read", file.display()),
-            "start one with `toolcrib serve --demo`, and name its --data-dir if it has one",
+            format!("no demo found: {} is missing or unreadable", file.display()),
+            "start one with `toolcrib serve --demo`, or set --data-dir to its data directory",
         )
     })?;
     match name {
@@ -191,7 +191,7 @@ pub(crate) fn print_keys(
             let key = facts.keys.get(name).ok_or_else(|| {
                 advised(
                     format!("{} has no key called {name}", file.display()),
-                    "start the demo again: it makes the keys that are missing",
+                    "restart the demo, which creates missing keys",
                 )
             })?;
             match printer.wants_json() {
@@ -203,7 +203,7 @@ pub(crate) fn print_keys(
     Ok(Exit::Done)
 }
 
-/// Where the demo keeps its state.
+/// Returns the directory for the state of the demo.
 fn data_dir(global: &Global) -> PathBuf {
     global.data_dir.clone().unwrap_or_else(|| PathBuf::from(DATA_DIR))
 }
@@ -219,8 +219,8 @@ impl Demo {
         let data_dir = data_dir(global);
         if data_dir.join(STORE_FILE).exists() && !left_keys_in(&data_dir) {
             printer.warning(format_args!(
-                "{} is there already: the demo's keys will be accepted by every server that uses \
-                 it, for {KEY_DAYS} days; --data-dir keeps them apart",
+                "{} already exists: every server that uses it will accept the demo's keys for \
+                 {KEY_DAYS} days; use another --data-dir to avoid that",
                 data_dir.join(STORE_FILE).display()
             ));
         }
@@ -228,9 +228,9 @@ impl Demo {
         Ok(Self { data_dir, library })
     }
 
-    /// The configuration of the demo.
+    /// Returns the configuration of the demo.
     pub(crate) fn settings(&self) -> anyhow::Result<Settings> {
-        let program = std::env::current_exe().context("this program cannot find itself")?;
+        let program = std::env::current_exe().context("the path of this program is unknown")?;
         let program = program.to_str().context("the path of this program is not UTF-8")?;
         let typed = |text: &str| toml::Value::from(text).to_string();
         let text = CONFIG.replace("LIBRARY", &typed(&self.library.document()));
@@ -241,11 +241,11 @@ impl Demo {
         Ok(Settings { config, text: None, data_dir: self.data_dir.clone() })
     }
 
-    /// Writes the workflows that are not there yet.
+    /// Writes the workflow files that are missing.
     pub(crate) fn write_workflows(&self) -> anyhow::Result<()> {
         let directory = self.data_dir.join("workflows");
         std::fs::create_dir_all(&directory)
-            .with_context(|| format!("{} cannot be made", directory.display()))?;
+            .with_context(|| format!("{} cannot be created", directory.display()))?;
         for (name, text) in WORKFLOWS {
             let file = directory.join(name);
             if !file.exists() {
@@ -256,7 +256,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Waits for the tools, makes the keys and says what there is to try.
+    /// Creates the missing keys, waits for the tools, and prints the addresses and two example requests.
     pub(crate) async fn greet(
         &self,
         gateway: &Gateway,
@@ -294,7 +294,7 @@ impl Demo {
         let entries: Vec<_> =
             snapshot.catalog.entries().iter().map(|entry| Shown::of(entry)).collect();
         if entries.is_empty() {
-            printer.warning("the demo's source did not tell its tools in time");
+            printer.warning("the demo's sources did not list their tools in time");
         }
         tools::table(&entries, printer)?;
         let url = &facts.url;
@@ -319,7 +319,7 @@ Try:
     }
 }
 
-/// A new key in `store`.
+/// Creates a key in `store` and returns its text.
 async fn key(store: &SqliteStore, name: &str, tenant: &str, scope: &str) -> anyhow::Result<String> {
     let now = Utc::now();
     let request = KeyRequest {

@@ -6,9 +6,9 @@
 //! | `TOOLCRIB_URL` | as `--url` |
 //! | `TOOLCRIB_KEY` | as `--key` |
 //! | `TOOLCRIB_SECOND_KEY` | as `--second-key` of `conformance` |
-//! | `TOOLCRIB_LOG` | what is logged, for example `info,toolcrib_sources=debug` |
+//! | `TOOLCRIB_LOG` | log filter, for example `info,toolcrib_sources=debug` |
 //! | `NO_COLOR` | no colours |
-//! | `COLUMNS` | how wide tables are, instead of as wide as the terminal |
+//! | `COLUMNS` | width of tables, instead of the width of the terminal |
 //!
 //! The first four are read by the argument parser. Nothing else in the workspace reads the
 //! environment.
@@ -24,10 +24,10 @@ pub(crate) const KEY: &str = "TOOLCRIB_KEY";
 pub(crate) const SECOND_KEY: &str = "TOOLCRIB_SECOND_KEY";
 pub(crate) const LOG: &str = "TOOLCRIB_LOG";
 
-/// Longest secret file that is read; certificates and tokens are far smaller.
+/// Size limit of a secret file, in bytes; certificates and tokens are far smaller.
 const MAX_SECRET_BYTES: u64 = 64 << 10;
 
-/// The value of variable `name`, if it is set, not empty and text.
+/// Returns the value of variable `name` if it is set, not empty and UTF-8.
 pub(crate) fn variable(name: &str) -> Option<String> {
     #[expect(clippy::disallowed_methods, reason = "this module is where the environment is read")]
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -47,7 +47,9 @@ impl SecretReader for Secrets {
     }
 }
 
-/// The text of a secret file without trailing line breaks.
+/// Returns the text of a secret file without trailing line breaks.
+///
+/// Fails when the file is unreadable, empty or larger than 64 KiB.
 pub(crate) fn read_secret(path: &Path) -> Result<Secret, String> {
     let unreadable = |error: std::io::Error| {
         format!("the file {} cannot be read ({})", path.display(), io_reason(error.kind()))
@@ -65,7 +67,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<Secret, String> {
     }
 }
 
-/// Answers every reference, for checking a file whose secrets are not here.
+/// Resolves every reference to a placeholder, to check a file whose secrets are not available.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AnySecret;
 

@@ -1,21 +1,21 @@
-//! How a command ends, and errors that say what to do.
+//! Exit states of commands, and errors with hints.
 
 use std::{error::Error, fmt, process::ExitCode};
 
 use serde_json::{Value, json};
 
-/// How a command ended when it could do its work.
+/// The exit state of a command that ran without an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// As wished.
+    /// Success.
     Done,
-    /// The answer is bad news, and it has been printed.
+    /// The printed result is a failure: exit code 1.
     Failed,
-    /// The answer has been printed, and the code says which one it is.
+    /// The printed result has this exit code.
     Code(u8),
 }
 
-/// An error together with what to do about it.
+/// An error with a hint for the user.
 #[derive(Debug)]
 pub(crate) struct Advised {
     message: String,
@@ -23,16 +23,16 @@ pub(crate) struct Advised {
     cause: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// The command was asked for something that makes no sense; nothing was done.
+/// A usage error: exit code 2. The command changed nothing.
 #[derive(Debug)]
 pub(crate) struct Usage(pub(crate) String);
 
-/// An error with a hint.
+/// Creates an error with a hint.
 pub(crate) fn advised(message: impl Into<String>, hint: impl Into<String>) -> anyhow::Error {
     Advised { message: message.into(), hint: hint.into(), cause: None }.into()
 }
 
-/// An error with a hint, and what caused it.
+/// Creates an error with a hint and a cause.
 pub(crate) fn advised_by(
     cause: impl Into<anyhow::Error>,
     message: impl Into<String>,
@@ -42,14 +42,14 @@ pub(crate) fn advised_by(
     Advised { message: message.into(), hint: hint.into(), cause: Some(cause) }.into()
 }
 
-/// A wrong request.
+/// Creates a usage error.
 pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     Usage(message.into()).into()
 }
 
 /// Adds a hint to any error.
 pub(crate) trait Advise<T> {
-    /// Says what to do when this fails.
+    /// Replaces the error with `message` and `hint`; the original error becomes the cause.
     fn advise(self, message: impl Into<String>, hint: impl Into<String>) -> anyhow::Result<T>;
 }
 
@@ -59,7 +59,7 @@ impl<T, E: Into<anyhow::Error>> Advise<T> for Result<T, E> {
     }
 }
 
-/// The exit code of `error`.
+/// Returns the exit code of `error`: 2 for a usage error, else 1.
 pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
     match error.chain().any(|cause| cause.is::<Usage>()) {
         true => ExitCode::from(2),
@@ -67,7 +67,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
     }
 }
 
-/// `error` as it stands in JSON, under the name `error`.
+/// Returns the JSON form of `error`: `message`, `causes` and `hint`.
 pub(crate) fn told(error: &anyhow::Error) -> Value {
     let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
     let hints: Vec<&str> = hints(error).collect();
@@ -75,7 +75,7 @@ pub(crate) fn told(error: &anyhow::Error) -> Value {
     json!({ "message": error.to_string(), "causes": causes, "hint": hint })
 }
 
-/// The hints of `error`, outermost first.
+/// Returns the hints of `error`, outermost first.
 pub(crate) fn hints(error: &anyhow::Error) -> impl Iterator<Item = &str> {
     error.chain().filter_map(|cause| cause.downcast_ref::<Advised>()).map(|it| it.hint.as_str())
 }

@@ -1,6 +1,6 @@
-//! A gateway for one command: started from the configuration, ended with the command.
+//! A gateway inside the process of one command.
 //!
-//! Invariant (I-26): however the command ends, Ctrl-C included, the sources are closed first.
+//! Invariant (I-26): the sources are closed before the command ends, also after Ctrl-C.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -33,24 +33,24 @@ use crate::{
     store,
 };
 
-/// How long a command waits for sources to connect and to tell their tools.
+/// How long a command waits until the sources have connected and listed their tools.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(15);
-/// What is said of a role's grant that no tool and no route asks for.
+/// Message for a role's grant that no tool and no route requires.
 pub(crate) const MATCHES_NOTHING: &str = "matches no tool and no route";
-/// What is said of an entry of a toolset's allow-list that no tool fits.
+/// Message for an entry of a toolset's allow-list that matches no tool.
 pub(crate) const REACHES_NOTHING: &str = "reaches no tool";
-/// How often a waiting command looks again; short against the start of any child process.
-const LOOK: Duration = Duration::from_millis(20);
+/// Interval between checks for a tool; short compared with the start of a child process.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A gateway of our own.
+/// A gateway in this process, and its store.
 pub(crate) struct Local {
     pub(crate) gateway: Gateway,
     store: Option<SqliteStore>,
 }
 
 impl Local {
-    /// Over the store of `settings`, which records what the command calls. Without the seal key
-    /// nobody is asked for consent, and sources have no credentials.
+    /// Starts a gateway on the store of `settings`, which records the calls. Without the seal key
+    /// the gateway has no approvals, and sources have no credentials.
     pub(crate) async fn start(settings: Settings, printer: Printer) -> anyhow::Result<Self> {
         let keys = match seal::keys(&settings.config.store).await {
             Ok(keys) => Some(keys),
@@ -66,7 +66,7 @@ impl Local {
         Self::start_with(settings, keys).await
     }
 
-    /// As [`start`](Self::start), with `keys` for what is sealed.
+    /// As [`start`](Self::start), with the seal keys `keys`.
     pub(crate) async fn start_with(
         settings: Settings,
         keys: Option<SealKeys>,
@@ -85,9 +85,10 @@ impl Local {
         Ok(Self { gateway, store: Some(store) })
     }
 
-    /// Over nothing: for commands that only look at what the sources offer now. Only credentials
-    /// and pins are read, when there are some: without the one a source may not tell, and without
-    /// the other nobody knows what of it may be shown.
+    /// Starts a gateway on empty in-memory stores, for commands that only inspect the sources.
+    ///
+    /// The store is read only for credentials, which a source may need to list its tools, and for
+    /// pins, which determine the tools that are in quarantine.
     pub(crate) async fn start_forgetful(
         config: Config,
         data_dir: &Path,
@@ -101,7 +102,7 @@ impl Local {
         };
         let mut stores = store::forgetful();
         if let Some(store) = &store {
-            // What was approved counts here, too; what is found out is not written down.
+            // Copies the approved pins; changes to the copy are discarded.
             let sources = config.sources.iter().map(|source| &source.spec.id);
             stores = stores.with_pins(MemoryPins::copy_of(store, sources).await?);
         }
@@ -114,7 +115,7 @@ impl Local {
         Ok(Self { gateway, store })
     }
 
-    /// Does `work`, and ends everything whether it succeeds, fails or is interrupted.
+    /// Runs `work`, then closes the gateway and the store, also after an error or an interrupt.
     pub(crate) async fn run<T>(
         self,
         work: impl AsyncFnOnce(&Gateway) -> anyhow::Result<T>,
@@ -127,7 +128,7 @@ impl Local {
         result
     }
 
-    /// Ends everything.
+    /// Closes the gateway and the store.
     pub(crate) async fn end(self) {
         self.gateway.close().await;
         if let Some(store) = self.store {
@@ -136,7 +137,7 @@ impl Local {
     }
 }
 
-/// A gateway over `stores` whose sources are real and find their credentials in `credentials`.
+/// Starts a gateway on `stores`. Its sources take their credentials from `credentials`.
 pub(crate) async fn start(
     config: Config,
     library: Library,
@@ -153,7 +154,7 @@ pub(crate) async fn start(
     Ok(builder.key_sets(key_sets).tasks(tasks).start().await?)
 }
 
-/// The sources of `config` that can never work. Nothing is started.
+/// Returns the sources of `config` with invalid settings, without starting any.
 pub(crate) fn invalid_sources(config: &Config, library: Library) -> Vec<InvalidSource> {
     let factory = factory(library);
     // The gateway runs workflows itself.
@@ -167,7 +168,7 @@ fn factory(library: Library) -> Factory {
         .with_packs(library)
 }
 
-/// The operator at this machine.
+/// Returns the operator of this machine as a principal; without `scopes` it has scope `*`.
 pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<Principal> {
     let scopes = match scopes.is_empty() {
         true => ScopeSet::parse(["*"])?,
@@ -183,14 +184,15 @@ pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<P
     })
 }
 
-/// What is said of a name that no toolset has.
+/// Creates the error for an unknown toolset name.
 pub(crate) fn no_toolset(name: &str, config: &Config) -> anyhow::Error {
     let known = config.toolsets.iter().map(|toolset| toolset.name.as_str());
     let meant = suggest::did_you_mean(name, known);
     advised(format!("no such toolset{meant}"), "the configuration has them as `[toolset.NAME]`")
 }
 
-/// Which tool somebody may have meant by `name`: by its wire name, else by one of its ids.
+/// Returns a suggestion for the unknown tool name `name`: a similar wire name, else a similar tool
+/// id or OTC id. Empty if no name is similar.
 pub(crate) fn meant(gateway: &Gateway, name: &str) -> String {
     let snapshot = gateway.snapshot();
     let entries = snapshot.catalog.entries();
@@ -206,19 +208,21 @@ pub(crate) fn meant(gateway: &Gateway, name: &str) -> String {
     meant.into_iter().find(|meant| !meant.is_empty()).unwrap_or_default()
 }
 
-/// Waits until every source has told its tools or has shown that it will not soon.
+/// Waits until every source has listed its tools or failed, for at most [`PATIENCE`].
 pub(crate) async fn settle(gateway: &Gateway, printer: Printer) {
     settle_for(gateway, PATIENCE, printer).await;
 }
 
-/// As [`settle`], but for as long as `patience` says.
+/// As [`settle`], with the time limit `patience`.
 pub(crate) async fn settle_for(gateway: &Gateway, patience: Duration, printer: Printer) {
     let _spinner = Spinner::start(printer, "waiting for the sources");
     gateway.supply().settle(patience).await;
 }
 
-/// The tool of that id, wire name or OTC id, once its source is ready to run it or will not be
-/// soon. What a source offered last is known at once, so a tool can be there before its source is.
+/// Returns the tool with this tool id, wire name or OTC id.
+///
+/// Waits until its source is ready, or until [`settle`] returns. The stored catalog can list a tool
+/// before its source is ready.
 pub(crate) async fn awaited(
     gateway: &Gateway,
     name: &str,
@@ -231,7 +235,7 @@ pub(crate) async fn awaited(
             {
                 return entry;
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     };
     let found = tokio::select! {
@@ -268,7 +272,7 @@ fn is_ready(gateway: &Gateway, source: &SourceId) -> bool {
     snapshot.sources.get(source).is_some_and(|s| s.status().state == SourceState::Ready)
 }
 
-/// Ctrl-C, or a polite request to end.
+/// Completes on SIGINT or SIGTERM.
 pub(crate) async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminate) = signal(SignalKind::terminate()) else {

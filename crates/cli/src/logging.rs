@@ -1,4 +1,4 @@
-//! Logs go to stderr, so that stdout holds nothing but data.
+//! Logging to stderr, so that stdout contains only data.
 
 use std::io::{self, IsTerminal as _};
 
@@ -6,16 +6,16 @@ use tracing_subscriber::EnvFilter;
 
 use crate::{args::Global, env};
 
-/// What is logged when nobody says otherwise.
+/// The default log level.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Usual {
-    /// A server: how it is doing.
+    /// For a server: `info`.
     Server,
-    /// A command that ends: only what goes wrong, because its answer says the rest.
+    /// For other commands: `error`, because their output contains the rest.
     Command,
 }
 
-/// Starts logging. `TOOLCRIB_LOG` decides; without it `-v`, `-q` and the kind of command.
+/// Starts logging with the filter of `TOOLCRIB_LOG`. Without it, `-v`, `-q` and `usual` set the level.
 pub(crate) fn start(global: &Global, usual: Usual) {
     let by_flags = match (global.quiet, global.verbose, usual) {
         (true, ..) => "error",
@@ -30,7 +30,7 @@ pub(crate) fn start(global: &Global, usual: Usual) {
     let wanted = env::variable(env::LOG);
     let filter = EnvFilter::try_new(wanted.as_deref().unwrap_or(by_flags))
         .unwrap_or_else(|_| EnvFilter::new(by_flags));
-    // It fails only when a subscriber is installed already, and nobody else installs one.
+    // Fails only if a subscriber is installed already, and no other code installs one.
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)

@@ -1,8 +1,9 @@
-//! The `toolcrib` program: parse the arguments, wire the parts together, serve; or talk to a running
-//! server.
+//! The `toolcrib` program: parses the arguments, then runs one command in this process or against a
+//! running server.
 //!
-//! Invariant: everything that is printed goes through [`Printer`]; data to stdout, words to stderr.
-//! Invariant: the exit code is 0 when it worked, 1 when it did not, 2 when it was asked wrongly.
+//! Invariant: all output goes through [`Printer`]: data to stdout, messages to stderr.
+//! Invariant: the exit code is 0 for success, 1 for a failure and 2 for a usage error, unless a
+//! command documents other codes.
 
 mod args;
 mod bundled;
@@ -35,8 +36,8 @@ use crate::{
     printer::{OutputClosed, Printer},
 };
 
-/// How long a server that ends may take to drop what is still there.
-const LAST_MOMENT: Duration = Duration::from_secs(1);
+/// Time limit for dropping the remaining tasks when a server exits.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     if let Some(code) = confined::entered() {
@@ -48,14 +49,14 @@ fn main() -> ExitCode {
     };
     let mut printer = Printer::new(&args.global, args.command.output());
     if matches!(args.command, Command::Mcp(_)) {
-        // Its stdout is for protocol messages.
+        // stdout carries the protocol messages.
         printer = printer.without_json();
     }
     match run(args, &printer) {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::FAILURE,
         Ok(Exit::Code(code)) => ExitCode::from(code),
-        // Whoever read our output has seen enough: `toolcrib audit export | head` is no failure.
+        // The reader closed the pipe, as in `toolcrib audit export | head`: a success.
         Err(error) if error.is::<OutputClosed>() => ExitCode::SUCCESS,
         Err(error) => {
             printer.failed(&error);
@@ -65,16 +66,16 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
-    // Before anything can connect: no TLS backend is chosen at compile time. An error only says
-    // that one is installed already.
+    // Must precede the first connection, because no TLS backend is chosen at compile time. The only
+    // error is that a backend is installed already.
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let serves = matches!(args.command, Command::Serve(_));
     let result = runtime.block_on(commands::run(args, printer));
     match serves {
-        // Tasks that did not end in order are dropped, and children die with them (I-26).
-        true => runtime.shutdown_timeout(LAST_MOMENT),
-        // A thread that still waits for standard input must not keep the program alive.
+        // Drops the tasks that are still running; their child processes die with them (I-26).
+        true => runtime.shutdown_timeout(SHUTDOWN_LIMIT),
+        // A thread that is blocked on stdin must not keep the program alive.
         false => runtime.shutdown_background(),
     }
     result

@@ -1,7 +1,7 @@
-//! What moves while somebody waits: a bar for a call, a spinner while sources start.
+//! Progress output on stderr: a bar for a call, a spinner while sources start.
 //!
-//! Invariant: only a terminal sees anything move. Elsewhere a call's progress is lines of text, and
-//! waiting says nothing.
+//! Invariant: bars and spinners are shown only on a terminal. Elsewhere the progress of a call is
+//! printed as lines of text, and waiting prints nothing.
 
 use std::{io::IsTerminal as _, time::Duration};
 
@@ -10,9 +10,9 @@ use toolcrib_core::call::{Progress, ProgressSink};
 
 use crate::printer::{Printer, harmless};
 
-/// How often a spinner turns.
-const TURN: Duration = Duration::from_millis(120);
-/// Steps of a bar: totals are fractions as well as counts.
+/// Interval between two frames of a spinner.
+const TICK: Duration = Duration::from_millis(120);
+/// Length of a bar. Progress is scaled to it, because totals need not be integers.
 const STEPS: u64 = 1_000;
 
 /// The progress of one call.
@@ -21,7 +21,7 @@ pub(crate) struct Meter {
     bar: Option<ProgressBar>,
 }
 
-/// Turns until it is dropped.
+/// A spinner that is shown until it is dropped.
 pub(crate) struct Spinner(Option<ProgressBar>);
 
 impl Meter {
@@ -29,7 +29,7 @@ impl Meter {
         Self { printer, bar: bar(printer) }
     }
 
-    /// Takes the bar away.
+    /// Removes the bar from the terminal.
     pub(crate) fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -64,13 +64,13 @@ impl ProgressSink for Meter {
 }
 
 impl Spinner {
-    /// Says what is waited for.
+    /// Shows a spinner with `message`.
     pub(crate) fn start(printer: Printer, message: impl Into<String>) -> Self {
         let bar = bar(printer);
         if let Some(bar) = &bar {
             set_style(bar, "{spinner} {wide_msg}");
             bar.set_message(message.into());
-            bar.enable_steady_tick(TURN);
+            bar.enable_steady_tick(TICK);
         }
         Self(bar)
     }
@@ -90,15 +90,15 @@ fn bar(printer: Printer) -> Option<ProgressBar> {
 }
 
 fn set_style(bar: &ProgressBar, template: &str) {
-    // The templates are fixed and make sense; the usual style would do as well.
+    // The templates are constants and valid; an invalid one would leave the default style.
     if let Ok(style) = ProgressStyle::with_template(template) {
         bar.set_style(style);
     }
 }
 
-/// `fraction` in steps of a bar.
+/// Returns `fraction` in steps of a bar.
 fn steps(fraction: f64) -> u64 {
-    // A cast cuts off what is below zero, too large or no number.
+    // The cast saturates: negative numbers and NaN become 0.
     ((fraction * STEPS as f64) as u64).min(STEPS)
 }
 

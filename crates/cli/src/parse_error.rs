@@ -1,4 +1,4 @@
-//! What becomes of arguments that cannot be parsed: words on stderr, and JSON for who wants it.
+//! Reports argument errors: text on stderr and, with `--json`, an error object on stdout.
 
 use std::{
     ffi::OsStr,
@@ -15,33 +15,33 @@ use serde_json::json;
 
 use crate::args::Args;
 
-/// The parser's exit code for a wrong request.
-const WRONG: u8 = 2;
+/// The exit code for a usage error.
+const USAGE_ERROR: u8 = 2;
 
-/// Prints what the parser says: help and versions that were asked for, or what is wrong.
+/// Prints the parser's output: the requested help or version, or the error.
 pub(crate) fn report(error: clap::Error) -> ExitCode {
     if !error.use_stderr() {
-        // Whoever asked for help may have stopped reading it.
+        // Writing fails if the reader has closed the pipe, as in `toolcrib --help | head`.
         error.print().ok();
         return ExitCode::SUCCESS;
     }
     match error.kind() {
-        // The parser would list every command, also those that are hidden.
+        // The parser's own message lists hidden commands, too.
         ErrorKind::MissingSubcommand => help_of(&error),
         _ => {
             error.print().ok();
         }
     }
     if std::env::args_os().take_while(|arg| arg != "--").any(|arg| arg == OsStr::new("--json")) {
-        let told = json!({ "error": {
-            "message": message(&error), "causes": [], "hint": "`toolcrib --help` shows what there is",
+        let object = json!({ "error": {
+            "message": message(&error), "causes": [], "hint": "`toolcrib --help` lists the commands",
         } });
-        writeln!(io::stdout(), "{told}").ok();
+        writeln!(io::stdout(), "{object}").ok();
     }
-    ExitCode::from(WRONG)
+    ExitCode::from(USAGE_ERROR)
 }
 
-/// Prints the help of the command whose inner command is missing.
+/// Prints the help of the command whose subcommand is missing.
 fn help_of(error: &clap::Error) {
     let path = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(path)) => path.as_str(),
@@ -59,7 +59,7 @@ fn help_of(error: &clap::Error) {
     write!(AutoStream::auto(io::stderr().lock()), "{}", help.ansi()).ok();
 }
 
-/// The first paragraph of what the parser says, without its mark.
+/// Returns the first paragraph of the parser's message, without the prefix `error: `.
 fn message(error: &clap::Error) -> String {
     if matches!(
         error.kind(),

@@ -1,8 +1,8 @@
-//! What keeps a server from starting with a configuration that can be read. `serve` and
-//! `config check` run the same checks.
+//! The checks of a parsed configuration before a server starts with it. `serve` and `config check`
+//! run the same checks.
 //!
-//! Invariant (I-30): nothing but loopback is served unless the configuration says what protects it.
-//! Invariant: nothing is started and nothing is written.
+//! Invariant (I-30): an address other than loopback requires `[server] behind_proxy = true`.
+//! Invariant: the checks start nothing and write nothing.
 
 use std::path::Path;
 
@@ -22,21 +22,23 @@ use crate::{
     seal, settings, signing,
 };
 
-/// What was read on the way, so that it is read once.
+/// The keys that the checks have read, so that the server need not read them again.
 pub(crate) struct Ready {
     pub(crate) seal_keys: SealKeys,
-    /// None when there is no key yet.
+    /// `None` if no key exists yet.
     pub(crate) signing_key: Option<SigningKey>,
 }
 
 /// A reason not to start.
 pub(crate) struct Obstacle {
-    /// The key of the configuration that it is about.
+    /// The configuration key with the problem.
     key: String,
     error: anyhow::Error,
 }
 
-/// Checks everything that a server needs besides its address and its store.
+/// Checks the configuration, except its address and its store, and returns the keys.
+///
+/// Fails with all obstacles.
 pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec<Obstacle>> {
     let mut obstacles = Vec::new();
     if let Err(error) = protected(config) {
@@ -63,8 +65,8 @@ pub(crate) async fn check(config: &Config, data_dir: &Path) -> Result<Ready, Vec
     }
 }
 
-/// Why the configured address cannot be listened on. That a program listens there already, most
-/// likely the server whose configuration this is, is no reason.
+/// Returns why the server cannot listen on the configured address. An address in use is accepted:
+/// most likely the server of this configuration is running.
 pub(crate) async fn unusable_address(config: &Config) -> Option<Obstacle> {
     let listen = config.server.listen;
     match TcpListener::bind(listen).await {
@@ -73,14 +75,14 @@ pub(crate) async fn unusable_address(config: &Config) -> Option<Obstacle> {
         Err(error) => Some(Obstacle::new(
             "server.listen",
             advised(
-                format!("{listen} cannot be listened on: {error}"),
+                format!("cannot listen on {listen}: {error}"),
                 "use an address of this machine, and a port that this user may open",
             ),
         )),
     }
 }
 
-/// Reports all `obstacles` but the last one, which is returned for the caller to report.
+/// Prints all `obstacles` except the last one, and returns that one for the caller to print.
 pub(crate) fn refused(mut obstacles: Vec<Obstacle>, printer: Printer) -> anyhow::Error {
     let last = obstacles.pop();
     for obstacle in obstacles {
@@ -89,15 +91,15 @@ pub(crate) fn refused(mut obstacles: Vec<Obstacle>, printer: Printer) -> anyhow:
     last.map_or_else(|| anyhow::anyhow!("the server cannot start"), |last| last.error)
 }
 
-/// What is said about a `[record]` that cannot work.
+/// Creates the error for an invalid `[record]` section.
 pub(crate) fn not_kept(problem: &str) -> anyhow::Error {
     advised(
-        format!("the record cannot be sent where `[record]` says: {problem}"),
-        "look at `[[record.anchor]]` and `[[record.forward]]`",
+        format!("a destination of the record in `[record]` is invalid: {problem}"),
+        "check `[[record.anchor]]` and `[[record.forward]]`",
     )
 }
 
-/// I-30
+/// Requires a loopback address or `behind_proxy` (I-30).
 fn protected(config: &Config) -> anyhow::Result<()> {
     let listen = config.server.listen;
     if listen.ip().is_loopback() || config.server.behind_proxy {
@@ -105,12 +107,12 @@ fn protected(config: &Config) -> anyhow::Result<()> {
     }
     Err(advised(
         format!("{listen} can be reached from other machines, and nothing protects it"),
-        "keys would travel in the open: listen on 127.0.0.1, or put a proxy that terminates TLS in \
-         front and say `[server] behind_proxy = true`",
+        "keys would be sent unencrypted: listen on 127.0.0.1, or put a proxy that terminates TLS in \
+         front and set `[server] behind_proxy = true`",
     ))
 }
 
-/// Destinations of the record and of webhooks that can never work.
+/// Returns the invalid destinations of the event log and of webhooks.
 fn undeliverable(config: &Config) -> Vec<Obstacle> {
     let deliveries = Deliveries::default();
     let fails = |destination: &Destination| deliveries.build(destination).err();
@@ -137,7 +139,7 @@ impl Obstacle {
         Self { key: key.into(), error }
     }
 
-    /// As a mistake in the file with `text`.
+    /// Converts the obstacle to a problem of the configuration file with `text`.
     pub(crate) fn problem(&self, text: &str) -> Problem {
         let causes = self.error.chain().map(ToString::to_string);
         let mut message = causes.collect::<Vec<_>>().join(": ");

@@ -1,7 +1,9 @@
-//! The one door for output: data goes to stdout, words for people to stderr.
+//! All output of the program: data goes to stdout, messages go to stderr.
 //!
-//! Invariant: a reader that goes away ends the program quietly ([`OutputClosed`]).
-//! Invariant: colours, control characters and those that change the direction of text reach nothing but what may show them.
+//! Invariant: a closed stdout ends the program without an error message ([`OutputClosed`]).
+//! Invariant: colours are printed only where they are supported. Control characters and characters
+//! that change the text direction are removed from tables and messages, and from upstream text on a
+//! terminal.
 
 use std::{
     fmt::{self, Display},
@@ -20,7 +22,7 @@ use crate::{
     table::{Column, Layout},
 };
 
-/// Prints. Cheap to copy.
+/// Prints data and messages according to the global options. Cheap to copy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Printer {
     json: bool,
@@ -29,11 +31,11 @@ pub(crate) struct Printer {
     verbose: bool,
 }
 
-/// Whoever read stdout has gone.
+/// The error for a closed stdout: its reader is gone.
 #[derive(Debug)]
 pub(crate) struct OutputClosed;
 
-/// What a print may end in.
+/// The result of printing to stdout.
 pub(crate) type Printed = anyhow::Result<()>;
 
 impl Printer {
@@ -46,39 +48,39 @@ impl Printer {
         }
     }
 
-    /// The same, but always with text for people.
+    /// Returns a printer that prints text, also with `--json`.
     pub(crate) fn without_json(self) -> Self {
         Self { json: false, ..self }
     }
 
-    /// Whether the caller wants JSON instead of text for people.
+    /// Returns whether JSON output is selected.
     pub(crate) fn wants_json(self) -> bool {
         self.json
     }
 
-    /// Whether the caller wants tables in full.
+    /// Returns whether `-o wide` is selected.
     pub(crate) fn wants_wide(self) -> bool {
         self.wide
     }
 
-    /// Whether the caller wants few words.
+    /// Returns whether `--quiet` is set.
     pub(crate) fn is_quiet(self) -> bool {
         self.quiet
     }
 
-    /// One line of data.
+    /// Prints one line of data.
     pub(crate) fn line(self, text: impl Display) -> Printed {
         written(writeln!(AutoStream::auto(io::stdout().lock()), "{text}"))
     }
 
-    /// Data as it is, bytes for bytes.
+    /// Prints bytes unchanged.
     pub(crate) fn bytes(self, bytes: &[u8]) -> Printed {
         let mut out = io::stdout().lock();
         written(out.write_all(bytes).and_then(|()| out.flush()))
     }
 
-    /// Text that somebody else wrote. A terminal gets it without control characters, which could
-    /// otherwise rewrite what stands on the screen; a pipe gets it as it is.
+    /// Prints upstream text as data. On a terminal it is printed without control characters, which
+    /// could rewrite the screen; other outputs get it unchanged.
     pub(crate) fn foreign(self, text: &str) -> Printed {
         let mut out = io::stdout().lock();
         match out.is_terminal() {
@@ -87,17 +89,17 @@ impl Printer {
         }
     }
 
-    /// One JSON document, laid out for people and programs.
+    /// Prints one JSON document, pretty-printed.
     pub(crate) fn json(self, value: &impl Serialize) -> Printed {
         self.line(serde_json::to_string_pretty(value)?)
     }
 
-    /// One JSON document on one line.
+    /// Prints one JSON document on one line.
     pub(crate) fn json_line(self, value: &impl Serialize) -> Printed {
         self.line(serde_json::to_string(value)?)
     }
 
-    /// A table of data.
+    /// Prints a table.
     pub(crate) fn table<const N: usize>(
         self,
         head: [Column; N],
@@ -107,42 +109,42 @@ impl Printer {
         self.line(Layout::of_stdout(self.wide).lines(head, rows).join("\n"))
     }
 
-    /// Something worth knowing.
+    /// Prints a message to stderr, unless `--quiet` is set.
     pub(crate) fn note(self, text: impl Display) {
         if !self.quiet {
             say(format_args!("{}", harmless(&text.to_string())));
         }
     }
 
-    /// As [`note`](Self::note), with text that somebody else wrote.
+    /// As [`note`](Self::note), for upstream text, on one line.
     pub(crate) fn note_foreign(self, text: &str) {
         self.note(harmless(text).replace('\n', " "));
     }
 
-    /// Something worth knowing for whoever asked for more.
+    /// Prints a message to stderr if `--verbose` is set.
     pub(crate) fn detail(self, text: impl Display) {
         if self.verbose && !self.quiet {
             say(format_args!("{}", harmless(&text.to_string())));
         }
     }
 
-    /// Something that may go wrong.
+    /// Prints a warning to stderr.
     pub(crate) fn warning(self, text: impl Display) {
         let text = harmless(&text.to_string());
         say(format_args!("{} {text}", "warning:".yellow().bold()));
     }
 
-    /// What a command failed with: in words, and as data for whoever wants JSON. The data is one
-    /// line, because a command that prints lines of JSON may have printed some.
+    /// Prints the error of a command to stderr and, with `--json`, as an object to stdout. The object
+    /// is one line, because the command may already have printed lines of JSON.
     pub(crate) fn failed(self, error: &anyhow::Error) {
         self.error(error);
         if self.json {
-            // Nobody can be told that the output cannot be written.
+            // The error is printed already, so a failed write is ignored.
             self.json_line(&json!({ "error": failure::told(error) })).ok();
         }
     }
 
-    /// What went wrong, why, and what to do.
+    /// Prints an error with its causes and hints to stderr.
     pub(crate) fn error(self, error: &anyhow::Error) {
         say(format_args!("{} {}", "error:".red().bold(), harmless(&error.to_string())));
         for cause in error.chain().skip(1) {
@@ -154,7 +156,7 @@ impl Printer {
     }
 }
 
-/// Words are best effort: without a stderr there is nobody to tell.
+/// Writes to stderr, ignoring failures.
 fn say(text: fmt::Arguments<'_>) {
     writeln!(AutoStream::auto(io::stderr().lock()), "{text}").ok();
 }
@@ -166,8 +168,8 @@ fn written(result: io::Result<()>) -> Printed {
     })
 }
 
-/// `text` without control characters other than line breaks and tabs, and without other characters
-/// that are not seen, such as those that change the direction of their neighbours.
+/// Returns `text` without invisible characters: control characters, except line feeds and tabs, and
+/// for example those that change the text direction.
 pub(crate) fn harmless(text: &str) -> String {
     seen(text).replace('\r', "")
 }
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_output_is_told_from_other_failures() {
+    fn a_closed_output_is_distinguished_from_other_failures() {
         let closed = written(Err(io::ErrorKind::BrokenPipe.into())).unwrap_err();
         assert!(closed.is::<OutputClosed>());
         let full = written(Err(io::ErrorKind::StorageFull.into())).unwrap_err();

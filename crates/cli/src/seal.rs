@@ -1,5 +1,4 @@
-//! The keys that credentials are sealed with: read from where the configuration says, when they are
-//! needed.
+//! The seal keys of the configuration, read on demand.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,7 +12,7 @@ use crate::{
     printer::Printer,
 };
 
-/// The keys of `config`; none when it names none.
+/// Returns the seal keys of `config`; none if `seal_key` is not set. Fails when a key is unreadable.
 pub(crate) async fn keys(config: &StoreConfig) -> anyhow::Result<SealKeys> {
     let Some(place) = &config.seal_key else { return Ok(SealKeys::none()) };
     let current = key("seal_key", place).await?;
@@ -24,13 +23,13 @@ pub(crate) async fn keys(config: &StoreConfig) -> anyhow::Result<SealKeys> {
     Ok(SealKeys::new(current, old))
 }
 
-/// Whether a source of `config` names a credential.
+/// Returns whether a source of `config` names a credential.
 pub(crate) fn is_needed(config: &Config) -> bool {
     config.sources.iter().any(|source| source.spec.credential.is_some())
 }
 
-/// The credentials in `store`, if a source of `config` names one and the seal key can be read.
-/// Without it, only the sources that need a credential fail.
+/// Returns the credentials in `store`, if a source of `config` names one and the seal key is
+/// readable. Without the key, only the sources that need a credential fail.
 pub(crate) async fn needed(
     config: &Config,
     store: &SqliteStore,
@@ -52,14 +51,16 @@ async fn key(name: &str, place: &KeyPlace) -> anyhow::Result<SealKey> {
     let text = text(place).await.map_err(|problem| {
         advised(
             format!("`[store] {name}` cannot be read: {problem}"),
-            "`toolcrib credentials new-key --out FILE` makes a key",
+            "create a key with `toolcrib credentials new-key --out FILE`",
         )
     })?;
-    SealKey::parse(&text)
-        .advise(format!("`[store] {name}` is not a key"), "look at what the file or program gives")
+    SealKey::parse(&text).advise(
+        format!("`[store] {name}` is not a key"),
+        "check the content of the file or the output of the program",
+    )
 }
 
-/// What stands at `place`; the error says why it cannot be read.
+/// Reads the key text from `place`.
 pub(crate) async fn text(place: &KeyPlace) -> Result<Secret, String> {
     match place {
         KeyPlace::File(path) => {
@@ -73,13 +74,13 @@ pub(crate) async fn text(place: &KeyPlace) -> Result<Secret, String> {
     }
 }
 
-/// A key that others can read seals nothing from them.
+/// Logs a warning if other users of the machine can read the key file.
 fn warn_of_others(path: &Path) {
     use std::os::unix::fs::MetadataExt as _;
     if std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o077 != 0) {
         tracing::warn!(
             path = %path.display(),
-            "a key is open to other users of this machine, consider `chmod 600`"
+            "other users of this machine can read a key; consider `chmod 600`"
         );
     }
 }

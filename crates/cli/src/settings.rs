@@ -1,4 +1,4 @@
-//! From `--config` and `--data-dir` to a checked configuration.
+//! Loads and validates the configuration of `--config` and `--data-dir`.
 
 use std::{
     fs::OpenOptions,
@@ -20,46 +20,46 @@ use crate::{
     failure::{Advise as _, advised, usage},
 };
 
-/// The file that is used when it is there and none is named.
+/// The default configuration file, if it exists.
 pub(crate) const DEFAULT_FILE: &str = "toolcrib.toml";
-/// The directory of state beside the configuration, when none is named.
+/// The default data directory, next to the configuration file.
 pub(crate) const DATA_DIR: &str = ".toolcrib";
-/// The store in the directory of state.
+/// The store in the data directory.
 pub(crate) const STORE_FILE: &str = "toolcrib.db";
-/// Largest configuration file, in bytes. Whatever else a link leads to has no end.
+/// Size limit of a configuration file, in bytes. The path may lead to an endless file.
 const MAX_CONFIG_BYTES: u64 = 4 << 20;
-/// The installed packs in the directory of state.
+/// The installed packs in the data directory.
 const PACKS_DIR: &str = "packs";
 
-/// A configuration and where it came from.
+/// A configuration with its origin.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) config: Config,
     /// The text of the file, if there is one.
     pub(crate) text: Option<String>,
-    /// Where state lives beside the store.
+    /// The data directory.
     pub(crate) data_dir: PathBuf,
 }
 
 impl Settings {
-    /// Reads and checks the configuration that `global` names, for a command. A secret that cannot
-    /// be read here is no error: its source cannot be used, and everything else can.
+    /// Reads and validates the configuration of `global`, for a command. Sources whose secrets are
+    /// unreadable stay unavailable.
     pub(crate) fn load(global: &Global) -> anyhow::Result<Self> {
         let checked = |reading: Reading| reading.without_missing().map(|(config, _)| config);
         Self::read(global, Pipe::Wait, checked)
     }
 
-    /// As [`load`](Self::load), for a server: it needs every secret.
+    /// As [`load`](Self::load), for a server. Fails when a secret is unreadable.
     pub(crate) fn load_complete(global: &Global) -> anyhow::Result<Self> {
         Self::read(global, Pipe::Wait, Reading::complete)
     }
 
-    /// As [`load_complete`](Self::load_complete), for a server that runs: it waits for nothing.
+    /// As [`load_complete`](Self::load_complete), for a running server: it never blocks on a pipe.
     pub(crate) fn reload(global: &Global) -> anyhow::Result<Self> {
         Self::read(global, Pipe::Refuse, Reading::complete)
     }
 
-    /// What can be read of `file`, and everything that is wrong with it.
+    /// Reads `file` and returns its valid parts with all its problems.
     pub(crate) fn check(global: &Global, file: &Path) -> anyhow::Result<Checked> {
         let text = read(file, Pipe::Wait)?;
         let base = base_of(file);
@@ -94,16 +94,16 @@ impl Settings {
     }
 }
 
-/// A configuration file with everything that is wrong with it.
+/// A configuration file with all its problems.
 pub(crate) struct Checked {
-    /// What can be read of it; none when it is not TOML.
+    /// The valid parts; `None` if the file is not TOML.
     pub(crate) config: Option<Config>,
     pub(crate) problems: Vec<Problem>,
     pub(crate) text: String,
     pub(crate) data_dir: PathBuf,
 }
 
-/// `config` with its store in `data_dir`, unless `text` names another place.
+/// Returns `config` with its store in `data_dir`, unless `text` sets `[store] url`.
 fn placed(mut config: Config, text: &str, data_dir: &Path) -> Config {
     if !names_a_store(text) {
         config.store.path = data_dir.join(STORE_FILE);
@@ -111,7 +111,7 @@ fn placed(mut config: Config, text: &str, data_dir: &Path) -> Config {
     config
 }
 
-/// The configuration file, if there is one.
+/// Returns the path of the configuration file: `--config`, else the default file if it exists.
 pub(crate) fn file(global: &Global) -> Option<PathBuf> {
     global.config.clone().or_else(|| {
         let usual = PathBuf::from(DEFAULT_FILE);
@@ -119,16 +119,16 @@ pub(crate) fn file(global: &Global) -> Option<PathBuf> {
     })
 }
 
-/// What happens when a file is a pipe without data.
+/// The behaviour for a file that is a pipe without data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pipe {
-    /// Its writer is awaited.
+    /// Wait for its writer.
     Wait,
-    /// It is an error.
+    /// Fail.
     Refuse,
 }
 
-/// The content of configuration file `file`, at most [`MAX_CONFIG_BYTES`].
+/// Returns the content of configuration file `file`. Fails when it exceeds [`MAX_CONFIG_BYTES`].
 pub(crate) fn read_bytes(file: &Path, pipe: Pipe) -> io::Result<Vec<u8>> {
     let mut options = OpenOptions::new();
     options.read(true);
@@ -146,11 +146,11 @@ pub(crate) fn read_bytes(file: &Path, pipe: Pipe) -> io::Result<Vec<u8>> {
     }
 }
 
-/// The text of configuration file `file`.
+/// Returns the text of configuration file `file`. Fails when it is not UTF-8.
 fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
     let bytes = read_bytes(file, pipe).advise(
         format!("the configuration {} cannot be read", file.display()),
-        "name another file with --config, or make one with `toolcrib import`",
+        "name another file with --config, or create one with `toolcrib import`",
     )?;
     String::from_utf8(bytes).map_err(|error| {
         let good = error.as_bytes().get(..error.utf8_error().valid_up_to()).unwrap_or_default();
@@ -162,24 +162,24 @@ fn read(file: &Path, pipe: Pipe) -> anyhow::Result<String> {
     })
 }
 
-/// Where state lives, for a configuration whose relative paths start from `base`.
+/// Returns the data directory for a configuration whose relative paths start from `base`.
 pub(crate) fn data_dir(global: &Global, base: &Path) -> PathBuf {
     global.data_dir.clone().unwrap_or_else(|| base.join(DATA_DIR))
 }
 
-/// The packs that are installed in `data_dir`, and those that this program brings.
+/// Returns the packs that are installed in `data_dir`, and the bundled packs.
 pub(crate) fn library(data_dir: &Path) -> Library {
     Library::new(data_dir.join(PACKS_DIR)).with_bundled(bundled::PACKS)
 }
 
-/// What deserves a word although `config` is sound.
+/// Returns warnings about a valid configuration.
 pub(crate) fn warnings(config: &Config) -> Vec<String> {
-    let nobody = |tenants: &Tenants| matches!(tenants, Tenants::Only(only) if only.is_empty());
-    let unseen = config.sources.iter().filter(|source| nobody(&source.tenants));
+    let is_hidden = |tenants: &Tenants| matches!(tenants, Tenants::Only(only) if only.is_empty());
+    let unseen = config.sources.iter().filter(|source| is_hidden(&source.tenants));
     let unseen = unseen.map(|source| {
         format!(
-            "source `{}` has `tenants = []`, so nobody can see its tools; leave `tenants` out \
-             or name some",
+            "source `{}` has `tenants = []`, so its tools are hidden from all tenants; remove \
+             `tenants` or name some",
             source.spec.id
         )
     });
@@ -189,20 +189,20 @@ pub(crate) fn warnings(config: &Config) -> Vec<String> {
         .filter(|source| source.spec.credential.is_some() && config.store.seal_key.is_none());
     let unreadable = sealed.map(|source| {
         format!(
-            "source `{}` names a credential, and none can be stored without `[store] seal_key`; \
-             `toolcrib credentials new-key` makes one",
+            "source `{}` names a credential, which requires `[store] seal_key`; create a key with \
+             `toolcrib credentials new-key`",
             source.spec.id
         )
     });
     unseen.chain(unreadable).collect()
 }
 
-/// The directory that relative paths in `file` start from.
+/// Returns the directory that relative paths in `file` start from.
 pub(crate) fn base_of(file: &Path) -> PathBuf {
     file.parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// The key to present, from `--key-file`, `--key` or the variable.
+/// Returns the API key of `--key-file`, `--key` or `TOOLCRIB_KEY`, in this order.
 pub(crate) fn key(global: &Global) -> anyhow::Result<Option<Secret>> {
     match &global.key_file {
         Some(file) => {
@@ -212,17 +212,17 @@ pub(crate) fn key(global: &Global) -> anyhow::Result<Option<Secret>> {
     }
 }
 
-/// For commands that work on the store alone.
+/// Fails if `--url` is set, for commands that require the store. `what` begins the error message.
 pub(crate) fn no_url(global: &Global, what: &str) -> anyhow::Result<()> {
     match &global.url {
         None => Ok(()),
         Some(_) => Err(usage(format!(
-            "{what} on the machine of the server only; leave out --url and unset TOOLCRIB_URL"
+            "{what} only on the machine of the server; remove --url and unset TOOLCRIB_URL"
         ))),
     }
 }
 
-/// Whether `text`, which is TOML, says nothing: it may have comments.
+/// Returns whether `text` is TOML without any key. Comments are allowed.
 pub(crate) fn is_blank(text: &str) -> bool {
     toml::from_str(text).is_ok_and(|table: toml::Table| table.is_empty())
 }

@@ -1,5 +1,5 @@
-//! The key that checkpoints of the record are signed with: where the configuration says, or in a file
-//! beside the store that the first server makes.
+//! The key that signs the checkpoints of the event log: `[record] signing_key`, or a file next to the
+//! store that the first server creates.
 
 use std::{
     fs::OpenOptions,
@@ -17,8 +17,9 @@ use crate::{
     seal,
 };
 
-/// The key of `config`, which is made when it is to be beside the store and is not there, and whether
-/// it may never have signed before.
+/// Returns the signing key of `config`, and whether the key may be new.
+///
+/// Without `[record] signing_key`, creates the missing key file next to the store.
 pub(crate) async fn key(config: &Config) -> anyhow::Result<(SigningKey, bool)> {
     let may_be_new = match config.record.signing_key {
         Some(_) => true,
@@ -27,14 +28,15 @@ pub(crate) async fn key(config: &Config) -> anyhow::Result<(SigningKey, bool)> {
     Ok((read(&place(config)).await?, may_be_new))
 }
 
-/// Where it is kept what the key of `config` has signed last: beside the store, wherever the key is.
+/// Returns the witness file, which contains the last signed checkpoints. It is always next to the
+/// store, wherever the key is.
 pub(crate) fn witness(config: &Config) -> WitnessFile {
     let mut name = config.store.path.as_os_str().to_owned();
     name.push(".witness");
     WitnessFile::new(name)
 }
 
-/// The key of `config`, if there is one.
+/// Returns the signing key of `config`, if it exists. Creates none.
 pub(crate) async fn existing(config: &Config) -> anyhow::Result<Option<SigningKey>> {
     match config.record.signing_key.is_none() && !beside(&config.store.path).is_file() {
         true => Ok(None),
@@ -47,7 +49,7 @@ fn place(config: &Config) -> KeyPlace {
     config.record.signing_key.clone().unwrap_or_else(own)
 }
 
-/// The file beside the store at `store`.
+/// Returns the path of the key file for the store at `store`.
 pub(crate) fn beside(store: &Path) -> PathBuf {
     let mut name = store.as_os_str().to_owned();
     name.push(".signing-key");
@@ -58,17 +60,17 @@ async fn read(place: &KeyPlace) -> anyhow::Result<SigningKey> {
     let text = seal::text(place).await.map_err(|problem| {
         advised(
             format!("the signing key of the record cannot be read: {problem}"),
-            "`openssl rand -base64 32` makes one; without `[record] signing_key` one is made beside \
-             the store",
+            "create one with `openssl rand -base64 32`; without `[record] signing_key` the server \
+             creates one next to the store",
         )
     })?;
     SigningKey::parse(&text).advise(
         "the signing key of the record is not a key",
-        "look at what the file or program gives",
+        "check the content of the file or the output of the program",
     )
 }
 
-/// Makes the file with a new key, unless there is one. Returns whether it made one.
+/// Creates the file with a new key, unless the file exists. Returns whether it created one.
 fn make(path: &Path) -> anyhow::Result<bool> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = match file {
@@ -82,7 +84,7 @@ fn make(path: &Path) -> anyhow::Result<bool> {
         .and_then(|()| file.write_all(b"\n"))
         .and_then(|()| file.sync_all());
     written.map(|()| true).map_err(|error| {
-        // Half a key would be found next time.
+        // A truncated key file would be read at the next start.
         drop(std::fs::remove_file(path));
         unwritable(path, &error)
     })
@@ -90,7 +92,11 @@ fn make(path: &Path) -> anyhow::Result<bool> {
 
 fn unwritable(path: &Path, error: &std::io::Error) -> anyhow::Error {
     advised(
-        format!("the signing key {} cannot be made ({})", path.display(), io_reason(error.kind())),
-        "make the directory writable, or say where a key is with `[record] signing_key`",
+        format!(
+            "the signing key {} cannot be created ({})",
+            path.display(),
+            io_reason(error.kind())
+        ),
+        "make the directory writable, or set `[record] signing_key`",
     )
 }

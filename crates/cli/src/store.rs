@@ -1,4 +1,4 @@
-//! Opening the store.
+//! Opens the store of a configuration.
 
 use std::{path::Path, sync::Arc};
 
@@ -13,7 +13,7 @@ use toolcrib_store::{
 
 use crate::failure::{Advise as _, advised};
 
-/// Opens the store of `config`, making it when it is missing.
+/// Opens the store of `config`; creates it if it is missing.
 pub(crate) fn open(config: &Config) -> anyhow::Result<SqliteStore> {
     let durability = match config.record.durability {
         Durability::Strict => toolcrib_store::Durability::Strict,
@@ -23,21 +23,22 @@ pub(crate) fn open(config: &Config) -> anyhow::Result<SqliteStore> {
     SqliteStore::open(path, Options { durability }).map_err(|error| explain(error, path))
 }
 
-/// Opens the store of `config`; it is an error when there is none.
+/// Opens the store of `config`. Fails when it does not exist.
 pub(crate) fn open_existing(config: &Config) -> anyhow::Result<SqliteStore> {
     let path = &config.store.path;
     match path.try_exists() {
         Ok(false) => Err(advised(
             format!("there is no store at {}", path.display()),
             "name the configuration with --config or the directory with --data-dir; `toolcrib \
-             serve` makes a store",
+             serve` creates a store",
         )),
         Ok(true) | Err(_) => open(config),
     }
 }
 
-/// The seams of `store`, as the gateway wants them; what is kept of runs is sealed with `keys`, and
-/// what is kept of approvals with `approvals`.
+/// Returns `store` as the storage interfaces of the gateway.
+///
+/// Runs and idempotent calls are sealed with `keys`, approvals with `approvals`.
 pub(crate) fn seams(store: &SqliteStore, keys: SealKeys, approvals: SealKeys) -> Stores {
     Stores {
         log: Arc::new(store.clone()),
@@ -51,7 +52,7 @@ pub(crate) fn seams(store: &SqliteStore, keys: SealKeys, approvals: SealKeys) ->
     }
 }
 
-/// Stores that forget, for commands that only look.
+/// Returns empty in-memory stores, for commands that only inspect the sources.
 pub(crate) fn forgetful() -> Stores {
     Stores {
         log: Arc::new(MemoryLog::default()),

@@ -1,8 +1,7 @@
 //! Tables of data for people, as wide as the terminal.
 //!
 //! Invariants:
-//! - no word is broken and no row takes two lines: what does not fit ends in `…`, and `-o wide`
-//!   prints everything;
+//! - each row is one line: a cell that does not fit ends in `…`, and `-o wide` prints it in full;
 //! - names and ids, which people copy, are shortened last.
 
 use std::io::IsTerminal as _;
@@ -13,10 +12,10 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::env;
 
-/// Between two columns.
+/// Spaces between two columns.
 const GAP: usize = 2;
-/// Columns get no narrower than this, unless that is the only way to fit.
-const LEAST: usize = 6;
+/// Minimum width of a column; columns become narrower only if the table does not fit otherwise.
+const MIN_WIDTH: usize = 6;
 
 /// A column.
 #[derive(Debug, Clone, Copy)]
@@ -27,65 +26,65 @@ pub(crate) struct Column {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Shortened where room is missing.
+    /// Text, shortened first.
     Text,
-    /// Shortened last.
+    /// A name, shortened last.
     Name,
-    /// A moment in RFC 3339; shown as the time from now.
+    /// A time in RFC 3339, shown relative to now.
     Time,
-    /// As text, in the colour of the state that it begins with.
+    /// Text that begins with a state, in the colour of the state.
     State,
-    /// As a name, in the colour of the tier.
+    /// A safety tier, in its colour, shortened last.
     Tier,
-    /// Only with `-o wide`.
+    /// Text, shown only with `-o wide`.
     Wide,
 }
 
-/// How a table is printed.
+/// The layout of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
-    /// Columns of characters; none for as many as are needed.
+    /// Width in characters; `None` for unlimited.
     pub(crate) width: Option<usize>,
-    /// Everything, with moments as they are.
+    /// Whether all columns are shown, with times in RFC 3339.
     pub(crate) wide: bool,
     pub(crate) now: DateTime<Utc>,
 }
 
-/// Shortened where room is missing.
+/// A column of text, which is shortened first.
 pub(crate) const fn text(title: &'static str) -> Column {
     Column { title, kind: Kind::Text }
 }
 
-/// A name, an id or a number, which is shortened last.
+/// A column of names, ids or numbers, which is shortened last.
 pub(crate) const fn name(title: &'static str) -> Column {
     Column { title, kind: Kind::Name }
 }
 
-/// A moment in RFC 3339.
+/// A column of times in RFC 3339.
 pub(crate) const fn time(title: &'static str) -> Column {
     Column { title, kind: Kind::Time }
 }
 
-/// A state, perhaps with more words after it.
+/// A column of states, each optionally followed by text.
 pub(crate) const fn state(title: &'static str) -> Column {
     Column { title, kind: Kind::State }
 }
 
-/// A safety tier.
+/// A column of safety tiers.
 pub(crate) const fn tier(title: &'static str) -> Column {
     Column { title, kind: Kind::Tier }
 }
 
-/// Something for `-o wide` alone.
+/// A column that is shown only with `-o wide`.
 pub(crate) const fn wide(title: &'static str) -> Column {
     Column { title, kind: Kind::Wide }
 }
 
 impl Layout {
-    /// For standard output: as wide as its terminal, or as `COLUMNS` says.
+    /// Returns the layout for stdout, with the width of `COLUMNS` or of the terminal.
     pub(crate) fn of_stdout(wide: bool) -> Self {
-        let asked = env::variable("COLUMNS").and_then(|columns| columns.parse().ok());
-        let width = asked.or_else(|| {
+        let columns = env::variable("COLUMNS").and_then(|columns| columns.parse().ok());
+        let width = columns.or_else(|| {
             let stdout = std::io::stdout();
             let size = stdout.is_terminal().then(|| terminal_size::terminal_size_of(&stdout));
             size.flatten().map(|(width, _)| usize::from(width.0))
@@ -93,7 +92,7 @@ impl Layout {
         Self { width: width.filter(|_| !wide), wide, now: Utc::now() }
     }
 
-    /// The lines of a table, coloured.
+    /// Returns the coloured lines of a table.
     pub(crate) fn lines<const N: usize>(
         &self,
         head: [Column; N],
@@ -132,7 +131,7 @@ impl Layout {
         match kind {
             Kind::Time if !self.wide => ago(&text, self.now),
             Kind::State if !self.wide => {
-                // A state may end in a moment: `revoked 2026-11-22T09:00:00Z`.
+                // A state may end in a time: `revoked 2026-11-22T09:00:00Z`.
                 match text.rsplit_once(' ') {
                     Some((state, moment)) => format!("{state} {}", ago(moment, self.now)),
                     None => text,
@@ -142,7 +141,7 @@ impl Layout {
         }
     }
 
-    /// How wide each column is.
+    /// Returns the width of each column.
     fn widths(&self, columns: &[Column], cells: &[Vec<String>]) -> Vec<usize> {
         let mut widths: Vec<usize> = (0..columns.len())
             .map(|at| cells.iter().filter_map(|row| row.get(at)).map(|it| it.width()).max())
@@ -151,7 +150,7 @@ impl Layout {
         let Some(width) = self.width else { return widths };
         let gaps = GAP * columns.len().saturating_sub(1);
         let titles: Vec<usize> = columns.iter().map(|column| column.title.width()).collect();
-        // First what is only read, down to its title; then everything.
+        // First shrinks text columns to `MIN_WIDTH` or their title, then all columns to their titles.
         for names_too in [false, true] {
             loop {
                 let too_much = (widths.iter().sum::<usize>() + gaps).saturating_sub(width);
@@ -161,7 +160,7 @@ impl Layout {
                     .filter(|&(at, &width)| {
                         let kind = columns.get(at).map(|column| column.kind);
                         let is_name = matches!(kind, Some(Kind::Name | Kind::Tier));
-                        let least = if names_too { 1 } else { LEAST };
+                        let least = if names_too { 1 } else { MIN_WIDTH };
                         let least = least.max(titles.get(at).copied().unwrap_or_default());
                         (names_too || !is_name) && width > least
                     })
@@ -177,7 +176,7 @@ impl Layout {
     }
 }
 
-/// `text` in at most `width` columns, the last of them a `…` when something is missing.
+/// Returns `text` in at most `width` columns; a shortened text ends in `…`.
 fn shortened(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -196,7 +195,7 @@ fn shortened(text: &str, width: usize) -> String {
     short
 }
 
-/// The moment `text` as the time from `now`; other text as it is.
+/// Returns the RFC 3339 time `text` relative to `now`, and any other text unchanged.
 fn ago(text: &str, now: DateTime<Utc>) -> String {
     let Ok(moment) = DateTime::parse_from_rfc3339(text) else { return text.to_owned() };
     let seconds = (now - moment.to_utc()).num_seconds();
@@ -258,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_and_breaks_no_word() {
+    fn a_table_fits_its_width() {
         assert_eq!(
             plain(layout(Some(40), false).lines(HEAD, rows())),
             [
@@ -296,9 +295,9 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_told_from_now() {
+    fn times_are_relative_to_now() {
         let now = layout(None, false).now;
-        for (moment, told) in [
+        for (moment, expected) in [
             ("2026-11-22T09:59:58Z", "2s ago"),
             ("2026-11-22T09:00:00Z", "1h ago"),
             ("2026-11-12T10:00:00Z", "10d ago"),
@@ -306,7 +305,7 @@ mod tests {
             ("never", "never"),
             ("", ""),
         ] {
-            assert_eq!(ago(moment, now), told);
+            assert_eq!(ago(moment, now), expected);
         }
     }
 }

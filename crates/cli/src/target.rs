@@ -1,25 +1,25 @@
-//! Where a command reads and changes state: on a running server, or in the store of the configuration.
+//! The target of a command: a running server, or the store of the configuration.
 
 use toolcrib_gateway::config::Config;
 use toolcrib_store::SqliteStore;
 
 use crate::{args::Global, client::Client, printer::Printer, settings::Settings, store};
 
-/// A server, or a store without one.
+/// The place where a command reads and changes state.
 pub(crate) enum Target {
-    /// The server of `--url`, as the owner of a key.
+    /// The server of `--url`; the caller is the owner of the key.
     Server(Client),
-    /// The store of the configuration, as the operator.
+    /// The store of the configuration; the caller is the operator.
     Store(Box<Config>, SqliteStore),
 }
 
 impl Target {
-    /// Returns the server of `--url`, if there is one, or opens the store, which has to exist.
+    /// Returns the server of `--url`. Without `--url`, opens the store and fails when it is missing.
     pub(crate) fn open(global: &Global, printer: Printer) -> anyhow::Result<Self> {
         Self::of(Client::connect(global, printer)?, global)
     }
 
-    /// Returns `server`, or opens the store, which has to exist.
+    /// Returns `server`. Without a server, opens the store and fails when it is missing.
     pub(crate) fn of(server: Option<Client>, global: &Global) -> anyhow::Result<Self> {
         match server {
             Some(client) => Ok(Self::Server(client)),
@@ -31,7 +31,7 @@ impl Target {
         }
     }
 
-    /// Closes the store, so that what was written is in its file.
+    /// Closes the store, which completes its writes.
     pub(crate) async fn close(self) {
         if let Self::Store(_, store) = self {
             store.close().await;

@@ -17,10 +17,10 @@ Examples:
   toolcrib approvals list --state pending
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt approvals list --json
 
-With --url the server shows what the key asked for and what it could answer.")]
+With --url the server shows the requests of the key and those that it can answer.")]
     List(ApprovalListArgs),
 
-    /// Show one approval: who wants to call what, what is known of the arguments, who has answered
+    /// Show one approval: its caller, tool, visible arguments and answers
     #[command(after_help = "\
 Example:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt approvals show 01970c5e-…")]
@@ -29,22 +29,22 @@ Example:
         approval: ApprovalId,
     },
 
-    /// Consent: the same call may be made once
+    /// Grant an approval: the same call may run once
     #[command(after_help = "\
 Example:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt approvals grant 01970c5e-… --comment ok
 
-Without --url the operator of this machine answers, as the principal `operator`. Nobody answers a
-request of their own.")]
+Without --url the operator of this machine answers, as the principal `operator`. You cannot answer
+your own request.")]
     Grant(ApprovalAnswerArgs),
 
-    /// Refuse; the same call is not asked for again until the request would have expired
+    /// Reject an approval; the same call is refused until the request would have expired
     #[command(after_help = "\
 Example:
   toolcrib approvals reject 01970c5e-… --comment 'not in the freeze'")]
     Reject(ApprovalAnswerArgs),
 
-    /// Let the call pass whoever else would have to consent; needs a comment, and with --url a key
+    /// Approve on your own authority, bypassing the quorum; needs a comment, and with --url a key
     /// with the scope approvals:override
     #[command(after_help = "\
 Example:
@@ -58,7 +58,7 @@ pub(crate) struct ApprovalListArgs {
     #[arg(long, value_parser = approval_state)]
     pub(crate) state: Option<ApprovalState>,
 
-    /// How many at most
+    /// Maximum number of approvals
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) lines: u32,
 
@@ -75,7 +75,7 @@ pub(crate) struct ApprovalAnswerArgs {
     /// The approval, as `approvals list` or the answer to a call shows it
     pub(crate) approval: ApprovalId,
 
-    /// Why, for people; kept with the approval, not in the record
+    /// Reason for people; stored with the approval, not in the record
     #[arg(long, value_name = "TEXT")]
     pub(crate) comment: Option<String>,
 }

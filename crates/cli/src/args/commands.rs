@@ -38,7 +38,7 @@ pub(crate) struct ServeArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum DemoCommand {
-    /// Print the API keys that `serve --demo` made
+    /// Print the API keys that `serve --demo` created
     #[command(after_help = "\
 Examples:
   toolcrib demo keys
@@ -59,7 +59,7 @@ pub(crate) struct McpArgs {
     #[arg(long, default_value = "default")]
     pub(crate) tenant: TenantId,
 
-    /// What the caller holds, when there is no key; may be repeated [default: *]
+    /// A scope of the caller, when there is no key; may be repeated [default: *]
     #[arg(long = "scope", value_name = "SCOPE", value_parser = grant)]
     pub(crate) scopes: Vec<Grant>,
 
@@ -79,11 +79,11 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools list --source mcp
   toolcrib tools list --toolset work
 
-Without --url the sources of the configuration are started and asked, and every tool is listed.
-With --url the server answers with what the key may use.")]
+Without --url the command starts the sources of the configuration and lists all tools. With --url
+it lists the tools that the key may use.")]
     List(ToolListArgs),
 
-    /// Find tools by words of what they do, the best first
+    /// Search tools by words of their names and descriptions, best match first
     #[command(after_help = "\
 Examples:
   toolcrib tools search read a file
@@ -91,52 +91,52 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools search --toolset work send mail
 
 Names count more than descriptions, rare words more than frequent ones; a word that no tool has counts
-as the beginning of one. With --url only what the key may use is looked at.")]
+as the beginning of one. With --url it searches only the tools that the key may use.")]
     Search(ToolSearchArgs),
 
-    /// Say what is wrong, risky or hard to use about the tools
+    /// Report errors, risks and usability problems of tools
     #[command(after_help = "\
 Examples:
   toolcrib tools lint
   toolcrib tools lint --strict --json | jq -r '.[] | [.severity, .tool, .rule, .pointer] | @tsv'
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools lint
 
-Errors are what must not stay (a secret in a description, a pure tool that reaches out), warnings
-are what is probably not meant so (characters that nobody sees, a tool shown to nobody), advice is
-what would help models (descriptions, the portable subset of JSON Schema, the compact view).
-Characters that nobody sees are never sent to callers, so they are found without --url only, where
-the texts of the upstreams are read as they came; quarantined tools are looked at, too.
+An error must be fixed, such as a secret in a description or a pure tool with egress. A warning is
+probably a mistake, such as invisible characters or a tool that is hidden from all callers. Advice
+helps models: descriptions, the portable subset of JSON Schema, the compact view.
+Invisible characters are never sent to callers, so they are found only without --url, which checks
+the texts as the upstreams sent them, and also the quarantined tools.
 The exit code is 1 when there is an error, with --strict also for a warning.")]
     Lint(ToolLintArgs),
 
-    /// Show what changed of the tools of upstreams since it was approved
+    /// Show the changes of upstream tools since their approval
     #[command(after_help = "\
 Examples:
   toolcrib tools diff
   toolcrib tools diff mcp:files.read_file
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools diff --json
 
-The approved form and the newest other form are shown member by member; characters that are not seen
-stand there as <U+202E>. What is compared is what the server, or a command that asked the sources,
-saw last. With --url the key needs the scope pins:approve.")]
+Shows the differences between the approved form and the newest other form, member by member.
+Invisible characters are printed as <U+202E>. The newest form is the one that the server or a
+command discovered last. With --url the key needs the scope pins:approve.")]
     Diff {
-        /// Tool id, wire name or OTC id; without it everything that waits for an approval
+        /// Tool id, wire name or OTC id [default: all pending changes]
         tool: Option<String>,
     },
 
-    /// Approve tools of upstreams as they are now
+    /// Approve the pending changes of upstream tools
     #[command(after_help = "\
 Examples:
   toolcrib tools approve mcp:files.read_file
   toolcrib tools approve --source files
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools approve --all
 
-What is approved is what `tools diff` shows. A running server offers the tool at once with --url, and
+Approves the changes that `tools diff` shows. A running server offers the tool at once with --url, and
 within two seconds when the store was changed. The approval holds for every tenant of the source.
 With --url the key needs the scope pins:approve.")]
     Approve(ToolApproveArgs),
 
-    /// Show one tool: description, schemas, what it needs
+    /// Show one tool: description, schemas, requirements
     #[command(after_help = "\
 Examples:
   toolcrib tools show mcp:files.read_file
@@ -154,11 +154,11 @@ pub(crate) struct ToolApproveArgs {
     #[arg(value_name = "TOOL", group = "which", conflicts_with_all = ["source", "all"])]
     pub(crate) tools: Vec<String>,
 
-    /// Everything that waits of this source
+    /// All pending changes of this source
     #[arg(long, value_name = "SOURCE", group = "which", conflicts_with = "all")]
     pub(crate) source: Option<SourceId>,
 
-    /// Everything that waits
+    /// All pending changes
     #[arg(long, group = "which")]
     pub(crate) all: bool,
 }
@@ -193,11 +193,11 @@ pub(crate) struct ToolListArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ToolSearchArgs {
-    /// What the tool should do
+    /// Words to search for
     #[arg(required = true, value_name = "WORD")]
     pub(crate) words: Vec<String>,
 
-    /// Tools at most
+    /// Maximum number of tools
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=100))]
     pub(crate) limit: u16,
 
@@ -238,8 +238,8 @@ Examples:
 
 A source keeps its last 100 lines in memory. They may hold arguments of calls, so they are not in the
 server's log unless the source has `stderr = \"log\"`. With --url they are those of the running server,
-and the caller needs the scope `sources:logs`. Without it the sources are started here, as `sources
-check` does, and what they print meanwhile is shown.")]
+and the caller needs the scope `sources:logs`. Without --url the command starts the sources, as
+`sources check` does, and prints their stderr.")]
     Logs {
         /// The source's id
         id: String,
@@ -248,7 +248,7 @@ check` does, and what they print meanwhile is shown.")]
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeysCommand {
-    /// Make a key and print its text, once
+    /// Create a key and print its text once
     #[command(after_help = "\
 Examples:
   toolcrib keys create --name ci --principal ci --tenant default --role reader
@@ -258,11 +258,11 @@ The text of the key is printed on stdout and stored nowhere; only its SHA-256 is
 the same store accept the key within a second, without a restart.
 
 A role is a name in the configuration; one that does not exist is refused. A scope is `a:b:c`, where
-`*` stands for one segment and a last `*` for the rest.
+`*` matches one segment and a last `*` the rest.
 
-With --url the server makes the key, in the tenant of the caller, who needs the scope `keys:manage`
-and can give only scopes and roles that it has itself. A key of any other principal that exists needs
-the scope `keys:impersonate` besides, also when the caller created that principal a moment ago.")]
+With --url the server creates the key in the tenant of the caller, who needs the scope `keys:manage`
+and can give only scopes and roles that it has itself. A key of any other existing principal also
+needs the scope `keys:impersonate`, even if the caller has just created that principal.")]
     Create(KeyCreateArgs),
 
     /// List the keys, without their text
@@ -272,23 +272,23 @@ Examples:
   toolcrib keys list --json | jq -r '.[] | [.id, .principal, .lastUsedAt] | @tsv'
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys list
 
-When a key was used last is written down once a minute.")]
+The time of the last use is stored once a minute.")]
     List(Output),
 
-    /// Make the key that follows a key; both work until the overlap ends
+    /// Create the successor of a key; both work until the overlap ends
     #[command(after_help = "\
 Examples:
   toolcrib keys rotate KEY_ID
   toolcrib keys rotate KEY_ID --overlap 1d --json
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt keys rotate KEY_ID --overlap 10m
 
-The new key is of the same principal with the same roles and scopes, and lasts as long as the old one
-was made for. Its text is printed once.")]
+The new key has the same principal, roles, scopes and lifetime as the old one. Its text is printed
+once.")]
     Rotate {
         /// Id of the key, as `keys list` shows it
         id: KeyId,
 
-        /// How long the old key goes on working: 10m, 1d; at most 30d
+        /// How long the old key stays valid: 10m, 1d; at most 30d
         #[arg(long, value_name = "DURATION", value_parser = lifetime, default_value = "1h")]
         overlap: std::time::Duration,
     },
@@ -310,7 +310,7 @@ pub(crate) struct KeyCreateArgs {
     #[arg(long, value_parser = name)]
     pub(crate) name: String,
 
-    /// Who holds the key; limits and events are per principal [default: the name]
+    /// The principal of the key; limits and events are per principal [default: the name]
     #[arg(long)]
     pub(crate) principal: Option<PrincipalId>,
 
@@ -322,7 +322,7 @@ pub(crate) struct KeyCreateArgs {
     #[arg(long = "role", value_name = "ROLE")]
     pub(crate) roles: Vec<String>,
 
-    /// A scope beside those of the roles; may be repeated
+    /// A scope in addition to those of the roles; may be repeated
     #[arg(long = "scope", value_name = "SCOPE", value_parser = grant)]
     pub(crate) scopes: Vec<Grant>,
 
@@ -340,7 +340,7 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt runs list")]
     List(RunListArgs),
 
-    /// Show the workflows of a run and what is recorded of them
+    /// Show the workflows of a run and their recorded events
     Show {
         /// The run, as `runs list` shows it
         run: RunId,
@@ -359,7 +359,7 @@ pub(crate) struct RunListArgs {
     #[arg(long, value_parser = run_state)]
     pub(crate) state: Option<RunState>,
 
-    /// How many at most
+    /// Maximum number of runs
     #[arg(short = 'n', long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) lines: u32,
 
@@ -395,12 +395,12 @@ Examples:
   toolcrib audit export --after 4711 >> events.jsonl
   toolcrib audit export --tenant default --format ocsf
 
-At the end the position to continue after is said on stderr. `jsonl` has a member `chain` in each
-line beside those of the RunEvent, with which `toolcrib audit verify --file` checks the export; only
-with --checkpoints can that prove more than that the events fit together.")]
+At the end, stderr shows the position to continue after. In `jsonl` each line has the members of the
+RunEvent and a member `chain`, with which `toolcrib audit verify --file` checks the export. Without
+--checkpoints, that proves only that the events fit together.")]
     Export(ExportArgs),
 
-    /// Check that the record is what was written
+    /// Verify that the record is unchanged
     #[command(after_help = "\
 Examples:
   toolcrib audit verify
@@ -408,38 +408,38 @@ Examples:
   toolcrib audit verify --file events.jsonl
 
 Every event is checked against the hash chain of its tenant, the chains against their signed
-checkpoints, and those against the witness, a file beside the store that names what was signed last.
-That finds what was changed, removed, moved or put in. A file of checkpoints that was kept elsewhere
-(--anchor) also shows when the whole data directory was put back to an earlier state or written anew.
+checkpoints, and those against the witness, a file next to the store with the last signed state.
+That finds events that were changed, removed, moved or added. A file of checkpoints from elsewhere
+(--anchor) also reveals a data directory that was rolled back to an earlier state or rewritten.
 
 Exit codes:
   0  verified; events after the last checkpoint, if any, are younger than the checkpoint interval
   1  something was changed, or the check failed
   2  usage error
   3  verified up to the last checkpoint; later events are older than the interval and not signed
-  4  no checkpoint covers the events of a tenant, so nothing proves that they are what was written")]
+  4  no checkpoint covers the events of a tenant, so nothing proves that they are unchanged")]
     Verify(VerifyArgs),
 
-    /// Accept a record that does not continue what was signed
+    /// Accept a record that does not continue the last signed state
     #[command(after_help = "\
 Examples:
   toolcrib audit accept --reason 'backup of Monday restored'
 
-A server signs only what continues what it signed before. After a backup was restored, the signing
-key was changed, or a loss was looked into, this accepts the record as it is. Stop the server first.
-Each log that is accepted gets the event record.accepted and a signed checkpoint of that kind.
-`toolcrib audit verify` still finds what was changed.")]
+A server signs only events that continue the state it signed before. After restoring a backup,
+changing the signing key or investigating a loss, this accepts the record as it is. Stop the server
+first. Each accepted log gets the event record.accepted and a signed checkpoint of that kind.
+`toolcrib audit verify` still finds changed events.")]
     Accept(AcceptArgs),
 
-    /// Print the public key that belongs to the signatures of checkpoints
+    /// Print the public key that verifies the signatures of checkpoints
     #[command(after_help = "\
 Examples:
   toolcrib audit key > record.pub
 
-Keep it where whoever can write the store cannot, and give it to `toolcrib audit verify`.")]
+Keep it where those who can write the store cannot change it; pass it to `toolcrib audit verify`.")]
     Key,
 
-    /// Show how those do who get the record: forwarders and anchors
+    /// Show the status of forwarders and anchors
     #[command(after_help = "\
 Examples:
   toolcrib audit forwarders
@@ -451,11 +451,11 @@ A server shows them to keys with the scope metrics:read.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct TailArgs {
-    /// How many events
+    /// Number of events
     #[arg(short = 'n', long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(0..=1000))]
     pub(crate) lines: u32,
 
-    /// Go on with what happens from now
+    /// Keep printing new events as they arrive
     #[arg(short, long)]
     pub(crate) follow: bool,
 
@@ -482,7 +482,7 @@ pub(crate) struct ExportArgs {
     #[arg(long)]
     pub(crate) tenant: Option<TenantId>,
 
-    /// How events are written
+    /// Format of the events
     #[arg(long, value_enum, default_value_t)]
     pub(crate) format: ExportFormat,
 
@@ -491,7 +491,7 @@ pub(crate) struct ExportArgs {
     pub(crate) checkpoints: bool,
 }
 
-/// How events are written.
+/// The format of exported events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// RunEvents with the hashes that check them
@@ -507,7 +507,7 @@ pub(crate) enum ExportFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct AcceptArgs {
-    /// Why, for the record
+    /// Reason for the record
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
@@ -534,8 +534,7 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) anchor: Vec<PathBuf>,
 
-    /// A file with a public key whose signatures count, beside the store's own; can be given more
-    /// than once
+    /// A file with another trusted public key; can be given more than once
     #[arg(long, value_name = "FILE")]
     pub(crate) public_key: Vec<PathBuf>,
 
@@ -549,7 +548,7 @@ pub(crate) struct VerifyArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Report everything that keeps a server from starting with a configuration file
+    /// Report all problems of a configuration file
     #[command(after_help = "\
 Examples:
   toolcrib config check
@@ -558,7 +557,7 @@ Examples:
         /// The file [default: that of --config]
         file: Option<PathBuf>,
 
-        /// Also start the sources, wait for their tools, and report what matches none of them
+        /// Also start the sources, wait for their tools, and report entries without a match
         #[arg(long)]
         connect: bool,
     },
@@ -569,7 +568,7 @@ pub(crate) struct ImportArgs {
     /// The client's file, or `-` for stdin; comments in it are fine
     pub(crate) file: PathBuf,
 
-    /// Where to write [default: stdout]
+    /// The output file [default: stdout]
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
@@ -618,10 +617,10 @@ fn source_kind(text: &str) -> Result<SourceKind, String> {
     })
 }
 
-/// A duration of the configuration, or days.
+/// Parses a duration of the configuration, or a number of days.
 pub(super) fn lifetime(text: &str) -> Result<std::time::Duration, String> {
     const DAY: u64 = 86_400;
-    // A hundred years: what is longer is a mistake, and calendars end.
+    // The limit is 100 years: longer lifetimes are mistakes and overflow dates.
     const MAX_DAYS: u64 = 36_500;
     let duration = match text.strip_suffix('d').map(str::parse::<u64>) {
         Some(Ok(days @ 1..=MAX_DAYS)) => Some(std::time::Duration::from_secs(days * DAY)),

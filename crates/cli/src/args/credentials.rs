@@ -1,4 +1,4 @@
-//! The arguments of `credentials`. None of them is ever a value.
+//! The arguments of `credentials`. The value of a credential is never an argument.
 
 use std::path::PathBuf;
 
@@ -26,10 +26,10 @@ A source uses it by its name, `credential = \"github\"`: for a call the credenti
 the caller's principal has, and otherwise its tenant's. It is sent to its audiences alone, over TLS
 (or within this machine), and a call that needs it is not sent without it.
 
-The value is what the upstream gave: a token, a key, a password; with --oauth2-client the client's
+The value comes from the upstream: a token, a key, a password; with --oauth2-client the client's
 secret, with --oauth2-refresh the refresh token. It is sealed with `[store] seal_key`, which
-`toolcrib credentials new-key` makes. No argument takes a value, because other users of the machine
-can see arguments. Running servers use it at once.")]
+`toolcrib credentials new-key` creates. No argument takes a value, because other users of this
+machine can see arguments. Running servers use it at once.")]
     Set(Box<CredentialSetArgs>),
 
     /// List the credentials, without their values
@@ -45,7 +45,7 @@ Examples:
   toolcrib credentials rotate github < new-token.txt
   toolcrib credentials rotate github --principal ana --value-env TOKEN --expires 90d
 
-Calls that run go on with the old value, so revoke it at the upstream afterwards. Name, owner, kind
+Running calls keep the old value, so revoke it at the upstream afterwards. Name, owner, kind
 and audiences stay. Without --expires the new value does not expire.")]
     Rotate(CredentialRotateArgs),
 
@@ -55,14 +55,14 @@ and audiences stay. Without --expires the new value does not expire.")]
         whose: CredentialOwnerArgs,
     },
 
-    /// Make a seal key and print it, or write it to a new file
+    /// Create a seal key and print it, or write it to a new file
     #[command(after_help = "\
 Examples:
   toolcrib credentials new-key --out /etc/toolcrib/seal.key
   toolcrib credentials new-key | vault kv put secret/toolcrib seal_key=-
 
 Then name it in the configuration: `[store]` `seal_key = { file = \"/etc/toolcrib/seal.key\" }`, or
-`{ env = \"NAME\" }`, or `{ command = [\"vault\", …] }`. Keep a copy where the store's backups are not:
+`{ env = \"NAME\" }`, or `{ command = [\"vault\", …] }`. Keep a copy apart from the store's backups:
 without the key no credential can be read.")]
     NewKey {
         /// Write it to this new file, for its owner only
@@ -75,8 +75,8 @@ without the key no credential can be read.")]
 Examples:
   toolcrib credentials reseal
 
-To change the key: make a new one, name it as `seal_key` and the one before as `old_seal_key`,
-restart the servers, run this, and then take `old_seal_key` out.")]
+To change the key: create a new one, set `seal_key` to it and `old_seal_key` to the previous one,
+restart the servers, run this command, and then remove `old_seal_key`.")]
     Reseal,
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct CredentialSetArgs {
     #[arg(long, value_name = "NAME")]
     pub(crate) header: Option<String>,
 
-    /// What stands before the value in the header, its space included: 'Token '
+    /// Prefix of the value in the header, including its space: 'Token '
     #[arg(long, value_name = "TEXT", requires = "header")]
     pub(crate) prefix: Option<String>,
 
@@ -165,11 +165,11 @@ pub(crate) struct CredentialSetArgs {
     #[arg(long, value_name = "ID", requires = "oauth2")]
     pub(crate) client_id: Option<String>,
 
-    /// How the OAuth client proves itself
+    /// How the OAuth client authenticates
     #[arg(long, value_enum, default_value_t = ClientAuthArg::Basic, requires = "oauth2")]
     pub(crate) client_auth: ClientAuthArg,
 
-    /// An OAuth scope to ask for; may be repeated
+    /// An OAuth scope to request; may be repeated
     #[arg(long = "oauth2-scope", value_name = "SCOPE", requires = "oauth2")]
     pub(crate) scopes: Vec<String>,
 

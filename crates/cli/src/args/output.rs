@@ -1,4 +1,4 @@
-//! How lists are printed.
+//! The output format of lists.
 
 use clap::{Args, ValueEnum};
 
@@ -7,7 +7,7 @@ use super::{
     RunsCommand, SourcesCommand, ToolsCommand,
 };
 
-/// How a list is printed.
+/// The format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
     /// Every column in full, with moments as they are
@@ -24,7 +24,7 @@ pub(crate) struct Output {
 }
 
 impl Command {
-    /// How the command prints its list, if it prints one.
+    /// Returns the output format of the command, if it prints a list.
     pub(crate) fn output(&self) -> Option<OutputFormat> {
         let output = match self {
             Self::Tools(ToolsCommand::List(args)) => args.output,

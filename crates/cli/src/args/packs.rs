@@ -23,12 +23,12 @@ Examples:
 A pack is a directory or a .tgz with a pack.json (kind \"node\"). It is checked, then its archive is
 kept in the data directory and its hash in pack-lock.json there; nothing of it runs. A source takes
 it by its name: pack = \"vendor.acme.text\". With --trusted-key it must be signed: in ARCHIVE.sig
-beside the archive, or in the file that `signing.signatureRef` names.")]
+next to the archive, or in the file that `signing.signatureRef` names.")]
     Add {
         /// A directory, or a .tgz
         pack: PathBuf,
 
-        /// What the archive must hash to: sha256- and base64
+        /// The expected hash of the archive: `sha256-` and base64
         #[arg(long, value_name = "SRI")]
         integrity: Option<String>,
 
@@ -36,7 +36,7 @@ beside the archive, or in the file that `signing.signatureRef` names.")]
         trust: PackTrust,
     },
 
-    /// List the installed packs, and those that this program brings
+    /// List the installed and the bundled packs
     List(Output),
 
     /// Remove an installed pack
@@ -63,7 +63,7 @@ code are checked as `packs add` does.")]
     },
 }
 
-/// Whose signature counts.
+/// The trusted signers of a pack.
 #[derive(Debug, Args)]
 pub(crate) struct PackTrust {
     /// An Ed25519 public key, as base64 or as a PEM file; one of those given must have signed
@@ -71,16 +71,16 @@ pub(crate) struct PackTrust {
     pub(crate) keys: Vec<[u8; 32]>,
 }
 
-/// How a pack is named.
+/// A pack argument.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum PackWord {
-    /// Where it lies.
+    /// The path of a directory or an archive.
     Path(PathBuf),
-    /// What it is called, among the installed ones.
+    /// The name of an installed pack.
     Name {
-        /// Its name.
+        /// The name.
         name: String,
-        /// Its version, when one is meant.
+        /// The version, if the argument has one.
         version: Option<String>,
     },
 }

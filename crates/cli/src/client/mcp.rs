@@ -1,4 +1,5 @@
-//! MCP of the stateless revision, for calls: the one dialect that tells progress as it happens.
+//! Tool calls over the stateless revision of MCP, the one protocol that reports progress during a
+//! call.
 
 use std::time::Duration;
 
@@ -26,27 +27,27 @@ use crate::failure::advised;
 /// How a call ended.
 #[derive(Debug)]
 pub(crate) enum CallEnd {
-    /// The tool answered.
+    /// The tool returned a result.
     Answered {
-        /// The run that holds the call's events.
+        /// The run that contains the call's events.
         run_id: Option<String>,
-        /// What it answered.
+        /// The result.
         outcome: Outcome,
     },
     /// The tool did not run, or its source failed.
     Refused {
-        /// The run that holds the call's events.
+        /// The run that contains the call's events.
         run_id: Option<String>,
-        /// Stable code of the reason.
+        /// The stable error code.
         code: String,
-        /// For people.
+        /// The message for people.
         message: String,
-        /// More about it, by the kind of reason.
+        /// Details that depend on the code.
         details: Value,
     },
 }
 
-/// A tool as the server lists it.
+/// A tool in the server's list.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Listed {
     pub(crate) name: String,
@@ -65,11 +66,11 @@ struct Page {
     next_cursor: Option<String>,
 }
 
-/// The answer to a request.
+/// The response to a request.
 enum Reply {
     Result(Box<RawValue>),
     Error(RpcError),
-    /// Neither.
+    /// Neither a result nor an error.
     Nothing,
 }
 
@@ -84,32 +85,33 @@ struct ToolResult {
     meta: Map<String, Value>,
 }
 
-/// Tools that are read of a list.
+/// Limit of tools read from a list.
 const MAX_LISTED: usize = 1_000_000;
-/// Silence of a stream after which the server is given up: it says something every 15 seconds.
+/// Timeout of a silent stream; a server sends data at least every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
+
 impl Listed {
-    /// The id of the tool.
+    /// Returns the tool id.
     pub(crate) fn tool_id(&self) -> Option<&str> {
         self.meta.get(key::TOOL_ID)?.as_str()
     }
 
-    /// The id of its source.
+    /// Returns the id of the tool's source.
     pub(crate) fn source_id(&self) -> Option<&str> {
         self.meta.get(key::SOURCE_ID)?.as_str()
     }
 
-    /// What it takes.
+    /// Returns the input schema.
     pub(crate) fn input_schema(&self) -> &Value {
         &self.input_schema
     }
 
-    /// Its OTC id, with the version.
+    /// Returns the OTC id, with the version.
     pub(crate) fn otc_id(&self) -> Option<&str> {
         self.meta.get(key::OTC_ID)?.as_str()
     }
 
-    /// The tool of `tools` with this tool id, wire name or OTC id, with or without a version.
+    /// Returns the tool with this tool id, wire name or OTC id, with or without a version.
     pub(crate) fn find<'a>(tools: &'a [Self], name: &str) -> Option<&'a Self> {
         let bare = |id: &str| id.split_once('@').is_some_and(|(bare, _)| bare == name);
         let by = |is_it: &dyn Fn(&Self) -> bool| tools.iter().find(|tool| is_it(tool));
@@ -121,7 +123,9 @@ impl Listed {
 }
 
 impl Client {
-    /// The tools that the key may use.
+    /// Returns the tools that the key may use.
+    ///
+    /// Fails when the server lists more than [`MAX_LISTED`] tools.
     pub(crate) async fn mcp_tools(&self) -> anyhow::Result<Vec<Listed>> {
         let (mut tools, mut params) = (Vec::new(), json!({}));
         loop {
@@ -148,8 +152,8 @@ impl Client {
         }
     }
 
-    /// Calls tool `name`, whose entry in the list is `listed` if it is there; `progress` hears what
-    /// the tool tells while it runs. It takes as long as the tool takes.
+    /// Calls tool `name` without a timeout. `listed` is its entry in the list, if it has one;
+    /// `progress` receives the progress notifications of the call.
     pub(crate) async fn mcp_call(
         &self,
         name: &str,
@@ -210,7 +214,7 @@ impl From<RpcError> for CallEnd {
     fn from(error: RpcError) -> Self {
         let RpcError { code, message, data } = error;
         let message = message.into_owned();
-        // The names of the gateway, which the record and the other dialects use.
+        // The error codes of the gateway, as in the event log and the other protocols.
         let (code, message) = match code {
             code::toolcrib::FORBIDDEN => ("forbidden".to_owned(), message),
             code::toolcrib::RATE_LIMITED => ("rate_limited".to_owned(), message),
@@ -228,7 +232,7 @@ impl From<RpcError> for CallEnd {
 
 fn answered(result: &RawValue) -> anyhow::Result<CallEnd> {
     let result: ToolResult =
-        serde_json::from_str(result.get()).context("the server's answer makes no sense")?;
+        serde_json::from_str(result.get()).context("the server's response is malformed")?;
     let member = |name: &str| result.meta.get(name).and_then(Value::as_str).map(str::to_owned);
     let (run_id, refused) = (member(key::RUN_ID), member(key::ERROR));
     let ToolResult { content, structured_content, is_error, .. } = result;
@@ -247,7 +251,7 @@ fn answered(result: &RawValue) -> anyhow::Result<CallEnd> {
     Ok(CallEnd::Refused { run_id, code, message: texts.join("\n"), details })
 }
 
-/// Reads an answer that is no stream.
+/// Reads a response that is a single JSON document.
 async fn whole(response: Response) -> anyhow::Result<Reply> {
     let status = response.status();
     let bytes = bounded(response).await?;
@@ -259,19 +263,19 @@ async fn whole(response: Response) -> anyhow::Result<Reply> {
     }
 }
 
-/// Reads the answer at the end of a stream.
+/// Reads a stream up to its response; reports the progress notifications before it.
 async fn last(mut response: Response, progress: impl Fn(Progress)) -> anyhow::Result<Reply> {
     let mut parser = SseParser::new(MAX_ANSWER);
     loop {
         let piece = timeout(SILENCE, response.chunk())
             .await
-            .context("the server fell silent during the call")?
-            .context("the answer broke off")?
-            .context("the server ended the call without an answer")?;
+            .context("the server stopped sending during the call")?
+            .context("the response is incomplete")?
+            .context("the server ended the call without a response")?;
         let mut events = Vec::new();
         parser
             .push(&piece, &mut |event| events.push(event.to_vec()))
-            .map_err(|_| anyhow::anyhow!("the answer is larger than 64 MiB"))?;
+            .map_err(|_| anyhow::anyhow!("the response is larger than 64 MiB"))?;
         for event in events {
             let incoming: Incoming<'_> = serde_json::from_slice(&event).map_err(|_| not_ours())?;
             match incoming.method.as_deref() {
@@ -289,7 +293,7 @@ async fn last(mut response: Response, progress: impl Fn(Progress)) -> anyhow::Re
     }
 }
 
-/// Returns the answer that a message is; `None` if its error has another form than JSON-RPC's.
+/// Returns the response in a message; `None` if its error is not a JSON-RPC error.
 fn reply(incoming: &Incoming<'_>) -> Option<Reply> {
     Some(match (incoming.result, incoming.error) {
         (_, Some(error)) => Reply::Error(serde_json::from_str(error.get()).ok()?),
@@ -300,18 +304,18 @@ fn reply(incoming: &Incoming<'_>) -> Option<Reply> {
 
 fn not_ours() -> anyhow::Error {
     advised(
-        "the server answered something that is not MCP",
+        "the server returned a response that is not MCP",
         "is this the address of a toolcrib server?",
     )
 }
 
-/// What a request that MCP did not answer is told.
+/// Creates the error for a request that failed at the HTTP level.
 fn rejected(status: StatusCode, error: Option<RpcError>) -> anyhow::Error {
     let error = error.map(|it| json!({ "message": it.message, "details": it.data }));
     match (status, error) {
         (StatusCode::NOT_FOUND, None) => advised(
-            "the server has no MCP endpoint, which calls go through",
-            "is this the address of a toolcrib server, and does it have [mcp] switched on?",
+            "the server has no MCP endpoint, which calls require",
+            "is this the address of a toolcrib server, and is [mcp] enabled there?",
         ),
         (status, error) => refused(status, &error.unwrap_or_default(), &[]),
     }

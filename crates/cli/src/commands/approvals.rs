@@ -1,4 +1,4 @@
-//! `approvals list|show|grant|reject|override`: requests for consent, in the store or on a running
+//! `approvals list|show|grant|reject|override`: pending approvals, in the store or on a running
 //! server.
 
 use serde_json::{Value, json};
@@ -30,10 +30,10 @@ pub(crate) async fn run(
         Some(client) => there(&command, &client, printer).await?,
         None => {
             let mut settings = Settings::load(global)?;
-            // Only what is stored is looked at: nothing is connected.
+            // Approvals need only the store, so no source is started.
             settings.config.sources.clear();
             let store = store::open_existing(&settings.config)?;
-            // Only what was sealed needs the key.
+            // A list has no sealed members, so it needs no key.
             let keys = match &command {
                 ApprovalsCommand::List(_) => SealKeys::none(),
                 _ => seal::keys(&settings.config.store).await?,
@@ -70,13 +70,13 @@ async fn there(
             let lines = args.lines.to_string();
             let mut query = vec![("limit", lines.as_str())];
             query.extend(args.state.map(|state| ("state", state.as_str())));
-            let mut told = client.get(&["v1", "approvals"], &query).await?;
-            let found = told.get_mut("approvals").map(Value::take).unwrap_or_default();
+            let mut response = client.get(&["v1", "approvals"], &query).await?;
+            let found = response.get_mut("approvals").map(Value::take).unwrap_or_default();
             list(&serde_json::from_value::<Vec<Value>>(found)?, printer)
         }
         ApprovalsCommand::Show { approval } => {
-            let told = client.get(&["v1", "approvals", approval.as_str()], &[]).await?;
-            show(&told, printer)
+            let response = client.get(&["v1", "approvals", approval.as_str()], &[]).await?;
+            show(&response, printer)
         }
         ApprovalsCommand::Grant(args) => answered(&answer(args, "grant").await?, printer),
         ApprovalsCommand::Reject(args) => answered(&answer(args, "reject").await?, printer),
@@ -124,11 +124,11 @@ async fn all(
     };
     let now = gateway.clock().now();
     let found = store.approvals(SealKeys::none()).list(query).await?;
-    let told = found.iter().map(|approval| {
+    let rows = found.iter().map(|approval| {
         let operator = local::operator(approval.tenant.clone(), Vec::new())?;
         Ok(approvals::to_json(approval, None, &operator, now))
     });
-    told.collect()
+    rows.collect()
 }
 
 async fn answer(
@@ -146,7 +146,7 @@ async fn answer(
     answered(&approvals::to_json(&approval, None, &operator, now), printer)
 }
 
-/// The operator of this machine, in the tenant of `approval`.
+/// Returns the operator as a principal in the tenant of `approval`.
 async fn operator_for(approval: &ApprovalId, store: &SqliteStore) -> anyhow::Result<Principal> {
     let unknown =
         || advised("there is no such approval", "`toolcrib approvals list` shows the approvals");

@@ -1,4 +1,4 @@
-//! `audit`: the record, for people and for programs.
+//! `audit`: reads and verifies the event log.
 //!
 //! Invariant: events are read in pages, so that an export of any length needs little memory.
 
@@ -26,10 +26,10 @@ use crate::{
     target::Target,
 };
 
-/// Events read at once.
+/// Page size for reading events.
 const PAGE: usize = 500;
-/// How often a following reader looks for news.
-const LOOK: Duration = Duration::from_millis(200);
+/// Interval between two reads with `--follow`.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 pub(crate) async fn run(
     command: AuditCommand,
@@ -62,19 +62,19 @@ pub(crate) async fn run(
     result.map(|()| Exit::Done)
 }
 
-/// Commands that read events.
+/// A command that reads events.
 enum Reading {
     Tail(TailArgs),
     Export(ExportArgs),
 }
 
-/// The events of a store, of one tenant or of all; or those of the key's tenant on a server.
+/// The event log: of one tenant or all tenants in a store, or of the key's tenant on a server.
 struct Log {
     target: Target,
     tenant: Option<TenantId>,
 }
 
-/// An event, where it stands, and whose it is when that is not plain.
+/// An event with its position and, for a store, its tenant.
 #[derive(Deserialize)]
 struct Logged {
     position: u64,
@@ -83,12 +83,12 @@ struct Logged {
     event: RunEvent,
 }
 
-/// From where to read.
+/// The start of a page.
 #[derive(Clone, Copy)]
 enum From {
-    /// The oldest after this position.
+    /// The oldest events after this position.
     After(u64),
-    /// The newest so many, in the order of the log.
+    /// This many of the newest events, in log order.
     Newest(usize),
 }
 
@@ -126,12 +126,13 @@ impl Log {
                 let mut page = client.get(&["v1", "events"], &query).await?;
                 let events = page.get_mut("events").map(Value::take).unwrap_or_default();
                 serde_json::from_value(events)
-                    .context("the server answered something else than events")
+                    .context("the server returned a response without events")
             }
         }
     }
 
-    /// Hands on everything after `position`, page by page: the last position and how many.
+    /// Passes all events after `position` to `each`, page by page. Returns the last position and the
+    /// number of events.
     async fn pages(
         &self,
         mut position: u64,
@@ -152,7 +153,7 @@ impl Log {
 
 async fn tail(args: &TailArgs, log: &Log, printer: Printer) -> anyhow::Result<()> {
     let lines = usize::try_from(args.lines)?;
-    // One at least, to know where the log ends.
+    // Reads at least one event, to determine the end of the log.
     let newest = log.read(From::Newest(lines.max(1))).await?;
     let mut position = newest.last().map_or(0, |logged| logged.position);
     let show_all = |page: &[Logged]| page.iter().try_for_each(|logged| show(logged, printer));
@@ -161,7 +162,7 @@ async fn tail(args: &TailArgs, log: &Log, printer: Printer) -> anyhow::Result<()
         return Ok(());
     }
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
         position = log.pages(position, show_all).await?.0;
     }
 }
@@ -177,7 +178,7 @@ fn for_people(Logged { tenant, event, .. }: &Logged) -> String {
     in_a_line(event, tenant.as_ref())
 }
 
-/// An event in a line.
+/// Returns an event as one line of text.
 pub(super) fn told(event: &RunEvent) -> String {
     in_a_line(event, None)
 }
@@ -233,7 +234,7 @@ fn in_a_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
             )
         }
         EventBody::InterruptRequested(asked) => {
-            format!("{} waits for consent (approval {})", asked.data.artifact_id, asked.key)
+            format!("{} is pending (approval {})", asked.data.artifact_id, asked.key)
         }
         EventBody::ApprovalGranted(granted) => {
             let by_now = granted.quorum_progress;
@@ -243,7 +244,7 @@ fn in_a_line(event: &RunEvent, tenant: Option<&TenantId>) -> String {
         }
         EventBody::ApprovalRejected(rejected) => {
             let timeout = rejected.reason.as_deref() == Some("timeout");
-            let by = if timeout { "in time by nobody" } else { "by" };
+            let by = if timeout { "by timeout" } else { "by" };
             let who = if timeout { String::new() } else { format!(" {}", rejected.principal) };
             format!("{by}{who} (approval {})", rejected.gate_id)
         }

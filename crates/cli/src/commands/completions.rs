@@ -1,4 +1,4 @@
-//! `completions`: scripts for shells.
+//! `completions`: prints shell completion scripts.
 
 use clap::CommandFactory as _;
 use clap_complete::{Shell, generate};

@@ -1,4 +1,4 @@
-//! `config check`: everything that is wrong with a file, before a server has to find out.
+//! `config check`: reports all problems of a configuration file, without starting a server.
 
 use std::{
     path::{Path, PathBuf},
@@ -58,7 +58,7 @@ fn refused(error: &ConfigError, printer: Printer) -> anyhow::Result<Exit> {
                 .collect();
             printer.json(&json!({ "file": error.file, "ok": false, "problems": problems }))?;
         }
-        // One problem a line, each with its place: what editors and people can follow.
+        // One problem per line, with its location, in a form that editors can parse.
         false => printer.foreign(&error.to_string())?,
     }
     Ok(Exit::Failed)
@@ -84,7 +84,7 @@ async fn connected(
 /// Returns how long to wait until each source has listed its tools or failed.
 fn timeout(config: &Config) -> Duration {
     let slowest = config.sources.iter().map(|source| source.spec.limits.connect_timeout).max();
-    // Connecting and listing may each take that long.
+    // Connecting and listing each have this limit.
     local::PATIENCE + slowest.unwrap_or_default() * 2
 }
 

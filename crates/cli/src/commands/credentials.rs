@@ -1,6 +1,6 @@
-//! `credentials set|list|rotate|remove|new-key|reseal`: on the store; running servers follow it.
+//! `credentials set|list|rotate|remove|new-key|reseal`: in the store, which running servers poll.
 //!
-//! Invariant: a value comes from stdin, a file or a variable, and is never printed.
+//! Invariant: a value is read from stdin, a file or a variable, and is never printed.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
 
@@ -30,7 +30,7 @@ use crate::{
     store, table,
 };
 
-/// Longest value that is read.
+/// Size limit of a value, in bytes.
 const MAX_VALUE: u64 = 64 << 10;
 
 pub(crate) async fn run(
@@ -48,13 +48,13 @@ pub(crate) async fn run(
         CredentialsCommand::Set(args) => {
             check_owner(&args.whose)?;
             let keys = seal::keys(&config.store).await?;
-            // Before the value is read, and before there is a store.
+            // Precedes reading the value and creating the store.
             if !keys.can_seal() {
                 return Err(no_key());
             }
             (store::open(config)?, keys)
         }
-        // Looking and removing need no key.
+        // `list` and `remove` need no key.
         CredentialsCommand::List(_) | CredentialsCommand::Remove { .. } => {
             (store::open_existing(config)?, toolcrib_store::SealKeys::none())
         }
@@ -204,9 +204,9 @@ async fn remove(
 
 async fn reseal(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<Exit> {
     let resealed = credentials.reseal().await.advise(
-        "not everything could be sealed anew",
-        "what was is; name the key that the rest was sealed with as `[store] old_seal_key`, or \
-         remove the credential and set it again",
+        "some data could not be resealed",
+        "set `[store] old_seal_key` to the key of the remaining data, or remove the credential and \
+         set it again",
     )?;
     match printer.wants_json() {
         true => printer.json(&json!({ "resealed": resealed }))?,
@@ -229,8 +229,8 @@ fn new_key(out: Option<&std::path::Path>, printer: Printer) -> anyhow::Result<Ex
     use std::os::unix::fs::OpenOptionsExt as _;
     let made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     let mut file = made.advise(
-        format!("the file {} cannot be made", path.display()),
-        "a key is never written over: it may be the only one that opens a store",
+        format!("the file {} cannot be created", path.display()),
+        "name a new file; a key is never overwritten, because a store may depend on it",
     )?;
     writeln!(file, "{}", key.expose())?;
     file.sync_all()?;
@@ -245,12 +245,12 @@ fn new_key(out: Option<&std::path::Path>, printer: Printer) -> anyhow::Result<Ex
     Ok(Exit::Done)
 }
 
-const HINT: &str = "`toolcrib credentials --help` says what is needed";
+const HINT: &str = "see `toolcrib credentials --help` for the requirements";
 
 fn no_key() -> anyhow::Error {
     advised(
-        "no credential can be stored: there is no key to seal it with",
-        "`toolcrib credentials new-key --out FILE` makes one; name it as `[store] seal_key`",
+        "no credential can be stored without a seal key",
+        "create one with `toolcrib credentials new-key --out FILE`, and set `[store] seal_key`",
     )
 }
 
@@ -258,7 +258,7 @@ fn unknown(args: &CredentialOwnerArgs) -> anyhow::Error {
     let owner = whose(&owner(args));
     advised(
         format!("there is no credential `{}` of {owner}", args.name),
-        "`toolcrib credentials list` shows them; --tenant and --principal say whose",
+        "`toolcrib credentials list` shows them; select the owner with --tenant and --principal",
     )
 }
 
@@ -312,7 +312,7 @@ fn kind(args: &CredentialSetArgs) -> anyhow::Result<CredentialKind> {
     Ok(kind)
 }
 
-/// A client's secret goes there.
+/// Requires an https URL, or a loopback one: the client secret is sent to it.
 fn check_endpoint(text: &str) -> anyhow::Result<()> {
     let url = url::Url::parse(text).map_err(|_| usage("the token endpoint is not a URL"))?;
     let local = match url.host() {
@@ -340,8 +340,8 @@ fn material(
     let given = args.client_secret_file.is_some() || args.client_secret_env.is_some();
     if given && !refreshes {
         return Err(usage(
-            "a client secret beside the value is for refresh tokens; with --oauth2-client the \
-             value is the client's secret",
+            "a separate client secret requires --oauth2-refresh; with --oauth2-client the value is \
+             the client secret",
         ));
     }
     let client_secret = match (&args.client_secret_file, &args.client_secret_env) {
@@ -366,19 +366,19 @@ fn variable(name: &str) -> anyhow::Result<Secret> {
     value.ok_or_else(|| usage(format!("environment variable {name} is not set")))
 }
 
-/// The value on stdin, without trailing line breaks.
+/// Reads the value from stdin, without trailing line breaks.
 fn typed() -> anyhow::Result<Secret> {
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
         return Err(usage(
-            "the value is read from stdin: pipe it in, or say --value-file or --value-env",
+            "the value is read from stdin: pipe it in, or use --value-file or --value-env",
         ));
     }
     let mut text = String::new();
     let read = stdin.lock().take(MAX_VALUE + 1).read_to_string(&mut text);
     let read = read.context("the value on stdin is not text")?;
     match text.trim_end_matches(['\r', '\n']) {
-        "" => Err(usage("there is no value on stdin; pipe it in, or say --value-file")),
+        "" => Err(usage("there is no value on stdin; pipe it in, or use --value-file")),
         _ if read as u64 > MAX_VALUE => Err(usage("the value is larger than 64 KiB")),
         value => Ok(Secret::new(value.to_owned())),
     }

@@ -1,7 +1,7 @@
-//! `explain`: why a principal could call a tool or not, and why its list is what it is.
+//! `explain`: the reasons why a principal can or cannot call a tool, or has a certain tool list.
 //!
-//! Here it is told everything, over the store of the configuration. A running server explains as the
-//! principal itself would be told, for callers with `explain:others` also about others (I-85).
+//! On the store of the configuration, the explanation is complete. A running server limits it to what
+//! the principal itself may see, and explains other principals only with `explain:others` (I-85).
 
 use anyhow::Context as _;
 use chrono::Utc;
@@ -36,20 +36,20 @@ pub(crate) async fn run(
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    let told = match Client::connect(global, printer)? {
+    let explanation = match Client::connect(global, printer)? {
         Some(client) => remote(args, &client, printer).await?,
         None => here(args, global, printer).await?,
     };
-    print(&told, args.tool.as_deref(), printer)?;
-    let outcome = told.get("outcome").and_then(Value::as_str).unwrap_or_default();
-    let goes_on = [Verdict::Allowed, Verdict::Depends, Verdict::NeedsApproval];
-    match goes_on.iter().any(|it| json!(it).as_str() == Some(outcome)) {
+    print(&explanation, args.tool.as_deref(), printer)?;
+    let outcome = explanation.get("outcome").and_then(Value::as_str).unwrap_or_default();
+    let passing = [Verdict::Allowed, Verdict::Depends, Verdict::NeedsApproval];
+    match passing.iter().any(|it| json!(it).as_str() == Some(outcome)) {
         true => Ok(Exit::Done),
         false => Ok(Exit::Failed),
     }
 }
 
-/// What the server says about the caller, or about another principal of its tenant.
+/// Returns the server's explanation for the caller, or for another principal of its tenant.
 async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow::Result<Value> {
     let for_the_store = args.tenant.is_some()
         || (args.key_id.is_some() && args.principal.is_none())
@@ -58,23 +58,23 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
         || args.arguments_shape.is_some();
     if for_the_store {
         return Err(usage(
-            "with --url only --tool, --principal and --key-id (of that principal) are possible; run \
-             this beside the store for the others",
+            "with --url only --tool, --principal and --key-id (of that principal) are possible; for \
+             other options run this on the machine of the store",
         ));
     }
     let tool = args.tool.as_deref().map(|tool| ("tool", tool));
     let who = args.principal.as_ref().map(|who| ("principal", who.as_str()));
     let key = args.key_id.as_ref().map(|key| ("keyId", key.as_str()));
     let query: Vec<(&str, &str)> = [tool, who, key].into_iter().flatten().collect();
-    let told = client.get(&["v1", "explain"], &query).await?;
-    // Only names that the caller's own list has.
+    let explanation = client.get(&["v1", "explain"], &query).await?;
+    // Suggests only names in the caller's own list.
     if let (Some(tool), Some("unknown")) =
-        (args.tool.as_deref(), told.get("outcome").and_then(Value::as_str))
+        (args.tool.as_deref(), explanation.get("outcome").and_then(Value::as_str))
         && let Ok(listed) = client.mcp_tools().await
     {
         note_meant(&suggest::did_you_mean(tool, listed.iter().map(|it| it.name.as_str())), printer);
     }
-    Ok(told)
+    Ok(explanation)
 }
 
 /// Suggests the tool with the closest name, if there is one.
@@ -94,28 +94,28 @@ async fn here(args: &ExplainArgs, global: &Global, printer: Printer) -> anyhow::
         };
     let Settings { config, data_dir, .. } = Settings::load(global)?;
     let (who, identity) = identify(args, &config).await?;
-    let mut told = Local::start_forgetful(config, &data_dir, printer)
+    let mut explanation = Local::start_forgetful(config, &data_dir, printer)
         .await?
         .run(async |gateway: &Gateway| {
             local::settle(gateway, printer).await;
             let call = arguments
                 .as_ref()
                 .map(|arguments| CallContext { surface: &args.surface, arguments });
-            let told = gateway.explain(&who, args.tool.as_deref(), call).await;
-            if let (Some(tool), Verdict::Unknown) = (args.tool.as_deref(), told.outcome) {
+            let explanation = gateway.explain(&who, args.tool.as_deref(), call).await;
+            if let (Some(tool), Verdict::Unknown) = (args.tool.as_deref(), explanation.outcome) {
                 note_meant(&local::meant(gateway, tool), printer);
             }
-            Ok(told)
+            Ok(explanation)
         })
         .await?;
     if identity.result == StepResult::Stop {
-        told.outcome = Verdict::Denied;
+        explanation.outcome = Verdict::Denied;
     }
-    told.steps.insert(0, identity);
-    Ok(serde_json::to_value(&told)?)
+    explanation.steps.insert(0, identity);
+    Ok(serde_json::to_value(&explanation)?)
 }
 
-/// Who it is about, and whether what it would present holds.
+/// Returns the principal to explain, and the identity step with the validity of its key.
 async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Principal, Step)> {
     if !args.scopes.is_empty() || !args.roles.is_empty() {
         let id = match &args.principal {
@@ -125,11 +125,11 @@ async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Princi
         let tenant = tenant(args)?;
         let roles = known_roles(config, &args.roles)?;
         let who = principal(id, tenant, &args.scopes, roles, config, AuthMethod::Operator);
-        let message = "it is taken to hold what was said; no key was looked at";
+        let message = "uses the given scopes and roles; no key was checked";
         return Ok((who, Step::new(StepName::Identity, StepResult::Pass, message)));
     }
     if args.principal.is_none() && args.key_id.is_none() {
-        return Err(usage("say for whom: --principal, --key-id, or --scope and --role"));
+        return Err(usage("select a principal with --principal, --key-id, or --scope and --role"));
     }
     let store = store::open_existing(config)?;
     let keys = store.list().await.context("the keys could not be read");
@@ -141,7 +141,9 @@ async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Princi
     Ok((who, identity(&key, config)))
 }
 
-/// The key that is meant. Of several that hold the same, any is.
+/// Returns the key that the arguments select.
+///
+/// Prefers valid keys. Fails when no key matches, or when valid keys differ in scopes or roles.
 fn chosen(args: &ExplainArgs, keys: &[KeyRecord]) -> anyhow::Result<KeyRecord> {
     let now = Utc::now();
     let meant = |key: &&KeyRecord| {
@@ -156,16 +158,16 @@ fn chosen(args: &ExplainArgs, keys: &[KeyRecord]) -> anyhow::Result<KeyRecord> {
     let live: Vec<&KeyRecord> = meant.iter().copied().filter(|key| holds(key)).collect();
     let Some(first) = live.first().or(meant.last()) else {
         return Err(advised(
-            "there is no such key",
+            "no such key",
             "`toolcrib keys list` shows keys with principals and tenants; for a principal of a token \
-             say --scope and --role",
+             use --scope and --role",
         ));
     };
     let same = |key: &&KeyRecord| key.scopes == first.scopes && key.roles == first.roles;
     if !live.iter().all(same) {
         let ids: Vec<&str> = live.iter().map(|key| key.id.as_str()).collect();
         return Err(usage(format!(
-            "this principal has keys that hold different things: say --key-id ({})",
+            "this principal has keys with different scopes or roles; select one with --key-id ({})",
             ids.join(", ")
         )));
     }
@@ -187,9 +189,9 @@ fn identity(key: &KeyRecord, config: &Config) -> Step {
             .map(String::as_str)
             .collect();
         let message = match unknown.is_empty() {
-            true => format!("the key {} holds", key.id),
+            true => format!("the key {} is valid", key.id),
             false => format!(
-                "the key {} holds; roles that the configuration does not have give nothing: {}",
+                "the key {} is valid; these roles are not in the configuration and have no effect: {}",
                 key.id,
                 unknown.join(", ")
             ),
@@ -225,12 +227,12 @@ fn principal(
     Principal { id, tenant, scopes, roles: roles.to_vec(), makers: Vec::new(), auth }
 }
 
-fn print(told: &Value, asked: Option<&str>, printer: Printer) -> anyhow::Result<()> {
+fn print(explanation: &Value, requested: Option<&str>, printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
-        return printer.json(told);
+        return printer.json(explanation);
     }
-    let text = |name: &str| told.get(name).and_then(Value::as_str).unwrap_or_default();
-    let grants: Vec<&str> = told
+    let text = |name: &str| explanation.get(name).and_then(Value::as_str).unwrap_or_default();
+    let grants: Vec<&str> = explanation
         .get("grants")
         .and_then(Value::as_array)
         .into_iter()
@@ -243,29 +245,29 @@ fn print(told: &Value, asked: Option<&str>, printer: Printer) -> anyhow::Result<
         text("principal"),
         text("tenant")
     ))?;
-    match told.get("tools").and_then(Value::as_u64) {
+    match explanation.get("tools").and_then(Value::as_u64) {
         Some(tools) => printer.foreign(&format!("its lists show {tools} tools"))?,
         None => {
-            // An unknown tool is not repeated by the answer.
-            let tool = Some(text("tool")).filter(|tool| !tool.is_empty()).or(asked);
+            // The response omits the name of an unknown tool.
+            let tool = Some(text("tool")).filter(|tool| !tool.is_empty()).or(requested);
             printer.foreign(&format!("tool {}", tool.unwrap_or_default()))?;
         }
     }
-    for step in told.get("steps").and_then(Value::as_array).into_iter().flatten() {
+    for step in explanation.get("steps").and_then(Value::as_array).into_iter().flatten() {
         let text = |name: &str| step.get(name).and_then(Value::as_str).unwrap_or_default();
         let line = format!("  {:<8}{:<10}{}", text("result"), text("step"), text("message"));
         printer.foreign(&line)?;
     }
-    let outcome = match (text("outcome"), told.get("tools").is_some()) {
+    let outcome = match (text("outcome"), explanation.get("tools").is_some()) {
         ("allowed", true) => "it sees tools",
         ("hidden", true) => "its list is empty",
         ("allowed", false) => "a call would run",
         ("depends", _) => "a call would run or not, depending on its arguments",
         ("needs_approval", _) => "a call would wait until a person consents",
-        ("unavailable", _) => "a call would pass the gate, and its source does not answer",
+        ("unavailable", _) => "a call would pass the gate, but its source is unavailable",
         ("denied", _) => "a call would be refused",
         ("hidden", false) => "no list shows it, and a call would be refused",
-        _ => "there is no such tool",
+        _ => "no such tool",
     };
     printer.foreign(&format!("{}: {outcome}", text("outcome")))
 }

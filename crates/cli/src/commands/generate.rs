@@ -1,7 +1,6 @@
-//! `gen`: files of the source tree that the program itself writes (I-6).
+//! `gen`: generates files of the source tree (I-6).
 //!
-//! Invariant: what is written depends on the program alone, not on the machine, the time or the
-//! order of anything.
+//! Invariant: the output is deterministic and depends only on the program.
 
 mod configuration;
 
@@ -18,9 +17,9 @@ use crate::{
     printer::Printer,
 };
 
-/// The page with the table of checks, in the tree where the program is run.
+/// The page with the table of checks, relative to the working directory.
 const CHECKS: &str = "docs/reference/conformance.md";
-/// The example configuration; a test checks that it is one.
+/// The example configuration; a test validates it.
 const EXAMPLE: &str = include_str!("generate/toolcrib.example.toml");
 
 pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
@@ -41,7 +40,7 @@ pub(crate) fn run(args: &GenArgs, printer: Printer) -> anyhow::Result<Exit> {
         write(&args.out.join(&name), &text)?;
         printer.detail(&name);
     }
-    // A page that people write too: only its table is made here.
+    // Only the table of this page is generated.
     if let Some(page) = fs::read_to_string(CHECKS).ok().as_deref().and_then(table::update) {
         write(&args.out.join(CHECKS), &page)?;
         printer.detail(CHECKS);
@@ -63,7 +62,7 @@ fn pretty(value: &Value) -> anyhow::Result<String> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-/// The help of every command, as Markdown.
+/// Returns the help of every command as Markdown.
 fn reference() -> String {
     let mut root = Args::command().term_width(100).disable_help_subcommand(true);
     root.build();
@@ -99,8 +98,8 @@ fn section(command: &mut clap::Command, path: &str, text: &mut String) {
 /// The heading of the options that every command has.
 const COMMON_OPTIONS: &str = "Options of every command:";
 
-/// Name, type, labels and meaning of every metric. A family shows itself in the exposition only
-/// once it has a value, so the list stands here; a test compares it with a server that has them all.
+/// Name, type, labels and meaning of every metric. The exposition omits families without a value, so
+/// they are listed here; a test compares the list with a server that exposes all of them.
 const METRICS: [(&str, &str, &str, &str); 29] = [
     ("toolcrib_calls", "counter", "surface, result", "Calls by surface and result"),
     ("toolcrib_call_seconds", "histogram", "", "Time tools ran"),

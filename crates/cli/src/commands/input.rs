@@ -1,4 +1,4 @@
-//! JSON that is typed, piped or kept in a file.
+//! JSON input: an argument, stdin or a file.
 
 use std::io::Read as _;
 

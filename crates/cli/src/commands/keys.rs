@@ -1,5 +1,5 @@
-//! `keys create|list|rotate|revoke`: on the store, which running servers follow, or through a
-//! running server.
+//! `keys create|list|rotate|revoke`: in the store, which running servers poll, or through a running
+//! server.
 
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
@@ -38,7 +38,7 @@ pub(crate) async fn run(
         check(args)?;
     }
     let target = match (Client::connect(global, printer)?, &command) {
-        // The first key makes the store.
+        // The first key creates the store.
         (None, KeysCommand::Create(args)) => {
             let config = Settings::load(global)?.config;
             check_grants(args, &config, printer)?;
@@ -57,7 +57,7 @@ pub(crate) async fn run(
     result
 }
 
-/// A key that can do nothing is almost always a mistake.
+/// Requires at least one role or scope: a key without any is almost always a mistake.
 fn check(args: &KeyCreateArgs) -> anyhow::Result<()> {
     if args.roles.is_empty() && args.scopes.is_empty() {
         return Err(usage("a key needs at least one --role or --scope, or it may use nothing"));
@@ -65,7 +65,7 @@ fn check(args: &KeyCreateArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A role that does not exist gives nothing, and a scope that nothing asks for is mostly misspelt.
+/// Fails on an unknown role; warns about a scope that resembles a required one and is likely misspelt.
 fn check_grants(args: &KeyCreateArgs, config: &Config, printer: Printer) -> anyhow::Result<()> {
     if let Some(role) = args.roles.iter().find(|role| !config.roles.contains_key(*role)) {
         return Err(unknown_role(role, config));
@@ -77,20 +77,20 @@ fn check_grants(args: &KeyCreateArgs, config: &Config, printer: Printer) -> anyh
         let meant = suggest::closest(&text, known.iter().map(String::as_str));
         if let Some(meant) = meant.filter(|meant| *meant != text) {
             printer.warning(format_args!(
-                "nothing in the configuration asks for the scope `{text}`; did you mean `{meant}`?"
+                "nothing in the configuration requires the scope `{text}`; did you mean `{meant}`?"
             ));
         }
     }
     Ok(())
 }
 
-/// What is said of a role that `config` does not have.
+/// Creates the error for a role that `config` does not define.
 pub(crate) fn unknown_role(role: &str, config: &Config) -> anyhow::Error {
     let meant = suggest::did_you_mean(role, config.roles.keys().map(String::as_str));
     usage(format!("there is no role `{role}` in the configuration{meant}"))
 }
 
-/// What is said of a key that does not exist, or does not work any more.
+/// Creates the error for an unknown or inactive key.
 fn unknown_key(message: &str, id: &KeyId, keys: &[KeyInfo]) -> anyhow::Error {
     let named = keys.iter().find(|key| key.name == id.as_str());
     let meant = match named {
@@ -100,8 +100,8 @@ fn unknown_key(message: &str, id: &KeyId, keys: &[KeyInfo]) -> anyhow::Error {
     advised(format!("{message}{meant}"), "`toolcrib keys list` shows the ids")
 }
 
-/// The error for `error`, with which a server refused to change the key `id`: a key that is not in the
-/// server's list does not exist for the caller.
+/// Refines `error`, the server's refusal to change key `id`: a key that is missing in the server's
+/// list is reported as unknown.
 async fn refused(error: anyhow::Error, id: &KeyId, client: &Client) -> anyhow::Error {
     match there(client).await {
         Ok(keys) if !keys.iter().any(|key| key.id == id.as_str()) => {
@@ -116,18 +116,20 @@ async fn here(store: &SqliteStore) -> anyhow::Result<Vec<KeyInfo>> {
 }
 
 async fn there(client: &Client) -> anyhow::Result<Vec<KeyInfo>> {
-    let told = client.get(&["v1", "keys"], &[]).await?;
-    Ok(serde_json::from_value(told.get("keys").cloned().unwrap_or(Value::Null))?)
+    let response = client.get(&["v1", "keys"], &[]).await?;
+    Ok(serde_json::from_value(response.get("keys").cloned().unwrap_or(Value::Null))?)
 }
 
 async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyhow::Result<Exit> {
     let principal = match args.principal {
         Some(principal) => principal,
         None => PrincipalId::parse(&args.name)
-            .map_err(|_| usage("this name cannot be a principal too; say --principal"))?,
+            .map_err(|_| usage("the name is not a valid principal; set --principal"))?,
     };
     if authn::is_kept_for_tokens(&principal) {
-        return Err(usage("a principal with `|` is kept for tokens; choose another --principal"));
+        return Err(usage(
+            "principals with `|` are reserved for tokens; choose another --principal",
+        ));
     }
     let now = Utc::now();
     let expires_at = match args.expires {
@@ -138,7 +140,7 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
         Target::Server(client) => {
             if args.tenant.is_some() {
                 return Err(usage(
-                    "the server makes keys in the caller's tenant; leave --tenant out",
+                    "the server creates keys in the caller's tenant; remove --tenant",
                 ));
             }
             let scopes: Vec<_> = args.scopes.iter().map(ToString::to_string).collect();
@@ -151,7 +153,7 @@ async fn create(args: KeyCreateArgs, target: &Target, printer: Printer) -> anyho
             if let (Some(end), Some(body)) = (expires_at, body.as_object_mut()) {
                 body.insert("expiresAt".to_owned(), json!(moment(end)));
             }
-            show_told(client.send(&["v1", "keys"], &body).await?, printer)
+            show_json(client.send(&["v1", "keys"], &body).await?, printer)
         }
         Target::Store(_, store) => {
             let tenant = match args.tenant {
@@ -183,7 +185,7 @@ async fn rotate(
         Target::Server(client) => {
             let body = json!({ "overlapSeconds": overlap.as_secs() });
             return match client.send(&["v1", "keys", id.as_str(), "rotate"], &body).await {
-                Ok(told) => show_told(told, printer),
+                Ok(created) => show_json(created, printer),
                 Err(error) => Err(refused(error, id, client).await),
             };
         }
@@ -200,7 +202,7 @@ async fn rotate(
         KeyRotation::AlreadyReplaced => {
             return Err(advised(
                 "another key follows this one already",
-                "rotate that one; `toolcrib keys list --json` shows what it replaces",
+                "rotate that key; `toolcrib keys list --json` shows it under `replaces`",
             ));
         }
     }
@@ -217,7 +219,7 @@ async fn list(target: &Target, printer: Printer) -> anyhow::Result<Exit> {
         return Ok(Exit::Done);
     }
     if keys.is_empty() {
-        printer.note("there are no keys; `toolcrib keys create` makes one");
+        printer.note("there are no keys; create one with `toolcrib keys create`");
         return Ok(Exit::Done);
     }
     let rows = keys.into_iter().map(|key| {
@@ -252,11 +254,12 @@ async fn list(target: &Target, printer: Printer) -> anyhow::Result<Exit> {
 async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result<Exit> {
     let (at, note) = match target {
         Target::Server(client) => {
-            let told = match client.delete(&["v1", "keys", id.as_str()]).await {
-                Ok(told) => told,
+            let response = match client.delete(&["v1", "keys", id.as_str()]).await {
+                Ok(response) => response,
                 Err(error) => return Err(refused(error, id, client).await),
             };
-            let at = told.get("revokedAt").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let at =
+                response.get("revokedAt").and_then(Value::as_str).unwrap_or_default().to_owned();
             (at, "revoked; the server refuses it from now on")
         }
         Target::Store(_, store) => {
@@ -275,29 +278,32 @@ async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result
     Ok(Exit::Done)
 }
 
-/// Prints a key that was made here, and when the one before it ends.
+/// Prints a key that was created in the store; `until` is the end of the rotated key.
 fn show(key: &NewKey, until: Option<Timestamp>, printer: Printer) -> anyhow::Result<Exit> {
-    let mut told = Map::new();
-    told.insert("id".to_owned(), json!(key.record.id));
-    told.insert("key".to_owned(), json!(key.text.expose()));
+    let mut created = Map::new();
+    created.insert("id".to_owned(), json!(key.record.id));
+    created.insert("key".to_owned(), json!(key.text.expose()));
     if let Value::Object(rest) = serde_json::to_value(KeyInfo::from(&key.record))? {
-        told.extend(rest);
+        created.extend(rest);
     }
     if let Some(until) = until {
-        told.insert("oldKeyEndsAt".to_owned(), json!(moment(until)));
+        created.insert("oldKeyEndsAt".to_owned(), json!(moment(until)));
     }
-    show_told(Value::Object(told), printer)
+    show_json(Value::Object(created), printer)
 }
 
-/// Prints a key that was made, as it is told.
-fn show_told(told: Value, printer: Printer) -> anyhow::Result<Exit> {
+/// Prints a created key in the JSON form of the server.
+fn show_json(created: Value, printer: Printer) -> anyhow::Result<Exit> {
     if printer.wants_json() {
-        printer.json(&told)?;
+        printer.json(&created)?;
         return Ok(Exit::Done);
     }
-    let text = |name: &str| told.get(name).and_then(Value::as_str).unwrap_or_default();
+    let text = |name: &str| created.get(name).and_then(Value::as_str).unwrap_or_default();
     if text("key").is_empty() {
-        return Err(advised("the server told no key", "is this the address of a toolcrib server?"));
+        return Err(advised(
+            "the server returned no key",
+            "is this the address of a toolcrib server?",
+        ));
     }
     printer.note(format_args!(
         "key {} of principal {} in tenant {}; this is the only time its text is shown:",
@@ -305,7 +311,7 @@ fn show_told(told: Value, printer: Printer) -> anyhow::Result<Exit> {
         text("principal"),
         text("tenant")
     ));
-    if let Some(end) = told.get("oldKeyEndsAt").and_then(Value::as_str) {
+    if let Some(end) = created.get("oldKeyEndsAt").and_then(Value::as_str) {
         printer.note(format_args!("key {} works until {end}", text("replaces")));
     }
     printer.line(text("key"))?;

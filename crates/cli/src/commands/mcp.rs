@@ -1,4 +1,4 @@
-//! `mcp`: this machine's tools over stdin and stdout.
+//! `mcp`: serves MCP over stdin and stdout, with the sources in this process.
 
 use std::{pin::pin, sync::Arc};
 
@@ -14,7 +14,7 @@ use crate::{
 };
 
 pub(crate) async fn run(args: McpArgs, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
-    settings::no_url(global, "`toolcrib mcp` serves")?;
+    settings::no_url(global, "`toolcrib mcp` works")?;
     let key = settings::key(global)?;
     let settings = Settings::load(global)?;
     let config = settings.config.mcp.clone();
@@ -24,7 +24,7 @@ pub(crate) async fn run(args: McpArgs, global: &Global, printer: Printer) -> any
     served.map(|()| Exit::Done)
 }
 
-/// Serves until the input ends or somebody asks for the end, which is no failure here.
+/// Serves until the end of the input or a termination signal; both are a success.
 async fn serve(
     gateway: &Gateway,
     config: &McpConfig,
@@ -45,7 +45,7 @@ async fn serve(
         None => Arc::new(local::operator(args.tenant, args.scopes)?),
     };
     let mut interrupted = pin!(local::interrupted());
-    // A client lists once, at its start, and calls at once; both want the sources.
+    // Clients list the tools once, at their start, so the sources must be ready.
     tokio::select! {
         () = local::settle(gateway, printer) => {}
         () = &mut interrupted => return Ok(()),

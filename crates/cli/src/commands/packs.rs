@@ -1,5 +1,5 @@
-//! `packs add|list|remove|verify`: on the data directory; a server takes over what changed when its
-//! sources look again.
+//! `packs add|list|remove|verify`: in the data directory. Running servers apply a change at the next
+//! discovery of a source.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub(crate) async fn run(
 ) -> anyhow::Result<Exit> {
     settings::no_url(global, "packs are managed")?;
     let library = settings::library(&Settings::load(global)?.data_dir);
-    // Reading, hashing and compiling takes time that belongs to no event loop.
+    // Reading, hashing and compiling would block the async runtime.
     tokio::task::spawn_blocking(move || match command {
         PacksCommand::Add { pack, integrity, trust } => {
             add(&library, &pack, integrity, trust, printer)
@@ -51,7 +51,7 @@ fn add(
     let report = library.add(path, &verification)?;
     show(&report, printer)?;
     printer.note(format_args!(
-        "installed; a source has it with kind = \"node-pack\" and pack = \"{}\"",
+        "installed; use it in a source with kind = \"node-pack\" and pack = \"{}\"",
         report.name
     ));
     Ok(Exit::Done)

@@ -1,6 +1,6 @@
-//! `serve`: from a configuration to a listener, and in order back to nothing.
+//! `serve`: starts a server from a configuration, reloads the configuration, and shuts down in order.
 //!
-//! Invariant: a configuration that cannot be taken over, or that has become empty, changes nothing.
+//! Invariant: a changed configuration that is invalid or has become empty is rejected as a whole.
 
 mod changes;
 pub(super) mod lock;
@@ -39,20 +39,20 @@ use crate::{
 use changes::Watch;
 use lock::Lock;
 
-/// Shown at every start with the test routes.
-const TEST_ROUTES: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can put \
-                     calls of made-up tools and principals into its tenant's record and reset its \
-                     rate limits; use it for conformance runs alone";
+/// The warning at each start with the test routes.
+const TEST_ROUTES: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can record \
+                     calls of invented tools and principals in its tenant and reset its rate limits; \
+                     use it only for conformance runs";
 
-/// How long the end may take, requests that run included. Service managers kill after thirty seconds
-/// unless they are told otherwise.
-const LONGEST_END: Duration = Duration::from_secs(25);
+/// Time limit for the shutdown, including running requests. By default, service managers kill after 30
+/// seconds.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(25);
 
-/// How long the end may take after a second signal: longer than calls in flight need to be recorded.
-const SHORT_END: Duration = Duration::from_secs(8);
+/// Time limit after a second signal; long enough to record the calls in flight.
+const FORCED_LIMIT: Duration = Duration::from_secs(8);
 
-/// How long sources have to tell their tools before roles that reach none are reported.
-const SETTLED: Duration = Duration::from_secs(60);
+/// How long to wait for the tools of all sources before idle roles are reported.
+const DISCOVERY_LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) async fn run(
     args: &ServeArgs,
@@ -82,13 +82,13 @@ pub(crate) async fn run(
         printer.warning(format_args!("the limit of open files cannot be raised: {problem}"));
     }
     let mut signals = Signals::catch()?;
-    // Before the port, so that who starts the same server twice learns that it runs.
+    // Precedes the port, so that a second start of the same server reports the lock.
     let early = Lock::take(&settings)?;
     let listener = bind(config.server.listen, args)?;
     let address = listener.local_addr()?;
 
     let store = store::open(&config)?;
-    // The directory of a first start is only there now. Nothing but this holds it from here on.
+    // At the first start, opening the store has created the directory of the lock file.
     let _lock = match early {
         Some(lock) => Some(lock),
         None => Lock::take(&settings)?,
@@ -103,7 +103,7 @@ pub(crate) async fn run(
              recorded as failed"
         ));
     }
-    // A configuration that is read later may name a credential that this one does not.
+    // Always set, because a reloaded configuration may be the first one that names a credential.
     let keys = ready.seal_keys;
     let credentials = store.credentials(keys.clone());
     let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
@@ -135,7 +135,7 @@ pub(crate) async fn run(
     };
 
     let mut text = settings.text.clone();
-    // Without its writer the store refuses everything, and only another process has a new one.
+    // The store cannot work without its writer thread, which only a restart replaces.
     let essential = gateway.tasks().clone();
     let (closing, writer) = (CancellationToken::new(), store.clone());
     essential.spawn("store", Policy::Essential, closing.clone(), move || {
@@ -163,18 +163,18 @@ pub(crate) async fn run(
         }
     };
 
-    // Whatever goes wrong from here on, the sources are closed and the store is too.
+    // From here on, all paths close the sources and the store.
     let served = match greeted {
         Ok(()) => loop {
             tokio::select! {
                 ended = &mut server => break flat(ended),
                 task = essential.fatal() => break Err(advised(
-                    format!("the background task `{task}` ended, and nothing works without it"),
-                    "the log says what happened; start the server again",
+                    format!("the background task `{task}`, which the server requires, ended"),
+                    "see the log for the cause, and restart the server",
                 )),
-                asked = signals.next() => match asked {
-                    Asked::End => break Ok(()),
-                    Asked::Reload => {
+                action = signals.next() => match action {
+                    Action::End => break Ok(()),
+                    Action::Reload => {
                         watch.look();
                         reload(&gateway, &keeper, &config, &mut text, args, global, printer).await;
                     }
@@ -191,50 +191,49 @@ pub(crate) async fn run(
     let cut = CancellationToken::new();
     let ending = async {
         if !server.is_finished() {
-            tracing::info!("ending; a second signal cuts off requests that run");
+            tracing::info!("shutting down; a second signal aborts running requests");
             tokio::select! {
                 ended = &mut server => if let Err(error) = flat(ended) {
-                    tracing::warn!("the server did not end well: {error:#}");
+                    tracing::warn!("the server ended with an error: {error:#}");
                 },
                 () = cut.cancelled() => server.abort(),
             }
         }
         gateway.close().await;
-        // What the end of the gateway recorded is signed, too.
+        // Signs also the events that closing the gateway has recorded.
         keeper.close().await;
         store.close().await;
     };
     match end_in_time(ending, &cut, async || signals.end().await).await {
         true => served.map(|()| Exit::Done),
-        // What was recorded is durable, and the next start closes what is left open.
+        // Recorded events are durable, and the next start closes open calls and sessions.
         false => served.map(|()| Exit::Failed),
     }
 }
 
-/// Runs `ending` to its end, but no longer than [`LONGEST_END`]. A second signal cuts off requests and
-/// leaves [`SHORT_END`] for the rest; a third one ends at once. Returns whether everything ended in
-/// order.
+/// Runs `ending`, for at most [`SHUTDOWN_LIMIT`]. A second signal aborts requests and shortens the limit
+/// to [`FORCED_LIMIT`]; a third one returns at once. Returns whether `ending` completed.
 async fn end_in_time(
     ending: impl Future<Output = ()>,
     cut: &CancellationToken,
     mut signal: impl AsyncFnMut(),
 ) -> bool {
     let mut ending = pin!(ending);
-    let mut limit = pin!(tokio::time::sleep(LONGEST_END));
+    let mut limit = pin!(tokio::time::sleep(SHUTDOWN_LIMIT));
     loop {
         tokio::select! {
             () = &mut ending => return true,
             () = &mut limit => {
-                tracing::error!("the server did not end in time; what is left is cut off");
+                tracing::error!("the server did not shut down in time; aborting the rest");
                 return false;
             }
             () = signal() => {
                 if cut.is_cancelled() {
-                    tracing::warn!("a third signal; what is left is cut off");
+                    tracing::warn!("received a third signal; aborting the rest");
                     return false;
                 }
                 cut.cancel();
-                let sooner = limit.deadline().min(Instant::now() + SHORT_END);
+                let sooner = limit.deadline().min(Instant::now() + FORCED_LIMIT);
                 limit.as_mut().reset(sooner);
             }
         }
@@ -258,13 +257,14 @@ fn load(global: &Global, printer: Printer) -> anyhow::Result<Settings> {
     Ok(settings)
 }
 
-/// Logs which roles reach nothing, once the sources have told their tools. Nobody waits for it.
+/// Logs the grants of roles that match no tool and no route, in the background, after the sources
+/// have listed their tools.
 fn report_idle_roles(gateway: &Gateway) {
     let tasks = gateway.tasks();
     let gateway = gateway.clone();
     tasks.once("roles", async move {
         tokio::select! {
-            () = gateway.supply().settle(SETTLED) => {}
+            () = gateway.supply().settle(DISCOVERY_LIMIT) => {}
             () = gateway.until_closed() => return,
         }
         for grant in gateway.unmatched_grants() {
@@ -273,8 +273,9 @@ fn report_idle_roles(gateway: &Gateway) {
     });
 }
 
-/// The test routes write into the record whatever a request says, so they are left out of ordinary
-/// builds and no other machine may reach them.
+/// Fails unless the test routes are compiled in and only this machine can reach them.
+///
+/// They write arbitrary events to the event log on request.
 fn check_test_routes(config: &Config, built: bool) -> anyhow::Result<()> {
     if !built {
         return Err(advised(
@@ -302,12 +303,13 @@ fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListener> {
             };
             advised(format!("{listen} is in use"), hint)
         }
-        _ => anyhow::Error::new(error).context(format!("{listen} cannot be listened on")),
+        _ => anyhow::Error::new(error).context(format!("cannot listen on {listen}")),
     })
 }
 
-/// Takes over the file as it is now, or says why not and changes nothing. `started` is what the
-/// listener and the store were set up with, `text` the file that is in force.
+/// Reads the configuration file and applies it; on failure prints the error and changes nothing.
+///
+/// `started` is the configuration of the start, `text` the file content in force.
 async fn reload(
     gateway: &Gateway,
     keeper: &Keeper,
@@ -357,8 +359,9 @@ async fn reload(
     }
 }
 
-/// A file without content, or without sources where there were some, is most likely one that is
-/// being written, was cut off or got lost.
+/// Fails when the file has become empty or has lost all its sources.
+///
+/// Such a file is most likely incomplete or missing by mistake.
 fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Result<()> {
     let is_blank = |text: Option<&str>| text.is_none_or(settings::is_blank);
     let blank = is_blank(fresh.text.as_deref());
@@ -374,7 +377,7 @@ fn not_emptied(old: &Config, text: Option<&str>, fresh: &Settings) -> anyhow::Re
     ))
 }
 
-/// The sections that differ and are only read at the start.
+/// Returns the changed sections that only a restart applies.
 fn fixed_at_start(old: &Config, new: &Config) -> Vec<&'static str> {
     let server = |it: &Config| format!("{:?}", it.server);
     let kept = |it: &Config| (it.record.durability, it.record.signing_key.clone());
@@ -394,15 +397,15 @@ fn flat<E>(ended: Result<Result<(), E>, tokio::task::JoinError>) -> anyhow::Resu
 where
     E: std::error::Error + Send + Sync + 'static,
 {
-    ended.context("the server broke off")?.context("the server ended")
+    ended.context("the server task failed")?.context("the server ended")
 }
 
-/// Ends when the other side says so, or is gone.
+/// Completes when `stopped` becomes true or its sender is dropped.
 async fn until(mut stopped: watch::Receiver<bool>) {
     stopped.wait_for(|stop| *stop).await.ok();
 }
 
-/// What the operator tells a running server.
+/// The signals that a running server handles.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -412,7 +415,10 @@ struct Signals {
 impl Signals {
     fn catch() -> anyhow::Result<Self> {
         let catch = |kind| {
-            signal(kind).advise("signals cannot be caught", "is this a container without them?")
+            signal(kind).advise(
+                "signal handlers cannot be installed",
+                "does this container support signals?",
+            )
         };
         Ok(Self {
             interrupt: catch(SignalKind::interrupt())?,
@@ -421,21 +427,21 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Asked {
+    async fn next(&mut self) -> Action {
         tokio::select! {
-            _ = self.interrupt.recv() => Asked::End,
-            _ = self.terminate.recv() => Asked::End,
-            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.interrupt.recv() => Action::End,
+            _ = self.terminate.recv() => Action::End,
+            _ = self.hangup.recv() => Action::Reload,
         }
     }
 
     async fn end(&mut self) {
-        while self.next().await != Asked::End {}
+        while self.next().await != Action::End {}
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Asked {
+enum Action {
     End,
     Reload,
 }
@@ -459,7 +465,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_end_has_a_limit_and_each_signal_shortens_it() {
         let never = std::future::pending::<()>;
-        for (signals, longest) in [(0, LONGEST_END), (1, SHORT_END), (2, Duration::ZERO)] {
+        for (signals, longest) in [(0, SHUTDOWN_LIMIT), (1, FORCED_LIMIT), (2, Duration::ZERO)] {
             let (started, cut) = (Instant::now(), CancellationToken::new());
             let mut left = signals;
             let signal = async || match left {

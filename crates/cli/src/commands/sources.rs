@@ -1,4 +1,4 @@
-//! `sources list|check`: how the sources are doing, here or on a running server.
+//! `sources list|check|logs`: the status of the sources, in this process or on a running server.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -15,13 +15,13 @@ use crate::{
     table,
 };
 
-/// Lines of stderr that are shown of a source that failed.
+/// Limit of stderr lines printed for a failed source.
 const SHOWN_LINES: usize = 10;
 
-/// What is shown of a source: the members of `GET /v1/sources` that people look for.
+/// The printed members of a source in `GET /v1/sources`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Shown {
+struct SourceStatus {
     id: String,
     kind: String,
     state: String,
@@ -31,19 +31,19 @@ struct Shown {
     tools: u64,
     #[serde(default)]
     quarantined: u64,
-    /// Calls that run, and calls that were refused by limits.
+    /// Running calls, and calls refused by limits.
     #[serde(default)]
     load: Load,
     #[serde(default)]
     breaker: Breaker,
-    /// Background tasks of it that failed and were started again.
+    /// Failures of its background tasks, each of which was restarted.
     #[serde(default)]
     task_failures: u64,
     discovered_at: Option<String>,
     problems: Vec<String>,
 }
 
-/// What the caller has used of its own.
+/// The quota of the caller.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Quota {
@@ -81,7 +81,7 @@ impl Load {
 }
 
 impl Breaker {
-    /// How it stands, in a few words.
+    /// Returns its state in a few words.
     fn words(&self) -> String {
         let state = self.state.replace('_', "-");
         match (self.state.as_str(), self.open_to_callers) {
@@ -91,14 +91,14 @@ impl Breaker {
     }
 }
 
-/// What is shown of a toolset.
+/// The printed members of a toolset.
 #[derive(Debug, Deserialize)]
-struct ShownToolset {
+struct ToolsetStatus {
     name: String,
     title: Option<String>,
     tools: u64,
     unresolved: u64,
-    /// Which they are, where the configuration is.
+    /// The unresolved entries; empty in the response of a server.
     #[serde(default)]
     references: Vec<String>,
 }
@@ -111,27 +111,28 @@ pub(crate) async fn run(
     if let SourcesCommand::Logs { id } = command {
         return logs(id, global, printer).await;
     }
-    let told = match Client::connect(global, printer)? {
+    let response = match Client::connect(global, printer)? {
         Some(client) => client.get(&["v1", "sources"], &[]).await?,
         None => here(global, printer).await?,
     };
-    let toolsets = told.get("toolsets").cloned().unwrap_or_else(|| json!([]));
-    let toolsets: Vec<ShownToolset> = serde_json::from_value(toolsets)?;
-    let sources = told.get("sources").cloned().unwrap_or(Value::Null);
-    let sources: Vec<Shown> = serde_json::from_value(sources)?;
+    let toolsets = response.get("toolsets").cloned().unwrap_or_else(|| json!([]));
+    let toolsets: Vec<ToolsetStatus> = serde_json::from_value(toolsets)?;
+    let sources = response.get("sources").cloned().unwrap_or(Value::Null);
+    let sources: Vec<SourceStatus> = serde_json::from_value(sources)?;
     print(&sources, printer)?;
     for source in sources.iter().filter(|source| source.state == state(SourceState::Degraded)) {
-        match told.get("lines").map(|lines| Vec::<Line>::deserialize(lines.get(&source.id)?).ok()) {
+        match response
+            .get("lines")
+            .map(|lines| Vec::<Line>::deserialize(lines.get(&source.id)?).ok())
+        {
             Some(lines) => {
                 for Line { line, .. } in lines.into_iter().flatten() {
                     printer.note_foreign(&format!("{} (stderr): {line}", source.id));
                 }
             }
             None if !printer.wants_json() => {
-                printer.note(format_args!(
-                    "`toolcrib sources logs {}` shows what it printed",
-                    source.id
-                ));
+                printer
+                    .note(format_args!("`toolcrib sources logs {}` shows its stderr", source.id));
             }
             None => {}
         }
@@ -139,19 +140,19 @@ pub(crate) async fn run(
     for source in &sources {
         if source.state == state(SourceState::Ready) && source.discovered_at.is_none() {
             printer.warning(format_args!(
-                "`{}` is ready but has not told its tools yet; ask again in a moment",
+                "`{}` is ready but has not listed its tools yet; run the command again",
                 source.id
             ));
         }
     }
     for source in sources.iter().filter(|source| source.task_failures > 0) {
         printer.warning(format_args!(
-            "`{}`: its background tasks failed {} times and were started again; the log says where",
+            "`{}`: its background tasks failed {} times and were restarted; see the log",
             source.id, source.task_failures
         ));
     }
     print_toolsets(&toolsets, printer)?;
-    if let Some(quota) = told.get("quota")
+    if let Some(quota) = response.get("quota")
         && !printer.wants_json()
     {
         let Quota { used, limit, resets_at } = Quota::deserialize(quota)?;
@@ -159,7 +160,7 @@ pub(crate) async fn run(
             format!("{used} of {limit} calls of this key's principal today, until {resets_at}");
         printer.note_foreign(&text);
     }
-    let sound = |source: &Shown| {
+    let sound = |source: &SourceStatus| {
         source.state == state(SourceState::Ready)
             && source.discovered_at.is_some()
             && source.problems.is_empty()
@@ -177,7 +178,7 @@ pub(crate) async fn run(
     }
 }
 
-/// A line that a process of a source wrote to stderr.
+/// A line of stderr of a source's process.
 #[derive(Debug, Deserialize, Serialize)]
 struct Line {
     at: String,
@@ -185,14 +186,14 @@ struct Line {
 }
 
 async fn logs(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
-    let told = match Client::connect(global, printer)? {
+    let response = match Client::connect(global, printer)? {
         Some(client) => match client.get(&["v1", "sources", id, "logs"], &[]).await {
-            Ok(told) => told,
+            Ok(response) => response,
             Err(error) => return Err(refused(error, id, &client).await),
         },
         None => logs_here(id, global, printer).await?,
     };
-    let lines: Vec<Line> = Vec::deserialize(told.get("lines").unwrap_or(&Value::Null))?;
+    let lines: Vec<Line> = Vec::deserialize(response.get("lines").unwrap_or(&Value::Null))?;
     if printer.wants_json() {
         printer.json(&lines)?;
         return Ok(Exit::Done);
@@ -206,11 +207,11 @@ async fn logs(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Exi
     Ok(Exit::Done)
 }
 
-/// The error for `error`, with which a server refused the lines of the source `id`: a source that is
-/// not in the server's list does not exist for the caller.
+/// Refines `error`, the server's refusal to list the lines of source `id`: a source that is missing
+/// in the server's list is reported as unknown.
 async fn refused(error: anyhow::Error, id: &str, client: &Client) -> anyhow::Error {
-    let Ok(told) = client.get(&["v1", "sources"], &[]).await else { return error };
-    let known = told.get("sources").and_then(Value::as_array).into_iter().flatten();
+    let Ok(response) = client.get(&["v1", "sources"], &[]).await else { return error };
+    let known = response.get("sources").and_then(Value::as_array).into_iter().flatten();
     let known: Vec<&str> = known.filter_map(|source| source.get("id")?.as_str()).collect();
     match known.contains(&id) {
         true => error,
@@ -218,7 +219,7 @@ async fn refused(error: anyhow::Error, id: &str, client: &Client) -> anyhow::Err
     }
 }
 
-/// The error for an id that no source has.
+/// Creates the error for an unknown source id.
 fn unknown<'a>(id: &str, known: impl Iterator<Item = &'a str>) -> anyhow::Error {
     let meant = suggest::did_you_mean(id, known);
     advised(format!("no such source{meant}"), "`toolcrib sources list` shows the sources")
@@ -240,7 +241,8 @@ async fn logs_here(id: &str, global: &Global, printer: Printer) -> anyhow::Resul
         .await
 }
 
-/// What a source that is not ready said last. Only here: on a server the lines are asked for.
+/// Returns the last stderr lines of each source that is not ready. For a server, `sources logs`
+/// requests them.
 fn last_lines(gateway: &Gateway) -> Value {
     let sources = gateway.supply().reports();
     let failed = sources.iter().filter(|it| it.status.state != SourceState::Ready);
@@ -252,7 +254,7 @@ fn last_lines(gateway: &Gateway) -> Value {
     Value::Object(lines.collect())
 }
 
-/// Over nothing stored: what matters is what the sources say now, not what they said last.
+/// Starts the sources without a stored catalog, and returns their current status.
 async fn here(global: &Global, printer: Printer) -> anyhow::Result<Value> {
     let Settings { config, data_dir, .. } = Settings::load(global)?;
     Local::start_forgetful(config, &data_dir, printer)
@@ -265,7 +267,7 @@ async fn here(global: &Global, printer: Printer) -> anyhow::Result<Value> {
             for (shown, toolset) in
                 toolsets.as_array_mut().into_iter().flatten().zip(snapshot.catalog.toolsets())
             {
-                // Whoever reads the configuration may read this, too.
+                // The operator can read the configuration, so this shows all of its references.
                 if let Some(shown) = shown.as_object_mut() {
                     shown.insert("tools".to_owned(), json!(toolset.len()));
                     shown.insert("references".to_owned(), json!(toolset.unresolved));
@@ -277,7 +279,7 @@ async fn here(global: &Global, printer: Printer) -> anyhow::Result<Value> {
         .await
 }
 
-fn print(sources: &[Shown], printer: Printer) -> anyhow::Result<()> {
+fn print(sources: &[SourceStatus], printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
         return printer.json(&sources);
     }
@@ -324,9 +326,9 @@ fn print(sources: &[Shown], printer: Printer) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The toolsets; where JSON is wanted, only what is wrong with them, beside it.
-fn print_toolsets(toolsets: &[ShownToolset], printer: Printer) -> anyhow::Result<()> {
-    for ShownToolset { name, unresolved, references, .. } in toolsets {
+/// Prints the toolsets and warnings about them; with `--json` only the warnings, on stderr.
+fn print_toolsets(toolsets: &[ToolsetStatus], printer: Printer) -> anyhow::Result<()> {
+    for ToolsetStatus { name, unresolved, references, .. } in toolsets {
         for reference in references {
             printer.warning(format_args!(
                 "toolset \"{name}\": {reference} {}",
@@ -360,7 +362,7 @@ fn print_toolsets(toolsets: &[ShownToolset], printer: Printer) -> anyhow::Result
     printer.table(head, rows)
 }
 
-/// The state as it stands in JSON.
+/// Returns the name of `state` in JSON.
 pub(crate) fn state(state: SourceState) -> &'static str {
     match state {
         SourceState::Starting => "starting",

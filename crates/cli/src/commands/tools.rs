@@ -1,4 +1,5 @@
-//! `tools list|search|lint|show|diff|approve`: the operator's view of everything, or a key's view of a server.
+//! `tools list|search|lint|show|diff|approve`: all tools for the operator, or the tools of a key on a
+//! running server.
 
 mod diff;
 mod lint;
@@ -26,14 +27,14 @@ use crate::{
     target::Target,
 };
 
-/// A tool as it is shown, whoever was asked.
+/// A tool to print, from this process or from a server.
 pub(crate) struct Shown {
-    /// What it is called by: its wire name.
+    /// The wire name.
     name: String,
-    /// The id of its source.
+    /// The id of the source.
     source: String,
     otc_id: String,
-    /// Only the operator sees it.
+    /// The digest, visible only to the operator.
     digest: Option<String>,
     tool: ToolDescriptor,
 }
@@ -54,7 +55,7 @@ pub(crate) async fn run(
         (ToolsCommand::Search(args), Some(client)) => {
             let words = args.words.join(" ");
             let found = remote(&args.of, Some((&words, args.limit)), &client, printer).await?;
-            print(&found, "no tool that this key may use has such words", printer)?;
+            print(&found, "no tool that this key may use matches these words", printer)?;
         }
         (ToolsCommand::Lint(args), client) => {
             return lint::run(&args, client, global, printer).await;
@@ -89,7 +90,7 @@ async fn list(args: &ToolListArgs, global: &Global, printer: Printer) -> anyhow:
         .await
 }
 
-/// As a server does it, over every tool.
+/// Searches all tools, with the search of a server.
 async fn search(args: &ToolSearchArgs, global: &Global, printer: Printer) -> anyhow::Result<()> {
     Local::start(Settings::load(global)?, printer)
         .await?
@@ -98,12 +99,12 @@ async fn search(args: &ToolSearchArgs, global: &Global, printer: Printer) -> any
             let view = View::new(wanted(gateway, &args.of)?);
             warn_of_silent(gateway, printer);
             let found = view.search(&args.words.join(" "), None, usize::from(args.limit));
-            print(&shown(&found), "no tool has such words", printer)
+            print(&shown(&found), "no tool matches these words", printer)
         })
         .await
 }
 
-/// Every tool of the kind and the toolset that was asked for.
+/// Returns the tools of the requested source kind and toolset.
 fn wanted(gateway: &Gateway, args: &ToolListArgs) -> anyhow::Result<Vec<Arc<Entry>>> {
     let snapshot = gateway.snapshot();
     let toolset = match &args.toolset {
@@ -135,7 +136,7 @@ fn print(tools: &[Shown], none: &str, printer: Printer) -> anyhow::Result<()> {
     table(tools, printer)
 }
 
-/// The tools as a table for people, the same whoever is asked.
+/// Prints the tools as a table.
 pub(crate) fn table(tools: &[Shown], printer: Printer) -> anyhow::Result<()> {
     let rows = tools.iter().map(|shown| {
         let tool = &shown.tool;
@@ -160,13 +161,13 @@ fn warn_of_silent(gateway: &Gateway, printer: Printer) {
     {
         let why = source.status.detail.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
         printer.warning(format_args!(
-            "source `{}` did not answer{why}; what it offered last is shown",
+            "source `{}` did not answer{why}; its last known tools are shown",
             source.id
         ));
     }
 }
 
-/// What the key may use of what was asked for; with words, what fits them.
+/// Returns the tools that the key may use and that match `args` and, if given, the search words.
 async fn remote(
     args: &ToolListArgs,
     search: Option<(&str, u16)>,
@@ -197,7 +198,7 @@ async fn remote(
     let listed = listed.ok_or_else(|| {
         advised("the server has no catalog", "is this the address of a toolcrib server?")
     })?;
-    // The catalog has no place for names; a host that is no toolcrib may serve no other list.
+    // The catalog format has no wire names. A host other than toolcrib may serve only the catalog.
     let names = client.mcp_tools().await.unwrap_or_else(|error| {
         printer.detail(format_args!("the names of the tools could not be read: {error:#}"));
         Vec::new()
@@ -249,11 +250,11 @@ async fn show_remote(name: &str, client: &Client, printer: Printer) -> anyhow::R
     }
 }
 
-/// The error for `error`, with which a server refused to list `toolset`: one that is not in the
-/// server's list does not exist.
+/// Refines `error`, the server's refusal to list `toolset`: a toolset that is missing in the server's
+/// list is reported as unknown.
 async fn refused(error: anyhow::Error, toolset: &str, client: &Client) -> anyhow::Error {
-    let Ok(told) = client.get(&["v1", "sources"], &[]).await else { return error };
-    let known = told.get("toolsets").and_then(Value::as_array).into_iter().flatten();
+    let Ok(response) = client.get(&["v1", "sources"], &[]).await else { return error };
+    let known = response.get("toolsets").and_then(Value::as_array).into_iter().flatten();
     let known: Vec<&str> = known.filter_map(|toolset| toolset.get("name")?.as_str()).collect();
     if known.contains(&toolset) {
         return error;
@@ -262,7 +263,7 @@ async fn refused(error: anyhow::Error, toolset: &str, client: &Client) -> anyhow
     advised(format!("no such toolset{meant}"), "`toolcrib sources list` shows the toolsets")
 }
 
-/// What is said of a name that no tool has for the key.
+/// Creates the error for a tool name that is unknown for the key.
 pub(crate) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> anyhow::Error {
     let meant = suggest::did_you_mean(name, known);
     advised(format!("no such tool{meant}"), "`toolcrib tools list` shows what the key may use")
@@ -298,10 +299,10 @@ fn details(shown: &Shown, more: &[(&str, String)], printer: Printer) -> anyhow::
     Ok(())
 }
 
-/// Tier, scopes and approval in words.
+/// Returns tier, scopes and approval as text.
 fn needs(tool: &ToolDescriptor) -> [String; 3] {
     let scopes = match tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref()) {
-        None => "(shown to nobody)".to_owned(),
+        None => "(hidden from all)".to_owned(),
         Some([]) => "(none)".to_owned(),
         Some(scopes) => scopes.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" "),
     };
@@ -320,7 +321,7 @@ impl Shown {
         }
     }
 
-    /// `tool`, with what the server says of its names.
+    /// Combines `tool` with its names in the server's MCP list.
     fn listed(tool: ToolDescriptor, names: Option<&Listed>) -> Self {
         let text = |of: fn(&Listed) -> Option<&str>| {
             names.and_then(of).map(str::to_owned).unwrap_or_default()
@@ -334,7 +335,7 @@ impl Shown {
         }
     }
 
-    /// The descriptor with the other names of the tool.
+    /// Returns the descriptor with the other names of the tool.
     fn json(&self) -> Value {
         let mut tool = json!(self.tool);
         if let Some(members) = tool.as_object_mut() {

@@ -1,6 +1,6 @@
-//! `demo.json`: where the demo is and with which keys it can be used.
+//! `demo.json`: the URL and the API keys of the demo.
 //!
-//! Invariant: the file is readable by its owner only, also while it is being written.
+//! Invariant: only the owner can read the file, also while it is written.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use std::{
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
 
-/// Most bytes that are read of the file.
+/// Size limit of the file, in bytes.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The content of the file.
@@ -24,17 +24,17 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// What an earlier demo wrote, if it is there and makes sense.
+    /// Reads the file of an earlier demo; returns `None` if it is missing or invalid.
     pub(crate) fn read(file: &Path) -> Option<Self> {
         let reader = fs::File::open(file).ok()?.take(MAX_BYTES);
         serde_json::from_reader(io::BufReader::new(reader)).ok()
     }
 
-    /// Writes the file in one step: a reader sees the old one or the new one.
+    /// Replaces the file atomically.
     pub(crate) fn write(&self, file: &Path) -> anyhow::Result<()> {
         let fresh = file.with_extension("json.new");
         let write = || -> std::io::Result<()> {
-            // The mode only counts for a file that is made here.
+            // `mode` applies only to a file that this call creates.
             match fs::remove_file(&fresh) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => {}

@@ -1,8 +1,8 @@
 //! The demo's HTTP service: a small library, described by an OpenAPI document that it serves itself.
 //!
-//! It listens on loopback while the demo runs, takes one request a connection and keeps nothing.
+//! It listens on loopback while the demo runs, accepts one request per connection and is stateless.
 //!
-//! Invariant: a request is bounded in bytes and in time before anything is made of it.
+//! Invariant: size and time limits apply to a request before it is parsed.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -16,11 +16,11 @@ use tokio::{
 
 /// Path of the document.
 const DOCUMENT: &str = "/openapi.json";
-/// Bytes of a request, head and body.
+/// Size limit of a request, head and body, in bytes.
 const MAX_REQUEST: usize = 64 << 10;
-/// Time for a request.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Requests at once.
+/// Time limit for a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Limit of concurrent requests.
 static ROOM: Semaphore = Semaphore::const_new(64);
 
 /// ISBN, title, author.
@@ -31,7 +31,7 @@ const BOOKS: [(&str, &str, &str); 4] = [
     ("9780486280615", "The Adventures of Huckleberry Finn", "Mark Twain"),
 ];
 
-/// The library while it is open.
+/// The running service. Dropping it closes the listener.
 #[derive(Debug)]
 pub(super) struct Library {
     address: SocketAddr,
@@ -39,7 +39,7 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Opens it on a free port.
+    /// Starts the service on a free port.
     pub(super) async fn open() -> std::io::Result<Self> {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
@@ -50,7 +50,7 @@ impl Library {
                     Ok((stream, _)) => {
                         tokio::spawn(async move {
                             let _place = place;
-                            tokio::time::timeout(PATIENCE, serve(stream)).await.ok();
+                            tokio::time::timeout(REQUEST_TIMEOUT, serve(stream)).await.ok();
                         });
                     }
                     // Out of file descriptors, most likely.
@@ -61,7 +61,7 @@ impl Library {
         Ok(Self { address, serving: serving.abort_handle() })
     }
 
-    /// Where its document is.
+    /// Returns the URL of its OpenAPI document.
     pub(super) fn document(&self) -> String {
         format!("http://{}{DOCUMENT}", self.address)
     }
@@ -94,15 +94,15 @@ async fn serve(mut stream: TcpStream) -> std::io::Result<()> {
     stream.shutdown().await
 }
 
-/// A request as far as the library looks at it.
+/// The parts of a request that the service uses.
 struct Request {
     method: String,
-    /// With its query.
+    /// The path with its query.
     target: String,
     body: Vec<u8>,
 }
 
-/// Reads one request; `None` when it is none, or too large.
+/// Reads one request; returns `None` if it is invalid or too large.
 async fn read(stream: &mut TcpStream) -> std::io::Result<Option<Request>> {
     let mut bytes = Vec::new();
     loop {
@@ -115,7 +115,7 @@ async fn read(stream: &mut TcpStream) -> std::io::Result<Option<Request>> {
     }
 }
 
-/// `None` while more has to be read; `Some(None)` when it is no request.
+/// Parses a request. Returns `None` if it is incomplete, and `Some(None)` if it is invalid.
 fn parse(bytes: &[u8]) -> Option<Option<Request>> {
     let end = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
     let (head, rest) = bytes.split_at(end);
@@ -128,7 +128,7 @@ fn parse(bytes: &[u8]) -> Option<Option<Request>> {
     for (name, value) in lines.filter_map(|line| line.split_once(':')) {
         if name.eq_ignore_ascii_case("content-length") {
             match value.trim().parse() {
-                Ok(told) if told <= MAX_REQUEST => length = told,
+                Ok(announced) if announced <= MAX_REQUEST => length = announced,
                 _ => return Some(None),
             }
         }
@@ -141,7 +141,7 @@ fn parse(bytes: &[u8]) -> Option<Option<Request>> {
 }
 
 fn answer(request: &Request) -> (u16, Value) {
-    // The base only makes a URL of it; nothing is sent there.
+    // The base only completes the URL for parsing.
     let Ok(url) = url::Url::parse("http://library/").and_then(|base| base.join(&request.target))
     else {
         return (400, json!({ "error": "no such place" }));
@@ -176,7 +176,7 @@ fn lend(isbn: &str, body: &[u8]) -> (u16, Value) {
     }
 }
 
-/// The document.
+/// Returns the OpenAPI document.
 fn described() -> Value {
     json!({
         "openapi": "3.1.0",

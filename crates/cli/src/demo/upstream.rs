@@ -1,8 +1,8 @@
 //! The demo's MCP server over stdin and stdout, in both eras of the protocol: the handshake versions
 //! and the stateless 2026-07-28.
 //!
-//! It reads a line, answers calls in tasks of their own, and ends with its input. It is small on
-//! purpose, and it is a real server: any MCP client can start `toolcrib demo-upstream`.
+//! It reads one message per line, runs each call in its own task, and exits at the end of its input.
+//! Any MCP client can start it with `toolcrib demo-upstream`.
 
 mod tools;
 
@@ -23,14 +23,14 @@ use toolcrib_mcp::{
     revision::{self, Era, LATEST_LEGACY, MODERN},
 };
 
-/// Messages that may wait for a slow reader.
+/// Capacity of the queue of outgoing messages.
 const MAX_WAITING: usize = 64;
-/// Longest message, in bytes.
+/// Size limit of a message, in bytes.
 const MAX_LINE: usize = 4 << 20;
 /// The revisions that `server/discover` names.
 const SERVED: [&str; 2] = [MODERN, LATEST_LEGACY];
 
-/// Serves until the input ends.
+/// Serves until the end of the input.
 pub(crate) async fn run() -> anyhow::Result<()> {
     let (send, mut waiting) = mpsc::channel::<Vec<u8>>(MAX_WAITING);
     let writer = tokio::spawn(async move {
@@ -65,7 +65,7 @@ pub(crate) async fn run() -> anyhow::Result<()> {
                 let key = id.to_string();
                 let call = calls.spawn(async move {
                     let result = request(&method, &params, &send).await;
-                    // An error says that nobody reads any more, and then nobody misses the answer.
+                    // An error means that the output is closed.
                     send.send(answer(&id, result)).await.ok();
                 });
                 running.insert(key, call);
@@ -119,7 +119,7 @@ async fn request(
     })
 }
 
-/// A request with a protocol version of its own is stateless; one without goes by the handshake.
+/// Returns the era of a request: stateless if its `_meta` has a protocol version, else handshake.
 fn era(params: &Value) -> Result<Era, RpcError> {
     let meta = params.get(META);
     let Some(version) = meta.and_then(|meta| meta.get(PROTOCOL_VERSION)) else {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::rig::{Foreign, tool, toolcrib};
 
-/// What the runner reports on `url`.
+/// Returns the runner's report on `url`.
 pub(crate) fn report(url: &str, args: &[&str]) -> Value {
     let mut command = toolcrib();
     let output = command.args(["conformance", "--json", "--url", url]).args(args).output().unwrap();
@@ -48,7 +48,7 @@ fn the_deviations_of_universal_tool_server_are_named_and_no_others() {
         "otc.call.duration",
         // `@1.0` is padded to 1.0.0.
         "otc.call.malformed-version",
-        // 404 for tools and versions that there are not.
+        // 404 for unknown tools and versions.
         "otc.call.unknown-tool",
         "otc.call.unknown-version",
         // Input is 400, everything else that is wrong with the body is 422.
@@ -61,9 +61,9 @@ fn the_deviations_of_universal_tool_server_are_named_and_no_others() {
         "otc.call.malformed-request",
         "otc.call.unsupported-version",
         "otc.call.content-type",
-        // A `call_id` is echoed and means nothing.
+        // A `call_id` is echoed without any effect.
         "otc.call.conflict",
-        // Refusals say `detail`, and those that say `message` repeat the whole request.
+        // Errors have `detail`; those with `message` repeat the whole request.
         "otc.errors.message",
         "otc.errors.schema-marker",
         "otc.errors.developer-message",
@@ -85,7 +85,7 @@ fn the_deviations_of_universal_tool_server_are_named_and_no_others() {
     assert_eq!(ids(&report, "skip"), skipped, "{report:#}");
 }
 
-/// `server-everything` 2026.8.31 stands on the TypeScript SDK 1.x and speaks the handshake era alone.
+/// `server-everything` 2026.8.31 uses the TypeScript SDK 1.x and supports only the handshake era.
 #[test]
 fn the_deviations_of_server_everything_are_named_and_no_others() {
     let (Some(node), Some(clients), Some(drivers)) =
@@ -104,7 +104,7 @@ fn the_deviations_of_server_everything_are_named_and_no_others() {
         // Every page may use it, and it listens to every name.
         "mcp.http.origin",
         "mcp.http.host",
-        // Cursors are not looked at.
+        // Cursors are ignored.
         "mcp.tools.bad-cursor",
         // An unknown tool is a result with `isError`.
         "mcp.call.unknown-tool",
@@ -144,7 +144,7 @@ fn the_deviations_of_a_server_in_both_eras_are_named_and_no_others() {
     let deviations = [
         // The header alone decides the era, so the body is not compared with it.
         "mcp.headers.version-mismatch",
-        // Cursors are not looked at.
+        // Cursors are ignored.
         "mcp.tools.bad-cursor",
         // An unknown tool is a result with `isError`.
         "mcp.call.unknown-tool",

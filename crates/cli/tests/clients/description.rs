@@ -1,5 +1,4 @@
-//! A fuzzer reads `openapi.json` from a running demo and looks for what differs: schemathesis, with all
-//! of its checks. `tests/clients/schemathesis.toml` has its settings, and the exceptions with reasons.
+//! Fuzzes a running demo against its `openapi.json` with all checks of schemathesis. `tests/clients/schemathesis.toml` has its settings, and the exceptions with reasons.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -37,7 +36,7 @@ impl Demo {
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let listens = lines.any(|line| line.starts_with("listening on "));
         assert!(listens, "{}", std::fs::read_to_string(&log).unwrap());
-        // Whatever else it prints has a reader.
+        // Drains its remaining output.
         std::thread::spawn(move || lines.for_each(drop));
         let facts = std::fs::read(data.join("demo.json")).unwrap();
         Self { child, folder, facts: serde_json::from_slice(&facts).unwrap() }
@@ -52,7 +51,7 @@ impl Drop for Demo {
     }
 }
 
-/// I-6: no answer differs from the description, and no request is taken or refused against it.
+/// I-6: every response conforms to the description, and so does every accepted or rejected request.
 #[test]
 fn a_fuzzer_finds_nothing_that_differs_from_the_description() {
     let (Some(fuzzer), Some(drivers)) =

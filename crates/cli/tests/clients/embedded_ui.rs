@@ -1,5 +1,5 @@
-//! The conformance runner against a host built on the published crate `mcp-embedded-ui` 0.5.0: it
-//! names what that does otherwise than the explorer's protocol says, and nothing else.
+//! The conformance runner against a host built on the published crate `mcp-embedded-ui` 0.5.0: the
+//! report contains exactly its deviations from the explorer's protocol.
 
 use std::sync::Arc;
 
@@ -80,7 +80,7 @@ impl Host {
         Self { url, serving }
     }
 
-    /// What the runner says of it.
+    /// Returns the runner's report on the host.
     async fn report(&self, args: &'static [&'static str]) -> Value {
         let url = self.url.clone();
         let all = [&["--protocol", "explorer", "--failing-tool", "fail"], args].concat();
@@ -107,7 +107,7 @@ fn answer(name: &str, arguments: &Value) -> HandlerResult {
     Ok((vec![content], false, Some("t1".to_owned())))
 }
 
-/// Calls want the key.
+/// Calls require the key.
 fn guarded() -> AuthHook {
     AuthHook(Some(Arc::new(|parts| {
         Box::pin(async move {

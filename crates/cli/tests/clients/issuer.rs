@@ -8,7 +8,7 @@ use crate::rig::{FILE_TEXT, Foreign, Server, Tools, http_client, tool};
 
 const RESOURCE: &str = "https://crib.example/mcp";
 
-/// `oidc-provider`, and what a client of it does.
+/// `oidc-provider`, with the requests of a client.
 struct Issuer {
     host: Foreign,
     http: reqwest::Client,
@@ -34,14 +34,14 @@ impl Issuer {
     }
 }
 
-/// The status of a list that is asked for with `token`.
+/// Returns the status of a list request with `token`.
 async fn status(server: &Server, token: &str) -> u16 {
     let request = server.http.get(format!("{}/v1/tools", server.url)).bearer_auth(token);
     request.send().await.unwrap().status().as_u16()
 }
 
-/// I-62, with an issuer that others wrote: from the refusal over its metadata and discovery to a call,
-/// and on after the issuer changed its key.
+/// I-62, with a third-party issuer: from the refusal over metadata and discovery to a call, also after
+/// the issuer has rotated its key.
 #[tokio::test]
 async fn an_oauth_client_finds_its_way_to_a_call() {
     let (Some(tools), Some(node)) = (Tools::find(), tool("TOOLCRIB_NODE24")) else { return };
@@ -70,7 +70,7 @@ async fn an_oauth_client_finds_its_way_to_a_call() {
     let challenge = refused.headers()["www-authenticate"].to_str().unwrap().to_owned();
     let metadata = "https://crib.example/.well-known/oauth-protected-resource/mcp";
     assert!(challenge.contains(metadata), "{challenge}");
-    // What a proxy in front would pass on.
+    // The headers that a proxy in front would add.
     let metadata = metadata.replace("https://crib.example", &server.url);
     let metadata: Value = server.http.get(metadata).send().await.unwrap().json().await.unwrap();
     let named = metadata["authorization_servers"][0].as_str().unwrap().to_owned();
@@ -98,7 +98,7 @@ async fn an_oauth_client_finds_its_way_to_a_call() {
     let told = issuer.host.tell("rotate");
     assert!(told.starts_with("rotated to "), "{told}");
     let after = issuer.token(&named, RESOURCE, "files:read").await;
-    // Its keys may just have been asked for, and are not asked for again at once.
+    // The issuer's keys may have been fetched just before, which delays the next fetch.
     let mut last = 0;
     for _ in 0..300 {
         last = status(&server, &after).await;

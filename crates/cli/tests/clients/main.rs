@@ -1,7 +1,7 @@
-//! The product between real upstream servers and real clients, as published on npm and PyPI.
+//! toolcrib between real upstream servers and real clients, as published on npm and PyPI.
 //!
-//! `cargo xtask test` installs them and says where they are. Run without it, each test leaves itself
-//! out and says so; under `CI=true` that is a failure.
+//! `cargo xtask test` installs them and says where they are. Without it, each test is
+//! skipped with a message; under `CI=true` that is a failure.
 #![cfg(test)]
 
 mod conformance;

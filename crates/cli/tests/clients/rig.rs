@@ -11,7 +11,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A program of this suite, or why there is none.
+/// Returns a program of this suite, or the reason why it is missing.
 pub(crate) fn tool(name: &str) -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "cargo xtask test says where things are")]
     let found = std::env::var(name).ok().map(PathBuf::from);
@@ -179,13 +179,13 @@ impl Server {
         }
         let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
         let text = request.json(&body).send().await.unwrap().text().await.unwrap();
-        // A call that takes longer than a moment is answered as an event stream.
+        // A long call gets an event stream as response.
         let json = text.lines().filter_map(|line| line.strip_prefix("data: ")).next_back();
         serde_json::from_str(json.unwrap_or(&text)).unwrap()
     }
 }
 
-/// A host of others: it says where it listens, and ends with its standard input, which ends with this.
+/// A third-party host: it prints its address, and ends when its stdin is closed, at the latest on drop.
 pub(crate) struct Foreign {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
@@ -207,7 +207,7 @@ impl Foreign {
         Self { child, lines, url: url.expect("it ended before it listened") }
     }
 
-    /// Tells it `line`, and waits for a line of it.
+    /// Writes `line` to its stdin, and waits for a line of output.
     pub(crate) fn tell(&mut self, line: &str) -> String {
         writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
         self.lines.next().unwrap().unwrap()

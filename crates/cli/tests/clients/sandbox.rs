@@ -1,4 +1,4 @@
-//! A server from npm works in a sandbox, and reaches nothing else.
+//! A server from npm works in a sandbox and cannot leave it.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
 //! The MCP conformance suites, as published: `toolcrib serve` over the scripted upstream, and
-//! `toolcrib mcp` as their client. What they count stands in `docs/explanation/protocols.md`.
+//! `toolcrib mcp` as their client. Their results are in `docs/explanation/protocols.md`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use crate::{
 
 const PAGE: &str = include_str!("../../../../docs/explanation/protocols.md");
 const RUNS: usize = 10;
-/// What a check can say that has to be expected.
+/// The statuses of a check that must be expected.
 const BAD: [&str; 2] = ["FAILURE", "WARNING"];
 
 /// One version of the suite.
@@ -30,7 +30,7 @@ struct Suite {
     drivers: PathBuf,
 }
 
-/// What a run came to.
+/// The result of a run.
 struct Run {
     ended_well: bool,
     said: String,

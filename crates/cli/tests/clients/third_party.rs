@@ -1,4 +1,4 @@
-//! Clients that others wrote list and call through `/mcp`, in both protocol eras.
+//! Third-party clients list and call tools through `/mcp`, in both protocol eras.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -57,7 +57,7 @@ async fn the_typescript_sdks_list_and_call_in_both_eras() {
     assert_eq!(told["protocolVersion"], json!("2026-07-28"));
 }
 
-/// Its `listChanged` callback is called, whichever way the news come.
+/// Its `listChanged` callback is called, whichever way the notification arrives.
 #[tokio::test]
 async fn the_typescript_sdk_hears_of_changes_in_both_eras() {
     let Some(tools) = Tools::find() else { return };

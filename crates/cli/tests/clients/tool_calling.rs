@@ -119,8 +119,8 @@ async fn oxp_lists_and_calls_and_never_runs_a_tool_again() {
     }
 }
 
-/// What this client can do with an Open Tool Calling server: everything except its LangChain adapter,
-/// which wants a bare array where the protocol has an object.
+/// All features of this client work with an Open Tool Calling server, except its LangChain adapter,
+/// which expects a bare array instead of the protocol's object.
 #[tokio::test]
 async fn universal_tool_client_lists_and_calls() {
     let Some(clients) = Clients::find() else { return };

@@ -1,4 +1,4 @@
-//! Consent, from the command line, and across the end of a process.
+//! Approvals from the command line and over HTTP, also across a crash of the server.
 
 use std::{
     sync::{
@@ -50,7 +50,7 @@ async fn ask(ann: &Caller, text: &str) -> (u16, Value) {
     ann.otc("demo__echo", json!({ "text": text })).await
 }
 
-/// I-64: two principals, by the command line of a server.
+/// I-64: one principal requests and another one grants, on the command line with `--url`.
 #[tokio::test]
 async fn one_key_calls_another_consents_and_the_call_runs_once() {
     let dir = dir();
@@ -89,7 +89,7 @@ async fn one_key_calls_another_consents_and_the_call_runs_once() {
     server.stop();
 }
 
-/// The operator at the machine answers what a running server asks.
+/// The operator answers a pending approval of a running server in the store.
 #[tokio::test]
 async fn the_operator_answers_over_the_store() {
     let dir = dir();
@@ -114,7 +114,7 @@ async fn the_operator_answers_over_the_store() {
     server.stop();
 }
 
-/// Nobody consents to their own call, the operator included.
+/// No principal can approve its own call, the operator included.
 #[test]
 fn the_operator_does_not_answer_for_itself() {
     let dir = dir();
@@ -128,7 +128,7 @@ fn the_operator_does_not_answer_for_itself() {
     assert!(own.stderr.contains("you cannot answer your own request"), "{}", own.stderr);
 }
 
-/// I-64: a process that dies between the grant and the run loses nothing, and the call runs once.
+/// I-64: a grant survives a crash before the call, and the call runs once.
 #[tokio::test]
 async fn a_grant_survives_a_kill_and_is_used_once() {
     let dir = dir();
@@ -149,7 +149,7 @@ async fn a_grant_survives_a_kill_and_is_used_once() {
     server.stop();
 }
 
-/// I-64: killed while the call runs, the grant is spent: it is not run again without another one.
+/// I-64: a crash during the call consumes the grant: another run needs another grant.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_running_when_the_process_died_does_not_run_again() {
     let dir = dir();
@@ -183,7 +183,7 @@ async fn what_was_running_when_the_process_died_does_not_run_again() {
     server.stop();
 }
 
-/// I-64: two have to consent, for a while, over HTTP and from the command line.
+/// I-64: a quorum of two with a time limit, over HTTP and from the command line.
 #[tokio::test]
 async fn as_many_as_are_needed_consent_in_time() {
     let dir = dir();
@@ -206,7 +206,7 @@ async fn as_many_as_are_needed_consent_in_time() {
     assert_eq!((second.0, &second.1["state"]), (200, &json!("granted")));
     assert_eq!(otc(&ask(&caller, "hi").await), (200, true));
 
-    // Nobody answers this one.
+    // This request expires without an answer.
     assert_eq!(otc(&ask(&caller, "late").await), (200, false));
     let late = run(dir.path(), &["approvals", "list", "--state", "pending", "--json"]).ok().json();
     let late = late[0]["approvalId"].as_str().unwrap().to_owned();
@@ -218,7 +218,7 @@ async fn as_many_as_are_needed_consent_in_time() {
     server.stop();
 }
 
-/// I-65: a key that is made or renewed over HTTP answers nothing that its maker asks for.
+/// I-65: a key that was created or rotated over HTTP cannot answer the requests of its creator.
 #[tokio::test]
 async fn a_key_that_the_caller_made_does_not_answer() {
     let dir = dir();
@@ -248,8 +248,7 @@ async fn a_key_that_the_caller_made_does_not_answer() {
     server.stop();
 }
 
-/// I-66: a receiver is told through the guard, again when it does not take it, also by the next
-/// process.
+/// I-66: webhooks pass the egress guard and are retried after a failure, also by the next process.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_is_told_across_processes() {
     let dir = dir();
@@ -267,7 +266,7 @@ async fn a_webhook_is_told_across_processes() {
     write_config(dir.path(), &(settings.clone() + &config(ASKS)));
     let (ann, bob) = keys(dir.path());
     let mut server = serve(dir.path(), &ann).await;
-    // The place of a receiver is noted when it is first seen.
+    // The cursor of a receiver is stored when the server first knows the receiver.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let caller = server.caller(Some(&ann));
     assert_eq!(otc(&ask(&caller, "canary").await), (200, false));
@@ -307,7 +306,7 @@ async fn a_webhook_is_told_across_processes() {
     }
 }
 
-/// I-35: an address that no host connects to is told nothing, and neither is where a receiver leads.
+/// I-35: a webhook is sent neither to a forbidden address nor along a redirect.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_webhook_goes_through_the_guard() {
     let dir = dir();

@@ -1,4 +1,4 @@
-//! Callers whose request bodies are larger, together, than what the server may keep of them.
+//! Concurrent request bodies that exceed the server's memory limit for bodies.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::{
 
 use crate::support::{Caller, Server, config, dir, key, write_config};
 
-/// Bodies that are sent, of at most 256 KiB, and what of them a slow sender sends.
+/// The body size, below the limit of 256 KiB, and the part that a slow sender sends.
 const BODY: usize = 200 << 10;
 const PART: usize = 180 << 10;
 
@@ -21,10 +21,10 @@ const PART: usize = 180 << 10;
 const LIMITS: &str = "[server]\nmax_body = \"256KiB\"\nmax_body_total = \"1MiB\"\n";
 const FIT: usize = 4;
 
-/// Longest wait for an answer; only bounds a hang.
+/// Time limit for a response; only bounds a hang.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A call with blanks behind it.
+/// A call that is padded with spaces.
 fn body() -> Vec<u8> {
     let call = json!({ "request": { "tool_id": "demo__add", "input": { "a": 1, "b": 2 } } });
     let mut body = call.to_string().into_bytes();
@@ -57,7 +57,7 @@ impl Sender {
         self.sent = end;
     }
 
-    /// The answer: status, head in lower case, and body.
+    /// Returns the response: status, head in lower case, and body.
     async fn answer(mut self) -> (u16, String, String) {
         let mut bytes = Vec::new();
         timeout(LONG, self.stream.read_to_end(&mut bytes)).await.unwrap().unwrap();
@@ -102,7 +102,7 @@ async fn bodies_of_all_requests_together_are_bounded() {
     }
     held(&caller, 0).await;
 
-    // What was announced takes nothing.
+    // An announced body that was not sent uses no memory.
     let mut announced = Vec::new();
     for _ in 0..50 {
         announced.push(Sender::start(&server, "/tools/call", Some(key)).await);
@@ -115,7 +115,7 @@ async fn bodies_of_all_requests_together_are_bounded() {
         held(&caller, number * PART).await;
     }
 
-    // On every surface, and a small call passes all the while.
+    // Every surface refuses large bodies, and small calls still succeed.
     let paths = [
         "/tools/call",
         "/oxp/tools/call",
@@ -150,11 +150,11 @@ async fn bodies_of_all_requests_together_are_bounded() {
     assert_eq!(metric(&caller, "toolcrib_request_bodies_refused_total").await, 21);
     held(&caller, FIT * PART).await;
 
-    // Without a key nothing of a body is read.
+    // Without a key the server reads no body.
     let stranger = Sender::start(&server, "/tools/call", None).await;
     assert_eq!(stranger.answer().await.0, 401);
 
-    // Those that were let in are answered, and leave room for others; so does one that hangs up.
+    // Accepted calls get a response and release their memory; so does a closed connection.
     slow.pop();
     held(&caller, (FIT - 1) * PART).await;
     for mut sender in slow {

@@ -1,4 +1,4 @@
-//! The breaker of a source as callers and operators meet it.
+//! The circuit breaker of a source, from the view of callers and operators.
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use toolcrib_testkit::upstream::{Answers, FaultyHttp};
 
 use crate::support::{Server, dir, key, run, write_config};
 
-/// A source that went away: calls stop trying it, every surface says for how long, and `sources list`
-/// shows why.
+/// After failures of a source, calls fail fast, every surface returns the retry delay, and
+/// `sources list` shows the open breaker.
 #[tokio::test]
 async fn calls_of_a_source_that_is_away_fail_at_once_and_say_for_how_long() {
     let dir = dir();

@@ -1,5 +1,5 @@
-//! The record proves itself: chain, checkpoints, anchors, forwarders and retention, as operators
-//! meet them.
+//! The integrity of the record: hash chain, checkpoints, anchors, forwarders and retention, through
+//! the command line.
 
 use std::{
     fs,
@@ -18,16 +18,16 @@ use crate::support::{
     Caller, CommandOutput, Server, config, dir, eventually, key, run, write_config,
 };
 
-/// A configuration whose `[record]` is `record`, and a server of it with a key for everything.
+/// Starts a server with the `[record]` section `record`, and creates a key with all scopes.
 fn server(dir: &Path, record: &str) -> (Server, String) {
     write_config(dir, &format!("[record]\n{record}\n{}", config("")));
-    // Before the server, which would know of it within a second.
+    // Created before the start, because a running server accepts a new key only within a second.
     let (_, text) = key(dir, &["--scope", "*", "--tenant", "default"]);
     (Server::start(dir), text)
 }
 
 async fn call(caller: &Caller, times: usize) {
-    // A call of a tool that is not there yet would be on record, too.
+    // A call before the discovery of the tool would add another event.
     while caller.get("/v1/tools").await.1.as_array().is_none_or(Vec::is_empty) {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -37,7 +37,7 @@ async fn call(caller: &Caller, times: usize) {
     }
 }
 
-/// What `audit verify` with `args` comes to.
+/// Runs `audit verify` with `args`.
 fn verify(dir: &Path, args: &[&str]) -> CommandOutput {
     run(dir, &[&["--json", "audit", "verify"], args].concat())
 }
@@ -99,7 +99,7 @@ async fn a_record_is_signed_and_anchored_and_what_is_done_to_it_is_found() {
     let said = run(dir.path(), &["audit", "verify"]).stdout;
     assert!(said.contains(&format!("default at position {position}: ")), "{said}");
 
-    // The state of an hour ago, with a key that is not ours and an anchor that tells.
+    // An earlier state of the store, an unknown key, and an anchor that reveals the rollback.
     fs::write(&store, &good).unwrap();
     fs::remove_file(&secret).unwrap();
     let (server, text) = self::server(dir.path(), "checkpoint_interval = \"100ms\"");
@@ -120,7 +120,7 @@ async fn an_export_can_be_checked_without_the_store() {
     let keyed = ["--url", &server.url, "--key", &text];
     let remote = run(dir.path(), &[&keyed[..], &["audit", "export"]].concat()).ok().stdout;
     let told = run(dir.path(), &[&keyed[..], &["--json", "audit", "verify"]].concat());
-    // Without its public key no checkpoint counts, which is no sign of a change.
+    // Without the public key no checkpoint is trusted, which is not a finding.
     let result = told.json();
     assert_eq!((told.code, &result["result"]), (4, &json!("no_checkpoint")), "{told:?}");
     assert_eq!(result["unknownKeys"].as_array().unwrap().len(), 1, "{told:?}");
@@ -194,7 +194,7 @@ async fn an_export_can_be_checked_without_the_store() {
     }
 }
 
-/// A receiver that is as bad as it is told to be.
+/// A receiver with configurable failures.
 #[derive(Clone, Default)]
 struct Receiver {
     mode: Arc<AtomicU8>,
@@ -267,7 +267,7 @@ async fn a_forwarder_loses_nothing_and_no_call_waits_for_it() {
     receiver.mode.store(0, Ordering::Relaxed);
     eventually("it got everything", || receiver.ids().len() >= 8);
 
-    // Both go away, and come back one after the other.
+    // Both receivers fail, and recover one after the other.
     serving.abort();
     drop(serving.await);
     call(&caller, 2).await;

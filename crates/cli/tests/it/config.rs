@@ -1,8 +1,9 @@
-//! `config check`: what is wrong, where, and that nothing starts.
+//! `config check`: problems with their lines, and that a server refuses to start with them.
 
 use crate::support::{Server, config, dir, run, write_config};
 
-/// What `config check` prints about `text`; it must refuse it, and so must everything else.
+/// Returns the output of `config check` for the invalid configuration `text`, which all commands must
+/// reject.
 fn refused(text: &str) -> String {
     let dir = dir();
     write_config(dir.path(), text);
@@ -85,7 +86,7 @@ headers = { x-a = 5, x-b = true }
         ("6", "store.seal_key"),
         ("8", "gate.rate"),
         ("9", "gate.timeout"),
-        // What is missing because it is wrong is not also called missing.
+        // An invalid key is not reported as missing, too.
         ("11", "anonymous.tenant"),
         ("15", "mcp.page_size"),
         ("20", "source.a.conect_timeout"),

@@ -21,7 +21,7 @@ async fn check(host: &BrokenHost, args: &[&str]) -> CommandOutput {
     let mut command = toolcrib(dir.path());
     command.args(["conformance", "--url", &host.url]).args(args);
     command.env("TOOLCRIB_KEY", KEY).env("TOOLCRIB_SECOND_KEY", SECOND_KEY);
-    // The host answers on another thread meanwhile.
+    // The host runs on another thread.
     tokio::task::spawn_blocking(move || finish(&mut command)).await.unwrap()
 }
 
@@ -53,7 +53,7 @@ fn what_makes_no_sense_is_a_wrong_request() {
 #[test]
 fn a_host_that_is_not_there_is_one_clear_error() {
     let dir = dir();
-    // Bound and dropped: nobody listens there now.
+    // Bound and dropped, so the port is closed.
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = format!("http://{free}");
     let ran = run(dir.path(), &["conformance", "--url", &url, "--json"]);
@@ -99,7 +99,7 @@ async fn a_failure_shows_the_exchange_without_the_keys() {
     assert_eq!(summary["missedShould"], count("fail", "should"));
     assert_eq!(summary["passed"], count("pass", "must") + count("pass", "should"));
     assert_eq!(report["url"].as_str(), Some(host.url.as_str()));
-    // It serves one of them alone.
+    // The host serves only one of the protocols.
     let served: Vec<&Value> =
         report["protocols"].as_array().unwrap().iter().filter(|it| it["served"] == true).collect();
     assert_eq!(served.len(), 1, "{}", report["protocols"]);
@@ -142,7 +142,7 @@ async fn a_tool_that_nobody_named_and_that_is_not_harmless_is_not_called() {
         .map(|it| it["id"].as_str().unwrap())
         .collect();
     assert!(skipped.contains("otc.call.success"), "{skipped:?}");
-    // What is refused before a tool is reached needs none.
+    // Checks of requests that fail before a tool runs need no tool.
     assert!(!skipped.contains("otc.call.unknown-tool"), "{skipped:?}");
     let named = check(&host, &["--only", "otc.call.success", "--tool", "echo"]).await;
     assert!(named.ok().stdout.contains("PASS"));
@@ -165,7 +165,7 @@ async fn the_junit_report_is_xml_with_the_same_numbers() {
     assert!(!xml.contains(KEY));
 }
 
-/// What `docs/reference/conformance.md` says of this program is what the runner says of the demo.
+/// The results in `docs/reference/conformance.md` equal those of the runner for the demo.
 #[test]
 fn the_demo_does_what_the_table_of_checks_says() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

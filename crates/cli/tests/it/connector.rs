@@ -1,5 +1,4 @@
-//! Services that an OpenAPI document describes: what is sent, what comes back, and where nothing
-//! goes.
+//! Connectors from OpenAPI documents: requests, results and forbidden destinations.
 
 use std::{collections::BTreeSet, path::Path};
 
@@ -7,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{CommandOutput, Recorder, Server, dir, key, recorder, run, write_config};
 
-/// A document in YAML that has a bit of everything.
+/// A YAML document with many OpenAPI features.
 const SHOP: &str = r##"
 openapi: 3.0.3
 info: {title: Shop, version: 2.4.0}
@@ -276,7 +275,7 @@ fn operations_are_chosen_and_documents_may_be_wrong() {
     }
 }
 
-/// Every spelling of an address that must not be reached, and nothing of it in the record but hosts.
+/// All spellings of forbidden addresses are refused, and the record contains only their hosts.
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_goes_inside_and_each_refusal_is_recorded() {
     // I-35
@@ -378,7 +377,7 @@ async fn nothing_goes_inside_and_each_refusal_is_recorded() {
     }
     assert_eq!(runs.iter().collect::<BTreeSet<_>>().len(), inside.len() + 1);
 
-    // What the operator lists is reached, and a redirect from there leads no further.
+    // A host that the operator allows is reached, but its redirects are not followed.
     write_config(dir.path(), &config("allow = [\"127.0.0.0/8\"]"));
     let server = Server::start(dir.path());
     let caller = server.caller(Some(&secret));

@@ -1,4 +1,4 @@
-//! `credentials`, and a server that wants one and repeats it wherever it can.
+//! `credentials`, with an upstream that requires a credential and echoes it wherever possible.
 
 use std::{io::Write as _, path::Path, process::Stdio};
 
@@ -10,7 +10,7 @@ use crate::{
     support::{Caller, CommandOutput, Server, dir, finish, key, run, toolcrib, write_config},
 };
 
-/// In every value that must not be seen.
+/// A part of every secret value.
 const CANARY: &str = "canary";
 const VALUE: &str = "v4lue-canary/with \"quotes\"";
 const TOOLS: [&str; 6] = ["ask", "break", "echo", "fail", "progress", "refuse"];
@@ -37,7 +37,7 @@ fn fed(dir: &Path, args: &[&str], input: &str) -> CommandOutput {
     let mut command = toolcrib(dir);
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
-    // One that refuses its arguments does not read.
+    // A command that rejects its arguments does not read stdin.
     child.stdin.take().unwrap().write_all(input.as_bytes()).ok();
     let output = child.wait_with_output().unwrap();
     CommandOutput {
@@ -53,7 +53,7 @@ fn set(dir: &Path, name: &str, how: &[&str], value: &str) -> String {
     stored["id"].as_str().unwrap().to_owned()
 }
 
-/// Looks for the canary in what has been seen.
+/// Collects output, and searches it for the canary.
 #[derive(Default)]
 struct Seen(Vec<(String, String)>);
 
@@ -68,7 +68,7 @@ impl Seen {
         ran
     }
 
-    /// That nothing that was seen has the canary in it, in whatever case or spelling.
+    /// Asserts that no collected output contains the canary, in any case or encoding.
     fn is_clean(&self) {
         for (whence, text) in &self.0 {
             let plain = text.replace("\\u00", "%").to_lowercase();
@@ -242,7 +242,7 @@ async fn no_surface_shows_a_credential() {
     assert!(events.contains("egress.decided") && events.contains(&refresh));
     seen.note("/v1/events", events);
 
-    // Refused by the server now, which says what it refused.
+    // The upstream now refuses the credential and echoes it in the error.
     plain.accept_only(&[]);
     caller.otc("bearer.echo", json!({})).await;
     server.process.until("a refusal", |process| {
@@ -266,7 +266,7 @@ async fn no_surface_shows_a_credential() {
         let text = String::from_utf8_lossy(&bytes).to_lowercase();
         assert!(!text.contains(CANARY), "{file} holds a value");
     }
-    // All of it was really sent.
+    // Proves that the credentials were sent.
     let sent = format!("{:?}", plain.calls());
     assert!(sent.contains("canary") && sent.contains("key=v4lue") && sent.contains("Basic "));
     assert!(issuer.arrived("/token").iter().any(|it| it.body.contains("refresh-canary-0")));

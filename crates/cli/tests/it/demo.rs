@@ -22,7 +22,7 @@ const TOOLS: &[(&str, &str, bool)] = &[
     ("x-host-host-version", "host__version", false),
 ];
 
-/// The names under which OpenWOP, OTC, the explorer and MCP list what `caller` may use.
+/// The names in the lists of OpenWOP, OTC, the explorer and MCP for `caller`.
 async fn lists(caller: &Caller) -> [Vec<String>; 4] {
     let names = |list: &Value, key: &str| {
         let list = list.as_array().unwrap_or_else(|| panic!("{list}"));
@@ -153,7 +153,7 @@ async fn every_calling_surface_calls() {
     assert!(!body.to_string().contains("nothing was deleted"));
 }
 
-/// Arguments that fit, and what comes of a call.
+/// Valid arguments, and the expected result of a call.
 fn fitting(tool: &str) -> (Value, &'static str) {
     match tool {
         "library__borrow_book" => (json!({ "isbn": "9780141439587", "body": { "days": 7 } }), "ok"),
@@ -247,7 +247,7 @@ async fn who_may_not_is_told_so_or_nothing() {
     assert_eq!(foreign, other.otc("demo__nothing", json!({ "text": "x" })).await);
     assert_ne!(foreign.0, 200);
 
-    // Nobody (I-10).
+    // Without a key (I-10).
     for path in ["/v1/tools", "/v1/tools/mcp:demo.echo", "/v1/no/such/route", "/tools"] {
         assert_eq!(nobody.get(path).await.0, 401, "{path}");
     }
@@ -309,7 +309,7 @@ fn its_keys_are_printed_for_a_shell() {
     let there = data.to_str().unwrap();
     let none = run(dir.path(), &["demo", "keys", "admin", "--data-dir", there]);
     assert_eq!(none.code, 1, "{none:?}");
-    assert!(none.stderr.contains("there is no demo") && none.stderr.contains("serve --demo"));
+    assert!(none.stderr.contains("no demo found") && none.stderr.contains("serve --demo"));
     assert_eq!(none.stdout, "");
 
     let _server = Server::demo(&data);
@@ -325,7 +325,7 @@ fn its_keys_are_printed_for_a_shell() {
     assert!(unknown.code == 2 && unknown.stderr.contains("other-tenant"), "{unknown:?}");
 }
 
-/// What the README shows: seconds after the first calls the record of a demo is verified.
+/// As in the README: the record of a demo can be verified seconds after the first calls.
 #[test]
 fn its_record_is_verified_soon() {
     let dir = dir();

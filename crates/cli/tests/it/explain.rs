@@ -1,4 +1,4 @@
-//! `explain`, beside the store and against a running server, and `config check` of policies.
+//! `explain`, on the store and against a running server, and `config check` of policies.
 
 use serde_json::json;
 
@@ -61,7 +61,7 @@ async fn a_server_tells_a_key_about_itself() {
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.stderr.contains("explain:others"), "{refused:?}");
 
-    // An admin asks for another principal, and is told what that one would be told.
+    // An admin gets the same explanation for another principal as that principal.
     let (_, admin) = key(dir.path(), &["--principal", "admin", "--scope", "explain:others"]);
     std::fs::write(dir.path().join("key.txt"), &admin).unwrap();
     eventually("the key works", || told(&["--principal", &who]).code == 0);

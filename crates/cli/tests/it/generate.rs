@@ -1,4 +1,4 @@
-//! `gen`.
+//! `gen`: the generated files are up to date and deterministic.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

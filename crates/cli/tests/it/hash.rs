@@ -1,4 +1,4 @@
-//! `hash`.
+//! `hash`: redaction, canonical form and digest.
 
 use crate::support::{dir, run};
 

@@ -41,7 +41,7 @@ const COMMANDS: [&[&str]; 33] = [
 ];
 
 #[test]
-fn the_help_names_what_there_is() {
+fn the_help_lists_all_commands() {
     let help = run(dir().path(), &["-h"]).ok().stdout;
     insta::assert_snapshot!(help, @r#"
     One catalog, one gate and one record for every tool your agents can use
@@ -52,16 +52,16 @@ fn the_help_names_what_there_is() {
       serve        Serve the tools of a configuration, or a demo
       mcp          Serve MCP over stdin and stdout, for a client that starts its servers itself
       demo         Print the keys of the demo
-      tools        See which tools there are
+      tools        List, search, check and approve tools
       call         Call a tool
-      explain      See why somebody could call a tool or not, or why a list is empty
-      sources      See how the sources are doing
-      keys         Make, list, rotate and revoke API keys
-      credentials  Store what sources present to their upstreams: tokens, passwords, OAuth clients
+      explain      Explain why a principal can or cannot call a tool, or why a list is empty
+      sources      Show the status of sources
+      keys         Create, list, rotate and revoke API keys
+      credentials  Store the credentials of sources: tokens, passwords, OAuth clients
       packs        Install and check packs of tools
-      runs         See and end runs of workflows
-      approvals    See and answer requests for consent
-      audit        Read the record of what happened
+      runs         List, show and cancel workflow runs
+      approvals    List and answer approvals
+      audit        Read and verify the record
       config       Check a configuration file
       conformance  Check whether a host conforms to the protocols it serves
       import       Turn the MCP servers of Claude Desktop, Cursor or VS Code into a toolcrib.toml
@@ -78,14 +78,14 @@ fn the_help_names_what_there_is() {
           --config <FILE>    The configuration file [default: ./toolcrib.toml when it exists] [env:
                              TOOLCRIB_CONFIG]
           --data-dir <DIR>   Where state is kept: the store is DIR/toolcrib.db unless the file sets
-                             `[store] url` [default: .toolcrib beside the configuration file]
+                             `[store] url` [default: .toolcrib next to the configuration file]
           --url <URL>        Talk to the running server at this address instead of opening the store
                              [env: TOOLCRIB_URL]
           --key <KEY>        The API key to present; prefer the variable or --key-file, because other
                              users of the machine can see arguments [env: TOOLCRIB_KEY]
-          --key-file <FILE>  A file that holds the API key; counts more than --key
-      -q, --quiet            Say less on stderr
-      -v, --verbose...       Say more on stderr; twice for still more
+          --key-file <FILE>  A file with the API key; takes precedence over --key
+      -q, --quiet            Print fewer messages on stderr
+      -v, --verbose...       Print more messages on stderr; twice for even more
 
     Examples:
       toolcrib serve --demo                     try it: no configuration, no network needed
@@ -96,8 +96,8 @@ fn the_help_names_what_there_is() {
       toolcrib call files__read_file '{"path": "/srv/docs/a.md"}'
       toolcrib audit tail -f                    watch what happens
 
-    Exit codes: 0 it worked, 1 it did not, 2 it was asked wrongly. With --json a failure is an object
-    too: {"error": {"message": ..., "causes": [...], "hint": ...}}.
+    Exit codes: 0 success, 1 failure, 2 usage error. With --json a failure is printed as an object:
+    {"error": {"message": ..., "causes": [...], "hint": ...}}.
     "#);
 }
 
@@ -154,7 +154,7 @@ fn a_failure_can_be_json() {
         (&["keys", "revoke"], 2),
         (&["tools", "list", "--source", "nonsense"], 2),
     ] {
-        // What is logged is not what is printed.
+        // Log lines on stderr are not part of the message.
         let run =
             |args: &[&str]| finish(toolcrib(dir.path()).env("TOOLCRIB_LOG", "off").args(args));
         let plain = run(args);
@@ -169,8 +169,8 @@ fn a_failure_can_be_json() {
         assert!(!message.is_empty() && ran.stderr.contains(message), "{ran:?}");
     }
     let told = run(dir.path(), &["--json", "--config", "missing.toml", "serve"]).json();
-    insta::assert_snapshot!(told, @r#"{"error":{"message":"the configuration missing.toml cannot be read","causes":["No such file or directory (os error 2)"],"hint":"name another file with --config, or make one with `toolcrib import`"}}"#);
-    // Its stdout is for protocol messages.
+    insta::assert_snapshot!(told, @r#"{"error":{"message":"the configuration missing.toml cannot be read","causes":["No such file or directory (os error 2)"],"hint":"name another file with --config, or create one with `toolcrib import`"}}"#);
+    // stdout of `mcp` carries protocol messages.
     let mcp = run(dir.path(), &["--json", "--config", "missing.toml", "mcp"]);
     assert_eq!((mcp.code, mcp.stdout.as_str()), (1, ""));
 }
@@ -224,12 +224,12 @@ fn an_error_says_why_and_what_to_do() {
     insta::assert_snapshot!(ran.stderr, @r#"
     error: the configuration missing.toml cannot be read
     caused by: No such file or directory (os error 2)
-    hint: name another file with --config, or make one with `toolcrib import`
+    hint: name another file with --config, or create one with `toolcrib import`
     "#);
     let ran = run(dir().path(), &["audit", "export"]);
     insta::assert_snapshot!(ran.stderr, @r#"
     error: there is no store at .toolcrib/toolcrib.db
-    hint: name the configuration with --config or the directory with --data-dir; `toolcrib serve` makes a store
+    hint: name the configuration with --config or the directory with --data-dir; `toolcrib serve` creates a store
     "#);
     let ran = run(dir().path(), &["--url", "http://127.0.0.1:1", "tools", "list"]);
     assert!(

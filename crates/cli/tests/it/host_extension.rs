@@ -1,5 +1,5 @@
-//! Commands of this machine as tools: what reaches the program, what it may reach, and what comes
-//! back. The programs are the system's own.
+//! Host commands as tools: the arguments and environment of the program, its sandbox, and its output.
+//! The programs are those of the system.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Caller, CommandOutput, Server, dir, eventually, key, run, write_config};
 
-/// A host extension with `commands`, none of which asks for approval.
+/// A host extension with `commands` that require no approval.
 fn configure(dir: &Path, commands: &str) {
     write_config(
         dir,
@@ -138,7 +138,7 @@ args = ["--", "/no/such/place"]
     assert!(failed.stdout.contains("No such file"), "{failed:?}");
 }
 
-/// The environment is what the configuration says, and its secrets do not come back.
+/// The environment is the configured one, and results do not contain its secrets.
 #[test]
 fn a_command_has_the_environment_that_it_is_given() {
     let dir = dir();
@@ -197,7 +197,7 @@ parameters = { path = { type = "string" }, text = { type = "string" } }
     assert_eq!(std::fs::read_to_string(inside.join("a")).unwrap(), "in reach\n");
 }
 
-/// I-26: what a command started is gone when its call is.
+/// I-26: the child processes of a command end with its call.
 #[test]
 fn bounds_of_time_output_and_resources_hold() {
     let dir = dir();
@@ -241,7 +241,7 @@ timeout = "300ms"
     assert_eq!(large.code, 1, "{large:?}");
 }
 
-/// I-15: what runs programs asks, unless the operator says why not.
+/// I-15: commands require an approval, unless the operator gives a reason against it.
 #[test]
 fn a_command_asks_for_approval_unless_a_reason_is_given() {
     let dir = dir();
@@ -400,13 +400,13 @@ fn paths_that_lead_to_what_is_protected_are_refused_when_the_configuration_is_lo
         let call = run(there, &["call", "ops__x", "{}"]);
         assert!(call.code == 1 && call.stderr.contains(what), "{line}: {call:?}");
     }
-    // A secret that is named itself is meant.
+    // Naming a secret file itself is explicit configuration and allowed.
     for line in ["sandbox = { read = [\"inside\", \"token\"] }", "cwd = \"inside\""] {
         with(line).ok();
     }
 }
 
-/// Returns when the one tool of the configuration is there; it comes after the server listens.
+/// Waits for the only tool of the configuration, which is discovered after the server listens.
 async fn until_listed(caller: &Caller) {
     for _ in 0..400 {
         if caller.get("/v1/tools").await.1.as_array().is_some_and(|tools| tools.len() == 1) {
@@ -417,7 +417,7 @@ async fn until_listed(caller: &Caller) {
     panic!("the tool is not there");
 }
 
-/// What a path leads to is looked at again when a command starts.
+/// Paths are resolved again at each start of a command.
 #[tokio::test]
 async fn links_that_are_made_later_lead_nowhere() {
     let dir = dir();
@@ -441,7 +441,7 @@ async fn links_that_are_made_later_lead_nowhere() {
     std::fs::hard_link(there.join(".toolcrib/toolcrib.db"), there.join("place/other")).unwrap();
     let said = read("place/other").await;
     assert!(!said.contains("SQLite") && said.contains("upstream_unavailable"), "{said}");
-    // The operator reads which file it is, and the caller does not.
+    // The error names the file for the operator, but not for the caller.
     assert!(!said.contains("hard link") && !said.contains("toolcrib.db"), "{said}");
     let log = server.process.stderr();
     let named = log.lines().find(|line| line.contains("has a second name (hard link)")).unwrap();
@@ -453,7 +453,7 @@ async fn links_that_are_made_later_lead_nowhere() {
     assert!(!said.contains("SQLite") && said.contains("upstream_unavailable"), "{said}");
 }
 
-/// A command that ran has run, whatever it says of itself.
+/// A started command counts as run, whatever its output.
 #[tokio::test]
 async fn a_command_that_imitates_a_failed_start_runs_once() {
     let dir = dir();
@@ -500,7 +500,7 @@ fn a_program_that_cannot_be_started_is_told_from_one_that_failed() {
     assert!(!ran.stderr.contains("exited with status"), "{ran:?}");
 }
 
-/// I-26: also what left the process group and the session, and lost its parent.
+/// I-26: also for processes that left the process group and the session and lost their parent.
 #[test]
 fn what_a_command_leaves_behind_is_gone_when_it_is_answered() {
     let dir = dir();
@@ -559,7 +559,7 @@ fn nothing_is_left_of_a_source_when_its_server_is_ended_or_killed() {
     eventually("the descendant is gone", || !is_mentioned(&marker));
 }
 
-/// A stdio server in a sandbox reads, writes and connects where it may and nowhere else.
+/// A stdio server in a sandbox reads, writes and connects only where it is allowed to.
 #[tokio::test]
 async fn a_sandboxed_server_reaches_what_it_was_given_and_nothing_else() {
     let dir = dir();
@@ -574,7 +574,7 @@ async fn a_sandboxed_server_reaches_what_it_was_given_and_nothing_else() {
     let port = |it: &std::net::TcpListener| it.local_addr().unwrap().port();
     let (open, closed) = (port(&open), port(&closed));
     let base = there.display();
-    // What succeeds leaves a file; then it is the demo's server.
+    // Each successful attempt leaves a file; afterwards the process becomes the demo's server.
     let attempt = |name: &str, command: String| {
         format!("if {command} 2>/dev/null; then : > {base}/written/{name}; fi; ")
     };

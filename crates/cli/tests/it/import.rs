@@ -48,7 +48,7 @@ fn claude_desktop() {
     );
     assert!(!toml.contains("canary") && !ran.stderr.contains("canary"), "{toml}\n{}", ran.stderr);
     insta::assert_snapshot!(toml, @r#"
-    # Made by `toolcrib import` from client.json.
+    # Created by `toolcrib import` from client.json.
     #
     # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules
     # belong to their source; later rules override earlier ones:
@@ -101,7 +101,7 @@ fn cursor() {
 } }"#,
     );
     insta::assert_snapshot!(toml, @r#"
-    # Made by `toolcrib import` from client.json.
+    # Created by `toolcrib import` from client.json.
     #
     # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules
     # belong to their source; later rules override earlier ones:
@@ -160,7 +160,7 @@ fn vs_code_with_comments() {
 }"#,
     );
     insta::assert_snapshot!(toml, @r#"
-    # Made by `toolcrib import` from client.json.
+    # Created by `toolcrib import` from client.json.
     #
     # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules
     # belong to their source; later rules override earlier ones:
@@ -212,7 +212,7 @@ fn nothing_is_overwritten_unless_asked_for() {
     assert!(ran.stderr.contains("--force"), "{}", ran.stderr);
     assert_eq!(fs::read_to_string(dir.path().join("toolcrib.toml")).unwrap(), "# mine\n");
     run(dir.path(), &["import", "c.json", "-o", "toolcrib.toml", "--force"]).ok();
-    assert!(fs::read_to_string(dir.path().join("toolcrib.toml")).unwrap().contains("# Made by"));
+    assert!(fs::read_to_string(dir.path().join("toolcrib.toml")).unwrap().contains("# Created by"));
 }
 
 #[test]

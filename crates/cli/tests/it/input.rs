@@ -1,4 +1,4 @@
-//! MCP from end to end: tools that ask back, and progress, from a server through the gate to a caller.
+//! MCP end to end: elicitation and progress, from an upstream through the gate to a caller.
 
 use serde_json::{Value, json};
 use toolcrib_testkit::upstream::{Answers, FaultyHttp, faulty_program};

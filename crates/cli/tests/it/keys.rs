@@ -1,4 +1,4 @@
-//! Keys over their whole life, against a running server.
+//! The life cycle of keys, against a running server.
 
 use serde_json::json;
 
@@ -73,7 +73,7 @@ fn a_key_with_an_unknown_role_is_not_made() {
     let said = "error: there is no role `raeder` in the configuration; did you mean `reader`?\n";
     assert!(refused.stderr.starts_with(said), "{}", refused.stderr);
     assert!(!dir.path().join(".toolcrib").exists(), "nothing was made");
-    // A scope can be of a tool that is not there yet.
+    // A scope may belong to a future tool, so a misspelt one is only a warning.
     let made = create(&["--role", "reader", "--scope", "demo:raed"]).ok();
     assert!(made.stderr.contains("did you mean `demo:read`?"), "{}", made.stderr);
     let made = create(&["--scope", "demo:*", "--scope", "audit:read"]).ok();
@@ -132,7 +132,7 @@ fn parallel_rotations_make_one_key() {
     assert_eq!(listed.as_array().unwrap().len(), 2);
 }
 
-/// Two keys of one principal, by the store and by the server.
+/// After a rotation both keys of the principal are valid, in the store and over HTTP.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_is_rotated_here_and_on_a_running_server() {
     let dir = dir();
@@ -150,7 +150,7 @@ async fn a_key_is_rotated_here_and_on_a_running_server() {
     assert_eq!(run(dir.path(), &["keys", "rotate", "nothing"]).code, 1);
     assert_eq!(run(dir.path(), &["keys", "rotate", &id, "--overlap", "31d"]).code, 2);
 
-    // Over HTTP everything counts when the command returns.
+    // Over HTTP a change is in effect when the command returns.
     let remote = |arguments: &[&str]| {
         let to = ["--json", "--url", &server.url];
         finish(toolcrib(dir.path()).args(to).args(arguments).env("TOOLCRIB_KEY", &new))

@@ -1,4 +1,4 @@
-//! Starting, refusing to start, and ending.
+//! Start, refused start, and shutdown of the server.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ async fn the_end_takes_every_child_along_and_closes_every_call() {
     let export = || run(dir.path(), &["--data-dir", "data", "audit", "export"]).stdout;
     eventually("the call began", || export().contains("agent.toolCalled"));
     server.process.signal(Signal::TERM);
-    // Asked twice: requests that run are cut off instead of waited for.
+    // A second signal aborts running requests.
     server.process.signal(Signal::INT);
     assert_eq!(server.process.ended().code(), Some(0), "{}", server.process.stderr());
     call.await.unwrap();
@@ -102,7 +102,7 @@ fn a_taken_port_is_said_to_be() {
     assert!(ran.stderr.contains("--listen 127.0.0.1:0"), "{}", ran.stderr);
     assert_eq!(ran.stdout, "");
 
-    // The default port: ours, or somebody's who has it already.
+    // The default port is in use, by this listener or by another program.
     let _holder = TcpListener::bind("127.0.0.1:8808");
     let ran = run(dir.path(), &["serve", "--demo"]);
     assert_eq!(ran.code, 1);
@@ -264,7 +264,7 @@ fn a_demo_does_not_go_unnoticed_in_a_store_of_ones_own() {
     crate::support::key(dir.path(), &["--scope", "a"]);
     let server =
         Server::of(toolcrib(dir.path()).args(["serve", "--demo", "--listen", "127.0.0.1:0"]));
-    assert!(server.stop().contains("warning: .toolcrib/toolcrib.db is there already"));
+    assert!(server.stop().contains("warning: .toolcrib/toolcrib.db already exists"));
     write_config(dir.path(), &config(""));
     let server = Server::start(dir.path());
     assert!(server.stop().contains("warning: the keys of a demo are accepted here too"));

@@ -1,4 +1,4 @@
-//! Peers without a key that hold on to connections.
+//! Peers without a key that keep connections open.
 #![expect(clippy::disallowed_methods, reason = "starts the program under test with a limit")]
 
 use std::{
@@ -22,7 +22,7 @@ use tokio::{
 
 use crate::support::{Caller, PROGRAM, Server, config, dir, eventually, key, write_config};
 
-/// As many files as the server may have open, and more connections than that.
+/// Limit of open files of the server, and a larger number of connections.
 const FILES: u64 = 1024;
 const FLOOD: usize = 1_100;
 
@@ -35,7 +35,7 @@ const SOON: Duration = Duration::from_secs(2);
 /// second.
 const LATER: Duration = Duration::from_secs(15);
 
-/// What a peer sends before it does nothing more.
+/// The data of a peer that then stays silent.
 const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const SILENCE: &[u8] = b"";
 const HALF: &[u8] = b"GET /v1/tools HTTP/1.1\r\nhost: 127.0.0.1\r\nx-half: ";

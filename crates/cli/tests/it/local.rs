@@ -113,7 +113,7 @@ fn a_call_can_be_json() {
     let refused = run(dir.path(), &["--json", "call", "demo__wipe"]);
     assert_eq!(refused.code, 1);
     assert_eq!(refused.json()["error"]["code"], "approval_required");
-    // What is called here is recorded here: two calls, and the request for consent.
+    // The local store records the two calls and the approval request.
     let events = run(dir.path(), &["audit", "export"]).ok().stdout;
     assert_eq!(events.lines().count(), 5, "{events}");
     assert!(events.contains(called["runId"].as_str().unwrap()) && events.contains("\"operator\""));

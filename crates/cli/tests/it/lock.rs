@@ -21,13 +21,13 @@ fn a_second_server_on_the_same_data_is_refused() {
         );
         assert!(second.stderr.contains("hint: stop that server first"), "{}", second.stderr);
     }
-    // Nothing but a server is kept away.
+    // Commands other than `serve` ignore the lock.
     run(dir.path(), &["keys", "create", "--name", "a", "--scope", "a"]).ok();
     run(dir.path(), &["call", "demo__echo", r#"{"text":"hi"}"#]).ok();
     run(dir.path(), &["mcp"]).ok();
-    // Nor is one with its own data.
+    // A server with its own data directory can start, too.
     Server::of(crate::support::toolcrib(dir.path()).args(["serve", "--data-dir", "other"])).stop();
-    // The lock ends with its process, however that ends.
+    // The operating system releases the lock when the process is killed.
     server.process.kill();
     Server::start(dir.path()).stop();
 }

@@ -1,4 +1,4 @@
-//! The program as its users meet it: the real binary, real files, real sockets, real children.
+//! End-to-end tests of the program, with the real binary, files, sockets and child processes.
 #![cfg(test)]
 
 mod support;

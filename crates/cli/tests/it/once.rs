@@ -1,5 +1,4 @@
-//! Calls that name themselves, across `kill -9` of the server, over a real child that writes down every
-//! call that it gets.
+//! Idempotent calls across `kill -9` of the server, with a real child process that records its calls.
 
 use std::{os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
@@ -27,40 +26,40 @@ fn configure(dir: &Path, head: &str, rules: &str) {
     );
 }
 
-/// Calls of `tool` that have reached the child.
+/// Returns the number of calls of `tool` that have reached the child.
 fn calls(dir: &Path, tool: &str) -> usize {
     let text = std::fs::read_to_string(dir.join("calls.jsonl")).unwrap_or_default();
     let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     messages.filter(|it| it["method"] == "tools/call" && it["params"]["name"] == tool).count()
 }
 
-/// An answer: status, the header that marks repeated ones, the run, and the bytes.
+/// A response: status, whether it is a replay, the run, and the body.
 #[derive(Debug, PartialEq)]
-struct Told {
+struct CallResponse {
     status: u16,
     replayed: bool,
     run: Option<String>,
     body: String,
 }
 
-/// Somebody who names calls.
+/// A caller with idempotency keys.
 #[derive(Clone)]
-struct Namer {
+struct IdempotentCaller {
     http: reqwest::Client,
     url: String,
     key: String,
 }
 
-impl Namer {
+impl IdempotentCaller {
     fn new(server: &Server, key: &str) -> Self {
-        // It sees to what the TLS library needs.
+        // Installs the TLS provider.
         drop(server.caller(None));
         #[expect(clippy::disallowed_methods, reason = "a client of the program under test")]
         let http = reqwest::Client::builder().no_proxy().build().unwrap();
         Self { http, url: server.url.clone(), key: key.to_owned() }
     }
 
-    async fn post(&self, path: &str, body: &Value, name: Option<&str>) -> Option<Told> {
+    async fn post(&self, path: &str, body: &Value, name: Option<&str>) -> Option<CallResponse> {
         let mut request =
             self.http.post(format!("{}{path}", self.url)).bearer_auth(&self.key).json(body);
         if let Some(name) = name {
@@ -71,17 +70,17 @@ impl Namer {
             |name| answer.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
         let (replayed, run) = (header("idempotent-replayed").is_some(), header("toolcrib-run-id"));
         let status = answer.status().as_u16();
-        Some(Told { status, replayed, run, body: answer.text().await.ok()? })
+        Some(CallResponse { status, replayed, run, body: answer.text().await.ok()? })
     }
 
-    /// By `call_id`.
-    async fn otc(&self, tool: &str, input: Value, id: &str) -> Told {
+    /// Calls with `call_id` as idempotency key.
+    async fn otc(&self, tool: &str, input: Value, id: &str) -> CallResponse {
         let request = json!({ "tool_id": format!("up__{tool}"), "input": input, "call_id": id });
         self.post("/tools/call", &json!({ "request": request }), None).await.unwrap()
     }
 
-    /// By header, over each surface that has it.
-    async fn by_header(&self, path: &str, tool: &str, input: Value, name: &str) -> Told {
+    /// Calls with the header `Idempotency-Key`, on the surface of `path`.
+    async fn by_header(&self, path: &str, tool: &str, input: Value, name: &str) -> CallResponse {
         let tool = format!("up__{tool}");
         let (path, body) = match path {
             "explorer" => (format!("/explorer/tools/{tool}/call"), input),
@@ -92,12 +91,12 @@ impl Namer {
 }
 
 /// A server that offers the child's tools.
-async fn serve(dir: &Path, key: &str) -> (Server, Namer) {
+async fn serve(dir: &Path, key: &str) -> (Server, IdempotentCaller) {
     let server = Server::start(dir);
     let caller = server.caller(Some(key));
     for _ in 0..200 {
         if caller.get("/v1/tools").await.1.to_string().contains("up.echo") {
-            let namer = Namer::new(&server, key);
+            let namer = IdempotentCaller::new(&server, key);
             return (server, namer);
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -117,7 +116,7 @@ async fn until(what: &str, done: impl Fn() -> bool) {
 
 const SURFACES: [&str; 3] = ["/tools/call", "/oxp/tools/call", "explorer"];
 
-/// I-75: what was answered before the kill is answered after it, to the byte, and nothing runs again.
+/// I-75: a response from before the kill is replayed byte for byte after it, without another run.
 #[tokio::test]
 async fn an_answer_is_given_again_after_a_kill() {
     let dir = dir();
@@ -131,7 +130,7 @@ async fn an_answer_is_given_again_after_a_kill() {
     let mut firsts = Vec::new();
     for path in SURFACES {
         let told = namer.by_header(path, "echo", input(), "h-1").await;
-        // Both mounts of the one protocol share their names.
+        // Both mounts of the protocol share their idempotency keys.
         assert_eq!((told.status, told.replayed), (200, path.starts_with("/oxp")), "{told:?}");
         firsts.push(told);
     }
@@ -141,18 +140,18 @@ async fn an_answer_is_given_again_after_a_kill() {
 
     let (server, namer) = serve(dir.path(), &ann).await;
     let again = namer.otc("echo", input(), "id-1").await;
-    assert_eq!(again, Told { replayed: true, ..first });
+    assert_eq!(again, CallResponse { replayed: true, ..first });
     for (path, first) in SURFACES.into_iter().zip(firsts) {
         let again = namer.by_header(path, "echo", input(), "h-1").await;
-        assert_eq!(again, Told { replayed: true, ..first }, "{path}");
+        assert_eq!(again, CallResponse { replayed: true, ..first }, "{path}");
         let other = namer.by_header(path, "echo", json!({ "other": 1 }), "h-1").await;
         assert_eq!(other.status, 422, "{path}: {other:?}");
     }
     let other = namer.otc("echo", json!({ "other": 1 }), "id-1").await;
     assert_eq!(other.status, 400, "{other:?}");
     assert_eq!(calls(dir.path(), "echo"), made, "nothing ran again");
-    // Somebody else's name is another one.
-    let bob = Namer { key: bob, ..namer.clone() };
+    // Another principal has its own idempotency keys.
+    let bob = IdempotentCaller { key: bob, ..namer.clone() };
     let theirs = bob.otc("echo", input(), "id-1").await;
     assert!(theirs.status == 200 && !theirs.replayed, "{theirs:?}");
     assert_eq!(calls(dir.path(), "echo"), made + 1);
@@ -165,7 +164,7 @@ async fn an_answer_is_given_again_after_a_kill() {
     }
 }
 
-/// Calls `slow` under a name and kills the server while it runs.
+/// Calls `slow` with an idempotency key, and kills the server during the call.
 async fn killed_while_it_runs(dir: &Path, key: &str) {
     let (mut server, namer) = serve(dir, key).await;
     let input = || json!({ "ms": 60_000 });
@@ -183,7 +182,7 @@ async fn killed_while_it_runs(dir: &Path, key: &str) {
     assert!(one.await.unwrap().is_none() && other.await.unwrap().is_none(), "nobody was answered");
 }
 
-/// I-75: a call that ran when the process was killed is not made again, and always answered alike.
+/// I-75: a call that ran during the kill is not repeated, and always gets the same response.
 #[tokio::test]
 async fn a_call_that_was_killed_is_not_made_again() {
     let dir = dir();
@@ -218,7 +217,7 @@ async fn a_call_that_was_killed_is_not_made_again() {
     assert_eq!(events.lines().filter(of_run).count(), 1, "{events}");
 }
 
-/// I-75: unless the operator says that a second time is no harm.
+/// I-75: a repeatable tool is called again.
 #[tokio::test]
 async fn a_call_that_may_be_repeated_is_made_again() {
     let dir = dir();
@@ -234,8 +233,8 @@ async fn a_call_that_may_be_repeated_is_made_again() {
     server.stop();
 }
 
-/// I-75: a call that only waited for consent has not run: under its name it runs once it is granted,
-/// also after a kill, and it has used nothing of the quota.
+/// I-75: a call with a pending approval has not run. With the same key it runs after the grant, also
+/// after a kill, and has used no quota before.
 #[tokio::test]
 async fn a_call_that_waited_for_consent_runs_under_its_name() {
     let dir = dir();
@@ -256,15 +255,15 @@ async fn a_call_that_waited_for_consent_runs_under_its_name() {
     let ran = namer.otc("echo", json!({ "n": 1 }), "id").await;
     assert!(ran.status == 200 && ran.body.contains("\"success\":true"), "{ran:?}");
     let again = namer.otc("echo", json!({ "n": 1 }), "id").await;
-    assert_eq!(again, Told { replayed: true, ..ran });
+    assert_eq!(again, CallResponse { replayed: true, ..ran });
     assert_eq!(calls(dir.path(), "echo"), 1);
-    // Only the one that ran was counted, and who is over the quota is not asked for consent.
+    // Only the executed call counts, and a call over the quota creates no approval.
     let over = namer.otc("echo", json!({ "n": 2 }), "other").await;
     assert_eq!(over.status, 429, "{over:?}");
     server.stop();
 }
 
-/// Without a key to seal with, answers last as long as the process.
+/// Without a seal key, responses are kept only in memory.
 #[tokio::test]
 async fn without_a_seal_key_answers_end_with_the_process() {
     let dir = dir();

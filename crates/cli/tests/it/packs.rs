@@ -76,7 +76,7 @@ fn packs_are_installed_verified_and_removed() {
     let lock = std::fs::read_to_string(dir.path().join(".toolcrib/packs/pack-lock.json")).unwrap();
     assert!(lock.contains(integrity) && lock.contains("\"lockfileVersion\": 1"), "{lock}");
 
-    // What is installed wins over what comes along, and can be pinned.
+    // An installed pack takes precedence over a bundled one, and can be pinned.
     for pinned in ["", &format!("integrity = \"{integrity}\"")] {
         write_config(dir.path(), &serving(NAME, pinned));
         let listed = run(dir.path(), &["--json", "sources", "list"]).ok().json();
@@ -193,7 +193,7 @@ fn a_declared_request_carries_the_credential_of_its_source() {
     assert!(answer.stdout.contains("\"expected\":true"), "{answer:?}");
     assert!(!answer.stdout.contains("canary"), "{answer:?}");
 
-    // Code is given none.
+    // The code of a pack gets no credential.
     let source = serving(NAME, "credential = \"api\"");
     write_config(dir.path(), &format!("store.seal_key = {{ file = \"seal.key\" }}\n{source}"));
     let checked = run(dir.path(), &["sources", "check"]);

@@ -82,7 +82,7 @@ fn commands_and_files_are_read_from_a_page() {
     assert!(appears("x … y", "1\nx  2 y\n") && !appears("x … y", "y x\n"));
 }
 
-/// What a page asks a reader to do.
+/// A block of a page to run.
 #[derive(Debug)]
 enum Block {
     Commands(Vec<Step>),

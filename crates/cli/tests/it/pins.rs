@@ -1,4 +1,4 @@
-//! An upstream that says something new of its tools, from end to end: a real child, a real server.
+//! An upstream that changes its tool definitions, end to end with a real child and a real server.
 
 use std::{path::Path, time::Duration};
 
@@ -7,7 +7,7 @@ use toolcrib_testkit::upstream::faulty_program;
 
 use crate::support::{Caller, Server, dir, key, run, write_config};
 
-/// A source whose tool `echo` is described anew by calls of `turn`.
+/// A source whose tool `turn` changes the description of its tool `echo`.
 fn config(more: &str) -> String {
     format!(
         "[server]\nlisten = \"127.0.0.1:0\"\n\
@@ -53,7 +53,7 @@ impl Rig {
         assert_eq!((status, &answer["result"]["success"]), (200, &json!(true)), "{answer}");
     }
 
-    /// The tools of `/v1/tools` by id, once `wanted` likes them.
+    /// Waits until the tools of `/v1/tools` satisfy `wanted`, and returns them by id.
     async fn tools(&self, what: &str, wanted: impl Fn(&[Value]) -> bool) -> Vec<Value> {
         for _ in 0..1_200 {
             let (_, list) = self.caller.get("/v1/tools").await;
@@ -61,7 +61,7 @@ impl Rig {
             if wanted(&list) {
                 return list;
             }
-            // Whatever is listed, it was approved.
+            // All listed tools are in their approved form.
             assert!(!Value::from(list).to_string().contains("Ignore"), "{what}");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -85,7 +85,7 @@ fn has(list: &[Value], tool: &str) -> bool {
 
 const ECHO: &str = "mcp:up.echo";
 
-// I-52, I-53: the whole way of a tool whose upstream changes its mind.
+// I-52, I-53: a tool whose upstream changes its definition and reverts it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tool_that_changes_is_gone_until_it_is_approved_or_as_it_was() {
     let rig = Rig::start("");
@@ -100,7 +100,7 @@ async fn a_tool_that_changes_is_gone_until_it_is_approved_or_as_it_was() {
     }
     let (_, list) = rig.caller.mcp("tools/list", json!({})).await;
     assert!(!list.to_string().contains("echo"), "{list}");
-    // A call is answered as one of a tool that never was.
+    // A call gets exactly the response for an unknown tool.
     let (_, quarantined) = rig.caller.mcp("tools/call", json!({ "name": "up__echo" })).await;
     let (_, unknown) = rig.caller.mcp("tools/call", json!({ "name": "up__nothing" })).await;
     let same = |answer: Value, name: &str| answer.to_string().replace(name, "NAME");
@@ -126,7 +126,7 @@ async fn a_tool_that_changes_is_gone_until_it_is_approved_or_as_it_was() {
     let here = run(rig.path(), &["tools", "diff", "up__echo"]).ok().stdout;
     assert_eq!(here, shown, "the store and the server tell the same");
 
-    // As it was: it is back, and nothing waits.
+    // Reverted to the approved form: the tool is listed again, without a pending change.
     rig.turn(0).await;
     rig.tools("it is back", |list| has(list, ECHO)).await;
     assert!(rig.remote(&["diff", "--json"]).ok().json().as_array().unwrap().is_empty());

@@ -1,4 +1,4 @@
-//! Quotas across the end of a process.
+//! Quotas across restarts and crashes.
 
 use std::time::Duration;
 

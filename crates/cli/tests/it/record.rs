@@ -1,4 +1,4 @@
-//! What is recorded, what is not, and what a power cut leaves.
+//! The content of the record, redaction, and durability after a crash.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! SIGHUP.
+//! Reloading the configuration with SIGHUP.
 
 use rustix::process::Signal;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Commands with `--url`: what they print is what they print without it.
+//! Commands with `--url`: their output equals that without it.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ impl Remote {
     }
 }
 
-/// What was printed, but for the id of what a person was asked, and who asked.
+/// The output without the id and the requester of an approval.
 fn without_ids(text: &str) -> String {
     let text = match text.split_once("(approval ") {
         Some((_, rest)) => text.replace(rest.split_once(')').unwrap().0, "ID"),
@@ -44,7 +44,7 @@ fn without_ids(text: &str) -> String {
 fn a_call_there_prints_what_a_call_here_prints() {
     let remote = Remote::start();
     write_config(remote.dir.path(), &config("[source.tools.wipe]\napproval = \"always\"\n"));
-    // What is logged is not what is printed.
+    // Log lines on stderr are not part of the output.
     let run =
         |args: &[&str]| finish(toolcrib(remote.dir.path()).env("TOOLCRIB_LOG", "off").args(args));
     for args in [
@@ -71,7 +71,7 @@ fn a_call_there_prints_what_a_call_here_prints() {
             there.as_object_mut().unwrap().shift_remove(name);
         }
         for answer in [&mut here, &mut there] {
-            // Each has asked for itself.
+            // Each caller has its own approval request.
             let asked = answer.pointer_mut("/error/details").and_then(Value::as_object_mut);
             for (name, value) in asked.into_iter().flat_map(|details| details.iter_mut()) {
                 let text = value.as_str().unwrap();
@@ -268,7 +268,7 @@ fn a_name_that_does_not_exist_there_is_compared_with_those_that_do() {
     }
     let unknown = remote.run("admin", &["explain", "--tool", "demo__ech"]).stdout;
     assert!(unknown.contains("tool demo__ech\n"), "{unknown}");
-    // What the reader may not use is not suggested to it.
+    // Suggestions contain only tools that the reader may use.
     let hidden = remote.run("reader", &["explain", "--tool", "demo__wip"]).stderr;
     assert!(!hidden.contains("demo__wipe"), "{hidden}");
 }

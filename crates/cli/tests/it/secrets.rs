@@ -1,4 +1,4 @@
-//! Secrets of the configuration that this shell does not have: only what uses them needs them.
+//! Missing secrets of the configuration: only their sources are unavailable.
 
 use crate::support::{config, dir, run, write_config};
 

@@ -1,4 +1,4 @@
-//! What children write to stderr, and the environment that all of them have.
+//! The stderr and the environment of child processes.
 
 use serde_json::json;
 use toolcrib_testkit::upstream::faulty_program;
@@ -51,7 +51,7 @@ async fn lines_of_a_child_are_for_the_operator_and_reach_no_log() {
     assert_eq!(shown.code, 1);
     assert!(shown.stderr.contains("sources:logs"), "{}", shown.stderr);
 
-    // Another tenant's arguments are shown to nobody, and a foreign source is an unknown one.
+    // Lines with arguments of another tenant are hidden, and a foreign source is unknown.
     assert_eq!(eve.get(&logs("crib")).await.0, 403, "ada's arguments are among them");
     let (foreign, unknown) = (eve.get(&logs("own")).await, eve.get(&logs("nothing")).await);
     assert_eq!((foreign.0, &foreign), (404, &unknown));

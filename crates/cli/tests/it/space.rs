@@ -14,7 +14,7 @@ fn serve(at: &Path, data: &Path, keep_free: u64) -> Server {
     Server::of(toolcrib(at).arg("serve").arg("--data-dir").arg(data))
 }
 
-/// What is recorded of what type, by the name of the tool or what else it is about.
+/// The recorded events as pairs of type and subject, such as the name of the tool.
 fn recorded(at: &Path, data: &Path) -> Vec<(String, String)> {
     let data = data.to_str().unwrap();
     let export = run(at, &["--data-dir", data, "audit", "export"]).ok().stdout;

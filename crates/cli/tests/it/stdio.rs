@@ -82,7 +82,7 @@ fn the_caller_can_be_narrowed() {
     assert!(ran.stderr.contains("the key is not accepted"), "{}", ran.stderr);
 }
 
-/// Asked to end, it answers what is open and leaves nothing behind, though its input is still open.
+/// On SIGTERM it answers open requests and leaves no process behind, even with its input open.
 #[test]
 fn a_signal_ends_it_in_order() {
     let dir = dir();

@@ -1,4 +1,4 @@
-//! One way to run the program, to serve with it and to talk to what it serves.
+//! Helpers that run the program, start servers and call them.
 
 mod http;
 pub(crate) mod recorder;
@@ -16,7 +16,7 @@ pub(crate) use server::{Process, Server, demo_key, eventually, facts, is_running
 /// The program under test.
 pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_toolcrib");
 
-/// The program, to be run in `dir` without any setting of the environment.
+/// Returns a command that runs the program in `dir`, without settings from the environment.
 pub(crate) fn toolcrib(dir: &Path) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the test starts the program under test")]
     let mut command = Command::new(PROGRAM);
@@ -27,7 +27,7 @@ pub(crate) fn toolcrib(dir: &Path) -> Command {
     command
 }
 
-/// What a run of the program came to.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct CommandOutput {
     pub(crate) code: i32,
@@ -40,7 +40,7 @@ impl CommandOutput {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The same, if it ended well.
+    /// Returns itself; panics unless the exit code is 0.
     pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, 0, "{self:?}");
         self
@@ -62,7 +62,7 @@ pub(crate) fn finish(command: &mut Command) -> CommandOutput {
     }
 }
 
-/// A directory of its own for a test.
+/// Creates a temporary directory for a test.
 pub(crate) fn dir() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
@@ -91,7 +91,7 @@ pub(crate) fn write_config(dir: &Path, text: &str) -> PathBuf {
     file
 }
 
-/// Makes a key by the command line and gives its id and text.
+/// Creates a key on the command line, and returns its id and text.
 pub(crate) fn key(dir: &Path, args: &[&str]) -> (String, String) {
     let made =
         run(dir, &[&["keys", "create", "--json", "--name", "test"], args].concat()).ok().json();

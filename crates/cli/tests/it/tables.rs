@@ -4,7 +4,7 @@ use crate::support::{
     CommandOutput, Server, config, demo_key, dir, finish, key, run, toolcrib, write_config,
 };
 
-/// What `args` print on a terminal of that many columns.
+/// Returns the output of `args` on a terminal with this many columns.
 fn narrow(dir: &std::path::Path, columns: &str, args: &[&str]) -> CommandOutput {
     finish(toolcrib(dir).env("COLUMNS", columns).args(args)).ok()
 }

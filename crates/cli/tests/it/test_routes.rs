@@ -31,7 +31,7 @@ async fn the_demo_serves_the_test_routes_with_the_flag_and_warns() {
     assert_eq!(server.caller(None).post(INVOKE, &asked).await.0, 401);
     let said = server.stop();
     assert!(said.contains("warning: --test-seams: /v1/host/sample is served"), "{said}");
-    // What they wrote is told for people as well.
+    // The text output shows their events, too.
     let shown = run(dir.path(), &["--data-dir", data.to_str().unwrap(), "audit", "tail"]).ok();
     assert!(shown.stdout.contains("tool.session.closed    probe.session completed (session "));
 }
@@ -49,7 +49,8 @@ async fn without_the_flag_there_are_no_test_routes() {
     assert!(!server.stop().contains("test-seams"));
 }
 
-/// I-30: what a proxy or another machine can reach has no test routes, and no file can switch them on.
+/// I-30: servers that are reachable through a proxy or from other machines refuse test routes, and no
+/// configuration file can enable them.
 #[test]
 fn the_test_routes_do_not_leave_the_machine() {
     let dir = dir();

@@ -1,5 +1,5 @@
-//! Toolsets from the command line: what is listed and searched, here and on a server, and what is
-//! told of entries that reach no tool.
+//! Toolsets on the command line: lists and searches, locally and on a server, and warnings about
+//! entries that match no tool.
 
 use serde_json::{Value, json};
 
@@ -65,7 +65,7 @@ fn an_entry_that_reaches_nothing_is_told_everywhere() {
         if checked.stderr.contains(told) {
             break;
         }
-        // The server is there before its source has told its tools.
+        // The server listens before its source has listed its tools.
         std::thread::sleep(std::time::Duration::from_millis(50));
         checked = run(dir.path(), &remote);
     }

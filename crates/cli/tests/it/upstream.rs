@@ -1,4 +1,4 @@
-//! The demo's own MCP server, spoken to as any client would.
+//! The demo's MCP server, with an ordinary client.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::support::{dir, toolcrib};
 
-/// Sends `messages` as they are and gives everything that comes back.
+/// Sends `messages` unchanged, and returns all responses.
 fn exchange(messages: &[String]) -> Vec<Value> {
     let dir = dir();
     let mut child = toolcrib(dir.path())

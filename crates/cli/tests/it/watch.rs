@@ -50,7 +50,7 @@ async fn a_file_that_is_replaced_is_taken_over() {
     replace(&file, "[gate]\nrate = \"many\"\n");
     let said = server.process.until("the refusal", |it| {
         let said = it.stderr();
-        // The cause is a line of its own, which may come a moment later.
+        // The cause is on another line, which may be written later.
         let whole = said.contains("not taken over") && said.contains("`gate.rate`");
         whole.then_some(said)
     });
@@ -103,8 +103,8 @@ fn a_file_that_appears_is_taken_over() {
     eventually("it is taken over", || reloads(&server) == 1);
 }
 
-/// A link that leads to something without an end is refused like a file that is too large, and the
-/// server goes on, reads the next file and ends on a signal.
+/// A link to an endless file is refused like a file that is too large. The server keeps running, reads
+/// the next file and ends on a signal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_without_an_end_changes_nothing() {
     use std::os::unix::fs::symlink;
@@ -129,7 +129,7 @@ async fn a_file_without_an_end_changes_nothing() {
     eventually("the good file is taken over", || reloads(&server) == 1);
     eventually("the new source's tools are there", || tools(&caller).len() == 12);
 
-    // Nor is a pipe waited for that has no writer.
+    // A pipe without a writer does not block.
     let before = refusals(&server);
     let made = rustix::fs::mkfifoat(rustix::fs::CWD, &fresh, rustix::fs::Mode::RUSR);
     made.unwrap();

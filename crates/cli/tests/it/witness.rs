@@ -1,5 +1,5 @@
-//! A server signs only what continues what it signed before, refuses calls when what it signed is
-//! gone, and takes the operator's word for everything else (I-72).
+//! The witness (I-72): a server signs only events that continue the signed state, refuses calls when
+//! signed events are missing, and otherwise requires `audit accept`.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::support::{
     Caller, CommandOutput, Server, config, dir, eventually, key, run, write_config,
 };
 
-/// Signs the first events and what there is at the end.
+/// A checkpoint interval that is never reached: only the first events and the last ones are signed.
 const SELDOM: &str = "checkpoint_interval = \"1h\"";
 
 fn configure(dir: &Path, record: &str) -> String {
@@ -94,7 +94,7 @@ async fn what_does_not_continue_what_was_signed_is_not_signed() {
     let (data, good) = (dir.path().join(".toolcrib"), dir.path().join("good"));
     copy(&data, &good);
     for attack in Attack::ALL {
-        // Before the next checkpoint nobody but a server that runs knows of these events.
+        // Before the next checkpoint only the running server knows of these events.
         if [Attack::InsertAfterLastCheckpoint, Attack::CutUnsignedEnd].contains(&attack) {
             continue;
         }
@@ -192,7 +192,7 @@ async fn without_its_witness_or_with_another_key_nothing_is_signed() {
     assert!(checkpoints(dir.path()).len() > before.len());
 }
 
-// I-72: an emptied store is not taken for a new one, and events put into it are not signed.
+// I-72: an emptied store is not treated as new, and events added to it are not signed.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_emptied_store_without_its_witness_is_not_signed() {
     let dir = dir();
@@ -322,7 +322,7 @@ async fn a_store_that_vanishes_under_a_server_stops_calls() {
     server.stop();
 }
 
-/// What was there at an earlier look is not signed when it changes, although no checkpoint covers it.
+/// Events that changed since the last check are not signed, although no checkpoint covers them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_notices_a_change_of_what_it_has_not_signed_yet() {
     let dir = dir();
@@ -376,7 +376,7 @@ async fn the_exit_code_says_what_is_proven() {
     assert_eq!(outcome(check(&["--interval", "999999h"])), (0, json!("verified"), json!(true)));
     store.close().await;
 
-    // An export is judged like a store, and without checkpoints nothing is proven.
+    // An export is verified like a store; without checkpoints the result is exit code 4.
     let export = |args: &[&str]| {
         let lines = run(dir.path(), &[&["audit", "export"], args].concat()).ok().stdout;
         fs::write(dir.path().join("events.jsonl"), lines).unwrap();

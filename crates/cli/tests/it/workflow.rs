@@ -1,4 +1,4 @@
-//! Workflows of a running server: what a crash leaves of them, and the commands about their runs.
+//! Workflows on a server: recovery after a crash, and the `runs` commands.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -49,7 +49,7 @@ fn configure(dir: &Path, upstream: &FaultyHttp, slow: &str, more: &str) -> Strin
     key(dir, &["--scope", "*"]).1
 }
 
-/// How often the upstream was called, by what the call says of itself.
+/// Returns the number of upstream calls by tool and step.
 fn calls(upstream: &FaultyHttp) -> BTreeMap<String, usize> {
     let mut calls = BTreeMap::new();
     for received in upstream.received() {
@@ -71,7 +71,7 @@ fn state(dir: &Path) -> String {
     runs(dir)[0]["state"].as_str().unwrap_or_default().to_owned()
 }
 
-/// What the log says of the run, in short.
+/// Returns a summary of the run's events.
 fn told(dir: &Path, id: &str) -> Vec<(String, String)> {
     let shown = run(dir, &["runs", "show", id, "--json"]).ok().json();
     let events = shown["events"].as_array().unwrap().iter();
@@ -86,13 +86,13 @@ fn told(dir: &Path, id: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Waits until the tool is there: a server listens before its sources have told their tools.
+/// Waits for the tool: a server listens before its sources have listed their tools.
 fn offered(runtime: &tokio::runtime::Runtime, caller: &Caller, tool: &str) {
     let path = format!("/v1/tools/{tool}");
     eventually("it is offered", || runtime.block_on(caller.get(&path)).0 == 200);
 }
 
-/// Begins the workflow and kills the server while the long step runs.
+/// Starts the workflow, and kills the server during the long step.
 fn killed(dir: &Path, upstream: &FaultyHttp, key: &str) {
     killed_in("report", dir, upstream, key);
 }
@@ -143,14 +143,14 @@ fn a_run_that_was_killed_goes_on_where_it_was() {
     let end = ("agent.toolReturned ok".to_owned(), "openwop:workflow.report".to_owned());
     assert_eq!(told.last(), Some(&end));
     server.stop();
-    // Nothing of it begins again.
+    // A completed run is not resumed.
     let server = Server::start(dir.path());
     assert_eq!(state(dir.path()), "completed");
     assert_eq!(calls(&upstream), expected);
     server.stop();
 }
 
-/// A run inside another one goes on, too, and both give what they would have given.
+/// A nested run is resumed, too, and both runs return their normal results.
 #[test]
 fn a_run_inside_another_goes_on_with_it() {
     let dir = dir();
@@ -186,7 +186,7 @@ outputs: { end: { $ref: /steps/end/result } }
     server.stop();
 }
 
-/// What must not be repeated ends the run instead.
+/// An interrupted step that is not repeatable fails the run.
 #[test]
 fn a_run_whose_interrupted_step_may_not_be_repeated_fails() {
     let dir = dir();
@@ -205,7 +205,7 @@ fn a_run_whose_interrupted_step_may_not_be_repeated_fails() {
     server.stop();
 }
 
-/// A run that is not kept is closed as failed, and so is one whose caller has lost its key.
+/// A run that is not durable is closed as failed, and so is a run whose key was revoked.
 #[test]
 fn a_run_that_cannot_go_on_is_closed() {
     for lost in ["state", "key"] {
@@ -232,7 +232,7 @@ fn a_run_that_cannot_go_on_is_closed() {
     }
 }
 
-/// What went through a run is on the disk only sealed, and not at all once it is over.
+/// The data of a run is stored only sealed, and deleted at its end.
 #[test]
 fn what_is_kept_is_sealed() {
     let dir = dir();

@@ -21,7 +21,7 @@ pub(super) async fn run(
     global: &Global,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
-    settings::no_url(global, "a record is accepted")?;
+    settings::no_url(global, "`toolcrib audit accept` works")?;
     let settings = Settings::load(global)?;
     // A running server keeps its last checkpoint in memory, too.
     let _lock = Lock::take(&settings)?;
@@ -30,7 +30,7 @@ pub(super) async fn run(
     let Some(key) = signing::existing(&config).await? else {
         return Err(advised(
             "there is no signing key, so nothing was ever signed",
-            "the first `toolcrib serve` makes one",
+            "the first `toolcrib serve` creates one",
         ));
     };
     let witness: Arc<dyn WitnessStore> = Arc::new(signing::witness(&config));

@@ -1,4 +1,4 @@
-//! `audit export`: the record in the format that somebody else reads.
+//! `audit export`: the event log in the format of another program.
 //!
 //! Invariant: events are read in pages, so that an export of any length needs little memory.
 
@@ -38,7 +38,7 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
         after = *last;
         count += page.len();
         let events: Vec<StoredEvent> = page.into_iter().map(|(_, event)| event).collect();
-        // A page at a time: a write for each of a million lines takes longer than reading them.
+        // Writes whole pages, because one write per line takes longer than reading the events.
         let mut lines = Vec::new();
         left_out += match args.format {
             ExportFormat::Jsonl => Format::Jsonl.write(&events, &mut lines),
@@ -53,15 +53,14 @@ pub(super) async fn run(args: &ExportArgs, log: &Log, printer: Printer) -> anyho
     }
     if left_out > 0 {
         printer.warning(format_args!(
-            "{left_out} rows of the store are no events and were left out; `toolcrib audit verify` \
-             says more"
+            "{left_out} malformed events were skipped; `toolcrib audit verify` shows details"
         ));
     }
-    printer.note(format_args!("{count} events; go on with --after {after}"));
+    printer.note(format_args!("{count} events; continue with --after {after}"));
     Ok(())
 }
 
-/// RunEvents as they stand on the wire, and nothing beside.
+/// Appends the events to `lines` as bare RunEvents, one per line. Returns how many were malformed.
 fn bare(events: &[StoredEvent], lines: &mut Vec<u8>) -> anyhow::Result<usize> {
     let mut left_out = 0;
     for event in events {
@@ -78,10 +77,10 @@ fn bare(events: &[StoredEvent], lines: &mut Vec<u8>) -> anyhow::Result<usize> {
     Ok(left_out)
 }
 
-/// An event as a server tells it.
+/// An event in the response of a server.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Told {
+struct ListedEvent {
     position: u64,
     prev_hash: String,
     hash: String,
@@ -89,7 +88,8 @@ struct Told {
 }
 
 impl Log {
-    /// Hands on every checkpoint, tenant by tenant, in order; of one tenant up to position `to`.
+    /// Passes every checkpoint to `each`, tenant by tenant, in order. `to` limits the position, which
+    /// requires a single tenant.
     async fn each_checkpoint(
         &self,
         to: Option<u64>,
@@ -134,7 +134,7 @@ impl Log {
         Ok(())
     }
 
-    /// The next events after `after`, with where they stand.
+    /// Returns the next page of events after `after`, with their positions.
     async fn stored(&self, after: u64) -> anyhow::Result<Vec<(u64, StoredEvent)>> {
         match &self.target {
             Target::Store(_, store) => {
@@ -153,7 +153,7 @@ impl Log {
     }
 }
 
-/// The checkpoints of the key's tenant, from a server.
+/// Returns the checkpoints of the key's tenant from a server.
 pub(super) async fn checkpoints(client: &Client) -> anyhow::Result<Vec<Checkpoint>> {
     let mut checkpoints: Vec<Checkpoint> = Vec::new();
     loop {
@@ -162,7 +162,7 @@ pub(super) async fn checkpoints(client: &Client) -> anyhow::Result<Vec<Checkpoin
         let mut page = client.get(&path, &[("after", after.as_str())]).await?;
         let page = page.get_mut("checkpoints").map(Value::take).unwrap_or_default();
         let page: Vec<Checkpoint> = serde_json::from_value(page)
-            .context("the server answered something else than checkpoints")?;
+            .context("the server returned a response without checkpoints")?;
         if page.is_empty() {
             return Ok(checkpoints);
         }
@@ -170,17 +170,17 @@ pub(super) async fn checkpoints(client: &Client) -> anyhow::Result<Vec<Checkpoin
     }
 }
 
-/// Events of the key's tenant, from a server, as they are stored there.
+/// Returns a page of events of the key's tenant from a server, with their hashes.
 pub(super) async fn remote(client: &Client, after: u64) -> anyhow::Result<Vec<(u64, StoredEvent)>> {
     let (after, limit) = (after.to_string(), PAGE.to_string());
     let query = [("after", after.as_str()), ("limit", limit.as_str())];
     let mut page = client.get(&["v1", "events"], &query).await?;
-    let other = "the server answered something else than events with their hashes";
+    let other = "the server returned a response without events and hashes";
     let tenant = page.get("tenant").and_then(Value::as_str).context(other)?.to_owned();
     let events = page.get_mut("events").map(Value::take).unwrap_or_default();
-    let told: Vec<Told> = serde_json::from_value(events).context(other)?;
-    let stored = told.into_iter().map(|told| {
-        let Told { position, prev_hash, hash, event } = told;
+    let listed: Vec<ListedEvent> = serde_json::from_value(events).context(other)?;
+    let stored = listed.into_iter().map(|listed| {
+        let ListedEvent { position, prev_hash, hash, event } = listed;
         let payload = event.body.payload_text()?;
         let stored = StoredEvent {
             position: 0,

@@ -1,4 +1,4 @@
-//! `audit verify` and `audit key`: whether the record is what was written.
+//! `audit verify` and `audit key`: proves that the event log is unchanged.
 
 use std::{
     fs::File,
@@ -33,18 +33,21 @@ use crate::{
     signing, store, table,
 };
 
-/// How often a record is signed when nothing says so.
-const INTERVAL: Duration = Duration::from_secs(60);
-/// How often a long check says how far it is.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The default checkpoint interval.
+const DEFAULT_INTERVAL: Duration = Duration::from_secs(60);
+/// Interval between two progress messages of a long check.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(2);
 
 pub(super) async fn key(global: &Global, printer: Printer) -> anyhow::Result<Exit> {
-    settings::no_url(global, "the key of the record is told")?;
+    settings::no_url(global, "`toolcrib audit key` works")?;
     let config = Settings::load(global)?.config;
     let Some(key) = signing::existing(&config).await? else {
         return Err(advised(
-            format!("there is no {}", signing::beside(&config.store.path).display()),
-            "the first `toolcrib serve` makes it, or `[record] signing_key` says where a key is",
+            format!(
+                "the signing key {} does not exist",
+                signing::beside(&config.store.path).display()
+            ),
+            "the first `toolcrib serve` creates it; or set `[record] signing_key`",
         ));
     };
     let public = STANDARD.encode(key.public());
@@ -70,7 +73,7 @@ pub(super) async fn run(
     }
     let report = match (&args.file, Client::connect(global, printer)?) {
         (Some(_), Some(_)) => {
-            return Err(usage("a file is checked here; leave out --url and unset TOOLCRIB_URL"));
+            return Err(usage("a file is checked locally; remove --url and unset TOOLCRIB_URL"));
         }
         (Some(file), None) => {
             trusted.extend(own_key(global).await);
@@ -83,9 +86,9 @@ pub(super) async fn run(
         let settings = Settings::load(global).ok()?;
         Some(settings.config.record.checkpoint_interval)
     });
-    let interval = interval.unwrap_or(INTERVAL);
+    let interval = interval.unwrap_or(DEFAULT_INTERVAL);
     let verdict = report.verdict(chrono::Utc::now(), interval);
-    tell(&report, verdict, interval, printer)?;
+    print(&report, verdict, interval, printer)?;
     Ok(match verdict {
         Verdict::Verified => Exit::Done,
         Verdict::Changed => Exit::Failed,
@@ -94,7 +97,8 @@ pub(super) async fn run(
     })
 }
 
-/// The key of the store of `global`, if it can be read: whoever checks need not be able to sign.
+/// Returns the public key of the store of `global`, if the signing key is readable. Verification does
+/// not require it.
 async fn own_key(global: &Global) -> Option<[u8; 32]> {
     let config = Settings::load(global).ok()?.config;
     signing::existing(&config).await.ok()?.map(|key| key.public())
@@ -120,20 +124,20 @@ async fn here(
         Err(_) => None,
     };
     trusted.extend(own);
-    // Before the checkpoints: a server that runs writes it after them.
+    // Read before the checkpoints, because a running server writes the witness after them.
     let witness = witness(&config, &trusted).await;
     let store = store::open_existing(&config)?;
     let scope = Scope { tenant: args.tenant.clone(), from: args.from, to: args.to };
     let mut progress = Progress::new(printer);
     let known = witness.as_ref().ok().and_then(Option::as_ref);
     let checked = verify::record(&store, &scope, trusted, anchors, known, |done, all| {
-        progress.tell(done, all)
+        progress.update(done, all)
     });
     let checked = checked.await;
     let unwitnessed = match (&witness, own) {
         (Err(problem), _) => Some((*problem).to_owned()),
         (Ok(None), Some(own)) => {
-            // A server that makes a key next to the store makes the witness right after it.
+            // A server that creates a key next to the store creates the witness right after it.
             let both = config.record.signing_key.is_none() && store.last_position().await? > 0;
             (both || signed_by(&store, &own).await?)
                 .then(|| "the witness, which names what was signed last, is gone".to_owned())
@@ -168,8 +172,9 @@ async fn here(
     Ok(report)
 }
 
-/// What was signed last, or what is wrong with the file that says so. `None` when there is no such
-/// file, or it may not be read: whoever checks need not be able to sign.
+/// Reads the witness of the last signed checkpoints. Fails when it is invalid or not trusted.
+///
+/// Returns `None` if the file is missing or unreadable; verification does not require it.
 async fn witness(config: &Config, trusted: &[[u8; 32]]) -> Result<Option<Witness>, &'static str> {
     let Ok(Some(text)) = signing::witness(config).load().await else { return Ok(None) };
     match toolcrib_store::witness(&text) {
@@ -181,13 +186,13 @@ async fn witness(config: &Config, trusted: &[[u8; 32]]) -> Result<Option<Witness
     }
 }
 
-/// Whether a tenant's last checkpoint is signed with `key`.
+/// Returns whether the last checkpoint of any tenant is signed with `key`.
 async fn signed_by(store: &SqliteStore, key: &[u8; 32]) -> anyhow::Result<bool> {
     let mut after = None;
     loop {
         let tenants = store.tenants(after.as_ref()).await?;
         for tenant in &tenants {
-            // What cannot be read is part of the report.
+            // The report contains unreadable checkpoints as findings.
             let last = store.last_checkpoint(tenant).await.ok().flatten();
             if last.is_some_and(|last| last.public_key == *key) {
                 return Ok(true);
@@ -200,7 +205,8 @@ async fn signed_by(store: &SqliteStore, key: &[u8; 32]) -> anyhow::Result<bool> 
     }
 }
 
-/// A verifier of what another machine may have signed. Without a public key no checkpoint counts.
+/// Creates a verifier for events that another machine may have signed. Without a public key it trusts
+/// no checkpoint.
 fn verifier(trusted: Vec<[u8; 32]>, ranged: bool) -> Verifier {
     match trusted.is_empty() {
         true => Verifier::without_keys(ranged),
@@ -208,7 +214,7 @@ fn verifier(trusted: Vec<[u8; 32]>, ranged: bool) -> Verifier {
     }
 }
 
-/// A server tells of the key's own tenant.
+/// Verifies the events of the key's tenant on a server.
 async fn on_server(
     args: &VerifyArgs,
     client: &Client,
@@ -243,7 +249,8 @@ async fn on_server(
     }
 }
 
-/// An export, which may begin and, with `--to`, end anywhere. Its checkpoints come first.
+/// Verifies an export, whose checkpoints precede its events. It may begin and, with `--to`, end at any
+/// position.
 fn exported(
     args: &VerifyArgs,
     path: &Path,
@@ -277,7 +284,7 @@ fn exported(
         }
         let read: Result<ExportedEvent<'_>, _> = serde_json::from_slice(&line);
         let Some(event) = read.ok().and_then(ExportedEvent::stored) else {
-            verifier.damaged(format!("line {number} is no event of an export"));
+            verifier.damaged(format!("line {number} is not an event of an export"));
             continue;
         };
         let at = event.tenant_position;
@@ -286,7 +293,7 @@ fn exported(
             verifier.event(&event);
         }
         if number % 10_000 == 0 {
-            progress.tell(number, 0);
+            progress.update(number, 0);
         }
     }
     if !begun {
@@ -295,7 +302,7 @@ fn exported(
     Ok(verifier.finish(args.to.is_some()))
 }
 
-/// Gives `verifier` the checkpoints of an export, those of a tenant one after the other.
+/// Passes the checkpoints of an export to `verifier`, tenant by tenant.
 fn begin(verifier: &mut Verifier, checkpoints: &[Checkpoint]) {
     for of_tenant in checkpoints.chunk_by(|one, next| one.tenant == next.tenant) {
         if let Some(first) = of_tenant.first() {
@@ -310,10 +317,11 @@ fn public_key(path: &Path) -> anyhow::Result<[u8; 32]> {
         advised(format!("no public key: {problem}"), "`toolcrib audit key` prints it")
     })?;
     toolcrib_store::public_key(text.expose())
-        .advise(format!("{} holds no public key", path.display()), "`toolcrib audit key` prints it")
+        .advise(format!("{} is not a public key", path.display()), "`toolcrib audit key` prints it")
 }
 
-/// The checkpoints in the file at `path`. Half a line is what a machine leaves that went down.
+/// Adds the checkpoints in the file at `path` to `into`. Skips invalid lines with a warning: a crash
+/// can leave a truncated line.
 fn read_anchor(path: &Path, into: &mut Vec<Checkpoint>, printer: Printer) -> anyhow::Result<()> {
     let before = into.len();
     for (number, line) in open(path)?.lines().enumerate() {
@@ -321,7 +329,7 @@ fn read_anchor(path: &Path, into: &mut Vec<Checkpoint>, printer: Printer) -> any
         match serde_json::from_str(&line) {
             Ok(checkpoint) => into.push(checkpoint),
             Err(_) => printer.warning(format_args!(
-                "{}:{}: this line is no checkpoint and is left out",
+                "{}:{}: skipped a line that is not a checkpoint",
                 path.display(),
                 number + 1
             )),
@@ -330,31 +338,33 @@ fn read_anchor(path: &Path, into: &mut Vec<Checkpoint>, printer: Printer) -> any
     match into.len() > before {
         true => Ok(()),
         false => Err(advised(
-            format!("{} holds no checkpoint", path.display()),
+            format!("{} contains no checkpoint", path.display()),
             "name the file of an `[[record.anchor]]`",
         )),
     }
 }
 
 fn open(path: &Path) -> anyhow::Result<BufReader<File>> {
-    let file = File::open(path)
-        .advise(format!("{} cannot be read", path.display()), "check its name and its rights")?;
+    let file = File::open(path).advise(
+        format!("{} cannot be read", path.display()),
+        "check its path and its permissions",
+    )?;
     Ok(BufReader::with_capacity(1 << 18, file))
 }
 
-fn tell(
+fn print(
     report: &Report,
     verdict: Verdict,
     interval: Duration,
     printer: Printer,
 ) -> anyhow::Result<()> {
     if printer.wants_json() {
-        let mut told = serde_json::to_value(report)?;
-        if let Some(members) = told.as_object_mut() {
+        let mut object = serde_json::to_value(report)?;
+        if let Some(members) = object.as_object_mut() {
             members.insert("ok".to_owned(), json!(verdict == Verdict::Verified));
             members.insert("result".to_owned(), json!(verdict));
         }
-        return printer.json(&told);
+        return printer.json(&object);
     }
     let rows = report.tenants.iter().map(|it| {
         let signed = match it.signed {
@@ -393,7 +403,7 @@ fn tell(
     printer.line(format_args!("{events}, {checkpoints}: {proven}"))
 }
 
-/// What is proven and what is not.
+/// Returns the verdict as text.
 fn in_words(report: &Report, verdict: Verdict, interval: Duration) -> String {
     let unsigned: u64 = report.tenants.iter().map(|it| it.unsigned).sum();
     let events = counted(unsigned, "event");
@@ -458,7 +468,7 @@ fn in_a_line(finding: &Finding) -> String {
     format!("{place}{}{event}", finding.message)
 }
 
-/// Says on a terminal how far a long check is.
+/// Prints the progress of a long check on a terminal.
 struct Progress {
     printer: Printer,
     shown: bool,
@@ -470,8 +480,8 @@ impl Progress {
         Self { printer, shown: std::io::stderr().is_terminal(), last: Instant::now() }
     }
 
-    fn tell(&mut self, done: u64, all: u64) {
-        if self.shown && self.last.elapsed() >= PATIENCE {
+    fn update(&mut self, done: u64, all: u64) {
+        if self.shown && self.last.elapsed() >= PROGRESS_INTERVAL {
             self.last = Instant::now();
             match all {
                 0 => self.printer.note(format_args!("{done} events so far")),

@@ -1,4 +1,4 @@
-//! The arguments of a call, as they are typed: a JSON document, `KEY=VALUE` pairs, or both.
+//! The arguments of a call on the command line: a JSON document, `KEY=VALUE` pairs, or both.
 
 use serde_json::{Map, Value};
 use toolcrib_core::json;
@@ -7,7 +7,7 @@ use crate::{args::CallArgs, commands::input, failure::usage};
 
 const EXPECTED: &str = "the arguments must be a JSON object such as '{\"path\": \"a.md\"}', or pairs such as path=a.md";
 
-/// What was typed. Values of pairs get their types when the tool is known.
+/// The parsed arguments. The values of pairs get their types from the tool's schema.
 pub(super) struct Typed {
     document: Map<String, Value>,
     pairs: Vec<(String, String)>,
@@ -40,7 +40,9 @@ impl Typed {
         Ok(typed)
     }
 
-    /// The arguments for a tool with this input schema.
+    /// Returns the arguments for a tool with this input schema.
+    ///
+    /// Fails when a value does not fit its type, or when an argument is repeated.
     pub(super) fn for_schema(self, schema: Option<&Value>) -> anyhow::Result<Value> {
         let mut arguments = self.document;
         for (key, text) in self.pairs {
@@ -54,7 +56,7 @@ impl Typed {
     }
 }
 
-/// `@FILE`, `@-`, `@@…`, or the text itself.
+/// Returns the text of a value: `@FILE`, `@-`, `@@…`, or the value itself.
 fn text_of(value: &str) -> anyhow::Result<String> {
     match value.strip_prefix('@') {
         None => Ok(value.to_owned()),
@@ -66,7 +68,7 @@ fn text_of(value: &str) -> anyhow::Result<String> {
     }
 }
 
-/// `text` as a value of what `schema` describes.
+/// Converts `text` to a value of the type in `schema`.
 fn value(key: &str, text: String, schema: Option<&Value>) -> anyhow::Result<Value> {
     let types = types(schema);
     let is = |name: &str| types.contains(&name);
@@ -75,7 +77,7 @@ fn value(key: &str, text: String, schema: Option<&Value>) -> anyhow::Result<Valu
     }
     let parsed = json::parse_strict(text.as_bytes()).ok();
     if types.is_empty() {
-        // Nothing is known: what reads as JSON is meant as JSON.
+        // The type is unknown, so text that is valid JSON becomes that JSON value.
         return Ok(parsed.unwrap_or(Value::String(text)));
     }
     let fits = parsed.filter(|value| match value {
@@ -100,7 +102,7 @@ fn value(key: &str, text: String, schema: Option<&Value>) -> anyhow::Result<Valu
     })
 }
 
-/// The types that `schema` names; none when it does not say.
+/// Returns the types in `schema`; empty if it has none.
 fn types(schema: Option<&Value>) -> Vec<&str> {
     match schema.and_then(|schema| schema.get("type")) {
         Some(Value::String(name)) => vec![name],

@@ -27,7 +27,7 @@ reloads. `cargo xtask gen` writes this page from the types of the program.
 | place of a key | `{ file = \"path\" }`, `{ env = \"NAME\" }` or `{ command = [\"program\", \"argument\"] }` |
 ";
 
-/// The page as Markdown.
+/// Returns the page as Markdown.
 pub(super) fn page(schema: &Value) -> String {
     let mut page = Page { schema, tables: Vec::new() };
     page.collect("", schema, 2);
@@ -37,11 +37,11 @@ pub(super) fn page(schema: &Value) -> String {
 
 struct Page<'a> {
     schema: &'a Value,
-    /// One for each type, in the order of the page.
+    /// One table for each type, in the order of the page.
     tables: Vec<Table<'a>>,
 }
 
-/// A type that is a table of the file.
+/// A type that is a table of the configuration file.
 struct Table<'a> {
     name: &'a str,
     heading: String,
@@ -82,19 +82,19 @@ impl<'a> Page<'a> {
         text
     }
 
-    /// The schema of a type that is a table.
+    /// Returns the schema of a type that is a table.
     fn described(&self, name: &str) -> Option<&'a Value> {
         let described = self.schema.pointer(&format!("/$defs/{name}"))?;
         described.get("properties").is_some().then_some(described)
     }
 
-    /// The anchor of the section of a type.
+    /// Returns the anchor of the section of a type.
     fn anchor(&self, name: &str) -> Option<String> {
         let table = self.tables.iter().find(|table| table.name == name)?;
         Some(anchor(&table.heading))
     }
 
-    /// The type of a value, in words.
+    /// Returns the type of a value as text.
     fn kind(&self, member: &Value) -> String {
         if let Some(choices) = member.get("x-choice").and_then(Value::as_array) {
             let choice = choices.iter().map(|it| format!("`{it}`")).collect::<Vec<_>>().join(" | ");
@@ -134,7 +134,7 @@ impl<'a> Page<'a> {
     }
 }
 
-/// The table that a member is: `[key]`, `[[key]]` or `[key.NAME]`.
+/// Returns the table of a member: `[key]`, `[[key]]` or `[key.NAME]`.
 fn inner<'a>(path: &str, key: &str, member: &'a Value, level: usize) -> Option<Table<'a>> {
     let path = if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") };
     if let Some(name) = reference(member) {
@@ -149,13 +149,13 @@ fn inner<'a>(path: &str, key: &str, member: &'a Value, level: usize) -> Option<T
     Some(Table { name, heading: format!("[{path}]"), path, level })
 }
 
-/// The properties of a type, in the order of the source.
+/// Returns the properties of a type, in source order.
 fn members(described: &Value) -> impl Iterator<Item = (&str, &Value)> {
     let members = described.get("properties").and_then(Value::as_object);
     members.into_iter().flat_map(Map::iter).map(|(key, member)| (key.as_str(), member))
 }
 
-/// The name of the type that a member refers to.
+/// Returns the name of the type that a member refers to.
 fn reference(member: &Value) -> Option<&str> {
     let direct = member.get("$ref").and_then(Value::as_str);
     let others = member.get("anyOf").and_then(Value::as_array).into_iter().flatten();
@@ -194,7 +194,7 @@ fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
 
-/// The name that GitHub gives to a heading.
+/// Returns the anchor that GitHub derives from a heading.
 fn anchor(heading: &str) -> String {
     let letters = heading.chars().filter(|it| it.is_alphanumeric() || matches!(it, '-' | '_'));
     letters.map(|it| it.to_ascii_lowercase()).collect()

@@ -1,6 +1,6 @@
-//! JSON with comments and trailing commas, as editors keep it, to JSON.
+//! Converts JSON with comments and trailing commas, as in editor settings, to JSON.
 
-/// `text` with comments and trailing commas blanked out; lines and columns stay where they were.
+/// Replaces comments and trailing commas with spaces, which keeps lines and columns.
 pub(super) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -22,7 +22,7 @@ pub(super) fn plain(text: &str) -> String {
     out
 }
 
-/// Bytes of the string literal that `text` starts with.
+/// Returns the length in bytes of the string literal at the start of `text`.
 fn string(text: &str) -> usize {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -35,7 +35,7 @@ fn string(text: &str) -> usize {
     text.len()
 }
 
-/// Whether the next thing in `text` that is neither space nor comment closes a table or a list.
+/// Returns whether the next token in `text`, after spaces and comments, closes an object or array.
 fn closes_next(text: &str) -> bool {
     let mut rest = text.trim_start();
     loop {

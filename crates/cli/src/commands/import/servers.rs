@@ -1,4 +1,4 @@
-//! From a client's document to servers with names of ours and without secrets.
+//! Reads the servers in a client's document, with valid source ids and without secrets.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use toolcrib_core::redact::{self, Redactor};
 
 use super::reference::Reference;
 
-/// Everything found.
+/// The servers and variables of a document.
 #[derive(Debug, Default)]
 pub(super) struct Imported {
     pub(super) servers: Vec<Server>,
@@ -20,14 +20,14 @@ pub(super) struct Imported {
 pub(super) struct Server {
     /// Its name in the client.
     pub(super) name: String,
-    /// Its name here.
+    /// The source id.
     pub(super) id: String,
     pub(super) upstream: Upstream,
-    /// Why it cannot be used as it is.
+    /// The reason why it is not usable as a source.
     pub(super) obstacle: Option<String>,
 }
 
-/// How it is reached.
+/// The transport of a server.
 #[derive(Debug)]
 pub(super) enum Upstream {
     Command { command: Vec<String>, env: Vec<(String, Setting)>, cwd: Option<String> },
@@ -38,7 +38,7 @@ pub(super) enum Upstream {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Setting {
     Plain(String),
-    /// Taken from this environment variable.
+    /// The value of this environment variable.
     Env(String),
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Variable {
     value: String,
 }
 
-/// The servers of `document`; `None` when it has no place for any.
+/// Returns the servers of `document`; `None` if it has no member for servers.
 pub(super) fn read(document: &Value) -> Option<Imported> {
     let places = ["/mcpServers", "/servers", "/mcp/servers", "/mcp/mcpServers"];
     let servers = places.iter().find_map(|place| document.pointer(place)?.as_object())?;
@@ -63,7 +63,7 @@ pub(super) fn read(document: &Value) -> Option<Imported> {
 }
 
 struct Reader {
-    /// Taken ids, with `-` as `_`: sources whose ids differ only there are refused.
+    /// Used ids, with `-` as `_`: ids that differ only in this are rejected.
     ids: BTreeSet<String>,
     imported: Imported,
 }
@@ -112,7 +112,7 @@ impl Reader {
                 }
                 let clean = without_secret(url);
                 if clean != url {
-                    object("its address holds a secret; send it in `headers`");
+                    object("its address contains a secret; send it in `headers`");
                 }
                 if Reference::of(&clean) != Reference::None {
                     object("its address uses a variable of the client; write its value");
@@ -129,7 +129,7 @@ impl Reader {
         self.imported.servers.push(Server { name, id, upstream, obstacle });
     }
 
-    /// A free source id that resembles `name`.
+    /// Returns an unused source id that resembles `name`.
     fn id(&mut self, name: &str) -> String {
         // Longest id is 32; room for a number that makes it unique.
         const MAX: usize = 28;
@@ -156,8 +156,8 @@ impl Reader {
         id
     }
 
-    /// The settings of a table, secret ones and references as variables. Their names start with
-    /// `prefix`, for headers, which many servers call the same.
+    /// Returns the settings of a table; secrets and references become variables. The names of these
+    /// variables start with `prefix`, because many servers have the same headers.
     fn settings(
         &mut self,
         id: &str,
@@ -205,8 +205,7 @@ impl Reader {
         settings.collect()
     }
 
-    /// The name under which a variable of this meaning is listed: `wanted`, unless that means
-    /// something else already.
+    /// Adds a variable and returns its name: `wanted`, unless another value uses that name.
     fn variable(&mut self, wanted: String, id: &str, about: String, value: String) -> String {
         let variables = &mut self.imported.variables;
         let name = match variables.iter().find(|known| known.name == wanted) {
@@ -236,7 +235,7 @@ fn without_secret(text: &str) -> String {
     }
 }
 
-/// `PREFIX_NAME` in the letters of environment variables.
+/// Returns `PREFIX_NAME` in the characters of environment variables.
 fn variable_name(prefix: &str, name: &str) -> String {
     let joined = match prefix {
         "" => name.to_owned(),
@@ -250,7 +249,7 @@ fn variable_name(prefix: &str, name: &str) -> String {
     }
 }
 
-/// The words without what looks like a secret, and whether there was one.
+/// Removes likely secrets from the words, and returns whether there was one.
 fn without_secrets(words: impl Iterator<Item = String>) -> (Vec<String>, bool) {
     let mut found = false;
     let mut after_secret_flag = false;

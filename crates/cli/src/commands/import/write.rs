@@ -1,4 +1,4 @@
-//! Servers as a configuration file.
+//! Writes imported servers as a configuration file.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ pub(super) struct Written {
 pub(super) fn file(from: &str, imported: &Imported) -> Written {
     let from: String = from.chars().filter(|c| !c.is_control() && !is_hidden(*c)).collect();
     let mut text = format!(
-        "# Made by `toolcrib import` from {from}.\n\
+        "# Created by `toolcrib import` from {from}.\n\
          #\n\
          # By default, a tool of source S requires the scope `tools:S` and has the tier `write`. Rules\n\
          # belong to their source; later rules override earlier ones:\n\
@@ -56,7 +56,7 @@ pub(super) fn file(from: &str, imported: &Imported) -> Written {
     Written { text, sources, left_out }
 }
 
-/// What the configuration would say against `source`, if its secrets were there.
+/// Returns the problem of `source` as a configuration, with all secrets assumed present.
 fn refused(source: &str) -> Option<String> {
     let error = config::parse("import", source, Path::new(""), &AnySecret).err()?;
     error.problems.first().map(|problem| problem.message.clone())
@@ -105,7 +105,7 @@ fn string(text: &str) -> String {
     }
 }
 
-/// A basic TOML string on one line.
+/// Returns `text` as a basic TOML string on one line.
 fn basic(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -1,8 +1,8 @@
-//! Notices when the configuration file changes.
+//! Detects changes of the configuration file.
 //!
-//! Directories are watched, not the file: editors and Kubernetes put another file or link in its
-//! place. What is watched beside the file's own directory is that of the file a link leads to.
-//! Invariant: a change is content that differs from the content seen before; a touch is none.
+//! Watches directories instead of the file, because editors and Kubernetes replace the file or link:
+//! the directory of the file and, for a link, also the directory of its target.
+//! Invariant: a change is reported only if the content differs from the content seen before.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -23,7 +23,7 @@ use crate::settings::{self, Pipe};
 
 /// Silence after which a change is complete.
 const QUIET: Duration = Duration::from_millis(200);
-/// Longest wait for that silence.
+/// Limit of the wait for that silence.
 const AT_MOST: Duration = Duration::from_secs(2);
 
 /// Watches one file.
@@ -36,8 +36,8 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches `file`, whose content was `seen` when it was last taken over. A system that cannot
-    /// watch is no reason not to serve.
+    /// Watches `file`, whose content was `seen` when it was last applied. If the system cannot watch
+    /// files, logs a warning and reports no changes.
     pub(super) fn start(file: &Path, seen: Option<&str>, tasks: &Tasks) -> Self {
         let settled = Arc::new(Notify::new());
         let stop = CancellationToken::new();
@@ -50,13 +50,13 @@ impl Watch {
         Self { file: file.to_path_buf(), seen, settled, _stop: Some(stop.drop_guard()) }
     }
 
-    /// Watches nothing.
+    /// Creates a watch that reports no changes.
     pub(super) fn nothing() -> Self {
         let settled = Arc::new(Notify::new());
         Self { file: PathBuf::new(), seen: None, settled, _stop: None }
     }
 
-    /// The next change. Dropping the future loses nothing.
+    /// Waits for the next change. Cancel-safe.
     pub(super) async fn changed(&mut self) {
         loop {
             self.settled.notified().await;
@@ -66,7 +66,7 @@ impl Watch {
         }
     }
 
-    /// Remembers the content as it is now; whether it is another one.
+    /// Remembers the current content, and returns whether it differs from the previous one.
     pub(super) fn look(&mut self) -> bool {
         let now = settings::read_bytes(&self.file, Pipe::Refuse).ok();
         let differs = now != self.seen;
@@ -75,36 +75,36 @@ impl Watch {
     }
 }
 
-/// Reports to `settled` when something happened to `file` and is over, until `stop`.
+/// Notifies `settled` after each group of events of `file`, until `stop`.
 async fn watch(file: PathBuf, settled: Arc<Notify>, stop: CancellationToken) {
-    let (told, mut tells) = mpsc::channel(1);
-    let _watcher = match watcher(&file, told) {
+    let (sender, mut events) = mpsc::channel(1);
+    let _watcher = match watcher(&file, sender) {
         Ok(watcher) => watcher,
         Err(error) => {
             tracing::warn!(%error, "the configuration file is not watched; SIGHUP still works");
             return stop.cancelled().await;
         }
     };
-    // What changed before it was watched has to be noticed too.
+    // Covers a change before the watch began.
     settled.notify_one();
     loop {
         tokio::select! {
             () = stop.cancelled() => return,
-            told = tells.recv() => if told.is_none() {
+            event = events.recv() => if event.is_none() {
                 // The watcher has ended; the next run makes another one.
                 return;
             },
         }
         let started = Instant::now();
         while started.elapsed() < AT_MOST
-            && matches!(timeout(QUIET, tells.recv()).await, Ok(Some(())))
+            && matches!(timeout(QUIET, events.recv()).await, Ok(Some(())))
         {}
         settled.notify_one();
     }
 }
 
-/// Sends to `told` when something happens to `file`.
-fn watcher(file: &Path, told: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
+/// Creates a watcher that sends to `sender` at each event of `file`.
+fn watcher(file: &Path, sender: mpsc::Sender<()>) -> notify::Result<RecommendedWatcher> {
     let mut names: Vec<OsString> = file.file_name().map(OsStr::to_owned).into_iter().collect();
     let mut dirs = vec![directory(file)];
     if let Ok(real) = file.canonicalize() {
@@ -116,8 +116,8 @@ fn watcher(file: &Path, told: mpsc::Sender<()>) -> notify::Result<RecommendedWat
     }
     let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
         if event.is_ok_and(|event| concerns(&event, &names)) {
-            // Full means that somebody is about to look anyway.
-            told.try_send(()).ok();
+            // If the channel is full, the receiver has not handled an earlier event yet.
+            sender.try_send(()).ok();
         }
     })?;
     for dir in dirs {
@@ -126,8 +126,8 @@ fn watcher(file: &Path, told: mpsc::Sender<()>) -> notify::Result<RecommendedWat
     Ok(watcher)
 }
 
-/// Whether `event` may have changed a file of these names. Names that begin with two dots are how
-/// Kubernetes swaps all files of a volume at once.
+/// Returns whether `event` may have changed a file with one of these names. Names that begin with two
+/// dots count, because Kubernetes swaps all files of a volume through them.
 fn concerns(event: &Event, names: &[OsString]) -> bool {
     let ours = |path: &PathBuf| {
         path.file_name().is_some_and(|name| {

@@ -1,7 +1,7 @@
-//! One server per store.
+//! The lock that limits a store to one server.
 //!
-//! Limits are counted in the process, so two servers over one store would let everybody through
-//! twice as often. The operating system keeps the lock: it ends with the process, however that ends.
+//! Limits are counted per process, so two servers on one store would allow twice as many calls. It is
+//! a file lock, which the operating system releases when the process ends.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -13,18 +13,18 @@ use crate::{
     settings::{STORE_FILE, Settings},
 };
 
-/// The file in the directory of state.
+/// The name of the lock file of the default store.
 const LOCK_FILE: &str = "serve.lock";
 
-/// Held as long as it exists.
+/// A held lock. Dropping it releases the lock.
 #[derive(Debug)]
 pub(in crate::commands) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes the lock of the store of `settings`. `None` when the store's directory is missing:
-    /// nobody serves what is not there.
+    /// Takes the lock of the store of `settings`. Returns `None` if the store's directory does not
+    /// exist yet. Fails when another process holds the lock.
     pub(in crate::commands) fn take(settings: &Settings) -> anyhow::Result<Option<Self>> {
         let path = place(&settings.config.store.path);
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -32,7 +32,7 @@ impl Lock {
             return Ok(None);
         }
         let shown = dir.unwrap_or(Path::new(".")).display().to_string();
-        // Nothing is ever written to it; who may not write the store may not serve it either.
+        // The file stays empty. Opening it for writing also checks the right to write the directory.
         let opened = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
         let file = opened.advise(
             format!("the lock file {} cannot be created", path.display()),
@@ -53,7 +53,7 @@ impl Lock {
     }
 }
 
-/// Beside the store; a store of another name has a lock of its own.
+/// Returns the path of the lock file, next to the store. Each store in a directory has its own.
 fn place(store: &Path) -> PathBuf {
     match store.file_name() {
         Some(name) if name != STORE_FILE => {

@@ -86,7 +86,7 @@ fn compare(
     }
 }
 
-/// The change for people.
+/// Returns the changes as text.
 pub(super) fn text(pin: &Shown) -> String {
     let mut out = format!("{} (source {}): ", pin.tool_id, pin.source_id);
     out += match (pin.state.as_str(), pin.quarantined) {
@@ -109,7 +109,7 @@ pub(super) fn text(pin: &Shown) -> String {
     for change in changes(pin) {
         line(&mut out, format_args!("  {}", visible(&change.pointer)));
         let (old, new) = (lines(change.old.as_ref()), lines(change.new.as_ref()));
-        // Of a long text only what differs.
+        // Prints only the differing part of a long text.
         let same = old.iter().zip(&new).take_while(|(old, new)| old == new).count();
         let rest = old.len().min(new.len()) - same;
         let tail = old.iter().rev().zip(new.iter().rev()).take(rest);
@@ -142,7 +142,7 @@ fn lines(value: Option<&Value>) -> Vec<String> {
     text.split('\n').map(visible).collect()
 }
 
-/// `text` with everything that is not seen spelled out.
+/// Returns `text` with invisible characters escaped.
 fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

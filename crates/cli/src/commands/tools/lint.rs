@@ -1,4 +1,4 @@
-//! `tools lint`.
+//! `tools lint`: reports problems in the definitions of tools.
 
 use toolcrib_core::{
     descriptor::ToolDescriptor,
@@ -86,7 +86,7 @@ fn table(found: &[Finding], tools: usize, printer: Printer) -> anyhow::Result<()
             table::state("severity"),
             table::text("rule"),
             table::text("where"),
-            table::text("what and what to do"),
+            table::text("problem and advice"),
             table::name("tool"),
         ];
         printer.table(head, rows)?;

@@ -1,5 +1,5 @@
-//! `tools diff` and `tools approve`: what changed of an upstream's tools, and taking it over; in the
-//! store, or on a running server.
+//! `tools diff` and `tools approve`: shows and approves changes of upstream tools, in the store or on
+//! a running server.
 
 use chrono::Utc;
 use serde::{Deserialize, Serialize};
@@ -19,10 +19,10 @@ use crate::{
     target::Target,
 };
 
-/// Tools that are approved with one request.
+/// Limit of tools approved with one request.
 const BATCH: usize = 500;
 
-/// What is read of a pin: the members of `GET /v1/pins`.
+/// A pin in `GET /v1/pins`.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Shown {
@@ -47,23 +47,23 @@ pub(super) struct Moment {
     pub(super) document: Option<Value>,
 }
 
-/// Every pin, or that of one tool with its documents.
+/// Returns all pins, or the pin of one tool with its documents.
 async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<Shown>> {
-    let told = match target {
+    let value = match target {
         Target::Store(config, store) => {
-            let desk = desk(config, store);
+            let review = review(config, store);
             match tool {
-                Some(tool) => json!(desk.show(tool).await?.into_iter().collect::<Vec<_>>()),
-                None => json!(desk.list().await?),
+                Some(tool) => json!(review.show(tool).await?.into_iter().collect::<Vec<_>>()),
+                None => json!(review.list().await?),
             }
         }
         Target::Server(client) => {
             let query: Vec<_> = tool.map(|tool| ("tool", tool)).into_iter().collect();
-            let mut told = client.get(&["v1", "pins"], &query).await?;
-            told.get_mut("pins").map(Value::take).unwrap_or_default()
+            let mut value = client.get(&["v1", "pins"], &query).await?;
+            value.get_mut("pins").map(Value::take).unwrap_or_default()
         }
     };
-    Ok(serde_json::from_value(told)?)
+    Ok(serde_json::from_value(value)?)
 }
 
 async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Result<()> {
@@ -75,10 +75,12 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
             };
             let wanted: Vec<_> = wanted.iter().filter_map(digest).collect();
             let by = PrincipalId::parse("operator")?;
-            let approved = desk(config, store).approve(&wanted, Some(&by), Utc::now()).await;
+            let approved = review(config, store).approve(&wanted, Some(&by), Utc::now()).await;
             let (_, events) = approved.map_err(|error| match error {
                 PinError::Store(error) => anyhow::Error::new(error),
-                error => advised(error.to_string(), "`toolcrib tools diff` shows what waits"),
+                error => {
+                    advised(error.to_string(), "`toolcrib tools diff` shows the pending changes")
+                }
             })?;
             store.append(events).await?;
         }
@@ -92,11 +94,11 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
     Ok(())
 }
 
-fn desk<'a>(config: &'a Config, store: &'a SqliteStore) -> PinReview<'a> {
+fn review<'a>(config: &'a Config, store: &'a SqliteStore) -> PinReview<'a> {
     PinReview { sources: &config.sources, pins: store, tenant: None }
 }
 
-/// Shows what waits for an approval; the exit code is 0 either way.
+/// Prints the pending changes. The exit code is 0 with and without changes.
 pub(super) async fn show(
     tool: Option<&str>,
     target: &Target,
@@ -117,21 +119,21 @@ pub(super) async fn show(
         }
     }
     if printer.wants_json() {
-        let told: Vec<_> = pins
+        let value: Vec<_> = pins
             .iter()
             .map(|pin| {
-                let mut told = json!(pin);
-                if let Some(members) = told.as_object_mut() {
+                let mut value = json!(pin);
+                if let Some(members) = value.as_object_mut() {
                     members.insert("changes".to_owned(), json!(diff::changes(pin)));
                 }
-                told
+                value
             })
             .collect();
-        printer.json(&told)?;
+        printer.json(&value)?;
         return Ok(Exit::Done);
     }
     if pins.is_empty() {
-        printer.note("every tool that was seen is as it was approved");
+        printer.note("no change is pending");
     }
     for pin in &pins {
         printer.line(diff::text(pin))?;
@@ -139,7 +141,7 @@ pub(super) async fn show(
     Ok(Exit::Done)
 }
 
-/// Approves what waits.
+/// Approves the selected pending changes.
 pub(super) async fn approve(
     args: &ToolApproveArgs,
     target: &Target,
@@ -154,7 +156,7 @@ pub(super) async fn approve(
             let known = pins.iter().map(|pin| pin.source_id.as_str());
             let meant = suggest::did_you_mean(source.as_str(), known);
             return Err(advised(
-                format!("no tools of a source `{source}` were seen{meant}"),
+                format!("no tools of a source `{source}` have pins{meant}"),
                 "`toolcrib sources list` shows the sources",
             ));
         }
@@ -169,8 +171,8 @@ pub(super) async fn approve(
             };
             if pin.seen.is_none() {
                 return Err(advised(
-                    format!("nothing waits for an approval of {}", pin.tool_id),
-                    "`toolcrib tools diff` shows what waits",
+                    format!("no change of {} is pending", pin.tool_id),
+                    "`toolcrib tools diff` shows the pending changes",
                 ));
             }
             chosen.push(pin);
@@ -182,16 +184,15 @@ pub(super) async fn approve(
         approve_all(target, batch).await?;
     }
     if printer.wants_json() {
-        let told =
-            |(tool, digest): &(String, String)| json!({ "toolId": tool, "approved": digest });
-        printer.json(&json!({ "approved": wanted.iter().map(told).collect::<Vec<_>>() }))?;
+        let row = |(tool, digest): &(String, String)| json!({ "toolId": tool, "approved": digest });
+        printer.json(&json!({ "approved": wanted.iter().map(row).collect::<Vec<_>>() }))?;
         return Ok(Exit::Done);
     }
     for (tool, _) in &wanted {
         printer.line(format_args!("approved {tool}"))?;
     }
     if wanted.is_empty() {
-        printer.note("nothing waits for an approval");
+        printer.note("no change is pending");
     }
     Ok(Exit::Done)
 }
@@ -204,7 +205,7 @@ fn unknown(tool: &str, pins: &[Shown]) -> anyhow::Error {
     let known = pins.iter().flat_map(|pin| [pin.name.as_str(), pin.tool_id.as_str()]);
     let meant = suggest::did_you_mean(tool, known);
     advised(
-        format!("no pin of a tool {tool:?} is known{meant}"),
-        "pins are of tools of upstreams that were seen; `toolcrib sources list` asks the upstreams",
+        format!("no pin of a tool {tool:?}{meant}"),
+        "only discovered tools of upstreams have pins; `toolcrib sources list` discovers them",
     )
 }

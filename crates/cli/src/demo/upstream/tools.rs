@@ -1,4 +1,4 @@
-//! The demo's tools: one for each thing that a gateway has to get right.
+//! The demo's tools. Each one exercises another feature of the gateway.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use toolcrib_mcp::message::{self, RpcError};
 
-/// Most steps of `slow`, and the longest step.
+/// Limits of `slow`: the number of steps and the length of a step.
 const MAX_STEPS: u64 = 100;
 const MAX_STEP_MS: u64 = 10_000;
 
-/// The tools as `tools/list` gives them.
+/// Returns the tools as in the result of `tools/list`.
 pub(super) fn list() -> Value {
     json!([
         {
@@ -63,7 +63,7 @@ pub(super) fn list() -> Value {
         {
             "name": "fail",
             "title": "Fail",
-            "description": "Always fails, as a tool whose work goes wrong does.",
+            "description": "Always fails with a tool error.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
@@ -100,7 +100,7 @@ pub(super) fn list() -> Value {
         {
             "name": "wipe",
             "title": "Wipe",
-            "description": "Would delete what it is told to, with somebody's consent. It deletes nothing.",
+            "description": "Pretends to delete the target after an approval. It deletes nothing.",
             "inputSchema": {
                 "type": "object",
                 "properties": {
@@ -113,7 +113,7 @@ pub(super) fn list() -> Value {
     ])
 }
 
-/// The result of a call, or why it is not one.
+/// Runs a tool and returns its result. Sends progress notifications to `send`.
 pub(super) async fn call(params: &Value, send: &mpsc::Sender<Vec<u8>>) -> Result<Value, RpcError> {
     let none = json!({});
     let arguments = params.get("arguments").unwrap_or(&none);
@@ -165,7 +165,7 @@ async fn slow(
                 Some(&steps.into()),
                 Some(&words),
             );
-            // An error says that nobody reads any more; the answer will find that out as well.
+            // An error means that the output is closed; sending the response then fails as well.
             send.send(progress).await.ok();
         }
     }
@@ -173,7 +173,7 @@ async fn slow(
 }
 
 fn structured(city: &str, wind: bool) -> Value {
-    // The same city always has the same weather.
+    // The weather of a city is deterministic.
     let sum: u32 = city.bytes().map(u32::from).sum();
     let conditions = match sum % 3 {
         0 => "sunny",

@@ -1,10 +1,10 @@
-//! A caller: requests are its methods.
+//! A caller of a server, with one method per kind of request.
 
 use std::sync::Once;
 
 use serde_json::{Value, json};
 
-/// Somebody with a key, or without.
+/// A caller with or without an API key.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     http: reqwest::Client,
@@ -30,7 +30,7 @@ impl Caller {
         self.send(self.http.get(format!("{}{path}", self.url))).await.unwrap()
     }
 
-    /// The body of an answer that is no JSON.
+    /// Returns the body of a response that is not JSON.
     pub(crate) async fn text(&self, path: &str) -> String {
         let request = self.with_key(self.http.get(format!("{}{path}", self.url)));
         request.send().await.unwrap().error_for_status().unwrap().text().await.unwrap()
@@ -40,29 +40,29 @@ impl Caller {
         self.send(self.http.post(format!("{}{path}", self.url)).json(body)).await.unwrap()
     }
 
-    /// A call over Open Tool Calling.
+    /// Calls a tool over Open Tool Calling.
     pub(crate) async fn otc(&self, tool: &str, input: Value) -> Answer {
         self.post("/tools/call", &json!({ "request": { "tool_id": tool, "input": input } })).await
     }
 
-    /// A call that says by which run it is recorded; `None` when no answer came.
+    /// Calls a tool, and returns the status and the run id; `None` without a complete response.
     pub(crate) async fn recorded(&self, tool: &str, input: Value) -> Option<(u16, String)> {
         let body = json!({ "request": { "tool_id": tool, "input": input } });
         let request = self.http.post(format!("{}/tools/call", self.url)).json(&body);
         let answer = self.with_key(request).send().await.ok()?;
         let status = answer.status().as_u16();
         let run = answer.headers().get("toolcrib-run-id")?.to_str().ok()?.to_owned();
-        // Only a whole answer is an answer.
+        // An incomplete response counts as none.
         answer.bytes().await.ok()?;
         Some((status, run))
     }
 
-    /// A stateless MCP request; the body is the JSON-RPC answer.
+    /// Sends a stateless MCP request, and returns the JSON-RPC response.
     pub(crate) async fn mcp(&self, method: &str, params: Value) -> Answer {
         self.send(self.mcp_request(method, params)).await.unwrap()
     }
 
-    /// Everything that is said in answer to a stateless MCP request.
+    /// Sends a stateless MCP request, and returns all messages of the response.
     pub(crate) async fn mcp_messages(&self, method: &str, params: Value) -> Vec<Value> {
         let answer = self.with_key(self.mcp_request(method, params)).send().await.unwrap();
         let text = answer.text().await.unwrap();

@@ -1,4 +1,4 @@
-//! An HTTP service that keeps what it is asked, byte for byte.
+//! An HTTP service that records its requests, byte for byte.
 
 use std::{
     io::{Read as _, Write as _},
@@ -8,14 +8,14 @@ use std::{
     time::Duration,
 };
 
-/// Listens on loopback until the test ends.
+/// An HTTP service on loopback that runs until the test ends.
 pub(crate) struct Recorder {
     pub(crate) url: String,
     heard: Arc<Mutex<Vec<String>>>,
 }
 
 impl Recorder {
-    /// `answer` is told the method and the target, and gives status line, headers and body.
+    /// Starts the service. `answer` maps method and target to status line, headers and body.
     pub(crate) fn start(answer: impl Fn(&str, &str) -> String + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -30,7 +30,7 @@ impl Recorder {
         Self { url, heard }
     }
 
-    /// What was asked since the last time, without the headers of every request.
+    /// Returns the requests since the last call, without their common headers.
     pub(crate) fn heard(&self) -> Vec<String> {
         let heard = std::mem::take(&mut *self.heard.lock().unwrap());
         let host = self.url.trim_start_matches("http://").to_owned();
@@ -52,7 +52,7 @@ impl Recorder {
     }
 }
 
-/// An answer with JSON.
+/// Returns a response with a JSON body.
 pub(crate) fn json(status: u16, body: &str) -> String {
     format!(
         "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",

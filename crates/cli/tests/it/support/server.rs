@@ -14,15 +14,15 @@ use tempfile::TempDir;
 
 use super::{Caller, toolcrib};
 
-/// Longest wait for anything. Generous: it only bounds a hang, and the machine is shared.
+/// Time limit of all waits. It only bounds a hang, so it is generous.
 const LIMIT: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A process that is ended with the test.
+/// A process that is killed at the end of the test.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Child,
-    /// Where its output goes; apart from its data, which tests search.
+    /// The directory of its output, separate from its data, which tests search.
     logs: TempDir,
 }
 
@@ -45,7 +45,7 @@ impl Server {
         Self::of(toolcrib(data.parent().unwrap()).args(args).arg(data))
     }
 
-    /// What `command` serves once it says so.
+    /// Starts `command`, and waits until it prints its address.
     pub(crate) fn of(command: &mut Command) -> Self {
         let mut process = Process::start(command);
         let line = process.until("`listening on`", |process| {
@@ -61,7 +61,7 @@ impl Server {
         Caller::new(&self.url, key)
     }
 
-    /// Ends it as a service manager does.
+    /// Stops the server with SIGTERM, and returns its stderr.
     pub(crate) fn stop(mut self) -> String {
         self.process.signal(Signal::TERM);
         let status = self.process.ended();
@@ -121,13 +121,13 @@ impl Process {
         }
     }
 
-    /// Kills it like a power failure would, and waits for the end.
+    /// Kills the process without a shutdown, and waits for its end.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// The processes it started, by id.
+    /// Returns the ids of its child processes.
     pub(crate) fn children(&self) -> Vec<u32> {
         let parent = self.pid();
         let processes = fs::read_dir("/proc").unwrap().flatten();
@@ -157,7 +157,7 @@ pub(crate) fn signal_pid(pid: u32, signal: Signal) {
     kill_process(pid, signal).unwrap();
 }
 
-/// Whether there is such a process that has not ended. (A zombie has.)
+/// Returns whether the process exists and is not a zombie.
 pub(crate) fn is_running(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
     fields(&stat).first() != Some(&"Z")
