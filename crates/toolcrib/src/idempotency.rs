@@ -24,7 +24,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// The wait before a retry with a key that is in use or that the process has no room for.
+/// The wait before a retry, when the call of the key is running or too many calls are.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// The header does not contain a valid key.

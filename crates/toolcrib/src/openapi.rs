@@ -13,7 +13,7 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
     let mut document = match serde_json::to_value(collected) {
         Ok(document) => document,
         Err(error) => {
-            tracing::error!(%error, "the interface could not be described");
+            tracing::error!(%error, "the OpenAPI description could not be serialised");
             json!({})
         }
     };

@@ -26,8 +26,8 @@ pub fn router(gateway: Gateway, config: &Config) -> Router {
 
 /// Adds `gateway.router()`, for programs that embed a gateway.
 pub trait RouterExt {
-    /// All surfaces, set up as the configuration in force says. Merge it into a router without a
-    /// fallback of its own, or serve it: it answers for every path.
+    /// Returns a router with all surfaces, set up according to the current configuration. Serve it,
+    /// or merge it into a router that has no fallback: it responds to every path.
     fn router(&self) -> Router;
 }
 

@@ -123,7 +123,7 @@ pub async fn serve(
 /// Returns how many connections the limit on open files allows.
 fn affordable() -> usize {
     let Some(files) = getrlimit(Resource::Nofile).current else { return usize::MAX };
-    // Of a very low limit connections get half.
+    // With a very low limit, connections get half.
     let reserved = (files / 4).max(RESERVED).min(files / 2);
     usize::try_from(files - reserved).unwrap_or(usize::MAX)
 }
@@ -229,7 +229,7 @@ async fn connection(
     // The header timeout of HTTP/1 starts when the protocol is known, and HTTP/2 has none. This one
     // covers both.
     let mut look = pin!(tokio::time::sleep(limits.headers));
-    let mut told = false;
+    let mut notified = false;
     loop {
         tokio::select! {
             ended = served.as_mut() => {
@@ -253,8 +253,8 @@ async fn connection(
                     next => look.as_mut().reset(next.unwrap_or(now + limits.headers)),
                 }
             }
-            () = stopping.cancelled(), if !told => {
-                told = true;
+            () = stopping.cancelled(), if !notified => {
+                notified = true;
                 served.as_mut().graceful_shutdown();
             }
         }

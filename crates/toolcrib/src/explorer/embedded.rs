@@ -107,11 +107,11 @@ impl Host for Embedded {
         match tokio::time::timeout(DECISION, decided).await {
             Ok(Ok(decided)) => decided,
             Ok(Err(_panic)) => {
-                tracing::error!("the decision about a caller panicked");
+                tracing::error!("the authenticator or hook panicked; the request was refused");
                 Err(AuthError::Invalid)
             }
             Err(_elapsed) => {
-                tracing::error!("the decision about a caller did not come in time");
+                tracing::error!("the authenticator or hook timed out; the request was refused");
                 Err(AuthError::Invalid)
             }
         }
@@ -132,7 +132,7 @@ impl Host for Embedded {
     }
 
     fn record_unauthenticated(&self, route: &str) {
-        tracing::debug!(route, "a caller without valid credentials was turned away");
+        tracing::debug!(route, "a caller without valid credentials was refused");
     }
 }
 

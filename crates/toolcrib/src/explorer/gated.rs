@@ -54,8 +54,7 @@ impl Gated {
 impl Host for Gated {
     async fn visitor(&self, head: &Parts, strict: bool) -> Result<Visitor, AuthError> {
         match self.who(&head.headers, MountAuth::Optional).await {
-            // A visitor without credentials sees only the tools open to `[anonymous]`, if that is
-            // configured.
+            // Counts as the `[anonymous]` principal; if none is configured, it sees no tools.
             Err(_) if !strict => Ok(Visitor {
                 principal: self.gateway.authenticator().anonymous(),
                 identity: None,

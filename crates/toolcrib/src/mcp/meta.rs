@@ -1,8 +1,8 @@
-//! The three tools that a toolset can list in place of its own: to search, to describe and to call
-//! them. For clients that cannot hold hundreds of schemas.
+//! The three meta tools that a toolset can list in place of its own: they search, describe and call
+//! its tools. They serve clients that cannot hold hundreds of schemas.
 //!
-//! Invariant (I-78): these are words for what a caller can do anyway. `call_tool` becomes the call
-//! that it stands for before the gate sees it, and the other two show what a list would show.
+//! Invariant (I-78): meta tools add no permissions. `call_tool` is resolved to the actual call
+//! before it reaches the gate, and the other two show only content of the caller's list.
 
 use std::{
     num::NonZeroUsize,
@@ -17,10 +17,10 @@ use toolcrib_mcp::{message::RpcError, revision::Era};
 
 use super::{answer, call::ToolCall, host::RequestContext, pages};
 
-/// What a call is.
+/// The resolution of a call.
 #[expect(clippy::large_enum_variant, reason = "one for each call, taken apart at once")]
 pub(super) enum MetaToolOutcome {
-    /// A call for the gate.
+    /// A finished response.
     Call(ToolCall),
     /// A question, and its answer.
     Answer(Bytes),
@@ -30,19 +30,19 @@ const SEARCH: &str = "search_tools";
 const DESCRIBE: &str = "describe_tool";
 const CALL: &str = "call_tool";
 
-/// Tools found at once unless the model asks for another number, and the most that it gets.
+/// Default and maximum number of tools that a search returns.
 const FOUND: u64 = 8;
 const MOST_FOUND: u64 = 50;
-/// Sources told of at most when nothing is found.
+/// Maximum number of sources that a search without results lists.
 const MOST_SOURCES: usize = 50;
-/// How much is told of what a tool that was found is for, in characters.
+/// Maximum length of a tool's description in search results, in characters.
 const EXCERPT: usize = 200;
 
-/// For models, where the list is that of the three.
+/// Instructions for models, when the meta tools are listed.
 pub(super) const INSTRUCTIONS: &str = "The tools are not listed one by one. Find them with \
      search_tools, read the parameters of one with describe_tool, and run it with call_tool.";
 
-/// The list in place of a toolset's own, which is the same for everybody.
+/// Returns the list of the meta tools, which is the same for every caller.
 pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
     static LISTS: [OnceLock<Arc<Pages>>; 2] = [const { OnceLock::new() }; 2];
     let [legacy, modern] = &LISTS;
@@ -57,7 +57,7 @@ pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
     Arc::clone(list.get_or_init(make))
 }
 
-/// What `call` means where the asker is connected to.
+/// Resolves `call` within the caller's part of the catalog.
 pub(super) fn meant(
     asker: RequestContext<'_>,
     era: Era,
@@ -116,14 +116,14 @@ fn search(asker: RequestContext<'_>, arguments: &Value) -> Result<String, &'stat
     if found.is_empty()
         && let Some(answer) = answer.as_object_mut()
     {
-        // Something to search for: the name of a source finds its tools.
+        // A hint for the next search: the name of a source finds its tools.
         let sources = view.sources().iter().take(MOST_SOURCES);
         answer.insert("sources".to_owned(), sources.map(|source| json!(source)).collect());
     }
     Ok(answer.to_string())
 }
 
-/// Enough of a tool to choose it.
+/// Returns a search result: enough about a tool to choose it.
 fn hit(entry: &Entry) -> Value {
     let mut hit = Map::new();
     hit.insert("name".to_owned(), json!(entry.names.wire));
@@ -133,7 +133,7 @@ fn hit(entry: &Entry) -> Value {
     Value::Object(hit)
 }
 
-/// The first paragraph of `text`, cut.
+/// Returns the first paragraph of `text`, on one line and cut to a maximum length.
 fn excerpt(text: &str) -> String {
     let text = text.trim();
     let paragraph = text.split("\n\n").next().unwrap_or_default();
@@ -159,7 +159,7 @@ fn describe(
             let json = entry.wire.get(&entry, pages::format(era));
             Ok(String::from_utf8_lossy(&json).into_owned())
         }
-        // The same for a tool that is hidden, not in the toolset or not there (I-9).
+        // The same for a tool that is hidden, outside the toolset or unknown (I-9).
         None => Err("Unknown tool; search_tools finds the names of tools"),
     }
 }

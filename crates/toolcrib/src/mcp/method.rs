@@ -1,4 +1,4 @@
-//! What each method does. The whole surface is in [`start`].
+//! Dispatches the methods. [`start`] lists all of them.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -21,21 +21,21 @@ use super::{
     protocol::Request,
 };
 
-/// What becomes of a request.
+/// The way in which a request is answered.
 pub(super) enum Step {
     /// The whole answer.
     Answer(Bytes),
-    /// A tool has to run first.
+    /// Run a tool first.
     Call(Box<ToolCall>),
-    /// News as they come.
+    /// Stream notifications of changes.
     Listen(Box<Listen>),
 }
 
-/// For people who look at the server and for models that use it.
+/// Instructions for people who inspect the server and for models that use it.
 const INSTRUCTIONS: &str = "Tools of several sources behind one gate. A tool that you see may be \
      called; a call can still be limited or need approval, and the answer then says so.";
 
-/// Begins to answer `request`.
+/// Starts to process `request`.
 pub(super) fn start(
     asker: RequestContext<'_>,
     era: Era,
@@ -75,7 +75,7 @@ pub(super) fn start(
     Ok(Step::Answer(answer::result(&request.id, &result).into()))
 }
 
-/// What there is where the asker is connected to.
+/// Returns the instructions for the part of the catalog that the client is connected to.
 fn instructions(asker: RequestContext<'_>) -> String {
     let toolset = asker.host.gateway.snapshot().toolset(asker.within);
     let mut words = INSTRUCTIONS.to_owned();
@@ -107,7 +107,7 @@ fn initialize(params: &Map<String, Value>, tells_changes: bool, instructions: &s
     .to_string()
 }
 
-/// `ttlMs` is a minute: what this says changes only when the server is replaced.
+/// `ttlMs` is a minute: the content changes only with the server's version or configuration.
 fn discover(instructions: &str) -> String {
     format!(
         "{{\"resultType\":\"complete\",\"supportedVersions\":{},\"capabilities\":\

@@ -13,7 +13,7 @@ use toolcrib_gateway::authn::AuthError;
 pub(crate) enum Refusal {
     /// `Host` is not a name of this server.
     #[error(
-        "this server does not answer to that Host; use a loopback name, the listen address or one of server.allowed_hosts"
+        "the Host header does not name this server; use a loopback name, the listen address or one of server.allowed_hosts"
     )]
     Host,
     /// A page of another origin sent it.
@@ -26,10 +26,10 @@ pub(crate) enum Refusal {
     #[error("this needs the scope `{0}`")]
     MissingScope(&'static str),
     /// No route.
-    #[error("there is nothing at this path")]
+    #[error("no such path on this server")]
     NoRoute,
     /// The path exists, but not with this method; `Allow` lists the methods.
-    #[error("this path does not answer to that method; see the Allow header")]
+    #[error("method not allowed; see the Allow header")]
     Method,
     /// The body is larger than the limit.
     #[error("the request body is larger than {limit} bytes")]
@@ -38,9 +38,7 @@ pub(crate) enum Refusal {
         limit: usize,
     },
     /// The memory budget for bodies is exhausted.
-    #[error(
-        "the bodies of the requests in flight take the memory that they may take; try again later"
-    )]
+    #[error("the bodies of requests in flight fill the memory budget; try again later")]
     Crowded,
     /// The body ended early or stopped arriving.
     #[error("the request body could not be read to its end")]

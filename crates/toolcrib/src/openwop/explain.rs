@@ -1,7 +1,8 @@
-//! `GET /v1/explain`: why the caller may use a tool or not, and why its list is what it is.
+//! `GET /v1/explain`: why the caller may use a tool or not, and why its list has the tools it has.
 //!
-//! Invariant (I-85): the answer says no more than a call would. A tool that is another tenant's, or
-//! hidden, or denied where denials look like unknown names, has the answer of a name that nobody has.
+//! Invariant (I-85): the explanation reveals no more than a call would. A tool that belongs to
+//! another tenant, is hidden, or is denied where denials look like unknown names, gets exactly the
+//! response for an unknown tool.
 
 use axum::{
     extract::{RawQuery, State},
@@ -129,7 +130,7 @@ pub(super) async fn explain(
     Ok(response)
 }
 
-/// Whose call of which tool is to be explained.
+/// The parameters of a request for an explanation.
 struct Asked {
     tool: Option<String>,
     who: Option<PrincipalId>,

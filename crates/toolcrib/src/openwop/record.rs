@@ -1,5 +1,5 @@
-//! `GET /v1/record/…`: what proves the record of the caller's tenant, and how those do who get all
-//! of it.
+//! `GET /v1/record/…`: the signed checkpoints of the caller's tenant, and the status of forwarders
+//! and anchors.
 
 use axum::{
     extract::{RawQuery, State},

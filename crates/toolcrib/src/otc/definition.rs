@@ -14,7 +14,7 @@ use super::{
     schema::{described, self_contained},
 };
 
-/// One tool. Closed: what has no place here is in the other dialects.
+/// One tool. The protocol allows no more members; other dialects show more.
 #[derive(Serialize)]
 struct Definition<'a, I> {
     id: String,
@@ -88,9 +88,9 @@ pub(super) struct Requirements<'a> {
     credential: Option<bool>,
 }
 
-/// The list in `dialect` that is marked as `marker`.
+/// Returns the list format for `dialect` and `marker`.
 pub(super) fn format(dialect: Dialect, marker: Marker) -> &'static ListFormat {
-    /// The format whose list is `$array` under `$schema`.
+    /// Creates the format with the list at `$array` and the version at `$schema`.
     macro_rules! list {
         ($schema:literal, $array:literal, $item:expr) => {{
             static FORMAT: ListFormat = ListFormat {
@@ -131,12 +131,12 @@ pub(super) fn format(dialect: Dialect, marker: Marker) -> &'static ListFormat {
     }
 }
 
-/// As Open Tool Calling has it.
+/// Writes a tool in the shape of Open Tool Calling.
 fn nested(entry: &Entry, out: &mut Vec<u8>) {
     write(entry, out, Parameters { parameters: parameters(&entry.tool) });
 }
 
-/// As OXP has it.
+/// Writes a tool in the shape of OXP.
 fn flat(entry: &Entry, out: &mut Vec<u8>) {
     write(entry, out, parameters(&entry.tool));
 }
@@ -161,8 +161,8 @@ fn write(entry: &Entry, out: &mut Vec<u8>, input_schema: impl Serialize) {
     }
 }
 
-/// `{}` for a tool that does not say what it answers, which may be anything; `null` for one that
-/// says it answers nothing.
+/// Returns the output schema: `{}` for a tool without one, which may return any value; `None` for a
+/// tool that declares no output.
 fn output(tool: &ToolDescriptor) -> Option<Value> {
     match &tool.output_schema {
         None => Some(Value::Object(Map::new())),

@@ -57,7 +57,7 @@ pub(super) async fn list(
     answer(Dialect::Otc, &state, &Caller(caller), request).await
 }
 
-/// The list, as `dialect` has it.
+/// Returns the list in `dialect`.
 pub(super) async fn answer(
     dialect: Dialect,
     state: &AppState,
@@ -79,7 +79,8 @@ pub(super) async fn answer(
     })
 }
 
-/// How the answer to a request with `body` names its version, or what is wrong with the body.
+/// Returns the marker for the response to a request with `body`, or the response to an invalid
+/// body.
 async fn asked(
     dialect: Dialect,
     state: &AppState,

@@ -48,7 +48,7 @@ const FRESH: Duration = Duration::from_secs(1);
 /// The time limits of a peer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// To its next request, when it has shown no valid credential.
+    /// Until its next request, when it has not authenticated.
     pub(super) unauthenticated: Duration,
     /// Until it reads the next piece of a response.
     pub(super) reading: Duration,
