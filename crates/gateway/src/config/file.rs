@@ -1,5 +1,5 @@
-//! What was typed. Unknown keys are errors everywhere; values that need a second look carry their
-//! span so that a complaint can name the line.
+//! The types of the file. Unknown keys are errors everywhere. Values that are validated later carry
+//! their span, so that an error can name the line.
 
 mod source;
 mod tokens;
@@ -110,7 +110,7 @@ pub(super) struct Store {
     pub(super) keep_free: Option<Spanned<String>>,
 }
 
-/// Where a key is. Never the key itself, which no complaint may repeat.
+/// The place of a key. It never holds the key itself, because error messages could repeat it.
 #[derive(Debug)]
 pub(super) enum KeyPlace {
     File(String),
@@ -465,7 +465,7 @@ pub(super) struct Explorer {
     pub(super) project_url: Option<String>,
 }
 
-/// A plain value, or where to find a secret one.
+/// A plain value, or the place of a secret one.
 #[derive(Debug)]
 pub(super) enum Value {
     Plain(String),

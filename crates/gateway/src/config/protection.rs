@@ -1,8 +1,8 @@
-//! What no confined program may reach: the data directory, keys, files with secrets, and, for
-//! writing, the configuration.
+//! The paths that no confined program may reach: the data directory, keys, files with secrets, and
+//! (for writing) the configuration.
 //!
-//! Invariant: a list of paths that leads to one of them is refused when the configuration is
-//! loaded, and what is left is given to each program's launcher, which checks again.
+//! Invariant: a configuration that gives a program access to one of them is refused when it is
+//! loaded. The paths are also passed to each program's launcher, which checks again.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use toolcrib_core::source::{
 
 use super::{Config, ConfigError, Problem};
 
-/// Files that the configuration names, and where it names what confined programs may reach.
+/// The files that the configuration refers to, and the paths that it opens to confined programs.
 #[derive(Debug, Clone, Default)]
 pub struct Protection {
     /// Keys of the server.
@@ -26,7 +26,7 @@ pub struct Protection {
     pub(super) named: Vec<NamedPath>,
 }
 
-/// A path that a confined program may reach.
+/// A path that the configuration opens to a confined program.
 #[derive(Debug, Clone)]
 pub(super) struct NamedPath {
     pub(super) line: usize,
@@ -36,12 +36,12 @@ pub(super) struct NamedPath {
 }
 
 impl Config {
-    /// Keeps confined programs away from `data_dir`, the store, keys and secrets, and from writing
-    /// configuration file `file`.
+    /// Denies confined programs access to `data_dir`, the store, keys and secrets, and write access
+    /// to the configuration file `file`.
     ///
     /// # Errors
-    /// Every path of a program that leads there. A secret of `{ file = … }` may be read where it is
-    /// named itself.
+    /// Fails when a program's path leads to one of them, with every such path. A secret of `{ file
+    /// = … }` is readable if its own path is listed.
     pub fn protect(&mut self, file: Option<&Path>, data_dir: &Path) -> Result<(), ConfigError> {
         let fixed: BTreeSet<PathBuf> = file.map(resolved).into_iter().collect();
         let mut own: BTreeSet<PathBuf> = [data_dir.to_owned()].into();
@@ -105,8 +105,8 @@ fn confinements(upstream: &mut UpstreamSpec) -> Vec<&mut Confinement> {
     }
 }
 
-/// The directory of the store. Where that also holds the configuration, the files that begin with
-/// the name of the store.
+/// Returns the directory of the store. If that also contains the configuration, returns the files
+/// whose names begin with that of the store.
 fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     let directory = resolved(store.parent().unwrap_or(Path::new("")));
     if !config.is_some_and(|config| resolved(config).starts_with(&directory)) {
@@ -116,7 +116,7 @@ fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
     let beside = entries.filter(|it| it.file_name().as_encoded_bytes().starts_with(name));
     let mut files: Vec<PathBuf> = beside.map(|entry| entry.path()).collect();
-    // Those that the server will make.
+    // The files that the server will create.
     for ending in ["", "-wal", "-shm", "-journal", ".signing-key", ".witness"] {
         let mut path = store.as_os_str().to_owned();
         path.push(ending);
@@ -125,7 +125,7 @@ fn store_files(store: &Path, config: Option<&Path>) -> Vec<PathBuf> {
     files
 }
 
-/// `path` without links; its last parts need not exist.
+/// Returns `path` without symbolic links; its last components need not exist.
 fn resolved(path: &Path) -> PathBuf {
     let here = if path.as_os_str().is_empty() { Path::new(".") } else { path };
     let Ok(absolute) = std::path::absolute(here) else { return path.to_owned() };
@@ -133,7 +133,7 @@ fn resolved(path: &Path) -> PathBuf {
         let rest = absolute.strip_prefix(there).ok()?;
         Some(there.canonicalize().ok()?.join(rest))
     });
-    // `..` behind what does not exist leads to where it would.
+    // `..` after a missing component is resolved by its text.
     let mut resolved = PathBuf::new();
     for part in known.as_deref().unwrap_or(&absolute).components() {
         match part {

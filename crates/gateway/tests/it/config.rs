@@ -1,4 +1,4 @@
-//! Wrong configurations are told apart: what, where, and what was expected.
+//! Invalid configurations are reported with place, problem and expected value.
 
 use std::path::Path;
 

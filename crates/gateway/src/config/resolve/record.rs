@@ -1,4 +1,4 @@
-//! `[record]`: how the record is kept, signed, sent elsewhere and pruned.
+//! `[record]`: durability, signatures, forwarding and retention of the record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
     config::{Durability, ForwardConfig, RecordConfig, units::parse_age},
 };
 
-/// Where something goes, as it was typed.
+/// A destination as in the file.
 struct Typed {
     file: Option<String>,
     url: Option<Spanned<String>>,

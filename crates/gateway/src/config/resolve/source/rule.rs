@@ -1,4 +1,4 @@
-//! `[source.tools."glob"]`: what the operator says about tools.
+//! `[source.tools."glob"]`: the operator's settings for tools.
 
 use globset::Glob;
 use toml::Spanned;
@@ -86,7 +86,7 @@ impl Resolver<'_> {
         Some(ToolRule { pattern, glob, set })
     }
 
-    /// The tenants of a rule: some of those of its source.
+    /// Resolves the tenants of a rule, which must be a subset of its source's.
     fn narrowed(
         &mut self,
         key: &str,
@@ -109,7 +109,8 @@ impl Resolver<'_> {
         Some(narrowed)
     }
 
-    /// What runs programs is of tier `exec`, and asks first unless the operator says why not.
+    /// Sets the tier of commands to `exec`; they require approval unless the operator gives a
+    /// reason.
     fn command_rule(
         &mut self,
         at: usize,

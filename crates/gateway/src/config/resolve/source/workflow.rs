@@ -1,4 +1,4 @@
-//! Workflows: which files, and whether their runs survive the process.
+//! Workflows: their files, and whether their runs survive a restart.
 
 use toolcrib_core::{
     id::SourceId,
@@ -34,7 +34,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Wildcards only in the last part, so that one directory is all that is ever read.
+/// Allows wildcards only in the last part, so that a pattern reads a single directory.
 fn check_pattern(pattern: &str) -> Result<(), &'static str> {
     let (directory, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
     let wild = |text: &str| text.contains(['*', '?', '[', '{']);
