@@ -130,7 +130,7 @@ impl<'de> Deserialize<'de> for KeyPlace {
                 f.write_str(EXPECTED)
             }
             fn visit_str<E: de::Error>(self, _: &str) -> Result<KeyPlace, E> {
-                Err(E::custom(format!("a key must not stand in this file: {EXPECTED}")))
+                Err(E::custom(format!("a key must not be in this file: {EXPECTED}")))
             }
             fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<KeyPlace, A::Error> {
                 let place = match map.next_key::<String>()?.as_deref() {

@@ -436,7 +436,7 @@ impl Resolver<'_> {
             match text {
                 _ if !segments => Err("expected a path such as \"/explorer\", without a final `/`"),
                 _ if taken.iter().any(|t| text == *t || text.starts_with(&format!("{t}/"))) => {
-                    Err("another surface lives there; choose another prefix")
+                    Err("another surface has this path; choose another prefix")
                 }
                 _ => Ok(text.to_owned()),
             }

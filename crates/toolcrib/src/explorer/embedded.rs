@@ -122,8 +122,8 @@ impl Host for Embedded {
             return error::no_such_tool(&call.name);
         }
         let Value::Object(arguments) = call.arguments else {
-            let told = ToolAnswer::error("the arguments must be a JSON object");
-            return answer(CallToolResult::from(told));
+            let refusal = ToolAnswer::error("the arguments must be a JSON object");
+            return answer(CallToolResult::from(refusal));
         };
         let head = Some(head(&call.head));
         let identity = call.visitor.identity;

@@ -85,7 +85,7 @@ impl Host for Gated {
         };
         let key = key.as_deref().map(|text| IdempotencyKey { space: SPACE, text });
         match idempotency::call(&self.gateway, &caller, key, request, kept).await {
-            Ok(Once::Report(report)) => told(&report, &call.name),
+            Ok(Once::Report(report)) => call_response(&report, &call.name),
             Ok(Once::Kept(kept)) => idempotency::replayed(replay(&kept)),
             Err(problem) => refused_key(problem),
         }
@@ -100,7 +100,7 @@ impl Host for Gated {
 const SPACE: &str = "explorer-header";
 
 /// Returns the response to a finished call.
-fn told(called: &CallReport, name: &str) -> Response {
+fn call_response(called: &CallReport, name: &str) -> Response {
     let run = respond::run_to_tell(called);
     let response = match &called.result {
         Ok(ran) => answer(outcome(ran.clone(), Some(called.run_id.as_str()))),

@@ -42,7 +42,7 @@ pub(super) fn too_many(message: &'static str) -> RpcError {
 
 /// The error for credentials that expired or were revoked during the connection.
 pub(super) fn unauthenticated() -> RpcError {
-    RpcError::new(code::toolcrib::UNAUTHENTICATED, "the credentials are not valid any more")
+    RpcError::new(code::toolcrib::UNAUTHENTICATED, "the credentials are no longer valid")
 }
 
 /// The error for a session that is unknown, has ended, or belongs to another principal (I-9).

@@ -206,14 +206,14 @@ async fn answer(
     if let Some(session) = &opened {
         session.set_opens(consent::opens_by_handshake(&request.params));
     }
-    let asker = RequestContext {
+    let context = RequestContext {
         host,
         principal,
         within,
         session: hold.as_ref().map(Hold::session),
         tells_changes: opened.is_some(),
     };
-    match method::start(asker, era, request) {
+    match method::start(context, era, request) {
         Ok(Step::Answer(body)) => {
             let response = respond::json_bytes(StatusCode::OK, body);
             Ok(match opened {

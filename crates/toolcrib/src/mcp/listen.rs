@@ -54,7 +54,7 @@ impl ListenMessage {
 
 impl Listen {
     /// Parses the parameters of a `subscriptions/listen`.
-    pub(super) fn read(asker: RequestContext<'_>, request: Request) -> Result<Self, RpcError> {
+    pub(super) fn read(context: RequestContext<'_>, request: Request) -> Result<Self, RpcError> {
         let Request { id, params, .. } = request;
         let Some(Value::Object(wanted)) = params.get("notifications") else {
             return Err(RpcError::invalid_params("`notifications` must be an object"));
@@ -66,11 +66,16 @@ impl Listen {
                 return Err(RpcError::invalid_params("`toolsListChanged` must be a boolean"));
             }
         };
-        let Some(place) = asker.host.place(asker.principal) else {
+        let Some(place) = context.host.place(context.principal) else {
             return Err(error::too_many("too many subscriptions are open; close one first"));
         };
-        let watch =
-            ListWatch::new(asker.host, asker.principal, asker.within, Era::Modern, Arc::default());
+        let watch = ListWatch::new(
+            context.host,
+            context.principal,
+            context.within,
+            Era::Modern,
+            Arc::default(),
+        );
         Ok(Self { id, tools, watch, phase: Phase::Accepted, _place: place })
     }
 

@@ -59,11 +59,11 @@ pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
 
 /// Resolves `call` within the caller's part of the catalog.
 pub(super) fn meant(
-    asker: RequestContext<'_>,
+    context: RequestContext<'_>,
     era: Era,
     mut call: ToolCall,
 ) -> Result<MetaToolOutcome, RpcError> {
-    let toolset = asker.host.gateway.snapshot().toolset(asker.within);
+    let toolset = context.host.gateway.snapshot().toolset(context.within);
     if toolset.is_none_or(|toolset| toolset.listing != Listing::Search) {
         return Ok(MetaToolOutcome::Call(call));
     }
@@ -84,8 +84,8 @@ pub(super) fn meant(
             };
             return Ok(MetaToolOutcome::Call(call.standing_for(name, arguments)));
         }
-        SEARCH => search(asker, call.arguments()),
-        DESCRIBE => describe(asker, era, call.arguments()),
+        SEARCH => search(context, call.arguments()),
+        DESCRIBE => describe(context, era, call.arguments()),
         _ => return Ok(MetaToolOutcome::Call(call)),
     };
     Ok(match answered {
@@ -98,7 +98,7 @@ fn wrong(era: Era, call: &ToolCall, problem: &str) -> MetaToolOutcome {
     MetaToolOutcome::Answer(answer::text(call.id(), era, problem, true).into())
 }
 
-fn search(asker: RequestContext<'_>, arguments: &Value) -> Result<String, &'static str> {
+fn search(context: RequestContext<'_>, arguments: &Value) -> Result<String, &'static str> {
     let Some(query) = arguments.get("query").and_then(Value::as_str) else {
         return Err("`query` must be a text");
     };
@@ -107,7 +107,7 @@ fn search(asker: RequestContext<'_>, arguments: &Value) -> Result<String, &'stat
         Some(limit) => limit.as_u64().ok_or("`limit` must be a number from 1 to 50")?,
     };
     let most = usize::try_from(most.clamp(1, MOST_FOUND)).unwrap_or(1);
-    let RequestContext { host, principal, within, .. } = asker;
+    let RequestContext { host, principal, within, .. } = context;
     let Some(view) = host.gateway.snapshot().view_within(principal, within) else {
         return Err("there is no such toolset");
     };
@@ -145,14 +145,14 @@ fn excerpt(text: &str) -> String {
 }
 
 fn describe(
-    asker: RequestContext<'_>,
+    context: RequestContext<'_>,
     era: Era,
     arguments: &Value,
 ) -> Result<String, &'static str> {
     let Some(name) = arguments.get("name").and_then(Value::as_str) else {
         return Err("`name` must be the name of a tool");
     };
-    let RequestContext { host, principal, within, .. } = asker;
+    let RequestContext { host, principal, within, .. } = context;
     let snapshot = host.gateway.snapshot();
     match host.gateway.find(&snapshot, principal, ToolRef::Wire(name), within) {
         Some(entry) => {

@@ -37,15 +37,15 @@ const INSTRUCTIONS: &str = "Tools of several sources behind one gate. A tool tha
 
 /// Starts to process `request`.
 pub(super) fn start(
-    asker: RequestContext<'_>,
+    context: RequestContext<'_>,
     era: Era,
     request: Request,
 ) -> Result<Step, RpcError> {
-    let RequestContext { host, principal, within, session, tells_changes } = asker;
+    let RequestContext { host, principal, within, session, tells_changes } = context;
     let result = match (era, request.method.as_str()) {
         (_, CALL_TOOL) => {
             let call = ToolCall::read(&host.gateway, principal, within, era, request)?;
-            let call = match meta::meant(asker, era, call)? {
+            let call = match meta::meant(context, era, call)? {
                 MetaToolOutcome::Call(call) => call,
                 MetaToolOutcome::Answer(answer) => return Ok(Step::Answer(answer)),
             };
@@ -62,22 +62,22 @@ pub(super) fn start(
             page.result
         }
         (Era::Modern, LISTEN) => {
-            return Listen::read(asker, request).map(Box::new).map(Step::Listen);
+            return Listen::read(context, request).map(Box::new).map(Step::Listen);
         }
         (Era::Legacy, INITIALIZE) => {
-            let words = instructions(asker);
+            let words = instructions(context);
             Bytes::from(initialize(&request.params, tells_changes, &words))
         }
         (Era::Legacy, PING) => Bytes::from_static(b"{}"),
-        (Era::Modern, DISCOVER) => Bytes::from(discover(&instructions(asker))),
+        (Era::Modern, DISCOVER) => Bytes::from(discover(&instructions(context))),
         (Era::Legacy | Era::Modern, _) => return Err(error::method_not_found()),
     };
     Ok(Step::Answer(answer::result(&request.id, &result).into()))
 }
 
 /// Returns the instructions for the part of the catalog that the client is connected to.
-fn instructions(asker: RequestContext<'_>) -> String {
-    let toolset = asker.host.gateway.snapshot().toolset(asker.within);
+fn instructions(context: RequestContext<'_>) -> String {
+    let toolset = context.host.gateway.snapshot().toolset(context.within);
     let mut words = INSTRUCTIONS.to_owned();
     if let Some(toolset) = toolset {
         if let Some(title) = &toolset.title {

@@ -104,7 +104,7 @@ struct Peer {
     principal: Arc<Principal>,
     within: CatalogScope,
     outbox: Outbox,
-    streams: SelectAll<BoxStream<'static, Said>>,
+    streams: SelectAll<BoxStream<'static, StreamMessage>>,
     running: HashMap<Id, Running>,
     /// Counts the bytes of the requests in `running`.
     held: ByteBudget,
@@ -131,7 +131,7 @@ struct Opened {
 struct Outbox(mpsc::Sender<Bytes>);
 
 /// A message of a call or a subscription.
-enum Said {
+enum StreamMessage {
     /// A notification.
     Note(Bytes),
     /// The response to this id.
@@ -139,7 +139,7 @@ enum Said {
 }
 
 /// The error when the output is closed.
-struct Gone;
+struct OutputClosed;
 
 impl Peer {
     async fn serve(
@@ -153,17 +153,17 @@ impl Peer {
         let outbox = self.outbox.clone();
         let ended = loop {
             // Not biased: a call with much progress must not block its own cancellation.
-            let went_on = tokio::select! {
+            let result = tokio::select! {
                 () = outbox.0.closed() => break Ok(()),
                 () = &mut shutdown => break Ok(()),
-                Some(said) = self.streams.next() => self.pass_on(said).await,
+                Some(message) = self.streams.next() => self.pass_on(message).await,
                 line = lines.next(), if self.has_room() => match line {
                     Ok(Some(line)) => self.receive(line).await,
                     Ok(None) => break Ok(()),
                     Err(error) => break Err(error),
                 },
             };
-            if went_on.is_err() {
+            if result.is_err() {
                 break Ok(());
             }
         };
@@ -191,8 +191,8 @@ impl Peer {
     async fn finish(mut self) {
         let outbox = self.outbox.clone();
         let rest = async {
-            while let Some(said) = self.streams.next().await {
-                if self.pass_on(said).await.is_err() {
+            while let Some(message) = self.streams.next().await {
+                if self.pass_on(message).await.is_err() {
                     return;
                 }
             }
@@ -207,7 +207,7 @@ impl Peer {
         }
     }
 
-    async fn receive(&mut self, line: Line<'_>) -> Result<(), Gone> {
+    async fn receive(&mut self, line: Line<'_>) -> Result<(), OutputClosed> {
         let line = match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => return Ok(()),
             Line::Whole(line) => line,
@@ -229,7 +229,7 @@ impl Peer {
         }
     }
 
-    async fn answer(&mut self, request: Request, bytes: usize) -> Result<(), Gone> {
+    async fn answer(&mut self, request: Request, bytes: usize) -> Result<(), OutputClosed> {
         let id = request.id.clone();
         let era = match era::detect(&request, None) {
             Ok(era) => era,
@@ -250,14 +250,14 @@ impl Peer {
                 opened.session.set_opens(consent::opens_by_handshake(&request.params));
             }
         }
-        let asker = RequestContext {
+        let context = RequestContext {
             host: &self.host,
             principal: &self.principal,
             within: &self.within,
             session: self.session.as_ref().map(|opened| &opened.session),
             tells_changes: true,
         };
-        match method::start(asker, era, request) {
+        match method::start(context, era, request) {
             Ok(Step::Answer(message)) => self.outbox.send(message).await,
             Ok(Step::Call(call)) => {
                 self.run(id, bytes, call_messages(call));
@@ -272,7 +272,12 @@ impl Peer {
         }
     }
 
-    fn run(&mut self, id: Id, bytes: usize, messages: impl Stream<Item = Said> + Send + 'static) {
+    fn run(
+        &mut self,
+        id: Id,
+        bytes: usize,
+        messages: impl Stream<Item = StreamMessage> + Send + 'static,
+    ) {
         let (handle, registration) = AbortHandle::new_pair();
         self.streams.push(Abortable::new(messages, registration).boxed());
         let mut held = self.held.reservation();
@@ -306,10 +311,10 @@ impl Peer {
         }
     }
 
-    async fn pass_on(&mut self, said: Said) -> Result<(), Gone> {
-        match said {
-            Said::Note(message) => self.outbox.send(message).await,
-            Said::Answer(id, message) => {
+    async fn pass_on(&mut self, message: StreamMessage) -> Result<(), OutputClosed> {
+        match message {
+            StreamMessage::Note(message) => self.outbox.send(message).await,
+            StreamMessage::Answer(id, message) => {
                 self.running.remove(&id);
                 self.outbox.send(message).await
             }
@@ -318,24 +323,24 @@ impl Peer {
 }
 
 impl Outbox {
-    async fn reject(&self, id: Option<&Id>, error: &RpcError) -> Result<(), Gone> {
+    async fn reject(&self, id: Option<&Id>, error: &RpcError) -> Result<(), OutputClosed> {
         self.send(answer::error(id, error).into()).await
     }
 
-    async fn send(&self, message: Bytes) -> Result<(), Gone> {
-        self.0.send(message).await.map_err(|_| Gone)
+    async fn send(&self, message: Bytes) -> Result<(), OutputClosed> {
+        self.0.send(message).await.map_err(|_| OutputClosed)
     }
 }
 
 /// Returns the messages of `call`, which runs while they are polled.
-fn call_messages(call: Box<ToolCall>) -> impl Stream<Item = Said> + Send + 'static {
+fn call_messages(call: Box<ToolCall>) -> impl Stream<Item = StreamMessage> + Send + 'static {
     let id = call.id().clone();
     stream::unfold((id, call.run()), async |(id, mut running)| {
-        let said = match running.next().await? {
-            CallMessage::Progress(message) => Said::Note(message),
-            CallMessage::Answer(answer) => Said::Answer(id.clone(), answer.bytes),
+        let message = match running.next().await? {
+            CallMessage::Progress(message) => StreamMessage::Note(message),
+            CallMessage::Answer(answer) => StreamMessage::Answer(id.clone(), answer.bytes),
         };
-        Some((said, (id, running)))
+        Some((message, (id, running)))
     })
 }
 
@@ -343,13 +348,13 @@ fn call_messages(call: Box<ToolCall>) -> impl Stream<Item = Said> + Send + 'stat
 fn listen_messages(
     listen: Listen,
     stop: CancellationToken,
-) -> impl Stream<Item = Said> + Send + 'static {
+) -> impl Stream<Item = StreamMessage> + Send + 'static {
     stream::unfold((listen, stop), async |(mut listen, stop)| {
-        let said = match listen.next(&stop).await? {
-            ListenMessage::Notification(message) => Said::Note(message),
-            ListenMessage::Answer(message) => Said::Answer(listen.id().clone(), message),
+        let message = match listen.next(&stop).await? {
+            ListenMessage::Notification(message) => StreamMessage::Note(message),
+            ListenMessage::Answer(message) => StreamMessage::Answer(listen.id().clone(), message),
         };
-        Some((said, (listen, stop)))
+        Some((message, (listen, stop)))
     })
 }
 
@@ -358,14 +363,14 @@ fn news(
     watch: ListWatch,
     over: CancellationToken,
     stop: CancellationToken,
-) -> impl Stream<Item = Said> + Send + 'static {
+) -> impl Stream<Item = StreamMessage> + Send + 'static {
     stream::unfold((watch, over, stop), async |(mut watch, over, stop)| {
         tokio::select! {
             () = stop.cancelled() => None,
             () = over.cancelled() => None,
             changed = watch.changed() => {
                 changed.ok()?;
-                Some((Said::Note(message::tools_changed().into()), (watch, over, stop)))
+                Some((StreamMessage::Note(message::tools_changed().into()), (watch, over, stop)))
             }
         }
     })

@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(host: &[&'static str], origin: &[&'static str]) -> Result<(), Refusal> {
+    fn checked(host: &[&'static str], origin: &[&'static str]) -> Result<(), Refusal> {
         let mut server = Config::empty(Path::new("/")).server;
         server.listen = ([10, 0, 0, 7], 8808).into();
         server.allowed_hosts = vec!["crib.example".to_owned(), "pinned.example:8443".to_owned()];
@@ -152,7 +152,7 @@ mod tests {
             "Crib.Example:1",
             "pinned.example:8443",
         ] {
-            assert_eq!(asked(&[ours], &[]), Ok(()), "{ours}");
+            assert_eq!(checked(&[ours], &[]), Ok(()), "{ours}");
         }
         for foreign in [
             "evil.example",
@@ -164,15 +164,15 @@ mod tests {
             "a b",
             "",
         ] {
-            assert_eq!(asked(&[foreign], &[]), Err(Refusal::Host), "{foreign}");
+            assert_eq!(checked(&[foreign], &[]), Err(Refusal::Host), "{foreign}");
         }
-        assert_eq!(asked(&[], &[]), Err(Refusal::Host));
-        assert_eq!(asked(&["localhost", "localhost"], &[]), Err(Refusal::Host));
+        assert_eq!(checked(&[], &[]), Err(Refusal::Host));
+        assert_eq!(checked(&["localhost", "localhost"], &[]), Err(Refusal::Host));
     }
 
     #[test]
     fn only_our_pages_may_send() {
-        let local = |origin: &'static str| asked(&["127.0.0.1:8808"], &[origin]);
+        let local = |origin: &'static str| checked(&["127.0.0.1:8808"], &[origin]);
         for ours in [
             "http://127.0.0.1:8808",
             "http://localhost:8808",
@@ -192,9 +192,9 @@ mod tests {
         ] {
             assert_eq!(local(foreign), Err(Refusal::Origin), "{foreign}");
         }
-        assert_eq!(asked(&["crib.example"], &["https://crib.example"]), Ok(()));
-        assert_eq!(asked(&["crib.example"], &["http://localhost"]), Err(Refusal::Origin));
+        assert_eq!(checked(&["crib.example"], &["https://crib.example"]), Ok(()));
+        assert_eq!(checked(&["crib.example"], &["http://localhost"]), Err(Refusal::Origin));
         let twice = ["http://localhost:8808", "http://localhost:8808"];
-        assert_eq!(asked(&["localhost:8808"], &twice), Err(Refusal::Origin));
+        assert_eq!(checked(&["localhost:8808"], &twice), Err(Refusal::Origin));
     }
 }

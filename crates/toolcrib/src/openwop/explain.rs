@@ -110,8 +110,8 @@ pub(super) async fn explain(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let Asked { tool, who, key } = match Asked::read(query.as_deref()) {
-        Ok(asked) => asked,
+    let ExplainQuery { tool, who, key } = match ExplainQuery::read(query.as_deref()) {
+        Ok(parsed) => parsed,
         Err(bad) => return Ok(bad.into_response()),
     };
     let explained: Explanation = match who {
@@ -131,13 +131,13 @@ pub(super) async fn explain(
 }
 
 /// The parameters of a request for an explanation.
-struct Asked {
+struct ExplainQuery {
     tool: Option<String>,
     who: Option<PrincipalId>,
     key: Option<KeyId>,
 }
 
-impl Asked {
+impl ExplainQuery {
     fn read(query: Option<&str>) -> Result<Self, BadParameter> {
         Ok(Self {
             tool: values::read(query, "tool")?.map(|ToolName(name)| name),

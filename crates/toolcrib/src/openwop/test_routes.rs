@@ -51,11 +51,11 @@ async fn invoke(
     Caller(caller): Caller,
     Payload(body): Payload,
 ) -> Result<Response, Refusal> {
-    let asked = match Asked::read(&body) {
-        Ok(asked) => asked,
+    let request = match ProbeRequest::read(&body) {
+        Ok(request) => request,
         Err(problem) => return Ok(problem.into_response()),
     };
-    let Asked { principal, tool, scopes, act, arguments } = asked;
+    let ProbeRequest { principal, tool, scopes, act, arguments } = request;
     let probe = match Probe::new(tool.clone(), scopes.clone(), act) {
         Ok(probe) => probe,
         Err(problem) => return Ok(BadMember::new("toolName", problem).into_response()),
@@ -223,7 +223,7 @@ async fn reset(State(state): State<AppState>, Caller(caller): Caller) -> Result<
 }
 
 /// The request of a probe call.
-struct Asked {
+struct ProbeRequest {
     principal: PrincipalId,
     tool: ToolId,
     scopes: Vec<Scope>,
@@ -231,7 +231,7 @@ struct Asked {
     arguments: Value,
 }
 
-impl Asked {
+impl ProbeRequest {
     fn read(body: &[u8]) -> Result<Self, BadMember> {
         let mut body = object(body)?;
         let principal = match body.get("principal") {

@@ -284,7 +284,7 @@ text!(
     /// A point in time.
     Moment(Timestamp),
     |text| Some(DateTime::parse_from_rfc3339(text).ok()?.with_timezone(&Utc)),
-    "must be a moment such as 2030-01-31T12:00:00Z",
+    "must be an RFC 3339 time such as 2030-01-31T12:00:00Z",
     |schema| schema.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
 );
 

@@ -203,17 +203,17 @@ mod tests {
     #[test]
     fn what_a_tool_needs_and_answers_is_said_where_there_is_something() {
         let mut tool = ToolDescriptor::new("mcp:a.b", SourceKind::Mcp, SafetyTier::Read);
-        let told = |tool: &ToolDescriptor| {
+        let shown = |tool: &ToolDescriptor| {
             (serde_json::to_value(requirements(tool)).unwrap(), output(tool))
         };
-        assert_eq!(told(&tool), (Value::Null, Some(json!({}))));
+        assert_eq!(shown(&tool), (Value::Null, Some(json!({}))));
         tool.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: Some(false) });
-        assert_eq!(told(&tool).0, Value::Null);
+        assert_eq!(shown(&tool).0, Value::Null);
         let scopes = vec![Scope::parse("a:b").unwrap()];
         tool.auth = Some(Auth { scopes: Some(scopes), credential_ref: Some(true) });
         tool.output_schema = json!({ "type": "null" }).as_object().cloned();
-        assert_eq!(told(&tool), (json!({ "scopes": ["a:b"], "credential": true }), None));
+        assert_eq!(shown(&tool), (json!({ "scopes": ["a:b"], "credential": true }), None));
         tool.output_schema = json!({ "type": "string" }).as_object().cloned();
-        assert_eq!(told(&tool).1, Some(json!({ "type": "string" })));
+        assert_eq!(shown(&tool).1, Some(json!({ "type": "string" })));
     }
 }

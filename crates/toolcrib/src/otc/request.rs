@@ -162,8 +162,8 @@ fn numbers(version: &str) -> Option<[u64; 3]> {
 #[cfg(fuzzing)]
 pub(super) fn fuzz(body: &[u8]) {
     for dialect in [Dialect::Otc, Dialect::Oxp] {
-        if let Ok(asked) = CallBody::read(dialect, body) {
-            tool(&asked.request.tool_id);
+        if let Ok(call) = CallBody::read(dialect, body) {
+            tool(&call.request.tool_id);
         }
     }
 }
@@ -185,13 +185,13 @@ mod tests {
     #[test]
     fn a_call_without_an_envelope_is_one_in_oxp_alone() {
         let flat = br#"{"tool_id":"a.b","input":{"request":1}}"#;
-        let asked = CallBody::read(Dialect::Oxp, flat).unwrap();
-        assert_eq!((asked.envelope, asked.request.tool_id.as_str()), (false, "a.b"));
+        let call = CallBody::read(Dialect::Oxp, flat).unwrap();
+        assert_eq!((call.envelope, call.request.tool_id.as_str()), (false, "a.b"));
         assert!(CallBody::read(Dialect::Otc, flat).is_err());
         let both = br#"{"tool_id":"a.b","request":{"tool_id":"c.d"},"$schema":"otc://1.0"}"#;
-        let asked = CallBody::read(Dialect::Oxp, both).unwrap();
-        assert_eq!((asked.envelope, asked.request.tool_id.as_str()), (true, "c.d"));
-        assert_eq!(asked.marker, Marker::Otc);
+        let call = CallBody::read(Dialect::Oxp, both).unwrap();
+        assert_eq!((call.envelope, call.request.tool_id.as_str()), (true, "c.d"));
+        assert_eq!(call.marker, Marker::Otc);
         let wrong = CallBody::read(Dialect::Otc, br#"{"$schema":"urn:oxp:1.0"}"#).unwrap_err();
         assert_eq!(wrong.marker, Marker::Oxp, "also a refusal is in the caller's words");
     }

@@ -97,11 +97,11 @@ pub(super) fn is_refusal(error: &CallError) -> bool {
 
 fn fault(error: &CallError, entry: Option<&Entry>) -> ToolError {
     // A call with a pending approval has not run, and may be retried.
-    let asked = match error {
+    let approval_wait = match error {
         CallError::ApprovalRequired { asked: Some(asked), .. } => Some(asked.retry_after),
         _ => None,
     };
-    let wait = asked.or_else(|| may_repeat(error, entry).then_some(RETRY_AFTER));
+    let wait = approval_wait.or_else(|| may_repeat(error, entry).then_some(RETRY_AFTER));
     ToolError {
         message: error.words(),
         developer_message: Some(error.code().to_owned()),

@@ -46,7 +46,7 @@ impl Resolver<'_> {
         for webhook in &typed.webhook {
             let Some(read) = self.webhook(webhook) else { continue };
             if config.webhooks.iter().any(|other| other.reader() == read.reader()) {
-                let message = "is there twice for the same tenant";
+                let message = "is defined twice for the same tenant";
                 self.complain(webhook.url.span().start, "approvals.webhook.url", message);
             }
             config.webhooks.push(read);
@@ -112,7 +112,7 @@ impl Resolver<'_> {
     fn condition(&mut self, key: &str, typed: &Spanned<typed::ApprovalWhen>) -> Condition {
         let when = typed.get_ref();
         if when.tiers.is_empty() && when.arguments.is_empty() {
-            let message = "says nothing; give it `tiers` or `arguments`, or use \"always\"";
+            let message = "has no condition; add `tiers` or `arguments`, or use \"always\"";
             self.complain(typed.span().start, key, message);
         }
         let tiers = when

@@ -21,7 +21,7 @@ impl Resolver<'_> {
     pub(super) fn policy(&mut self, config: &mut Config, typed: &file::Policy) {
         let Some(patterns) = &typed.cedar else {
             if let Some(schema) = &typed.schema {
-                let message = "is of no use without `cedar`";
+                let message = "has no effect without `cedar`";
                 self.complain(schema.span().start, "policy.schema", message);
             }
             return;

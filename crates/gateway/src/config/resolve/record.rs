@@ -84,7 +84,9 @@ impl Resolver<'_> {
                 _ if text.len() > 32 || !text.bytes().all(good) => {
                     Err("expected at most 32 of a-z, 0-9, `_` and `-`")
                 }
-                _ if text.starts_with("anchor-") => Err("names beginning with `anchor-` are taken"),
+                _ if text.starts_with("anchor-") => {
+                    Err("names beginning with `anchor-` are reserved")
+                }
                 _ => Ok(text.to_owned()),
             }
         })?;

@@ -314,7 +314,7 @@ impl Resolver<'_> {
             let key = format!("{key}.{name}");
             let offset = value.span().start;
             if matches!(value.get_ref(), file::Value::Plain(_)) && redact::is_secret_key(name) {
-                let message = "a secret must not stand in this file: write { env = \"NAME\" } \
+                let message = "a secret must not be in this file: write { env = \"NAME\" } \
                                or { file = \"path\" }";
                 self.complain(offset, &key, message);
                 continue;

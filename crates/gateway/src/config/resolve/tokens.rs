@@ -87,7 +87,7 @@ impl Resolver<'_> {
             self.complain(typed.issuer.span().start, "auth.jwt.tenant", message);
         }
         if let (Some(_), Some(fixed)) = (&typed.claims.tenant, &typed.tenant) {
-            let message = "stands beside `claims.tenant`; keep one of them";
+            let message = "cannot be combined with `claims.tenant`; keep one of them";
             self.complain(fixed.span().start, "auth.jwt.tenant", message);
         }
         let key = "auth.jwt.principal_prefix";
@@ -144,7 +144,7 @@ impl Resolver<'_> {
     pub(super) fn secret(&mut self, key: &str, typed: &Spanned<file::Value>) -> Option<Secret> {
         let at = typed.span().start;
         if matches!(typed.get_ref(), file::Value::Plain(_)) {
-            let message = "a secret must not stand in this file: write { env = \"NAME\" } or \
+            let message = "a secret must not be in this file: write { env = \"NAME\" } or \
                            { file = \"path\" }";
             self.complain(at, key, message);
             return None;

@@ -133,11 +133,11 @@ pub(super) fn single<'a>(
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(mismatch(name, "stands there twice"));
+        return Err(mismatch(name, "appears more than once"));
     }
     match value.to_str() {
         Ok(text) => Ok(Some(text)),
-        Err(_) => Err(mismatch(name, "has illegal characters")),
+        Err(_) => Err(mismatch(name, "contains invalid characters")),
     }
 }
 

@@ -133,7 +133,7 @@ pub(super) async fn end(
         Ok(Named::Session(hold)) => hold,
         Ok(Named::None) if !host.config.sessions => return not_allowed("POST"),
         Ok(Named::None) => {
-            let problem = "Mcp-Session-Id is missing; it says which session to end";
+            let problem = "Mcp-Session-Id is missing; send the id of the session to end";
             return fail(StatusCode::BAD_REQUEST, &RpcError::invalid_request(problem));
         }
         Ok(Named::Unknown) => return fail(StatusCode::NOT_FOUND, &error::no_session()),

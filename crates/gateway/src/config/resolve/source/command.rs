@@ -143,8 +143,8 @@ impl Resolver<'_> {
         let mode = mode.unwrap_or(ConfinementMode::Required);
         let reason = typed.mode_reason.as_deref().map(str::trim).unwrap_or_default();
         if mode != ConfinementMode::Required && reason.is_empty() {
-            let message = "a program is confined unless you say why it need not be: write \
-                           `mode_reason = \"…\"` beside it";
+            let message = "a program without the full sandbox requires a reason; add \
+                           `mode_reason = \"…\"`";
             self.complain(at, &format!("{key}.mode"), message);
         }
         let connect = match typed.connect {
@@ -209,7 +209,7 @@ fn self_contained(text: &str) -> Result<PathBuf, &'static str> {
     match Path::new(text).is_absolute() {
         true => Ok(PathBuf::from(text)),
         false => Err(
-            "expected an absolute path such as \"/usr/bin/git\", so that nothing but this program can run",
+            "expected an absolute path such as \"/usr/bin/git\", so that no other program can run",
         ),
     }
 }

@@ -40,7 +40,7 @@ fn check_pattern(pattern: &str) -> Result<(), &'static str> {
     let wild = |text: &str| text.contains(['*', '?', '[', '{']);
     let known = [".yaml", ".yml", ".toml"].iter().any(|ending| name.ends_with(ending));
     if wild(directory) {
-        Err("wildcards may only stand in the file name, as in \"flows/*.yaml\"")
+        Err("wildcards are allowed only in the file name, as in \"flows/*.yaml\"")
     } else if !known {
         Err("a workflow's file ends in .yaml, .yml or .toml")
     } else if wild(name) && globset::Glob::new(name).is_err() {
