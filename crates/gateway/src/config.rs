@@ -1,7 +1,8 @@
-//! Configuration: one TOML file. `file` is what was typed, [`Config`] what it means.
+//! Configuration: one TOML file. `file` has the types of the file, [`Config`] the validated
+//! settings.
 //!
-//! Parsing never touches the world except for secrets that the file refers to (`{ env = … }`,
-//! `{ file = … }`), and those come through [`SecretReader`].
+//! Parsing reads nothing outside the text, except for the secrets that it refers to (`{ env = … }`,
+//! `{ file = … }`), through [`SecretReader`], and the files that it includes, such as policies.
 
 mod approvals;
 mod document;
@@ -52,39 +53,39 @@ pub use toolcrib_core::source::pack::PackLocation;
 pub use toolset::{ToolPattern, ToolsetConfig};
 pub use units::parse_duration;
 
-/// The JSON Schema of the configuration file. `x-default` has a default in words, `x-choice` the
-/// possible texts of a key.
+/// Returns the JSON Schema of the configuration file. `x-default` is a default in words; `x-choice`
+/// lists the possible values of a key.
 #[must_use]
 pub fn schema() -> serde_json::Value {
     schemars::schema_for!(file::File).to_value()
 }
 
-/// Everything the operator decided, checked.
+/// The validated settings of the operator.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The listener.
     pub server: ServerConfig,
-    /// Where state is kept.
+    /// The place of all state.
     pub store: StoreConfig,
-    /// How the record is kept.
+    /// Durability, signatures and retention of the record.
     pub record: RecordConfig,
     /// Defaults of the gate.
     pub gate: GateConfig,
-    /// Consent to calls.
+    /// Approval of calls.
     pub approvals: ApprovalsConfig,
-    /// Policies that restrict calls further; none means that there are no such.
+    /// Policies that restrict calls further; `None` for no further restrictions.
     pub policies: Option<Arc<PolicySet>>,
     /// The sources, in the order of the file.
     pub sources: Vec<SourceConfig>,
-    /// Roles: name to what they grant.
+    /// Roles: names and their grants.
     pub roles: BTreeMap<String, Vec<Grant>>,
-    /// What a caller without credentials is, where a mount lets one in.
+    /// The principal of callers without credentials, on mounts that admit them.
     pub anonymous: Option<AnonymousConfig>,
     /// OpenWOP.
     pub openwop: OpenWopConfig,
     /// Open Tool Calling.
     pub otc: MountConfig,
-    /// Tokens with a shared secret, on the mounts of Open Tool Calling alone.
+    /// Tokens with a shared secret, only for the mounts of Open Tool Calling.
     pub otc_jwt: Option<SharedJwtConfig>,
     /// Issuers whose signed tokens are credentials.
     pub issuers: Vec<JwtConfig>,
@@ -94,14 +95,14 @@ pub struct Config {
     pub explorer: ExplorerConfig,
     /// MCP.
     pub mcp: McpConfig,
-    /// What OAuth clients are told about this server, when they are told something.
+    /// Metadata for OAuth clients (RFC 9728), if configured.
     pub resource: Option<ResourceConfig>,
     /// Named parts of the catalog, in the order of the file.
     pub toolsets: Vec<ToolsetConfig>,
-    /// What confined programs must not reach; [`Config::protect`] sees to it.
+    /// Paths that confined programs must not reach; enforced by [`Config::protect`].
     pub protection: Protection,
-    /// Whether the test seams under `/v1/host/sample` are there. No file can say so: whoever starts
-    /// the server does, for this once.
+    /// Whether the test routes under `/v1/host/sample` are served. The file cannot set this; only
+    /// the command that starts the server can.
     pub test_seams: bool,
 }
 
@@ -110,64 +111,65 @@ pub struct Config {
 pub struct ServerConfig {
     /// Address to bind.
     pub listen: SocketAddr,
-    /// Whether a proxy that terminates TLS stands before us; the only way to leave loopback.
+    /// Whether a proxy in front of the server terminates TLS; required for addresses other than
+    /// loopback.
     pub behind_proxy: bool,
-    /// `Host` values accepted beside loopback names.
+    /// `Host` values accepted in addition to loopback names.
     pub allowed_hosts: Vec<String>,
-    /// `Origin` values accepted beside loopback ones.
+    /// `Origin` values accepted in addition to loopback ones.
     pub allowed_origins: Vec<String>,
     /// Largest request body, in bytes.
     pub max_body_bytes: usize,
-    /// Bytes of the bodies of all requests in flight, at least one largest body.
+    /// Maximum bytes of the bodies of all requests in flight, at least one largest body.
     pub max_body_total_bytes: usize,
     /// Whether `/metrics` needs no key.
     pub public_metrics: bool,
 }
 
-/// Where state is kept.
+/// The place of all state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
     /// The SQLite file.
     pub path: PathBuf,
-    /// The key that credentials are sealed with. Without one none can be stored.
+    /// The key that seals stored credentials. Without it, none can be stored.
     pub seal_key: Option<KeyPlace>,
-    /// The key before that one, while not everything is sealed anew.
+    /// The previous seal key, until everything is resealed.
     pub old_seal_key: Option<KeyPlace>,
-    /// Bytes of its file system below which only what runs is recorded.
+    /// Free bytes of the file system below which only calls that run are recorded.
     pub keep_free: u64,
 }
 
-/// Where a key is. It is read when it is needed, so that commands that do not need it need not be
-/// able to.
+/// The place of a key. The key is read only when it is needed, so that other commands work without
+/// access to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeyPlace {
-    /// The text of a file.
+    /// The content of a file.
     File(PathBuf),
     /// An environment variable.
     Env(String),
-    /// What a program prints: its path or name, and its arguments.
+    /// The output of a program: its path or name, and its arguments.
     Command(Vec<String>),
 }
 
-/// How the record is kept.
+/// Durability, signatures and retention of the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordConfig {
-    /// When an event counts as written.
+    /// The durability of an event before its call proceeds.
     pub durability: Durability,
-    /// Events of a tenant after which a checkpoint is signed.
+    /// Number of a tenant's events after which a checkpoint is signed.
     pub checkpoint_every: u64,
-    /// Time after which a checkpoint is signed, for a tenant that has news.
+    /// Time after which a checkpoint is signed, for a tenant with new events.
     pub checkpoint_interval: Duration,
-    /// The key that checkpoints are signed with; without one, one is made beside the store.
+    /// The key that signs checkpoints; without one, a key is created next to the store.
     pub signing_key: Option<KeyPlace>,
-    /// For how long events are kept; none means for ever.
+    /// Retention of events; `None` for unlimited.
     pub keep: Option<Duration>,
-    /// Age at which a tool session is closed, however busy it is. See
+    /// Age at which a tool session is closed, even if it is in use. See
     /// [`session_age`](Self::session_age).
     pub max_session_age: Duration,
-    /// Where checkpoints are sent.
+    /// The destinations of checkpoints.
     pub anchors: Vec<Destination>,
-    /// Where events are sent.
+    /// The destinations of events.
     pub forwards: Vec<ForwardConfig>,
 }
 
@@ -179,99 +181,99 @@ impl RecordConfig {
     }
 }
 
-/// Where events are sent.
+/// A destination of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForwardConfig {
-    /// Its name, which its progress is kept under.
+    /// The name, under which the progress is stored.
     pub name: String,
-    /// What the events are written as.
+    /// The format of the events.
     pub format: Format,
-    /// Where to.
+    /// The destination.
     pub destination: Destination,
 }
 
-/// When an event counts as written.
+/// The durability of an event before its call proceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
-    /// After it is on disk: survives power loss.
+    /// On disk: survives power loss.
     Strict,
-    /// After it is with the operating system: survives a crash of the process, not of the machine.
+    /// Passed to the operating system: survives a crash of the process, not of the machine.
     Relaxed,
 }
 
 /// Defaults of the gate; a tool's own rule overrides them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GateConfig {
-    /// Calls per principal and tool; none means unlimited.
+    /// Rate limit per principal and tool; `None` for unlimited.
     pub rate: Option<Rate>,
-    /// Calls of a principal on a day, where none of its roles says; none means unlimited.
+    /// Daily quota of a principal whose roles set none; `None` for unlimited.
     pub quota: Option<Quota>,
-    /// What roles say of that.
+    /// Daily quotas by role.
     pub role_quotas: BTreeMap<String, Option<Quota>>,
-    /// How long the answer to a call that named itself is given again.
+    /// How long the response to an idempotent call can be replayed.
     pub idempotency_ttl: Duration,
     /// How long a call may take.
     pub timeout: Duration,
     /// Largest result, in bytes of JSON.
     pub max_result_bytes: usize,
-    /// What a call of a tool that the caller may not use is told.
+    /// The response to a call of a tool that the caller may not use.
     pub denied_calls: DeniedCalls,
 }
 
-/// What a call of a tool that the caller may not use is told. A foreign tenant's tool is always
+/// The response to a call of a tool that the caller may not use. A foreign tenant's tool is always
 /// "not found".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeniedCalls {
     /// 403 with the tool's name and scopes (RFC 0064 §C).
     Forbidden,
-    /// The same answer as for a name that does not exist.
+    /// The same response as for an unknown tool.
     NotFound,
 }
 
-/// A caller without credentials.
+/// The principal of callers without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnonymousConfig {
-    /// The tenant it belongs to.
+    /// Its tenant.
     pub tenant: TenantId,
-    /// What it holds.
+    /// Its scopes.
     pub scopes: ScopeSet,
 }
 
-/// A source and what its tools mean.
+/// A source and the settings of its tools.
 #[derive(Debug, Clone)]
 pub struct SourceConfig {
-    /// What to connect to.
+    /// The upstream.
     pub spec: SourceSpec,
-    /// Which surface it is.
+    /// The kind of source.
     pub kind: SourceKind,
-    /// For whom it exists.
+    /// The tenants that it exists for.
     pub tenants: Tenants,
-    /// How its tools are named on the wire.
+    /// The style of its tools' wire names.
     pub names: NameStyle,
-    /// How often it is asked for its tools even when it announces no change.
+    /// Interval of discovery when the source announces no change.
     pub refresh: Duration,
-    /// What happens when what it says of a tool is not what was approved.
+    /// The treatment of tools that differ from their approved form.
     pub pins: PinPolicy,
-    /// When calls are no longer sent to it for a while; none means never.
+    /// The circuit breaker; `None` for none.
     pub breaker: Option<BreakerConfig>,
     /// `[source.tools."glob"]`, in the order of the file: later rules override earlier ones, member
     /// by member.
     pub rules: Vec<ToolRule>,
 }
 
-/// When calls are no longer sent to a source for a while.
+/// The settings of a circuit breaker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BreakerConfig {
-    /// Failures in a row; at least 2.
+    /// Consecutive failures that open the breaker; at least 2.
     pub failures: usize,
-    /// How long ago the first of them is at most.
+    /// Longest time from the first to the last of them.
     pub window: Duration,
-    /// How long calls are not sent.
+    /// How long the breaker stays open.
     pub open: Duration,
 }
 
 impl SourceConfig {
-    /// The scope that a tool without a rule for scopes requires: `tools:<source>`.
+    /// Returns the scope that a tool requires unless a rule sets its scopes: `tools:<source>`.
     pub(crate) fn default_scope(&self) -> Result<Scope, String> {
         Scope::parse(&format!("tools:{}", self.spec.id)).map_err(|error| error.to_string())
     }
@@ -283,37 +285,37 @@ impl Default for BreakerConfig {
     }
 }
 
-/// What becomes of tools whose upstream says something new of them.
+/// The treatment of changed and new tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PinPolicy {
-    /// What happens to them.
+    /// The treatment of changed tools.
     pub mode: PinMode,
-    /// What counts as approved.
+    /// The treatment of new tools.
     pub first: PinFirst,
 }
 
-/// What happens to a tool that is not as it was approved.
+/// The treatment of a tool that differs from its approved form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PinMode {
-    /// It is left out until somebody approves it, or until it is again as it was.
+    /// It is left out until its current form is approved, or until it has its approved form again.
     Enforce,
     /// It is offered, reported and recorded.
     Warn,
-    /// Nothing: nobody looks.
+    /// Pins are not checked.
     Off,
 }
 
-/// What becomes of a tool that is seen for the first time.
+/// The treatment of a tool that is discovered for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PinFirst {
-    /// It is approved as it is.
+    /// It is approved automatically.
     Trust,
-    /// Somebody has to approve it.
+    /// It requires explicit approval.
     Approve,
 }
 
 impl PinPolicy {
-    /// For sources that the operator writes himself.
+    /// For sources that the operator writes.
     pub const OFF: Self = Self { mode: PinMode::Off, first: PinFirst::Trust };
 }
 
@@ -324,16 +326,16 @@ pub struct ToolRule {
     pub pattern: String,
     /// Matches the tool's own name at its source.
     pub glob: GlobMatcher,
-    /// What it sets.
+    /// The settings for matching tools.
     pub set: Classification,
 }
 
-/// What an operator can say about a tool. Absent members are inherited.
+/// The settings that a rule can make for a tool. Absent members are inherited.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Classification {
-    /// For whom it exists, of those for whom its source does.
+    /// A subset of the source's tenants.
     pub tenants: Option<Tenants>,
-    /// Required scopes; an empty list asks for none.
+    /// Required scopes; an empty list requires none.
     pub scopes: Option<Vec<Scope>>,
     /// Data effect.
     pub safety_tier: Option<SafetyTier>,
@@ -341,15 +343,15 @@ pub struct Classification {
     pub egress: Option<Egress>,
     /// Replay posture.
     pub replay_policy: Option<ReplayPolicy>,
-    /// Whether consent is needed.
+    /// Whether approval is required.
     pub approval: Option<Approval>,
-    /// Whose, and when.
+    /// The conditions of the approval, and its approvers.
     pub consent: Consent,
     /// Limit; `Some(None)` means `"off"`.
     pub rate: Option<Option<Rate>>,
-    /// How many calls may come at once; none means as many as the rate says.
+    /// Largest burst of calls; `None` for the number in the rate.
     pub burst: Option<NonZeroU32>,
-    /// Calls of each principal on a day; `Some(None)` means `"off"`.
+    /// Daily quota per principal and tool; `Some(None)` means `"off"`.
     pub quota: Option<Option<Quota>>,
     /// Deadline.
     pub timeout: Option<Duration>,
@@ -370,7 +372,7 @@ pub enum MountAuth {
     Optional,
 }
 
-/// A mount without settings of its own.
+/// A mount with no other settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MountConfig {
     /// Who may use it.
@@ -382,17 +384,17 @@ pub struct MountConfig {
 pub struct McpConfig {
     /// Who may use it.
     pub auth: MountAuth,
-    /// Most tools in one page of a list.
+    /// Maximum number of tools on one page of a list.
     pub page_size: NonZeroUsize,
     /// Whether a handshake over HTTP opens a session.
     pub sessions: bool,
-    /// How long a session lives in which nothing runs and no stream is open.
+    /// How long an unused session is kept.
     pub session_idle: Duration,
-    /// Sessions at once; an idle one makes room.
+    /// Maximum number of sessions; an idle one is closed for a new one.
     pub max_sessions: usize,
-    /// Sessions at once of one principal; an idle one of its own makes room.
+    /// Maximum number of sessions of one principal; an idle one of its own is closed for a new one.
     pub max_sessions_per_principal: usize,
-    /// Subscriptions (`subscriptions/listen`) at once of one principal.
+    /// Maximum number of open subscriptions (`subscriptions/listen`) of one principal.
     pub max_listeners_per_principal: usize,
 }
 
@@ -401,9 +403,9 @@ pub struct McpConfig {
 pub struct ResourceConfig {
     /// Its identifier: the URL by which clients reach it.
     pub resource: String,
-    /// Issuers whose tokens it takes.
+    /// Issuers whose tokens it accepts.
     pub authorization_servers: Vec<String>,
-    /// Scopes that clients should ask for; what tools need is never told.
+    /// Scopes that clients should request; the scopes of tools are never published.
     pub scopes: Vec<String>,
 }
 
@@ -419,11 +421,11 @@ pub struct OxpConfig {
 /// OpenWOP settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OpenWopConfig {
-    /// Shape of `GET /v1/tools` for a client that does not ask for one.
+    /// Shape of `GET /v1/tools` for a client that requests none.
     pub list_body: ListBody,
 }
 
-/// The two list shapes of RFC 0078 (its text, and everything executable around it).
+/// The two list shapes of RFC 0078: that of its text, and that of its schemas and examples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListBody {
     /// `[…]`
@@ -432,28 +434,28 @@ pub enum ListBody {
     Envelope,
 }
 
-/// What of the explorer needs credentials. "Public" is what `[anonymous]` may see and never more;
-/// callers who present credentials that hold see what is theirs.
+/// The endpoints of the explorer that require credentials. On public endpoints, callers without
+/// credentials see what `[anonymous]` may see; callers with valid credentials see their own view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExplorerPolicy {
-    /// Everything that holds data. Credentials are asked for before anything else is told.
+    /// All endpoints with data. Credentials are checked first.
     All,
-    /// Calls, before anything else is told. Lists, details and checks of arguments are public;
-    /// credentials that do not hold are refused everywhere.
+    /// Calls, where credentials are checked first. Lists, details and validation are public;
+    /// invalid credentials are refused everywhere.
     CallOnly,
-    /// Calls, in the order of the specification: whether tools may be run, whether the tool exists,
-    /// credentials. Everything else is public; credentials that do not hold count as none.
+    /// Calls, in the specified order of checks: execution enabled, tool exists, credentials.
+    /// Everything else is public; invalid credentials count as none.
     SpecPublic,
-    /// Nothing: callers without credentials may do what `[anonymous]` may, calls included.
+    /// None: callers without credentials may do what `[anonymous]` may, calls included.
     Nothing,
 }
 
 /// Explorer settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExplorerConfig {
-    /// What needs credentials. The page itself holds no data and is always served.
+    /// The endpoints that require credentials. The page itself holds no data and is always served.
     pub policy: ExplorerPolicy,
-    /// Where it is mounted; starts with `/`, no trailing `/`.
+    /// The mount path; starts with `/`, no trailing `/`.
     pub prefix: String,
     /// Whether tools may be run from it.
     pub allow_execute: bool,
@@ -466,43 +468,44 @@ pub struct ExplorerConfig {
 }
 
 impl ToolRule {
-    /// `set` for the tools whose name matches the glob `pattern`.
+    /// Creates a rule that applies `set` to tools whose name matches the glob `pattern`.
     ///
     /// # Errors
-    /// `pattern` is not a glob.
+    /// Fails when `pattern` is not a valid glob.
     pub fn new(pattern: &str, set: Classification) -> Result<Self, globset::Error> {
         let glob = Glob::new(pattern)?.compile_matcher();
         Ok(Self { pattern: pattern.to_owned(), glob, set })
     }
 }
 
-/// Reads what `{ env = … }` and `{ file = … }` refer to. The command line has the real one.
+/// Reads the secrets of `{ env = … }` and `{ file = … }`. The command line implements it.
 pub trait SecretReader {
-    /// The environment variable.
+    /// Returns the value of an environment variable.
     fn env(&self, name: &str) -> Option<Secret>;
 
-    /// The file's text without trailing line breaks; the error says why it cannot be read.
+    /// Returns the file's text without trailing line breaks; the error is the reason why it is
+    /// unreadable.
     fn file(&self, path: &std::path::Path) -> Result<Secret, String>;
 }
 
-/// A secret that a configuration refers to and that cannot be read here.
+/// A secret of the configuration that is unreadable here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingSecret {
-    /// The source that needs it; none when only a server does.
+    /// The source that needs it; `None` when only a server does.
     pub source: Option<SourceId>,
-    /// Where it is named, and why it cannot be read.
+    /// The place of the reference, and the reason.
     pub problem: Problem,
 }
 
-/// The line of `key`, in the form of [`Problem::key`], in the text of a configuration file; or that
-/// of the nearest table around it.
+/// Returns the line of `key` in the text of a configuration file, or the line of the nearest table
+/// around it. `key` has the form of [`Problem::key`].
 pub fn line_of_key(text: &str, key: &str) -> Option<usize> {
     document::line_of_key(text, key)
 }
 
 impl Config {
-    /// A configuration without sources: what an empty file means. `base` is the directory that
-    /// relative paths start from.
+    /// Creates the configuration of an empty file, without sources. Relative paths are resolved
+    /// against the directory `base`.
     pub fn empty(base: &std::path::Path) -> Self {
         Self {
             server: ServerConfig {
@@ -573,7 +576,7 @@ impl Config {
         }
     }
 
-    /// The scopes that this configuration and the server ask for by name.
+    /// Returns the scopes that this configuration and the server require by name.
     pub fn known_scopes(&self) -> Vec<Scope> {
         let rules = self.sources.iter().flat_map(|source| {
             let usual = source.default_scope().ok();
@@ -587,7 +590,7 @@ impl Config {
         rules.chain([self.approvals.respond_scope.clone()]).chain(routes).collect()
     }
 
-    /// The source called `id`.
+    /// Returns the source with `id`.
     pub fn source(&self, id: &SourceId) -> Option<&SourceConfig> {
         self.sources.iter().find(|source| source.spec.id == *id)
     }

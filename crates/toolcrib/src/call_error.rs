@@ -1,6 +1,6 @@
-//! Why a call gave no outcome, as far as all dialects answer alike: status, time to wait and details.
-//! The code is [`CallError::code`]. A dialect formats these, and overrides what its protocol says
-//! otherwise.
+//! The parts of a failed call's response that all dialects share: status, retry time and details.
+//! The code is [`CallError::code`]. Each dialect formats these parts, and overrides them where its
+//! protocol says otherwise.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use toolcrib_core::{call::CallError, limit::wait_millis};
 
-/// Returns the status.
+/// Returns the HTTP status for `error`.
 pub(crate) fn status(error: &CallError) -> StatusCode {
     match error {
         CallError::NoSuchTool => StatusCode::NOT_FOUND,
@@ -23,7 +23,7 @@ pub(crate) fn status(error: &CallError) -> StatusCode {
     }
 }
 
-/// Returns the time for the header `Retry-After`.
+/// Returns the time for the header `Retry-After`, if a later retry can succeed.
 pub(crate) fn retry_after(error: &CallError) -> Option<Duration> {
     match error {
         CallError::RateLimited { retry_after, .. } => Some(*retry_after),
@@ -32,7 +32,7 @@ pub(crate) fn retry_after(error: &CallError) -> Option<Duration> {
     }
 }
 
-/// Returns the members by which a client can react to a refusal.
+/// Returns the members by which a client can react to a refusal, such as the missing scopes.
 pub(crate) fn details(error: &CallError) -> Option<Value> {
     Some(match error {
         CallError::Forbidden { tool, required } => {

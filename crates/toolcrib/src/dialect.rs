@@ -1,4 +1,5 @@
-//! What a dialect is to the rest of the crate: an entry of the table [`DIALECTS`](crate::DIALECTS).
+//! The interface between a dialect and the rest of the crate: one entry of
+//! [`DIALECTS`](crate::DIALECTS).
 
 use serde_json::Value;
 use toolcrib_gateway::{Gateway, config::Config};
@@ -6,11 +7,10 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::{middleware::Mount, state::AppState};
 
-/// One dialect.
 pub(crate) struct Dialect {
     /// The tags of its routes in the description, each with its meaning.
     pub(crate) tags: &'static [(&'static str, &'static str)],
-    /// Returns its paths, each with the surface it counts as, the rule who may enter and the form of
+    /// Returns its paths. Each has the surface it counts for, its access rule and its format of
     /// refusals.
     pub(crate) mounts: fn(&Config) -> Vec<Mount>,
     /// Returns its routes, with their description.
@@ -20,7 +20,7 @@ pub(crate) struct Dialect {
     pub(crate) description: fn() -> Value,
 }
 
-/// What the routes of a dialect are built with.
+/// The arguments for building the routes of a dialect.
 pub(crate) struct Setup<'a> {
     /// Absent where only the description is needed.
     pub(crate) gateway: Option<&'a Gateway>,

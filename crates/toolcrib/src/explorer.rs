@@ -1,11 +1,10 @@
-//! The explorer: a page to look at tools and try them, and the JSON endpoints behind it, below a
-//! configurable prefix.
+//! The explorer: a web page to inspect and try tools, and its JSON endpoints, below a configurable
+//! prefix.
 //!
-//! Answers are those of the embedded-explorer protocol (features F1 to F7). The dialect is written
-//! against a [`ToolsProvider`], which is asked on every request and whose answer is kept by nobody
-//! here: a gateway, whose answer has its bytes already, or tools of the embedding program. A
-//! [`Host`] says who is asking and runs calls. What needs credentials is a policy; the
-//! page itself holds no data.
+//! Responses follow the embedded-explorer protocol (features F1 to F7). A [`ToolsProvider`]
+//! supplies the tools anew on every request: a gateway, with bytes it has already serialised, or
+//! tools of the embedding program. A [`Host`] identifies the caller and runs calls.
+//! [`ExplorerPolicy`] says which endpoints require credentials; the page itself holds no data.
 
 mod assets;
 mod call;
@@ -49,14 +48,14 @@ use crate::{
     middleware::{Access, Mount, Paths, Refusal},
 };
 
-/// One explorer: what its handlers share.
+/// One explorer: the state that its handlers share.
 struct Explorer {
     provider: Arc<dyn ToolsProvider>,
     host: Arc<dyn Host>,
     policy: ExplorerPolicy,
     allow_execute: bool,
     max_body: usize,
-    /// Named in the record.
+    /// The resource that denials are recorded under.
     resource: String,
     page: Page,
 }
@@ -80,8 +79,8 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description: || json!({}),
 };
 
-/// The mount of the explorer. Each endpoint decides who may enter, because the order of its answers
-/// depends on the policy.
+/// Returns the mount of the explorer. Each endpoint authenticates by itself, because the order of
+/// its checks depends on the policy.
 fn mount(prefix: &str) -> Mount {
     let paths = match prefix {
         "" => Paths::All,
@@ -90,7 +89,7 @@ fn mount(prefix: &str) -> Mount {
     Mount::new(Surface::Explorer, paths, Access::Open, refuse)
 }
 
-/// The routes below `prefix`, with their description.
+/// Returns the routes below `prefix`, with their description.
 fn routes<S>(explorer: Explorer, prefix: &str) -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -103,7 +102,7 @@ where
         .routes(routes!(assets::asset));
     let routes = match prefix {
         "" => json,
-        // The page answers with and without the last slash, which nesting alone does not do.
+        // The page is served with and without the last slash, which nesting alone does not do.
         prefix => OpenApiRouter::new()
             .nest(prefix, json)
             .nest(prefix, OpenApiRouter::new().routes(routes!(page::page))),
@@ -113,13 +112,13 @@ where
 }
 
 impl Explorer {
-    /// The explorer of `gateway`, set up as its configuration says.
+    /// Creates the explorer of `gateway` from its configuration.
     fn of_gateway(gateway: &Gateway, config: &config::ExplorerConfig, max_body: usize) -> Self {
         let host = Arc::new(Gated::new(gateway.clone()));
         Self::set_up(Arc::new(gateway.clone()), host, config, max_body)
     }
 
-    /// The routes of an explorer alone, for their description.
+    /// Creates an explorer that serves nothing, for the description of its routes.
     fn described(config: &config::ExplorerConfig) -> Self {
         let host = embedded::Embedded::closed();
         Self::set_up(Arc::new(Vec::new()), Arc::new(host), config, 0)
@@ -149,7 +148,7 @@ impl Explorer {
         }
     }
 
-    /// Who asks for a list, a detail or a check of arguments.
+    /// Identifies the sender of a request for a list, a detail or a check of arguments.
     async fn reader(&self, head: &Parts) -> Result<Visitor, Refusal> {
         let who = match self.policy {
             ExplorerPolicy::All => self.host.holder(head).await,
@@ -161,7 +160,7 @@ impl Explorer {
         who.map_err(|error| self.turn_away(error))
     }
 
-    /// Who asks for a call, where that comes before everything else.
+    /// Identifies the caller, when the policy checks credentials before everything else.
     async fn caller_first(&self, head: &Parts) -> Result<Option<Visitor>, Refusal> {
         let who = match self.policy {
             ExplorerPolicy::All | ExplorerPolicy::CallOnly => self.host.holder(head).await,
@@ -171,7 +170,7 @@ impl Explorer {
         who.map(Some).map_err(|error| self.turn_away(error))
     }
 
-    /// Who asks for a call, where that comes after everything else.
+    /// Identifies the caller, when credentials are checked after everything else.
     async fn caller_last(&self, head: &Parts) -> Result<Visitor, Refusal> {
         self.host.holder(head).await.map_err(|error| self.turn_away(error))
     }
@@ -184,7 +183,7 @@ impl Explorer {
     }
 }
 
-/// What of an explorer below `prefix` holds data.
+/// Returns the resource that the record names for the tool endpoints below `prefix`.
 fn resource(prefix: &str) -> String {
     format!("{prefix}/tools/*")
 }

@@ -1,11 +1,11 @@
-//! Entrances for the fuzz targets; compiled with `--cfg fuzzing` alone.
+//! Entry points for the fuzz targets; compiled only with `--cfg fuzzing`.
 
-/// Reads a body of `POST /tools/call`.
+/// Parses a body of `POST /tools/call`.
 pub fn otc_body(body: &[u8]) {
     crate::otc::fuzz(body);
 }
 
-/// Reads a message from a client and says which revision it speaks.
+/// Parses a message from a client and determines its protocol revision.
 pub fn mcp_frame(frame: &[u8]) {
     crate::mcp::fuzz(frame);
 }

@@ -1,7 +1,8 @@
-//! Idempotent calls over HTTP: the header `Idempotency-Key`, and what all dialects answer alike.
+//! Idempotent calls over HTTP: the header `Idempotency-Key`, and the parts of a response that all
+//! dialects share.
 //!
-//! The value of the header is the key itself; one in quotes, as the draft of the IETF has it, is the
-//! same key.
+//! The value of the header is the key itself. A quoted value, as in the IETF draft, is the same key
+//! as the bare one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,20 +19,20 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Schema, Type},
 };
 
-/// Marks the answer of an earlier call.
+/// Marks the replayed response of an earlier call.
 const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// How long a caller waits before it sends a key again that cannot be used now.
+/// The wait before a retry, when the call of the key is running or too many calls are.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The header is not a key.
+/// The header does not contain a valid key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("`Idempotency-Key` must appear exactly once and contain 1 to 256 visible ASCII characters")]
 pub(crate) struct BadKey;
 
-/// Returns the key in `headers`, if they have one.
+/// Returns the key in `headers`, if there is one.
 pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, BadKey> {
     let mut values = headers.get_all(KEY).iter();
     let Some(value) = values.next() else { return Ok(None) };
@@ -47,7 +48,7 @@ pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, BadKey> {
     }
 }
 
-/// The value of the header, for the description.
+/// The schema of the header's value, for the OpenAPI description.
 pub(crate) struct IdempotencyKeyText;
 
 impl PartialSchema for IdempotencyKeyText {
@@ -59,11 +60,11 @@ impl PartialSchema for IdempotencyKeyText {
 
 impl ToSchema for IdempotencyKeyText {}
 
-/// Calls a tool: at most once under `key`, if there is one. `keep` gives the bytes to keep of a call
-/// whose answer is final.
+/// Calls a tool, at most once under `key` if there is one. `keep` returns the bytes to store for a
+/// call whose response is final.
 ///
 /// # Errors
-/// The key cannot be used for this call; nothing ran.
+/// Fails when the key cannot be used for this call; the tool did not run.
 pub(crate) async fn call(
     gateway: &Gateway,
     caller: &Arc<Principal>,
@@ -78,7 +79,7 @@ pub(crate) async fn call(
     gateway.call_once(caller, key, request, keep).await
 }
 
-/// Returns the status with which the header is refused.
+/// Returns the status for a rejected key.
 pub(crate) fn status(refused: OnceError) -> StatusCode {
     match refused {
         OnceError::Unusable => StatusCode::BAD_REQUEST,
@@ -96,7 +97,7 @@ pub(crate) fn retry_after(refused: OnceError) -> Option<Duration> {
     }
 }
 
-/// Marks `response` as the answer of an earlier call.
+/// Marks `response` as the replay of an earlier call.
 pub(crate) fn replayed(mut response: Response) -> Response {
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     response

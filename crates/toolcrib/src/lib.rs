@@ -1,10 +1,10 @@
-//! Turns a [`Gateway`] into an [`axum::Router`]: one folder per dialect over one catalog, one gate
-//! and one record.
+//! Turns a [`Gateway`] into an [`axum::Router`]: one folder per dialect, all over one catalog, one
+//! gate and one record.
 //!
 //! * [`router`](fn@router) mounts everything.
-//! * `openwop/`, `otc/`, `explorer/` and `mcp/` are the dialects. None knows another (I-4); each has
-//!   its types and its routes, and formats errors in its own way; `call_error` and `idempotency` have
-//!   what they answer alike.
+//! * `openwop/`, `otc/`, `explorer/` and `mcp/` are the dialects. They are independent of each
+//! other (I-4); each has its own types, routes and error format. `call_error` and `idempotency`
+//! hold the parts that they share.
 //! * `middleware/` has the checks before every request.
 #![warn(missing_docs)]
 
@@ -27,7 +27,7 @@ mod router;
 mod serve;
 mod state;
 
-/// The dialects. One more is a folder, its `mod` and its entry here, and its section of the
+/// All dialects. A new one needs a folder, its `mod`, an entry here, and its section of the
 /// configuration.
 const DIALECTS: &[dialect::Dialect] =
     &[openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];
@@ -36,7 +36,8 @@ pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
 pub use mcp::{serve_stdio, serve_stdio_within};
 pub use router::{RouterExt, openapi, router};
 
-/// The published JSON Schemas with their names, as served under `/schemas/NAME.schema.json`.
+/// Returns the published JSON Schemas with their names, as served under
+/// `/schemas/NAME.schema.json`.
 pub fn schemas() -> Vec<(&'static str, serde_json::Value)> {
     openwop::schemas::all()
 }

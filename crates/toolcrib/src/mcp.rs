@@ -1,21 +1,21 @@
 //! MCP: the stateless revision 2026-07-28 and the handshake revisions, on one URL and over stdio.
 //!
-//! Two rules decide the era of a request, and nothing else does: what the request says of itself in
-//! `_meta`, and for HTTP the `MCP-Protocol-Version` header. A request of the stateless revision is
-//! answered by any replica. A handshake opens a session where it can, which adds to what is served
-//! without one: news of the list, cancellation by notification, and one run for all calls.
+//! The era of a request depends on two things only: the version in its `_meta`, and for HTTP the
+//! `MCP-Protocol-Version` header. Any replica can answer a request of the stateless revision. A
+//! handshake opens a session where it can. A session adds notifications of list changes,
+//! cancellation by notification, and one run for all calls.
 //!
-//! * `protocol` reads one JSON-RPC message, `era` says which revision it speaks.
-//! * `method` answers it; `pages` is `tools/list`, `call` is a `tools/call` while it runs, `listen`
-//!   a subscription while it is open.
-//! * `session` is what a handshake opens; `changes` notices that a caller's list has changed.
-//! * `meta` are the three tools that a toolset can list in place of its own.
-//! * `http` and `stdio` carry messages; they share everything above.
-//! * `format` writes tools, `answer` writes messages around JSON that is already there, `error` is
-//!   the one table of codes.
+//! * `protocol` parses one JSON-RPC message, `era` determines its revision.
+//! * `method` answers it; `pages` is `tools/list`, `call` is a running `tools/call`, `listen` an
+//! open subscription.
+//! * `session` is the state that a handshake creates; `changes` detects changes of a caller's list.
+//! * `meta` has the three tools that a toolset can list in place of its own.
+//! * `http` and `stdio` are the transports; they share everything above.
+//! * `format` serialises tools, `answer` wraps serialised JSON into messages, `error` is the one
+//! table of codes.
 //!
-//! The dialect is written on raw JSON: a list is the bytes that the gateway made once per view, and
-//! a result is the upstream's own text.
+//! The dialect passes raw JSON through: a list consists of bytes that the gateway serialised once
+//! per view, and a result is the upstream's own text.
 
 mod answer;
 mod call;
@@ -48,7 +48,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description: description::document,
 };
 
-/// Reads `frame` as far as it is read before a tool is looked up.
+/// Parses `frame` up to the lookup of the tool.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(frame: &[u8]) {
     if let Ok(protocol::Message::Request(request)) = protocol::parse(frame) {

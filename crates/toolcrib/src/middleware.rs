@@ -1,13 +1,13 @@
 //! The checks before every request and after every response, on every surface.
 //!
-//! The guard surrounds the routes, so that a refusal does not depend on which routes exist (I-10). The
-//! guard and the handlers return a [`Refusal`]; the [`Mount`] of the request formats it.
+//! The guard surrounds the routes, so that a refusal does not depend on which routes exist (I-10).
+//! The guard and the handlers return a [`Refusal`]; the [`Mount`] of the request formats it.
 //!
-//! A dialect has a function `mounts`, which returns its paths, who may enter and how refusals are
-//! formatted, and a function `routes`. When one of its handlers runs, `Host`, `Origin` and credentials
-//! are checked already: the handler takes the [`Caller`] as an argument, reads the body as a
-//! [`Payload`], and may return a [`Refusal`]. Unknown paths, wrong methods (`Allow` included) and
-//! panics become refusals too.
+//! A dialect has a function `mounts`, which returns its paths, their access rules and their format
+//! of refusals, and a function `routes`. When one of its handlers runs, `Host`, `Origin` and
+//! credentials are already checked. The handler takes the [`Caller`] as an argument, reads the body
+//! as a [`Payload`], and may return a [`Refusal`]. Unknown paths, wrong methods (`Allow` included)
+//! and panics become refusals too.
 
 pub(crate) mod authenticate;
 mod body;
@@ -61,8 +61,8 @@ pub(crate) trait HttpHost: Send + Sync + 'static {
     /// Returns the challenge for a refused caller.
     fn challenge(&self) -> &Challenge;
 
-    /// Checks that a request with `uri` and `headers` is addressed to this server and comes from no
-    /// foreign page.
+    /// Checks that a request with `uri` and `headers` is addressed to this server and was not sent
+    /// by a foreign page.
     fn check(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal>;
 
     /// Authenticates the sender of `headers` to a mount that requires `auth`.
@@ -76,26 +76,26 @@ pub(crate) trait HttpHost: Send + Sync + 'static {
     /// Records a refusal for missing or invalid credentials on `route`.
     fn record_unauthenticated(&self, route: &str);
 
-    /// Returns the memory for the bodies of requests.
+    /// Returns the memory budget for request bodies.
     fn memory(&self) -> &Memory;
 
-    /// Counts a request whose body had no room.
+    /// Counts a request that was refused because the memory budget was exhausted.
     fn crowded(&self);
 
-    /// Counts an answer.
+    /// Counts a response.
     fn answered(&self, surface: Surface, status: StatusCode);
 }
 
-/// The mounts, in the order in which they are matched with a path.
+/// The host and its mounts, in the order in which a path is matched against them.
 #[derive(Clone)]
 struct Guard {
     host: Arc<dyn HttpHost>,
     mounts: Arc<[Mount]>,
-    /// The mount of every other path.
+    /// The mount of all other paths.
     elsewhere: Arc<Mount>,
 }
 
-/// Puts `routes` behind the guard. `elsewhere` is the mount of paths that are on none of `mounts`.
+/// Puts `routes` behind the guard. `elsewhere` is the mount of paths outside `mounts`.
 pub(crate) fn guarded<H: HttpHost + Clone>(
     routes: Router<H>,
     mounts: Vec<Mount>,
@@ -109,7 +109,7 @@ pub(crate) fn guarded<H: HttpHost + Clone>(
     let guard =
         Guard { host: Arc::new(host), mounts: mounts.into(), elsewhere: Arc::new(elsewhere) };
     // A service around the whole router: a layer of the router itself would run after routing, and
-    // axum would add `Allow` to refusals of callers who may not know the methods of a route.
+    // axum would add `Allow` to refusals of callers that may not learn the methods of a route.
     Router::new().fallback_service(from_fn_with_state(guard, pass).layer(routes))
 }
 
@@ -143,7 +143,7 @@ async fn answer(guard: Guard, mut request: Request, next: Next) -> Response {
     }
 }
 
-/// Runs a handler. One that panics must not end the connection.
+/// Runs a handler. A panic must not end the connection.
 async fn run(next: Next, request: Request) -> Response {
     match AssertUnwindSafe(next.run(request)).catch_unwind().await {
         Ok(response) => response,
@@ -219,7 +219,7 @@ impl Guard {
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         headers.insert(request_id::NAME, id);
-        // Answers depend on the caller; an answer that may be cached has its own header.
+        // Responses depend on the caller; a cacheable response sets its own header.
         headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
         response
     }

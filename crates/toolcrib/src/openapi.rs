@@ -1,4 +1,4 @@
-//! The description of the whole HTTP interface, put together from the handlers.
+//! The OpenAPI description of the whole HTTP interface, collected from the handlers.
 
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
@@ -8,12 +8,12 @@ use crate::DIALECTS;
 /// The tag of routes that belong to no dialect.
 const OPERATIONS: (&str, &str) = ("Operations", "Probes, metrics and descriptions");
 
-/// Finishes what the routers collected.
+/// Completes the description that the routers collected.
 pub(crate) fn document(collected: &OpenApi) -> Value {
     let mut document = match serde_json::to_value(collected) {
         Ok(document) => document,
         Err(error) => {
-            tracing::error!(%error, "the interface could not be described");
+            tracing::error!(%error, "the OpenAPI description could not be serialised");
             json!({})
         }
     };
@@ -42,7 +42,7 @@ pub(crate) fn document(collected: &OpenApi) -> Value {
     document
 }
 
-/// Every route under `/v1` refuses query parameters that it does not have ([`crate::parameters`]).
+/// Adds the refusal of unknown query parameters ([`crate::parameters`]) to every route under `/v1`.
 fn refuses_unknown_parameters(document: &mut Value) {
     let refused = json!({
         "description": "A query parameter that this route does not have",
@@ -60,10 +60,10 @@ fn refuses_unknown_parameters(document: &mut Value) {
     }
 }
 
-/// Levels on which members are put beside each other; what stands lower is replaced as a whole.
+/// Number of levels whose objects are merged member by member; deeper values are replaced.
 const DEPTH: usize = 3;
 
-/// Puts the members of `more` into `document`.
+/// Merges the members of `more` into `document`, down to `depth` levels.
 fn put(document: &mut Value, more: Value, depth: usize) {
     match (document, more) {
         (Value::Object(document), Value::Object(more)) if depth > 0 => {

@@ -44,8 +44,8 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description,
 };
 
-/// Its mounts. Every path under `/v1` requires a key, whether it exists or not; the description of the
-/// interface is the exception (I-10).
+/// Returns its mounts. Every path under `/v1` requires a key, whether it exists or not; only the
+/// description of the interface is open (I-10).
 fn mounts(_: &Config) -> Vec<Mount> {
     let open = ["/.well-known/openwop", "/v1/openapi.json"];
     let keyed = Access::Keyed(MountAuth::Required);
@@ -55,7 +55,7 @@ fn mounts(_: &Config) -> Vec<Mount> {
     ]
 }
 
-/// The test routes, if they are configured. They have no description.
+/// Returns the test routes, if they are configured. They have no description.
 #[cfg(feature = "test-routes")]
 fn test_routes(config: &Config) -> axum::Router<AppState> {
     match config.test_seams {
@@ -64,7 +64,7 @@ fn test_routes(config: &Config) -> axum::Router<AppState> {
     }
 }
 
-/// No test routes: this build has none.
+/// Returns no routes: this build has no test routes.
 #[cfg(not(feature = "test-routes"))]
 fn test_routes(config: &Config) -> axum::Router<AppState> {
     if config.test_seams {
@@ -76,7 +76,7 @@ fn test_routes(config: &Config) -> axum::Router<AppState> {
     axum::Router::new()
 }
 
-/// The routes, with their description.
+/// Returns the routes, with their description.
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let document = discovery::document(&setup.config.server);
     let described = OpenApiRouter::new()
@@ -105,7 +105,7 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .merge(OpenApiRouter::from(test_routes(setup.config)))
 }
 
-/// The schemas that `core` derives, which has no utoipa.
+/// Returns the schemas derived in `core`, which does not depend on utoipa.
 fn description() -> Value {
     json!({ "components": { "schemas": {
         "ToolDescriptor": without_dialect(descriptor::json_schema()),

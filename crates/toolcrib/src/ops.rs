@@ -1,4 +1,4 @@
-//! For operators: probes, metrics, and what we serve in machine-readable form.
+//! Endpoints for operators: probes, metrics, the published schemas and the OpenAPI description.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -33,10 +33,10 @@ use crate::{
     state::AppState,
 };
 
-/// What changes only with the program.
+/// For documents that change only with the program's version.
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
 
-/// Its mounts. Errors have the form of OpenWOP, the plainest of the dialects.
+/// Returns its mounts. Errors have the form of OpenWOP, the plainest of the dialects.
 pub(crate) fn mounts(config: &Config) -> Vec<Mount> {
     let open = |paths| Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse);
     let metrics = match config.server.public_metrics {
@@ -55,7 +55,7 @@ pub(crate) fn elsewhere() -> Mount {
     Mount::new(Surface::Ops, Paths::All, Access::Open, openwop::refuse)
 }
 
-/// The routes, with their description; the description itself is added by `crate::router`.
+/// Returns the routes, with their description; `crate::router` adds the OpenAPI document itself.
 pub(crate) fn routes() -> OpenApiRouter<AppState> {
     let written = openwop::schemas::all().into_iter();
     let schemas = written.map(|(name, schema)| (name, Body::new(schema.to_string()))).collect();
@@ -127,15 +127,15 @@ async fn readyz(State(state): State<AppState>, uri: Uri, headers: HeaderMap) -> 
     respond::json(status, &body)
 }
 
-/// A probe needs no key, so credentials that are not valid are no reason to refuse it.
+/// A probe needs no key, so invalid credentials are no reason to refuse it.
 async fn may_see_tasks(state: &AppState, headers: &HeaderMap) -> bool {
     let required = MountAuth::Required;
     let caller = caller(&state.gateway, headers, required, Credentials::BEARER).await;
     caller.is_ok_and(|Caller(caller)| RouteScope::MetricsRead.is_held_by(&caller))
 }
 
-/// The background tasks by what they do. Which sources, anchors and forwarders they work for is not
-/// shown: a source may be another tenant's.
+/// Returns the background tasks by kind. The names of their sources, anchors and forwarders are
+/// hidden, because a source may belong to another tenant.
 fn tasks(state: &AppState) -> Value {
     let mut kinds: BTreeMap<&'static str, TaskReport> = BTreeMap::new();
     for report in state.gateway.tasks().reports() {
@@ -173,7 +173,7 @@ async fn metrics(
     State(state): State<AppState>,
     caller: Option<Extension<Caller>>,
 ) -> Result<Response, Refusal> {
-    // Without a caller the mount is open, which only the operator can have made it.
+    // Without a caller the mount is open, which only the operator's configuration allows.
     if let Some(Extension(Caller(caller))) = caller {
         require(&state.gateway, &caller, RouteScope::MetricsRead, "/metrics")?;
     }
@@ -212,7 +212,7 @@ async fn schema(
     }
 }
 
-/// The published schemas, written once.
+/// The published schemas, serialised once.
 #[derive(Clone)]
 struct Schemas(Arc<[(&'static str, Body)]>);
 
@@ -234,5 +234,5 @@ async fn openapi(
     respond::tagged(&headers, &document.0, "application/json", CACHING)
 }
 
-/// The served description.
+/// The description as it is served.
 pub(crate) struct OpenApiDocument(pub(crate) Body);

@@ -1,10 +1,10 @@
-//! Open Tool Calling 1.0 (`otc://1.0`) at the root, and what it became, the Open eXecution Protocol
-//! (`urn:oxp:1.0`), under `/oxp`. They are one family: the same requests, the same three kinds of
-//! failure, and the same answers in two shapes ([`dialect`]).
+//! Open Tool Calling 1.0 (`otc://1.0`) at the root, and its successor, the Open eXecution Protocol
+//! (`urn:oxp:1.0`), under `/oxp`. They are one family: the same requests and kinds of failure, and
+//! the same responses in two shapes ([`dialect`]).
 //!
-//! Three kinds of failure stay apart: before the tool is reached (400 and its like), arguments that
-//! do not fit (422), and the tool itself (200 with `success: false`). A failure after the tool may
-//! have run is never a 5xx, because clients of this protocol repeat those.
+//! There are three kinds of failure: before the tool is reached (400 and similar), invalid
+//! arguments (422), and a failure of the tool itself (200 with `success: false`). A failure after
+//! the tool may have run is never a 5xx, because clients of this protocol retry those.
 
 mod call;
 mod definition;
@@ -38,10 +38,10 @@ pub(crate) const DIALECT: Dialect = Dialect {
     description: || json!({}),
 };
 
-/// Headers that the members of this family of protocols use for a key.
+/// Headers that this family of protocols uses for a key.
 const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-key"];
 
-/// Its mounts. Health is open whatever the credentials.
+/// Returns its mounts. Health checks are open, whatever the credentials.
 fn mounts(config: &Config) -> Vec<Mount> {
     let otc = |path: &str| {
         let access = Access::Keyed(config.otc.auth);
@@ -62,7 +62,7 @@ fn mounts(config: &Config) -> Vec<Mount> {
     mounts
 }
 
-/// The routes, with their description.
+/// Returns the routes, with their description.
 fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let routes = OpenApiRouter::new()
         .routes(routes!(health::health))
@@ -74,7 +74,7 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     }
 }
 
-/// A mount that takes keys as this family does.
+/// Makes `mount` accept keys in the headers of this family.
 fn keyed(mount: Mount) -> Mount {
     let credentials = Credentials {
         key_headers: KEY_HEADERS,
@@ -84,12 +84,12 @@ fn keyed(mount: Mount) -> Mount {
     Mount { credentials, ..mount }
 }
 
-/// A refusal in Open Tool Calling.
+/// Formats a refusal for Open Tool Calling.
 fn refuse(refusal: &Refusal) -> Response {
     error::refused(dialect::Dialect::Otc.marker(), refusal)
 }
 
-/// Reads `body` as far as it is read before a tool is looked up.
+/// Parses `body` up to the lookup of the tool.
 #[cfg(fuzzing)]
 pub(crate) fn fuzz(body: &[u8]) {
     call::fuzz(body);

@@ -1,6 +1,6 @@
-//! Query parameters that a route does not have are refused, on every described route under `/v1`.
+//! Rejects unknown query parameters, on every described route under `/v1`.
 //!
-//! Which ones a route has is read from its description, so that neither can differ from the other.
+//! The known parameters of a route are read from its description, so the two cannot differ.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -19,13 +19,13 @@ use utoipa_axum::router::OpenApiRouter;
 
 use crate::respond;
 
-/// Names of query parameters by method and path.
+/// The known query parameters by method and path.
 type Known = HashMap<(Method, String), Vec<String>>;
 
-/// Refuses a parameter of a route that has these.
+/// Formats the rejection; the argument is the list of the route's known parameters.
 type Refuse = fn(&[String]) -> Response;
 
-/// Makes `routes` refuse parameters that they do not have, in the form of their dialect.
+/// Makes `routes` reject unknown query parameters, in the form of their dialect.
 pub(crate) fn checked<S>(routes: OpenApiRouter<S>, refuse: Refuse) -> OpenApiRouter<S>
 where
     S: Clone + Send + Sync + 'static,
@@ -68,7 +68,7 @@ async fn check(
     }
 }
 
-/// Returns the parameters of the route if `request` has others.
+/// Returns the known parameters of the route if `request` has an unknown one.
 fn unknown<'a>(known: &'a Known, request: &Request) -> Option<&'a [String]> {
     let query = request.uri().query().filter(|query| !query.is_empty())?;
     let path = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
@@ -84,7 +84,7 @@ fn unknown<'a>(known: &'a Known, request: &Request) -> Option<&'a [String]> {
     }
 }
 
-/// The name of a toolset; one that the configuration does not have is refused as well.
+/// The schema of a toolset's name; a toolset that is not configured is rejected as well.
 pub(crate) struct ToolsetName;
 
 impl PartialSchema for ToolsetName {

@@ -1,5 +1,6 @@
-//! This server as an OAuth 2.0 protected resource (RFC 9728): where clients learn who gives out
-//! tokens. Public, so it names no tool, no tenant and none of their scopes.
+//! This server as an OAuth 2.0 protected resource (RFC 9728): clients learn here which servers
+//! issue tokens for it. The document is public, so it names no tool, no tenant and none of their
+//! scopes.
 
 use std::sync::Arc;
 
@@ -20,22 +21,22 @@ use crate::{
     state::AppState,
 };
 
-/// What changes only with a restart.
+/// For a document that changes only with a restart.
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "" };
-/// The usual path of the resource; what stands in the configuration is served beside it.
+/// The usual path of the resource. A different configured path is served as well.
 const MCP: &str = "/mcp";
 
-/// The document, when there is something to tell.
+/// The document, if `[auth.resource]` is configured.
 #[derive(Clone)]
 struct Document(Option<Arc<Body>>);
 
-/// Its mount, which is open.
+/// Returns its mount, which is open.
 pub(crate) fn mounts() -> Vec<Mount> {
     let paths = Paths::Under(WELL_KNOWN.to_owned());
     vec![Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse)]
 }
 
-/// The routes, with their description.
+/// Returns the routes, with their description.
 pub(crate) fn routes(config: &Config) -> OpenApiRouter<AppState> {
     let resource = config.resource.as_ref();
     let routes = OpenApiRouter::new().routes(routes!(root)).routes(routes!(mcp));
@@ -48,11 +49,11 @@ pub(crate) fn routes(config: &Config) -> OpenApiRouter<AppState> {
     routes.layer(Extension(Document(resource.map(document))))
 }
 
-/// The path of `resource` when it is not one of the two that are always there.
+/// Returns the path of `resource` if it differs from the two fixed ones.
 fn own_path(resource: &ResourceConfig) -> Option<String> {
     let uri = Uri::try_from(resource.resource.as_str()).ok()?;
     let path = uri.path().trim_end_matches('/');
-    // A path with `{` in it would be a pattern.
+    // In a route, `{` would start a pattern.
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"/-._~".contains(&b);
     (!path.is_empty() && path != MCP && path.bytes().all(plain)).then(|| path.to_owned())
 }

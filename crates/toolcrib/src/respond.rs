@@ -1,4 +1,4 @@
-//! Answers: JSON, lists whose bytes are already there, and "not modified".
+//! Responses: JSON, serialised lists, and `304 Not Modified`; and access to query parameters.
 
 mod encoding;
 
@@ -9,10 +9,10 @@ use serde::Serialize;
 use toolcrib_core::{call::CallError, catalog::Body, id::RunId};
 use toolcrib_gateway::{CallReport, CatalogScope};
 
-/// Where every calling surface names the run that holds the call's events.
+/// The header in which every calling surface returns the id of the call's run.
 pub(crate) const RUN_ID: HeaderName = HeaderName::from_static("toolcrib-run-id");
 
-/// `body` as JSON.
+/// Returns a response with `body` as JSON.
 pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     match serde_json::to_vec(body) {
         Ok(bytes) => json_bytes(status, bytes),
@@ -23,7 +23,7 @@ pub(crate) fn json(status: StatusCode, body: &impl Serialize) -> Response {
     }
 }
 
-/// `bytes`, which are JSON.
+/// Returns a response with `bytes`, which must be JSON.
 pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Response {
     let mut response = with_room(status, HttpBody::from(bytes.into()));
     response
@@ -32,8 +32,8 @@ pub(crate) fn json_bytes(status: StatusCode, bytes: impl Into<Bytes>) -> Respons
     response
 }
 
-/// An answer with room for all headers that it will get on its way out, so that they are not moved
-/// while more come.
+/// Returns a response with capacity for all headers that are added later, so that the map of
+/// headers is not reallocated.
 fn with_room(status: StatusCode, body: HttpBody) -> Response {
     const HEADERS: usize = 12;
     let mut response = Response::new(body);
@@ -42,20 +42,21 @@ fn with_room(status: StatusCode, body: HttpBody) -> Response {
     response
 }
 
-/// What may be kept of an answer, and by what it differs.
+/// The caching headers of a response.
 #[derive(Clone, Copy)]
 pub(crate) struct Caching {
     /// `Cache-Control`.
     pub(crate) control: &'static str,
-    /// `Vary`; empty for none.
+    /// `Vary`; empty for no such header.
     pub(crate) vary: &'static str,
 }
 
-/// For what differs by caller: kept by the caller alone, and asked for again each time.
+/// For responses that depend on the caller: only the caller may cache them, and must revalidate
+/// each time.
 pub(crate) const PRIVATE: Caching =
     Caching { control: "private, no-cache", vary: "Authorization, Accept, Accept-Encoding" };
 
-/// `body` in the encoding that suits the request, or 304 when the request has it already.
+/// Returns `body` in the encoding that suits the request, or 304 when the client's copy is current.
 pub(crate) fn tagged(
     request: &HeaderMap,
     body: &Body,
@@ -90,8 +91,8 @@ pub(crate) fn tagged(
     response
 }
 
-/// Whether `If-None-Match` holds `etag`: `*`, or a list in which it stands, weak or strong
-/// (RFC 9110, section 13.1.2).
+/// Returns whether `If-None-Match` contains `*` or `etag`, weak or strong (RFC 9110, section
+/// 13.1.2).
 fn has_already(request: &HeaderMap, etag: &str) -> bool {
     request.get_all(header::IF_NONE_MATCH).iter().any(|value| {
         value.to_str().is_ok_and(|text| {
@@ -102,14 +103,14 @@ fn has_already(request: &HeaderMap, etag: &str) -> bool {
     })
 }
 
-/// The run that the caller of `called` may be told. None when to its eyes there is no such tool: a
-/// name that nobody has leaves no run, so a run would tell that the tool is there (I-9).
+/// Returns the run of `called` if its caller may learn it. A call of an unknown tool leaves no run,
+/// so the id of a run would reveal that a hidden tool exists (I-9).
 pub(crate) fn run_to_tell(called: &CallReport) -> Option<RunId> {
     let unknown = matches!(called.result, Err(CallError::NoSuchTool));
     (!unknown).then(|| called.run_id.clone())
 }
 
-/// Names `run`, if there is one to tell, in the answer.
+/// Adds the header with the id of `run`, if there is one.
 pub(crate) fn with_run(mut response: Response, run: Option<&RunId>) -> Response {
     if let Some(value) = run.and_then(|run| HeaderValue::from_str(run.as_str()).ok()) {
         response.headers_mut().insert(RUN_ID, value);
@@ -117,7 +118,7 @@ pub(crate) fn with_run(mut response: Response, run: Option<&RunId>) -> Response 
     response
 }
 
-/// Tells the caller to come back after `wait`, in whole seconds and at least one.
+/// Adds `Retry-After` with `wait`, rounded up to whole seconds and at least one.
 pub(crate) fn with_retry_after(mut response: Response, wait: std::time::Duration) -> Response {
     let seconds = wait.as_millis().div_ceil(1000).max(1);
     if let Ok(value) = HeaderValue::from_str(&seconds.to_string()) {
@@ -126,12 +127,12 @@ pub(crate) fn with_retry_after(mut response: Response, wait: std::time::Duration
     response
 }
 
-/// The first value of query parameter `name`, decoded; later ones are ignored.
+/// Returns the first value of query parameter `name`, decoded; later ones are ignored.
 pub(crate) fn query(query: Option<&str>, name: &str) -> Option<String> {
     pairs(query?).find_map(|(key, value)| (decode(key) == name).then(|| decode(value)))
 }
 
-/// The names of all query parameters, decoded.
+/// Returns the names of all query parameters, decoded.
 pub(crate) fn query_names(query: &str) -> impl Iterator<Item = String> {
     pairs(query).map(|(key, _)| decode(key))
 }
@@ -146,13 +147,13 @@ fn decode(text: &str) -> String {
     percent_encoding::percent_decode_str(&spaced).decode_utf8_lossy().into_owned()
 }
 
-/// Which part of the catalog a request is about, as the parameter `toolset` says.
+/// Returns the part of the catalog that the query parameter `toolset` selects.
 pub(crate) fn within(uri: &Uri) -> CatalogScope {
     query(uri.query(), "toolset")
         .map_or_else(CatalogScope::default, |name| CatalogScope::toolset(&name))
 }
 
-/// What the parameter `toolset` is told that names none.
+/// The message for a `toolset` parameter with an unknown name.
 pub(crate) const NO_TOOLSET: &str = "the parameter `toolset` names no toolset";
 
 #[cfg(test)]

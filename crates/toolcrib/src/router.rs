@@ -1,4 +1,4 @@
-//! Every mount on one router.
+//! Assembles every mount and route into one router.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,7 +12,7 @@ use crate::{
     DIALECTS, dialect::Setup, middleware, openapi::document, ops, resource, state::AppState,
 };
 
-/// All surfaces of `gateway`, set up as `config` says.
+/// Returns a router with all surfaces of `gateway`, set up according to `config`.
 pub fn router(gateway: Gateway, config: &Config) -> Router {
     let dialects = DIALECTS.iter().flat_map(|dialect| (dialect.mounts)(config));
     let mounts = ops::mounts(config).into_iter().chain(dialects).chain(resource::mounts());
@@ -24,10 +24,10 @@ pub fn router(gateway: Gateway, config: &Config) -> Router {
     middleware::guarded(routes, mounts.collect(), ops::elsewhere(), state)
 }
 
-/// `gateway.router()`, for programs that embed a gateway.
+/// Adds `gateway.router()`, for programs that embed a gateway.
 pub trait RouterExt {
-    /// All surfaces, set up as the configuration in force says. Merge it into a router without a
-    /// fallback of its own, or serve it: it answers for every path.
+    /// Returns a router with all surfaces, set up according to the current configuration. Serve it,
+    /// or merge it into a router that has no fallback: it responds to every path.
     fn router(&self) -> Router;
 }
 
@@ -37,7 +37,7 @@ impl RouterExt for Gateway {
     }
 }
 
-/// The description of all routes, for a configuration without settings.
+/// Returns the OpenAPI description of all routes, for an empty configuration.
 pub fn openapi() -> Value {
     let config = Config::empty(Path::new(""));
     document(&routes(&Setup { gateway: None, config: &config }).into_openapi())

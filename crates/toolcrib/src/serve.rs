@@ -1,10 +1,10 @@
-//! Serving a router until told to stop.
+//! Serves a router until shutdown.
 //!
 //! Invariants:
-//! - what a peer can hold by not going on is bounded: the time to a request's end of headers, to
-//!   the next request of a peer without a valid credential, and to reading an answer;
+//! - an inactive peer holds resources for a bounded time: limits apply to the headers of a request,
+//! to the next request of a peer without a valid credential, and to reading a response;
 //! - the number of connections is bounded so that file descriptors are left for everything else;
-//!   before it is reached, peers without a valid credential make room ([`slots`]);
+//! before it is reached, peers without a valid credential make room ([`slots`]);
 //! - every accepted connection passes [`accept`], which sets it up.
 
 pub(crate) mod connection;
@@ -34,16 +34,16 @@ use self::{
     slots::{Slot, Slots},
 };
 
-/// What peers and requests may take.
+/// The limits on peers and requests.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
-    /// How long requests in flight may take to end after the signal to stop. Longer than most
-    /// calls, shorter than what service managers wait before they kill.
+    /// How long requests in flight may take after the shutdown signal. Longer than most calls, and
+    /// shorter than the time after which service managers kill a process.
     patience: Duration,
-    /// How long the headers of a request may take, also those of the next on a kept connection, and
-    /// how long a peer without a valid credential may stay without a request.
+    /// How long the headers of a request may take, including later requests on the same connection,
+    /// and how long a peer without a valid credential may stay without a request.
     headers: Duration,
-    /// How long a peer may take to read the next piece of an answer.
+    /// How long a peer may take to read the next piece of a response.
     reading: Duration,
     /// Connections open at once.
     connections: usize,
@@ -56,61 +56,60 @@ const LIMITS: Limits = Limits {
     connections: 10_000,
 };
 
-/// How often an HTTP/2 peer that says nothing is asked whether it is still there, and how long it
-/// has to answer.
+/// How often a silent HTTP/2 peer is pinged, and how long it has to respond.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(20);
 
-/// How long the peer of a connection that is being closed has to hear of it.
+/// How long the peer of a closing connection has to receive the notice.
 const FAREWELL: Duration = Duration::from_millis(250);
 
-/// Connections that the system may hold until they are accepted. It drops what comes when there are
-/// more, and the peer tries again after a second, then after two, four and so on. The usual 128 are
-/// there at once in a flood; systems lower this to their own limit (4 096 on Linux).
+/// Connections that the system queues until they are accepted. It drops connections beyond that,
+/// and the peer retries after one second, then two, four and so on. A flood fills the usual 128 at
+/// once; systems lower this value to their own limit (4 096 on Linux).
 const BACKLOG: u32 = 4_096;
 
-/// File descriptors that connections leave for the store, child processes and outgoing requests, at
-/// least; with a high limit it is a quarter of it.
+/// The minimum number of file descriptors left for the store, child processes and outgoing
+/// requests. With a high limit on open files, a quarter of the limit is left.
 const RESERVED: u64 = 256;
 
-/// Pause after an accept that failed for want of something, most likely of file descriptors.
+/// Pause after an accept that failed for lack of a resource, most likely file descriptors.
 const BREATH: Duration = Duration::from_millis(200);
 
-/// With every request: told when the server takes no new ones, for answers that would otherwise
+/// An extension of every request: cancelled at shutdown, to end responses that would otherwise
 /// never end.
 #[derive(Clone)]
 pub(crate) struct Stopping(pub(crate) CancellationToken);
 
-/// Listens on `address`, with a queue that is long enough for a flood of connections.
+/// Listens on `address`, with a queue long enough for a flood of connections.
 ///
 /// # Errors
-/// The address is not free, or cannot be used.
+/// Fails when the address is in use or invalid.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
         SocketAddr::V6(_) => TcpSocket::new_v6()?,
     };
-    // As `TcpListener::bind` has it: connections of a server that has ended are no obstacle. On
-    // Windows it would let two servers have one address.
+    // As in `TcpListener::bind`: old connections of a stopped server do not block the address. On
+    // Windows the option would let two servers share one address.
     #[cfg(not(windows))]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves `router` on `listener` until `shutdown` is ready; then takes no new connections and gives
-/// requests in flight ten seconds.
+/// Serves `router` on `listener` until `shutdown` is ready; then accepts no new connections and
+/// gives requests in flight ten seconds.
 ///
-/// A connection whose next request does not have its headers within thirty seconds is closed, and
-/// so is one whose peer does not read its answer for a minute. At most ten thousand are open at
-/// once, or as many as the process's limit of open files allows with a quarter of it, and at least
-/// 256, left for other uses. Before there are as many, connections without a valid credential are
-/// closed for new ones. A connection with one is closed only while it is idle, and for another one
-/// with a valid credential; a request with one is never cut off. Use [`bind`] for the listener: a
-/// short queue of the system keeps callers out before this server sees them.
+/// A connection is closed when the headers of its next request take longer than thirty seconds, or
+/// when its peer does not read a response for a minute. At most ten thousand connections are open
+/// at once. A low limit on open files reduces that: a quarter of the limit, and at least 256, is
+/// left for other uses. As that number is approached, connections without a valid credential are
+/// closed to make room. An authenticated connection is closed only while it is idle, and only for
+/// another authenticated one; an authenticated request is never cut off. Use [`bind`] for the
+/// listener: with a short system queue, callers are dropped before this server sees them.
 ///
 /// # Errors
-/// None at present: an accept that fails is tried again.
+/// Never fails at present: a failed accept is retried.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -121,10 +120,10 @@ pub async fn serve(
     Ok(())
 }
 
-/// How many connections the limit of open files allows.
+/// Returns how many connections the limit on open files allows.
 fn affordable() -> usize {
     let Some(files) = getrlimit(Resource::Nofile).current else { return usize::MAX };
-    // Of a very low limit connections get half.
+    // With a very low limit, connections get half.
     let reserved = (files / 4).max(RESERVED).min(files / 2);
     usize::try_from(files - reserved).unwrap_or(usize::MAX)
 }
@@ -135,11 +134,11 @@ async fn serve_within(
     shutdown: impl Future<Output = ()> + Send + 'static,
     limits: Limits,
 ) {
-    // Makes its routes once instead of with every connection.
+    // Builds the routes once instead of with every connection.
     let router = router.with_state::<()>(());
     let slots = Arc::new(Slots::new(limits.connections));
     let (stopping, cut) = (CancellationToken::new(), CancellationToken::new());
-    // Also when this future is dropped, no connection outlives it.
+    // Ends every connection, even when this future is dropped.
     let _cut_when_dropped = cut.clone().drop_guard();
     let connections = TaskTracker::new();
     let mut shutdown = pin!(shutdown);
@@ -169,13 +168,14 @@ async fn serve_within(
     }
 }
 
-/// The next connection, set up. Failures of one connection are nobody else's; others are told and
-/// tried again.
+/// Returns the next connection, set up. A failure of one connection does not affect others; other
+/// failures are logged and retried.
 async fn accept(listener: &TcpListener, slots: &Slots) -> TcpStream {
     loop {
         match listener.accept().await {
             Ok((stream, _peer)) => {
-                // Without it an answer of two segments waits for a delayed acknowledgement, 40 ms.
+                // Without it, a response of two segments waits for a delayed acknowledgement, 40
+                // ms.
                 if let Err(error) = stream.set_nodelay(true) {
                     tracing::debug!(%error, "TCP_NODELAY could not be set");
                 }
@@ -187,7 +187,7 @@ async fn accept(listener: &TcpListener, slots: &Slots) -> TcpStream {
                 | io::ErrorKind::ConnectionReset => {}
                 _ => {
                     tracing::error!(%error, "a connection could not be accepted");
-                    // Whatever it lacks, a connection that ends gives some of it back.
+                    // Whatever resource is exhausted, a closed connection releases some of it.
                     slots.make_room();
                     tokio::time::sleep(BREATH).await;
                 }
@@ -196,7 +196,7 @@ async fn accept(listener: &TcpListener, slots: &Slots) -> TcpStream {
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection until it ends.
 async fn connection(
     stream: TcpStream,
     router: Router,
@@ -226,10 +226,10 @@ async fn connection(
     builder.http2().timer(TokioTimer::new()).keep_alive_interval(PING).keep_alive_timeout(PONG);
     let mut served = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let patience = Patience { unauthenticated: limits.headers, reading: limits.reading };
-    // The timeout of the headers starts when it is known that they are HTTP/1's, and there is none
-    // for HTTP/2. This one covers both.
+    // The header timeout of HTTP/1 starts when the protocol is known, and HTTP/2 has none. This one
+    // covers both.
     let mut look = pin!(tokio::time::sleep(limits.headers));
-    let mut told = false;
+    let mut notified = false;
     loop {
         tokio::select! {
             ended = served.as_mut() => {
@@ -239,8 +239,8 @@ async fn connection(
                 return;
             }
             () = state.evicted() => {
-                // Its place is wanted at once, unless the peer is a caller that may be about to
-                // send its next request and then has to know that it was not taken.
+                // The slot is needed at once. Only a caller gets a graceful close: it may be about
+                // to send its next request, and must learn that the request was not accepted.
                 if !state.is_authenticated() {
                     return;
                 }
@@ -253,15 +253,15 @@ async fn connection(
                     next => look.as_mut().reset(next.unwrap_or(now + limits.headers)),
                 }
             }
-            () = stopping.cancelled(), if !told => {
-                told = true;
+            () = stopping.cancelled(), if !notified => {
+                notified = true;
                 served.as_mut().graceful_shutdown();
             }
         }
     }
     served.as_mut().graceful_shutdown();
     while tokio::time::timeout(FAREWELL, served.as_mut()).await.is_err() {
-        // A caller that showed its credential after all is not cut off, unless it does not read.
+        // A caller that has authenticated meanwhile is not cut off, unless it does not read.
         let expired = state.expires(patience).is_some_and(|moment| moment <= Instant::now());
         if expired || !state.is_calling() {
             return;
@@ -280,7 +280,7 @@ mod tests {
 
     use super::*;
 
-    /// Longest that anything here is waited for.
+    /// Upper limit of every wait in these tests.
     const LONG: Duration = Duration::from_secs(20);
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n";
     /// The preface of HTTP/2, with empty settings.
@@ -307,10 +307,10 @@ mod tests {
         Router::new().route("/", get(|| async { "hello" }))
     }
 
-    /// Everything that comes until the server closes.
+    /// Reads everything until the server closes.
     async fn rest(stream: &mut TcpStream) -> String {
         let mut bytes = Vec::new();
-        // A reset is an end as well: what was sent may not have been read.
+        // A reset is an end as well: the server may not have read everything.
         let _end = timeout(LONG, stream.read_to_end(&mut bytes)).await.expect("closed in time");
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -362,7 +362,8 @@ mod tests {
         assert!(answer(&mut stream).await.starts_with("HTTP/1.1 200"));
     }
 
-    /// A router whose `/slow` is a caller's, and answers when it is told to.
+    /// A router with an authenticated route `/slow`, which responds after the returned token is
+    /// cancelled.
     fn slow() -> (Router, tokio::sync::mpsc::Receiver<()>, CancellationToken) {
         let (entered, inside) = tokio::sync::mpsc::channel(8);
         let release = CancellationToken::new();
@@ -450,7 +451,7 @@ mod tests {
             let served = start(Router::new().route("/", get(endless)), limits).await;
             let mut stream = TcpStream::connect(served.address).await.unwrap();
             stream.write_all(&request).await.unwrap();
-            // The answer never ends by itself.
+            // The body never ends by itself.
             timeout(LONG, given_up.cancelled()).await.unwrap();
         }
     }

@@ -1,4 +1,4 @@
-//! State that handlers of all dialects share. It knows no dialect.
+//! State that handlers of all dialects share. It depends on no dialect.
 
 use std::sync::Arc;
 
@@ -19,12 +19,11 @@ use crate::middleware::{
 /// Cheap to clone; handlers take it as axum `State`. The caller arrives as `middleware::Caller`.
 #[derive(Clone)]
 pub(crate) struct AppState {
-    /// Lists and calls.
     pub(crate) gateway: Gateway,
-    /// The configuration that the routes were built with: listener and mounts stay as they are while
+    /// The configuration that the routes were built with. Listener and mounts do not change while
     /// the server runs.
     pub(crate) config: Arc<Config>,
-    /// The memory for the bodies of requests.
+    /// The memory budget for request bodies.
     pub(crate) memory: Memory,
     challenge: Arc<Challenge>,
 }

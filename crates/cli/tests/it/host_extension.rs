@@ -256,9 +256,9 @@ fn a_command_asks_for_approval_unless_a_reason_is_given() {
     assert!(ran.code == 1 && ran.stderr.contains("approval required"), "{ran:?}");
 
     for (rule, complaint) in [
-        ("approval = \"never\"", "asks for approval unless you say why"),
-        ("approval = \"never\"\napproval_reason = \" \"", "asks for approval unless you say why"),
-        ("approval_reason = \"because\"", "says why a command need not ask, but it does"),
+        ("approval = \"never\"", "a command requires approval"),
+        ("approval = \"never\"\napproval_reason = \" \"", "a command requires approval"),
+        ("approval_reason = \"because\"", "has no effect, because the command requires approval"),
         ("safety_tier = \"read\"", "always of tier \"exec\""),
     ] {
         write_config(dir.path(), &format!("{source}\n[source.tools.\"*\"]\n{rule}\n"));

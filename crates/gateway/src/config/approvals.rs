@@ -1,4 +1,4 @@
-//! `[approvals]`: who consents to calls that ask first, and how long that takes.
+//! `[approvals]`: the approvers of calls, and their time limits.
 
 pub(super) mod typed;
 
@@ -13,33 +13,33 @@ use toolcrib_core::{
     source::{HttpSpec, SecretValue},
 };
 
-/// Consent to calls.
+/// Approval of calls.
 #[derive(Debug, Clone)]
 pub struct ApprovalsConfig {
-    /// How long a call waits for an answer before it is told to come again.
+    /// How long a call waits for an approval before its caller must retry.
     pub wait: Duration,
-    /// How long somebody has to answer, and then how long a grant may be used.
+    /// How long approvers have to respond, and then the lifetime of a grant.
     pub timeout: Duration,
-    /// How many have to consent.
+    /// Number of required approvals.
     pub quorum: NonZeroU32,
-    /// The scope that whoever answers has to hold.
+    /// The scope that an approver must have.
     pub respond_scope: Scope,
-    /// Whether those who answer see the redacted arguments; only with a seal key.
+    /// Whether approvers see the redacted arguments; requires a seal key.
     pub show_arguments: bool,
-    /// Where people look at an approval: its id is appended.
+    /// The address of the page for approvers; the approval's id is appended.
     pub url: Option<String>,
-    /// Who is told of approvals outside.
+    /// External receivers of changes.
     pub webhooks: Vec<WebhookConfig>,
 }
 
-/// A receiver outside that is told of approvals.
+/// An external receiver of changes of approvals.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebhookConfig {
-    /// Where it is.
+    /// Its address.
     pub http: HttpSpec,
-    /// What requests are signed with.
+    /// The secret that signs requests.
     pub secret: SecretValue,
-    /// The tenant whose approvals it is told of; none means all.
+    /// The tenant whose approvals it receives; `None` for all.
     pub tenant: Option<TenantId>,
 }
 
@@ -61,8 +61,8 @@ impl WebhookConfig {
     /// Shortest key, in bytes.
     pub(crate) const MIN_KEY: usize = 24;
 
-    /// Under which name its place is remembered: it begins anew when it has another address, and goes
-    /// on when it has another secret.
+    /// Returns the name under which the webhook's progress is stored. Another address starts anew;
+    /// another secret continues.
     pub(crate) fn reader(&self) -> String {
         let digest = Sha256::digest(self.http.url.as_bytes());
         let short: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
@@ -70,13 +70,13 @@ impl WebhookConfig {
         format!("webhook {short} {tenant}")
     }
 
-    /// The key that `secret` stands for: what follows `whsec_` in Base64, or the text itself.
+    /// Returns the signing key: the decoded Base64 after `whsec_`, or the text itself.
     pub(crate) fn key(&self) -> Vec<u8> {
         key_of(&self.secret.0).unwrap_or_default()
     }
 }
 
-/// The key that `secret` stands for; `None`: it is no Base64.
+/// Decodes the key in `secret`; `None` if its Base64 is invalid.
 pub(super) fn key_of(secret: &Secret) -> Option<Vec<u8>> {
     let text = secret.expose();
     match text.strip_prefix("whsec_") {

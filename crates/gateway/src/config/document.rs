@@ -1,8 +1,8 @@
-//! A configuration file as a document: read whole even when parts of it are wrong, so that all
-//! mistakes are reported at once.
+//! Parses a configuration file completely, even when parts of it are invalid, so that all mistakes
+//! are reported at once.
 //!
-//! What the types of [`File`] refuse is reported, taken out, and the rest is read again, until
-//! nothing is refused. What was taken out is remembered: nothing is then said to be missing.
+//! A value that the types of [`File`] reject is reported and removed. The rest is parsed again,
+//! until nothing is rejected. Removed keys are remembered, and not reported as missing.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -15,27 +15,27 @@ use toolcrib_core::suggest;
 
 use super::{error::Problem, file::File};
 
-/// More mistakes than anybody reads; each one costs a reading of the file.
+/// Limit on reported mistakes; each one requires another parse of the file.
 const MAX_PROBLEMS: usize = 200;
 
-/// What could be read of a file.
+/// The parsed parts of a file.
 #[derive(Debug, Default)]
 pub(super) struct Document {
     pub(super) file: File,
     pub(super) problems: Vec<Problem>,
-    /// The keys that were taken out, in the form of [`Problem::key`].
+    /// The removed keys, in the form of [`Problem::key`].
     pub(super) broken: BTreeSet<String>,
     /// Whether the file is TOML.
     pub(super) is_toml: bool,
 }
 
-/// Reads all that can be read of `text`.
+/// Parses everything in `text` that is valid.
 pub(super) fn read(text: &str) -> Document {
     let (mut tree, errors) = DeTable::parse_recoverable(text);
     let mut document = Document { is_toml: errors.is_empty(), ..Document::default() };
     for error in &errors {
         let line = error.span().map(|span| line_of(text, span.start));
-        // What follows a mistake on the same line is mostly that mistake again.
+        // A second error on the same line is usually a consequence of the first.
         if !document.problems.iter().any(|known| known.line == line) {
             let message = error.message().to_owned();
             document.problems.push(Problem { line, key: None, message });
@@ -61,8 +61,8 @@ pub(super) fn read(text: &str) -> Document {
             Some(member) => broken.contains(&format!("{key}.{member}")),
             None => !is_key && broken.iter().any(|it| it.starts_with(&format!("{key}."))),
         };
-        // After the place where the file stops being TOML nothing is reliable, nor is what has no
-        // text at all.
+        // Errors after the place where the file stops being TOML are unreliable, and so are errors
+        // with an empty span.
         let is_reliable = end
             .is_none_or(|end| missing.is_none() && !at.is_empty() && line_of(text, at.start) < end);
         if !lacks_broken(&document.broken) && is_reliable {
@@ -76,7 +76,7 @@ pub(super) fn read(text: &str) -> Document {
     document
 }
 
-/// The line of the configuration key `key`, or of the nearest table around it.
+/// Returns the line of the configuration key `key`, or of the nearest table around it.
 pub(super) fn line_of_key(text: &str, key: &str) -> Option<usize> {
     let (tree, _) = DeTable::parse_recoverable(text);
     let mut best: Option<(usize, usize)> = None;
@@ -90,14 +90,14 @@ pub(super) fn line_of_key(text: &str, key: &str) -> Option<usize> {
 }
 
 impl Document {
-    /// Whether `key`, or something in it, was taken out.
+    /// Returns whether `key`, or a part of it, was removed.
     pub(super) fn has_broken(&self, key: &str) -> bool {
         let within = format!("{key}.");
         self.broken.iter().any(|it| it == key || it.starts_with(&within))
     }
 }
 
-/// The line of byte `offset`.
+/// Returns the line of byte `offset`.
 pub(super) fn line_of(text: &str, offset: usize) -> usize {
     text.bytes().take(offset).filter(|&byte| byte == b'\n').count() + 1
 }
@@ -110,18 +110,18 @@ fn problem(text: &str, span: Option<Range<usize>>, key: Option<&str>, message: &
     }
 }
 
-/// The name in backticks that follows `before`, at the start of `message`.
+/// Returns the name in backticks that follows `before` at the start of `message`.
 fn quoted<'a>(message: &'a str, before: &str) -> Option<&'a str> {
     message.strip_prefix(before)?.strip_prefix('`')?.split('`').next()
 }
 
-/// A message about an unknown key, with the one that was probably meant; that one is then not
-/// missing.
+/// Adds a suggestion to a message about an unknown key. The suggested key is marked as broken, so
+/// that it is not reported as missing.
 fn with_suggestion(message: &str, broken: &mut BTreeSet<String>, key: &str) -> String {
     let split = message.split_once(", expected ").filter(|_| message.starts_with("unknown field"));
     let (Some((unknown, expected)), Some(typed)) = (split, quoted(message, "unknown field "))
     else {
-        // Serde names the type of a field; people know numbers.
+        // Serde names the Rust type of a field; the message says "a whole number".
         let number = |text: String, name| text.replace(name, "expected a whole number");
         return ["expected usize", "expected u64", "expected u32", "expected u8"]
             .into_iter()
@@ -134,7 +134,7 @@ fn with_suggestion(message: &str, broken: &mut BTreeSet<String>, key: &str) -> S
     format!("{unknown}, did you mean `{meant}`? Expected {expected}")
 }
 
-/// Where something is.
+/// The path of a key.
 #[derive(Debug, Clone, Default)]
 struct Path {
     shown: String,
@@ -151,7 +151,7 @@ impl Path {
         Self { shown: format!("{}{dot}{name}", self.shown) }
     }
 
-    /// An element of an array goes by its id or name, when it has one.
+    /// An element of an array is named by its id or name, if it has one.
     fn element(&self, element: &DeValue<'_>) -> Self {
         let name = ["id", "name"].into_iter().find_map(|key| element.get(key)?.get_ref().as_str());
         match name {
@@ -163,12 +163,12 @@ impl Path {
 
 struct Removed {
     path: Path,
-    /// Whether the key itself was wrong, not its value.
+    /// Whether the key itself is wrong, not its value.
     is_key: bool,
     at: Range<usize>,
 }
 
-/// Takes out of `table` what is at `span`: the innermost such thing.
+/// Removes the innermost entry of `table` that encloses `span`.
 fn remove(table: &mut DeTable<'_>, span: &Range<usize>, path: &Path) -> Option<Removed> {
     let mut found = None;
     for (key, value) in table.iter_mut() {
@@ -216,7 +216,7 @@ fn remove_within(
     }
 }
 
-/// Whether a plain value, which has no parts that could be removed, has `span` within it.
+/// Returns whether `span` is within a plain value, which has no removable parts.
 fn encloses(value: &Spanned<DeValue<'_>>, span: &Range<usize>) -> bool {
     let within = value.span();
     let is_plain = !value.get_ref().is_table() && !value.get_ref().is_array();

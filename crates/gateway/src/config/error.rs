@@ -23,7 +23,7 @@ pub struct Problem {
 }
 
 impl ConfigError {
-    /// The problems of `file`, sorted by line.
+    /// Creates the error for `file`; sorts the problems by line.
     pub fn new(file: impl Into<String>, mut problems: Vec<Problem>) -> Self {
         problems.sort_by_key(|problem| problem.line);
         Self { file: file.into(), problems }

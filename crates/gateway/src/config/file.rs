@@ -1,5 +1,5 @@
-//! What was typed. Unknown keys are errors everywhere; values that need a second look carry their
-//! span so that a complaint can name the line.
+//! The types of the file. Unknown keys are errors everywhere. Values that are validated later carry
+//! their span, so that an error can name the line.
 
 mod source;
 mod tokens;
@@ -110,7 +110,7 @@ pub(super) struct Store {
     pub(super) keep_free: Option<Spanned<String>>,
 }
 
-/// Where a key is. Never the key itself, which no complaint may repeat.
+/// The place of a key. It never holds the key itself, because error messages could repeat it.
 #[derive(Debug)]
 pub(super) enum KeyPlace {
     File(String),
@@ -130,7 +130,7 @@ impl<'de> Deserialize<'de> for KeyPlace {
                 f.write_str(EXPECTED)
             }
             fn visit_str<E: de::Error>(self, _: &str) -> Result<KeyPlace, E> {
-                Err(E::custom(format!("a key must not stand in this file: {EXPECTED}")))
+                Err(E::custom(format!("a key must not be in this file: {EXPECTED}")))
             }
             fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<KeyPlace, A::Error> {
                 let place = match map.next_key::<String>()?.as_deref() {
@@ -465,7 +465,7 @@ pub(super) struct Explorer {
     pub(super) project_url: Option<String>,
 }
 
-/// A plain value, or where to find a secret one.
+/// A plain value, or the place of a secret one.
 #[derive(Debug)]
 pub(super) enum Value {
     Plain(String),

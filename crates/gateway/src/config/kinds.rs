@@ -1,10 +1,10 @@
-//! Kinds of values, for the reference of the configuration. No value has these types.
+//! Kinds of values, for the configuration reference. The types have no values.
 
 use std::borrow::Cow;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-/// A type without values for each kind, named in the reference as given.
+/// Defines a type without values for each kind, with its name in the reference.
 macro_rules! kinds {
     ($($kind:ident: $name:literal,)*) => { $(
         #[derive(Debug)]
@@ -63,7 +63,7 @@ mod tests {
         Some(format!("{config:?}"))
     }
 
-    /// Keys of a type with their documented defaults, as TOML.
+    /// Returns the keys of a type with their documented defaults, as TOML.
     fn defaults(schema: &Value, name: &str) -> Vec<String> {
         let members = &schema["$defs"][name]["properties"];
         members
@@ -113,7 +113,7 @@ mod tests {
             for default in defaults(&schema, name) {
                 match resolved(&format!("{with}{default}")) {
                     Some(found) => assert_eq!(found, expected, "{name}: {default}"),
-                    // Another kind of source has this key.
+                    // Only another kind of source has this key.
                     None => {
                         assert_eq!((name, default.as_str()), ("Source", "memory = \"64MiB\"\n"))
                     }

@@ -1,4 +1,5 @@
-//! From what was typed to what it means. All problems are collected, not just the first.
+//! Validates the types of the file and converts them to [`Config`]. Collects all problems, not only
+//! the first.
 
 mod approvals;
 mod mcp;
@@ -40,7 +41,7 @@ use super::{
     units::{parse_age, parse_duration, parse_size},
 };
 
-/// A configuration as it was read. Either [`complete`](Self::complete), or
+/// A configuration that was read. Use [`complete`](Self::complete), or
 /// [`without_missing`](Self::without_missing) for a command that needs only some of its secrets.
 #[derive(Debug)]
 pub struct Reading {
@@ -52,33 +53,33 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// The configuration, all of whose secrets can be read.
+    /// Returns the configuration with all its secrets.
     ///
     /// # Errors
-    /// Everything that is wrong, missing secrets included.
+    /// Fails with all problems, missing secrets included.
     pub fn complete(self) -> Result<Config, ConfigError> {
         let problems = self.problems();
         self.or(problems).map(|(config, _)| config)
     }
 
-    /// The configuration without the secrets that cannot be read, and which those are. A source
-    /// that needs one of them cannot be used, and what only a server needs is incomplete.
+    /// Returns the configuration without its missing secrets, and the list of these. A source that
+    /// needs a missing secret is unusable, and settings for servers may be incomplete.
     ///
     /// # Errors
-    /// Everything that is wrong, except for missing secrets.
+    /// Fails with all problems other than missing secrets.
     pub fn without_missing(mut self) -> Result<(Config, Vec<MissingSecret>), ConfigError> {
         let problems = std::mem::take(&mut self.problems);
         self.or(problems)
     }
 
-    /// Everything that is wrong, missing secrets included.
+    /// Returns all problems, missing secrets included.
     pub fn problems(&self) -> Vec<Problem> {
         let missing = self.missing.iter().map(|missing| missing.problem.clone());
         self.problems.iter().cloned().chain(missing).collect()
     }
 
-    /// What could be read, for further checks; `None` when the file is not TOML. What is wrong with
-    /// it is left out, or as in an empty file.
+    /// Returns the readable parts, for further checks; `None` when the file is not TOML. Invalid
+    /// values are left out or have their defaults.
     pub fn partial(&self) -> Option<&Config> {
         self.is_toml.then_some(&self.config)
     }
@@ -91,11 +92,11 @@ impl Reading {
     }
 }
 
-/// Reads the text of configuration file `name`, all of whose secrets can be read. Relative paths in
-/// it start from `base`.
+/// Parses the text of the configuration file `name`, with all its secrets. Relative paths are
+/// resolved against `base`.
 ///
 /// # Errors
-/// Everything that is wrong, each with file, line, key and what was expected.
+/// Fails with all problems, each with file, line, key and the expected value.
 pub fn parse(
     name: &str,
     text: &str,
@@ -105,7 +106,7 @@ pub fn parse(
     read(name, text, base, secrets).complete()
 }
 
-/// Reads the text of configuration file `name`, as far as it can be read.
+/// Reads the text of the configuration file `name`, as far as it is valid.
 pub fn read(name: &str, text: &str, base: &Path, secrets: &dyn SecretReader) -> Reading {
     let mut document = document::read(text);
     let typed = std::mem::take(&mut document.file);
@@ -139,13 +140,13 @@ struct Resolver<'a> {
     problems: Vec<Problem>,
     missing: Vec<MissingSecret>,
     protection: Protection,
-    /// The environment of every child; none when something is wrong with it.
+    /// The environment of every child; empty if it is invalid.
     shared_env: BTreeMap<String, SecretValue>,
 }
 
 impl Resolver<'_> {
-    /// The text that `{ env = … }` or `{ file = … }` refers to. What cannot be read is remembered as
-    /// missing; whether that is a mistake depends on who reads the configuration.
+    /// Returns the text that `{ env = … }` or `{ file = … }` refers to. An unreadable secret is
+    /// remembered as missing; whether that is an error depends on the command.
     fn referred(&mut self, offset: usize, key: &str, typed: &file::Value) -> Option<Secret> {
         let secret = match typed {
             file::Value::Plain(text) => Ok(Secret::new(text.clone())),
@@ -156,7 +157,7 @@ impl Resolver<'_> {
             file::Value::File(path) => {
                 let path = self.base.join(path);
                 let secret = self.secrets.file(&path);
-                // Confined programs will not read it.
+                // Confined programs must not read it.
                 self.protection.secrets.insert(path);
                 secret
             }
@@ -178,8 +179,8 @@ impl Resolver<'_> {
         });
     }
 
-    /// As [`complain`](Self::complain), unless something in `table` could not be read: that is
-    /// reported already, and says why something seems to be missing or superfluous.
+    /// Like [`complain`](Self::complain), unless a part of `table` was invalid: that is reported
+    /// already, and may be the reason for a missing or superfluous key.
     fn complain_of_absence(
         &mut self,
         offset: usize,
@@ -192,7 +193,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// `path` of a program that is confined.
+    /// Returns a path that a confined program may reach, and remembers it for later checks.
     fn reachable(&mut self, key: &str, typed: &Spanned<String>, is_written: bool) -> PathBuf {
         let path = self.base.join(typed.get_ref());
         let line = line_of(self.text, typed.span().start);
@@ -201,7 +202,7 @@ impl Resolver<'_> {
         path
     }
 
-    /// `value` read by `read`, or a complaint.
+    /// Parses `value` by `read`, or reports a problem.
     fn read<T, E: ToString>(
         &mut self,
         key: &str,
@@ -435,7 +436,7 @@ impl Resolver<'_> {
             match text {
                 _ if !segments => Err("expected a path such as \"/explorer\", without a final `/`"),
                 _ if taken.iter().any(|t| text == *t || text.starts_with(&format!("{t}/"))) => {
-                    Err("another surface lives there; choose another prefix")
+                    Err("another surface has this path; choose another prefix")
                 }
                 _ => Ok(text.to_owned()),
             }

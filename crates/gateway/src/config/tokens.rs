@@ -9,34 +9,33 @@ use toolcrib_core::{
     scope::Grant,
 };
 
-/// An issuer whose signed tokens are believed.
+/// An issuer of signed tokens that are accepted as credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JwtConfig {
-    /// What stands in `iss`, to the byte.
+    /// The exact value of `iss`.
     pub issuer: String,
-    /// One of them has to stand in `aud`.
+    /// The accepted values of `aud`; a token must contain one of them.
     pub audiences: Vec<String>,
-    /// What may stand in `alg`.
+    /// The accepted values of `alg`.
     pub algorithms: Vec<JwtAlgorithm>,
-    /// Where the keys are; the issuer's discovery document tells when absent.
+    /// The address of the keys; by default it is taken from the issuer's discovery document.
     pub jwks_url: Option<String>,
-    /// How far the issuer's clock may be from ours.
+    /// The accepted difference between the issuer's clock and the local one.
     pub clock_skew: Duration,
-    /// How long keys are believed while the issuer cannot be asked.
+    /// How long keys stay valid while the issuer is unreachable.
     pub max_key_age: Duration,
-    /// What may be reached beyond public addresses to fetch them.
+    /// Addresses that may be reached in addition to public ones to fetch the keys.
     pub allow: AllowList,
-    /// Where in a token who it is stands.
+    /// The places of the claims.
     pub claims: ClaimsConfig,
-    /// The tenant of every token, when no claim tells it.
+    /// The tenant of every token, when it is not taken from a claim.
     pub tenant: Option<TenantId>,
-    /// What stands before the principal of a token. It keeps the principals of issuers apart from
-    /// those of keys.
+    /// The prefix of the principals. It keeps principals of issuers apart from those of keys.
     pub principal_prefix: String,
 }
 
-/// Signatures that are made with one key and checked with another. There are no others here, so that
-/// no configuration can let anybody sign who can check.
+/// The asymmetric signature algorithms. Symmetric ones are absent, so that no configuration lets a
+/// verifier of tokens sign them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "RFC 7518 and RFC 8037 name and explain them")]
 pub enum JwtAlgorithm {
@@ -52,7 +51,7 @@ pub enum JwtAlgorithm {
     EdDsa,
 }
 
-/// Where in a token who it is stands.
+/// The places of the claims in a token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimsConfig {
     /// The principal.
@@ -65,22 +64,22 @@ pub struct ClaimsConfig {
     pub roles: Option<ClaimPath>,
 }
 
-/// The names of members from the outermost to the innermost.
+/// The member names, from the outermost to the innermost.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimPath(pub Vec<String>);
 
-/// Tokens that are signed with a secret which both sides know, for Open Tool Calling alone.
+/// Tokens signed with a shared secret, only for Open Tool Calling.
 #[derive(Debug, Clone)]
 pub struct SharedJwtConfig {
     /// At least 32 bytes.
     pub secret: Secret,
-    /// What has to stand in `aud`. Without it a token with an audience is not for us.
+    /// The required `aud`. Without it, a token with an audience is rejected.
     pub audience: Option<String>,
     /// The tenant of every token.
     pub tenant: TenantId,
-    /// The principal of a token that names none in `sub`; without it such a token is nobody's.
+    /// The principal of a token without `sub`; without it, such a token is rejected.
     pub principal: Option<PrincipalId>,
-    /// What every token may at most.
+    /// The maximum scopes of every token.
     pub scopes: Vec<Grant>,
     /// Roles of every token.
     pub roles: Vec<String>,
@@ -89,14 +88,14 @@ pub struct SharedJwtConfig {
 // === impl SharedJwtConfig ===
 
 impl SharedJwtConfig {
-    /// What stands before the principals of such tokens.
+    /// The prefix of the principals of such tokens.
     pub const PRINCIPAL_PREFIX: &'static str = "otc|";
 }
 
 // === impl JwtAlgorithm ===
 
 impl JwtAlgorithm {
-    /// Every one.
+    /// All algorithms.
     pub const ALL: [Self; 10] = [
         Self::Rs256,
         Self::Rs384,
@@ -110,7 +109,7 @@ impl JwtAlgorithm {
         Self::EdDsa,
     ];
 
-    /// As it stands in `alg`.
+    /// Returns the name in `alg`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Rs256 => "RS256",
@@ -126,7 +125,7 @@ impl JwtAlgorithm {
         }
     }
 
-    /// The one that `name` stands for.
+    /// Returns the algorithm called `name`.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|algorithm| algorithm.as_str() == name)
     }
@@ -135,7 +134,7 @@ impl JwtAlgorithm {
 // === impl ClaimPath ===
 
 impl ClaimPath {
-    /// Reads `text`: a JSON pointer when it starts with `/`, or else names with dots between them.
+    /// Parses a path: a JSON pointer if it starts with `/`, or else names separated by dots.
     pub fn parse(text: &str) -> Option<Self> {
         let names: Vec<String> = match text.strip_prefix('/') {
             Some(pointer) => pointer.split('/').map(unescaped).collect::<Option<_>>()?,
@@ -146,7 +145,7 @@ impl ClaimPath {
     }
 }
 
-/// A token of a JSON pointer, read.
+/// Decodes a token of a JSON pointer.
 fn unescaped(token: &str) -> Option<String> {
     let mut name = String::with_capacity(token.len());
     let mut rest = token.chars();

@@ -3,32 +3,32 @@
 use globset::{Glob, GlobMatcher};
 use toolcrib_core::catalog::{Entry, Listing, Toolset};
 
-/// A named part of the catalog, as the operator wrote it.
+/// A named part of the catalog, as configured.
 #[derive(Debug, Clone)]
 pub struct ToolsetConfig {
     /// Its name: `[a-z0-9_-]`, at most 64 characters, starting and ending with a letter or digit.
     pub name: String,
-    /// For people.
+    /// The title, for people.
     pub title: Option<String>,
-    /// What its list is, where a surface has a choice.
+    /// Whether its list shows the tools or the meta tools.
     pub listing: Listing,
-    /// What is in it: globs over tool ids and wire names.
+    /// Globs over tool ids and wire names of its tools.
     pub allow: Vec<ToolPattern>,
-    /// What of that is not.
+    /// Globs of excluded tools.
     pub deny: Vec<ToolPattern>,
 }
 
 /// A glob over tool ids and wire names.
 #[derive(Debug, Clone)]
 pub struct ToolPattern {
-    /// As typed.
+    /// The text of the glob.
     pub text: String,
     glob: GlobMatcher,
 }
 
 impl ToolsetConfig {
-    /// The toolset among `entries`. An entry of the allow-list is unresolved when it reaches no tool,
-    /// or none that is not denied.
+    /// Resolves the toolset among `entries`. An entry of the allow-list is unresolved when it
+    /// matches no tool, or only excluded ones.
     pub fn resolve<'a>(&self, entries: impl IntoIterator<Item = &'a Entry>) -> Toolset {
         let mut toolset = Toolset::new(&self.name);
         toolset.title.clone_from(&self.title);
@@ -49,10 +49,10 @@ impl ToolsetConfig {
 }
 
 impl ToolPattern {
-    /// The glob `text`.
+    /// Creates a pattern from a glob.
     ///
     /// # Errors
-    /// `text` is not a glob.
+    /// Fails when `text` is not a valid glob.
     pub fn new(text: &str) -> Result<Self, globset::Error> {
         Ok(Self { text: text.to_owned(), glob: Glob::new(text)?.compile_matcher() })
     }
@@ -62,7 +62,7 @@ impl ToolPattern {
     }
 }
 
-/// What is wrong with a name, if anything is.
+/// Validates the name of a toolset.
 pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
     let edge = |byte: Option<&u8>| {
         byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())

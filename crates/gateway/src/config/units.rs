@@ -1,8 +1,8 @@
-//! Durations and sizes as people write them.
+//! Durations and sizes in human-readable form.
 
 use std::time::Duration;
 
-/// `250ms`, `30s`, `5m`, `2h`.
+/// Parses a duration such as `250ms`, `30s`, `5m` or `2h`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -24,7 +24,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
         })
 }
 
-/// Like [`parse_duration`], and `90d`.
+/// Like [`parse_duration`], but also accepts days such as `90d`.
 pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
     let days = text.strip_suffix('d').and_then(|days| days.parse::<u64>().ok());
     match days.map(|days| days.checked_mul(86_400)) {
@@ -35,7 +35,7 @@ pub(super) fn parse_age(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// `4096`, `64KiB`, `4MiB`.
+/// Parses a size such as `4096`, `64KiB` or `4MiB`.
 pub(super) fn parse_size(text: &str) -> Result<usize, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -1,4 +1,5 @@
-//! Consent, through the gate: who is asked, who may answer, and that a grant is one run.
+//! Approval through the gate: the approvers, their permissions, and the rule that a grant is one
+//! run.
 
 mod hands;
 mod parts;
@@ -38,7 +39,7 @@ fn approver(name: &str) -> Principal {
     who(name, &["approvals:respond"])
 }
 
-/// The approval that a refused call names.
+/// Returns the approval that a refused call names.
 fn asked(result: Result<Outcome, CallError>) -> ApprovalId {
     match result {
         Err(CallError::ApprovalRequired { asked: Some(asked), .. }) => asked.approval,
@@ -55,7 +56,7 @@ impl Rig {
         self.gateway.approvals().respond(who, id, verdict, None).await.unwrap()
     }
 
-    /// The newest approval, once there is one that waits.
+    /// Waits for a pending approval and returns the newest.
     async fn pending(&self) -> ApprovalId {
         let query = || ApprovalQuery { state: Some(ApprovalState::Pending), ..Default::default() };
         for _ in 0..1_000 {
@@ -80,7 +81,8 @@ fn refused(result: Result<Approval, ApprovalError>) -> VoteRefused {
     }
 }
 
-/// I-15, I-64: call, grant, the same call runs once; the next one and any other ask anew.
+/// I-15, I-64: call, grant, the same call runs once; the next one and any other require a new
+/// approval.
 #[tokio::test]
 async fn a_grant_is_one_run_of_one_call() {
     let rig = asking("", ASKS).await;
@@ -105,7 +107,7 @@ async fn a_grant_is_one_run_of_one_call() {
     assert_eq!(rig.runs(), 1);
 }
 
-/// What is recorded, and what causes what. I-20: nothing of the arguments is in it.
+/// The recorded events and their causes. I-20: they contain nothing of the arguments.
 #[tokio::test]
 async fn the_record_tells_who_was_asked_and_who_answered() {
     let rig = asking("", ASKS).await;
@@ -134,7 +136,7 @@ async fn the_record_tells_who_was_asked_and_who_answered() {
     assert!(!serde_json::to_string(&all).unwrap().contains("canary"));
 }
 
-/// I-64: nobody consents to a call of their own, whichever key or rights they come with.
+/// I-64: callers cannot approve their own calls, whatever their keys or rights.
 #[tokio::test]
 async fn nobody_answers_for_themselves() {
     let rig = asking("", ASKS).await;
@@ -148,14 +150,15 @@ async fn nobody_answers_for_themselves() {
             assert_eq!(refused(answer), VoteRefused::Own);
         }
     }
-    // The same key under another name is still the same hand.
+    // The same key under another name is still the same approver.
     let renamed = Principal { auth: key("one"), ..who("bob", &["*"]) };
     let answer = rig.gateway.approvals().respond(&renamed, &id, Verdict::Grant, None).await;
     assert_eq!(refused(answer), VoteRefused::Own);
     assert_eq!(rig.gateway.approvals().find(&renamed, &id).await.unwrap().approval.votes, []);
 }
 
-/// I-9: to everybody who could not answer it, and to other tenants, it does not exist.
+/// I-9: the approval does not exist for other tenants, and for callers that could not respond to
+/// it.
 #[tokio::test]
 async fn only_those_who_hold_the_scope_answer() {
     let rig = asking("", ASKS).await;
@@ -242,7 +245,7 @@ async fn an_override_passes_over_everybody_and_says_why() {
     assert!(rig.log.told().contains(&"overridden chief".to_owned()), "{:?}", rig.log.told());
 }
 
-/// Both the request and the grant have their time.
+/// Both the request and the grant expire.
 #[tokio::test]
 async fn what_nobody_answers_or_uses_ends() {
     let rig = asking("[approvals]\ntimeout = \"200ms\"", ASKS).await;
@@ -264,7 +267,7 @@ async fn what_nobody_answers_or_uses_ends() {
     .await;
 }
 
-/// `argsHash` is over redacted arguments and the same for both; a grant is not.
+/// `argsHash` covers redacted arguments and is the same for both; a grant covers the actual ones.
 #[tokio::test]
 async fn another_secret_is_another_call() {
     let rig = asking("", ASKS).await;
@@ -300,7 +303,8 @@ async fn of_fifty_that_come_with_one_grant_one_runs() {
     assert_eq!(asked.len(), 1, "the others ask together");
 }
 
-/// The call that asks pays; the one that runs under the grant does not pay again.
+/// The call that requests the approval uses the rate limit; the one under the grant does not use it
+/// again.
 #[tokio::test]
 async fn a_call_is_paid_for_once() {
     let rig = asking("", &format!("{ASKS}rate = \"1/h\"\n")).await;
@@ -313,7 +317,7 @@ async fn a_call_is_paid_for_once() {
     assert!(matches!(next, Err(CallError::RateLimited { .. })), "{next:?}");
 }
 
-/// Waiting has nothing to do with the tool's own time.
+/// The wait does not count towards the tool's own deadline.
 #[tokio::test]
 async fn a_call_that_waits_goes_on_with_the_grant() {
     let rules = format!("{ASKS}timeout = \"50ms\"\n");
@@ -342,12 +346,12 @@ async fn a_caller_that_hangs_up_waits_no_longer_and_runs_nothing() {
     rig.answer(&approver("bob"), &found[0].id, Verdict::Grant).await;
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(rig.runs(), 0);
-    // It may come back.
+    // The caller may retry.
     rig.call(&caller, "s__echo", json!({})).await.result.unwrap();
     assert_eq!(rig.runs(), 1);
 }
 
-/// I-15: nothing of a tool's answer is an answer to a request for consent.
+/// I-15: no content of a tool's result counts as a response to a request for approval.
 #[tokio::test]
 async fn a_condition_decides_which_calls_ask() {
     let rules = "[source.tools.\"*\"]\nsafety_tier = \"write\"\napproval = \"conditional\"\n\
@@ -367,7 +371,7 @@ async fn a_condition_decides_which_calls_ask() {
     assert_eq!(rig.runs(), 1);
 }
 
-/// A record that cannot be written asks nobody, and a log that fails consumes no grant.
+/// Without a record no approval is requested, and a failing log consumes no grant.
 #[tokio::test]
 async fn nothing_runs_when_nobody_can_be_asked() {
     let rig = asking("", ASKS).await;
@@ -407,7 +411,7 @@ async fn listeners_hear_of_what_they_may_see() {
     assert!(nothing.is_err(), "{nothing:?}");
 }
 
-/// I-64: what asks at the same time asks once, and one key in a body stands for one answer.
+/// I-64: equal concurrent calls create one request, and a duplicate member has one meaning.
 #[tokio::test]
 async fn calls_that_are_the_same_ask_once() {
     let rig = asking("", ASKS).await;
@@ -415,7 +419,7 @@ async fn calls_that_are_the_same_ask_once() {
     let calls = (0..20).map(|_| rig.call(&caller, "s__echo", json!({"b": 1, "a": [1, 2]})));
     let ended = futures_util::future::join_all(calls).await;
     let mut ids: Vec<_> = ended.into_iter().map(|called| asked(called.result)).collect();
-    // Neither the order of members nor the way a number is written makes another call.
+    // Neither the order of members nor the notation of a number makes another call.
     ids.push(rig.ask(json!({"a": [1.0, 2], "b": 1})).await);
     ids.dedup();
     assert_eq!(ids.len(), 1);
@@ -424,7 +428,7 @@ async fn calls_that_are_the_same_ask_once() {
     assert_eq!(asked, 2);
 }
 
-/// I-64: what dies between the grant that is spent and the record of the call has spent it.
+/// I-64: a crash between spending a grant and recording the call leaves the grant spent.
 #[tokio::test]
 async fn a_call_that_cannot_be_recorded_has_spent_its_grant_and_did_not_run() {
     let rig = asking("", ASKS).await;
@@ -440,7 +444,7 @@ async fn a_call_that_cannot_be_recorded_has_spent_its_grant_and_did_not_run() {
     assert_eq!(rig.runs(), 0);
 }
 
-/// Who lost its rights while it waited does not run, whatever was granted.
+/// A caller that lost its rights during the wait does not run, whatever was granted.
 #[tokio::test]
 async fn what_was_taken_away_during_the_wait_stays_away() {
     let settings = "[approvals]\nwait = \"20s\"";

@@ -1,4 +1,4 @@
-//! Keys: made, honoured, expired, revoked.
+//! Keys: created, accepted, expired, revoked.
 
 use std::{sync::Arc, time::Duration};
 
@@ -84,7 +84,7 @@ async fn wrong_expired_and_revoked_keys_are_nobody() {
     .await;
 }
 
-/// What somebody known for long may do follows the configuration, the store and the clock.
+/// The rights of a long-lived principal follow the configuration, the store and the clock.
 #[tokio::test]
 async fn a_principal_can_be_renewed() {
     let rig = with_role().await;
@@ -105,7 +105,7 @@ async fn a_principal_can_be_renewed() {
     assert_eq!(authenticator.renew(&before).err(), Some(AuthError::Invalid));
 }
 
-/// I-9: the operator's part of the record belongs to no caller.
+/// I-9: no caller may read the operator's part of the record.
 #[tokio::test]
 async fn a_key_of_the_operators_tenant_is_nobody() {
     let rig = with_role().await;
@@ -125,7 +125,7 @@ async fn reload_changes_what_a_role_grants() {
     assert_eq!(principal.scopes.iter().count(), 1, "the role is gone, and so is its scope");
 }
 
-/// Keys whose next list takes until it is let go.
+/// Keys whose next list blocks until the test releases it.
 #[derive(Default)]
 struct Slow {
     keys: MemoryKeys,
@@ -167,7 +167,7 @@ impl KeyStore for Slow {
     }
 }
 
-/// A slow read does not bring back a key that a later one has seen revoked.
+/// A slow read does not restore a key that a later read found revoked.
 #[tokio::test(start_paused = true)]
 async fn the_latest_read_counts() {
     let keys = Arc::new(Slow::default());

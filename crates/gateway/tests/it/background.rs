@@ -1,4 +1,4 @@
-//! Tasks beside the requests: what fails is started again and seen, and what is closed ends.
+//! Background tasks: failures are reported and restarted, and closing ends them.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -40,7 +40,7 @@ async fn a_discovery_that_panics_is_repeated_and_seen() {
 async fn the_refresher_goes_on_after_a_panic() {
     let rig = rig(&["one"], "").await;
     let caller = principal("t", &["*"]);
-    // Of a source whose discovery failed, the refresher reads the status at every look.
+    // When its discovery has failed, the refresher reads the source's status in each round.
     rig.source().refuses.store(true, Ordering::SeqCst);
     rig.gateway.supply().refresh(&"s".parse().unwrap());
     let failed = || !rig.gateway.supply().reports()[0].problems.is_empty();
@@ -56,7 +56,7 @@ async fn the_refresher_goes_on_after_a_panic() {
     assert_eq!((refresh.state, refresh.running), (TaskState::Recovering, 1));
 }
 
-/// Everything that a gateway holds and that can be seen from outside.
+/// Returns whether the parts of the gateway are still alive, as far as tests can see.
 fn held(rig: &Rig) -> impl Fn() -> bool + use<> {
     let (source, factory) = (Arc::downgrade(&rig.source()), Arc::downgrade(&rig.factory));
     move || source.strong_count() + factory.strong_count() > 0

@@ -1,4 +1,4 @@
-//! Breakers and bursts as callers meet them.
+//! Breakers and bursts, from the callers' point of view.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -36,7 +36,7 @@ fn pass(hand: &Hand, time: Duration) {
     hand.0.fetch_add(u64::try_from(time.as_nanos()).unwrap(), Ordering::SeqCst);
 }
 
-/// How long to wait, where the breaker refused the call.
+/// Returns the wait, if the breaker refused the call.
 fn refused(called: &CallReport) -> Option<Duration> {
     match &called.result {
         Err(CallError::Upstream(error)) if error.kind == UpstreamErrorKind::Unavailable => {
@@ -50,7 +50,7 @@ fn breaker(rig: &Rig) -> BreakerReport {
     rig.gateway.supply().reports()[0].breaker.clone()
 }
 
-/// A source that is away is left alone, and one call finds out that it is back.
+/// A failing source gets no calls, until a single one finds that it has recovered.
 #[tokio::test]
 async fn a_source_that_is_away_is_left_alone_until_one_call_finds_it_back() {
     let (rig, hand) = timed("").await;
@@ -93,7 +93,7 @@ async fn a_source_that_is_away_is_left_alone_until_one_call_finds_it_back() {
     assert!(rig.call(&ann, "s__echo", json!({})).await.result.is_ok());
 }
 
-/// I-74: what one caller sends takes the source from nobody else.
+/// I-74: one caller's calls cannot block the source for others.
 #[tokio::test]
 async fn a_caller_whose_calls_break_the_source_loses_it_alone() {
     let (rig, hand) = timed("[source.tools.hang]\ntimeout = \"20ms\"").await;
@@ -116,7 +116,7 @@ async fn a_caller_whose_calls_break_the_source_loses_it_alone() {
     assert_eq!(breaker(&rig).open_to_callers, 0);
 }
 
-/// Where everybody's calls die it is the source.
+/// Failures of several callers' calls are attributed to the source.
 #[tokio::test]
 async fn a_source_that_fails_for_several_callers_is_left_alone() {
     let (rig, _) = timed("").await;
@@ -126,7 +126,7 @@ async fn a_source_that_fails_for_several_callers_is_left_alone() {
     assert_eq!(breaker(&rig).state, BreakerState::Open);
 }
 
-/// What a tool says of itself, what a caller takes back, and faults of this program say nothing.
+/// Failures reported by a tool, cancellations and internal faults do not count against the source.
 #[tokio::test]
 async fn what_says_nothing_about_the_source_opens_nothing() {
     let (rig, _) = timed("").await;
@@ -150,7 +150,7 @@ async fn what_says_nothing_about_the_source_opens_nothing() {
     assert_eq!((now.state, now.failures, now.open_to_callers), (BreakerState::Closed, 0, 0));
 }
 
-/// It can be turned off, and a reload takes effect.
+/// The breaker can be turned off, and a reload takes effect.
 #[tokio::test]
 async fn a_breaker_can_be_turned_off_and_on_while_the_source_runs() {
     let (rig, _) = timed("").await;
@@ -172,7 +172,7 @@ async fn a_breaker_can_be_turned_off_and_on_while_the_source_runs() {
     }
 }
 
-/// I-12: a burst beside the rate.
+/// I-12: a burst in addition to the rate.
 #[tokio::test]
 async fn a_burst_is_let_through_at_once() {
     let rules = "[source.tools.\"*\"]\nburst = 3\n[source.tools.echo]\nrate = \"1/h\"\n";

@@ -1,4 +1,4 @@
-//! Wrong configurations are told apart: what, where, and what was expected.
+//! Invalid configurations are reported with place, problem and expected value.
 
 use std::path::Path;
 
@@ -141,7 +141,7 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         (
             "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
              claims.tenant = \"org\"",
-            "toolcrib.toml:4: `auth.jwt.tenant`: stands beside `claims.tenant`",
+            "toolcrib.toml:4: `auth.jwt.tenant`: cannot be combined with `claims.tenant`",
         ),
         (
             "[auth.jwt]\nissuer = \"https://a\"\naudiences = [\"x\"]\ntenant = \"t\"\n\
@@ -183,10 +183,10 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         ("[auth.jwt]\nissuers = 1", "unknown field `issuers`"),
         (
             "[otc.jwt]\nsecret = \"0123456789abcdef0123456789abcdef\"\ntenant = \"t\"",
-            "toolcrib.toml:2: `otc.jwt.secret`: a secret must not stand in this file",
+            "toolcrib.toml:2: `otc.jwt.secret`: a secret must not be in this file",
         ),
         ("[otc.jwt]\nsecret = { env = \"NOPE\" }\ntenant = \"t\"", "`otc.jwt.secret`: environment"),
-        ("[explorer]\nprefix = \"/v1/x\"", "`explorer.prefix`: another surface lives there"),
+        ("[explorer]\nprefix = \"/v1/x\"", "`explorer.prefix`: another surface has this path"),
         ("[explorer]\npolicy = \"call-only\"", "`explorer.policy`: anything but \"all\" needs an"),
         ("[explorer]\npolicy = \"most\"", "unknown variant `most`, expected one of `all`"),
         ("[explorer]\nprefix = \"ui\"", "`explorer.prefix`: expected a path"),
@@ -225,7 +225,7 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         ("url = \"http://u:p@h/mcp\"", "must not contain user information"),
         (
             "url = \"http://h/mcp\"\nheaders = { Authorization = \"Bearer x\" }",
-            "a secret must not stand in this file",
+            "a secret must not be in this file",
         ),
         (
             "command = [\"x\"]\nenv = { A = { env = \"UNSET\" } }",
@@ -300,7 +300,7 @@ fn tenants_of_a_rule_only_narrow_those_of_the_source() {
     parse(&format!("{source}tenants = [\"a\"]\n{}", rule("[\"*\"]")));
     for (tenants, said) in [
         ("[\"a\", \"c\"]", "a rule only narrows: `c` is not among the source's tenants"),
-        ("[]", "names nobody; write `hide = true`"),
+        ("[]", "is empty; write `hide = true`"),
         ("[\"not ok\"]", "character"),
     ] {
         let told = complaint(&format!("{source}tenants = [\"a\", \"b\"]\n{}", rule(tenants)));
@@ -398,7 +398,7 @@ fn the_record_is_kept_as_it_says() {
         ("keep = \"1w\"", "such as \"90d\""),
         ("max_session_age = \"1w\"", "such as \"90d\""),
         ("max_session_age = \"10ms\"", "expected 1s at least"),
-        ("signing_key = \"AAAA\"", "must not stand in this file"),
+        ("signing_key = \"AAAA\"", "must not be in this file"),
         ("[[record.anchor]]", "expected either `file` or `url`"),
         ("[[record.anchor]]\nfile = \"a\"\nurl = \"https://b.example\"", "either `file` or `url`"),
         ("[[record.anchor]]\nfile = \"a\"\nallow = [\"10.0.0.0/8\"]", "only what has `url`"),
@@ -406,7 +406,7 @@ fn the_record_is_kept_as_it_says() {
         (&format!("[[record.forward]]\n{file}"), "has `file` and no `url`"),
         (&format!("[[record.forward]]\n{file}\nfile = \"x\"\nformat = \"xml\""), "\"cloudevents\""),
         ("[[record.forward]]\nname = \"A\"\nkind = \"file\"\nfile = \"x\"", "a-z"),
-        ("[[record.forward]]\nname = \"anchor-1\"\nkind = \"file\"\nfile = \"x\"", "are taken"),
+        ("[[record.forward]]\nname = \"anchor-1\"\nkind = \"file\"\nfile = \"x\"", "are reserved"),
         ("[[record.forward]]\nname = \"a\"\nkind = \"kafka\"\nfile = \"x\"", "\"otlp\""),
         ("[[record.forward]]\nname = \"a\"\nkind = \"http\"\nurl = \"ftp://x\"", "http or https"),
         (
@@ -477,7 +477,7 @@ fn mistakes_about_consent_are_told() {
         ("[[approvals.webhook]]\nurl = \"https://h.example\"", "missing field `secret`"),
         (
             "[[approvals.webhook]]\nurl = \"https://h.example\"\nsecret = \"canary\"",
-            "a secret must not stand in this file",
+            "a secret must not be in this file",
         ),
         (
             "[[approvals.webhook]]\nurl = \"https://h.example\"\nsecret = { env = \"SET\" }",
@@ -490,7 +490,7 @@ fn mistakes_about_consent_are_told() {
         (&hook("tenant = \"-\""), "the tenant `-` is the record's own"),
         (&hook("allow = [\"everything!\"]"), "`approvals.webhook.allow`"),
         (&hook("retries = 3"), "unknown field"),
-        (&twice, "is there twice for the same tenant"),
+        (&twice, "is defined twice for the same tenant"),
     ] {
         let told = complaint(&format!("{text}\n"));
         assert!(told.contains(said) && !told.contains("canary"), "{text}: {told}");

@@ -1,4 +1,4 @@
-//! Calls under keys: once, for whoever asks, as long as the answer is kept.
+//! Idempotent calls: one run per caller and key, as long as the response is stored.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -15,7 +15,7 @@ use toolcrib_store::memory::MemoryCatalogs;
 
 use crate::support::{Hand, Rig, eventually, offer, one_source, principal, rig, rig_at};
 
-/// Keeps what ran.
+/// Stores the result of a successful call.
 fn keep(called: &CallReport) -> Option<Bytes> {
     let outcome = called.result.as_ref().ok()?;
     called.duration?;
@@ -47,7 +47,7 @@ fn kept(once: &Result<Once, OnceError>) -> bool {
     matches!(once, Ok(Once::Kept(_)))
 }
 
-/// I-31: the second one gets the first one's answer, and another caller its own.
+/// I-31: a repeated call gets the first response; another caller gets its own.
 #[tokio::test]
 async fn a_key_is_used_once_by_each_caller() {
     let rig = rig(&["echo", "other"], "").await;
@@ -78,7 +78,7 @@ async fn a_key_is_used_once_by_each_caller() {
     assert_eq!(rig.log.told().len(), 8, "a repeated answer is no call");
 }
 
-/// I-31: however the members are ordered and numbers are written, it is the same call.
+/// I-31: the order of members and the notation of numbers do not make another call.
 #[tokio::test]
 async fn arguments_are_compared_by_what_they_say() {
     let rig = rig(&["echo"], "").await;
@@ -89,14 +89,14 @@ async fn arguments_are_compared_by_what_they_say() {
         let arguments = serde_json::from_str(text).unwrap();
         assert_eq!(kept(&once(&rig.gateway, &ann, "k", "s__echo", arguments).await), repeats);
     }
-    // Secrets differ although the record shows neither.
+    // Secrets count as different although the record shows neither.
     let secret = |text: &str| json!({ "password": text });
     once(&rig.gateway, &ann, "s", "s__echo", secret("one")).await.unwrap();
     let other = once(&rig.gateway, &ann, "s", "s__echo", secret("two")).await;
     assert_eq!(other.unwrap_err(), OnceError::Conflict);
 }
 
-/// I-31: what did not run may run later under the same key.
+/// I-31: a call that did not run may run later under the same key.
 #[tokio::test]
 async fn refusals_are_not_kept() {
     let rules =
@@ -113,7 +113,7 @@ async fn refusals_are_not_kept() {
     let fits = json!({ "text": "x", "n": 1 });
     let ran = once(&rig.gateway, &ann, "k", "s__strict", fits).await.unwrap();
     assert!(matches!(ran, Once::Report(called) if called.result.is_ok()));
-    // A repeated answer takes nothing from the bucket, and a full bucket is no answer.
+    // A replay uses no rate limit, and a refusal by the rate limit is not stored.
     for (key, works, repeats) in
         [("a", true, false), ("a", true, true), ("b", false, false), ("a", true, true)]
     {
@@ -125,7 +125,7 @@ async fn refusals_are_not_kept() {
     }
 }
 
-/// I-7: who may no longer call a tool is not given its earlier answer.
+/// I-7: a caller that may no longer call a tool does not get its earlier response.
 #[tokio::test]
 async fn a_repeated_call_is_authorized_again() {
     let rig = rig(&["echo"], "").await;
@@ -135,7 +135,7 @@ async fn a_repeated_call_is_authorized_again() {
     assert!(kept(&once(&rig.gateway, &caller("ann", &["*"]), "k", "s__echo", json!({})).await));
 }
 
-/// I-31: equal calls beside each other run once; who hangs up, be it the first, ends nothing.
+/// I-31: equal concurrent calls run once; a disconnect, even of the first caller, cancels nothing.
 #[tokio::test]
 async fn callers_wait_for_the_one_run() {
     let rig = rig(&["hang"], "[source.tools.\"hang\"]\ntimeout = \"1s\"").await;
@@ -158,7 +158,7 @@ async fn callers_wait_for_the_one_run() {
     assert_eq!(rig.log.told(), ["called", "returned Error upstream_timeout ran"]);
 }
 
-/// I-31: a caller that lost its connection comes back for the answer.
+/// I-31: a caller that lost its connection can fetch the response.
 #[tokio::test]
 async fn a_call_goes_on_without_its_caller() {
     let rig = rig(&["echo"], "").await;
@@ -167,7 +167,7 @@ async fn a_call_goes_on_without_its_caller() {
     assert!(lost.is_none(), "it hung up at once");
     eventually("it ends", || rig.log.told().len() == 2).await;
     let again = once(&rig.gateway, &ann, "k", "s__echo", json!({})).await.unwrap();
-    // Either way it is the answer of the one run.
+    // Either way it is the response of the one run.
     match again {
         Once::Kept(kept) => assert!(kept.body.starts_with(b"[")),
         Once::Report(called) => assert!(called.result.is_ok()),
@@ -175,7 +175,7 @@ async fn a_call_goes_on_without_its_caller() {
     assert_eq!(runs(&rig), 1);
 }
 
-/// I-22: ending the gateway is hanging up for everybody, with a key or without.
+/// I-22: closing the gateway cancels all calls, with or without a key.
 #[tokio::test]
 async fn closing_ends_calls_under_keys() {
     let rig = rig(&["hang"], "").await;

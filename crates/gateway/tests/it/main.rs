@@ -1,4 +1,5 @@
-//! The gateway over real seams: events are read back from a log, sources are values of this process.
+//! Tests of the gateway through its real interfaces: events are read back from a log, sources are
+//! values of this process.
 #![cfg(test)]
 
 mod approvals;

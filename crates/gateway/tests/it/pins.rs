@@ -18,7 +18,7 @@ use toolcrib_store::{MemoryCatalogs, MemoryKeys, MemoryPins};
 
 use crate::support::{Factory, Log, eventually, offer, one_source, parse, principal};
 
-/// Pins that can be told not to be there.
+/// Pins that fail on demand.
 #[derive(Clone, Default)]
 struct Flaky {
     pins: MemoryPins,
@@ -88,7 +88,7 @@ impl Kept {
         Self { log: Log::default(), catalogs: MemoryCatalogs::new(), pins: Flaky::default() }
     }
 
-    /// A process over what is kept, whose source offers `discovered`.
+    /// Starts a process on the shared store, whose source offers `discovered`.
     async fn start(&self, discovered: Discovered, pinned: bool) -> (Gateway, Arc<Factory>) {
         let factory = Arc::new(Factory::default());
         *factory.offers.lock() = Some(Ok(discovered));
@@ -143,7 +143,7 @@ async fn nothing_is_offered_while_the_pins_cannot_be_read() {
     kept.pins.broken.store(false, Ordering::SeqCst);
     eventually("it is offered again", || listed(&gateway) == 1).await;
 
-    // What was read stays read: an approval cannot be taken back.
+    // Approvals that were read stay valid: they cannot be revoked.
     kept.pins.broken.store(true, Ordering::SeqCst);
     assert_eq!(listed(&gateway), 1);
     gateway.close().await;
@@ -151,7 +151,7 @@ async fn nothing_is_offered_while_the_pins_cannot_be_read() {
     assert_eq!(listed(&gateway), 0, "a gateway without pins has nothing to trust in");
 }
 
-/// I-52: what is new of a tool while it cannot be written down is quarantined as well.
+/// I-52: a changed tool is quarantined even while the change cannot be stored.
 #[tokio::test]
 async fn a_change_counts_although_it_cannot_be_noted_and_is_told_once() {
     let kept = Kept::new();
@@ -165,10 +165,10 @@ async fn a_change_counts_although_it_cannot_be_noted_and_is_told_once() {
     kept.pins.broken.store(false, Ordering::SeqCst);
     eventually("it is told", || kept.drifts() == 1).await;
 
-    // Another process sees the same, and has nothing to tell.
+    // Another process sees the same change, and reports nothing.
     let (other, _) = kept.start(described("b"), true).await;
     assert_eq!((listed(&other), kept.drifts()), (0, 1));
-    // What one approves the other offers.
+    // An approval in one process takes effect in the other.
     let pins = other.supply().pins(&"t".parse().unwrap()).await.unwrap().unwrap();
     let digest = &pins[0].seen.as_ref().unwrap().digest;
     let digest = toolcrib_core::canonical::Digest::parse(digest).unwrap();

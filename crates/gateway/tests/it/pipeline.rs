@@ -1,4 +1,4 @@
-//! The nine steps, each refusing what it should and recording what it did.
+//! The nine steps, each with its refusals and its events.
 
 use std::sync::atomic::Ordering;
 
@@ -31,7 +31,7 @@ async fn a_call_runs_and_leaves_a_pair_with_one_run_and_one_call_id() {
     assert_eq!(opening.args_hash.as_ref().map(String::len), Some(64));
 }
 
-/// I-20: whatever the arguments and the result are, no word of them is in an event.
+/// I-20: no word of the arguments or the result is in an event.
 #[tokio::test]
 async fn the_record_is_content_free() {
     let rig = rig(&["echo", "fail", "strict"], "").await;
@@ -100,7 +100,7 @@ async fn denied_calls_can_look_like_unknown_ones() {
     assert_eq!(rig.log.told().len(), 3, "the record still says what happened");
 }
 
-/// I-12: denied calls take nothing; the bucket belongs to (tenant, principal, tool).
+/// I-12: denied calls use no rate limit; the limit is per tenant, principal and tool.
 #[tokio::test]
 async fn the_limit_counts_only_calls_that_were_allowed() {
     let rig = rig(&["echo", "two"], "[source.tools.\"*\"]\nrate = \"2/h\"").await;
@@ -122,7 +122,7 @@ async fn the_limit_counts_only_calls_that_were_allowed() {
     assert!(rig.log.told().contains(&"returned RateLimited rate_limited".to_owned()));
 }
 
-/// The gates in their order: what fails at several of them is told of the first.
+/// The gates in their order: a call that several of them would refuse is refused by the first.
 #[tokio::test]
 async fn the_gates_stand_in_their_order() {
     let rules = "[source.tools.\"*\"]\nscopes = [\"a\"]\nrate = \"1/h\"\napproval = \"always\"";
@@ -138,7 +138,7 @@ async fn the_gates_stand_in_their_order() {
     let limited = rig.call(&may, "s__strict", bad).await.result;
     assert!(matches!(limited, Err(CallError::RateLimited { .. })), "{limited:?}");
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
-    // Every refusal is a pair that names its cause, has no duration and says why (RFC 0064 §F).
+    // Every refusal is a pair of events with its cause and reason, and no duration (RFC 0064 §F).
     let events = rig.log.kept.events();
     let returns: Vec<_> = events
         .iter()
@@ -158,7 +158,7 @@ async fn the_gates_stand_in_their_order() {
         let error = returned.error.as_ref().unwrap();
         assert!(!error.code.is_empty() && !error.message.is_empty());
     }
-    // The decision names the call that it was about.
+    // The decision names its call.
     let decided: Vec<_> = events
         .iter()
         .filter(|logged| matches!(logged.event.body, EventBody::AuthorizationDecided(_)))
@@ -167,7 +167,7 @@ async fn the_gates_stand_in_their_order() {
     assert_eq!(decided, [events[0].event.event_id.clone(), events[3].event.event_id.clone()]);
 }
 
-/// RFC 0064, forbidden at load: a return that nobody called for.
+/// RFC 0064, forbidden at load: a return without a call.
 #[tokio::test]
 async fn references_to_nothing_are_told_as_returns_without_a_call() {
     let rig = rig(&["echo"], "").await;
@@ -228,7 +228,7 @@ async fn every_violation_is_told_and_nothing_runs() {
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
 }
 
-/// I-17: what has no exact canonical form is refused, not rounded.
+/// I-17: a number without an exact canonical form is refused, not rounded.
 #[tokio::test]
 async fn an_integer_that_a_double_cannot_hold_is_refused_with_its_place() {
     let rig = rig(&["echo"], "").await;
@@ -240,7 +240,7 @@ async fn an_integer_that_a_double_cannot_hold_is_refused_with_its_place() {
     assert_eq!(violations[0].pointer, "/deep/1");
 }
 
-/// I-15: without a grant there is no run.
+/// I-15: no run without a grant.
 #[tokio::test]
 async fn a_tool_that_wants_approval_does_not_run() {
     for approval in ["always", "conditional"] {
@@ -254,7 +254,7 @@ async fn a_tool_that_wants_approval_does_not_run() {
     }
 }
 
-/// I-18: no opening event, no run.
+/// I-18: no run without an opening event.
 #[tokio::test]
 async fn a_call_that_cannot_be_recorded_does_not_run() {
     let rig = rig(&["echo"], "").await;
@@ -264,7 +264,7 @@ async fn a_call_that_cannot_be_recorded_does_not_run() {
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
 }
 
-/// I-19: what was done is answered as done, and the closing event follows when it can.
+/// I-19: a finished call is answered, and its closing event is stored later.
 #[tokio::test(start_paused = true)]
 async fn a_closing_event_that_cannot_be_stored_does_not_fail_the_call() {
     let rig = rig(&["echo"], "").await;
@@ -306,7 +306,7 @@ async fn every_way_a_source_fails_is_told_apart_and_recorded() {
     );
 }
 
-/// I-35: where a call went, or was not let go, stands in its run between its two events.
+/// I-35: the egress decision of a call is in its run, between its two events.
 #[tokio::test]
 async fn where_a_call_went_is_recorded_with_it() {
     let rig = rig(&["blocked", "sent_on"], "").await;
@@ -327,7 +327,7 @@ async fn where_a_call_went_is_recorded_with_it() {
     let events = rig.log.events_of(&called.run_id).await;
     let cause = Some(events[0].event_id.clone());
     assert!(events[1..].iter().all(|event| event.causation_id == cause));
-    // What had been sent when the guard stepped in did run, for all anybody knows.
+    // A request that had been sent before the guard refused may have taken effect.
     let called = rig.call(&principal("t", ALL), "s__sent_on", json!({})).await;
     assert!(called.duration.is_some());
     assert_eq!(rig.log.told()[5], "returned Error ssrf_blocked ran");
@@ -343,7 +343,7 @@ async fn a_deadline_ends_the_call_and_the_upstream_is_told() {
     assert_eq!(rig.log.told()[1], "returned Error upstream_timeout ran");
 }
 
-/// I-22: hanging up cancels the upstream call, and both events are there.
+/// I-22: a client that disconnects cancels the upstream call, and both events are recorded.
 #[tokio::test]
 async fn a_caller_that_hangs_up_cancels_and_is_recorded() {
     let rig = rig(&["hang"], "").await;
@@ -362,7 +362,7 @@ async fn a_caller_that_hangs_up_cancels_and_is_recorded() {
     assert_eq!(rig.log.told(), ["called", "returned Error cancelled ran"]);
 }
 
-/// I-22: ending the gateway is hanging up for everybody.
+/// I-22: closing the gateway cancels all calls.
 #[tokio::test]
 async fn closing_waits_for_what_is_to_be_recorded() {
     let rig = rig(&["hang"], "").await;
@@ -394,7 +394,7 @@ async fn closing_waits_for_what_is_to_be_recorded() {
     );
 }
 
-/// I-7: listed ⇔ callable, seen from both sides.
+/// I-7: a tool is listed if and only if it is callable, checked from both sides.
 #[tokio::test]
 async fn what_is_listed_can_be_called_and_nothing_else() {
     let rules = "[source.tools.\"a*\"]\nscopes = [\"x\"]\n[source.tools.\"b*\"]\nscopes = [\"y:z\"]\n\
@@ -411,7 +411,8 @@ async fn what_is_listed_can_be_called_and_nothing_else() {
     }
 }
 
-/// Strangers cannot fill the record: one event a second and route, and a count of the rest.
+/// Unauthenticated requests cannot fill the record: one event per second and route, and a count of
+/// the rest.
 #[tokio::test]
 async fn refusals_without_credentials_are_counted_not_piled_up() {
     let rig = rig(&["echo"], "").await;
@@ -434,7 +435,7 @@ async fn refusals_without_credentials_are_counted_not_piled_up() {
     assert!(repeated.len() <= 5, "{repeated:?}");
 }
 
-/// I-9: counts do not tell the caller's tenant more than single events do.
+/// I-9: counts reveal no more to the caller's tenant than single events do.
 #[tokio::test]
 async fn counted_denials_of_foreign_and_unknown_tools_are_one_to_the_tenant() {
     let rig = rig(&["echo"], "tenants = [\"mine\"]").await;
@@ -470,7 +471,7 @@ async fn counted_denials_of_foreign_and_unknown_tools_are_one_to_the_tenant() {
     assert_eq!(of_foreign, 300, "{of_operator:?}");
 }
 
-/// A store that takes nothing for a while: what could not be recorded is told of later.
+/// A store that fails for a while: denials during that time are recorded later.
 #[tokio::test]
 async fn denials_that_cannot_be_stored_are_counted_and_told_of_later() {
     let rig = rig(&["echo"], "[source.tools.\"*\"]\nscopes = [\"a\"]").await;

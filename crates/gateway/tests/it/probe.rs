@@ -1,4 +1,4 @@
-//! Probes pass the pipeline of every call, and are nowhere else.
+//! Probes pass the same pipeline as calls, and are never listed.
 
 use serde_json::json;
 use toolcrib_core::{call::CallError, id::PrincipalId};
@@ -72,8 +72,7 @@ async fn whoever_is_not_the_caller_holds_nothing() {
     assert!(matches!(itself.result, Err(CallError::Forbidden { .. })));
 }
 
-/// I-12: the limit of a probe is a real bucket, of that principal and tool, and a denial takes
-/// nothing of it.
+/// I-12: a probe has a real rate limit, per principal and tool, and a denial uses nothing of it.
 #[tokio::test]
 async fn an_exhausted_probe_leaves_others_alone() {
     let rig = rig(&["echo"], "").await;

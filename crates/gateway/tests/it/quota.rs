@@ -1,4 +1,4 @@
-//! Quotas of a day as callers meet them.
+//! Daily quotas, from the callers' point of view.
 
 use std::{
     sync::{
@@ -28,7 +28,7 @@ use toolcrib_store::{
 
 use crate::support::{Factory, Log, Rig, offer, one_source, parse, principal};
 
-/// A day's clock.
+/// A clock that tests set.
 #[derive(Default)]
 struct Wall(AtomicI64);
 
@@ -41,7 +41,7 @@ impl Clock for Wall {
     }
 }
 
-/// Noon of a day.
+/// Noon of a day, in seconds since 1970.
 const NOON: i64 = 20_000 * 86_400 + 43_200;
 const TOOLS: &[&str] = &["echo", "down", "strict", "shut", "fail", "other"];
 
@@ -71,7 +71,7 @@ fn caller(name: &str, roles: &[&str]) -> Principal {
     }
 }
 
-/// How long to wait and what the limit is, where a quota is used up.
+/// Returns the wait and the limit, if a quota is used up.
 fn over(called: &CallReport) -> Option<(Duration, u32)> {
     match called.result {
         Err(CallError::RateLimited { retry_after, limit, daily: true, .. }) => {
@@ -81,7 +81,7 @@ fn over(called: &CallReport) -> Option<(Duration, u32)> {
     }
 }
 
-/// How many calls of `tool` start before one is refused by a quota.
+/// Returns how many calls of `tool` start before a quota refuses one.
 async fn quota(rig: &Rig, who: &Principal) -> Result<Option<QuotaReport>, StoreError> {
     rig.gateway.quotas().report(&rig.gateway.snapshot().gate, who).await
 }
@@ -101,7 +101,8 @@ fn with(gate: &str, rules: &str) -> String {
     format!("[gate]\nrate = \"off\"\n{gate}\n{}", one_source(rules))
 }
 
-/// I-79: what starts counts, whatever comes of it, until midnight; each principal has its own.
+/// I-79: every started call counts until midnight, whatever its result; each principal has its own
+/// quota.
 #[tokio::test]
 async fn a_principal_has_so_many_calls_on_a_day() {
     let clock = noon();
@@ -122,12 +123,12 @@ async fn a_principal_has_so_many_calls_on_a_day() {
     assert!(metrics.contains(line), "{metrics}");
     clock.0.fetch_add(43_200, Ordering::SeqCst);
     assert_eq!(calls(&rig, &ann, "s__echo").await, 3, "a new day");
-    // A clock that goes back gives nothing.
+    // A clock that is set back frees nothing.
     clock.0.fetch_sub(43_200, Ordering::SeqCst);
     assert_eq!(calls(&rig, &ann, "s__echo").await, 0);
 }
 
-/// I-79: what did not start counts for nothing.
+/// I-79: calls that did not start do not count.
 #[tokio::test]
 async fn calls_that_do_not_start_are_not_counted() {
     let rules = "breaker = \"off\"\n[source.tools.shut]\nscopes = [\"other\"]\n\
@@ -148,11 +149,11 @@ async fn calls_that_do_not_start_are_not_counted() {
         assert!(limited.result.is_err() && over(&limited).is_none(), "the bucket comes first");
     }
     assert_eq!(calls(&rig, &ann, "s__fail").await, 1);
-    // Nobody is asked for consent to what could not run.
+    // No approval is requested for a call that could not run.
     assert!(over(&rig.call(&ann, "s__echo", json!({})).await).is_some());
 }
 
-/// Roles and rules.
+/// Quotas of roles and rules.
 #[tokio::test]
 async fn roles_and_tools_have_quotas_of_their_own() {
     let roles = "[[role]]\nname = \"few\"\nscopes = []\nquota = \"1/d\"\n\
@@ -179,12 +180,12 @@ async fn roles_and_tools_have_quotas_of_their_own() {
         assert!(rig.call(&free, "s__fail", json!({})).await.duration.is_some());
     }
     assert!(quota(&rig, &free).await.unwrap().is_none());
-    // A reload counts on.
+    // A reload keeps the counts.
     rig.gateway.apply(parse(&with("quota = \"5/d\"", ""))).await.unwrap();
     assert_eq!(calls(&rig, &caller("a", &[]), "s__echo").await, 2);
 }
 
-/// I-79: two processes on one store, one after the other and beside each other.
+/// I-79: two processes on one store, one after the other and at the same time.
 #[tokio::test]
 async fn counts_are_those_of_the_store() {
     let directory = tempfile::tempdir().unwrap();
@@ -200,7 +201,7 @@ async fn counts_are_those_of_the_store() {
     rig.gateway.close().await;
     let rig = open().await;
     assert_eq!(quota(&rig, &ann).await.unwrap().unwrap().used, 5);
-    // Of what was counted at most so much is not in the store, however fast it comes.
+    // The number of counted calls that are not yet in the store is limited, whatever their rate.
     for made in 1..=150_u64 {
         rig.call(&ann, "s__echo", json!({})).await;
         let key = QuotaKey { tenant: ann.tenant.clone(), principal: ann.id.clone(), tool: None };
@@ -211,7 +212,7 @@ async fn counts_are_those_of_the_store() {
     rig.gateway.close().await;
     let rig = open().await;
     assert_eq!(calls(&rig, &ann, "s__echo").await, 45);
-    // The next day nothing is left of this one.
+    // The next day starts at zero.
     clock.0.fetch_add(86_400, Ordering::SeqCst);
     assert!(rig.call(&ann, "s__echo", json!({})).await.result.is_ok());
     rig.gateway.close().await;
@@ -222,7 +223,7 @@ async fn counts_are_those_of_the_store() {
     store.close().await;
 }
 
-/// A store that can be told to fail.
+/// A store that fails on demand.
 struct Frail(MemoryQuotas, AtomicBool);
 
 #[async_trait]
@@ -238,7 +239,8 @@ impl QuotaStore for Frail {
     }
 }
 
-/// Who cannot be counted does not call, once more would be lost than is promised; nothing is forgotten.
+/// Calls that cannot be counted are refused once a crash would lose more counts than promised; no
+/// count is lost.
 #[tokio::test]
 async fn calls_that_cannot_be_counted_are_refused() {
     let store = Arc::new(Frail(MemoryQuotas::new(), AtomicBool::new(false)));

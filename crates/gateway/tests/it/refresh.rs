@@ -1,4 +1,4 @@
-//! The catalog follows its sources, and survives them.
+//! The catalog follows its sources, and outlives their failures.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -35,7 +35,7 @@ async fn an_unchanged_list_is_no_new_generation() {
     assert_eq!(rig.gateway.snapshot().catalog.generation(), generation);
 }
 
-/// I-25: what was known is kept while a source fails, and is there after a restart.
+/// I-25: the last known catalog is kept while a source fails, and after a restart.
 #[tokio::test]
 async fn the_last_good_catalog_survives_a_failing_source_and_a_restart() {
     let first = rig(&["one"], "").await;
@@ -61,7 +61,7 @@ async fn an_unreadable_stored_catalog_is_ignored() {
     assert_eq!(rig.listed(&principal("t", &["*"])), ["mcp:s.one"]);
 }
 
-/// I-25: one dead source costs the others nothing.
+/// I-25: a dead source does not affect the others.
 #[tokio::test]
 async fn reload_keeps_what_did_not_change_and_closes_what_is_gone() {
     let rig = rig(&["echo"], "").await;
@@ -93,8 +93,8 @@ async fn tools_that_would_share_a_name_are_left_out_and_reported() {
     assert!(problems.iter().any(|p| p.contains("mcp:s.a-b and mcp:s.a_b")), "{problems:?}");
 }
 
-/// I-16: bare names are called as they are; what two sources would both offer is nobody's, and a name
-/// that another source's tools could have is never bare.
+/// I-16: bare names are called as they are. A name that two sources offer is left out, and a name
+/// in the prefixed form of another source is never bare.
 #[tokio::test]
 async fn bare_names_that_two_sources_share_are_left_out_and_reported() {
     let other = SECOND.replace("\"b\"", "\"t\"");
@@ -126,7 +126,7 @@ async fn a_grant_that_reaches_nothing_is_reported() {
 
 const SECOND: &str = "[[source]]\nid = \"b\"\nkind = \"mcp\"\ncommand = [\"y\"]\n";
 
-/// I-25: a source that never answers holds up nobody else's refresh.
+/// I-25: a source that never responds delays no other source's refresh.
 #[tokio::test]
 async fn a_hanging_discovery_delays_no_other_source() {
     let rig = rig_with(None, &format!("{}{SECOND}", one_source("")), MemoryCatalogs::new()).await;
@@ -143,7 +143,7 @@ async fn a_hanging_discovery_delays_no_other_source() {
     .await;
 }
 
-/// I-27: a failing discovery is tried again, with growing pauses, and the report says why.
+/// I-27: a failed discovery is retried with exponential backoff, and the report has the reason.
 #[tokio::test]
 async fn a_failed_discovery_is_reported_and_tried_again() {
     let rig = rig(&["one"], "").await;
@@ -185,7 +185,7 @@ async fn another_server_under_an_old_id_does_not_show_the_old_tools() {
     assert!(second.listed(&principal("t", &["*"])).is_empty());
 }
 
-/// I-22: calls of a source that a reload removes may end.
+/// I-22: calls of a source that a reload removes may finish.
 #[tokio::test]
 async fn a_removed_source_is_closed_after_its_calls() {
     let rig = rig(&["hang"], "").await;

@@ -1,4 +1,4 @@
-//! Interactions: one run, and a bracket around the calls of each tool.
+//! Interactions: one run, and a tool session around the calls of each tool.
 
 use std::{
     collections::HashSet,
@@ -106,7 +106,7 @@ async fn first_calls_at_once_open_one_session() {
     assert_eq!(told.len(), 42);
 }
 
-/// I-8, I-32: an interaction gives nobody anything: each call is decided with who makes it.
+/// I-8, I-32: an interaction grants nothing: each call is authorized for its own caller.
 #[tokio::test]
 async fn a_denied_call_opens_nothing_and_another_caller_is_told_nothing() {
     let rig = rig(&["echo"], "[source.tools.\"*\"]\nscopes = [\"a\"]").await;
@@ -126,7 +126,7 @@ async fn a_denied_call_opens_nothing_and_another_caller_is_told_nothing() {
     assert!(sessions(&rig).is_empty());
 }
 
-/// I-18: a call in a session that cannot be recorded does not run, and leaves no bracket.
+/// I-18: a call in a session that cannot be recorded does not run, and opens no session.
 #[tokio::test]
 async fn a_session_that_cannot_be_recorded_has_no_calls() {
     let rig = rig(&["echo"], "").await;
@@ -145,7 +145,8 @@ async fn a_session_that_cannot_be_recorded_has_no_calls() {
     );
 }
 
-/// I-22: whoever holds an interaction goes away, the calls in it are cancelled, and all is told.
+/// I-22: when the holder of an interaction disconnects, its calls are cancelled, and everything is
+/// recorded.
 #[tokio::test]
 async fn an_interaction_that_is_dropped_is_cancelled() {
     let rig = rig(&["hang"], "").await;
@@ -230,8 +231,8 @@ async fn an_idle_interaction_is_closed_as_failed_and_opens_again() {
     assert_eq!(rig.log.told().last().unwrap(), "closed mcp:s.echo Completed");
 }
 
-/// I-32, I-72: a session that is never idle ends by age, after the calls that began in it; calls after
-/// that open another one. An age beyond `keep` does not count.
+/// I-32, I-72: a session that is never idle is closed by age, after the calls that began in it;
+/// later calls open another one. An age beyond `keep` has no effect.
 #[tokio::test(start_paused = true)]
 async fn a_busy_session_ends_by_age() {
     let hour = Duration::from_secs(3_600);
@@ -281,7 +282,7 @@ async fn a_busy_session_ends_by_age() {
     }
 }
 
-/// I-27: interactions are bounded, and one that ended, used or not, makes room.
+/// I-27: the number of interactions is limited, and one that has ended, used or not, makes room.
 #[tokio::test]
 async fn there_is_a_bound_on_interactions() {
     let rig = rig(&["echo"], "").await;
@@ -297,8 +298,8 @@ async fn there_is_a_bound_on_interactions() {
     assert!(rig.gateway.interaction(&caller).is_ok());
 }
 
-/// I-32: however interactions end, in the middle of whatever: each tool of each session is opened once
-/// before its calls, and closed once after the last event of a call.
+/// I-32: whenever interactions end, each tool of each session is opened once before its calls, and
+/// closed once after the last event of a call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_bracket_is_closed_once_and_last() {
     let rig = Arc::new(rig(&["echo", "fail", "hang"], "").await);
@@ -385,7 +386,7 @@ async fn every_bracket_is_closed_once_and_last() {
     }
 }
 
-/// Refused calls cannot fill the log by way of the sessions around them.
+/// Refused calls cannot fill the log through the sessions around them.
 #[tokio::test]
 async fn refusals_that_are_only_counted_open_no_session() {
     let rig = rig(&["echo"], "[source.tools.\"*\"]\nrate = \"1/d\"").await;

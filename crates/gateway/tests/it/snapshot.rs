@@ -1,4 +1,4 @@
-//! One snapshot for each request, whatever happens to the configuration in the meantime.
+//! One snapshot per request, even if the configuration changes meanwhile.
 
 use std::{
     sync::{Arc, OnceLock, atomic::Ordering},
@@ -41,7 +41,7 @@ impl RateLimiter for Reloads {
     }
 }
 
-/// A gateway whose source `s` is removed while a call of it passes the limiter.
+/// Returns a gateway whose source `s` is removed while one of its calls passes the limiter.
 async fn reloaded_during_calls() -> Rig {
     let (log, keys, catalogs) = (Log::default(), MemoryKeys::new(), MemoryCatalogs::new());
     let (factory, limiter) = (Arc::new(Factory::default()), Arc::new(Reloads::default()));

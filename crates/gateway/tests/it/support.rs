@@ -1,4 +1,4 @@
-//! A gateway whose sources do what a test says.
+//! A gateway with scripted sources.
 
 use std::{
     path::Path,
@@ -40,7 +40,7 @@ use toolcrib_store::memory::{
     MemoryApprovals, MemoryCatalogs, MemoryKeys, MemoryLog, MemoryPins, MemoryRuns,
 };
 
-/// A log that can be told to fail, and when.
+/// A log that fails on demand.
 #[derive(Clone, Default)]
 pub(crate) struct Log {
     pub(crate) kept: MemoryLog,
@@ -115,14 +115,14 @@ pub(crate) fn told(body: &EventBody) -> String {
     }
 }
 
-/// Builds [`Scripted`] sources, whatever the description says, and remembers them.
+/// Builds [`Scripted`] sources, whatever their description, and remembers them.
 #[derive(Default)]
 pub(crate) struct Factory {
     pub(crate) built: Mutex<Vec<Arc<Scripted>>>,
     pub(crate) offers: Mutex<Option<Result<Discovered, UpstreamErrorKind>>>,
 }
 
-/// A source whose tools are named after what they do.
+/// A source whose tools are named after their behavior.
 pub(crate) struct Scripted {
     id: SourceId,
     listener: Arc<dyn SourceListener>,
@@ -131,17 +131,17 @@ pub(crate) struct Scripted {
     pub(crate) dropped: Arc<AtomicUsize>,
     pub(crate) closed: AtomicUsize,
     pub(crate) asked: AtomicUsize,
-    /// Never answers a discovery.
+    /// Discovery never finishes.
     pub(crate) hangs: AtomicBool,
-    /// Is connected, and refuses to list.
+    /// The source is connected, but discovery fails.
     pub(crate) refuses: AtomicBool,
-    /// Discoveries that panic.
+    /// The number of discoveries that panic.
     pub(crate) panics: AtomicUsize,
     /// Whether its status panics.
     pub(crate) status_panics: AtomicBool,
 }
 
-/// What the gateway holds: the test's own handle must not keep a removed source in use.
+/// The gateway's handle: the test's own handle must not keep a removed source in use.
 struct Running(Arc<Scripted>);
 
 #[async_trait]
@@ -209,7 +209,7 @@ impl Scripted {
     }
 }
 
-/// What a source with these tools offers.
+/// Returns the discovery of a source with these tools.
 pub(crate) fn offer(names: &[&str]) -> Discovered {
     let tools = names.iter().map(|name| DiscoveredTool {
         name: (*name).to_owned(),
@@ -316,7 +316,7 @@ impl SecretReader for NoSecrets {
     }
 }
 
-/// A gateway and the fakes behind it.
+/// A gateway and its fakes.
 pub(crate) struct Rig {
     pub(crate) gateway: Gateway,
     pub(crate) log: Log,
@@ -329,7 +329,8 @@ pub(crate) fn parse(text: &str) -> Config {
     config::parse("toolcrib.toml", text, Path::new("/etc/toolcrib"), &NoSecrets).unwrap()
 }
 
-/// One source `s` that offers `tools`, under `rules` (the inside of `[[source]]`).
+/// Creates a gateway with one source `s` that offers `tools`, under `rules` (the inside of
+/// `[[source]]`).
 pub(crate) async fn rig(tools: &[&str], rules: &str) -> Rig {
     rig_with(Some(Ok(offer(tools))), &one_source(rules), MemoryCatalogs::new()).await
 }
@@ -396,7 +397,7 @@ impl Rig {
         called
     }
 
-    /// Waits until denials are in the log, as whoever reads events does.
+    /// Waits until denials are in the log, like readers of events do.
     pub(crate) async fn settle(&self) {
         let query = EventQuery { limit: 1, ..EventQuery::default() };
         self.gateway.audit().read(query).await.unwrap();
@@ -411,7 +412,7 @@ impl Rig {
     }
 }
 
-/// Waits until `condition` holds; the test fails when it never does.
+/// Waits until `condition` is true; fails the test if it never is.
 pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     for _ in 0..500 {
         if condition() {
@@ -422,7 +423,7 @@ pub(crate) async fn eventually(what: &str, condition: impl Fn() -> bool) {
     panic!("never happened: {what}");
 }
 
-/// A clock that stands until it is told to go.
+/// A clock that advances only on demand.
 #[derive(Default)]
 pub(crate) struct Hand(pub(crate) AtomicU64);
 

@@ -1,4 +1,4 @@
-//! Workflows: what is offered, and how one runs.
+//! Workflows: their offered tools and their runs.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -53,7 +53,7 @@ impl Bench {
         self.rig.gateway.call(caller, request).await
     }
 
-    /// The outputs of the workflow `id`, or what it says instead.
+    /// Returns the outputs of the workflow `id`, or its error text.
     async fn run(&self, id: &str, arguments: Value) -> Result<Value, String> {
         let called = self.call(&principal("t", ALL), id, arguments).await;
         outputs(&called.result.unwrap())
@@ -68,7 +68,7 @@ impl Bench {
         self.rig.gateway.workflows().runs(RunQuery::default()).await.unwrap()
     }
 
-    /// Tool and outcome of every event of `run`.
+    /// Returns tool and outcome of every event of `run`.
     async fn told(&self, run: &RunId) -> Vec<String> {
         let events = self.rig.log.events_of(run).await;
         events.iter().map(|event| crate::support::told(&event.body)).collect()
@@ -94,7 +94,8 @@ steps:
 outputs: { said: { $ref: /steps/two/result/text }, n: { $ref: /steps/one/result/n } }
 ";
 
-/// I-7, I-32, I-49: each step is a call of the caller with a pair of its own, in one run, in brackets.
+/// I-7, I-32, I-49: each step is a call by the caller with its own pair of events, in one run,
+/// inside a session.
 #[tokio::test]
 async fn the_steps_of_a_run_are_recorded_in_it() {
     let bench = bench("", "", &[CHAIN]).await;
@@ -136,7 +137,7 @@ async fn the_steps_of_a_run_are_recorded_in_it() {
     assert_eq!(runs[0].run_id, called.run_id);
 }
 
-/// I-7: a workflow is for those who may use every tool in it, and is no less than any of them.
+/// I-7: a workflow requires the rights for every tool in it, and has the strictest of their labels.
 #[tokio::test]
 async fn a_workflow_asks_for_what_its_steps_ask_for() {
     let rules = "[source.tools.\"*\"]\nscopes = [\"a\"]\nsafety_tier = \"read\"\n\
@@ -214,7 +215,7 @@ async fn what_cannot_run_is_left_out_with_a_reason() {
     }
 }
 
-/// A workflow appears with the tools of its steps, and goes with them.
+/// A workflow appears and disappears with the tools of its steps.
 #[tokio::test]
 async fn workflows_follow_the_catalog() {
     let bench = bench("", "", &[CHAIN]).await;
@@ -313,7 +314,7 @@ outputs: { state: { $ref: /steps/a/status } }
     assert_eq!(returned.iter().filter(|it| it.contains("upstream_died")).count(), 2);
 }
 
-/// Branches that need nothing of each other run at the same time: each waits for the other here.
+/// Independent branches run at the same time: each waits for the other here.
 #[tokio::test]
 async fn branches_run_at_once_and_a_failure_ends_the_others() {
     let flow = "
@@ -336,7 +337,7 @@ outputs: {}
     assert!(told.last().unwrap().starts_with("returned"), "its own end comes last: {told:?}");
 }
 
-/// I-22: the record of a run that is cancelled is whole, however it is cancelled.
+/// I-22: the record of a cancelled run is complete, whatever cancels it.
 #[tokio::test]
 async fn a_run_can_be_cancelled() {
     let flow = "id: waits\nsteps: [{ id: a, tool: 'mcp:s.hang' }]\noutputs: {}\n";
@@ -346,7 +347,7 @@ async fn a_run_can_be_cancelled() {
         let source = Arc::clone(&source);
         move || source.invoked.load(Ordering::SeqCst) == count
     };
-    // By whoever may.
+    // By a principal with the permission.
     let waiting = tokio::spawn({
         let bench = Arc::clone(&bench);
         async move { bench.call(&principal("t", ALL), "waits", json!({})).await }
@@ -369,7 +370,7 @@ async fn a_run_can_be_cancelled() {
     ];
     assert_eq!(bench.told(&called.run_id).await, expected);
     assert_eq!(gateway.workflows().cancel(&run.tenant, &run.run_id).await.unwrap(), 0);
-    // By a caller that goes away.
+    // By a caller that disconnects.
     let waiting = tokio::spawn({
         let bench = Arc::clone(&bench);
         async move { bench.call(&principal("t", ALL), "waits", json!({})).await }
@@ -397,7 +398,7 @@ async fn a_run_that_takes_too_long_fails() {
     assert_eq!((run.state, run.code.as_deref()), (RunState::Failed, Some("upstream_timeout")));
 }
 
-/// A gateway that closes ends its runs in order.
+/// Closing a gateway ends its runs in order.
 #[tokio::test]
 async fn a_gateway_that_closes_ends_its_runs() {
     let flow = "id: waits\nsteps: [{ id: a, tool: 'mcp:s.hang' }]\noutputs: {}\n";
@@ -417,7 +418,7 @@ async fn a_gateway_that_closes_ends_its_runs() {
     assert_eq!(told.len(), 6, "{told:?}");
 }
 
-/// A workflow that is a step is one call more, in the same run.
+/// A workflow as a step is one more call, in the same run.
 #[tokio::test]
 async fn workflows_can_be_steps() {
     let outer = "

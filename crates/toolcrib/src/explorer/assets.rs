@@ -15,7 +15,7 @@ use crate::{
 #[folder = "src/ui/"]
 struct Files;
 
-/// The text of a file that is part of the program; empty when there is none.
+/// Returns the text of an embedded file; empty, with an error in the log, when the file is missing.
 pub(super) fn text(name: &str) -> String {
     match Files::get(name) {
         Some(file) => String::from_utf8_lossy(&file.data).into_owned(),
@@ -48,8 +48,8 @@ pub(super) async fn asset(file: Segment, headers: HeaderMap) -> Result<Response,
         Some((_, "svg")) => "image/svg+xml",
         _ => return Err(Refusal::NoRoute),
     };
-    // Names are looked up in a table of what was embedded; a debug build reads the folder, so names
-    // that lead elsewhere are refused here too.
+    // A debug build reads the folder instead of embedded files, so names that lead outside it are
+    // refused here.
     if name.contains(['/', '\\']) {
         return Err(Refusal::NoRoute);
     }

@@ -1,20 +1,20 @@
-//! `POST tools/{name}/call` (F3). The body is the arguments; the answer is an MCP `CallToolResult`,
-//! with status 500 where it says that the tool failed.
+//! `POST tools/{name}/call` (F3). The body holds the arguments; the response is an MCP
+//! `CallToolResult`, with status 500 if the tool failed.
 //!
-//! | What happened | Answer |
+//! | Case | Response |
 //! |---|---|
-//! | no valid key, where the policy asks for it first | 401 |
+//! | no valid key, where the policy requires one before all other checks | 401 |
 //! | `allow_execute = false` | 403 `Tool execution is disabled.` |
 //! | unknown or foreign tool | 404 |
 //! | no valid key, in the order of the specification | 401 |
-//! | the caller lacks a scope, or the tool wants approval | 403, `details` |
-//! | the bucket is empty | 429, `Retry-After`, `details` |
+//! | the caller lacks a scope, or the tool requires approval | 403, `details` |
+//! | the rate limit is exceeded | 429, `Retry-After`, `details` |
 //! | the call could not be recorded or limited; nothing ran | 503 |
-//! | `Idempotency-Key` stands for another call | 422 |
-//! | the answer under `Idempotency-Key` cannot be given again, or its call runs elsewhere | 409 |
-//! | the arguments do not fit; the tool or its source failed | 500, `isError: true` |
+//! | `Idempotency-Key` belongs to another call | 422 |
+//! | the response under `Idempotency-Key` cannot be replayed, or its call runs elsewhere | 409 |
+//! | invalid arguments; failure of the tool or its source | 500, `isError: true` |
 //!
-//! With the header `Idempotency-Key` a call that is sent again is not made again (I-31).
+//! A repeated call with the same `Idempotency-Key` is not executed again (I-31).
 
 use std::sync::Arc;
 
@@ -117,9 +117,9 @@ pub(super) async fn call(
     Ok(explorer.host.call(Call { visitor, offer, name, arguments, head }).await)
 }
 
-/// The arguments in `body`. What is not JSON counts as none, as the protocol wants; what is JSON but
-/// ambiguous (a key twice) or not an object is refused by the gate, because running something else
-/// than what was sent would be worse.
+/// Parses the arguments in `body`. Text that is not JSON counts as no arguments, as the protocol
+/// requires. JSON that is ambiguous (a duplicate key) or not an object is refused by the gate:
+/// running anything but the sent call would be worse.
 fn arguments(body: &[u8]) -> Value {
     match parse_strict(body) {
         Ok(arguments) => arguments,
@@ -133,7 +133,7 @@ fn arguments(body: &[u8]) -> Value {
     }
 }
 
-/// What `outcome` is in this protocol; `trace` names the call, where something does.
+/// Converts `outcome` to this protocol; `trace` is the id of the call's run, if there is one.
 pub(super) fn outcome(outcome: Outcome, trace: Option<&str>) -> CallToolResult {
     let Outcome { content, structured, is_error } = outcome;
     let trace = trace.filter(|trace| !trace.is_empty()).map(str::to_owned);
@@ -142,7 +142,7 @@ pub(super) fn outcome(outcome: Outcome, trace: Option<&str>) -> CallToolResult {
 }
 
 impl CallToolResult {
-    /// The status that it goes with.
+    /// Returns the HTTP status for this result.
     pub(super) fn status(&self) -> StatusCode {
         match self.is_error {
             true => StatusCode::INTERNAL_SERVER_ERROR,
@@ -151,7 +151,7 @@ impl CallToolResult {
     }
 }
 
-/// `result` with its status.
+/// Returns `result` as a response with its status.
 pub(super) fn answer(result: CallToolResult) -> Response {
     respond::json(result.status(), &result)
 }

@@ -1,7 +1,7 @@
-//! The embedding program behind the endpoints: its authenticator or hook, and its handler.
+//! The embedding program as the host of the endpoints: its authenticator or hook, and its handler.
 //!
-//! Invariant: whatever they do, an answer comes of it. A decision that panics or does not come in
-//! time is a refusal; a call that does is a failed one.
+//! Invariant: every request gets a response, whatever that code does. If authentication panics or
+//! times out, the request is refused; if a call does, the call fails.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ use super::{
     settings::{AuthHook, ExplorerConfig},
 };
 
-/// How long a decision may take.
+/// Time limit of the authenticator or hook.
 const DECISION: Duration = Duration::from_secs(30);
 
 pub(super) struct Embedded {
@@ -32,7 +32,7 @@ pub(super) struct Embedded {
     hook: Option<AuthHook>,
     handler: Option<Arc<dyn ToolCallHandler>>,
     timeout: Duration,
-    /// Whether callers may call when nothing says who they are.
+    /// Whether callers may call without an authenticator or hook.
     open: bool,
 }
 
@@ -49,7 +49,7 @@ impl Embedded {
         }
     }
 
-    /// One that lets nobody in.
+    /// Creates a host that refuses all callers.
     pub(super) fn closed() -> Self {
         let timeout = Duration::ZERO;
         Self { authenticator: None, hook: None, handler: None, timeout, open: false }
@@ -97,7 +97,7 @@ impl Embedded {
 
 #[async_trait]
 impl Host for Embedded {
-    /// Everybody is offered the same, so nobody is asked who they are.
+    /// Every visitor sees the same tools, so none is identified.
     async fn visitor(&self, _: &Parts, _: bool) -> Result<Visitor, AuthError> {
         Ok(Visitor::default())
     }
@@ -107,11 +107,11 @@ impl Host for Embedded {
         match tokio::time::timeout(DECISION, decided).await {
             Ok(Ok(decided)) => decided,
             Ok(Err(_panic)) => {
-                tracing::error!("the decision about a caller panicked");
+                tracing::error!("the authenticator or hook panicked; the request was refused");
                 Err(AuthError::Invalid)
             }
             Err(_elapsed) => {
-                tracing::error!("the decision about a caller did not come in time");
+                tracing::error!("the authenticator or hook timed out; the request was refused");
                 Err(AuthError::Invalid)
             }
         }
@@ -122,8 +122,8 @@ impl Host for Embedded {
             return error::no_such_tool(&call.name);
         }
         let Value::Object(arguments) = call.arguments else {
-            let told = ToolAnswer::error("the arguments must be a JSON object");
-            return answer(CallToolResult::from(told));
+            let refusal = ToolAnswer::error("the arguments must be a JSON object");
+            return answer(CallToolResult::from(refusal));
         };
         let head = Some(head(&call.head));
         let identity = call.visitor.identity;
@@ -132,7 +132,7 @@ impl Host for Embedded {
     }
 
     fn record_unauthenticated(&self, route: &str) {
-        tracing::debug!(route, "a caller without valid credentials was turned away");
+        tracing::debug!(route, "a caller without valid credentials was refused");
     }
 }
 

@@ -1,4 +1,4 @@
-//! `{"error": …}`, the body of everything that is not a tool's own answer.
+//! `{"error": …}`, the body of every response that is not a tool's own result.
 
 use axum::response::Response;
 use http::StatusCode;
@@ -20,12 +20,12 @@ pub(super) struct Problem {
     details: Option<Value>,
 }
 
-/// `status` with the words.
+/// Returns a response with `status` and a message.
 pub(super) fn problem(status: StatusCode, error: impl Into<String>) -> Response {
     respond::json(status, &Problem { error: error.into(), details: None })
 }
 
-/// `status` with the words and `details`.
+/// Returns a response with `status`, a message and `details`.
 pub(super) fn problem_with(
     status: StatusCode,
     error: impl Into<String>,
@@ -34,16 +34,16 @@ pub(super) fn problem_with(
     respond::json(status, &Problem { error: error.into(), details })
 }
 
-/// The answer for a tool that does not exist for the caller. The protocol wants the name in it; the
-/// type of the answer keeps it from being read as markup.
+/// Returns the response for a tool that does not exist for the caller. The protocol requires the
+/// name in the message; the JSON content type keeps browsers from reading it as markup.
 pub(super) fn no_such_tool(name: &str) -> Response {
     problem(StatusCode::NOT_FOUND, format!("Tool not found: {name}"))
 }
 
-/// A refusal in this dialect.
+/// Formats a refusal for this dialect.
 pub(crate) fn refuse(refusal: &Refusal) -> Response {
     let words = match refusal {
-        // To the byte as the protocol has it.
+        // The protocol requires exactly this text.
         Refusal::Unauthenticated(AuthError::Missing | AuthError::Invalid) => {
             "Unauthorized".to_owned()
         }

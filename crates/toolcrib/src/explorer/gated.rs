@@ -1,4 +1,4 @@
-//! A gateway behind the endpoints: its keys, its gate, its record.
+//! A gateway as the host of the endpoints: its keys, its gate, its record.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Gated {
 impl Host for Gated {
     async fn visitor(&self, head: &Parts, strict: bool) -> Result<Visitor, AuthError> {
         match self.who(&head.headers, MountAuth::Optional).await {
-            // Without `[anonymous]` nobody is shown nothing.
+            // Counts as the `[anonymous]` principal; if none is configured, it sees no tools.
             Err(_) if !strict => Ok(Visitor {
                 principal: self.gateway.authenticator().anonymous(),
                 identity: None,
@@ -85,7 +85,7 @@ impl Host for Gated {
         };
         let key = key.as_deref().map(|text| IdempotencyKey { space: SPACE, text });
         match idempotency::call(&self.gateway, &caller, key, request, kept).await {
-            Ok(Once::Report(report)) => told(&report, &call.name),
+            Ok(Once::Report(report)) => call_response(&report, &call.name),
             Ok(Once::Kept(kept)) => idempotency::replayed(replay(&kept)),
             Err(problem) => refused_key(problem),
         }
@@ -96,11 +96,11 @@ impl Host for Gated {
     }
 }
 
-/// Whose answers the kept ones are: the status in three digits, and the body.
+/// The dialect of stored responses. Their bytes are the status in three digits, then the body.
 const SPACE: &str = "explorer-header";
 
-/// The answer to a call that has been made.
-fn told(called: &CallReport, name: &str) -> Response {
+/// Returns the response to a finished call.
+fn call_response(called: &CallReport, name: &str) -> Response {
     let run = respond::run_to_tell(called);
     let response = match &called.result {
         Ok(ran) => answer(outcome(ran.clone(), Some(called.run_id.as_str()))),
@@ -109,7 +109,7 @@ fn told(called: &CallReport, name: &str) -> Response {
     respond::with_run(response, run.as_ref())
 }
 
-/// Returns the bytes that are kept of a call whose answer is final.
+/// Returns the bytes to store for a call whose response is final.
 fn kept(called: &CallReport) -> Option<Bytes> {
     let run = Some(called.run_id.as_str());
     let result = match &called.result {
@@ -121,7 +121,7 @@ fn kept(called: &CallReport) -> Option<Bytes> {
     Some(bytes.into())
 }
 
-/// The answer that was kept.
+/// Rebuilds a response from its stored bytes.
 fn replay(kept: &Kept) -> Response {
     let status = kept.body.get(..3).and_then(|status| StatusCode::from_bytes(status).ok());
     let status = status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -129,7 +129,7 @@ fn replay(kept: &Kept) -> Response {
     respond::with_run(respond::json_bytes(status, body), Some(&kept.run_id))
 }
 
-/// Answers a call whose key cannot be used for it.
+/// Returns the response to a call whose idempotency key was rejected.
 fn refused_key(problem: OnceError) -> Response {
     let message = format!("`Idempotency-Key` {problem}");
     let response = error::problem(idempotency::status(problem), message);
@@ -139,7 +139,8 @@ fn refused_key(problem: OnceError) -> Response {
     }
 }
 
-/// Answers a call that gave no outcome. In this protocol a failure of the tool is a result.
+/// Returns the response to a call without an outcome. In this protocol a failure of the tool is a
+/// result.
 fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
     let words = error.words();
     let failed = |text: &str| answer(outcome(Outcome::text(text, true), Some(run.as_str())));

@@ -1,4 +1,4 @@
-//! What stands behind the endpoints beside the tools themselves: who asks, and what runs a call.
+//! The host of an explorer: identifies callers and runs calls.
 
 use std::sync::Arc;
 
@@ -12,41 +12,41 @@ use toolcrib_gateway::{
     provider::{Identity, Offer},
 };
 
-/// A gateway, or the embedding program.
+/// Implemented for a gateway and for an embedding program.
 #[async_trait]
 pub(super) trait Host: Send + Sync + 'static {
-    /// Who sends `head` to an endpoint that asks for nothing. Credentials that do not hold are an
-    /// error when `strict`, and count as none otherwise.
+    /// Identifies the sender of `head` to an endpoint that requires no credentials. Invalid
+    /// credentials are an error if `strict`, and ignored otherwise.
     async fn visitor(&self, head: &Parts, strict: bool) -> Result<Visitor, AuthError>;
 
-    /// Who sends `head` to an endpoint that asks for credentials.
+    /// Authenticates the sender of `head` to an endpoint that requires credentials.
     async fn holder(&self, head: &Parts) -> Result<Visitor, AuthError>;
 
-    /// Runs a call, and answers for it whatever happens.
+    /// Runs a call. Returns a response in every case, also when the call fails.
     async fn call(&self, call: Call) -> Response;
 
-    /// Records that somebody without valid credentials was turned away from `route`.
+    /// Records that `route` refused a caller without valid credentials.
     fn record_unauthenticated(&self, route: &str);
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Visitor {
-    /// Whom a gateway takes it for.
+    /// The principal, when the host is a gateway.
     pub(super) principal: Option<Arc<Principal>>,
-    /// Whom the embedding program takes it for.
+    /// The identity, when the host is an embedding program.
     pub(super) identity: Option<Identity>,
-    /// Whether credentials say so.
+    /// Whether the sender presented valid credentials.
     pub(super) proven: bool,
 }
 
-/// A call that may be run.
+/// A call that passed the explorer's own checks.
 pub(super) struct Call {
     pub(super) visitor: Visitor,
-    /// What the visitor was offered in this request.
+    /// The tools that the provider offered the visitor in this request.
     pub(super) offer: Offer,
     pub(super) name: String,
-    /// Anything but an object is not run.
+    /// Only an object is accepted; the host refuses other values.
     pub(super) arguments: Value,
     pub(super) head: Parts,
 }

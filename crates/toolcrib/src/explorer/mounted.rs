@@ -1,4 +1,4 @@
-//! An explorer by itself, in the router of an embedding program.
+//! A stand-alone explorer, for the router of an embedding program.
 
 use std::{path::Path, sync::Arc};
 
@@ -20,19 +20,19 @@ use super::{
 };
 use crate::middleware::{self, Caller, Challenge, Credentials, HttpHost, Memory, Refusal, origin};
 
-/// The explorer of the tools of `provider`, below `prefix`.
+/// Returns a router with an explorer of the tools of `provider`, below `prefix`.
 ///
 /// `provider` is a vector of tools, a closure that returns one, a closure that returns a future of
-/// one, or a [`Gateway`]. It is asked on every request and nothing it answers is kept. With a
-/// gateway, callers are recognised by its keys, see what they may use, and call through its gate;
-/// handler, authenticator and time-out of `config` are not used then.
+/// one, or a [`Gateway`]. Every request calls it anew; its tools are not cached. A gateway
+/// authenticates callers by its keys, shows the tools that they may use, and runs their calls
+/// through its gate. The handler, authenticator and timeout of `config` are then ignored.
 ///
-/// Merge the router into another one, or nest it. `prefix` is a plain path such as `/explorer`; `/`
-/// is the root, and a router for the root answers for everything. The page is served with and
-/// without a slash at the end.
+/// Merge the router into another one, or nest it. `prefix` is a plain path such as `/explorer`. `/`
+/// is the root; a router for the root responds to every path. The page is served with and without a
+/// slash at the end.
 ///
 /// # Panics
-/// Like every axum router, when merged where one of its paths is taken.
+/// Panics like every axum router when it is merged into a router that has one of its paths.
 pub fn explorer<P, Kind>(prefix: &str, provider: P, config: ExplorerConfig) -> Router
 where
     P: ToolsProvider<Kind>,
@@ -71,7 +71,7 @@ where
         page: Page::new(look, &prefix),
         resource: resource(&prefix),
     };
-    // Nesting takes the prefix away, so that handlers and hooks see the path below it.
+    // Nesting strips the prefix, so that handlers and hooks see the path below it.
     let routes: OpenApiRouter<Alone> = routes(explorer, "");
     let (routes, _) = routes.split_for_parts();
     let total = server.max_body_total_bytes.max(config.max_body_bytes);
@@ -88,7 +88,8 @@ where
     }
 }
 
-/// The listener is the embedding program's; here is what of it is known.
+/// The host of a stand-alone explorer. The embedding program owns the listener, so only part of the
+/// server's settings apply.
 #[derive(Clone)]
 struct Alone {
     gateway: Option<Gateway>,
@@ -120,7 +121,7 @@ impl HttpHost for Alone {
         _: MountAuth,
         _: Credentials,
     ) -> Result<Caller, AuthError> {
-        // The explorer asks who comes in by itself.
+        // The handlers of the explorer authenticate callers themselves.
         Err(AuthError::Missing)
     }
 

@@ -1,5 +1,5 @@
-//! What a provider answered, in the words of the protocol. The tools of a gateway have theirs made
-//! already; those of the embedding program are written for each request.
+//! The offered tools in the form of the protocol. The tools of a gateway are serialised once; those
+//! of an embedding program are serialised for each request.
 
 use std::sync::Arc;
 
@@ -19,17 +19,16 @@ use super::{
     validate::ValidationFailure,
 };
 
-/// What the endpoints ask of an offer.
+/// The operations of the endpoints on an offer.
 pub(super) trait OfferExt {
-    /// `GET tools`; `None` when there is no such part of the catalog. Tools of the embedding program
-    /// have no parts.
+    /// Returns the body of `GET tools`; `None` when that part of the catalog does not exist. Tools
+    /// of an embedding program have no parts.
     fn list(&self, within: &CatalogScope) -> Option<Arc<Body>>;
 
-    /// The tool called `name`.
+    /// Returns the tool called `name`.
     fn find(&self, name: &str) -> Option<Found>;
 }
 
-/// One tool of an offer.
 pub(super) enum Found {
     Entry(Arc<Entry>),
     Tool(Arc<dyn Tool>),
@@ -65,7 +64,7 @@ impl OfferExt for Offer {
     fn find(&self, name: &str) -> Option<Found> {
         match self {
             Self::View(view) => view.find(name).map(Found::Entry),
-            // A name that is not UTF-8 arrives as the empty one, and names nothing.
+            // A name that is not UTF-8 arrives as the empty name, which no tool has.
             Self::Tools(_) if name.is_empty() => None,
             Self::Tools(tools) => {
                 let tool = tools.iter().find(|tool| tool.name() == name)?;
@@ -76,7 +75,7 @@ impl OfferExt for Offer {
 }
 
 impl Found {
-    /// `GET tools/{name}`.
+    /// Returns the body of `GET tools/{name}`.
     pub(super) fn detail(&self) -> Body {
         match self {
             Self::Entry(entry) => Body::once(entry.wire.get(entry, &DETAILS).to_vec()),
@@ -90,7 +89,7 @@ impl Found {
         }
     }
 
-    /// Every way in which `arguments` break the tool's schema; may take a while.
+    /// Returns every violation of the tool's schema by `arguments`. Blocks the thread.
     pub(super) fn check(&self, arguments: &Value) -> Vec<ValidationFailure> {
         let violations = match self {
             Self::Entry(entry) => entry.arguments.check(arguments),

@@ -1,4 +1,4 @@
-//! The page: one document, made once when the router is built.
+//! The page: one document, rendered once when the router is built.
 
 use std::{fmt::Write as _, sync::Arc};
 
@@ -14,23 +14,24 @@ use toolcrib_core::catalog::Body;
 use super::{Explorer, assets};
 use crate::respond::{self, Caching};
 
-/// Small, and what it may do changes with the configuration, so it is asked for again each time.
+/// The page is small and its permissions change with the configuration, so browsers revalidate it
+/// each time.
 pub(super) const CACHING: Caching = Caching { control: "no-cache", vary: "Accept-Encoding" };
 
-/// What is written into the page.
+/// The values that are filled into the page.
 pub(super) struct Look {
     pub(super) title: String,
     pub(super) project_name: Option<String>,
     pub(super) project_url: Option<String>,
     pub(super) allow_execute: bool,
-    /// Whether `/v1/approvals` is where the page comes from.
+    /// Whether the page's own server has `/v1/approvals`.
     pub(super) approvals: bool,
 }
 
-/// The page and the policy that goes with it.
+/// The page and its Content-Security-Policy.
 pub(super) struct Page {
     look: Look,
-    /// Where the page is expected to be, with a slash at the end.
+    /// The expected path of the page, with a slash at the end.
     base: String,
     rendered: Rendered,
 }
@@ -59,7 +60,7 @@ pub(super) async fn page(
     let page = &explorer.page;
     match base == page.base {
         true => page.rendered.answer(&headers),
-        // Nested into another router, the page is elsewhere than it was told.
+        // Nested into another router, the page has another path than expected.
         false => Rendered::new(&page.look, &base).answer(&headers),
     }
 }
@@ -67,7 +68,7 @@ pub(super) async fn page(
 // === impl Page ===
 
 impl Page {
-    /// The page of an explorer below `prefix`.
+    /// Renders the page of an explorer below `prefix`.
     pub(super) fn new(look: Look, prefix: &str) -> Self {
         let base = format!("{prefix}/");
         Self { rendered: Rendered::new(&look, &base), look, base }
@@ -75,7 +76,7 @@ impl Page {
 }
 
 impl Rendered {
-    /// Fills the template in.
+    /// Fills in the template.
     fn new(look: &Look, base: &str) -> Self {
         let template = assets::text("index.html");
         let link = project_link(look.project_name.as_deref(), look.project_url.as_deref());
@@ -99,8 +100,8 @@ impl Rendered {
     }
 }
 
-/// `template` with every `{{NAME}}` replaced, in one pass: what is put in is not looked at again.
-/// Names without a value stay as they are.
+/// Returns `template` with every `{{NAME}}` replaced in one pass: inserted values are not scanned
+/// again. Names without a value are kept.
 fn fill(template: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(template.len() + 256);
     let mut rest = template;
@@ -139,7 +140,7 @@ fn escape(text: &str) -> String {
     out
 }
 
-/// What stands in the footer: nothing, a name, or a link.
+/// Returns the end of the footer: empty, a name, or a link.
 fn project_link(name: Option<&str>, url: Option<&str>) -> String {
     let Some(name) = name.filter(|name| !name.is_empty()) else { return String::new() };
     let name = escape(name);
@@ -152,8 +153,8 @@ fn project_link(name: Option<&str>, url: Option<&str>) -> String {
     }
 }
 
-/// `url` as browsers read it (without tabs and line breaks), when it leads to a page and does not
-/// run anything. Two slashes at the start would be another host in the guise of a path.
+/// Returns `url` as browsers read it (without tabs and line breaks), if it leads to a page and
+/// cannot run a script. Two slashes at the start would name another host.
 fn safe_url(url: &str) -> Option<String> {
     let url: String = url.chars().filter(|c| !matches!(c, '\t' | '\n' | '\r')).collect();
     let url = url.trim();
@@ -164,13 +165,13 @@ fn safe_url(url: &str) -> Option<String> {
     (path || starts("http://") || starts("https://") || starts("mailto:")).then(|| url.to_owned())
 }
 
-/// Nothing but our own files, and of inline scripts only those that are in the page.
+/// Returns a policy that allows only this server's files, and only the page's own inline scripts.
 fn policy(html: &str) -> HeaderValue {
     let mut hashes = String::new();
     for script in html.split("<script>").skip(1) {
         let Some((script, _)) = script.split_once("</script>") else { continue };
         let hash = base64::engine::general_purpose::STANDARD.encode(Sha256::digest(script));
-        // Writing to a string does not fail.
+        // Writing to a string is infallible.
         let _infallible = write!(hashes, " 'sha256-{hash}'");
     }
     let policy = format!(

@@ -1,4 +1,4 @@
-//! What an embedding program says about an explorer.
+//! The settings of an explorer in an embedding program.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -8,12 +8,12 @@ use toolcrib_gateway::{
     provider::{Authenticator, RequestHead, ToolCallHandler},
 };
 
-/// Decides by the head of a request; the error is for the log.
+/// Authorizes a request by its head; the error is only logged.
 pub(super) type AuthHook =
     Arc<dyn Fn(RequestHead) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
-/// How an explorer is set up. Execution is off, nothing is guarded but calls, and the title is
-/// "MCP Tool Explorer", unless said otherwise.
+/// The settings of an explorer. By default execution is off, only calls require credentials, and
+/// the title is "MCP Tool Explorer".
 #[derive(Clone)]
 pub struct ExplorerConfig {
     pub(super) title: String,
@@ -50,64 +50,64 @@ impl Default for ExplorerConfig {
 }
 
 impl ExplorerConfig {
-    /// The defaults.
+    /// Creates the default settings.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The heading.
+    /// Sets the heading of the page.
     #[must_use]
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = title.into();
         self
     }
 
-    /// The name in the footer.
+    /// Sets the name in the footer.
     #[must_use]
     pub fn project_name(mut self, name: impl Into<String>) -> Self {
         self.project_name = Some(name.into());
         self
     }
 
-    /// Where the name in the footer leads: an `http`, `https` or `mailto` address or a path. Any
-    /// other leaves the name a plain text.
+    /// Sets the link of the name in the footer: an `http`, `https` or `mailto` address or a path.
+    /// With any other value the name is plain text.
     #[must_use]
     pub fn project_url(mut self, url: impl Into<String>) -> Self {
         self.project_url = Some(url.into());
         self
     }
 
-    /// Whether tools may be run from it.
+    /// Sets whether the explorer may run tools.
     #[must_use]
     pub fn allow_execute(mut self, allow: bool) -> Self {
         self.allow_execute = allow;
         self
     }
 
-    /// What needs credentials. Under [`ExplorerPolicy::All`] and [`ExplorerPolicy::CallOnly`] nobody
-    /// is let in where neither an authenticator nor a hook says who they are.
+    /// Sets which requests require credentials. Under [`ExplorerPolicy::All`] and
+    /// [`ExplorerPolicy::CallOnly`] callers are refused unless an authenticator or a hook is set.
     #[must_use]
     pub fn policy(mut self, policy: ExplorerPolicy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// What runs calls. A gateway runs its own.
+    /// Sets the handler that runs calls. Ignored with a gateway, which runs its own.
     #[must_use]
     pub fn handler(mut self, handler: impl ToolCallHandler) -> Self {
         self.handler = Some(Arc::new(handler));
         self
     }
 
-    /// What says who is calling. A gateway has its own keys.
+    /// Sets the authenticator of callers. Ignored with a gateway, which has its own keys.
     #[must_use]
     pub fn authenticator(mut self, authenticator: impl Authenticator) -> Self {
         self.authenticator = Some(Arc::new(authenticator));
         self
     }
 
-    /// What decides by the head of a request whether a call may pass. Not asked where there is an
-    /// authenticator. What an error says is logged and told to nobody.
+    /// Sets a hook that authorizes calls by the head of the request. Ignored when an authenticator
+    /// is set. Errors of the hook are logged and not shown to the caller.
     #[must_use]
     pub fn auth_hook<F, R, E>(mut self, hook: F) -> Self
     where
@@ -121,30 +121,31 @@ impl ExplorerConfig {
         self
     }
 
-    /// How long a call may take; five minutes unless said. A gateway has times of its own.
+    /// Sets the time limit of a call; five minutes by default. Ignored with a gateway, which has
+    /// its own limits.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
         self
     }
 
-    /// Largest request body, in bytes; 4 MiB unless said.
+    /// Sets the largest accepted request body, in bytes; 4 MiB by default.
     #[must_use]
     pub fn max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
         self
     }
 
-    /// `Host` values that are answered beside loopback names. All are, unless this is called: name
-    /// them where the listener can be reached by browsers, so that no page of another name that was
-    /// made to resolve to it gets in.
+    /// Sets the accepted `Host` values, in addition to loopback names. By default all are accepted.
+    /// Set this when browsers can reach the listener: it stops pages whose name was made to resolve
+    /// to it (DNS rebinding).
     #[must_use]
     pub fn allowed_hosts<I: IntoIterator<Item = impl Into<String>>>(mut self, hosts: I) -> Self {
         self.allowed_hosts = hosts.into_iter().map(Into::into).collect();
         self
     }
 
-    /// `Origin` values that may send requests, beside pages of the same host and port.
+    /// Sets the accepted `Origin` values, in addition to those of the same host and port.
     #[must_use]
     pub fn allowed_origins<I: IntoIterator<Item = impl Into<String>>>(
         mut self,

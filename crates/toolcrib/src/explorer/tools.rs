@@ -101,7 +101,8 @@ impl<'a> Summary<'a> {
     }
 }
 
-/// The hints that the protocol knows, when they have the type it wants; `None` when there is none.
+/// Returns the hints that the protocol defines and that have the right type; `None` if there are
+/// none.
 fn annotations(claimed: Option<&Value>) -> Option<Map<String, Value>> {
     let claimed = claimed?.as_object()?;
     let known = |(name, value): &(&String, &Value)| match name.as_str() {
@@ -152,7 +153,7 @@ fn write(entry: &Entry, json: &impl Serialize, out: &mut Vec<u8>) {
 )]
 pub(super) async fn list(
     State(explorer): State<Arc<Explorer>>,
-    // Taken whole: an extractor of headers would copy them, on the path that must cost nothing.
+    // The request is taken whole: an extractor of headers would copy them, on a hot path.
     request: Request,
 ) -> Result<Response, Refusal> {
     let (head, _) = request.into_parts();

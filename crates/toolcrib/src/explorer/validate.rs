@@ -1,6 +1,6 @@
-//! `POST tools/{name}/validate` (F7): every way in which the arguments break the tool's schema.
+//! `POST tools/{name}/validate` (F7): every violation of the tool's schema by the arguments.
 //!
-//! Nothing is run, so this neither asks whether tools may be run from here nor takes from a bucket.
+//! Nothing runs, so `allow_execute` and rate limits do not apply.
 
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub struct ValidationFailure {
 }
 
 impl ValidationFailure {
-    /// The one failure against a schema that is none.
+    /// Returns the single failure for a tool with an invalid schema.
     pub(super) fn of_schema(problem: &SchemaError) -> Self {
         Self {
             path: String::new(),
@@ -108,7 +108,7 @@ pub(super) async fn validate(
     };
     let errors = match &tool {
         Found::Entry(_) => tool.check(&arguments),
-        // Its schema is compiled first, and nobody has looked at it yet.
+        // Its schema is untrusted so far and is compiled first, which can take long.
         Found::Tool(_) => tokio::task::spawn_blocking(move || tool.check(&arguments))
             .await
             .map_err(|_panicked| Refusal::Internal)?,

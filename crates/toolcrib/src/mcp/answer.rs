@@ -1,7 +1,7 @@
-//! Messages written around JSON that is already there.
+//! Messages that wrap serialised JSON.
 //!
-//! Invariant: a message has no line break in it. Upstreams may send their JSON in many lines, but
-//! both SSE and stdio end a message with a line.
+//! Invariant: a message contains no line break. Upstream JSON may span many lines, but in SSE and
+//! stdio a line break ends the message.
 
 use chrono::SecondsFormat;
 use serde_json::json;
@@ -17,19 +17,19 @@ use toolcrib_mcp::{
 
 use super::{consent, error::Refusal, format::server_info, protocol::Id};
 
-/// `result`, a JSON object, as the answer to `id`.
+/// Returns a response to `id` with `result`, which must be a JSON object.
 pub(super) fn result(id: &Id, result: &[u8]) -> Vec<u8> {
     message::result(id.as_json(), result)
 }
 
-/// `error` as the answer to `id`, or to something that has none.
+/// Returns an error response to `id`; `None` if the request's id is unknown.
 pub(super) fn error(id: Option<&Id>, error: &RpcError) -> Vec<u8> {
     message::error(id.map(Id::as_json), error)
 }
 
-/// What a tool answered, as the answer to `id`.
+/// Returns a response to `id` with the result of a tool.
 pub(super) fn outcome(id: &Id, era: Era, outcome: &Outcome, run: &RunId) -> Vec<u8> {
-    // Until 2025-11-25 structured content is an object.
+    // Until 2025-11-25 structured content must be an object.
     let structured = outcome.structured.as_ref().map(|raw| raw.get());
     let structured = structured.filter(|raw| era == Era::Modern || raw.starts_with('{'));
     let mut out = Vec::with_capacity(outcome.len() + 512);
@@ -41,7 +41,8 @@ pub(super) fn outcome(id: &Id, era: Era, outcome: &Outcome, run: &RunId) -> Vec<
     out
 }
 
-/// What a refused call is answered with. `opens`: the client said that it can be sent to an address.
+/// Returns the response to a refused call. `opens` is whether the client declared that it can open
+/// a URL.
 pub(super) fn refusal(
     id: &Id,
     era: Era,
@@ -77,7 +78,7 @@ pub(super) fn refusal(
     }
 }
 
-/// `text` as what a tool without a run answered, as the answer to `id`.
+/// Returns a response to `id` with `text` as a tool's result, for a tool without a run.
 pub(super) fn text(id: &Id, era: Era, text: &str, is_error: bool) -> Vec<u8> {
     words(id, era, text, is_error, &[])
 }
@@ -91,8 +92,8 @@ fn words(id: &Id, era: Era, text: &str, is_error: bool, meta: &[(&str, &str)]) -
     out
 }
 
-/// What a tool asks of its caller, as the answer to `id`. There is no such thing in the handshake
-/// revisions, whose callers are never asked.
+/// Returns a response to `id` with a tool's request for input. The handshake revisions have no such
+/// response, and their callers are never prompted.
 fn input_required(id: &Id, era: Era, input: &InputRequired, run: &RunId) -> Vec<u8> {
     let mut out = Vec::with_capacity(input.len() + 512);
     message::open_result(id.as_json(), &mut out);
@@ -110,7 +111,7 @@ fn input_required(id: &Id, era: Era, input: &InputRequired, run: &RunId) -> Vec<
     out
 }
 
-/// A `notifications/progress` for the token of that JSON text.
+/// Returns a `notifications/progress` for the JSON text of a progress token.
 pub(super) fn progress(token: &str, progress: &Progress) -> Vec<u8> {
     let Progress { progress, total, message } = progress;
     message::progress(token, progress, total.as_ref(), message.as_deref())
@@ -139,12 +140,12 @@ fn tool_result(
     });
 }
 
-/// Ends a tool result and the message around it.
+/// Closes a tool result and the message around it.
 fn close(era: Era, meta: &[(&str, &str)], out: &mut Vec<u8>) {
     let mut push = |part: &str| out.extend_from_slice(part.as_bytes());
     push(",\"_meta\":{");
     for (i, (key, value)) in meta.iter().enumerate() {
-        // Keys are ours; values are identifiers, codes and moments, which need no escapes.
+        // Keys are constants; values are identifiers, codes and times, which need no escapes.
         for part in [if i == 0 { "\"" } else { ",\"" }, key, "\":\"", value, "\""] {
             push(part);
         }
@@ -158,7 +159,7 @@ fn close(era: Era, meta: &[(&str, &str)], out: &mut Vec<u8>) {
     push("}}}");
 }
 
-/// Turns line breaks into blanks. In JSON they stand between tokens only.
+/// Replaces line breaks with spaces. In JSON, unescaped line breaks occur only between tokens.
 fn one_line(json: &mut [u8]) {
     for byte in json {
         if matches!(byte, b'\n' | b'\r') {

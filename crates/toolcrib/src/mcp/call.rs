@@ -1,7 +1,7 @@
-//! A `tools/call`: what was asked, and the messages it gives while it runs.
+//! A `tools/call`: its parameters, and its messages while it runs.
 //!
 //! Invariant (I-22): a [`RunningCall`] owns the gateway's future, so dropping it cancels the call.
-//! Invariant (I-28): every progress message comes before the answer.
+//! Invariant (I-28): every progress message comes before the response.
 
 use std::{pin::Pin, sync::Arc, time::Duration};
 
@@ -37,23 +37,23 @@ pub(super) struct ToolCall {
     id: Id,
     /// The tool's wire name.
     name: String,
-    /// Where it is looked for.
+    /// The part of the catalog to find it in.
     within: CatalogScope,
-    /// Whether the client named a tool that stands for another.
+    /// Whether the client called a meta tool, which was resolved to this tool.
     is_indirect: bool,
     arguments: Value,
-    /// JSON text of the token for which the client wants to hear of progress.
+    /// JSON text of the client's progress token.
     progress_token: Option<String>,
     meta: Map<String, Value>,
-    /// What the client brings to be asked for more.
+    /// The client's capabilities for input requests, and its responses to them.
     input: Option<CallerInput>,
-    /// Whether the client can send somebody to an address.
+    /// Whether the client can open a URL for its user.
     opens: bool,
-    /// Its part in the session that it belongs to.
+    /// Its place in its session, if it has one.
     turn: Option<Arc<Turn>>,
 }
 
-/// A call that runs while its messages are awaited.
+/// A call that runs while its messages are polled.
 pub(super) struct RunningCall {
     era: Era,
     id: Id,
@@ -64,37 +64,37 @@ pub(super) struct RunningCall {
     turn: Option<Arc<Turn>>,
 }
 
-/// What a call says.
+/// A message of a call.
 pub(super) enum CallMessage {
     /// A notification; more follows.
     Progress(Bytes),
-    /// The answer; nothing follows.
+    /// The response; the last message.
     Answer(CallAnswer),
 }
 
-/// How a call ended.
+/// The response of a call.
 pub(super) struct CallAnswer {
     /// The message.
     pub(super) bytes: Bytes,
-    /// The run that holds its events, unless the caller must not learn whether there is one.
+    /// The run with its events, unless the caller must not learn whether it exists.
     pub(super) run_id: Option<RunId>,
-    /// The status over HTTP.
+    /// The HTTP status.
     pub(super) status: StatusCode,
-    /// When to try again.
+    /// When to retry.
     pub(super) retry_after: Option<Duration>,
-    /// The scopes without which there is no other answer.
+    /// The scopes that the caller lacks for the call.
     pub(super) lacks: Option<Vec<Scope>>,
 }
 
-/// Members of `_meta` that belong to a trace and travel on to the upstream.
+/// Members of `_meta` that belong to a trace and are forwarded to the upstream.
 const TRACE: [&str; 3] = ["traceparent", "tracestate", "baggage"];
-/// Longest value of such a member, in bytes; W3C asks for 8 192 of baggage.
+/// Longest value of such a member, in bytes; W3C requires 8 192 for baggage.
 const MAX_TRACE: usize = 8_192;
 
 // === impl ToolCall ===
 
 impl ToolCall {
-    /// Reads the parameters of a `tools/call`.
+    /// Parses the parameters of a `tools/call`.
     pub(super) fn read(
         gateway: &Gateway,
         principal: &Arc<Principal>,
@@ -143,57 +143,56 @@ impl ToolCall {
         })
     }
 
-    /// The snapshot of the request.
+    /// Returns the snapshot of the request.
     pub(super) fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
 
-    /// The arguments.
     pub(super) fn arguments(&self) -> &Value {
         &self.arguments
     }
 
-    /// The tool's wire name.
+    /// Returns the tool's wire name.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whom to answer.
+    /// Returns the id of the request.
     pub(super) fn id(&self) -> &Id {
         &self.id
     }
 
-    /// For a client that reads nothing but the answer.
+    /// Disables progress messages, for a client that reads only the response.
     pub(super) fn without_progress(mut self) -> Self {
         self.progress_token = None;
         self
     }
 
-    /// The arguments, which are taken out.
+    /// Takes the arguments out.
     pub(super) fn take_arguments(&mut self) -> Value {
         self.arguments.take()
     }
 
-    /// The call of another tool that this one stands for. Its client sees no schema that asks to
-    /// repeat arguments in headers.
+    /// Turns the call of a meta tool into the call of the tool `name`. Its client has not seen the
+    /// tool's schema, so arguments need not be repeated in headers.
     pub(super) fn standing_for(mut self, name: String, arguments: Value) -> Self {
         (self.name, self.arguments, self.is_indirect) = (name, arguments, true);
         self
     }
 
-    /// Whether the client named another tool, which this call was made of.
+    /// Returns whether the client called a meta tool, which was resolved to this call.
     pub(super) fn is_indirect(&self) -> bool {
         self.is_indirect
     }
 
-    /// Makes it a part of a session.
+    /// Runs the call in `session`.
     pub(super) fn within(mut self, session: &Arc<Session>) -> Self {
         self.opens |= session.opens();
         self.turn = Some(Arc::new(session.begin(self.id.clone())));
         self
     }
 
-    /// Starts it; it runs while its messages are awaited.
+    /// Starts the call, which runs while its messages are polled.
     pub(super) fn run(self) -> RunningCall {
         let Self {
             gateway,
@@ -235,8 +234,8 @@ impl ToolCall {
 // === impl RunningCall ===
 
 impl RunningCall {
-    /// The next message; `None` after the answer, and when the client has cancelled the call, which
-    /// is then not answered. Dropping the future loses nothing.
+    /// Returns the next message; `None` after the response, and after a cancellation by the client,
+    /// which gets no response. Cancel safe: dropping the future loses nothing.
     pub(super) async fn next(&mut self) -> Option<CallMessage> {
         loop {
             if let Some((token, queue)) = &self.progress
@@ -255,7 +254,7 @@ impl RunningCall {
                     return None;
                 }
                 () = news(self.progress.as_ref()) => {}
-                // What was reported until now is still said first, by the next round.
+                // Queued reports are still sent first, in the next iterations.
                 called = called => {
                     self.called = None;
                     self.ended = Some(called);
@@ -305,7 +304,7 @@ async fn news(progress: Option<&(String, Arc<ProgressQueue>)>) {
     }
 }
 
-/// What a client of the stateless revision can be asked, and what it brings from an earlier round.
+/// Reads the client's capabilities for input requests, and its responses from an earlier round.
 fn input(params: &mut Map<String, Value>) -> Result<CallerInput, RpcError> {
     let mut input = era::capabilities(params).map(CallerInput::declaring).unwrap_or_default();
     input.responses = match params.remove("inputResponses") {

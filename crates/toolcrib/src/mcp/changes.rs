@@ -1,9 +1,9 @@
-//! Noticing that the list, as one caller sees it, has become another one.
+//! Detects changes of the list of tools that one caller sees.
 //!
-//! Invariant: what counts is the list as it would be answered. A new snapshot in which it is the
-//! same says nothing, and changes that come close together are one.
-//! Invariant: a listener costs a timer and two receivers; lists are made once per view, not per
-//! listener.
+//! Invariant: only the list in a response counts. A new snapshot with the same list is no change,
+//! and changes in quick succession count as one.
+//! Invariant: a listener costs a timer and two receivers; lists are built once per view, not once
+//! per listener.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,26 +18,26 @@ use toolcrib_mcp::revision::Era;
 
 use super::{host::Host, pages};
 
-/// Silence after which a change is complete.
+/// Time without a change after which a change is complete.
 const QUIET: Duration = Duration::from_millis(250);
-/// Longest wait for that silence.
+/// Longest wait for that time.
 const AT_MOST: Duration = Duration::from_secs(2);
-/// How often a listener's credentials are looked at; that they expire is announced by nobody.
+/// How often a listener's credentials are checked, because expiry sends no notification.
 const RECHECK: Duration = Duration::from_secs(15);
 
-/// The list that a client has seen or has been told of.
+/// The list that the client saw last or was notified of.
 #[derive(Default)]
 pub(super) struct Known(Mutex<Option<Digest>>);
 
 impl Known {
-    /// It is `digest` now; whether it was something else before.
+    /// Stores `digest`; returns whether it replaced another digest.
     pub(super) fn put(&self, digest: Digest) -> bool {
         let before = self.0.lock().replace(digest);
         before.is_some_and(|before| before != digest)
     }
 }
 
-/// Follows one caller's list.
+/// Watches one caller's list.
 pub(super) struct ListWatch {
     host: Arc<Host>,
     principal: Arc<Principal>,
@@ -46,22 +46,23 @@ pub(super) struct ListWatch {
     known: Arc<Known>,
     lists: watch::Receiver<Generation>,
     callers: watch::Receiver<u64>,
-    /// The first and the last change that has not been looked at.
+    /// The first and the last change that have not been evaluated.
     pending: Option<(Instant, Instant)>,
     recheck: Instant,
 }
 
-/// Why a list is not followed any more.
+/// The reason why a watch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
-    /// The caller is nobody now.
+    /// The caller's credentials are no longer valid.
     Refused,
-    /// The server ends.
+    /// The server shuts down.
     Closing,
 }
 
 impl ListWatch {
-    /// Follows the list of `principal` from what is `known` of it, or else from now on.
+    /// Watches the list of `principal`, starting from `known` if it has a digest, or else from the
+    /// current list.
     pub(super) fn new(
         host: &Arc<Host>,
         principal: &Arc<Principal>,
@@ -69,7 +70,7 @@ impl ListWatch {
         era: Era,
         known: Arc<Known>,
     ) -> Self {
-        // Subscribed before looking, so that nothing falls between.
+        // Subscribes before reading the list, so that no change is missed.
         let (lists, callers) =
             (host.gateway.supply().changes(), host.gateway.authenticator().changes());
         let now = Instant::now();
@@ -86,7 +87,7 @@ impl ListWatch {
         };
         let first = *watch.known.0.lock();
         match first {
-            // What the client knows may be old already.
+            // The digest may already be out of date.
             Some(_) => watch.note(now),
             None => {
                 watch.known.put(watch.digest());
@@ -95,7 +96,7 @@ impl ListWatch {
         watch
     }
 
-    /// Ready when the list has become another one. Dropping the future loses nothing.
+    /// Waits until the list has changed. Cancel safe: dropping the future loses nothing.
     pub(super) async fn changed(&mut self) -> Result<(), Ended> {
         loop {
             let look = self.pending.map(|(first, last)| (first + AT_MOST).min(last + QUIET));
@@ -132,7 +133,7 @@ impl ListWatch {
         self.pending = Some((first, now));
     }
 
-    /// Takes over what the caller holds now.
+    /// Updates the principal to its current roles and scopes.
     fn renew(&mut self) -> Result<(), Ended> {
         let renewed = self.host.gateway.authenticator().renew(&self.principal);
         let renewed = renewed.map_err(|_| Ended::Refused)?;

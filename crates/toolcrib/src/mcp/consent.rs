@@ -1,8 +1,9 @@
-//! Calls that wait for a human's consent, for clients that can send somebody to an address
+//! Calls that require a person's approval, for clients that can open a URL for their user
 //! (elicitation of mode `url`).
 //!
-//! Invariant (I-15): what a client answers to this grants nothing. It tells the person where to look;
-//! consent is given there, by somebody else, and the same call made again finds it.
+//! Invariant (I-15): a client's response to this prompt grants nothing. The prompt shows the user
+//! where the request for approval is; another person approves it there, and a retry of the same
+//! call then succeeds.
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::call::{Asked, CallError, CallerInput, InputRequired, raw};
@@ -13,10 +14,10 @@ use toolcrib_mcp::{
     revision::{Era, LATEST_LEGACY},
 };
 
-/// The key of our request among those of a round.
+/// The key of this server's request among the input requests of a round.
 const KEY: &str = "toolcrib.approval";
 
-/// How a client is told where to go.
+/// The form of the prompt.
 pub(super) enum Told {
     /// As a round of the call (2026-07-28).
     Round(Box<InputRequired>),
@@ -24,8 +25,7 @@ pub(super) enum Told {
     Error(RpcError),
 }
 
-/// Where the client should send somebody, when `error` says that a human was asked and there is a
-/// place to look at it.
+/// Returns a prompt to open the approval's URL, if `error` has a pending approval with a URL.
 pub(super) fn asked(error: &CallError, era: Era) -> Option<Told> {
     let CallError::ApprovalRequired { asked: Some(asked), .. } = error else { return None };
     let request = request(asked)?;
@@ -54,20 +54,20 @@ fn request(asked: &Asked) -> Option<Value> {
     }))
 }
 
-/// Whether a client that declared `capabilities` can send somebody to an address.
+/// Returns whether a client that declared `capabilities` can open a URL.
 pub(super) fn opens(capabilities: &Map<String, Value>) -> bool {
     let modes = capabilities.get("elicitation").and_then(Value::as_object);
     modes.is_some_and(|modes| modes.get("url").is_some_and(Value::is_object))
 }
 
-/// The same of a handshake with `params`; the revisions before 2025-11-25 know no addresses.
+/// Returns the same for a handshake with `params`; revisions before 2025-11-25 cannot open URLs.
 pub(super) fn opens_by_handshake(params: &Map<String, Value>) -> bool {
     let version = params.get("protocolVersion").and_then(Value::as_str);
     let capabilities = params.get("capabilities").and_then(Value::as_object);
     version == Some(LATEST_LEGACY) && capabilities.is_some_and(opens)
 }
 
-/// Takes the answer to our own request out of a round: it is no tool's business.
+/// Removes the response to this server's own request, which is not meant for the tool.
 pub(super) fn forget(input: &mut CallerInput) {
     if let Some(responses) = &mut input.responses
         && responses.remove(KEY).is_some()

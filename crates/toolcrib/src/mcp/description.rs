@@ -1,13 +1,14 @@
-//! The description of the routes: MCP describes its own messages, so the routes have no types for it.
+//! The OpenAPI description of the routes. MCP describes its own messages, so the routes have no
+//! types for them.
 
 use serde_json::{Value, json};
 
-/// Returns the paths, as an OpenAPI document.
+/// Returns an OpenAPI document with the paths.
 pub(super) fn document() -> Value {
     json!({ "paths": { "/mcp": mcp(), "/mcp/{toolset}": toolset() } })
 }
 
-/// The same as `/mcp`, with another operation id each.
+/// Returns the path item of `/mcp` with the parameter `toolset` and other operation ids.
 fn toolset() -> Value {
     let mut item = mcp();
     for method in ["get", "delete", "post"] {

@@ -1,6 +1,6 @@
-//! Which revision a request speaks.
+//! Determines the protocol revision of a request.
 //!
-//! Invariant: the answer depends on this one request and on nothing before it.
+//! Invariant: the result depends only on this one request, never on earlier ones.
 
 use serde_json::{Map, Value};
 use toolcrib_mcp::{
@@ -12,16 +12,16 @@ use toolcrib_mcp::{
 
 use super::protocol::{Rejected, Request};
 
-/// The revisions that are served, newest first.
+/// The supported revisions, newest first.
 pub(super) const SERVED: &[&str] = STREAMABLE_HTTP;
 
-/// The revision of `request`. `header` is the transport's own word on it: `None` when the transport
-/// has none (stdio), `Some(None)` when it could but did not say.
+/// Returns the era of `request`. `header` is the version in the transport: `None` when the
+/// transport has none (stdio), `Some(None)` when its header is missing.
 pub(super) fn detect(request: &Request, header: Option<Option<&str>>) -> Result<Era, Rejected> {
     decide(request, header).map_err(|error| Rejected { id: Some(request.id.clone()), error })
 }
 
-/// Whether a message without an answer may come under `version`.
+/// Checks the version header of a message without a response.
 pub(super) fn check_version(version: Option<&str>) -> Result<(), RpcError> {
     match version {
         Some(version) if !SERVED.contains(&version) => {
@@ -31,12 +31,12 @@ pub(super) fn check_version(version: Option<&str>) -> Result<(), RpcError> {
     }
 }
 
-/// The `_meta` of `params`, if it is an object.
+/// Returns the `_meta` of `params`, if it is an object.
 pub(super) fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     params.get(META).and_then(Value::as_object)
 }
 
-/// What the client says that it can do, if it says so.
+/// Returns the capabilities that the client declares, if any.
 pub(super) fn capabilities(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     meta(params)?.get(CLIENT_CAPABILITIES)?.as_object()
 }
@@ -44,12 +44,12 @@ pub(super) fn capabilities(params: &Map<String, Value>) -> Option<&Map<String, V
 fn decide(request: &Request, header: Option<Option<&str>>) -> Result<Era, RpcError> {
     let said = header.flatten();
     let Some(version) = meta(&request.params).and_then(|meta| meta.get(PROTOCOL_VERSION)) else {
-        // A handshake is only about to settle the version, so no header can contradict it.
+        // A handshake negotiates the version, so no header can contradict it.
         if request.method == method::INITIALIZE {
             return Ok(Era::Legacy);
         }
         check_version(said)?;
-        // Only the stateless revision knows `server/discover`.
+        // Only the stateless revision has `server/discover`.
         return match said == Some(MODERN) || request.method == method::DISCOVER {
             true => Err(RpcError::invalid_params(NO_VERSION)),
             false => Ok(Era::Legacy),

@@ -1,6 +1,6 @@
-//! The errors of this server, and how a call that the gate refused is answered.
+//! The JSON-RPC errors of this server, and the form of refused calls.
 //!
-//! Tool failures are not here: they are results with `isError`, so that a model can correct itself.
+//! Failures of a tool are results with `isError`, so that a model can correct itself.
 
 use axum::http::StatusCode;
 use serde_json::json;
@@ -9,7 +9,7 @@ use toolcrib_mcp::{code, message::RpcError, revision::Era};
 
 use crate::call_error;
 
-/// The code of a request that was refused with `status` before it reached the protocol.
+/// Returns the code for a request that was refused with `status` before it reached the protocol.
 pub(super) fn of_status(status: StatusCode) -> i64 {
     match status {
         StatusCode::UNAUTHORIZED => code::toolcrib::UNAUTHENTICATED,
@@ -19,48 +19,48 @@ pub(super) fn of_status(status: StatusCode) -> i64 {
     }
 }
 
-/// How a refused call is told.
+/// The form in which a refused call is reported.
 #[derive(Debug)]
 pub(super) enum Refusal<'a> {
-    /// No refusal: the client is asked for more, which it said that it can be.
+    /// A request for more input, which the client supports.
     Input(&'a InputRequired),
-    /// A JSON-RPC error: the model cannot do anything about it.
+    /// A JSON-RPC error, for refusals that the model cannot resolve.
     Error(RpcError),
-    /// A result with `isError`: this text is for the model.
+    /// A result with `isError` and a text for the model.
     Tool(String),
 }
 
-/// The method is unknown here.
+/// The error for an unknown method.
 pub(super) fn method_not_found() -> RpcError {
     RpcError::new(code::METHOD_NOT_FOUND, "method not found; this server offers tools only")
 }
 
-/// The caller has reached the number of something that it may have at once.
+/// The error for a caller that has reached a limit on open resources.
 pub(super) fn too_many(message: &'static str) -> RpcError {
     RpcError::new(code::toolcrib::RATE_LIMITED, message)
 }
 
-/// The credentials were valid when the request began, and no longer are.
+/// The error for credentials that expired or were revoked during the connection.
 pub(super) fn unauthenticated() -> RpcError {
-    RpcError::new(code::toolcrib::UNAUTHENTICATED, "the credentials are not valid any more")
+    RpcError::new(code::toolcrib::UNAUTHENTICATED, "the credentials are no longer valid")
 }
 
-/// The same for a session that never was, has ended, or is another principal's (I-9).
+/// The error for a session that is unknown, has ended, or belongs to another principal (I-9).
 pub(super) fn no_session() -> RpcError {
     RpcError::invalid_request("there is no such session; send `initialize` again")
 }
 
-/// Which toolsets exist is the operator's configuration and no secret; their content is.
+/// The error for an unknown toolset. The names of toolsets are no secret; their content is.
 pub(super) fn no_toolset() -> RpcError {
     RpcError::invalid_request("there is no such toolset")
 }
 
-/// The same for a name that no source offers and for a foreign tenant's tool (I-9).
+/// The error for a tool that is unknown or belongs to another tenant (I-9).
 pub(super) fn unknown_tool() -> RpcError {
     RpcError::new(code::INVALID_PARAMS, "Unknown tool")
 }
 
-/// The status of an error that a method gave; a rejected message is always a 400.
+/// Returns the HTTP status of a method's error; a rejected message is always a 400.
 pub(super) fn status(error: &RpcError, era: Era) -> StatusCode {
     match (error.code, era) {
         (code::METHOD_NOT_FOUND, Era::Modern) => StatusCode::NOT_FOUND,
@@ -70,7 +70,7 @@ pub(super) fn status(error: &RpcError, era: Era) -> StatusCode {
 }
 
 impl<'a> Refusal<'a> {
-    /// What `error` is to an MCP client.
+    /// Returns the form in which `error` is reported to an MCP client.
     pub(super) fn of(error: &'a CallError) -> Self {
         let message = error.to_string();
         match error {
@@ -105,7 +105,7 @@ impl<'a> Refusal<'a> {
             CallError::InvalidArguments(violations) => {
                 let mut text = format!("{message}:");
                 for violation in violations {
-                    // An empty pointer is the arguments as a whole.
+                    // An empty pointer means the arguments as a whole.
                     text.push_str(&format!(
                         "\n- at \"{}\": {}",
                         violation.pointer, violation.message

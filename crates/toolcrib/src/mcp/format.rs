@@ -1,7 +1,7 @@
-//! How MCP writes tools.
+//! Serialises tools for MCP.
 //!
-//! Invariant (I-13): the four hints are derived from the operator's classification. What an upstream
-//! claims about itself is not passed on, except for its title.
+//! Invariant (I-13): the four hints are derived from the operator's classification. Upstream
+//! annotations are not passed on, except for the title.
 
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
@@ -13,7 +13,7 @@ use toolcrib_mcp::{meta::toolcrib as key, param_header};
 
 use super::param_headers;
 
-/// The member of `_meta` by which a server names itself.
+/// The member of `_meta` that names this server.
 macro_rules! server_info {
     () => {
         concat!(
@@ -27,12 +27,12 @@ macro_rules! server_info {
 }
 pub(super) use server_info;
 
-/// `tools/list` of the handshake revisions.
+/// The format of `tools/list` in the handshake revisions.
 pub(super) static LEGACY: ListFormat =
     ListFormat { key: "mcp-legacy", open: "{\"tools\":[", close: "]}", item: write_legacy };
 
-/// `tools/list` of the stateless revision. `ttlMs` is 0 because a client that does not subscribe is
-/// not told of changes, and the list is private because it depends on the caller.
+/// The format of `tools/list` in the stateless revision. `ttlMs` is 0, because a client without a
+/// subscription is not notified of changes. The list is private, because it depends on the caller.
 pub(super) static MODERN: ListFormat = ListFormat {
     key: "mcp-modern",
     open: concat!(
@@ -48,7 +48,7 @@ pub(super) static MODERN: ListFormat = ListFormat {
 const MAX_TITLE: usize = 200;
 
 fn write_legacy(entry: &Entry, out: &mut Vec<u8>) {
-    // Until 2025-11-25 an output schema describes an object; a client refuses the whole list
+    // Until 2025-11-25 an output schema must describe an object; clients reject the whole list
     // because of one that does not.
     let output = entry
         .tool
@@ -84,17 +84,17 @@ fn write(entry: &Entry, output: Option<&SchemaObject>, out: &mut Vec<u8>) {
             key::OTC_ID: entry.names.otc_id(),
         }),
     );
-    // A tool that cannot be written would leave a hole in the list; a map of JSON always can.
+    // A tool that fails to serialise would leave a gap in the list; a map of JSON never fails.
     out.extend(serde_json::to_vec(&tool).unwrap_or_else(|_| b"{}".to_vec()));
 }
 
-/// The input schema in the form that every client reads: an object of type `object`, whose
-/// properties are objects too.
+/// Returns the input schema in the form that every client reads: type `object`, with objects as
+/// properties.
 fn input_schema(entry: &Entry) -> SchemaObject {
     let declared = entry.tool.input_schema.as_ref();
     let mut schema = declared.cloned().unwrap_or_default();
     if schema.get("type").and_then(Value::as_str) != Some("object") {
-        // Arguments are always an object, so this says nothing new.
+        // Arguments are always an object, so this adds no restriction.
         schema.shift_remove("type");
         schema.shift_insert(0, "type".to_owned(), json!("object"));
     }
@@ -129,7 +129,7 @@ fn annotations(entry: &Entry) -> Value {
     Value::Object(hints)
 }
 
-/// The title among the upstream's annotations, if it is plain text.
+/// Returns the title in the upstream's annotations, if it is plain text.
 fn upstream_title(entry: &Entry) -> Option<&str> {
     let title = entry.annotations.as_ref()?.get("title")?.as_str()?;
     (!has_hidden(title) && title.chars().count() <= MAX_TITLE).then_some(title)
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(written(&MODERN, |_| {}), expected);
     }
 
-    /// I-13: the upstream calls itself read-only; the operator said nothing of the kind.
+    /// I-13: the upstream claims to be read-only; the operator has not classified it so.
     #[test]
     fn hints_come_from_the_operator() {
         let claims = json!({ "readOnlyHint": true, "openWorldHint": false, "title": "Read it" });

@@ -1,4 +1,4 @@
-//! What all requests of one server share.
+//! The state that all MCP requests of one server share.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig};
 
 use super::session::{Session, Sessions};
 
-/// The dialect over one gateway, as it is set up.
+/// The MCP dialect over one gateway, with its settings.
 pub(super) struct Host {
     pub(super) gateway: Gateway,
     pub(super) config: McpConfig,
@@ -22,27 +22,27 @@ pub(super) struct Host {
     listeners: Arc<Listeners>,
 }
 
-/// Somebody who asks.
+/// The caller of a request, with its connection.
 #[derive(Clone, Copy)]
 pub(super) struct RequestContext<'a> {
     pub(super) host: &'a Arc<Host>,
     pub(super) principal: &'a Arc<Principal>,
-    /// Which part of the catalog it is connected to.
+    /// The part of the catalog that the caller is connected to.
     pub(super) within: &'a CatalogScope,
     /// The handshake session that the request belongs to.
     pub(super) session: Option<&'a Arc<Session>>,
-    /// Whether a client of a handshake can be told of changes.
+    /// Whether a handshake client can be notified of changes.
     pub(super) tells_changes: bool,
 }
 
-/// Whose something is.
+/// The key for counting per principal.
 pub(super) type Who = (TenantId, PrincipalId);
 
 /// Counts the subscriptions of each principal.
 #[derive(Default)]
 struct Listeners(Mutex<HashMap<Who, usize>>);
 
-/// Room for one subscription, as long as it is held.
+/// Permission for one open subscription, released when it is dropped.
 pub(super) struct Place {
     listeners: Weak<Listeners>,
     who: Who,
@@ -55,13 +55,13 @@ pub(super) fn who(principal: &Principal) -> Who {
 // === impl Host ===
 
 impl Host {
-    /// Over `gateway`.
+    /// Creates the dialect over `gateway`.
     pub(super) fn new(gateway: Gateway, config: McpConfig) -> Arc<Self> {
         let sessions = Sessions::new(gateway.clone(), &config);
         Arc::new(Self { gateway, config, sessions, listeners: Arc::default() })
     }
 
-    /// Room for one more subscription of `principal`, if there is some.
+    /// Returns a permission for one more subscription of `principal`, if it is below the limit.
     pub(super) fn place(&self, principal: &Principal) -> Option<Place> {
         let who = who(principal);
         let mut open = self.listeners.0.lock();

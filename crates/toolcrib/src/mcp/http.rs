@@ -1,9 +1,9 @@
 //! Streamable HTTP: one POST per message, answered with JSON or with a stream of events.
 //!
-//! A handshake opens a session, and `GET` and `DELETE` are its stream and its end. A handshake
-//! client that names no session is served all the same, like one of the stateless revision: clients
-//! that cannot or will not keep a session lose nothing but news and `notifications/cancelled`.
-//! Closing the POST cancels in every revision (I-22).
+//! A handshake opens a session; `GET` opens its stream, and `DELETE` ends it. Handshake clients
+//! without a session are served like those of the stateless revision. They miss only change
+//! notifications and `notifications/cancelled`. Closing the POST cancels its request in every
+//! revision (I-22).
 
 mod headers;
 mod standing;
@@ -49,24 +49,24 @@ use headers::Readable;
 use standing::Named;
 use stream::First;
 
-/// The URL of the whole catalog; toolsets have theirs below it.
+/// The URL of the whole catalog; the URLs of toolsets are below it.
 const PATH: &str = "/mcp";
 /// The URL of one toolset.
 const TOOLSET: &str = "/mcp/{toolset}";
-/// How long a call that says nothing may take until its answer becomes a stream: long enough that
-/// ordinary calls are one plain answer, short enough that nothing on the way gives up.
+/// How long a silent call may take until its response becomes a stream: long enough that ordinary
+/// calls get a plain response, short enough that no proxy times out.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Its mounts.
+/// Returns its mounts.
 pub(super) fn mounts(config: &Config) -> Vec<Mount> {
     let access = Access::Keyed(config.mcp.auth);
-    // The toolsets' URLs after the one above them, so that the record tells which it was.
+    // Separate mounts, so that the record names which URL was refused.
     [Paths::exactly([PATH]), Paths::Under(PATH.to_owned())]
         .map(|paths| Mount::new(Surface::Mcp, paths, access, refuse))
         .into()
 }
 
-/// The routes. Their description needs none of them.
+/// Returns the routes, which are built only with a gateway. Their description is separate.
 pub(super) fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
     let Some(gateway) = setup.gateway else { return OpenApiRouter::new() };
     let endpoint = Arc::new(Endpoint {
@@ -85,7 +85,7 @@ struct Endpoint {
     challenge: Challenge,
 }
 
-/// How a request that does not reach the protocol is refused: a JSON-RPC error without an id.
+/// Formats a refusal outside the protocol: a JSON-RPC error without an id.
 fn refuse(refusal: &Refusal) -> Response {
     let status = refusal.status();
     fail(status, &RpcError::new(error::of_status(status), refusal.to_string()))
@@ -113,7 +113,8 @@ async fn toolset(
     }
 }
 
-/// By hand, because what is allowed depends on the configuration, and a HEAD must open no stream.
+/// Dispatches by method itself, because `Allow` depends on the configuration, and HEAD must not
+/// open a stream.
 async fn dispatch(
     endpoint: &Endpoint,
     principal: Arc<Principal>,
@@ -188,7 +189,7 @@ async fn answer(
         headers::check_request(headers, &request)
             .map_err(|error| reject(Some(id.clone()), error))?;
     }
-    // The stateless revision has no sessions, and who shakes hands is about to get a new one.
+    // The stateless revision has no sessions, and a handshake opens a new one.
     let shakes = era == Era::Legacy && request.method == INITIALIZE;
     let hold = match era {
         Era::Legacy if !shakes => match standing::named(host, principal, within, headers)
@@ -205,14 +206,14 @@ async fn answer(
     if let Some(session) = &opened {
         session.set_opens(consent::opens_by_handshake(&request.params));
     }
-    let asker = RequestContext {
+    let context = RequestContext {
         host,
         principal,
         within,
         session: hold.as_ref().map(Hold::session),
         tells_changes: opened.is_some(),
     };
-    match method::start(asker, era, request) {
+    match method::start(context, era, request) {
         Ok(Step::Answer(body)) => {
             let response = respond::json_bytes(StatusCode::OK, body);
             Ok(match opened {
@@ -235,7 +236,7 @@ async fn answer(
     }
 }
 
-/// Takes a message that wants no answer: a notification, or an answer to what was never asked.
+/// Accepts a message without a response: a notification, or an unexpected response.
 fn notice(
     endpoint: &Endpoint,
     principal: &Principal,
@@ -264,8 +265,8 @@ fn no_session(id: Option<&Id>) -> Response {
     respond::json_bytes(StatusCode::NOT_FOUND, answer::error(id, &error::no_session()))
 }
 
-/// Checks what the client repeats of its arguments. Only for a tool that the caller sees: for any
-/// other the answer must not depend on whether there is such a tool (I-9).
+/// Checks the headers that repeat arguments. Applies only to a tool that the caller sees: otherwise
+/// the response would depend on whether a hidden tool exists (I-9).
 fn check_params(
     principal: &Principal,
     within: &CatalogScope,
@@ -280,7 +281,8 @@ fn check_params(
     }
 }
 
-/// Runs `call`. As long as this waits, dropping it drops the call; later the stream owns it.
+/// Runs `call`. Until this returns, dropping the future cancels the call; afterwards the stream
+/// owns it.
 async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: Readable) -> Response {
     if readable == Readable::Json {
         let mut running = call.without_progress().run();
@@ -294,7 +296,7 @@ async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: Readable) -> Re
     match tokio::time::timeout(PATIENCE, running.next()).await {
         Ok(Some(CallMessage::Answer(answer))) => whole(endpoint, answer),
         Ok(Some(CallMessage::Progress(first))) => stream::respond(running, First::Message(first)),
-        // Cancelled by a message of its own: nobody waits for an answer.
+        // Cancelled by a notification, so no response is expected.
         Ok(None) => StatusCode::ACCEPTED.into_response(),
         Err(_elapsed) => stream::respond(running, First::Nothing),
     }
@@ -302,7 +304,7 @@ async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: Readable) -> Re
 
 fn whole(endpoint: &Endpoint, answer: CallAnswer) -> Response {
     let mut response = respond::json_bytes(answer.status, answer.bytes);
-    // Says nothing that the answer does not say: who may not know of the tool gets no scopes (I-9).
+    // Reveals no more than the body: a caller that may not know of the tool gets no scopes (I-9).
     if let Some(challenge) = answer.lacks.and_then(|scopes| endpoint.challenge.scopes(&scopes)) {
         *response.status_mut() = StatusCode::FORBIDDEN;
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);

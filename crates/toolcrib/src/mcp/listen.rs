@@ -1,7 +1,7 @@
-//! `subscriptions/listen`: how a client of the stateless revision hears of changes.
+//! `subscriptions/listen`: notifies a client of the stateless revision of changes.
 //!
-//! Invariant: the acknowledgement comes first, every message names the subscription, and the answer
-//! to the request is the last message.
+//! Invariant: the acknowledgement is the first message, every message names the subscription, and
+//! the response to the request is the last message.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use super::{
     protocol::{Id, Request},
 };
 
-/// A subscription while it is open.
+/// An open subscription.
 pub(super) struct Listen {
     id: Id,
-    /// Whether it is for changes of the list of tools; nothing else changes here.
+    /// Whether the client wants changes of the list of tools, the only supported notifications.
     tools: bool,
     watch: ListWatch,
     phase: Phase,
@@ -36,11 +36,11 @@ enum Phase {
     Over,
 }
 
-/// What a subscription says.
+/// A message of a subscription.
 pub(super) enum ListenMessage {
     /// A notification; more follows.
     Notification(Bytes),
-    /// The answer; nothing follows.
+    /// The response; the last message.
     Answer(Bytes),
 }
 
@@ -53,8 +53,8 @@ impl ListenMessage {
 }
 
 impl Listen {
-    /// Reads the parameters of a `subscriptions/listen`.
-    pub(super) fn read(asker: RequestContext<'_>, request: Request) -> Result<Self, RpcError> {
+    /// Parses the parameters of a `subscriptions/listen`.
+    pub(super) fn read(context: RequestContext<'_>, request: Request) -> Result<Self, RpcError> {
         let Request { id, params, .. } = request;
         let Some(Value::Object(wanted)) = params.get("notifications") else {
             return Err(RpcError::invalid_params("`notifications` must be an object"));
@@ -66,21 +66,26 @@ impl Listen {
                 return Err(RpcError::invalid_params("`toolsListChanged` must be a boolean"));
             }
         };
-        let Some(place) = asker.host.place(asker.principal) else {
+        let Some(place) = context.host.place(context.principal) else {
             return Err(error::too_many("too many subscriptions are open; close one first"));
         };
-        let watch =
-            ListWatch::new(asker.host, asker.principal, asker.within, Era::Modern, Arc::default());
+        let watch = ListWatch::new(
+            context.host,
+            context.principal,
+            context.within,
+            Era::Modern,
+            Arc::default(),
+        );
         Ok(Self { id, tools, watch, phase: Phase::Accepted, _place: place })
     }
 
-    /// Whom to answer.
+    /// Returns the id of the request.
     pub(super) fn id(&self) -> &Id {
         &self.id
     }
 
-    /// The next message, until the one after `stop`; `None` after the answer. Dropping the future
-    /// loses nothing.
+    /// Returns the next message; `None` after the response. After `stop` is cancelled, the next
+    /// message is the response. Cancel safe: dropping the future loses nothing.
     pub(super) async fn next(&mut self, stop: &CancellationToken) -> Option<ListenMessage> {
         match self.phase {
             Phase::Accepted => {

@@ -1,8 +1,8 @@
-//! The three tools that a toolset can list in place of its own: to search, to describe and to call
-//! them. For clients that cannot hold hundreds of schemas.
+//! The three meta tools that a toolset can list in place of its own: they search, describe and call
+//! its tools. They serve clients that cannot hold hundreds of schemas.
 //!
-//! Invariant (I-78): these are words for what a caller can do anyway. `call_tool` becomes the call
-//! that it stands for before the gate sees it, and the other two show what a list would show.
+//! Invariant (I-78): meta tools add no permissions. `call_tool` is resolved to the actual call
+//! before it reaches the gate, and the other two show only content of the caller's list.
 
 use std::{
     num::NonZeroUsize,
@@ -17,10 +17,10 @@ use toolcrib_mcp::{message::RpcError, revision::Era};
 
 use super::{answer, call::ToolCall, host::RequestContext, pages};
 
-/// What a call is.
+/// The resolution of a call.
 #[expect(clippy::large_enum_variant, reason = "one for each call, taken apart at once")]
 pub(super) enum MetaToolOutcome {
-    /// A call for the gate.
+    /// A finished response.
     Call(ToolCall),
     /// A question, and its answer.
     Answer(Bytes),
@@ -30,19 +30,19 @@ const SEARCH: &str = "search_tools";
 const DESCRIBE: &str = "describe_tool";
 const CALL: &str = "call_tool";
 
-/// Tools found at once unless the model asks for another number, and the most that it gets.
+/// Default and maximum number of tools that a search returns.
 const FOUND: u64 = 8;
 const MOST_FOUND: u64 = 50;
-/// Sources told of at most when nothing is found.
+/// Maximum number of sources that a search without results lists.
 const MOST_SOURCES: usize = 50;
-/// How much is told of what a tool that was found is for, in characters.
+/// Maximum length of a tool's description in search results, in characters.
 const EXCERPT: usize = 200;
 
-/// For models, where the list is that of the three.
+/// Instructions for models, when the meta tools are listed.
 pub(super) const INSTRUCTIONS: &str = "The tools are not listed one by one. Find them with \
      search_tools, read the parameters of one with describe_tool, and run it with call_tool.";
 
-/// The list in place of a toolset's own, which is the same for everybody.
+/// Returns the list of the meta tools, which is the same for every caller.
 pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
     static LISTS: [OnceLock<Arc<Pages>>; 2] = [const { OnceLock::new() }; 2];
     let [legacy, modern] = &LISTS;
@@ -57,13 +57,13 @@ pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
     Arc::clone(list.get_or_init(make))
 }
 
-/// What `call` means where the asker is connected to.
+/// Resolves `call` within the caller's part of the catalog.
 pub(super) fn meant(
-    asker: RequestContext<'_>,
+    context: RequestContext<'_>,
     era: Era,
     mut call: ToolCall,
 ) -> Result<MetaToolOutcome, RpcError> {
-    let toolset = asker.host.gateway.snapshot().toolset(asker.within);
+    let toolset = context.host.gateway.snapshot().toolset(context.within);
     if toolset.is_none_or(|toolset| toolset.listing != Listing::Search) {
         return Ok(MetaToolOutcome::Call(call));
     }
@@ -84,8 +84,8 @@ pub(super) fn meant(
             };
             return Ok(MetaToolOutcome::Call(call.standing_for(name, arguments)));
         }
-        SEARCH => search(asker, call.arguments()),
-        DESCRIBE => describe(asker, era, call.arguments()),
+        SEARCH => search(context, call.arguments()),
+        DESCRIBE => describe(context, era, call.arguments()),
         _ => return Ok(MetaToolOutcome::Call(call)),
     };
     Ok(match answered {
@@ -98,7 +98,7 @@ fn wrong(era: Era, call: &ToolCall, problem: &str) -> MetaToolOutcome {
     MetaToolOutcome::Answer(answer::text(call.id(), era, problem, true).into())
 }
 
-fn search(asker: RequestContext<'_>, arguments: &Value) -> Result<String, &'static str> {
+fn search(context: RequestContext<'_>, arguments: &Value) -> Result<String, &'static str> {
     let Some(query) = arguments.get("query").and_then(Value::as_str) else {
         return Err("`query` must be a text");
     };
@@ -107,7 +107,7 @@ fn search(asker: RequestContext<'_>, arguments: &Value) -> Result<String, &'stat
         Some(limit) => limit.as_u64().ok_or("`limit` must be a number from 1 to 50")?,
     };
     let most = usize::try_from(most.clamp(1, MOST_FOUND)).unwrap_or(1);
-    let RequestContext { host, principal, within, .. } = asker;
+    let RequestContext { host, principal, within, .. } = context;
     let Some(view) = host.gateway.snapshot().view_within(principal, within) else {
         return Err("there is no such toolset");
     };
@@ -116,14 +116,14 @@ fn search(asker: RequestContext<'_>, arguments: &Value) -> Result<String, &'stat
     if found.is_empty()
         && let Some(answer) = answer.as_object_mut()
     {
-        // Something to search for: the name of a source finds its tools.
+        // A hint for the next search: the name of a source finds its tools.
         let sources = view.sources().iter().take(MOST_SOURCES);
         answer.insert("sources".to_owned(), sources.map(|source| json!(source)).collect());
     }
     Ok(answer.to_string())
 }
 
-/// Enough of a tool to choose it.
+/// Returns a search result: enough about a tool to choose it.
 fn hit(entry: &Entry) -> Value {
     let mut hit = Map::new();
     hit.insert("name".to_owned(), json!(entry.names.wire));
@@ -133,7 +133,7 @@ fn hit(entry: &Entry) -> Value {
     Value::Object(hit)
 }
 
-/// The first paragraph of `text`, cut.
+/// Returns the first paragraph of `text`, on one line and cut to a maximum length.
 fn excerpt(text: &str) -> String {
     let text = text.trim();
     let paragraph = text.split("\n\n").next().unwrap_or_default();
@@ -145,21 +145,21 @@ fn excerpt(text: &str) -> String {
 }
 
 fn describe(
-    asker: RequestContext<'_>,
+    context: RequestContext<'_>,
     era: Era,
     arguments: &Value,
 ) -> Result<String, &'static str> {
     let Some(name) = arguments.get("name").and_then(Value::as_str) else {
         return Err("`name` must be the name of a tool");
     };
-    let RequestContext { host, principal, within, .. } = asker;
+    let RequestContext { host, principal, within, .. } = context;
     let snapshot = host.gateway.snapshot();
     match host.gateway.find(&snapshot, principal, ToolRef::Wire(name), within) {
         Some(entry) => {
             let json = entry.wire.get(&entry, pages::format(era));
             Ok(String::from_utf8_lossy(&json).into_owned())
         }
-        // The same for a tool that is hidden, not in the toolset or not there (I-9).
+        // The same for a tool that is hidden, outside the toolset or unknown (I-9).
         None => Err("Unknown tool; search_tools finds the names of tools"),
     }
 }

@@ -1,4 +1,4 @@
-//! What each method does. The whole surface is in [`start`].
+//! Dispatches the methods. [`start`] lists all of them.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -21,31 +21,31 @@ use super::{
     protocol::Request,
 };
 
-/// What becomes of a request.
+/// The way in which a request is answered.
 pub(super) enum Step {
     /// The whole answer.
     Answer(Bytes),
-    /// A tool has to run first.
+    /// Run a tool first.
     Call(Box<ToolCall>),
-    /// News as they come.
+    /// Stream notifications of changes.
     Listen(Box<Listen>),
 }
 
-/// For people who look at the server and for models that use it.
+/// Instructions for people who inspect the server and for models that use it.
 const INSTRUCTIONS: &str = "Tools of several sources behind one gate. A tool that you see may be \
      called; a call can still be limited or need approval, and the answer then says so.";
 
-/// Begins to answer `request`.
+/// Starts to process `request`.
 pub(super) fn start(
-    asker: RequestContext<'_>,
+    context: RequestContext<'_>,
     era: Era,
     request: Request,
 ) -> Result<Step, RpcError> {
-    let RequestContext { host, principal, within, session, tells_changes } = asker;
+    let RequestContext { host, principal, within, session, tells_changes } = context;
     let result = match (era, request.method.as_str()) {
         (_, CALL_TOOL) => {
             let call = ToolCall::read(&host.gateway, principal, within, era, request)?;
-            let call = match meta::meant(asker, era, call)? {
+            let call = match meta::meant(context, era, call)? {
                 MetaToolOutcome::Call(call) => call,
                 MetaToolOutcome::Answer(answer) => return Ok(Step::Answer(answer)),
             };
@@ -62,22 +62,22 @@ pub(super) fn start(
             page.result
         }
         (Era::Modern, LISTEN) => {
-            return Listen::read(asker, request).map(Box::new).map(Step::Listen);
+            return Listen::read(context, request).map(Box::new).map(Step::Listen);
         }
         (Era::Legacy, INITIALIZE) => {
-            let words = instructions(asker);
+            let words = instructions(context);
             Bytes::from(initialize(&request.params, tells_changes, &words))
         }
         (Era::Legacy, PING) => Bytes::from_static(b"{}"),
-        (Era::Modern, DISCOVER) => Bytes::from(discover(&instructions(asker))),
+        (Era::Modern, DISCOVER) => Bytes::from(discover(&instructions(context))),
         (Era::Legacy | Era::Modern, _) => return Err(error::method_not_found()),
     };
     Ok(Step::Answer(answer::result(&request.id, &result).into()))
 }
 
-/// What there is where the asker is connected to.
-fn instructions(asker: RequestContext<'_>) -> String {
-    let toolset = asker.host.gateway.snapshot().toolset(asker.within);
+/// Returns the instructions for the part of the catalog that the client is connected to.
+fn instructions(context: RequestContext<'_>) -> String {
+    let toolset = context.host.gateway.snapshot().toolset(context.within);
     let mut words = INSTRUCTIONS.to_owned();
     if let Some(toolset) = toolset {
         if let Some(title) = &toolset.title {
@@ -107,7 +107,7 @@ fn initialize(params: &Map<String, Value>, tells_changes: bool, instructions: &s
     .to_string()
 }
 
-/// `ttlMs` is a minute: what this says changes only when the server is replaced.
+/// `ttlMs` is a minute: the content changes only with the server's version or configuration.
 fn discover(instructions: &str) -> String {
     format!(
         "{{\"resultType\":\"complete\",\"supportedVersions\":{},\"capabilities\":\

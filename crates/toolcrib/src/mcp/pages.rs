@@ -1,10 +1,10 @@
 //! `tools/list`, page by page.
 //!
-//! Invariant (I-24): an answer is bytes that were made once per view, whichever page it is.
+//! Invariant (I-24): every page consists of bytes that were serialised once per view.
 //!
-//! A cursor holds the digest of the list as its caller saw it and a position in it. So it is good
-//! for that list alone: not for a newer one, not for another caller's, but on every replica and
-//! after a restart. It is no secret: whoever makes one up gets a page of its own list.
+//! A cursor contains the digest of the caller's list and a position in it. So it is valid only for
+//! that list: not for a newer one, not for another caller's, but on every replica and after a
+//! restart. It is no secret: a forged cursor yields only a page of the caller's own list.
 
 use std::sync::Arc;
 
@@ -25,17 +25,17 @@ use super::{
     meta,
 };
 
-/// How much of the digest is in a cursor: enough that no two lists share it by chance.
+/// How many bytes of the digest a cursor contains: enough to avoid collisions.
 const DIGEST: usize = 16;
 
 /// One page of a list.
 pub(super) struct Page {
     pub(super) result: Bytes,
-    /// Of the list that it is from.
+    /// The digest of the whole list.
     pub(super) digest: Digest,
 }
 
-/// The page of `principal`'s list of a part of the catalog that `params` ask for.
+/// Returns a page of `principal`'s list of a part of the catalog; `params` select the page.
 pub(super) fn page(
     host: &Host,
     principal: &Principal,
@@ -48,13 +48,13 @@ pub(super) fn page(
         None | Some(Value::Null) => Some(0),
         Some(cursor) => cursor.as_str().and_then(|cursor| position(cursor, &pages.digest)),
     };
-    // One answer for every cursor that leads nowhere: the empty one too, which was never given out.
+    // All invalid cursors get the same error, also the empty one, which is never issued.
     let page = position.and_then(|position| pages.at(position));
     let result = page.ok_or_else(|| RpcError::invalid_params(BAD_CURSOR))?.clone();
     Ok(Page { result, digest: pages.digest })
 }
 
-/// What tells whether `principal`'s list is another one than before.
+/// Returns the digest of `principal`'s list, which changes with the list.
 pub(super) fn digest(
     host: &Host,
     principal: &Principal,
@@ -70,14 +70,14 @@ fn pages(host: &Host, principal: &Principal, within: &CatalogScope, era: Era) ->
     if toolset.is_some_and(|toolset| toolset.listing == Listing::Search) {
         return meta::list(era, format);
     }
-    // A part of the catalog that a reload has taken away has nothing in it.
+    // A toolset that a reload has removed has an empty list.
     match host.gateway.snapshot().view_within(principal, within) {
         Some(view) => view.pages(format, host.config.page_size, open),
         None => Arc::new(Pages::of(&[], format, host.config.page_size, open)),
     }
 }
 
-/// How lists are written in `era`.
+/// Returns the format of lists in `era`.
 pub(super) fn format(era: Era) -> &'static ListFormat {
     match era {
         Era::Legacy => &LEGACY,
@@ -99,7 +99,7 @@ fn cursor(digest: &Digest, position: usize) -> Option<String> {
     Some(base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes))
 }
 
-/// Where `cursor` points to, if it is one of the list with `digest`.
+/// Returns the position in `cursor`, if it belongs to the list with `digest`.
 fn position(cursor: &str, digest: &Digest) -> Option<usize> {
     let bytes = base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(cursor).ok()?;
     let (of, position) = bytes.split_at_checked(DIGEST)?;

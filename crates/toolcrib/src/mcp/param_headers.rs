@@ -1,7 +1,7 @@
-//! Which arguments of a tool its clients repeat in `Mcp-Param-*` headers.
+//! The arguments of a tool that its clients repeat in `Mcp-Param-*` headers.
 //!
-//! A client over HTTP drops a tool whose annotations break the rules, so a schema with a broken one
-//! is shown without any. What is shown is what is checked.
+//! An HTTP client drops a tool with an invalid annotation. So a schema with an invalid annotation
+//! is listed without any, and exactly the listed annotations are checked.
 
 use toolcrib_core::{
     catalog::{Entry, ListFormat},
@@ -12,7 +12,7 @@ use toolcrib_mcp::{
     param_header::{self, Broken, ParamHeader},
 };
 
-/// Longest header name that is accepted behind `Mcp-Param-`.
+/// Longest header name that is accepted after `Mcp-Param-`.
 const MAX_NAME: usize = 128;
 
 /// Returns the arguments that clients of a tool with `schema` repeat.
@@ -24,7 +24,7 @@ pub(super) fn read(schema: &SchemaObject) -> Result<Vec<ParamHeader>, Broken> {
     }
 }
 
-/// Returns the arguments that clients of `entry` repeat; computed once and kept with the tool.
+/// Returns the arguments that clients of `entry` repeat; computed once and cached with the tool.
 pub(super) fn of(entry: &Entry) -> Vec<ParamHeader> {
     let json = entry.wire.get(entry, &KEPT);
     if json.is_empty() {
@@ -33,7 +33,7 @@ pub(super) fn of(entry: &Entry) -> Vec<ParamHeader> {
     serde_json::from_slice(&json).unwrap_or_default()
 }
 
-/// Keeps the result of [`read`] with the tool, although it is no list that clients see.
+/// Caches the result of [`read`] with the tool, although clients never see this list.
 static KEPT: ListFormat =
     ListFormat { key: "mcp-param-headers", open: "", close: "", item: write_found };
 

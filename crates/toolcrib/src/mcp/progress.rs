@@ -1,9 +1,9 @@
-//! Progress on its way from a source to a client.
+//! Progress reports on their way from a source to a client.
 //!
-//! Invariant (I-28): what comes out has the order of what went in; when the client is slow, the
-//! oldest reports are lost, because the newest one says how things stand.
-//! Invariant (I-27): what waits is bounded in bytes, for one call ([`MAX_WAITING`] reports with
-//! messages of [`MAX_MESSAGE`]) and for the process ([`MAX_MESSAGES`]).
+//! Invariant (I-28): reports keep their order; when the client is slow, the oldest are dropped,
+//! because the newest describes the current state.
+//! Invariant (I-27): queued bytes are bounded, per call ([`MAX_WAITING`] reports with messages of
+//! [`MAX_MESSAGE`]) and per process ([`MAX_MESSAGES`]).
 
 use std::{collections::VecDeque, sync::LazyLock};
 
@@ -14,30 +14,30 @@ use toolcrib_core::{
     call::{Progress, ProgressSink},
 };
 
-/// A bounded queue that never makes the source wait.
+/// A bounded queue that never blocks the source.
 pub(super) struct ProgressQueue {
     reports: Mutex<VecDeque<Report>>,
     news: Notify,
-    /// For the messages that wait in all queues.
+    /// The shared budget for the messages in all queues.
     messages: ByteBudget,
 }
 
-/// A report that waits, and the bytes of its message.
+/// A queued report, and the reservation for its message.
 struct Report {
     progress: Progress,
     _message: Option<Reservation>,
 }
 
-/// Reports that may wait: a client that reads at all needs far fewer.
+/// Maximum number of queued reports: a client that reads at all needs far fewer.
 const MAX_WAITING: usize = 128;
 
-/// Bytes of a message; the rest is cut off. They are for people, in one line.
+/// Maximum bytes of a message; the rest is cut off. Messages are single lines for people.
 const MAX_MESSAGE: usize = 4 << 10;
 
-/// Bytes of messages that may wait in the process. Beyond it reports lose their message.
+/// Maximum bytes of queued messages in the process. Beyond it, reports lose their message.
 const MAX_MESSAGES: usize = 32 << 20;
 
-/// The budget of the process.
+/// The budget of the process for queued messages.
 static MESSAGES: LazyLock<ByteBudget> = LazyLock::new(|| ByteBudget::new(MAX_MESSAGES));
 
 impl Default for ProgressQueue {
@@ -51,12 +51,12 @@ impl ProgressQueue {
         Self { reports: Mutex::default(), news: Notify::new(), messages: messages.clone() }
     }
 
-    /// The oldest report that waits.
+    /// Removes and returns the oldest queued report.
     pub(super) fn pop(&self) -> Option<Progress> {
         Some(self.reports.lock().pop_front()?.progress)
     }
 
-    /// Ends when there may be a report; also sometimes when there is none.
+    /// Waits until there may be a report; spurious wakeups are possible.
     pub(super) async fn news(&self) {
         self.news.notified().await;
     }
@@ -78,7 +78,7 @@ impl ProgressSink for ProgressQueue {
 
 impl Report {
     fn new(mut progress: Progress, messages: &ByteBudget) -> Self {
-        // Copied, so that nothing of what is cut off is kept.
+        // Copied, so that the memory of the cut-off part is released.
         let message = progress.message.take().map(|message| {
             let end = message.floor_char_boundary(MAX_MESSAGE);
             message.get(..end).unwrap_or_default().to_owned()

@@ -1,23 +1,22 @@
-//! One JSON-RPC message, read strictly.
+//! Parses one JSON-RPC message strictly.
 //!
-//! Invariant: an id is a string or an integer, and it goes back exactly as it came.
+//! Invariant: an id is a string or an integer, and is returned exactly as received.
 
 use serde_json::{Map, Value};
 use toolcrib_core::json;
 use toolcrib_mcp::{message::RpcError, method::CANCELLED};
 
-/// What a peer can send.
+/// A message from a peer.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// Wants an answer.
+    /// Requires a response.
     Request(Request),
-    /// Wants none.
+    /// Has no response.
     Notification(Notification),
-    /// An answer to a request that was never sent: this server asks nothing of its clients.
+    /// A response, although this server never sends requests.
     Response,
 }
 
-/// A request.
 #[derive(Debug)]
 pub(super) struct Request {
     pub(super) id: Id,
@@ -25,7 +24,6 @@ pub(super) struct Request {
     pub(super) params: Map<String, Value>,
 }
 
-/// A notification.
 #[derive(Debug)]
 pub(super) struct Notification {
     pub(super) method: String,
@@ -36,21 +34,21 @@ pub(super) struct Notification {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Id(Box<str>);
 
-/// A message that is no request of any revision. Over HTTP it is always a 400.
+/// An invalid message. Over HTTP the status is always 400.
 #[derive(Debug)]
 pub(super) struct Rejected {
-    /// When one could be read.
+    /// The id, if one could be parsed.
     pub(super) id: Option<Id>,
     pub(super) error: RpcError,
 }
 
-/// Longest id, in bytes of JSON: ids are kept while a call runs and repeated in every answer.
+/// Longest id, in bytes of JSON: ids are stored while a call runs and repeated in every message.
 const MAX_ID: usize = 256;
 
 // === impl Message ===
 
 impl Message {
-    /// Whom to answer.
+    /// Returns the id, if the message requires a response.
     pub(super) fn id(&self) -> Option<&Id> {
         match self {
             Self::Request(request) => Some(&request.id),
@@ -62,7 +60,7 @@ impl Message {
 // === impl Notification ===
 
 impl Notification {
-    /// The request that it cancels, if it does.
+    /// Returns the id of the request that this notification cancels, if it is a cancellation.
     pub(super) fn cancels(&self) -> Option<Id> {
         let id = self.params.get("requestId")?;
         (self.method == CANCELLED).then(|| Id::of(id))?
@@ -72,12 +70,12 @@ impl Notification {
 // === impl Id ===
 
 impl Id {
-    /// The id as it stands in an answer.
+    /// Returns the id as JSON text.
     pub(super) fn as_json(&self) -> &str {
         &self.0
     }
 
-    /// `value` as an id, if it can be one.
+    /// Returns `value` as an id, if it is a legal one.
     pub(super) fn of(value: &Value) -> Option<Self> {
         let legal = match value {
             Value::String(_) => true,
@@ -89,7 +87,7 @@ impl Id {
     }
 }
 
-/// Reads one message.
+/// Parses one message.
 pub(super) fn parse(bytes: &[u8]) -> Result<Message, Rejected> {
     let value = json::parse_strict(bytes).map_err(|error| {
         reject(None, RpcError::parse(format!("the message is not acceptable JSON: {error}")))

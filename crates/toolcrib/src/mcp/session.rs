@@ -1,11 +1,11 @@
 //! Sessions of handshake clients.
 //!
-//! Invariant: a session is found by its principal and its id together, so to everybody else it is
-//! as unknown as one that never was. Invariant: as long as a request runs in it or its stream is
-//! open, a session neither expires nor makes room.
+//! Invariant: a session is found only by its principal and id together. To other callers it looks
+//! like an unknown session. Invariant: while a request runs in it or its stream is open, a session
+//! neither expires nor is closed for a new one.
 //!
-//! The state of a session is small and in memory; after a restart its client hears 404, the
-//! revisions' word for "begin again".
+//! The state of a session is small and in memory. After a restart its client gets a 404, which in
+//! these revisions means that it must initialize again.
 
 mod table;
 
@@ -30,12 +30,12 @@ pub(super) use self::table::Sessions;
 pub(super) struct Session {
     id: Box<str>,
     gateway: Gateway,
-    /// Which part of the catalog its client is connected to.
+    /// The part of the catalog that its client is connected to.
     pub(super) within: CatalogScope,
-    /// The list that the client has seen or has been told of.
+    /// The list that the client saw last or was notified of.
     pub(super) known: Arc<Known>,
     state: Mutex<State>,
-    /// Whether the client said in its handshake that it can send somebody to an address.
+    /// Whether the client declared in its handshake that it can open a URL for its user.
     opens: AtomicBool,
     ended: CancellationToken,
 }
@@ -43,13 +43,13 @@ pub(super) struct Session {
 struct State {
     /// Monotonic nanoseconds.
     used_at: u64,
-    /// Requests that run and streams that are open.
+    /// Number of running requests and open streams.
     holds: usize,
     running: HashMap<Id, (u64, CancellationToken)>,
-    /// Counts requests, because an id can be used again.
+    /// Numbers requests, because a client can reuse an id.
     serial: u64,
     stream: Option<CancellationToken>,
-    /// Brackets the calls in the record; there is none before the first call.
+    /// Groups the calls in the record; `None` before the first call.
     interaction: Option<Arc<Interaction>>,
 }
 
@@ -64,17 +64,17 @@ pub(super) struct Turn {
     cancelled: CancellationToken,
 }
 
-/// The standalone stream of a session, as long as no other takes its place.
+/// The stand-alone stream of a session, until another replaces it.
 pub(super) struct Stream {
     _hold: Hold,
-    /// Told when it is to end.
+    /// Cancelled when the stream must end.
     pub(super) over: CancellationToken,
 }
 
 // === impl Session ===
 
 impl Session {
-    /// A session that only its holder knows.
+    /// Creates a session that is not in any table.
     pub(super) fn new(id: Box<str>, gateway: Gateway, within: CatalogScope) -> Arc<Self> {
         let state = State {
             used_at: gateway.clock().monotonic_nanos(),
@@ -89,54 +89,54 @@ impl Session {
         Arc::new(Self { id, gateway, within, known, state: Mutex::new(state), opens, ended })
     }
 
-    /// Notes whether the client said that it can send somebody to an address.
+    /// Stores whether the client declared that it can open a URL.
     pub(super) fn set_opens(&self, opens: bool) {
         self.opens.store(opens, Ordering::Relaxed);
     }
 
-    /// What [`set_opens`](Self::set_opens) noted.
+    /// Returns the value of [`set_opens`](Self::set_opens).
     pub(super) fn opens(&self) -> bool {
         self.opens.load(Ordering::Relaxed)
     }
 
-    /// What the client calls it.
+    /// Returns the session id.
     pub(super) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Told when it has ended.
+    /// Returns a token that is cancelled when the session ends.
     pub(super) fn over(&self) -> CancellationToken {
         self.ended.child_token()
     }
 
-    /// Keeps it alive until the hold is dropped.
+    /// Keeps the session alive until the hold is dropped.
     pub(super) fn hold(self: &Arc<Self>) -> Hold {
         self.state.lock().holds += 1;
         Hold(Arc::clone(self))
     }
 
-    /// Begins the request `id` of the client.
+    /// Registers a running request with the client's `id`.
     pub(super) fn begin(self: &Arc<Self>, id: Id) -> Turn {
         let hold = self.hold();
         let cancelled = self.ended.child_token();
         let mut state = self.state.lock();
         state.serial += 1;
         let serial = state.serial;
-        // Of two requests that share an id, the later one is the one that can be cancelled.
+        // If two requests share an id, the later one can be cancelled.
         state.running.insert(id.clone(), (serial, cancelled.clone()));
         drop(state);
         Turn { hold, id, serial, cancelled }
     }
 
-    /// The client does not want the answer to `id` any more.
+    /// Cancels the request `id`, if it is running.
     pub(super) fn cancel(&self, id: &Id) {
         if let Some((_, running)) = self.state.lock().running.get(id) {
             running.cancel();
         }
     }
 
-    /// Opens the standalone stream. One that is open ends: its client has come back for another,
-    /// and the connection of the old one may be long dead.
+    /// Opens the stand-alone stream. Closes the previous one, because its connection may be long
+    /// dead when the client opens another.
     pub(super) fn stream(self: &Arc<Self>) -> Stream {
         let hold = self.hold();
         let over = self.ended.child_token();
@@ -146,7 +146,7 @@ impl Session {
         Stream { _hold: hold, over }
     }
 
-    /// Ends it: its stream, its calls, and in the record its tool sessions.
+    /// Ends the session: its stream, its calls, and its tool sessions in the record.
     pub(super) async fn end(&self, outcome: SessionOutcome) {
         self.ended.cancel();
         let interaction = self.state.lock().interaction.take();
@@ -155,17 +155,18 @@ impl Session {
         }
     }
 
-    /// Since when nobody has used it, in monotonic nanoseconds; `None` while somebody does.
+    /// Returns the time since which the session is unused, in monotonic nanoseconds; `None` while
+    /// it is in use.
     fn idle_since(&self) -> Option<u64> {
         let state = self.state.lock();
         (state.holds == 0).then_some(state.used_at)
     }
 
-    /// A call in this session. When no more interactions can be recorded it is one by itself.
+    /// Runs a call in this session. When no more interactions can be recorded, the call has none.
     async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
         let interaction = {
             let mut state = self.state.lock();
-            // One that comes too late must not open what nobody would close.
+            // A call after the end must not open an interaction that is never closed.
             if state.interaction.is_none() && !self.ended.is_cancelled() {
                 state.interaction = self.gateway.interaction(principal).ok().map(Arc::new);
             }
@@ -181,7 +182,6 @@ impl Session {
 // === impl Hold ===
 
 impl Hold {
-    /// The session.
     pub(super) fn session(&self) -> &Arc<Session> {
         &self.0
     }
@@ -204,7 +204,7 @@ impl Turn {
         self.hold.0.call(principal, request).await
     }
 
-    /// Ready when the client has cancelled the request, or the session has ended.
+    /// Waits until the client cancels the request or the session ends.
     pub(super) async fn cancelled(&self) {
         self.cancelled.cancelled().await;
     }

@@ -1,10 +1,10 @@
-//! MCP over a pair of byte streams: one message per line, both eras beside each other.
+//! MCP over a pair of byte streams: one message per line, for both eras at the same time.
 //!
 //! Invariant: messages never mix; one task writes them, each in one piece.
-//! Invariant (I-27): a line has a largest size, and so many calls run at once, of so many bytes;
-//! beyond that, reading waits.
+//! Invariant (I-27): line length, the number of running calls, and the bytes of their requests are
+//! limited; at the limit, reading pauses.
 //!
-//! A handshake opens the one session that the streams are; without one every request stands alone.
+//! A handshake opens the single session of the streams; without one, requests are independent.
 
 use std::{collections::HashMap, io, pin::pin, sync::Arc, time::Duration};
 
@@ -43,22 +43,23 @@ use super::{
     session::Session,
 };
 
-/// Longest line, in bytes; as much as a default HTTP body and some more for escapes.
+/// Longest line, in bytes: a default HTTP body plus room for escapes.
 const MAX_LINE: usize = 4 << 20;
-/// Calls that run at once; one model asks for a handful.
+/// Maximum number of running calls; a model rarely needs more than a handful.
 const MAX_CALLS: usize = 256;
-/// Bytes of the requests of calls that run at once.
+/// Maximum number of bytes in the requests of running calls.
 const MAX_HELD: usize = 64 << 20;
-/// Messages that may wait for the peer to read, each at most an answer of `[gate] max_result`.
+/// Maximum number of messages waiting to be written, each at most a result of `[gate] max_result`.
 const MAX_WAITING: usize = 16;
-/// How long calls may go on after the input has ended.
+/// How long running calls may take after the input has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Serves `principal` until `input` ends, `shutdown` is ready or `output` breaks. Subscriptions then
-/// end in order, and calls that still run have 5 seconds to finish before they are cancelled.
+/// Serves `principal` until `input` ends, `shutdown` is ready or `output` fails. Subscriptions are
+/// then closed with their final message. Running calls have 5 seconds to finish before they are
+/// cancelled.
 ///
 /// # Errors
-/// Reading or writing fails.
+/// Fails when reading or writing fails.
 pub async fn serve_stdio(
     gateway: Gateway,
     config: &McpConfig,
@@ -70,10 +71,10 @@ pub async fn serve_stdio(
         .await
 }
 
-/// As [`serve_stdio`], with a part of the catalog.
+/// Like [`serve_stdio`], for a part of the catalog.
 ///
 /// # Errors
-/// As [`serve_stdio`].
+/// Fails like [`serve_stdio`].
 pub async fn serve_stdio_within(
     gateway: Gateway,
     config: &McpConfig,
@@ -93,7 +94,7 @@ pub async fn serve_stdio_within(
         session: None,
         stop: CancellationToken::new(),
     };
-    // Beside each other, so that a peer that is slow to read can still be heard.
+    // Both run at the same time, so that requests are still read while the peer is slow to read.
     let (read, written) = tokio::join!(peer.serve(input, shutdown), write(waiting, output));
     written.and(read)
 }
@@ -103,16 +104,16 @@ struct Peer {
     principal: Arc<Principal>,
     within: CatalogScope,
     outbox: Outbox,
-    streams: SelectAll<BoxStream<'static, Said>>,
+    streams: SelectAll<BoxStream<'static, StreamMessage>>,
     running: HashMap<Id, Running>,
-    /// For the requests in `running`.
+    /// Counts the bytes of the requests in `running`.
     held: ByteBudget,
     session: Option<Opened>,
-    /// Told when nothing more is read.
+    /// Cancelled when reading has stopped.
     stop: CancellationToken,
 }
 
-/// A request that runs.
+/// A running request.
 struct Running {
     handle: AbortHandle,
     _held: Reservation,
@@ -121,24 +122,24 @@ struct Running {
 /// The session of the last handshake.
 struct Opened {
     session: Arc<Session>,
-    /// Whether the client has said that it is ready, and so is told of changes.
+    /// Whether the client has sent `notifications/initialized`, and so is notified of changes.
     ready: bool,
 }
 
-/// Where messages wait to be written.
+/// The queue of messages to write.
 #[derive(Clone)]
 struct Outbox(mpsc::Sender<Bytes>);
 
-/// What a call or a subscription says.
-enum Said {
+/// A message of a call or a subscription.
+enum StreamMessage {
     /// A notification.
     Note(Bytes),
-    /// The answer to this id.
+    /// The response to this id.
     Answer(Id, Bytes),
 }
 
-/// Nobody reads the output any more.
-struct Gone;
+/// The error when the output is closed.
+struct OutputClosed;
 
 impl Peer {
     async fn serve(
@@ -151,18 +152,18 @@ impl Peer {
         let mut shutdown = pin!(shutdown);
         let outbox = self.outbox.clone();
         let ended = loop {
-            // Not biased: a call that floods progress must not keep its own cancellation unread.
-            let went_on = tokio::select! {
+            // Not biased: a call with much progress must not block its own cancellation.
+            let result = tokio::select! {
                 () = outbox.0.closed() => break Ok(()),
                 () = &mut shutdown => break Ok(()),
-                Some(said) = self.streams.next() => self.pass_on(said).await,
+                Some(message) = self.streams.next() => self.pass_on(message).await,
                 line = lines.next(), if self.has_room() => match line {
                     Ok(Some(line)) => self.receive(line).await,
                     Ok(None) => break Ok(()),
                     Err(error) => break Err(error),
                 },
             };
-            if went_on.is_err() {
+            if result.is_err() {
                 break Ok(());
             }
         };
@@ -181,17 +182,17 @@ impl Peer {
         ended
     }
 
-    /// Whether one more request of any size may run.
+    /// Returns whether one more request of any size may run.
     fn has_room(&self) -> bool {
         self.running.len() < MAX_CALLS && self.held.held() + MAX_LINE <= MAX_HELD
     }
 
-    /// Lets everything that runs come to its end.
+    /// Waits for everything that runs, up to a time limit.
     async fn finish(mut self) {
         let outbox = self.outbox.clone();
         let rest = async {
-            while let Some(said) = self.streams.next().await {
-                if self.pass_on(said).await.is_err() {
+            while let Some(message) = self.streams.next().await {
+                if self.pass_on(message).await.is_err() {
                     return;
                 }
             }
@@ -206,7 +207,7 @@ impl Peer {
         }
     }
 
-    async fn receive(&mut self, line: Line<'_>) -> Result<(), Gone> {
+    async fn receive(&mut self, line: Line<'_>) -> Result<(), OutputClosed> {
         let line = match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => return Ok(()),
             Line::Whole(line) => line,
@@ -228,13 +229,13 @@ impl Peer {
         }
     }
 
-    async fn answer(&mut self, request: Request, bytes: usize) -> Result<(), Gone> {
+    async fn answer(&mut self, request: Request, bytes: usize) -> Result<(), OutputClosed> {
         let id = request.id.clone();
         let era = match era::detect(&request, None) {
             Ok(era) => era,
             Err(Rejected { id, error }) => return self.outbox.reject(id.as_ref(), &error).await,
         };
-        // A key may be taken back, and roles may change, while the streams are open.
+        // Keys can be revoked, and roles can change, while the streams are open.
         match self.host.gateway.authenticator().renew(&self.principal) {
             Ok(principal) => self.principal = principal,
             Err(_) => return self.outbox.reject(Some(&id), &error::unauthenticated()).await,
@@ -249,14 +250,14 @@ impl Peer {
                 opened.session.set_opens(consent::opens_by_handshake(&request.params));
             }
         }
-        let asker = RequestContext {
+        let context = RequestContext {
             host: &self.host,
             principal: &self.principal,
             within: &self.within,
             session: self.session.as_ref().map(|opened| &opened.session),
             tells_changes: true,
         };
-        match method::start(asker, era, request) {
+        match method::start(context, era, request) {
             Ok(Step::Answer(message)) => self.outbox.send(message).await,
             Ok(Step::Call(call)) => {
                 self.run(id, bytes, call_messages(call));
@@ -271,7 +272,12 @@ impl Peer {
         }
     }
 
-    fn run(&mut self, id: Id, bytes: usize, messages: impl Stream<Item = Said> + Send + 'static) {
+    fn run(
+        &mut self,
+        id: Id,
+        bytes: usize,
+        messages: impl Stream<Item = StreamMessage> + Send + 'static,
+    ) {
         let (handle, registration) = AbortHandle::new_pair();
         self.streams.push(Abortable::new(messages, registration).boxed());
         let mut held = self.held.reservation();
@@ -279,7 +285,7 @@ impl Peer {
         self.running.insert(id, Running { handle, _held: held });
     }
 
-    /// Opens a session in place of the one that there may be.
+    /// Opens a session, replacing the previous one.
     async fn open(&mut self) {
         let session = Session::new("".into(), self.host.gateway.clone(), self.within.clone());
         if let Some(Opened { session, .. }) = self.session.replace(Opened { session, ready: false })
@@ -289,7 +295,7 @@ impl Peer {
     }
 
     fn notice(&mut self, notification: &Notification) {
-        // What was cancelled is not answered.
+        // A cancelled request gets no response.
         if let Some(running) = notification.cancels().and_then(|id| self.running.remove(&id)) {
             running.handle.abort();
         }
@@ -305,10 +311,10 @@ impl Peer {
         }
     }
 
-    async fn pass_on(&mut self, said: Said) -> Result<(), Gone> {
-        match said {
-            Said::Note(message) => self.outbox.send(message).await,
-            Said::Answer(id, message) => {
+    async fn pass_on(&mut self, message: StreamMessage) -> Result<(), OutputClosed> {
+        match message {
+            StreamMessage::Note(message) => self.outbox.send(message).await,
+            StreamMessage::Answer(id, message) => {
                 self.running.remove(&id);
                 self.outbox.send(message).await
             }
@@ -317,54 +323,54 @@ impl Peer {
 }
 
 impl Outbox {
-    async fn reject(&self, id: Option<&Id>, error: &RpcError) -> Result<(), Gone> {
+    async fn reject(&self, id: Option<&Id>, error: &RpcError) -> Result<(), OutputClosed> {
         self.send(answer::error(id, error).into()).await
     }
 
-    async fn send(&self, message: Bytes) -> Result<(), Gone> {
-        self.0.send(message).await.map_err(|_| Gone)
+    async fn send(&self, message: Bytes) -> Result<(), OutputClosed> {
+        self.0.send(message).await.map_err(|_| OutputClosed)
     }
 }
 
-/// Runs `call` while its messages are awaited.
-fn call_messages(call: Box<ToolCall>) -> impl Stream<Item = Said> + Send + 'static {
+/// Returns the messages of `call`, which runs while they are polled.
+fn call_messages(call: Box<ToolCall>) -> impl Stream<Item = StreamMessage> + Send + 'static {
     let id = call.id().clone();
     stream::unfold((id, call.run()), async |(id, mut running)| {
-        let said = match running.next().await? {
-            CallMessage::Progress(message) => Said::Note(message),
-            CallMessage::Answer(answer) => Said::Answer(id.clone(), answer.bytes),
+        let message = match running.next().await? {
+            CallMessage::Progress(message) => StreamMessage::Note(message),
+            CallMessage::Answer(answer) => StreamMessage::Answer(id.clone(), answer.bytes),
         };
-        Some((said, (id, running)))
+        Some((message, (id, running)))
     })
 }
 
-/// The messages of a subscription, which ends in order after `stop`.
+/// Returns the messages of a subscription, which closes properly after `stop`.
 fn listen_messages(
     listen: Listen,
     stop: CancellationToken,
-) -> impl Stream<Item = Said> + Send + 'static {
+) -> impl Stream<Item = StreamMessage> + Send + 'static {
     stream::unfold((listen, stop), async |(mut listen, stop)| {
-        let said = match listen.next(&stop).await? {
-            ListenMessage::Notification(message) => Said::Note(message),
-            ListenMessage::Answer(message) => Said::Answer(listen.id().clone(), message),
+        let message = match listen.next(&stop).await? {
+            ListenMessage::Notification(message) => StreamMessage::Note(message),
+            ListenMessage::Answer(message) => StreamMessage::Answer(listen.id().clone(), message),
         };
-        Some((said, (listen, stop)))
+        Some((message, (listen, stop)))
     })
 }
 
-/// What a session is told, until it is `over` or nothing more is read.
+/// Returns the notifications of a session, until `over` or `stop` is cancelled.
 fn news(
     watch: ListWatch,
     over: CancellationToken,
     stop: CancellationToken,
-) -> impl Stream<Item = Said> + Send + 'static {
+) -> impl Stream<Item = StreamMessage> + Send + 'static {
     stream::unfold((watch, over, stop), async |(mut watch, over, stop)| {
         tokio::select! {
             () = stop.cancelled() => None,
             () = over.cancelled() => None,
             changed = watch.changed() => {
                 changed.ok()?;
-                Some((Said::Note(message::tools_changed().into()), (watch, over, stop)))
+                Some((StreamMessage::Note(message::tools_changed().into()), (watch, over, stop)))
             }
         }
     })

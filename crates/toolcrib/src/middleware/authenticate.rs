@@ -10,7 +10,8 @@ use toolcrib_gateway::{Gateway, authn::AuthError, config::MountAuth, scopes::Rou
 use super::{Credentials, InvalidCredentialPolicy, Refusal};
 use crate::serve::connection;
 
-/// The caller, put among the request's extensions by the guard; handlers take it as an argument.
+/// The authenticated caller. The guard puts it into the request's extensions; handlers take it as
+/// an argument.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Caller(pub(crate) Arc<Principal>);
 
@@ -18,7 +19,7 @@ pub(crate) struct Caller(pub(crate) Arc<Principal>);
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter();
     let value = values.next()?.to_str().ok()?;
-    // With two headers it is unknown which one a proxy has checked.
+    // With two headers it is unclear which one a proxy has checked.
     if values.next().is_some() {
         return None;
     }

@@ -1,5 +1,5 @@
-//! Reading a request body: up to a limit, and within the memory that all of them may take. The one
-//! place where bodies are read; its sender was recognised before, or let in without a credential.
+//! Reads request bodies, up to a size limit and within a shared memory budget. Every body is read
+//! here, after its sender was authenticated or admitted without a credential.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use toolcrib_core::principal::AuthMethod;
 
 use super::{Caller, Refusal, memory::Hold};
 
-/// The whole body. Longer than `server.max_body` is a refusal.
+/// The whole body. A body longer than `server.max_body` is refused.
 pub(crate) struct Payload(pub(crate) Bytes);
 
-/// What is read and thrown away after a refusal, so that a caller that is still sending gets to see
-/// the answer instead of a broken connection.
+/// The amount that is read and discarded after a refusal, so that a caller that is still sending
+/// receives the response instead of a broken connection.
 const MAX_DRAIN: usize = 16 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// How long a sender may pause within a body, and how far it may fall behind [`MIN_RATE`].
 const PAUSE: Duration = Duration::from_secs(30);
 
-/// Bytes of a body that have to arrive each second.
+/// The minimum rate of a body, in bytes per second.
 const MIN_RATE: usize = 1024;
 
-/// `server.max_body`: a part of the state of every handler that takes a [`Payload`].
+/// `server.max_body`, as part of the state of every handler that takes a [`Payload`].
 #[derive(Clone, Copy)]
 pub(crate) struct BodyLimit(pub(crate) usize);
 
@@ -48,16 +48,16 @@ where
 }
 
 impl Payload {
-    /// Reads at most `limit` bytes, for a handler that needs the head as well and would otherwise have
-    /// to copy it.
+    /// Reads at most `limit` bytes, for a handler that also needs the head and would otherwise copy
+    /// it.
     pub(crate) async fn read(head: &Parts, body: Body, limit: usize) -> Result<Self, Refusal> {
         let caller = head.extensions.get::<Caller>();
         let proven = caller.is_some_and(|Caller(who)| who.auth != AuthMethod::Anonymous);
         Self::read_of(head, body, limit, proven).await
     }
 
-    /// As [`read`](Self::read), for a handler that decides by itself who the sender is. `proven` is
-    /// whether it has shown a credential.
+    /// Like [`read`](Self::read), for a handler that authenticates the sender itself. `proven` is
+    /// whether the sender presented a valid credential.
     pub(crate) async fn read_of(
         head: &Parts,
         body: Body,
@@ -74,7 +74,7 @@ impl Payload {
                 }
                 read.map(Self)
             }
-            // The guard counts every request that has a body.
+            // The guard has counted every request that has a body.
             None if body.is_end_stream() => Ok(Self(Bytes::new())),
             None => {
                 tracing::error!("a request body is not counted, so it is not read");
@@ -84,8 +84,8 @@ impl Payload {
     }
 }
 
-/// Reads `body`, every piece of it after `reserve` has found room for it. A sender that `waits` for a
-/// go-ahead is not drained.
+/// Reads `body`; each piece needs room from `reserve`. A sender that `waits` for `100 Continue` is
+/// not drained.
 async fn read(
     mut body: Body,
     limit: usize,
@@ -105,7 +105,7 @@ async fn read(
         if let Some(refusal) = refused {
             break refusal;
         }
-        // Otherwise a byte before the end of each pause would hold a connection for days.
+        // Otherwise one byte before the end of each pause would hold a connection for days.
         let due = Duration::from_secs(u64::try_from(whole.len() / MIN_RATE).unwrap_or(u64::MAX));
         let latest = (start + pause + due).min(Instant::now() + pause);
         let Ok(frame) = tokio::time::timeout_at(latest, body.frame()).await else {

@@ -1,25 +1,25 @@
-//! `WWW-Authenticate`: how a caller that is refused learns where to get credentials.
+//! `WWW-Authenticate`: tells a refused client where to get credentials.
 //!
-//! Invariant: a challenge stands on 401, and on a 403 whose body names the scopes as well; so it
-//! tells nobody what the answer beside it does not tell (I-9).
+//! Invariant: a challenge is sent with a 401, and with a 403 whose body names the missing scopes.
+//! It reveals nothing that the response does not contain already (I-9).
 
 use http::{HeaderValue, Uri};
 use toolcrib_core::scope::Scope;
 use toolcrib_gateway::{authn::AuthError, config::ResourceConfig};
 
-/// Where RFC 9728 puts the description of a resource.
+/// The path prefix that RFC 9728 reserves for resource metadata.
 pub(crate) const WELL_KNOWN: &str = "/.well-known/oauth-protected-resource";
 
 /// The challenges of this server.
 pub(crate) struct Challenge {
     missing: HeaderValue,
     invalid: HeaderValue,
-    /// The address of the resource's description.
+    /// The address of the resource metadata.
     metadata: Option<String>,
 }
 
 impl Challenge {
-    /// For the resource of the configuration, if it has one.
+    /// Creates the challenges for the configured resource, if there is one.
     pub(crate) fn of(resource: Option<&ResourceConfig>) -> Self {
         let plain = HeaderValue::from_static("Bearer");
         let metadata = resource.and_then(|resource| metadata(&resource.resource));
@@ -34,7 +34,7 @@ impl Challenge {
         }
     }
 
-    /// For a 401 because of `error`.
+    /// Returns the challenge for a 401 because of `error`.
     pub(crate) fn credentials(&self, error: AuthError) -> HeaderValue {
         match error {
             AuthError::Invalid => self.invalid.clone(),
@@ -42,7 +42,8 @@ impl Challenge {
         }
     }
 
-    /// For a 403 because `scopes` are needed; `None` when there is nowhere to get them.
+    /// Returns the challenge for a 403 that requires `scopes`; `None` when no resource is
+    /// configured.
     pub(crate) fn scopes(&self, scopes: &[Scope]) -> Option<HeaderValue> {
         let metadata = self.metadata.as_ref()?;
         let scopes: Vec<String> = scopes.iter().map(ToString::to_string).collect();
@@ -54,7 +55,8 @@ impl Challenge {
     }
 }
 
-/// Where clients look for the description of `resource`: the well-known path comes before its own.
+/// Returns the address of the metadata of `resource`: the well-known path, then the resource's own
+/// path.
 fn metadata(resource: &str) -> Option<String> {
     let uri = Uri::try_from(resource).ok()?;
     let (scheme, authority) = (uri.scheme_str()?, uri.authority()?);

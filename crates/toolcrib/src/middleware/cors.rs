@@ -1,8 +1,8 @@
-//! What pages of other origins may read: those of `server.allowed_origins`, and nothing without
-//! that setting.
+//! Cross-origin access (CORS) for pages of `server.allowed_origins`; without that setting there is
+//! none.
 //!
-//! Keys travel in a header that the page itself sets, so no answer allows credentials of the
-//! browser's own, and no answer is for everybody.
+//! A page sends its key in a header that it sets itself. So no response allows browser credentials,
+//! and none allows every origin.
 
 use axum::{body::Body, extract::Request, response::Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -10,22 +10,22 @@ use toolcrib_gateway::config::ServerConfig;
 
 use super::origin;
 
-/// What a page may read beside the body.
+/// The headers that a page may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "ETag, Retry-After, WWW-Authenticate, Mcp-Session-Id, OXP-Version, Toolcrib-Run-Id, X-Request-Id, \
      Idempotent-Replayed",
 );
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, DELETE");
-/// What a page may send.
+/// The headers that a page may send.
 const HEADERS: HeaderValue = HeaderValue::from_static(
     "Accept, Authorization, Content-Type, If-None-Match, Idempotency-Key, Last-Event-ID, \
      Mcp-Method, Mcp-Name, MCP-Protocol-Version, Mcp-Session-Id, OTC-API-Key, OXP-API-Key, \
      OXP-Version, Traceparent, X-API-Key, X-Request-Id",
 );
-/// Seconds for which a browser need not ask again.
+/// Seconds for which a browser may cache a preflight response.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
 
-/// The origin of the page that sent a request, if the operator lists it.
+/// Returns the origin of the requesting page, if the operator allows it.
 pub(super) fn listed(server: &ServerConfig, headers: &HeaderMap) -> Option<HeaderValue> {
     if server.allowed_origins.is_empty() {
         return None;
@@ -35,8 +35,8 @@ pub(super) fn listed(server: &ServerConfig, headers: &HeaderMap) -> Option<Heade
     origin::listed(server, text).then(|| origin.clone())
 }
 
-/// The answer to a browser that asks what a listed page may do, before it sends what the page wants.
-/// It says the same of every path, so it tells nothing.
+/// Returns the response to a preflight request of an allowed page; `None` for other requests. It is
+/// the same for every path, so it reveals nothing.
 pub(super) fn preflight(server: &ServerConfig, request: &Request) -> Option<Response> {
     let headers = request.headers();
     let asks = request.method() == Method::OPTIONS
@@ -56,7 +56,7 @@ pub(super) fn preflight(server: &ServerConfig, request: &Request) -> Option<Resp
     Some(response)
 }
 
-/// Lets pages of `origin` read `response`.
+/// Allows pages of `origin` to read `response`.
 pub(super) fn readable(response: &mut Response, origin: HeaderValue) {
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);

@@ -1,13 +1,13 @@
-//! The memory that requests may take: the bytes of their bodies that have arrived, as long as they are
-//! worked on, and then their answers until they are read.
+//! The memory budget of requests: the received bytes of their bodies while they are processed, then
+//! their responses until they are read.
 //!
-//! Invariant (I-27): the bodies of all requests together take no more than one budget. What arrives
-//! counts, not what was announced, so that a slow sender takes no more than it has sent.
+//! Invariant (I-27): the bodies of all requests together stay within one budget. Received bytes
+//! count, not the announced length, so a slow sender occupies only the bytes that it has sent.
 //!
-//! Small bodies have a part of the budget that large ones cannot use, so that callers with small ones
-//! are answered while large ones fill the rest. Senders without a credential that are let in share a
-//! part of the whole, so that they do not keep callers out. Answers are there already when they are
-//! counted; they keep new bodies out, and are never refused themselves.
+//! A part of the budget is reserved for small bodies, so that small calls are answered while large
+//! ones fill the rest. Admitted senders without a credential share a part of the whole, so that
+//! they cannot crowd out callers. Responses already exist when they are counted: they reduce the
+//! room for new bodies, and are never refused.
 
 use std::{
     any::Any,
@@ -22,23 +22,23 @@ use http_body::{Body as _, Frame, SizeHint};
 use parking_lot::Mutex;
 use toolcrib_core::budget::{ByteBudget, Reservation};
 
-/// The largest body that has a part of the budget of its own; ordinary calls are far smaller.
+/// The largest body that may use the reserved part; ordinary calls are far smaller.
 const SMALL: usize = 16 << 10;
-/// The part of the budget for small bodies.
+/// The divisor of the budget that gives the part for small bodies.
 const SMALL_PART: usize = 8;
-/// The part of the budget for senders without a credential.
+/// The divisor of the budget that gives the part for senders without a credential.
 const UNPROVEN_PART: usize = 4;
 
-/// The budget of a process.
+/// The memory budget of a process.
 #[derive(Debug, Clone)]
 pub(crate) struct Memory {
     large: ByteBudget,
     small: ByteBudget,
-    /// For senders without a credential, besides one of the others.
+    /// Senders without a credential count here as well as in one of the others.
     unproven: ByteBudget,
 }
 
-/// What one request takes of it. Clones are the same; it is given back with the last one.
+/// The share of one request. Clones refer to the same share; the last one releases it.
 #[derive(Debug, Clone)]
 pub(crate) struct Hold(Arc<Mutex<Held>>);
 
@@ -52,7 +52,7 @@ struct Held {
     piece: Reservation,
 }
 
-/// An answer that counts until it is read.
+/// A response body that counts until it is read.
 struct Counted {
     body: Body,
     hold: Hold,
@@ -61,7 +61,7 @@ struct Counted {
 // === impl Memory ===
 
 impl Memory {
-    /// Creates a budget of `total` bytes, in which a body of `largest` has room.
+    /// Creates a budget of `total` bytes that has room for a body of `largest`.
     pub(crate) fn new(total: usize, largest: usize) -> Self {
         let small = (total / SMALL_PART).min(total.saturating_sub(largest));
         let unproven = (total / UNPROVEN_PART).max(largest.min(total));
@@ -72,12 +72,12 @@ impl Memory {
         }
     }
 
-    /// Returns how many bytes are held.
+    /// Returns the number of bytes in use.
     pub(crate) fn held(&self) -> usize {
         self.large.held() + self.small.held()
     }
 
-    /// Returns the part of a request of which nothing has arrived.
+    /// Returns an empty share for a new request.
     pub(crate) fn hold(&self) -> Hold {
         Hold(Arc::new(Mutex::new(Held::new(self.clone()))))
     }
@@ -86,8 +86,8 @@ impl Memory {
 // === impl Hold ===
 
 impl Hold {
-    /// Counts `more` bytes of the body, of a sender that is `proven` or not. False when they have no
-    /// room; the request then counts for nothing.
+    /// Counts `more` bytes of the body; `proven` is whether the sender has a valid credential.
+    /// Returns false when there is no room; the request then counts for nothing.
     pub(super) fn grow(&self, more: usize, proven: bool) -> bool {
         let mut held = self.0.lock();
         let grown = held.grow(more, proven);
@@ -102,13 +102,14 @@ impl Hold {
         self.0.lock().release();
     }
 
-    /// For work that outlives the request: what it holds counts until this is dropped.
+    /// Returns a handle for work that outlives the request: the share counts until the handle is
+    /// dropped.
     pub(crate) fn charge(&self) -> Arc<dyn Any + Send + Sync> {
         Arc::new(self.clone())
     }
 
-    /// Counts `response` until it is read, if a body came with the request. A whole answer counts
-    /// in place of the body; while pieces of one are made, the body goes on counting.
+    /// Counts `response` until it is read, if the request had a body. A complete response replaces
+    /// the body in the count; a streamed response is counted in addition to the body.
     pub(super) fn count(self, response: Response) -> Response {
         {
             let mut held = self.0.lock();
@@ -153,7 +154,7 @@ impl Held {
         if is_small && self.large.bytes() == 0 && self.small.grow(more) {
             return true;
         }
-        // What was small until now is large as a whole.
+        // The body was small until now, and counts as large as a whole.
         if !self.large.grow(more.saturating_add(self.small.bytes())) {
             return false;
         }
@@ -161,7 +162,7 @@ impl Held {
         true
     }
 
-    /// Counts `bytes` that are there already.
+    /// Counts `bytes` that are already in memory.
     fn add(&mut self, bytes: usize) {
         if bytes > SMALL || !self.small.grow(bytes) {
             self.large.add(bytes);
@@ -185,7 +186,7 @@ impl http_body::Body for Counted {
             let data = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref());
             let bytes = data.map_or(0, Bytes::len);
             let mut held = self.hold.0.lock();
-            // The piece before it has been taken.
+            // The previous piece has been read.
             held.piece = held.memory.large.reservation();
             held.piece.add(bytes);
         }
@@ -213,7 +214,7 @@ mod tests {
         let memory = Memory::new(1024 * KIB, 256 * KIB);
         let large: Vec<_> = std::iter::from_fn(|| {
             let hold = memory.hold();
-            // As it arrives.
+            // In pieces, like an arriving body.
             (0..16).all(|_| hold.grow(16 * KIB, true)).then_some(hold)
         })
         .collect();

@@ -5,17 +5,17 @@ use toolcrib_gateway::{authn::Accepted, config::MountAuth, metrics::Surface};
 
 use super::Refusal;
 
-/// Paths that share a dialect and a rule on who may enter.
+/// Paths that share a dialect and an access rule.
 pub(crate) struct Mount {
     /// The surface that its requests count for.
     pub(crate) surface: Surface,
     /// Its paths.
     pub(crate) paths: Paths,
-    /// The resource in the record of a refusal without credentials.
+    /// The resource that the record names for a refusal without credentials.
     pub(crate) template: String,
-    /// Who may enter.
+    /// The access rule.
     pub(crate) access: Access,
-    /// Which `Host` and `Origin` are answered.
+    /// Which `Host` and `Origin` values are accepted.
     pub(crate) hosts: Hosts,
     /// Which credentials are accepted.
     pub(crate) credentials: Credentials,
@@ -25,36 +25,35 @@ pub(crate) struct Mount {
 
 /// Which paths belong to a mount.
 pub(crate) enum Paths {
-    /// These, to the byte.
+    /// Exactly these paths, compared byte by byte.
     Exactly(Vec<String>),
-    /// This one and everything below it.
+    /// This path and everything below it.
     Under(String),
-    /// All.
     All,
 }
 
-/// Who may enter.
+/// An access rule.
 #[derive(Clone, Copy)]
 pub(crate) enum Access {
     /// Everyone; there is no [`Caller`](super::Caller).
     Open,
-    /// Callers with a key, and others as configured.
+    /// Callers with a key, and others if the configuration allows it.
     Keyed(MountAuth),
 }
 
 /// Which credentials are accepted.
 #[derive(Clone, Copy)]
 pub(crate) struct Credentials {
-    /// Headers that may carry a key besides `Authorization`, in lower case.
+    /// Headers that may carry a key in addition to `Authorization`, in lower case.
     pub(crate) key_headers: &'static [&'static str],
     /// The rule for credentials that are not valid.
     pub(crate) invalid: InvalidCredentialPolicy,
-    /// Which credentials are accepted besides keys and the tokens of issuers.
+    /// Which credentials are accepted in addition to keys and the tokens of issuers.
     pub(crate) accepted: Accepted,
 }
 
 impl Credentials {
-    /// `Authorization: Bearer`, with a key that is valid.
+    /// Only valid keys in `Authorization: Bearer`.
     pub(crate) const BEARER: Self = Self {
         key_headers: &[],
         invalid: InvalidCredentialPolicy::Refused,
@@ -72,7 +71,7 @@ pub(crate) enum InvalidCredentialPolicy {
     Anonymous,
 }
 
-/// Which `Host` and `Origin` are answered.
+/// Which `Host` and `Origin` values are accepted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hosts {
     /// Those of [`origin::check`](super::origin::check).

@@ -1,6 +1,6 @@
-//! `Host` and `Origin`: what keeps a web page from reaching this server through its visitor's
-//! browser, be it by DNS rebinding (a foreign `Host`) or by a plain cross-site request (a foreign
-//! `Origin`).
+//! Validates `Host` and `Origin`, so that a web page cannot reach this server through its visitor's
+//! browser. A foreign `Host` is a sign of DNS rebinding, a foreign `Origin` of a cross-site
+//! request.
 
 use std::net::IpAddr;
 
@@ -9,13 +9,13 @@ use toolcrib_gateway::config::ServerConfig;
 
 use super::Refusal;
 
-/// Refuses a request that is not addressed to us, or that a foreign page sent.
+/// Refuses a request that is addressed to another host, or that a foreign page sent.
 pub(crate) fn check(server: &ServerConfig, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
     let host = host(uri, headers).filter(|host| ours(server, host)).ok_or(Refusal::Host)?;
     check_origin(server, &host, headers)
 }
 
-/// Refuses what a foreign page sent, whatever this server is called.
+/// Refuses a request that a foreign page sent, whatever the name of this server.
 pub(crate) fn check_page(
     server: &ServerConfig,
     uri: &Uri,
@@ -43,8 +43,8 @@ fn check_origin(
     }
 }
 
-/// What the request is addressed to. HTTP/2 and absolute request targets say it in the target; a
-/// `Host` beside it must say the same.
+/// Returns the host that the request is addressed to. HTTP/2 and absolute request targets name it
+/// in the target; a `Host` header must then have the same value.
 fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     let mut values = headers.get_all(header::HOST).iter();
     let named = match (values.next(), values.next()) {
@@ -59,14 +59,15 @@ fn host(uri: &Uri, headers: &HeaderMap) -> Option<Authority> {
     .filter(|host| !host.as_str().contains('@'))
 }
 
-/// Whether `host` is a name of this server.
+/// Returns whether `host` is a name of this server.
 fn ours(server: &ServerConfig, host: &Authority) -> bool {
     loopback(host.host())
         || address(host.host()) == Some(server.listen.ip())
         || server.allowed_hosts.iter().any(|allowed| names(allowed, host))
 }
 
-/// Whether `allowed` (`host` or `host:port`) names `host`; without a port it names every port.
+/// Returns whether `allowed` (`host` or `host:port`) matches `host`; without a port it matches
+/// every port.
 fn names(allowed: &str, host: &Authority) -> bool {
     match Authority::try_from(allowed) {
         Ok(allowed) => {
@@ -77,8 +78,8 @@ fn names(allowed: &str, host: &Authority) -> bool {
     }
 }
 
-/// Whether a page of `origin` may send requests to `host`: its own pages, pages that this machine
-/// serves under another loopback name of the same port, and what the operator lists.
+/// Returns whether a page of `origin` may send requests to `host`. Allowed are pages of `host`,
+/// pages under another loopback name with the same port, and origins that the operator lists.
 fn trusted(server: &ServerConfig, host: &Authority, origin: &str) -> bool {
     if listed(server, origin) {
         return true;
@@ -91,7 +92,7 @@ fn trusted(server: &ServerConfig, host: &Authority, origin: &str) -> bool {
         _ => return false,
     };
     let port = page.port_u16().unwrap_or(default_port);
-    // Behind a proxy that terminates TLS the scheme is not known here, so either default is ours.
+    // Behind a proxy that terminates TLS the scheme is unknown here, so both default ports match.
     let same_port = match host.port_u16() {
         Some(ours) => ours == port,
         None => port == 80 || port == 443,
@@ -100,7 +101,7 @@ fn trusted(server: &ServerConfig, host: &Authority, origin: &str) -> bool {
     same_port && (same_name || (loopback(page.host()) && loopback(host.host())))
 }
 
-/// Whether the operator lists `origin`.
+/// Returns whether the operator lists `origin`.
 pub(super) fn listed(server: &ServerConfig, origin: &str) -> bool {
     server.allowed_origins.iter().any(|allowed| allowed.trim_end_matches('/') == origin)
 }
@@ -123,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(host: &[&'static str], origin: &[&'static str]) -> Result<(), Refusal> {
+    fn checked(host: &[&'static str], origin: &[&'static str]) -> Result<(), Refusal> {
         let mut server = Config::empty(Path::new("/")).server;
         server.listen = ([10, 0, 0, 7], 8808).into();
         server.allowed_hosts = vec!["crib.example".to_owned(), "pinned.example:8443".to_owned()];
@@ -151,7 +152,7 @@ mod tests {
             "Crib.Example:1",
             "pinned.example:8443",
         ] {
-            assert_eq!(asked(&[ours], &[]), Ok(()), "{ours}");
+            assert_eq!(checked(&[ours], &[]), Ok(()), "{ours}");
         }
         for foreign in [
             "evil.example",
@@ -163,15 +164,15 @@ mod tests {
             "a b",
             "",
         ] {
-            assert_eq!(asked(&[foreign], &[]), Err(Refusal::Host), "{foreign}");
+            assert_eq!(checked(&[foreign], &[]), Err(Refusal::Host), "{foreign}");
         }
-        assert_eq!(asked(&[], &[]), Err(Refusal::Host));
-        assert_eq!(asked(&["localhost", "localhost"], &[]), Err(Refusal::Host));
+        assert_eq!(checked(&[], &[]), Err(Refusal::Host));
+        assert_eq!(checked(&["localhost", "localhost"], &[]), Err(Refusal::Host));
     }
 
     #[test]
     fn only_our_pages_may_send() {
-        let local = |origin: &'static str| asked(&["127.0.0.1:8808"], &[origin]);
+        let local = |origin: &'static str| checked(&["127.0.0.1:8808"], &[origin]);
         for ours in [
             "http://127.0.0.1:8808",
             "http://localhost:8808",
@@ -191,9 +192,9 @@ mod tests {
         ] {
             assert_eq!(local(foreign), Err(Refusal::Origin), "{foreign}");
         }
-        assert_eq!(asked(&["crib.example"], &["https://crib.example"]), Ok(()));
-        assert_eq!(asked(&["crib.example"], &["http://localhost"]), Err(Refusal::Origin));
+        assert_eq!(checked(&["crib.example"], &["https://crib.example"]), Ok(()));
+        assert_eq!(checked(&["crib.example"], &["http://localhost"]), Err(Refusal::Origin));
         let twice = ["http://localhost:8808", "http://localhost:8808"];
-        assert_eq!(asked(&["localhost:8808"], &twice), Err(Refusal::Origin));
+        assert_eq!(checked(&["localhost:8808"], &twice), Err(Refusal::Origin));
     }
 }

@@ -1,4 +1,4 @@
-//! The last, variable segment of a path.
+//! Extracts the last, variable segment of a path.
 
 use std::convert::Infallible;
 
@@ -7,12 +7,12 @@ use axum::{
     http::request::Parts,
 };
 
-/// The one captured segment, percent-decoded once (`%2F` stays inside); `None` when it is not UTF-8,
-/// which no name is.
+/// The captured segment, percent-decoded once (`%2F` becomes part of it); `None` when it is not
+/// UTF-8, because all names are.
 pub(crate) struct Segment(pub(crate) Option<String>);
 
 impl Segment {
-    /// The text; one that cannot name anything is the empty one.
+    /// Returns the text; empty when the segment is not UTF-8, because no name is empty.
     pub(crate) fn as_str(&self) -> &str {
         self.0.as_deref().unwrap_or_default()
     }

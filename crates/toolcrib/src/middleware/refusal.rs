@@ -1,4 +1,4 @@
-//! What a request can be refused for before a dialect's own handlers speak.
+//! Refusals of a request outside a dialect's own handlers.
 
 use std::time::Duration;
 
@@ -6,54 +6,53 @@ use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use toolcrib_gateway::authn::AuthError;
 
-/// Why a request is refused. As a response it is empty and carries itself along; the guard gives it
-/// the body of the dialect. `Display` is fit for the caller and never repeats what it sent.
+/// The reason for a refused request. As a response it has no body and carries itself as an
+/// extension; the guard adds the body in the dialect's format. `Display` is safe to show to the
+/// caller and never repeats its input.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// `Host` names something that this server is not.
+    /// `Host` is not a name of this server.
     #[error(
-        "this server does not answer to that Host; use a loopback name, the listen address or one of server.allowed_hosts"
+        "the Host header does not name this server; use a loopback name, the listen address or one of server.allowed_hosts"
     )]
     Host,
     /// A page of another origin sent it.
     #[error("requests from that Origin are not accepted; add it to server.allowed_origins")]
     Origin,
-    /// Nobody the server knows.
+    /// The caller has no valid credentials.
     #[error("{0}")]
     Unauthenticated(AuthError),
-    /// Somebody who may not do this.
+    /// The caller lacks a scope.
     #[error("this needs the scope `{0}`")]
     MissingScope(&'static str),
     /// No route.
-    #[error("there is nothing at this path")]
+    #[error("no such path on this server")]
     NoRoute,
-    /// A route, but not for this method; `Allow` has those.
-    #[error("this path does not answer to that method; see the Allow header")]
+    /// The path exists, but not with this method; `Allow` lists the methods.
+    #[error("method not allowed; see the Allow header")]
     Method,
-    /// More body than is read.
+    /// The body is larger than the limit.
     #[error("the request body is larger than {limit} bytes")]
     TooLarge {
-        /// The most that is read.
+        /// The limit, in bytes.
         limit: usize,
     },
-    /// More bodies than there is memory for.
-    #[error(
-        "the bodies of the requests in flight take the memory that they may take; try again later"
-    )]
+    /// The memory budget for bodies is exhausted.
+    #[error("the bodies of requests in flight fill the memory budget; try again later")]
     Crowded,
-    /// A body that stopped or never came.
+    /// The body ended early or stopped arriving.
     #[error("the request body could not be read to its end")]
     BrokenBody,
     /// The record cannot be read.
     #[error("the record cannot be read right now; try again later")]
     Unavailable,
-    /// Our fault; the log has the cause.
+    /// A fault of this server; the log has the cause.
     #[error("internal error")]
     Internal,
 }
 
 impl Refusal {
-    /// The status that every dialect gives it.
+    /// Returns the status, which is the same in every dialect.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Self::Host | Self::Origin | Self::MissingScope(_) => StatusCode::FORBIDDEN,
@@ -71,7 +70,7 @@ impl Refusal {
         }
     }
 
-    /// When to try again, where that is known to help.
+    /// Returns when to retry, if a retry is known to help.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         matches!(self, Self::Crowded).then_some(Duration::from_secs(1))
     }

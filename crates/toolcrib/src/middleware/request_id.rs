@@ -1,4 +1,5 @@
-//! `x-request-id`: the caller's when it is sane, ours otherwise; always answered.
+//! `x-request-id`: taken from the request if it is well-formed and generated otherwise; always
+//! returned.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -16,7 +17,7 @@ pub(super) const NAME: HeaderName = HeaderName::from_static("x-request-id");
 /// Long enough for UUIDs and trace ids, short enough for a log line.
 const MAX_LEN: usize = 128;
 
-/// The id of a request with `headers`.
+/// Returns the id of a request with `headers`.
 pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
     let sane = |value: &&HeaderValue| {
         let bytes = value.as_bytes();
@@ -29,8 +30,8 @@ pub(super) fn of(headers: &HeaderMap) -> HeaderValue {
     }
 }
 
-/// Unique in this process and unlikely elsewhere. It names a request in logs and proves nothing, so
-/// it costs a counter and not a system call for randomness.
+/// Returns an id that is unique in this process and very likely elsewhere. It names a request in
+/// logs and is no proof of anything, so a counter replaces a system call for randomness.
 fn fresh() -> HeaderValue {
     static PROCESS: LazyLock<String> =
         LazyLock::new(|| format!("{:016x}-", RandomState::new().hash_one(0_u8)));
@@ -38,7 +39,7 @@ fn fresh() -> HeaderValue {
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let mut id = BytesMut::with_capacity(40);
     id.extend_from_slice(PROCESS.as_bytes());
-    // Hexadecimal without leading zeros, written by hand: every request pays for this.
+    // Writes hexadecimal digits without leading zeros by hand: every request pays for this.
     let digits = (64 - count.leading_zeros()).div_ceil(4).max(1);
     for place in (0..digits).rev() {
         let digit = u32::try_from((count >> (4 * place)) & 0xf).ok();

@@ -1,6 +1,6 @@
-//! `/v1/approvals`: requests for consent, for those who asked and for those who can answer.
+//! `/v1/approvals`: requests for approval, for their requesters and approvers.
 //!
-//! Every caller sees its own requests and those that it could answer, and learns of no other (I-9).
+//! Every caller sees its own requests and those that it may answer, and learns of no others (I-9).
 
 use std::{convert::Infallible, time::Duration};
 
@@ -177,7 +177,7 @@ pub(super) async fn answer(
     let Some(Answer { verdict, comment }) = answer else {
         let problem = "the body must be {\"verdict\": \"grant\", \"reject\" or \"override\", \
                        \"comment\"?: text}";
-        // Whether there is such an approval is told first.
+        // A missing approval is reported before an invalid body.
         return match state.gateway.approvals().find(&caller, &id).await {
             Ok(_) => error::bad_body("", problem),
             Err(error) => refused(error),
@@ -223,7 +223,7 @@ pub(super) async fn events(State(state): State<AppState>, Caller(caller): Caller
     response
 }
 
-/// The next event, and those that came with it.
+/// Returns the next event, with the listener and the events that arrived at the same time.
 async fn next(
     (mut listener, mut ready): (ApprovalListener, Vec<Value>),
 ) -> Option<(Result<Event, Infallible>, (ApprovalListener, Vec<Value>))> {

@@ -1,5 +1,5 @@
-//! `GET /.well-known/openwop`: what this host can do. Public, so it says nothing about tenants,
-//! sources or tools; and it claims nothing that is not enforced.
+//! `GET /.well-known/openwop`: the capabilities of this host. The document is public, so it says
+//! nothing about tenants, sources or tools. Every claim in it is enforced.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use toolcrib_gateway::config::ServerConfig;
 use super::schemas::{ToolCatalogFamily, ToolHooksFamily};
 use crate::respond::{self, Caching};
 
-/// Long enough to spare hosts that poll, short enough for a new version to be seen.
+/// Long enough to serve polling hosts from caches, short enough for a new version to be noticed.
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
 
-/// Kinds of sources that this version has tools of.
+/// The kinds of sources whose tools this version offers.
 const PROJECTED: &[SourceKind] = &[
     SourceKind::NodePack,
     SourceKind::Workflow,
@@ -24,7 +24,7 @@ const PROJECTED: &[SourceKind] = &[
     SourceKind::HostExtension,
 ];
 
-/// The document, made once.
+/// Returns the document, which is serialised once.
 pub(super) fn document(server: &ServerConfig) -> Arc<Body> {
     let document = json!({
         "protocolVersion": "1.0",
@@ -42,7 +42,7 @@ pub(super) fn document(server: &ServerConfig) -> Arc<Body> {
             "vendor": "toolcrib",
         },
         "supportedTransports": ["rest", "mcp"],
-        // Families stand at the root (RFC 0073).
+        // Capability families are members of the root object (RFC 0073).
         "toolCatalog": ToolCatalogFamily {
             supported: true,
             sources: Some(PROJECTED.to_vec()),

@@ -24,7 +24,7 @@ pub(crate) struct ErrorEnvelope {
     details: Option<Value>,
 }
 
-/// `status` with the envelope.
+/// Returns a response with `status` and the envelope.
 pub(super) fn error(
     status: StatusCode,
     code: &'static str,
@@ -34,19 +34,20 @@ pub(super) fn error(
     respond::json(status, &ErrorEnvelope { error: code, message: message.into(), details })
 }
 
-/// The answer for everything that does not exist for the caller, to the byte.
+/// Returns the response for everything that does not exist for the caller; it is always the same,
+/// byte by byte.
 pub(super) fn not_found() -> Response {
     error(StatusCode::NOT_FOUND, "not_found", "there is no such thing here for this caller", None)
 }
 
-/// A parameter that has none of its legal values.
+/// Rejects a parameter whose value is not one of `legal`.
 pub(super) fn bad_parameter(name: &str, legal: &[&str]) -> Response {
     let message = format!("the parameter `{name}` must be one of {}", legal.join(", "));
     let details = json!({ "parameter": name, "legal": legal });
     error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
 }
 
-/// A parameter that the route, which has those of `names`, does not have.
+/// Rejects an unknown parameter; `names` are the parameters of the route.
 pub(crate) fn unknown_parameter(names: &[String]) -> Response {
     let message = match names {
         [] => "unknown query parameter: this route has none".to_owned(),
@@ -56,13 +57,13 @@ pub(crate) fn unknown_parameter(names: &[String]) -> Response {
     error(StatusCode::BAD_REQUEST, "validation_error", message, Some(details))
 }
 
-/// A parameter with this `problem`.
+/// Rejects the parameter `name` because of `problem`.
 pub(super) fn bad_request(name: &str, problem: &str) -> Response {
     let details = json!({ "parameter": name });
     error(StatusCode::BAD_REQUEST, "validation_error", problem, Some(details))
 }
 
-/// What is wrong with a body, at which of its members; `""` is the body itself.
+/// An invalid body: the problem and its member; `""` is the body itself.
 pub(super) struct BadMember {
     member: &'static str,
     problem: String,
@@ -78,7 +79,7 @@ impl BadMember {
     }
 }
 
-/// A body whose `member` (empty: which as a whole) has this `problem`.
+/// Rejects a body because of a `problem` at `member`; an empty `member` means the body itself.
 pub(super) fn bad_body(member: &'static str, problem: &str) -> Response {
     let (message, details) = match member {
         "" => (problem.to_owned(), None),
@@ -87,7 +88,7 @@ pub(super) fn bad_body(member: &'static str, problem: &str) -> Response {
     error(StatusCode::BAD_REQUEST, "validation_error", message, details)
 }
 
-/// A refusal in this dialect.
+/// Formats a refusal for this dialect.
 pub(crate) fn refuse(refusal: &Refusal) -> Response {
     let (code, details) = match refusal {
         Refusal::Unauthenticated(AuthError::Missing | AuthError::Invalid) => {
@@ -108,7 +109,7 @@ pub(crate) fn refuse(refusal: &Refusal) -> Response {
     error(refusal.status(), code, refusal.to_string(), details)
 }
 
-/// A parameter that is not a whole number in its range.
+/// Rejects a parameter that is not a whole number in its range.
 pub(super) fn bad_number(name: &str, least: u64, most: u64) -> Response {
     let message = format!("the parameter `{name}` must be a whole number from {least} to {most}");
     let details = json!({ "parameter": name, "minimum": least, "maximum": most });

@@ -1,5 +1,5 @@
 //! `GET /v1/events`: the record of the caller's tenant, by position in that record. Positions count
-//! the tenant's own events alone: gaps would tell what other tenants do (I-9).
+//! only the tenant's own events: gaps would reveal the activity of other tenants (I-9).
 
 use axum::{
     extract::{RawQuery, State},
@@ -26,7 +26,7 @@ pub(crate) struct RunEventSchema;
 
 impl PartialSchema for RunEventSchema {
     fn schema() -> openapi::RefOr<openapi::Schema> {
-        // Stands in until the document is finished, as for `Descriptor`.
+        // A placeholder until the document is finished, as for `Descriptor`.
         openapi::ObjectBuilder::new().build().into()
     }
 }

@@ -1,7 +1,8 @@
-//! `GET /v1/explain`: why the caller may use a tool or not, and why its list is what it is.
+//! `GET /v1/explain`: why the caller may use a tool or not, and why its list has the tools it has.
 //!
-//! Invariant (I-85): the answer says no more than a call would. A tool that is another tenant's, or
-//! hidden, or denied where denials look like unknown names, has the answer of a name that nobody has.
+//! Invariant (I-85): the explanation reveals no more than a call would. A tool that belongs to
+//! another tenant, is hidden, or is denied where denials look like unknown names, gets exactly the
+//! response for an unknown tool.
 
 use axum::{
     extract::{RawQuery, State},
@@ -109,8 +110,8 @@ pub(super) async fn explain(
     Caller(caller): Caller,
     RawQuery(query): RawQuery,
 ) -> Result<Response, Refusal> {
-    let Asked { tool, who, key } = match Asked::read(query.as_deref()) {
-        Ok(asked) => asked,
+    let ExplainQuery { tool, who, key } = match ExplainQuery::read(query.as_deref()) {
+        Ok(parsed) => parsed,
         Err(bad) => return Ok(bad.into_response()),
     };
     let explained: Explanation = match who {
@@ -129,14 +130,14 @@ pub(super) async fn explain(
     Ok(response)
 }
 
-/// Whose call of which tool is to be explained.
-struct Asked {
+/// The parameters of a request for an explanation.
+struct ExplainQuery {
     tool: Option<String>,
     who: Option<PrincipalId>,
     key: Option<KeyId>,
 }
 
-impl Asked {
+impl ExplainQuery {
     fn read(query: Option<&str>) -> Result<Self, BadParameter> {
         Ok(Self {
             tool: values::read(query, "tool")?.map(|ToolName(name)| name),

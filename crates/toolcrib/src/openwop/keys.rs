@@ -1,7 +1,7 @@
 //! `/v1/keys`: the API keys of the caller's tenant, for callers with the scope `keys:manage`.
 //!
-//! A caller hands on no more than it has (I-61). A new key works, and a revoked one does not, by the
-//! time the response is sent.
+//! A caller can grant only roles and scopes that it has (I-61). Changes take effect before the
+//! response: a new key works, and a revoked one is invalid.
 
 use std::time::Duration;
 
@@ -27,9 +27,9 @@ use crate::{
     state::AppState,
 };
 
-/// How long both keys work when a rotation does not say.
+/// How long both keys work by default after a rotation.
 const OVERLAP: Duration = Duration::from_secs(60 * 60);
-/// Most roles or scopes of one key.
+/// Maximum number of roles or scopes of one key.
 const MAX_HELD: usize = 100;
 
 #[derive(Serialize, ToSchema)]
@@ -228,7 +228,7 @@ fn refused(
     }
 }
 
-/// The members of an object with none but `known` ones; an empty body has none.
+/// Parses an object with no members other than `known`; an empty body is an empty object.
 fn members(body: &[u8], known: &[&str]) -> Result<Map<String, Value>, BadMember> {
     if body.is_empty() {
         return Ok(Map::new());
@@ -245,7 +245,7 @@ fn members(body: &[u8], known: &[&str]) -> Result<Map<String, Value>, BadMember>
     }
 }
 
-/// The text at `member`.
+/// Reads the text at `member`.
 fn text<T: Text>(
     members: &Map<String, Value>,
     member: &'static str,
@@ -257,7 +257,7 @@ fn text<T: Text>(
     text.map(Some).ok_or_else(|| BadMember::new(member, T::PROBLEM))
 }
 
-/// The texts at `member`.
+/// Reads the array of texts at `member`.
 fn texts<T: Text>(
     members: &Map<String, Value>,
     member: &'static str,

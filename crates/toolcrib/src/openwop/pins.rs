@@ -1,7 +1,7 @@
-//! `/v1/pins`: what was approved of the tools of upstreams, what they say now, and approving it.
+//! `/v1/pins`: the approved and the current forms of upstream tools, and their approval.
 //!
-//! A caller sees the pins of the sources of its tenant. An approval holds for every tenant of the
-//! source: the tool is the same one for all of them.
+//! A caller sees the pins of its tenant's sources. An approval is valid for every tenant of the
+//! source, because they all use the same tool.
 
 use axum::{
     extract::{RawQuery, State},
@@ -27,7 +27,7 @@ use crate::{
     state::AppState,
 };
 
-/// Most tools in one request.
+/// Maximum number of tools in one request.
 const MAX_TOOLS: usize = 1_000;
 
 #[derive(Serialize, ToSchema)]
@@ -65,7 +65,7 @@ pub(super) struct ApprovalOfTool {
 }
 
 impl Approval {
-    /// Reads a body member by member: no other members are allowed, at either level.
+    /// Parses a body strictly: unknown members are rejected, in the body and in its items.
     fn read(body: &[u8]) -> Result<Self, &'static str> {
         let shape = "must be a list of 1 to 1000 objects {\"toolId\": …, \"digest\": …} with digests \
                      of 64 lower-case hex digits";

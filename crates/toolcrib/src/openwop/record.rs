@@ -1,5 +1,5 @@
-//! `GET /v1/record/…`: what proves the record of the caller's tenant, and how those do who get all
-//! of it.
+//! `GET /v1/record/…`: the signed checkpoints of the caller's tenant, and the status of forwarders
+//! and anchors.
 
 use axum::{
     extract::{RawQuery, State},
@@ -119,21 +119,24 @@ pub(super) async fn forwarders(
     Caller(caller): Caller,
 ) -> Result<Response, Refusal> {
     require(&state.gateway, &caller, RouteScope::MetricsRead, "/v1/record/forwarders")?;
-    let told = match state.gateway.audit().store() {
-        Some(store) => tell(&state, &**store).await,
+    let report = match state.gateway.audit().store() {
+        Some(store) => read_forwarders(&state, &**store).await,
         None => Ok(Forwarders { last_position: 0, forwarders: Vec::new() }),
     };
-    match told {
-        Ok(told) => Ok(respond::json(StatusCode::OK, &told)),
+    match report {
+        Ok(report) => Ok(respond::json(StatusCode::OK, &report)),
         Err(error) => Ok(unavailable(&error)),
     }
 }
 
-async fn tell(state: &AppState, store: &dyn RecordStore) -> Result<Forwarders, StoreError> {
+async fn read_forwarders(
+    state: &AppState,
+    store: &dyn RecordStore,
+) -> Result<Forwarders, StoreError> {
     let last_position = store.last_position().await?;
     let cursors = store.cursors().await?;
     let config = state.gateway.config();
-    let told = |name: String, kind: &'static str| {
+    let forwarder = |name: String, kind: &'static str| {
         let cursor = cursors.iter().find(|cursor| cursor.name == name);
         let delivered = cursor.map_or(0, |cursor| cursor.position);
         Forwarder {
@@ -147,9 +150,9 @@ async fn tell(state: &AppState, store: &dyn RecordStore) -> Result<Forwarders, S
             name,
         }
     };
-    let forwards = config.record.forwards.iter().map(|it| told(it.name.clone(), "forward"));
+    let forwards = config.record.forwards.iter().map(|it| forwarder(it.name.clone(), "forward"));
     let anchors =
-        (1..=config.record.anchors.len()).map(|it| told(format!("anchor-{it}"), "anchor"));
+        (1..=config.record.anchors.len()).map(|it| forwarder(format!("anchor-{it}"), "anchor"));
     Ok(Forwarders { last_position, forwarders: forwards.chain(anchors).collect() })
 }
 

@@ -1,4 +1,4 @@
-//! `GET /v1/runs/{runId}/events`: what happened in one run.
+//! `GET /v1/runs/{runId}/events`: the events of one run.
 
 use axum::{extract::State, response::Response};
 use http::StatusCode;
@@ -21,7 +21,7 @@ use crate::{
     state::AppState,
 };
 
-/// Events read at once, which is the most that a store gives, and how often for one answer.
+/// Number of events per read, which is the maximum of a store, and number of reads per response.
 const PAGE: usize = 1_000;
 const MAX_PAGES: usize = 16;
 
@@ -59,7 +59,8 @@ pub(super) async fn events(
     Ok(respond::json(StatusCode::OK, &RunEvents { events }))
 }
 
-/// The events of `run` in the record of `tenant`, in order; of a very long run the first ones.
+/// Returns the events of `run` in the record of `tenant`, in order; only the first ones of a very
+/// long run.
 pub(super) async fn read(
     state: &AppState,
     tenant: &TenantId,
@@ -87,13 +88,14 @@ pub(super) async fn read(
     Ok(events)
 }
 
-/// Whether `caller` may see a run with these events: its own, or with `audit:read` any.
+/// Returns whether `caller` may see a run with these events: one that it took part in, or any with
+/// `audit:read`.
 pub(super) fn may_see(caller: &Principal, events: &[RunEvent]) -> bool {
     RouteScope::AuditRead.is_held_by(caller)
         || events.iter().any(|event| concerns(event, &caller.id))
 }
 
-/// Whether `event` says that `principal` acted.
+/// Returns whether `principal` is the actor of `event`.
 fn concerns(event: &RunEvent, principal: &PrincipalId) -> bool {
     match &event.body {
         EventBody::ToolCalled(called) => called.principal == *principal,

@@ -1,8 +1,9 @@
-//! The published JSON Schemas: what this host writes, and readers of any host may expect.
+//! The published JSON Schemas of this host's documents, written so that readers can apply them to
+//! any host.
 //!
-//! They are made of the types that write the documents. Where a specification leaves a member
-//! optional that this host always writes, the published schema leaves it optional too, so that it
-//! says of a document what the specification says of it.
+//! They are generated from the types that are serialised. A member that the specification makes
+//! optional stays optional here, even if this host always writes it. So the schemas accept the same
+//! documents as the specification.
 
 use schemars::{JsonSchema, generate::SchemaSettings};
 use serde::Serialize;
@@ -50,7 +51,7 @@ pub(super) struct ToolHooksFamily {
     pub(super) per_tool_rate_limit: Option<bool>,
 }
 
-/// Every schema with its name, `NAME.schema.json`.
+/// Returns every schema with its name, `NAME.schema.json`.
 pub(crate) fn all() -> Vec<(&'static str, Value)> {
     vec![
         ("tool-descriptor", descriptor::json_schema()),
@@ -69,7 +70,7 @@ pub(crate) fn all() -> Vec<(&'static str, Value)> {
 
 const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 
-/// The schema of `T`, closed as the type is, of whose members only `required` must be there.
+/// Returns the schema of `T`, with only the members of `required` required.
 fn titled<T: JsonSchema>(title: &str, required: &[&str]) -> Value {
     let mut settings = SchemaSettings::draft2020_12();
     settings.inline_subschemas = true;
@@ -87,7 +88,7 @@ fn titled<T: JsonSchema>(title: &str, required: &[&str]) -> Value {
     whole
 }
 
-/// Members that may be absent are never `null` on the wire.
+/// Removes `null` from optional members: an absent member is never `null` on the wire.
 fn strict_about_null(schema: &mut Value) {
     let Some(members) = schema.get_mut("properties").and_then(Value::as_object_mut) else { return };
     for member in members.values_mut().filter_map(Value::as_object_mut) {
@@ -114,7 +115,7 @@ fn strict_about_null(schema: &mut Value) {
     }
 }
 
-/// Puts `more` into the member `name` of `schema`.
+/// Adds the keywords of `more` to the member `name` of `schema`.
 fn narrow(schema: &mut Value, name: &str, more: &Value) {
     let member = schema
         .get_mut("properties")
@@ -162,7 +163,8 @@ fn closed() -> Value {
     titled::<ToolSessionClosed>("ToolSessionClosed", &["sessionId", "toolId", "outcome"])
 }
 
-/// The closed envelope. Types that this host does not write have any payload.
+/// Returns the closed schema of an event. The payloads of event types that this host does not write
+/// are unrestricted.
 pub(crate) fn run_event() -> Value {
     let id = json!({ "type": "string", "minLength": 1, "maxLength": 128 });
     let count = json!({ "type": "integer", "minimum": 0 });
@@ -217,7 +219,7 @@ fn error_envelope() -> Value {
     schema
 }
 
-/// A schema inside a document has no dialect of its own.
+/// Removes the dialect and the id, which a schema inside another document must not have.
 pub(crate) fn without_dialect(mut schema: Value) -> Value {
     if let Some(schema) = schema.as_object_mut() {
         schema.shift_remove("$id");

@@ -1,4 +1,4 @@
-//! `GET /v1/sources`: how the sources are doing, for operators.
+//! `GET /v1/sources`: the status of the sources, for operators.
 
 use axum::{extract::State, response::Response};
 use http::StatusCode;

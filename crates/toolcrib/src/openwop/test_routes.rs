@@ -1,10 +1,12 @@
-//! `/v1/host/sample/…`: routes with which a conformance suite drives a running host. Compiled with the
-//! feature `test-routes`, served when the command that starts the server says so, open to callers with
-//! a key, and absent from `openapi.json`: they are no part of the product's interface.
+//! `/v1/host/sample/…`: routes by which a conformance suite drives a running host. They are
+//! compiled with the feature `test-routes`, and served only if the command that starts the server
+//! enables them. They require a key and are absent from `openapi.json`, because they are no part of
+//! the product's interface.
 //!
-//! Invariant: a test route decides, limits, runs and records nothing. It makes a probe, passes it
-//! through the gate like any call, and answers with the record of that call. Invariant: no answer
-//! repeats arguments; of a request only names and scopes that parsed come back.
+//! Invariant: a test route does not authorize, limit, run or record anything itself. It creates a
+//! probe, passes it through the gate like any call, and returns the record of that call. Invariant:
+//! no response repeats arguments; it contains only the names and scopes that were parsed from the
+//! request.
 
 use axum::{
     Router,
@@ -43,17 +45,17 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/v1/host/sample/test/reset", post(reset))
 }
 
-/// Calls a probe and answers the pair of events that the record holds of it.
+/// Calls a probe and returns its two recorded events.
 async fn invoke(
     State(state): State<AppState>,
     Caller(caller): Caller,
     Payload(body): Payload,
 ) -> Result<Response, Refusal> {
-    let asked = match Asked::read(&body) {
-        Ok(asked) => asked,
+    let request = match ProbeRequest::read(&body) {
+        Ok(request) => request,
         Err(problem) => return Ok(problem.into_response()),
     };
-    let Asked { principal, tool, scopes, act, arguments } = asked;
+    let ProbeRequest { principal, tool, scopes, act, arguments } = request;
     let probe = match Probe::new(tool.clone(), scopes.clone(), act) {
         Ok(probe) => probe,
         Err(problem) => return Ok(BadMember::new("toolName", problem).into_response()),
@@ -99,7 +101,7 @@ async fn invoke(
     Ok(respond::with_run(response, Some(&called.run_id)))
 }
 
-/// The pair, and the members of the error envelope when a gate refused.
+/// The two events, and the members of the error envelope if the gate refused the call.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Hooked<'a> {
@@ -136,7 +138,7 @@ struct HookedRefusal<'a> {
     details: Value,
 }
 
-/// The two events of `call`.
+/// Returns the two events of `call`.
 fn pair<'a>(events: &'a [RunEvent], call: &CallId) -> Option<(&'a ToolCalled, &'a ToolReturned)> {
     let opening = events.iter().find_map(|event| match &event.body {
         EventBody::ToolCalled(called) if called.call_id == *call => Some(called),
@@ -179,7 +181,7 @@ async fn session_run(
     }
 }
 
-/// The events of a run, filtered. A run that the caller may not know of has none.
+/// Returns the filtered events of a run. A run that the caller may not see has no events.
 async fn events(
     State(state): State<AppState>,
     Caller(caller): Caller,
@@ -204,14 +206,14 @@ async fn events(
     if let Some(cause) = wanted("causationId") {
         events.retain(|event| event.causation_id.as_ref().is_some_and(|id| id.as_str() == cause));
     }
-    // No event of ours has these, so none has this one.
+    // No event of this host has these members, so the filter matches none.
     if wanted("correlationId").is_some() || wanted("nodeId").is_some() {
         events.clear();
     }
     Ok(respond::json(StatusCode::OK, &json!({ "events": events })))
 }
 
-/// Fills the buckets of the caller's tenant. The test routes keep no other state.
+/// Refills the rate limits of the caller's tenant. The test routes have no other state.
 async fn reset(State(state): State<AppState>, Caller(caller): Caller) -> Result<Response, Refusal> {
     state.gateway.reset_limits(&caller.tenant).await.map_err(|error| {
         tracing::error!(%error, "the limits could not be reset");
@@ -220,8 +222,8 @@ async fn reset(State(state): State<AppState>, Caller(caller): Caller) -> Result<
     Ok(respond::json(StatusCode::OK, &json!({ "reset": true })))
 }
 
-/// A request for a call.
-struct Asked {
+/// The request of a probe call.
+struct ProbeRequest {
     principal: PrincipalId,
     tool: ToolId,
     scopes: Vec<Scope>,
@@ -229,7 +231,7 @@ struct Asked {
     arguments: Value,
 }
 
-impl Asked {
+impl ProbeRequest {
     fn read(body: &[u8]) -> Result<Self, BadMember> {
         let mut body = object(body)?;
         let principal = match body.get("principal") {

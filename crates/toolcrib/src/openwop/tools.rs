@@ -1,7 +1,7 @@
 //! `GET /v1/tools` and `GET /v1/tools/{toolId}` (RFC 0078).
 //!
-//! The bytes of a list come from the gateway as they are (I-24). A tool that does not exist, is
-//! hidden or is another tenant's has one answer (I-9).
+//! The bytes of a list are serialised by the gateway (I-24). Unknown, hidden and foreign tools get
+//! the same response (I-9).
 
 use std::sync::Arc;
 
@@ -29,17 +29,17 @@ use crate::{
     state::AppState,
 };
 
-/// Tools that a search finds unless the caller asks for another number.
+/// Default number of tools that a search returns.
 const FOUND: usize = 20;
 
-/// The envelope that the text of RFC 0078 §B shows, by name.
+/// The media type of the envelope in RFC 0078 §B.
 const ENVELOPE_TYPE: &str = "application/vnd.openwop.tools+json";
 
 static ARRAY: ListFormat = ListFormat { key: "openwop", open: "[", close: "]", item: descriptor };
 static ENVELOPE: ListFormat =
     ListFormat { key: "openwop-envelope", open: "{\"tools\":[", close: "]}", item: descriptor };
 
-/// The compact list is an object in everybody's reading (RFC 0112).
+/// The compact list is always an object (RFC 0112).
 static COMPACT: ListFormat =
     ListFormat { key: "openwop-compact", open: "{\"tools\":[", close: "]}", item: compact };
 
@@ -62,7 +62,8 @@ pub(crate) struct Descriptor;
 
 impl PartialSchema for Descriptor {
     fn schema() -> openapi::RefOr<openapi::Schema> {
-        // Stands in until the document is finished: `crate::openapi` puts the published schema here.
+        // A placeholder until the document is finished: `crate::openapi` inserts the published
+        // schema.
         openapi::ObjectBuilder::new().build().into()
     }
 }
@@ -122,7 +123,7 @@ impl ToSchema for Compact {
 pub(super) async fn list(
     State(state): State<AppState>,
     Caller(caller): Caller,
-    // Taken whole: an extractor of headers would copy them, on the path that must cost nothing.
+    // The request is taken whole: an extractor of headers would copy them, on a hot path.
     request: Request,
 ) -> Response {
     let headers = request.headers();
@@ -158,7 +159,7 @@ pub(super) async fn list(
     respond::tagged(headers, &body, content_type, PRIVATE)
 }
 
-/// `entries` in `format`, in their order.
+/// Returns `entries` in `format`, in their order.
 fn written(entries: &[Arc<Entry>], format: &ListFormat) -> Body {
     let tools: Vec<_> = entries.iter().map(|entry| entry.wire.get(entry, format)).collect();
     let mut bytes = format.open.as_bytes().to_vec();
@@ -264,12 +265,12 @@ pub(super) async fn by_id(
     }
 }
 
-/// Whether the compact view is asked for. Every other value is the standard view.
+/// Returns whether the request selects the compact view. Every other value means the standard view.
 fn wants_compact(uri: &Uri) -> bool {
     respond::query(uri.query(), "view").is_some_and(|view| view == "compact")
 }
 
-/// Whether the request names the envelope's type, and not only to refuse it.
+/// Returns whether the request accepts the envelope's media type by name, with a weight above 0.
 fn accepts_envelope(headers: &HeaderMap) -> bool {
     headers.get_all(header::ACCEPT).iter().any(|value| {
         value.to_str().is_ok_and(|text| {

@@ -1,7 +1,7 @@
-//! Values that callers send in queries and bodies, each a type that parses a text and describes which
-//! texts it accepts, so that `openapi.json` says what the server does.
+//! Values of query parameters and bodies. Each type parses a text and describes the accepted texts,
+//! so that `openapi.json` matches the server.
 //!
-//! Parameters that a route does not have are refused by `crate::parameters`, for all routes at once.
+//! `crate::parameters` rejects unknown query parameters for all routes.
 
 use axum::response::Response;
 use chrono::{DateTime, Utc};
@@ -28,19 +28,19 @@ use crate::respond;
 
 /// The value of a query parameter.
 pub(super) trait Parameter: PartialSchema + Sized {
-    /// The value of `text`, if it has one.
+    /// Parses `text`; `None` if it is invalid.
     fn parse(text: &str) -> Option<Self>;
 
-    /// The response to a text that has none.
+    /// Returns the response to an invalid value of the parameter `name`.
     fn rejection(name: &str) -> Response;
 }
 
-/// A text with a rule, in a query or a body.
+/// A text with a syntax rule, in a query or a body.
 pub(super) trait Text: PartialSchema + Sized {
-    /// What is wrong with a text that does not follow it.
+    /// The error message for a text that violates the rule.
     const PROBLEM: &str;
 
-    /// The value of `text`, if it follows the rule.
+    /// Parses `text`; `None` if it violates the rule.
     fn read(text: &str) -> Option<Self>;
 }
 
@@ -54,7 +54,7 @@ impl<T: Text> Parameter for T {
     }
 }
 
-/// A text that is no value of its parameter.
+/// The response to an invalid value of a parameter.
 pub(super) struct BadParameter(Box<Response>);
 
 impl BadParameter {
@@ -63,7 +63,7 @@ impl BadParameter {
     }
 }
 
-/// The parameter `name`; of several the first.
+/// Reads the parameter `name`; if it is repeated, the first value is used.
 pub(super) fn read<P: Parameter>(
     query: Option<&str>,
     name: &str,
@@ -81,7 +81,7 @@ fn described(object: impl Into<Object>) -> RefOr<Schema> {
     RefOr::T(AnObject(object.into()))
 }
 
-/// A whole number in a range.
+/// Defines a whole number within a range.
 macro_rules! number {
     ($(#[$about:meta])* $name:ident($of:ty), $least:expr, $most:expr) => {
         $(#[$about])*
@@ -116,7 +116,7 @@ macro_rules! number {
     };
 }
 
-/// One word of several.
+/// Defines a word from a fixed list.
 macro_rules! word {
     ($(#[$about:meta])* $name:ident, $of:ty) => {
         $(#[$about])*
@@ -150,7 +150,7 @@ macro_rules! word {
     };
 }
 
-/// A text with a rule.
+/// Defines a text with a syntax rule.
 macro_rules! text {
     ($(#[$about:meta])* $name:ident($of:ty), $parse:expr, $problem:expr, $schema:expr) => {
         $(#[$about])*
@@ -178,19 +178,19 @@ macro_rules! text {
 }
 
 number!(
-    /// Items in one answer, at most.
+    /// Maximum number of items in one response.
     Limit(usize),
     1,
     1_000
 );
 number!(
-    /// Tools that a search finds, at most.
+    /// Maximum number of tools that a search returns.
     SearchLimit(usize),
     1,
     100
 );
 number!(
-    /// A position in the record, or the number of a checkpoint. SQL has no greater integers.
+    /// A position in the record, or the number of a checkpoint; at most the largest integer of SQL.
     Position(u64),
     0,
     9_223_372_036_854_775_807
@@ -211,7 +211,7 @@ word!(
     SourceKind
 );
 
-/// Longest name of a tool, in characters; no tool has a longer one.
+/// Longest accepted name of a tool, in characters; no tool has a longer one.
 const MAX_NAME: usize = 512;
 
 text!(
@@ -248,10 +248,10 @@ text!(
     "must be 1 to 128 characters, without a space in front, and without control characters and \
      others that are not seen, such as those that change the direction of text",
     |schema| {
-        // Of the hidden characters those beyond U+FFFF are left out: no escape for them is known to
-        // every dialect of patterns.
+        // Hidden characters beyond U+FFFF are left out: no escape for them works in every regex
+        // dialect.
         let hidden = r"\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb";
-        // Without a count of its own: 128 of such a class are more than most engines take.
+        // The pattern has no repetition count: 128 of such a class exceed most regex engines.
         let pattern = format!(r"^[^\u0000-\u0020{hidden}][^\u0000-\u001f{hidden}]*$");
         schema.pattern(Some(pattern)).min_length(Some(1)).max_length(Some(128))
     }
@@ -281,14 +281,14 @@ text!(
     }
 );
 text!(
-    /// A moment.
+    /// A point in time.
     Moment(Timestamp),
     |text| Some(DateTime::parse_from_rfc3339(text).ok()?.with_timezone(&Utc)),
-    "must be a moment such as 2030-01-31T12:00:00Z",
+    "must be an RFC 3339 time such as 2030-01-31T12:00:00Z",
     |schema| schema.format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
 );
 
 impl Limit {
-    /// The limit of a request that does not say.
+    /// The limit of a request without one.
     pub(super) const DEFAULT: Self = Self(100);
 }

@@ -1,4 +1,4 @@
-//! `/v1/runs`: which workflows run or ran, and ending them.
+//! `/v1/runs`: lists and cancels runs of workflows.
 
 use axum::{
     extract::{RawQuery, State},
@@ -74,7 +74,7 @@ pub(super) async fn list(
     let run = match respond::query(query.as_deref(), "runId").map(|run| RunId::parse(&*run)) {
         None => None,
         Some(Ok(run)) => Some(run),
-        // No run has such an id.
+        // A run id that cannot be parsed matches no run.
         Some(Err(_)) => return Ok(respond::json(StatusCode::OK, &Runs { runs: Vec::new() })),
     };
     let principal = whose(&caller, RouteScope::AuditRead);
@@ -114,7 +114,7 @@ pub(super) async fn cancel(
     Ok(respond::json(StatusCode::ACCEPTED, &Cancelled { run_id: run, cancelled }))
 }
 
-/// Everybody's with `scope`, and without it those of the caller.
+/// Returns the principal to filter by: the caller, or `None` for all principals with `scope`.
 fn whose(caller: &Principal, scope: RouteScope) -> Option<PrincipalId> {
     (!scope.is_held_by(caller)).then(|| caller.id.clone())
 }

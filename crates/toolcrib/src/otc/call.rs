@@ -1,8 +1,8 @@
 //! `POST /tools/call`.
 //!
-//! A `call_id` makes a call idempotent, and so does the header `Idempotency-Key` where there is none:
-//! the same call gets the same bytes, and the tool runs once (I-31). Both dialects share the ids of a
-//! caller, so that a call is not repeated because it came by the other path.
+//! A `call_id` makes a call idempotent; without one, the header `Idempotency-Key` does. A repeated
+//! call gets the same bytes, and the tool runs once (I-31). Both dialects share the ids of a
+//! caller, so that a call is not repeated because it used the other path.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ use crate::{
     state::AppState,
 };
 
-/// Whose answers the kept ones are: the `CallToolResponse`, which both dialects share.
+/// The dialect of stored responses: the `CallToolResponse`, which both dialects share.
 const SPACE: &str = "otc";
-/// The same for calls that are named by the header.
+/// The same for calls with the header `Idempotency-Key`.
 const HEADER_SPACE: &str = "otc-header";
 
 /// Calls a tool.
@@ -70,13 +70,13 @@ pub(super) async fn call(
     answer(Dialect::Otc, &state, &caller, &headers, body).await
 }
 
-/// The bytes of a body, and what they count for.
+/// The bytes of a body, and their share of the memory budget.
 pub(super) struct CountedBody<'a> {
     pub(super) bytes: &'a [u8],
     pub(super) hold: Option<Extension<Hold>>,
 }
 
-/// The call in `body`, as `dialect` has it.
+/// Runs the call in `body` and returns the response in `dialect`.
 pub(super) async fn answer(
     dialect: Dialect,
     state: &AppState,
@@ -123,7 +123,7 @@ pub(super) async fn answer(
     }
 }
 
-/// What an answer stands in.
+/// The frame of a response.
 #[derive(Clone, Copy)]
 struct Frame {
     marker: Marker,
@@ -131,7 +131,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// The answer to a call that has just been made.
+    /// Returns the response to a finished call.
     fn called(
         self,
         snapshot: &Snapshot,
@@ -153,7 +153,7 @@ impl Frame {
         }
     }
 
-    /// `result`, which is a `CallToolResponse`, in its envelope if there is one.
+    /// Returns a response with `result`, a `CallToolResponse`, in its envelope if it has one.
     fn result(self, result: &[u8], run: Option<&RunId>) -> Response {
         let body = match self.envelope {
             false => result.to_vec(),
@@ -166,14 +166,14 @@ impl Frame {
     }
 }
 
-/// The versions in which the caller may use a tool that it asked for in another one.
+/// Returns the versions that the caller may use of a tool, when it requested another one.
 fn offered(snapshot: &Snapshot, caller: &Principal, tool: ToolRef<'_>) -> Vec<String> {
     let ToolRef::Otc { name, version: Some(_) } = tool else { return Vec::new() };
     let versions = snapshot.otc_versions(caller, name);
     versions.iter().map(|entry| entry.names.version.clone()).collect()
 }
 
-/// Reads `body` and the tool id in it.
+/// Parses `body` and the tool id in it.
 #[cfg(fuzzing)]
 pub(super) fn fuzz(body: &[u8]) {
     request::fuzz(body);

@@ -14,7 +14,7 @@ use super::{
     schema::{described, self_contained},
 };
 
-/// One tool. Closed: what has no place here is in the other dialects.
+/// One tool. The protocol allows no more members; other dialects show more.
 #[derive(Serialize)]
 struct Definition<'a, I> {
     id: String,
@@ -88,9 +88,9 @@ pub(super) struct Requirements<'a> {
     credential: Option<bool>,
 }
 
-/// The list in `dialect` that is marked as `marker`.
+/// Returns the list format for `dialect` and `marker`.
 pub(super) fn format(dialect: Dialect, marker: Marker) -> &'static ListFormat {
-    /// The format whose list is `$array` under `$schema`.
+    /// Creates the format with the list at `$array` and the version at `$schema`.
     macro_rules! list {
         ($schema:literal, $array:literal, $item:expr) => {{
             static FORMAT: ListFormat = ListFormat {
@@ -131,12 +131,12 @@ pub(super) fn format(dialect: Dialect, marker: Marker) -> &'static ListFormat {
     }
 }
 
-/// As Open Tool Calling has it.
+/// Writes a tool in the shape of Open Tool Calling.
 fn nested(entry: &Entry, out: &mut Vec<u8>) {
     write(entry, out, Parameters { parameters: parameters(&entry.tool) });
 }
 
-/// As OXP has it.
+/// Writes a tool in the shape of OXP.
 fn flat(entry: &Entry, out: &mut Vec<u8>) {
     write(entry, out, parameters(&entry.tool));
 }
@@ -161,8 +161,8 @@ fn write(entry: &Entry, out: &mut Vec<u8>, input_schema: impl Serialize) {
     }
 }
 
-/// `{}` for a tool that does not say what it answers, which may be anything; `null` for one that
-/// says it answers nothing.
+/// Returns the output schema: `{}` for a tool without one, which may return any value; `None` for a
+/// tool that declares no output.
 fn output(tool: &ToolDescriptor) -> Option<Value> {
     match &tool.output_schema {
         None => Some(Value::Object(Map::new())),
@@ -203,17 +203,17 @@ mod tests {
     #[test]
     fn what_a_tool_needs_and_answers_is_said_where_there_is_something() {
         let mut tool = ToolDescriptor::new("mcp:a.b", SourceKind::Mcp, SafetyTier::Read);
-        let told = |tool: &ToolDescriptor| {
+        let shown = |tool: &ToolDescriptor| {
             (serde_json::to_value(requirements(tool)).unwrap(), output(tool))
         };
-        assert_eq!(told(&tool), (Value::Null, Some(json!({}))));
+        assert_eq!(shown(&tool), (Value::Null, Some(json!({}))));
         tool.auth = Some(Auth { scopes: Some(Vec::new()), credential_ref: Some(false) });
-        assert_eq!(told(&tool).0, Value::Null);
+        assert_eq!(shown(&tool).0, Value::Null);
         let scopes = vec![Scope::parse("a:b").unwrap()];
         tool.auth = Some(Auth { scopes: Some(scopes), credential_ref: Some(true) });
         tool.output_schema = json!({ "type": "null" }).as_object().cloned();
-        assert_eq!(told(&tool), (json!({ "scopes": ["a:b"], "credential": true }), None));
+        assert_eq!(shown(&tool), (json!({ "scopes": ["a:b"], "credential": true }), None));
         tool.output_schema = json!({ "type": "string" }).as_object().cloned();
-        assert_eq!(told(&tool).1, Some(json!({ "type": "string" })));
+        assert_eq!(shown(&tool).1, Some(json!({ "type": "string" })));
     }
 }

@@ -1,4 +1,4 @@
-//! Which of the family's dialects a request is in, and which one its answer is written in.
+//! Determines the dialect of a request within the family, and the dialect of the response.
 //!
 //! | | Open Tool Calling, at the root | OXP, under `/oxp` |
 //! |---|---|---|
@@ -7,8 +7,8 @@
 //! | version | `$schema` | `$schema`, and the header `OXP-Version` |
 //! | call | `{"request": …}`, `{"result": …}` | the same, or both without the envelope |
 //!
-//! What a mount answers has its mount's shape. `$schema` names the version in the words of the
-//! caller: every name that version 1.0 was ever published under is one of three families.
+//! A response has the shape of its mount. `$schema` names the version as the caller did: every name
+//! under which version 1.0 was published belongs to one of three families.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
@@ -23,20 +23,20 @@ pub(super) enum Dialect {
     Oxp,
 }
 
-/// What `$schema` of an answer says.
+/// The `$schema` of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Marker {
     Otc,
     Oxp,
-    /// Where the site had the document.
+    /// The address of the document on the project's site.
     Site,
-    /// Where the repository had it.
+    /// Its address in the repository.
     Repository,
-    /// Where the repository was before.
+    /// Its address in the former repository.
     FirstRepository,
 }
 
-/// A `$schema`, understood.
+/// A parsed `$schema`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Version {
     family: Family,
@@ -54,31 +54,31 @@ enum Family {
     Document,
 }
 
-/// Why a version is not accepted.
+/// The reason why a version is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unsupported {
-    /// `$schema` is not a URI at all.
+    /// `$schema` is not a string.
     #[error("`$schema` must be a string, for example \"otc://1.0\"")]
     NotAString,
-    /// `$schema` is of something else.
+    /// `$schema` names another version or protocol.
     #[error(
         "`$schema` names no supported version; this server speaks otc://1.0, also as urn:oxp:1.0"
     )]
     Schema,
-    /// `OXP-Version` is of something else.
+    /// `OXP-Version` names another version.
     #[error("`OXP-Version` names no supported version; this server speaks 1.0")]
     Header,
 }
 
 /// The header of OXP that names the version.
 pub(super) const OXP_VERSION: HeaderName = HeaderName::from_static("oxp-version");
-/// What it says in answers.
+/// Its value in responses.
 pub(super) const OXP_1_0: HeaderValue = HeaderValue::from_static("1.0");
 
 // === impl Dialect ===
 
 impl Dialect {
-    /// What answers say when the caller did not.
+    /// Returns the marker of responses to callers that name no version.
     pub(super) fn marker(self) -> Marker {
         match self {
             Self::Otc => Marker::Otc,
@@ -86,7 +86,7 @@ impl Dialect {
         }
     }
 
-    /// Counted as.
+    /// Returns the surface for the metrics.
     pub(super) fn surface(self) -> Surface {
         match self {
             Self::Otc => Surface::Otc,
@@ -94,8 +94,8 @@ impl Dialect {
         }
     }
 
-    /// How the answer to `message` names the version. Without `$schema`, which is "the newest", it is
-    /// the mount's own way.
+    /// Returns the marker of the response to `message`. A message without `$schema` means the
+    /// newest version, and gets the marker of the mount.
     pub(super) fn answer_to(self, message: &Value) -> Result<Marker, Unsupported> {
         let text = match message.get("$schema") {
             None => return Ok(self.marker()),
@@ -113,7 +113,7 @@ impl Dialect {
     }
 }
 
-/// Refuses a request that asks for another version in its header.
+/// Rejects a request whose header names another version.
 pub(super) fn check_header(headers: &HeaderMap) -> Result<(), Unsupported> {
     let known = |value: &HeaderValue| matches!(value.as_bytes().trim_ascii(), b"1.0" | b"1.0.0");
     match headers.get_all(OXP_VERSION).iter().all(known) {
@@ -125,12 +125,12 @@ pub(super) fn check_header(headers: &HeaderMap) -> Result<(), Unsupported> {
 // === impl Marker ===
 
 impl Marker {
-    /// All, for tests.
+    /// All markers, for tests.
     #[cfg(test)]
     pub(super) const ALL: [Self; 5] =
         [Self::Otc, Self::Oxp, Self::Site, Self::Repository, Self::FirstRepository];
 
-    /// The text.
+    /// Returns the text of `$schema`.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Otc => "otc://1.0",
@@ -147,7 +147,7 @@ impl Marker {
         }
     }
 
-    /// The address among those known; a copy elsewhere is answered with the site's.
+    /// Returns the marker for a known address of the document; other addresses get the site's.
     fn document(text: &str) -> Self {
         let known = [Self::Repository, Self::FirstRepository];
         known.into_iter().find(|marker| marker.as_str() == text).unwrap_or(Self::Site)
@@ -172,7 +172,7 @@ impl Version {
     }
 }
 
-/// A number as versions write it: digits, no sign, no leading zero.
+/// Parses a number of a version: digits, no sign, no leading zero.
 fn number(text: &str) -> Option<u32> {
     let plain = text.bytes().all(|byte| byte.is_ascii_digit());
     (plain && (text == "0" || !text.starts_with('0'))).then(|| text.parse().ok())?

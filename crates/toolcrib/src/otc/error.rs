@@ -1,23 +1,25 @@
-//! `ServerErrorResponse`, `ValidationErrorResponse`, and which failure is which.
+//! `ServerErrorResponse`, `ValidationErrorResponse`, and the mapping of failures to them.
 //!
-//! | What happened | Answer |
+//! | Case | Response |
 //! |---|---|
-//! | not a call; unknown, foreign or (with `denied_calls = "not_found"`) denied tool or version | 400 |
+//! | not a call; unknown, foreign or (with `denied_calls = "not_found"`) denied tool or version |
+//! 400 |
 //! | no valid key | 401 |
 //! | the caller lacks a scope of a tool of its tenant | 403, `details` with the scopes |
-//! | the arguments do not fit | 422, `parameter_errors` |
-//! | the bucket is empty | 429, `Retry-After`, `details` |
+//! | invalid arguments | 422, `parameter_errors` |
+//! | the rate limit is exceeded | 429, `Retry-After`, `details` |
 //! | the call could not be recorded or limited; nothing ran | 503 |
-//! | the tool wants approval | 200, `success: false`, not to be retried |
-//! | the source is not there; nothing ran | 400, `can_retry: true` |
-//! | the tool failed | 200, `success: false`, not to be retried |
-//! | its source went away or did not answer in time | 200, `success: false`; to be retried where a second time is no harm |
-//! | `call_id` stands for another call | 400 |
-//! | `Idempotency-Key` stands for another call | 422 |
-//! | the answer under `Idempotency-Key` cannot be given again, or its call runs elsewhere | 409 |
+//! | the tool requires approval | 200, `success: false`, not retryable |
+//! | the source is unavailable; nothing ran | 400, `can_retry: true` |
+//! | the tool failed | 200, `success: false`, not retryable |
+//! | its source disconnected or timed out | 200, `success: false`; retryable if a second call does
+//! no harm |
+//! | `call_id` belongs to another call | 400 |
+//! | `Idempotency-Key` belongs to another call | 422 |
+//! | the response under `Idempotency-Key` cannot be replayed, or its call runs elsewhere | 409 |
 //!
-//! The protocol itself knows 400, 401, 422 and 200; 403 and 429 are RFC 0064's, so that a client
-//! that speaks both hears the same from both.
+//! The protocol itself defines 400, 401, 422 and 200. 403 and 429 follow RFC 0064, so that a client
+//! of both protocols gets the same status from both.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -92,12 +94,12 @@ impl ServerError {
     }
 }
 
-/// A request that is not what the protocol asks for.
+/// Returns the response to a request that violates the protocol.
 pub(super) fn bad_request(marker: Marker, message: impl Into<String>) -> Response {
     ServerError::new(marker, message).answer(StatusCode::BAD_REQUEST)
 }
 
-/// A refusal of the middleware.
+/// Formats a refusal of the middleware.
 pub(super) fn refused(marker: Marker, refusal: &Refusal) -> Response {
     let body = ServerError::new(marker, refusal.to_string());
     let body = match refusal.retry_after() {
@@ -107,7 +109,8 @@ pub(super) fn refused(marker: Marker, refusal: &Refusal) -> Response {
     body.answer(refusal.status())
 }
 
-/// Answers a call whose `call_id` cannot be used for it. The protocol has no status for it but 400.
+/// Returns the response to a call whose `call_id` was rejected. The protocol's only status for it
+/// is 400.
 pub(super) fn refused_call_id(marker: Marker, error: OnceError) -> Response {
     let body = ServerError::new(marker, format!("`call_id` {error}"));
     match idempotency::retry_after(error) {
@@ -119,8 +122,8 @@ pub(super) fn refused_call_id(marker: Marker, error: OnceError) -> Response {
     }
 }
 
-/// Answers a call whose `Idempotency-Key` cannot be used for it. 422 has the shape that the protocol
-/// has for that status.
+/// Returns the response to a call whose `Idempotency-Key` was rejected. A 422 has the shape that
+/// the protocol defines for that status.
 pub(super) fn refused_key(marker: Marker, error: OnceError) -> Response {
     let message = format!("`Idempotency-Key` {error}");
     let status = idempotency::status(error);
@@ -134,7 +137,8 @@ pub(super) fn refused_key(marker: Marker, error: OnceError) -> Response {
     }
 }
 
-/// A tool or a version that the caller is not offered; `versions` are those that it is.
+/// Returns the response for an unknown tool or version; `versions` are those that the caller may
+/// use.
 pub(super) fn no_such_tool(marker: Marker, versions: &[String]) -> Response {
     let body = match versions {
         [] => ServerError::new(marker, CallError::NoSuchTool.to_string()).developers(
@@ -149,7 +153,7 @@ pub(super) fn no_such_tool(marker: Marker, versions: &[String]) -> Response {
     body.answer(StatusCode::BAD_REQUEST)
 }
 
-/// Answers a call that reached no tool.
+/// Returns the response to a call that reached no tool.
 pub(super) fn refused_call(marker: Marker, error: &CallError) -> Response {
     let body = ServerError::new(marker, error.to_string());
     let status = call_error::status(error);
@@ -204,7 +208,7 @@ fn invalid(marker: Marker, mut message: String, violations: &[Violation]) -> Res
     respond::json(StatusCode::UNPROCESSABLE_ENTITY, &body)
 }
 
-/// The top-level parameter that `pointer` leads to, and the rest of the way.
+/// Splits `pointer` into the top-level parameter and the rest.
 fn parameter(pointer: &str) -> Option<(String, &str)> {
     let rest = pointer.strip_prefix('/')?;
     let (first, below) = match rest.find('/') {

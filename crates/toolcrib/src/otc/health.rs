@@ -17,7 +17,7 @@ pub(super) async fn health() -> Response {
     answer()
 }
 
-/// That it is.
+/// Returns the response of a running server.
 pub(super) fn answer() -> Response {
     // One client of this protocol fails on an empty body.
     respond::json_bytes(StatusCode::OK, &b"{\"status\":\"OK\"}"[..])

@@ -57,7 +57,7 @@ pub(super) async fn list(
     answer(Dialect::Otc, &state, &Caller(caller), request).await
 }
 
-/// The list, as `dialect` has it.
+/// Returns the list in `dialect`.
 pub(super) async fn answer(
     dialect: Dialect,
     state: &AppState,
@@ -67,7 +67,7 @@ pub(super) async fn answer(
     let (head, body) = request.into_parts();
     let marker = match body.is_end_stream() {
         true => dialect.marker(),
-        false => match asked(dialect, state, &head, body).await? {
+        false => match marker_of(dialect, state, &head, body).await? {
             Ok(marker) => marker,
             Err(problem) => return Ok(error::bad_request(dialect.marker(), problem)),
         },
@@ -79,8 +79,8 @@ pub(super) async fn answer(
     })
 }
 
-/// How the answer to a request with `body` names its version, or what is wrong with the body.
-async fn asked(
+/// Returns the marker for the response to a request with `body`, or the problem with the body.
+async fn marker_of(
     dialect: Dialect,
     state: &AppState,
     head: &Parts,

@@ -1,6 +1,6 @@
-//! The Open eXecution Protocol under `/oxp`: what Open Tool Calling became. The list is called
-//! `items`, the input schema stands by itself, and every answer says its version in a header. Calls
-//! come in an envelope, as its OpenAPI document has it, or without, as its later draft does.
+//! The Open eXecution Protocol under `/oxp`, the successor of Open Tool Calling. The list is called
+//! `items`, the input schema is not nested, and every response has its version in a header. Calls
+//! have an envelope, as in its OpenAPI document, or none, as in its later draft.
 
 use axum::{
     Extension,
@@ -37,7 +37,7 @@ struct OxpToolList {
     items: Vec<OxpToolDefinition>,
 }
 
-/// The routes, with their description.
+/// Returns the routes, with their description.
 pub(super) fn routes() -> OpenApiRouter<AppState> {
     OpenApiRouter::new()
         .routes(routes!(oxp_health))
@@ -45,7 +45,7 @@ pub(super) fn routes() -> OpenApiRouter<AppState> {
         .routes(routes!(oxp_call))
 }
 
-/// A refusal in this dialect.
+/// Formats a refusal for OXP.
 pub(super) fn refuse(refusal: &Refusal) -> Response {
     versioned(error::refused(Dialect::Oxp.marker(), refusal))
 }

@@ -1,4 +1,4 @@
-//! The body of a call: its schema, and how it is read.
+//! The body of a call: its schema and its parser.
 
 use serde_json::{Map, Value};
 use toolcrib_core::json::parse_strict;
@@ -41,17 +41,17 @@ pub(super) struct CallToolRequest {
     context: Option<Map<String, Value>>,
 }
 
-/// Why a body is not a call.
+/// The reason why a body is rejected.
 #[derive(Debug, PartialEq)]
 pub(super) struct NotACall {
-    /// How the answer names its version.
+    /// The marker of the response.
     pub(super) marker: Marker,
     pub(super) problem: String,
 }
 
 impl CallBody {
-    /// Reads the body of a call. Members that the protocol does not know are ignored; so is what
-    /// `context` holds, which no tool here needs and which goes nowhere.
+    /// Parses the body of a call. Unknown members and the content of `context` are ignored, because
+    /// no tool here needs them.
     pub(super) fn read(dialect: Dialect, body: &[u8]) -> Result<Self, NotACall> {
         let marker = dialect.marker();
         let mut message = parse_strict(body).map_err(|problem| NotACall {
@@ -86,7 +86,7 @@ impl CallToolRequest {
         }
         let trace_id = text(&mut request, "trace_id")?;
         let context = object(&mut request, "context")?;
-        // The prose of the protocol says `inputs`, its schema and examples say `input`.
+        // The text of the protocol says `inputs`, its schema and examples say `input`.
         let name = if request.contains_key("input") { "input" } else { "inputs" };
         let input = match request.remove(name) {
             None => Map::new(),
@@ -97,7 +97,7 @@ impl CallToolRequest {
     }
 }
 
-/// Whether `message` is a call without an envelope, which later OXP has.
+/// Returns whether `message` is a call without an envelope, as in later OXP.
 fn is_flat(dialect: Dialect, message: &Value) -> bool {
     let has = |member| message.get(member).is_some();
     dialect == Dialect::Oxp && has("tool_id") && !has("request")
@@ -122,7 +122,7 @@ fn object(
     }
 }
 
-/// The tool that `id` asks for; `None` when `id` cannot be an id.
+/// Parses a tool id; `None` when `id` is not one.
 pub(super) fn tool(id: &str) -> Option<ToolRef<'_>> {
     let (name, version) = match id.split_once('@') {
         Some((name, version)) => (name, Some(numbers(version)?)),
@@ -135,7 +135,7 @@ pub(super) fn tool(id: &str) -> Option<ToolRef<'_>> {
         Some((toolkit, tool)) if word(toolkit) && word(tool) => {
             Some(ToolRef::Otc { name, version })
         }
-        // Clients that know a tool by its `name` send that.
+        // Some clients send the tool's `name` as its id.
         None if version.is_none() && !name.is_empty() && name.len() <= 64 => name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
@@ -144,7 +144,7 @@ pub(super) fn tool(id: &str) -> Option<ToolRef<'_>> {
     }
 }
 
-/// `x.y.z`, or `x` for `x.0.0`.
+/// Parses `x.y.z`, or `x` as `x.0.0`.
 fn numbers(version: &str) -> Option<[u64; 3]> {
     let number = |part: &str| match part.bytes().all(|byte| byte.is_ascii_digit()) {
         true => part.parse().ok(),
@@ -158,12 +158,12 @@ fn numbers(version: &str) -> Option<[u64; 3]> {
     }
 }
 
-/// Reads `body` and the tool id in it.
+/// Parses `body` and the tool id in it.
 #[cfg(fuzzing)]
 pub(super) fn fuzz(body: &[u8]) {
     for dialect in [Dialect::Otc, Dialect::Oxp] {
-        if let Ok(asked) = CallBody::read(dialect, body) {
-            tool(&asked.request.tool_id);
+        if let Ok(call) = CallBody::read(dialect, body) {
+            tool(&call.request.tool_id);
         }
     }
 }
@@ -185,13 +185,13 @@ mod tests {
     #[test]
     fn a_call_without_an_envelope_is_one_in_oxp_alone() {
         let flat = br#"{"tool_id":"a.b","input":{"request":1}}"#;
-        let asked = CallBody::read(Dialect::Oxp, flat).unwrap();
-        assert_eq!((asked.envelope, asked.request.tool_id.as_str()), (false, "a.b"));
+        let call = CallBody::read(Dialect::Oxp, flat).unwrap();
+        assert_eq!((call.envelope, call.request.tool_id.as_str()), (false, "a.b"));
         assert!(CallBody::read(Dialect::Otc, flat).is_err());
         let both = br#"{"tool_id":"a.b","request":{"tool_id":"c.d"},"$schema":"otc://1.0"}"#;
-        let asked = CallBody::read(Dialect::Oxp, both).unwrap();
-        assert_eq!((asked.envelope, asked.request.tool_id.as_str()), (true, "c.d"));
-        assert_eq!(asked.marker, Marker::Otc);
+        let call = CallBody::read(Dialect::Oxp, both).unwrap();
+        assert_eq!((call.envelope, call.request.tool_id.as_str()), (true, "c.d"));
+        assert_eq!(call.marker, Marker::Otc);
         let wrong = CallBody::read(Dialect::Otc, br#"{"$schema":"urn:oxp:1.0"}"#).unwrap_err();
         assert_eq!(wrong.marker, Marker::Oxp, "also a refusal is in the caller's words");
     }

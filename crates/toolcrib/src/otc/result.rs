@@ -1,4 +1,4 @@
-//! `CallToolResponse`: what came of a call, in the protocol's words.
+//! `CallToolResponse`: the result of a call in the protocol's format.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -52,10 +52,10 @@ pub(super) struct ToolError {
     retry_after_ms: Option<u64>,
 }
 
-/// How long to wait for a source that went away: it is started again after about as much.
+/// How long to wait for a disconnected source: it restarts after about this time.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The JSON of what came of `called`; `None` when no tool was reached, which is a refusal.
+/// Returns the JSON of the result of `called`; `None` when no tool was reached, which is a refusal.
 pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Vec<u8>> {
     let entry = called.entry.as_deref();
     let (value, error) = match &called.result {
@@ -83,7 +83,7 @@ pub(super) fn written(called: &CallReport, call_id: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// Whether `error` means that no tool was reached.
+/// Returns whether `error` means that no tool was reached.
 pub(super) fn is_refusal(error: &CallError) -> bool {
     match error {
         CallError::Upstream(error) => error.kind.retryable(),
@@ -96,12 +96,12 @@ pub(super) fn is_refusal(error: &CallError) -> bool {
 }
 
 fn fault(error: &CallError, entry: Option<&Entry>) -> ToolError {
-    // Who was asked for consent has not run anything, and may call again.
-    let asked = match error {
+    // A call with a pending approval has not run, and may be retried.
+    let approval_wait = match error {
         CallError::ApprovalRequired { asked: Some(asked), .. } => Some(asked.retry_after),
         _ => None,
     };
-    let wait = asked.or_else(|| may_repeat(error, entry).then_some(RETRY_AFTER));
+    let wait = approval_wait.or_else(|| may_repeat(error, entry).then_some(RETRY_AFTER));
     ToolError {
         message: error.words(),
         developer_message: Some(error.code().to_owned()),
@@ -118,7 +118,7 @@ struct Block<'a> {
     text: Option<Cow<'a, str>>,
 }
 
-/// The texts among the content of `outcome`, and how many blocks there are.
+/// Returns the texts in the content of `outcome`, and the number of blocks.
 fn texts(outcome: &Outcome) -> (Vec<String>, usize) {
     let blocks: Vec<&RawValue> = serde_json::from_str(outcome.content.get()).unwrap_or_default();
     let text = |block: &&RawValue| match serde_json::from_str::<Block<'_>>(block.get()) {
@@ -128,7 +128,7 @@ fn texts(outcome: &Outcome) -> (Vec<String>, usize) {
     (blocks.iter().filter_map(text).collect(), blocks.len())
 }
 
-/// What a tool that says it failed says.
+/// Returns the failure that a tool reports in its result.
 fn failure(outcome: &Outcome) -> ToolError {
     let (texts, _) = texts(outcome);
     let message = match texts.join("\n") {
@@ -138,8 +138,9 @@ fn failure(outcome: &Outcome) -> ToolError {
     ToolError { message, developer_message: None, can_retry: false, retry_after_ms: None }
 }
 
-/// The one value that this protocol has for a result: the structured one; else the text of a single
-/// text block, read as JSON where the tool has an output schema; else the blocks; `null` for none.
+/// Returns the single value that this protocol has for a result. It is the structured content; else
+/// the text of a single text block, parsed as JSON if the tool has an output schema; else the
+/// blocks; `null` for no content.
 fn value(outcome: &Outcome, has_output_schema: bool) -> Cow<'_, RawValue> {
     if let Some(structured) = &outcome.structured {
         return Cow::Borrowed(structured);

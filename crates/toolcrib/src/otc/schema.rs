@@ -1,10 +1,10 @@
-//! Schemas that stand on their own: local references replaced by what they refer to, definitions
-//! left out, every parameter described. Arguments are still checked against the original.
+//! Self-contained schemas: local references are replaced by their targets, definitions are removed,
+//! and every parameter has a description. Arguments are still validated against the original.
 
 use serde_json::{Map, Value, json};
 
-/// Schema objects that one tool may grow to. References can multiply (each of ten levels naming the
-/// next one ten times), and an upstream wrote them.
+/// Maximum number of schema objects in one tool. References can multiply (each of ten levels naming
+/// the next one ten times), and upstreams are untrusted.
 const MAX_SCHEMAS: usize = 10_000;
 
 /// Keywords whose value is a map from names to schemas.
@@ -28,12 +28,12 @@ const NESTED: &[&str] = &[
     "then",
     "else",
 ];
-/// Keywords without a meaning once references are gone.
+/// Keywords without a meaning after references are replaced.
 const DROPPED: &[&str] =
     &["$defs", "definitions", "$anchor", "$dynamicAnchor", "$recursiveAnchor", "$id", "id"];
 
-/// `root` without references. What refers to itself, to nothing or to elsewhere becomes `{}`, which
-/// accepts everything.
+/// Returns `root` without references. References that are circular, dangling or external become
+/// `{}`, which accepts everything.
 pub(super) fn self_contained(root: &Map<String, Value>) -> Value {
     let document = Value::Object(root.clone());
     Inliner { document: &document, left: MAX_SCHEMAS, inside: vec![""] }.object(root)
@@ -42,7 +42,7 @@ pub(super) fn self_contained(root: &Map<String, Value>) -> Value {
 struct Inliner<'a> {
     document: &'a Value,
     left: usize,
-    /// The references that are being replaced right now.
+    /// The references that are currently being replaced.
     inside: Vec<&'a str>,
 }
 
@@ -107,7 +107,7 @@ impl<'a> Inliner<'a> {
     }
 }
 
-/// The schema in `value` that calls itself `anchor`.
+/// Finds the schema in `value` with the anchor `anchor`.
 fn anchored<'a>(value: &'a Value, anchor: &str) -> Option<&'a Value> {
     let mut left = MAX_SCHEMAS;
     let mut next = vec![value];
@@ -130,8 +130,8 @@ fn anchored<'a>(value: &'a Value, anchor: &str) -> Option<&'a Value> {
     None
 }
 
-/// What a reference led to, together with the keywords that stood beside it. Both hold (2020-12), so
-/// where a keyword would be lost, the target goes into `allOf`.
+/// Merges the target of a reference with the reference's sibling keywords. Both apply (2020-12), so
+/// the target moves into `allOf` where a keyword would be lost.
 fn beside(target: Value, own: Map<String, Value>) -> Value {
     if own.is_empty() {
         return target;
@@ -158,7 +158,7 @@ fn beside(target: Value, own: Map<String, Value>) -> Value {
     }
 }
 
-/// `parameters` with a description on every parameter: its title or its name where it has none.
+/// Returns `parameters` with a description on every parameter: its title or its name by default.
 pub(super) fn described(mut parameters: Value) -> Value {
     describe(&mut parameters);
     parameters
@@ -173,7 +173,7 @@ fn describe(schema: &mut Value) {
                     parameter(name, schema);
                 }
             }
-            // The same parameters, seen from another side.
+            // These describe the same parameters.
             ("allOf" | "anyOf" | "oneOf", Value::Array(all)) => all.iter_mut().for_each(describe),
             ("if" | "then" | "else", one) => describe(one),
             _ => {}

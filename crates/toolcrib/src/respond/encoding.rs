@@ -1,5 +1,5 @@
-//! Content encodings of bodies that are kept: each form is made once, by the first request that
-//! wants it, and never for a body that is sent once.
+//! Content encodings of cached bodies: each form is created once, by the first request for it, and
+//! never for a body that is sent only once.
 
 use std::io::Write as _;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderMap, header};
 use toolcrib_core::catalog::{Body, EncodedForm};
 
-/// The encodings that are offered, the smallest result first.
+/// The supported encodings, the smallest result first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Encoding {
     Brotli,
@@ -17,7 +17,7 @@ pub(super) enum Encoding {
 
 const OFFERED: [Encoding; 3] = [Encoding::Brotli, Encoding::Zstd, Encoding::Gzip];
 
-/// Smaller bodies fit into one packet anyhow.
+/// Bytes below which a body fits into one packet anyway.
 const WORTH_IT: usize = 1_024;
 
 impl Encoding {
@@ -29,7 +29,7 @@ impl Encoding {
         }
     }
 
-    /// What the client accepts best of what is offered; `None`: the body as it is.
+    /// Returns the client's preferred encoding among the supported ones; `None` for no encoding.
     fn accepted(request: &HeaderMap) -> Option<Self> {
         let mut best: Option<(u16, Self)> = None;
         for encoding in OFFERED {
@@ -60,7 +60,7 @@ impl Encoding {
     }
 }
 
-/// The form of `body` that suits `request`, if one does better than the body itself.
+/// Returns the form of `body` that suits `request`; `None` when the body itself suits best.
 pub(super) fn suited<'a>(
     request: &HeaderMap,
     body: &'a Body,
@@ -79,7 +79,8 @@ pub(super) fn suited<'a>(
     Some((encoding, form))
 }
 
-/// How much the client likes `name`, in thousandths; 0: not at all (RFC 9110, section 12.5.3).
+/// Returns the client's weight of `name`, in thousandths; 0 if it is not accepted (RFC 9110,
+/// section 12.5.3).
 fn weight(request: &HeaderMap, name: &str) -> u16 {
     let mut any = 0;
     for value in request.get_all(header::ACCEPT_ENCODING) {
@@ -97,7 +98,7 @@ fn weight(request: &HeaderMap, name: &str) -> u16 {
     any
 }
 
-/// `q=0.5` in thousandths; what cannot be read counts as not at all.
+/// Returns `q=0.5` in thousandths; an invalid weight counts as 0.
 fn quality(parameters: &str) -> u16 {
     let Some(text) = parameters.split(';').map(str::trim).find_map(|parameter| {
         parameter.strip_prefix("q=").or_else(|| parameter.strip_prefix("Q="))
@@ -106,7 +107,7 @@ fn quality(parameters: &str) -> u16 {
     };
     match text.parse::<f32>() {
         Ok(quality) if (0.0..=1.0).contains(&quality) => {
-            // In range, so neither sign nor size is lost.
+            // The value is in range, so neither sign nor size is lost.
             (quality * 1_000.0).round() as u16
         }
         Ok(_) | Err(_) => 0,

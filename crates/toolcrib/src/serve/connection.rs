@@ -1,8 +1,8 @@
-//! What is known of one open connection: whether its peer has shown a credential, and which side
-//! has to act next.
+//! The state of one open connection: whether its peer has authenticated, and which side has to act
+//! next.
 //!
-//! Invariant: only the peer's inactivity closes a connection. While a handler runs, or a stream has
-//! nothing to send, it is this side's turn and no time limit applies.
+//! Invariant: only the peer's inactivity closes a connection. No time limit applies while a handler
+//! runs, or while a stream has nothing to send.
 
 use std::{
     pin::Pin,
@@ -21,36 +21,36 @@ use tokio_util::sync::CancellationToken;
 
 use super::slots::Place;
 
-/// The largest piece of an answer that is handed to the connection at once. With an answer in
-/// pieces it is known whether the peer reads it, and an unread one holds no more than this.
+/// The largest piece of a response that is passed to the connection at once. Passing pieces shows
+/// whether the peer reads, and limits the memory of an unread response to this size.
 const PIECE: usize = 256 << 10;
 
 tokio::task_local! {
-    /// The connection of the request that is handled.
+    /// The connection of the current request.
     pub(super) static CURRENT: Arc<Connection>;
 }
 
-/// The peer of the current request has shown a valid credential.
+/// Marks the peer of the current request as authenticated.
 pub(crate) fn authenticated() {
-    // Routers are also served by embedding programs, whose connections are their own.
+    // Embedding programs also serve these routers, on connections of their own.
     CURRENT.try_with(|connection| connection.authenticate()).ok();
 }
 
-/// The peer of the current request has shown no valid credential with it.
+/// Notes that the current request had no valid credential.
 pub(crate) fn unauthenticated() {
     CURRENT.try_with(|connection| connection.activity.lock().heard = true).ok();
 }
 
-/// How long a connection is new: that of a caller that is about to show its key must not be taken for
-/// one of a flood.
+/// How long a connection counts as new. A caller that is about to send its key must not be treated
+/// as part of a flood.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long a peer may take.
+/// The time limits of a peer.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Patience {
-    /// To its next request, when it has shown no valid credential.
+    /// Until its next request, when it has not authenticated.
     pub(super) unauthenticated: Duration,
-    /// To read the next piece of an answer.
+    /// Until it reads the next piece of a response.
     pub(super) reading: Duration,
 }
 
@@ -59,36 +59,36 @@ pub(super) struct Patience {
 pub(super) struct Connection {
     activity: Mutex<Activity>,
     place: Place,
-    /// Its place is wanted.
+    /// Cancelled when another connection needs this slot.
     evicted: CancellationToken,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Activity {
-    /// Whether something reads it.
+    /// Whether the connection is being served.
     started: bool,
-    /// Whether it was decided about the credential of a request.
+    /// Whether the credential of a request has been checked.
     heard: bool,
     authenticated: bool,
     http2: bool,
-    /// Requests whose answer is not handed over.
+    /// Requests whose response is not yet completely passed to the connection.
     requests: usize,
-    /// Those of them that wait for this side.
+    /// The number of these that wait for this side.
     working: usize,
     /// When `started`, `requests` or `working` last changed.
     since: Instant,
 }
 
-/// How readily a connection gives up its place; the smallest goes first.
+/// The order in which connections give up their slots; the smallest goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Rank {
-    /// No credential, and no request.
+    /// Not authenticated, and without a request.
     Idle,
-    /// No credential, but a request.
+    /// Not authenticated, but with a request.
     Busy,
-    /// Too new for its credential to be expected and decided about.
+    /// Too new for its credential to have been checked.
     Fresh,
-    /// A credential, and no request. Gives its place to other callers alone.
+    /// Authenticated, and without a request. Gives up its slot only to other callers.
     Caller,
 }
 
@@ -109,7 +109,7 @@ impl Connection {
         }
     }
 
-    /// What the peer sends is read from now on.
+    /// Marks the connection as being served.
     pub(super) fn start(&self) {
         let mut activity = self.activity.lock();
         activity.started = true;
@@ -122,13 +122,13 @@ impl Connection {
             activity.heard = true;
             std::mem::replace(&mut activity.authenticated, true)
         };
-        // Not under the lock of this connection: places are locked before connections.
+        // After releasing the lock of this connection: slots are locked before connections.
         if !known {
             self.place.promote();
         }
     }
 
-    /// A request has arrived.
+    /// Notes the arrival of a request.
     pub(super) fn begin(self: &Arc<Self>, version: Version) -> Exchange {
         let mut activity = self.activity.lock();
         activity.http2 = version == Version::HTTP_2;
@@ -142,28 +142,29 @@ impl Connection {
         self.activity.lock().authenticated
     }
 
-    /// When the connection is to be closed if nothing changes; `None` while it may stay.
+    /// Returns when the connection must be closed if nothing changes; `None` while it may stay.
     pub(super) fn expires(&self, patience: Patience) -> Option<Instant> {
         let activity = *self.activity.lock();
         let limit = match activity {
             Activity { working: 1.., .. } => return None,
             Activity { authenticated: false, .. } => patience.unauthenticated,
-            // Of HTTP/1, what is left of the last answer may still wait to be read; a connection
-            // that has nothing to send is closed sooner, with the time limit of its next headers.
+            // With HTTP/1, the end of the last response may still be unread. A connection with
+            // nothing to send is closed sooner, by the time limit of its next headers.
             Activity { requests: 1.., .. } | Activity { http2: false, .. } => patience.reading,
-            // Pings find out whether the peer is there.
+            // Pings detect a lost peer.
             Activity { http2: true, .. } => return None,
         };
         Some(activity.since + limit)
     }
 
-    /// Whether, and before which others, the connection gives up its place: the longest inactive
-    /// first. `None`: not at all.
+    /// Returns the order in which the connection gives up its slot: by rank, then the longest
+    /// inactive first. `None` if it keeps its slot.
     pub(super) fn rank(&self, now: Instant) -> Option<(Rank, Instant)> {
         let activity = *self.activity.lock();
         let fresh = !activity.heard && now.saturating_duration_since(activity.since) < FRESH;
         let rank = match (activity.authenticated, activity.requests) {
-            // On a busy machine a flood would else evict what it keeps from being read.
+            // On a busy machine a flood would otherwise evict connections that could not be read
+            // yet.
             _ if !activity.started => return None,
             (false, _) if fresh => Rank::Fresh,
             (false, 0) => Rank::Idle,
@@ -174,7 +175,7 @@ impl Connection {
         Some((rank, activity.since))
     }
 
-    /// Whether a request of a caller runs here, or its answer is not read yet.
+    /// Returns whether an authenticated request is running, or its response is not read yet.
     pub(super) fn is_calling(&self) -> bool {
         let activity = self.activity.lock();
         activity.authenticated && activity.requests > 0
@@ -194,7 +195,7 @@ impl Connection {
     }
 }
 
-/// A request and its answer, from arrival until the answer is handed over or given up.
+/// A request and its response, until the response is completely passed on or dropped.
 #[derive(Debug)]
 pub(super) struct Exchange {
     connection: Arc<Connection>,
@@ -226,11 +227,11 @@ impl Drop for Exchange {
     }
 }
 
-/// The body of an answer; notes whether the peer reads it.
+/// The body of a response; tracks whether the peer reads it.
 #[derive(Debug)]
 pub(super) struct Answer {
     body: Body,
-    /// The rest of a frame that is handed over in pieces.
+    /// The rest of a frame that is passed on in pieces.
     rest: Bytes,
     exchange: Exchange,
 }
@@ -256,7 +257,7 @@ impl http_body::Body for Answer {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = &mut *self;
-        // The peer has taken what it was given.
+        // The peer has read the previous piece.
         this.exchange.turn(true);
         if !this.rest.is_empty() {
             let rest = std::mem::take(&mut this.rest);

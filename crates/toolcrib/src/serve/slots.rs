@@ -1,11 +1,12 @@
-//! The places for open connections, and which connection gives one up.
+//! The slots for open connections, and the choice of the connection that gives one up.
 //!
-//! Invariant: a peer without a valid credential never keeps out one that has it, and never costs it
-//! its connection. Peers that have not shown a credential give up places to each other, and callers
-//! to each other; some places are always left to newcomers, because every caller is one at first.
+//! Invariant: a peer without a valid credential never keeps out an authenticated caller, and never
+//! costs a caller its connection. Peers without a credential give up slots to each other, and
+//! callers to each other. Some slots are always left to newcomers, because every caller starts as
+//! one.
 //!
-//! Places are given up before the last one is taken, so that accepting a connection does not wait
-//! until another one has closed.
+//! Slots are freed before the last one is taken, so that accepting a connection need not wait until
+//! another one closes.
 
 use std::{
     collections::HashMap,
@@ -18,23 +19,22 @@ use tokio::{sync::Notify, time::Instant};
 
 use super::connection::{Connection, Rank};
 
-/// Pause before the next attempt to make room when every place is taken.
+/// Pause before the next attempt to make room when every slot is taken.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// The part of all places that callers leave to newcomers.
+/// The divisor of all slots that gives the part reserved for newcomers.
 const NEWCOMERS: usize = 16;
 
-/// Of the places that callers leave, the part that must be free, and the part that is made free
-/// when it is not. The difference is given up at once, so that a flood of connections does not look
-/// through all of them for each.
+/// Divisors of the slots that callers leave: the part that must be free, and the part that is freed
+/// when it is not. Freeing more than required at once saves a flood from scanning all connections
+/// for each new one.
 const LEAST_FREE: usize = 8;
 const MADE_FREE: usize = 4;
 
-/// Of the places that callers leave, the part that is taken between two looks for connections to
-/// evict: on a busy machine many of them cannot be evicted yet.
+/// The divisor that gives the number of slots taken between two scans for connections to evict: on
+/// a busy machine many connections cannot be evicted yet.
 const LOOK: usize = 32;
 
-/// All places.
 #[derive(Debug)]
 pub(super) struct Slots {
     size: usize,
@@ -46,9 +46,9 @@ pub(super) struct Slots {
 struct Taken {
     next: u64,
     connections: HashMap<u64, Holder>,
-    /// Callers that were not evicted.
+    /// The number of callers that are not evicted.
     callers: usize,
-    /// Connections that were evicted and have not closed yet.
+    /// The number of connections that are evicted and not closed yet.
     evicted: usize,
 }
 
@@ -60,7 +60,7 @@ struct Holder {
     evicted: bool,
 }
 
-/// One place, until it is dropped.
+/// One slot, freed when it is dropped.
 #[derive(Debug)]
 pub(super) struct Slot {
     slots: Arc<Slots>,
@@ -68,7 +68,7 @@ pub(super) struct Slot {
     pub(super) connection: Arc<Connection>,
 }
 
-/// The place of a connection, as the connection knows it.
+/// A connection's reference to its slot.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     slots: Weak<Slots>,
@@ -82,8 +82,8 @@ impl Slots {
         Self { size: size.max(1), taken: Mutex::default(), freed: Notify::new() }
     }
 
-    /// Takes a place for a new connection. Waits only while every place is taken by a request of a
-    /// caller or by a connection that is about to close.
+    /// Takes a slot for a new connection. Waits only while every slot belongs to a running request
+    /// of a caller or to a connection that is about to close.
     pub(super) async fn take(self: &Arc<Self>) -> Slot {
         loop {
             if let Some(slot) = self.try_take() {
@@ -113,7 +113,7 @@ impl Slots {
         Some(Slot { slots: Arc::clone(self), number, connection })
     }
 
-    /// How many peers without a credential have to give up their places so that enough are free.
+    /// Returns how many peers without a credential must give up their slots to free enough of them.
     fn excess(&self, taken: &Taken) -> usize {
         let open = self.size.saturating_sub(taken.callers);
         let newcomers = taken.newcomers();
@@ -123,13 +123,13 @@ impl Slots {
         }
     }
 
-    /// How many places callers may hold while newcomers want some.
+    /// Returns how many slots callers may hold while newcomers need some.
     fn part_of_callers(&self) -> usize {
         self.size - (self.size / NEWCOMERS).max(1)
     }
 
-    /// Evicts peers without a credential, at least one unless evicted ones are still about to close,
-    /// and an idle caller if callers hold more than their part.
+    /// Evicts peers without a credential: at least one, unless evicted ones are still about to
+    /// close. Also evicts an idle caller if callers hold more than their part.
     pub(super) fn make_room(&self) {
         self.make_room_at(Instant::now());
     }
@@ -149,8 +149,8 @@ impl Slots {
         }
     }
 
-    /// The connection with `number` is that of a caller from now on. When callers hold more than
-    /// their part, the one without a request that has been idle longest gives up its place.
+    /// Marks the connection with `number` as a caller's. When callers hold more than their part,
+    /// the longest idle one gives up its slot.
     fn promote(&self, number: u64) {
         let mut taken = self.taken.lock();
         let Some(holder) = taken.connections.get_mut(&number) else { return };
@@ -271,7 +271,7 @@ mod tests {
         let _call = calling.connection.begin(Version::HTTP_2);
         known(waiting).await;
         let _request = busy.connection.begin(Version::HTTP_11);
-        // What is idle now is so for some time by then.
+        // By then, connections that are idle now are no longer new.
         let later = Instant::now() + Duration::from_secs(1);
         for (before, next) in [old, young, busy].into_iter().enumerate() {
             slots.make_room_at(later);
@@ -279,7 +279,7 @@ mod tests {
             assert_eq!(evicted(&places), before + 1, "one at a time of so few");
             slots.make_room_at(later);
             assert_eq!(evicted(&places), before + 1, "none as long as that one is about to close");
-            // As if it had closed.
+            // Simulates its close.
             slots.taken.lock().connections.remove(&next.number);
             slots.taken.lock().evicted -= 1;
         }
@@ -312,7 +312,7 @@ mod tests {
         for _ in 0..1_000 {
             if flood.len() == 4 {
                 slots.make_room();
-                // As if the evicted ones had closed at once.
+                // Simulates the immediate close of the evicted ones.
                 flood.retain(|slot| !slot.connection.is_evicted());
             }
             flood.push(take(&slots).await);
@@ -352,7 +352,7 @@ mod tests {
         let slots = Arc::new(Slots::new(64));
         let mut flood = Vec::new();
         for _ in 0..63 {
-            // Without the close of a single one.
+            // No connection closes meanwhile.
             flood.push(take(&slots).await);
         }
         let going = evicted(&flood);

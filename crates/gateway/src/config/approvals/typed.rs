@@ -1,4 +1,4 @@
-//! `[approvals]` and `approval_when` as they are typed.
+//! `[approvals]` and `approval_when`, as in the file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,4 +1,4 @@
-//! `[[source]]`, its commands and its rules, as typed.
+//! `[[source]]`, its commands and its rules, as in the file.
 
 use std::collections::BTreeMap;
 
@@ -151,7 +151,7 @@ pub(in crate::config) struct Source {
     pub(in crate::config) tools: Ordered<Spanned<Tool>>,
 }
 
-/// `"off"`, or what to set.
+/// `"off"`, or the settings of a breaker.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected \"off\", or a table of `failures`, `window` and `open`")]
 pub(in crate::config) enum BreakerChoice {
@@ -259,7 +259,7 @@ pub(in crate::config) struct Sandbox {
     pub(in crate::config) connect: Option<Spanned<ConnectChoice>>,
 }
 
-/// TCP ports, or a word.
+/// TCP ports, or `"any"`.
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "expected TCP ports such as [443], or \"any\"")]
 pub(in crate::config) enum ConnectChoice {
@@ -286,7 +286,7 @@ pub(in crate::config) struct CommandLimits {
 }
 
 impl Source {
-    /// Whether `key`, which only some kinds have, was typed.
+    /// Returns whether the file sets `key`, which only some kinds have.
     pub(in crate::config) fn has(&self, key: &str) -> bool {
         match key {
             "command" => self.command.is_some(),

@@ -1,4 +1,4 @@
-//! `[auth.jwt]` and `[otc.jwt]` as typed.
+//! `[auth.jwt]` and `[otc.jwt]`, as in the file.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! `[toolset.NAME]`, as typed.
+//! `[toolset.NAME]`, as in the file.
 
 use schemars::JsonSchema;
 use serde::Deserialize;

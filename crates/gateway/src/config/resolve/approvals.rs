@@ -1,4 +1,4 @@
-//! `[approvals]`, and what a rule says about consent.
+//! `[approvals]`, and the approval settings of rules.
 
 use std::{collections::BTreeMap, num::NonZeroU32, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::config::{
     approvals::{key_of, typed},
 };
 
-/// Memory that a compiled pattern may take.
+/// Memory limit of a compiled pattern, in bytes.
 const MAX_PATTERN: usize = 1 << 20;
 
 impl Resolver<'_> {
@@ -46,7 +46,7 @@ impl Resolver<'_> {
         for webhook in &typed.webhook {
             let Some(read) = self.webhook(webhook) else { continue };
             if config.webhooks.iter().any(|other| other.reader() == read.reader()) {
-                let message = "is there twice for the same tenant";
+                let message = "is defined twice for the same tenant";
                 self.complain(webhook.url.span().start, "approvals.webhook.url", message);
             }
             config.webhooks.push(read);
@@ -89,7 +89,7 @@ impl Resolver<'_> {
         number
     }
 
-    /// What a rule says about consent.
+    /// Resolves the approval settings of a rule.
     pub(super) fn consent(&mut self, key: &dyn Fn(&str) -> String, rule: &file::Tool) -> Consent {
         let role = self.read(&key("approval_role"), rule.approval_role.as_ref(), |text| match text
             .is_empty()
@@ -112,7 +112,7 @@ impl Resolver<'_> {
     fn condition(&mut self, key: &str, typed: &Spanned<typed::ApprovalWhen>) -> Condition {
         let when = typed.get_ref();
         if when.tiers.is_empty() && when.arguments.is_empty() {
-            let message = "says nothing; give it `tiers` or `arguments`, or use \"always\"";
+            let message = "has no condition; add `tiers` or `arguments`, or use \"always\"";
             self.complain(typed.span().start, key, message);
         }
         let tiers = when
@@ -153,7 +153,7 @@ fn argument_rule(typed: &typed::ArgumentRule) -> Result<ArgumentRule, String> {
     Ok(ArgumentRule { pointer: typed.pointer.clone(), test })
 }
 
-/// `https`, or `http` within this machine or network.
+/// Validates an address for people: http or https.
 fn web_address(text: &str) -> Result<String, String> {
     let wrong = || "expected an address such as \"https://gate.example.com/approvals\"".to_owned();
     let url = Url::parse(text).map_err(|_| wrong())?;

@@ -57,7 +57,7 @@ impl Resolver<'_> {
     }
 }
 
-/// An address that clients are sent to: encrypted, unless it is this machine.
+/// Validates an address for clients: it must be encrypted, or loopback.
 fn check_public(text: &str) -> Result<String, &'static str> {
     const EXPECTED: &str = "expected an https address without user information, query or fragment \
                             (http only for loopback)";
@@ -73,7 +73,7 @@ fn check_public(text: &str) -> Result<String, &'static str> {
         && url.query().is_none()
         && url.fragment().is_none();
     match url.scheme() {
-        // It stands in a quoted string of a header.
+        // The text goes into a quoted string of a header.
         _ if !plain
             || text.contains(['"', '\\'])
             || !text.bytes().all(|b| b.is_ascii_graphic()) =>
@@ -86,7 +86,7 @@ fn check_public(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// A `scope-token` of RFC 6749, section 3.3.
+/// Validates a `scope-token` of RFC 6749, section 3.3.
 fn check_scope(text: &str) -> Result<String, &'static str> {
     let legal = |b: u8| b.is_ascii_graphic() && b != b'"' && b != b'\\';
     match !text.is_empty() && text.bytes().all(legal) {

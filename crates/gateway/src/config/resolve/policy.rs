@@ -1,5 +1,5 @@
-//! `[policy]`: policies are read and checked with the configuration, so that one that is wrong is never
-//! in force, and one that was right stays.
+//! `[policy]`: policies are read and validated with the configuration. An invalid policy never
+//! takes effect, and a valid one stays in effect.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,16 +12,16 @@ use crate::{
     policy::{PolicyFile, PolicySet},
 };
 
-/// Largest file of policies, in bytes.
+/// Maximum size of a policy file, in bytes.
 const MAX_FILE: usize = 256 << 10;
-/// Files in all.
+/// Maximum number of policy files.
 const MAX_FILES: usize = 100;
 
 impl Resolver<'_> {
     pub(super) fn policy(&mut self, config: &mut Config, typed: &file::Policy) {
         let Some(patterns) = &typed.cedar else {
             if let Some(schema) = &typed.schema {
-                let message = "is of no use without `cedar`";
+                let message = "has no effect without `cedar`";
                 self.complain(schema.span().start, "policy.schema", message);
             }
             return;

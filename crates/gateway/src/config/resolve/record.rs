@@ -1,4 +1,4 @@
-//! `[record]`: how the record is kept, signed, sent elsewhere and pruned.
+//! `[record]`: durability, signatures, forwarding and retention of the record.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use crate::{
     config::{Durability, ForwardConfig, RecordConfig, units::parse_age},
 };
 
-/// Where something goes, as it was typed.
+/// A destination as in the file.
 struct Typed {
     file: Option<String>,
     url: Option<Spanned<String>>,
@@ -84,7 +84,9 @@ impl Resolver<'_> {
                 _ if text.len() > 32 || !text.bytes().all(good) => {
                     Err("expected at most 32 of a-z, 0-9, `_` and `-`")
                 }
-                _ if text.starts_with("anchor-") => Err("names beginning with `anchor-` are taken"),
+                _ if text.starts_with("anchor-") => {
+                    Err("names beginning with `anchor-` are reserved")
+                }
                 _ => Ok(text.to_owned()),
             }
         })?;

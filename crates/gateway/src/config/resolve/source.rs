@@ -1,4 +1,4 @@
-//! `[[source]]`: what every kind has, and which keys are whose.
+//! `[[source]]`: the settings of all kinds, and the list of keys by kind.
 
 mod command;
 mod connector;
@@ -30,7 +30,7 @@ pub use pack::{pack_location, public_key};
 use super::{Resolver, file, parse_duration};
 use crate::config::{BreakerConfig, PinFirst, PinMode, PinPolicy, SourceConfig};
 
-/// Kinds that a `[[source]]` can be of.
+/// The kinds that a `[[source]]` can have.
 const SERVED: &[SourceKind] = &[
     SourceKind::NodePack,
     SourceKind::Workflow,
@@ -67,7 +67,7 @@ const KEYS: &[(&str, &[SourceKind])] = &[
     ("pin_first", PINNED),
 ];
 
-/// Kinds whose tools somebody else describes. The operator writes the others himself.
+/// Kinds whose tools are described by a third party. The operator writes the others.
 const PINNED: &[SourceKind] = &[SourceKind::NodePack, SourceKind::Mcp, SourceKind::Connector];
 
 impl Resolver<'_> {
@@ -83,7 +83,7 @@ impl Resolver<'_> {
                     Err(format!("{error}{}", suggest::did_you_mean(text, known)))
                 }
             })?;
-        // Before anything that may end this early, so that all mistakes are told at once.
+        // Before any early return, so that all mistakes are reported at once.
         let tenants = match &typed.tenants {
             None => Some(Tenants::All),
             Some(tenants) => self.tenants(&key("tenants"), tenants),
@@ -124,7 +124,7 @@ impl Resolver<'_> {
             .unwrap_or_default();
         let refresh = self.read(&key("refresh"), typed.refresh.as_ref(), parse_duration).unwrap_or(
             match kind {
-                // Files of this machine: looking is cheap, and who edits one wants to see it.
+                // Local files: reading them is cheap, and changes should show up soon.
                 SourceKind::Workflow => Duration::from_secs(10),
                 _ => Duration::from_secs(300),
             },
@@ -132,7 +132,7 @@ impl Resolver<'_> {
         let pins = self.pin_policy(&id, kind, &typed);
         let tenants = tenants?;
         let breaker = match &typed.breaker {
-            // What runs here is not away.
+            // Workflows run in this process, so a breaker has no purpose.
             None if kind == SourceKind::Workflow => None,
             None => Some(BreakerConfig::default()),
             Some(typed) => self.breaker(&key("breaker"), typed),
@@ -150,8 +150,8 @@ impl Resolver<'_> {
         })
     }
 
-    /// `upstream` as it may be used: not at all when a secret of it, one of those missing after the
-    /// first `before`, cannot be read.
+    /// Returns `upstream`, or an unusable one if a secret of it is missing. Its missing secrets are
+    /// those after the first `before`.
     fn withheld(
         &mut self,
         id: &SourceId,
@@ -172,7 +172,7 @@ impl Resolver<'_> {
         })
     }
 
-    /// A list of tenants; `*` among them is every one.
+    /// Resolves a list of tenants; `*` means all.
     pub(super) fn tenants(&mut self, key: &str, typed: &Spanned<Vec<String>>) -> Option<Tenants> {
         if typed.get_ref().iter().any(|tenant| tenant == "*") {
             return Some(Tenants::All);
@@ -232,7 +232,7 @@ impl Resolver<'_> {
             None => usual.failures,
             Some(failures @ 2..=100) => usize::try_from(failures).unwrap_or(usual.failures),
             Some(_) => {
-                // One failure says too little to take a source from everybody.
+                // A single failure is not enough to block a source for all callers.
                 self.complain(at, &format!("{key}.failures"), "must be from 2 to 100");
                 usual.failures
             }
@@ -240,7 +240,7 @@ impl Resolver<'_> {
         Some(BreakerConfig { failures, window, open })
     }
 
-    /// Complains about keys that another kind has.
+    /// Reports keys that belong to other kinds.
     fn foreign_keys(&mut self, id: &SourceId, kind: SourceKind, typed: &file::Source) {
         for (key, kinds) in KEYS {
             if typed.has(key) && !kinds.contains(&kind) {
@@ -251,12 +251,12 @@ impl Resolver<'_> {
         }
     }
 
-    /// What a source may reach besides public addresses.
+    /// Resolves the addresses that a source may reach in addition to public ones.
     fn allow_list(&mut self, id: &SourceId, typed: &[Spanned<String>]) -> Option<AllowList> {
         self.allowed(&format!("source.{id}.allow"), typed)
     }
 
-    /// What is opened besides public addresses.
+    /// Resolves a list of addresses that are allowed in addition to public ones.
     pub(super) fn allowed(&mut self, key: &str, typed: &[Spanned<String>]) -> Option<AllowList> {
         let before = self.problems.len();
         let entries: AllowList =
@@ -264,7 +264,7 @@ impl Resolver<'_> {
         (self.problems.len() == before).then_some(entries)
     }
 
-    /// `[sources] env`: what every child has.
+    /// Resolves `[sources] env`: the environment of every child.
     pub(super) fn shared_env(
         &mut self,
         typed: &BTreeMap<String, Spanned<file::Value>>,
@@ -278,7 +278,7 @@ impl Resolver<'_> {
         self.values("sources.env", typed).unwrap_or_default()
     }
 
-    /// The environment of a child: that of all children, and over it its own.
+    /// Resolves the environment of a child: the shared one, overridden by its own.
     fn child_env(
         &mut self,
         key: &str,
@@ -290,7 +290,7 @@ impl Resolver<'_> {
         Some(env)
     }
 
-    /// Where the stderr of the children of a source goes.
+    /// Resolves the destination of the stderr of a source's children.
     fn stderr(&mut self, id: &SourceId, typed: &file::Source) -> StderrMode {
         let key = format!("source.{id}.stderr");
         let read = self.read(&key, typed.stderr.as_ref(), |text| match text {
@@ -301,8 +301,8 @@ impl Resolver<'_> {
         read.unwrap_or_default()
     }
 
-    /// Secrets and plain values by name, for an environment or for headers; those that cannot be
-    /// read are left out.
+    /// Resolves secrets and plain values by name, for an environment or headers. Missing secrets
+    /// are left out.
     pub(super) fn values(
         &mut self,
         key: &str,
@@ -314,7 +314,7 @@ impl Resolver<'_> {
             let key = format!("{key}.{name}");
             let offset = value.span().start;
             if matches!(value.get_ref(), file::Value::Plain(_)) && redact::is_secret_key(name) {
-                let message = "a secret must not stand in this file: write { env = \"NAME\" } \
+                let message = "a secret must not be in this file: write { env = \"NAME\" } \
                                or { file = \"path\" }";
                 self.complain(offset, &key, message);
                 continue;

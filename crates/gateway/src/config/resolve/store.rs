@@ -1,4 +1,4 @@
-//! `[store]`: where state is kept, and where the key is that seals credentials.
+//! `[store]`: the place of all state, and the places of the seal keys.
 
 use toml::Spanned;
 
@@ -54,7 +54,7 @@ impl Resolver<'_> {
     }
 }
 
-/// A size, or `off`, which is none.
+/// Parses a size; `off` means 0.
 fn keep_free(text: &str) -> Result<u64, String> {
     match text {
         "off" => Ok(0),

@@ -14,17 +14,17 @@ use url::{Host, Url};
 use super::{Resolver, file, parse_duration};
 use crate::config::{ClaimPath, ClaimsConfig, JwtAlgorithm, JwtConfig, SharedJwtConfig};
 
-/// Algorithms that every issuer in use has one of.
+/// The default algorithms; every common issuer supports one of them.
 const USUAL: [JwtAlgorithm; 4] =
     [JwtAlgorithm::Rs256, JwtAlgorithm::Ps256, JwtAlgorithm::Es256, JwtAlgorithm::EdDsa];
 const MAX_SKEW: Duration = Duration::from_secs(5 * 60);
 const KEY_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 const MAX_KEY_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// What HMAC with SHA-256 asks for (RFC 7518, section 3.2).
+/// The minimum for HMAC with SHA-256 (RFC 7518, section 3.2).
 const MIN_SECRET: usize = 32;
 
 impl Resolver<'_> {
-    /// `shared`: whether tokens with a shared secret are believed as well.
+    /// Resolves the issuers. `shared` is whether tokens with a shared secret are accepted as well.
     pub(super) fn issuers(&mut self, typed: Vec<file::Jwt>, shared: bool) -> Vec<JwtConfig> {
         let mut issuers: Vec<JwtConfig> = Vec::new();
         for typed in typed {
@@ -37,7 +37,8 @@ impl Resolver<'_> {
             let others = issuers.iter().map(|other| other.principal_prefix.as_str());
             let others = others.chain(shared.then_some(SharedJwtConfig::PRINCIPAL_PREFIX));
             let own = issuer.principal_prefix.as_str();
-            // Whatever follows a prefix is the issuer's to choose, the rest of a longer one as well.
+            // The issuer chooses the text after its prefix, which may be the rest of a longer
+            // prefix.
             if { others }.any(|other| own.starts_with(other) || other.starts_with(own)) {
                 let message = "it begins like the prefix of another [[auth.jwt]] or of [otc.jwt] (by \
                                default it is the host of the issuer), so that principals of both \
@@ -86,7 +87,7 @@ impl Resolver<'_> {
             self.complain(typed.issuer.span().start, "auth.jwt.tenant", message);
         }
         if let (Some(_), Some(fixed)) = (&typed.claims.tenant, &typed.tenant) {
-            let message = "stands beside `claims.tenant`; keep one of them";
+            let message = "cannot be combined with `claims.tenant`; keep one of them";
             self.complain(fixed.span().start, "auth.jwt.tenant", message);
         }
         let key = "auth.jwt.principal_prefix";
@@ -139,11 +140,11 @@ impl Resolver<'_> {
         }
     }
 
-    /// A secret that stands elsewhere.
+    /// Returns a secret; a plain value is rejected.
     pub(super) fn secret(&mut self, key: &str, typed: &Spanned<file::Value>) -> Option<Secret> {
         let at = typed.span().start;
         if matches!(typed.get_ref(), file::Value::Plain(_)) {
-            let message = "a secret must not stand in this file: write { env = \"NAME\" } or \
+            let message = "a secret must not be in this file: write { env = \"NAME\" } or \
                            { file = \"path\" }";
             self.complain(at, key, message);
             return None;
@@ -206,7 +207,8 @@ fn prefix(text: &str) -> Result<String, &'static str> {
     }
 }
 
-/// An address whose documents decide who is believed: nobody on the way may change them.
+/// Validates an address whose documents decide which tokens are valid: no third party may change
+/// them in transit.
 fn address(text: &str, allow: &AllowList) -> Result<Url, &'static str> {
     const EXPECTED: &str = "expected an https address without user information, query or fragment \
                             (http only for loopback and for hosts in `allow`)";
@@ -221,8 +223,8 @@ fn address(text: &str, allow: &AllowList) -> Result<Url, &'static str> {
     }
 }
 
-/// Whether documents at `url` can be believed: they come encrypted, from this machine, or from where
-/// the operator says.
+/// Returns whether documents at `url` can be trusted: they are fetched over TLS, from this machine,
+/// or from a host that the operator allows.
 pub(crate) fn is_private_enough(url: &Url, allow: &AllowList) -> bool {
     let here = match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || allow.has_host(name),

@@ -44,7 +44,7 @@ impl Resolver<'_> {
 
 fn pattern(text: &str) -> Result<ToolPattern, String> {
     match text {
-        "" => Err("an empty glob reaches no tool".to_owned()),
+        "" => Err("an empty glob matches no tool".to_owned()),
         text => ToolPattern::new(text).map_err(|error| format!("is not a glob: {}", error.kind())),
     }
 }

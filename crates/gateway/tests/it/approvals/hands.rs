@@ -1,4 +1,4 @@
-//! Who makes keys has one voice with all of them (I-65).
+//! The creator of keys has a single vote with all of them (I-65).
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ impl Rig {
         self.gateway.authenticator().authenticate(key.text.expose()).unwrap()
     }
 
-    /// Whoever holds a key that the operator made.
+    /// Returns the principal of a new key that the operator created.
     async fn by_operator(&self, name: &str, scopes: &[&str]) -> Arc<Principal> {
         let key = new_key(request(name, scopes), self.gateway.clock().now()).unwrap();
         self.keys.insert(key.record.clone()).await.unwrap();
@@ -44,13 +44,13 @@ impl Rig {
         self.holder(&key)
     }
 
-    /// Whoever holds a key that `maker` made.
+    /// Returns the principal of a new key that `maker` created.
     async fn by(&self, maker: &Principal, name: &str, scopes: &[&str]) -> Arc<Principal> {
         let made = self.gateway.authenticator().create_key(maker, request(name, scopes)).await;
         self.holder(&made.unwrap())
     }
 
-    /// Whoever holds the key that `who` made to follow the one of `of`.
+    /// Returns the principal of a key that `who` created by rotating the key of `of`.
     async fn rotated(&self, who: &Principal, of: &Principal) -> Arc<Principal> {
         let overlap = Duration::from_secs(60);
         let made = self.gateway.authenticator().rotate_key(who, &key_of(of), overlap).await;
@@ -76,8 +76,8 @@ fn key_of(who: &Principal) -> KeyId {
     }
 }
 
-/// I-65: neither with a key that it made for somebody else, nor with one that it renewed, nor by way
-/// of a third.
+/// I-65: the caller cannot approve with a key that it created for another principal, with one that
+/// it rotated, or through a third key.
 #[tokio::test]
 async fn who_makes_a_key_does_not_consent_with_it() {
     let rig = asking("", ASKS).await;
@@ -94,14 +94,14 @@ async fn who_makes_a_key_does_not_consent_with_it() {
     let why = Some("why".to_owned());
     let passed_over = rig.gateway.approvals().respond(&made, &id, Verdict::Override, why).await;
     assert_eq!(refused(passed_over), VoteRefused::SameHand);
-    // The key that the operator made has been in no other hand.
+    // The key that the operator created has no other creator.
     assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
-    // No more than this is kept of a vote that does not count.
+    // Only this much is stored of a vote that does not count.
     let kept = rig.gateway.approvals().find(&max, &id).await.unwrap().approval;
     assert_eq!(kept.votes.len(), 1);
 }
 
-/// I-65: the same from the other side: it calls with a key that it made, and consents with its own.
+/// I-65: the reverse: it calls with a key that it created, and votes with its own.
 #[tokio::test]
 async fn who_makes_a_key_does_not_consent_to_its_calls() {
     let rig = asking("", ASKS).await;
@@ -112,13 +112,13 @@ async fn who_makes_a_key_does_not_consent_to_its_calls() {
     assert_eq!(rig.votes(&max, &id).await, Err(VoteRefused::SameHand));
     assert_eq!(rig.votes(&two, &id).await, Err(VoteRefused::SameHand), "both are of one hand");
     assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
-    // What it does not want made with its keys it can refuse.
+    // It may reject calls with keys that it created.
     let id = rig.asks(&one, 2).await;
     let rejected = rig.gateway.approvals().respond(&max, &id, Verdict::Reject, None).await.unwrap();
     assert_eq!(rejected.state, ApprovalState::Rejected);
 }
 
-/// I-65: a quorum is of people.
+/// I-65: a quorum counts people, not keys.
 #[tokio::test]
 async fn keys_of_one_maker_are_one_voice() {
     let rig = asking("[approvals]\nquorum = 2", ASKS).await;
@@ -132,8 +132,8 @@ async fn keys_of_one_maker_are_one_voice() {
     assert_eq!(rig.votes(&bob, &id).await, Ok(ApprovalState::Granted));
 }
 
-/// I-65: an approver does not use a grant with a key that it made for whoever asked. Its call needs
-/// a grant of its own, from somebody who had no hand in the key.
+/// I-65: an approver cannot use a grant with a key that it created for the requester. Its call
+/// needs a grant of its own, from an approver unrelated to the key.
 #[tokio::test]
 async fn who_consents_does_not_use_the_grant() {
     let rig = asking("", ASKS).await;
@@ -150,7 +150,7 @@ async fn who_consents_does_not_use_the_grant() {
     assert_eq!(rig.asks(&renewed, 1).await, other, "keys of the same hands make the same call");
     assert_eq!(rig.runs(), 0);
     assert_eq!(rig.votes(&max, &other).await, Err(VoteRefused::SameHand));
-    // The grant is still there for whom it was given to, also with another key of the operator.
+    // The grant remains valid for the requester, also with another key from the operator.
     let again = rig.by_operator("ann", &["tools:*"]).await;
     let called = rig.call(&again, "s__echo", json!({ "n": 1 })).await;
     assert!(called.result.is_ok(), "{:?}", called.result);

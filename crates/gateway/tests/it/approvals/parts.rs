@@ -1,4 +1,4 @@
-//! Consent to steps of workflows and to calls of interactions.
+//! Approval of workflow steps and of calls in interactions.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -30,7 +30,7 @@ steps:
 outputs: {}
 ";
 
-/// `s.echo` asks, the other steps do not.
+/// `s.echo` requires approval; the other steps do not.
 async fn flows(settings: &str, of_flows: &str) -> (Rig, TempDir) {
     let directory = tempfile::tempdir().unwrap();
     for (name, text) in [("f", FLOW), ("g", OUTER)] {
@@ -62,7 +62,7 @@ async fn grant(rig: &Rig, id: &ApprovalId) {
     rig.gateway.approvals().respond(&approver("bob"), id, Verdict::Grant, None).await.unwrap();
 }
 
-/// I-64: a step asks with the arguments that it has; the workflow, started again, goes past it once.
+/// I-64: a step requests approval with its own arguments; the restarted workflow passes it once.
 #[tokio::test]
 async fn a_step_asks_by_itself() {
     let (rig, _directory) = flows("", "").await;
@@ -78,13 +78,14 @@ async fn a_step_asks_by_itself() {
     assert!(!run(&rig, "f").await.result.unwrap().is_error);
     assert_eq!(runs(&rig), 3);
     assert!(run(&rig, "f").await.result.unwrap().is_error, "the next one needs another grant");
-    // The same call outside of the workflow is the same call.
+    // The same call outside the workflow is the same call.
     let id = rig.pending().await;
     let outside = rig.call(&who("ann", &["*"]), "s__echo", json!({ "text": "hi" })).await;
     assert_eq!(asked(outside.result), id);
 }
 
-/// I-64: neither the deadline of the step nor those of the workflows around it count the wait.
+/// I-64: the wait counts neither towards the deadline of the step nor towards those of its
+/// workflows.
 #[tokio::test]
 async fn a_step_that_waits_takes_none_of_the_time_of_its_workflows() {
     let times = "[source.tools.\"*\"]\ntimeout = \"1500ms\"\n";
@@ -102,7 +103,7 @@ async fn a_step_that_waits_takes_none_of_the_time_of_its_workflows() {
     assert_eq!(runs(&rig), 4);
 }
 
-/// A workflow whose caller hangs up asks nobody any more, and its step does not run.
+/// When its caller disconnects, a workflow requests no more approvals, and its step does not run.
 #[tokio::test]
 async fn a_step_that_waits_ends_with_its_workflow() {
     let (rig, _directory) = flows("[approvals]\nwait = \"30s\"", "").await;
@@ -116,8 +117,8 @@ async fn a_step_that_waits_ends_with_its_workflow() {
     assert_eq!(kept.state, ApprovalState::Granted, "the grant is still there");
 }
 
-/// I-32, I-64: in an interaction the request and the run under the grant are in its run, and closing it
-/// ends the wait.
+/// I-32, I-64: in an interaction the request and the run under the grant belong to its run, and
+/// closing it ends the wait.
 #[tokio::test]
 async fn a_call_of_an_interaction_asks_and_comes_back() {
     let rig = asking("", ASKS).await;

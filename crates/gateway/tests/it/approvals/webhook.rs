@@ -1,4 +1,5 @@
-//! Receivers outside: told of every change, at least once, signed, and of nothing that is said.
+//! External receivers: every change is delivered at least once and signed, without content of the
+//! call.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +19,7 @@ use toolcrib_core::{
 use super::{ASKS, approver, asking};
 use crate::support::{eventually, one_source, parse};
 
-/// What `{ env = "SET" }` is in these tests, made longer.
+/// The value of `{ env = "SET" }` in these tests, repeated to a valid length.
 const HOOK: &str = "[[approvals.webhook]]\nurl = \"https://hooks.example/in\"\n\
                     secret = { env = \"LONG\" }\n";
 const SECRET: &str = "a-secret-of-twenty-four-bytes-or-more";
@@ -37,7 +38,7 @@ impl Sent {
     }
 }
 
-/// Takes what comes, or answers what is next in `answers`.
+/// Accepts deliveries, or returns the next of `answers`.
 #[derive(Clone, Default)]
 struct Receiver {
     sent: Arc<Mutex<Vec<Sent>>>,
@@ -82,7 +83,7 @@ impl Receiver {
 async fn a_receiver_is_told_each_change_until_it_takes_it() {
     let rig = asking(HOOK, ASKS).await;
     let receiver = Receiver::default();
-    // A change from before anybody was told is not told.
+    // A change from before the first delivery is not delivered.
     rig.ask(json!({"n": 0})).await;
     receiver.answers.lock().extend([DeliveryError::Unreachable, DeliveryError::Status(503)]);
     rig.gateway.approvals().send_webhooks(Arc::new(receiver.clone()));
@@ -111,7 +112,7 @@ async fn a_receiver_is_told_each_change_until_it_takes_it() {
     assert_eq!((&told["data"]["principal"], &told["data"]["granted"]), (&json!("ann"), &json!(1)));
 }
 
-/// A receiver is of a tenant when it says so, and there while the configuration names it.
+/// A receiver can be limited to a tenant, and exists as long as the configuration names it.
 #[tokio::test]
 async fn receivers_follow_the_configuration() {
     let other = HOOK.to_owned() + "tenant = \"u\"\n";

@@ -1,7 +1,7 @@
-//! Request headers: what a client can read, and what it repeats of the body.
+//! Request headers: the accepted response types, and values repeated from the body.
 //!
 //! Invariant: a proxy that decides by a header decides about the request that runs. A repeated
-//! value that differs from the body, is missing, or stands there twice is refused.
+//! value that is missing, duplicated or different from the body is rejected.
 
 use std::{borrow::Cow, fmt::Display};
 
@@ -17,17 +17,18 @@ use toolcrib_mcp::{
 
 use crate::mcp::protocol::Request;
 
-/// What the client says it can read.
+/// The response types that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Readable {
     /// JSON, but no event stream.
     Json,
-    /// Both, as the specification asks.
+    /// Both, as the specification requires.
     JsonAndEvents,
 }
 
-/// The `Accept` of a client of `era`; `None` when it can read nothing that we have. Older clients
-/// (and people with curl) may leave events out; the stateless revision insists on both.
+/// Returns the response types that a client of `era` accepts; `None` if it accepts none that this
+/// server sends. Older clients (and people with curl) may leave events out; the stateless revision
+/// requires both.
 pub(super) fn readable(headers: &HeaderMap, era: Era) -> Option<Readable> {
     let mut json = false;
     let mut events = false;
@@ -58,7 +59,7 @@ pub(super) fn readable(headers: &HeaderMap, era: Era) -> Option<Readable> {
     }
 }
 
-/// Whether the client says that it reads a stream of events.
+/// Returns whether the client accepts a stream of events.
 pub(super) fn reads_events(headers: &HeaderMap) -> bool {
     let all = headers.get_all(header::ACCEPT).iter();
     all.filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(',')).any(|part| {
@@ -67,19 +68,19 @@ pub(super) fn reads_events(headers: &HeaderMap) -> bool {
     })
 }
 
-/// Whether the body is said to be JSON.
+/// Returns whether the Content-Type is JSON.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let kind = value.and_then(|value| value.split(';').next()).unwrap_or_default();
     kind.trim().eq_ignore_ascii_case("application/json")
 }
 
-/// The one `MCP-Protocol-Version`.
+/// Returns the value of the single `MCP-Protocol-Version` header.
 pub(super) fn version(headers: &HeaderMap) -> Result<Option<&str>, RpcError> {
     single(headers, &PROTOCOL_VERSION)
 }
 
-/// Checks what a client of the stateless revision repeats about every request.
+/// Checks the headers in which a client of the stateless revision repeats parts of every request.
 pub(super) fn check_request(headers: &HeaderMap, request: &Request) -> Result<(), RpcError> {
     match single(headers, &METHOD)? {
         Some(method) if method == request.method => {}
@@ -94,7 +95,7 @@ pub(super) fn check_request(headers: &HeaderMap, request: &Request) -> Result<()
     }
 }
 
-/// Checks what a client repeats of the arguments of a tool that asks for it.
+/// Checks the headers in which a client repeats arguments of a tool that requires it.
 pub(super) fn check_params(
     headers: &HeaderMap,
     params: &[ParamHeader],
@@ -113,12 +114,12 @@ pub(super) fn check_params(
     Ok(())
 }
 
-/// What `Mcp-Name` has to repeat.
+/// Returns the value that `Mcp-Name` must repeat.
 fn name_of(request: &Request) -> Option<&str> {
     request.params.get(named_parameter(&request.method)?)?.as_str()
 }
 
-/// Equal as texts or as numbers (`42` and `42.0`).
+/// Returns whether the values are equal as texts or as numbers (`42` and `42.0`).
 fn same(said: &str, expected: &str) -> bool {
     let numbers = || Some((said.parse::<f64>().ok()?, expected.parse::<f64>().ok()?));
     said == expected
@@ -132,11 +133,11 @@ pub(super) fn single<'a>(
     let mut values = headers.get_all(name).iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(mismatch(name, "stands there twice"));
+        return Err(mismatch(name, "appears more than once"));
     }
     match value.to_str() {
         Ok(text) => Ok(Some(text)),
-        Err(_) => Err(mismatch(name, "has illegal characters")),
+        Err(_) => Err(mismatch(name, "contains invalid characters")),
     }
 }
 
@@ -152,7 +153,7 @@ fn missing(name: &HeaderName) -> RpcError {
     mismatch(name, "is missing")
 }
 
-/// Names of headers are fixed or come from the tool's schema, never from the request.
+/// The name is fixed or comes from the tool's schema, never from the request.
 fn mismatch(name: &HeaderName, problem: impl Display) -> RpcError {
     RpcError::header_mismatch(format!("header mismatch: {name} {problem}"))
 }

@@ -1,4 +1,4 @@
-//! Streams that stand as long as both sides want them, and the end of sessions.
+//! Long-lived streams of subscriptions and sessions, and the end of sessions.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ use crate::{
     respond,
 };
 
-/// A subscription on a stream.
+/// A subscription whose messages go to an HTTP stream.
 struct Listening {
     listen: Listen,
     stop: CancellationToken,
@@ -42,12 +42,12 @@ impl Speaker for Listening {
     }
 }
 
-/// Answers a `subscriptions/listen`; it ends in order after `stop`.
+/// Responds to a `subscriptions/listen`; the stream closes properly after `stop`.
 pub(super) fn listen(listen: Listen, stop: CancellationToken) -> Response {
     stream::respond(Listening { listen, stop }, First::Nothing)
 }
 
-/// The news of a session.
+/// The notifications of a session.
 struct News {
     stream: session::Stream,
     watch: ListWatch,
@@ -66,17 +66,17 @@ impl Speaker for News {
     }
 }
 
-/// What a request says of its session.
+/// The session of a request.
 pub(super) enum Named {
-    /// It is in none, or sessions are off.
+    /// The request names none, or sessions are off.
     None,
-    /// It is in this one.
+    /// A session of the caller.
     Session(Hold),
-    /// It is in one that its caller does not have.
+    /// A session that the caller does not have.
     Unknown,
 }
 
-/// The session of a request of a handshake client.
+/// Finds the session of a request of a handshake client.
 pub(super) fn named(
     host: &Host,
     principal: &Principal,
@@ -88,7 +88,7 @@ pub(super) fn named(
     }
     Ok(match headers::single(headers, &SESSION_ID)? {
         None => Named::None,
-        // One that was opened on another URL is unknown on this one.
+        // A session that was opened on another URL is unknown here.
         Some(id) => host
             .sessions
             .find(principal, id)
@@ -97,7 +97,7 @@ pub(super) fn named(
     })
 }
 
-/// `GET`: the standalone stream of a session.
+/// `GET`: opens the stand-alone stream of a session.
 pub(super) fn open(
     host: &Arc<Host>,
     principal: &Arc<Principal>,
@@ -107,7 +107,7 @@ pub(super) fn open(
 ) -> Response {
     let hold = match of_request(host, principal, within, headers) {
         Ok(Named::Session(hold)) => hold,
-        // Without a session there is no such stream, and the revisions' word for it is 405.
+        // Without a session there is no such stream; the revisions require a 405.
         Ok(Named::None) => return not_allowed("POST"),
         Ok(Named::Unknown) => return fail(StatusCode::NOT_FOUND, &error::no_session()),
         Err(refused) => return *refused,
@@ -122,7 +122,7 @@ pub(super) fn open(
     stream::respond(News { stream, watch, stop }, First::Comment)
 }
 
-/// `DELETE`: the end of a session.
+/// `DELETE`: ends a session.
 pub(super) async fn end(
     host: &Host,
     principal: &Principal,
@@ -133,7 +133,7 @@ pub(super) async fn end(
         Ok(Named::Session(hold)) => hold,
         Ok(Named::None) if !host.config.sessions => return not_allowed("POST"),
         Ok(Named::None) => {
-            let problem = "Mcp-Session-Id is missing; it says which session to end";
+            let problem = "Mcp-Session-Id is missing; send the id of the session to end";
             return fail(StatusCode::BAD_REQUEST, &RpcError::invalid_request(problem));
         }
         Ok(Named::Unknown) => return fail(StatusCode::NOT_FOUND, &error::no_session()),
@@ -142,7 +142,7 @@ pub(super) async fn end(
     let Some(session) = host.sessions.take(principal, hold.session().id()) else {
         return fail(StatusCode::NOT_FOUND, &error::no_session());
     };
-    // In a task of its own: a client that hangs up must not leave half a record.
+    // In a separate task: a client that disconnects must not leave an incomplete record.
     let ended = tokio::spawn(async move { session.end(SessionOutcome::Completed).await });
     match ended.await {
         Ok(()) => StatusCode::NO_CONTENT.into_response(),
@@ -150,14 +150,14 @@ pub(super) async fn end(
     }
 }
 
-/// 405, with what is allowed.
+/// Returns a 405 with the header `Allow`.
 pub(super) fn not_allowed(allow: &'static str) -> Response {
     let mut response = Refusal::Method.into_response();
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
     response
 }
 
-/// Answers `response` in `session` from now on.
+/// Adds the session id to `response`.
 pub(super) fn with_session(mut response: Response, id: &str) -> Response {
     if let Ok(id) = HeaderValue::from_str(id) {
         response.headers_mut().insert(SESSION_ID, id);
@@ -165,7 +165,7 @@ pub(super) fn with_session(mut response: Response, id: &str) -> Response {
     response
 }
 
-/// The session of a request without a body; the stateless revision has neither.
+/// Finds the session of a request without a body. The stateless revision has no such requests.
 fn of_request(
     host: &Host,
     principal: &Principal,

@@ -1,7 +1,7 @@
 //! Messages as a stream of server-sent events.
 //!
-//! Invariant (I-22): the stream owns what speaks on it. When the client closes the stream, the body
-//! is dropped, and the call or the subscription with it.
+//! Invariant (I-22): the stream owns its source of messages. When the client closes the stream, the
+//! body is dropped, and the call or the subscription with it.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -17,13 +17,14 @@ use toolcrib_mcp::sse;
 
 use crate::mcp::call::{CallMessage, RunningCall};
 
-/// Silence after which a comment keeps the connection alive: below the 30 s to 60 s at which
-/// proxies and clients give up.
+/// Interval of comments on a silent stream: below the 30 s to 60 s after which proxies and clients
+/// give up.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What has messages for a client, one after the other.
+/// A source of messages for a client.
 pub(super) trait Speaker: Send + 'static {
-    /// The next message; `None` when there are no more. Dropping the future loses nothing.
+    /// Returns the next message; `None` after the last one. Cancel safe: dropping the future loses
+    /// nothing.
     fn next(&mut self) -> impl Future<Output = Option<Bytes>> + Send;
 }
 
@@ -36,17 +37,17 @@ impl Speaker for RunningCall {
     }
 }
 
-/// What a stream begins with.
+/// The start of a stream.
 pub(super) enum First {
     /// Nothing.
     Nothing,
-    /// A message that is there already.
+    /// A message that already exists.
     Message(Bytes),
-    /// A comment, so that the client sees at once that the stream is open.
+    /// A comment, so that the client sees immediately that the stream is open.
     Comment,
 }
 
-/// Answers with the messages of `speaker`.
+/// Returns a response that streams the messages of `speaker`.
 pub(super) fn respond(speaker: impl Speaker, first: First) -> Response {
     let mut response = Body::from_stream(events(speaker, first)).into_response();
     let headers = response.headers_mut();

@@ -1,8 +1,8 @@
-//! Which sessions there are.
+//! The table of open sessions.
 //!
-//! Invariant (I-27): there are at most so many, in all and for each principal; those that nobody
-//! uses expire, and the one that has been idle longest makes room for a new one. When all are in
-//! use there is no new one, and its client is served without.
+//! Invariant (I-27): their number is limited, in total and per principal. Unused sessions expire,
+//! and the longest idle one is closed for a new one. When all are in use, no new session is opened,
+//! and its client is served without one.
 
 use std::{
     collections::HashMap,
@@ -35,11 +35,11 @@ pub(in crate::mcp) struct Sessions {
 struct Table {
     by_principal: HashMap<Who, HashMap<Box<str>, Arc<Session>>>,
     count: usize,
-    /// Whether a task looks for those that have expired.
+    /// Whether a task removes expired sessions.
     swept: bool,
 }
 
-/// How often that task looks: a quarter of the time to expire, but not all the time.
+/// Bounds of that task's interval, which is a quarter of the idle time.
 const SWEEP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 impl Sessions {
@@ -53,7 +53,7 @@ impl Sessions {
         }
     }
 
-    /// A session for `principal` in a part of the catalog, if there is room.
+    /// Opens a session for `principal` in a part of the catalog, if there is room.
     pub(in crate::mcp) fn open(
         &self,
         principal: &Principal,
@@ -66,7 +66,7 @@ impl Sessions {
         let id = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits).into_boxed_str();
         let session = Session::new(id.clone(), self.gateway.clone(), within.clone());
         let who = who(principal);
-        // Callers without credentials are many behind one name.
+        // Callers without credentials share one principal.
         let max_own = match principal.auth == AuthMethod::Anonymous {
             true => self.max,
             false => self.max_of_principal,
@@ -96,7 +96,7 @@ impl Sessions {
         room.then_some(session)
     }
 
-    /// The session `id` of `principal`, held.
+    /// Returns the session `id` of `principal`, and keeps it alive.
     pub(in crate::mcp) fn find(&self, principal: &Principal, id: &str) -> Option<Hold> {
         let who = who(principal);
         let mut table = self.table.lock();
@@ -110,7 +110,7 @@ impl Sessions {
         None
     }
 
-    /// The session `id` of `principal`, which is there no more.
+    /// Removes and returns the session `id` of `principal`.
     pub(in crate::mcp) fn take(&self, principal: &Principal, id: &str) -> Option<Arc<Session>> {
         let _hold = self.find(principal, id)?;
         self.table.lock().remove(&who(principal), id)
@@ -120,12 +120,12 @@ impl Sessions {
         self.gateway.clock().monotonic_nanos()
     }
 
-    /// Looks for sessions that have expired, as long as there are any.
+    /// Starts a task that removes expired sessions, as long as there are sessions.
     fn sweep(&self) {
         let (table, idle) = (Arc::downgrade(&self.table), self.idle);
         let gateway = self.gateway.clone();
         let tasks = gateway.tasks().clone();
-        // The task ends by itself when the gateway is closed or the last session is gone.
+        // The task ends when the gateway is closed or the last session is gone.
         tasks.spawn("sessions", Policy::UntilDone, CancellationToken::new(), move || {
             sweep_expired(gateway.clone(), Weak::clone(&table), idle)
         });
@@ -176,7 +176,7 @@ impl Table {
         self.take(|session| expired(session, now, idle))
     }
 
-    /// Takes out the one that nobody has used for the longest time, of `who` or of all.
+    /// Removes and returns the longest idle session, of one principal or of all.
     fn take_oldest(&mut self, of: Option<&Who>) -> Option<Arc<Session>> {
         let (_, who, id) = self
             .by_principal
@@ -205,7 +205,7 @@ fn expired(session: &Session, now: u64, idle: Duration) -> bool {
     idle_for.is_some_and(|idle_for| idle_for > idle.as_nanos())
 }
 
-/// Ends sessions that are out of the table already, without making anybody wait.
+/// Ends sessions that were removed from the table, in the background.
 fn end_all(sessions: Vec<Arc<Session>>) {
     for session in sessions {
         tokio::spawn(async move { session.end(SessionOutcome::Failed).await });

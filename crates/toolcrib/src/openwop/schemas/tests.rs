@@ -1,5 +1,5 @@
-//! Each published schema beside the shape that the specification gives, written here a second time:
-//! both say the same of documents that are right and of documents that are wrong in one way.
+//! Compares each published schema with the shape in the specification, which is written out here
+//! again. Both must accept the same valid documents, and reject documents with a single error.
 
 use jsonschema::Validator;
 
@@ -39,8 +39,8 @@ impl Pair {
         assert!(!self.ours.is_valid(document), "{}: ours accepts {document}", self.name);
     }
 
-    /// `document` is right; without a required member, with a `null`, and (when closed) with one
-    /// more, it is not. `optional` may be left out.
+    /// Asserts that `document` is accepted. It must be rejected without a required member, with a
+    /// `null` member, and (if `closed`) with an extra member. Members in `optional` may be absent.
     fn each_member(&self, document: &Value, optional: &[&str], closed: bool) {
         self.accepts(document);
         for name in document.as_object().unwrap().keys() {
@@ -268,7 +268,7 @@ fn the_envelope_of_events_is_that_of_the_specification() {
     ] {
         pair.refuses(&with(&event, member, wrong));
     }
-    // What this host writes of its own types is held to the payloads' schemas.
+    // This host's own event types are also checked against the schemas of their payloads.
     let mut session = with(&event, "type", json!("tool.session.opened"));
     assert!(!pair.ours.is_valid(&session));
     session["payload"] = json!({ "sessionId": "s1", "toolId": "t" });
@@ -337,7 +337,7 @@ fn compact_descriptors_are_those_of_the_specification() {
     pair.accepts(&shell);
 }
 
-/// What this build writes fits what it publishes.
+/// Documents of this build match its published schemas.
 #[test]
 fn our_own_discovery_document_fits() {
     let catalog = Pair::of("tool-catalog", json!(true));

@@ -23,10 +23,10 @@ use crate::config::{
     units::{parse_duration, parse_size},
 };
 
-/// Bytes of output when nothing is said.
+/// Default limit of output, in bytes.
 const MAX_OUTPUT: usize = 1 << 20;
 
-/// Longest name of a command; with the source it makes the tool's id.
+/// Longest name of a command; source and name together make the tool's id.
 const MAX_NAME: usize = 64;
 
 impl Resolver<'_> {
@@ -126,7 +126,8 @@ impl Resolver<'_> {
         parameters
     }
 
-    /// What a program may reach: of a command, or of an MCP server that is run as a child.
+    /// Resolves the reachable files and ports of a program: of a command, or of an MCP server that
+    /// runs as a child.
     pub(super) fn confinement(
         &mut self,
         at: usize,
@@ -142,8 +143,8 @@ impl Resolver<'_> {
         let mode = mode.unwrap_or(ConfinementMode::Required);
         let reason = typed.mode_reason.as_deref().map(str::trim).unwrap_or_default();
         if mode != ConfinementMode::Required && reason.is_empty() {
-            let message = "a program is confined unless you say why it need not be: write \
-                           `mode_reason = \"…\"` beside it";
+            let message = "a program without the full sandbox requires a reason; add \
+                           `mode_reason = \"…\"`";
             self.complain(at, &format!("{key}.mode"), message);
         }
         let connect = match typed.connect {
@@ -203,12 +204,12 @@ fn argument(typed: file::CommandArgument) -> Typed {
     }
 }
 
-/// A program that cannot become another one when the environment changes.
+/// Requires an absolute path, so that the environment cannot redirect it to another program.
 fn self_contained(text: &str) -> Result<PathBuf, &'static str> {
     match Path::new(text).is_absolute() {
         true => Ok(PathBuf::from(text)),
         false => Err(
-            "expected an absolute path such as \"/usr/bin/git\", so that nothing but this program can run",
+            "expected an absolute path such as \"/usr/bin/git\", so that no other program can run",
         ),
     }
 }

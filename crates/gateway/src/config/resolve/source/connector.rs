@@ -1,4 +1,4 @@
-//! A connector: an OpenAPI document and where its service is, or a pack that is one.
+//! A connector: an OpenAPI document and the address of its service, or a pack.
 
 use std::collections::BTreeMap;
 
@@ -28,7 +28,7 @@ impl Resolver<'_> {
     ) -> Option<UpstreamSpec> {
         let key = |member: &str| format!("source.{id}.{member}");
         let at = typed.id.span().start;
-        // What belongs to the one kind of description means nothing beside the other.
+        // The keys of one variant have no meaning for the other.
         let (other, foreign) = match typed.pack.is_some() {
             true => ("document", OF_DOCUMENTS),
             false => ("pack", OF_PACKS),
@@ -92,14 +92,14 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether a place is an address and not a file.
+/// Returns whether `text` is an address and not a file.
 fn is_address(text: &str) -> bool {
     text.split_once("://").is_some()
 }
 
 fn check_pattern(pattern: &str) -> Result<String, String> {
     let glob = pattern.strip_prefix('!').unwrap_or(pattern);
-    // In paths a placeholder stands for itself.
+    // In paths a placeholder matches literally.
     let glob = match glob.split_once(' ') {
         None => glob.to_owned(),
         Some((method, path)) => format!("{method} {}", path.replace(['{', '}'], "")),

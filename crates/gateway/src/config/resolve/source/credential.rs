@@ -1,4 +1,4 @@
-//! `credential = "name"`: the stored credential that a source's requests need.
+//! `credential = "name"`: the stored credential for a source's requests.
 
 use toolcrib_core::{
     catalog::Tenants,
@@ -10,8 +10,8 @@ use toolcrib_core::{
 use crate::config::resolve::{Resolver, file};
 
 impl Resolver<'_> {
-    /// Whose credential is used follows from the kind: the callers of an MCP server share one
-    /// connection to it, and what one of them presented would be everybody's.
+    /// Resolves the credential. Its owner depends on the kind of source: the callers of an MCP
+    /// server share one connection, so a caller's own credential would be used for all of them.
     pub(super) fn credential(
         &mut self,
         id: &SourceId,

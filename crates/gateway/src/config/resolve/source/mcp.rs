@@ -89,7 +89,7 @@ impl Resolver<'_> {
     }
 }
 
-/// A field name (RFC 9110, section 5.1) that is not the transport's own.
+/// Checks a header name (RFC 9110, section 5.1); headers that the transport sets are rejected.
 pub(in crate::config::resolve) fn check_header(name: &str) -> Result<(), &'static str> {
     const OURS: &[&str] =
         &["accept", "connection", "content-length", "content-type", "transfer-encoding", "upgrade"];

@@ -1,4 +1,4 @@
-//! A node pack: where it is, what must be proven of it, and what its code may do.
+//! A node pack: its place, its required proofs, and the permissions of its code.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use globset::Glob;
@@ -15,13 +15,13 @@ use crate::config::{
     units::parse_size,
 };
 
-/// Memory of a call when nothing is said.
+/// Default memory of a call.
 const DEFAULT_MEMORY: usize = 64 << 20;
-/// Least memory of a call: a page of WebAssembly.
+/// Minimum memory of a call: a page of WebAssembly.
 const MIN_MEMORY: usize = 64 << 10;
-/// Most memory of a call.
+/// Maximum memory of a call.
 const MAX_MEMORY: usize = 1 << 30;
-/// What comes before the 32 bytes of an Ed25519 key in its usual form (RFC 8410).
+/// The prefix of the 32 bytes of an Ed25519 key in its usual encoding (RFC 8410).
 const SPKI: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 impl Resolver<'_> {
@@ -91,8 +91,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// Keys as they stand in a lock file, or as PEM in a file. A key that cannot be read is a
-    /// complaint, so that it never counts as none.
+    /// Reads keys in the form of a lock file, or as PEM from a file. An unreadable key is a
+    /// problem, so that it never counts as no key.
     fn trusted_keys(&mut self, key: &str, typed: &file::Source) -> Option<Vec<[u8; 32]>> {
         let mut keys = Vec::new();
         let before = self.problems.len();
@@ -108,8 +108,8 @@ impl Resolver<'_> {
     }
 }
 
-/// How a pack is named: `./dir`, `dir/`, `a/b`, `pack.tgz` are paths; `vendor.acme.text` and `vendor.acme.text@1.0.0` are
-/// installed packs.
+/// Parses the place of a pack. `./dir`, `dir/`, `a/b` and `pack.tgz` are paths; `vendor.acme.text`
+/// and `vendor.acme.text@1.0.0` are installed packs.
 pub fn pack_location(text: &str) -> Result<PackLocation, &'static str> {
     let archive = text.ends_with(".tgz") || text.ends_with(".tar.gz");
     if text.contains('/') || archive || text.starts_with('.') {
@@ -129,7 +129,7 @@ pub fn pack_location(text: &str) -> Result<PackLocation, &'static str> {
     }
 }
 
-/// An Ed25519 public key: the base64 of its 32 bytes, or PEM.
+/// Parses an Ed25519 public key: the base64 of its 32 bytes, or PEM.
 pub fn public_key(text: &str) -> Result<[u8; 32], &'static str> {
     let body: String =
         text.lines().filter(|line| !line.starts_with("-----")).map(str::trim).collect();

@@ -1,4 +1,4 @@
-//! `[source.tools."glob"]`: what the operator says about tools.
+//! `[source.tools."glob"]`: the operator's settings for tools.
 
 use globset::Glob;
 use toml::Spanned;
@@ -86,7 +86,7 @@ impl Resolver<'_> {
         Some(ToolRule { pattern, glob, set })
     }
 
-    /// The tenants of a rule: some of those of its source.
+    /// Resolves the tenants of a rule, which must be a subset of its source's.
     fn narrowed(
         &mut self,
         key: &str,
@@ -97,7 +97,7 @@ impl Resolver<'_> {
         let narrowed = self.tenants(key, typed)?;
         let Tenants::Only(tenants) = &narrowed else { return Some(narrowed) };
         if tenants.is_empty() {
-            self.complain(at, key, "names nobody; write `hide = true` to leave the tools out");
+            self.complain(at, key, "is empty; write `hide = true` to leave the tools out");
         }
         if let Some(source) = source
             && let Some(other) = tenants.iter().find(|tenant| !source.admits(tenant))
@@ -109,7 +109,8 @@ impl Resolver<'_> {
         Some(narrowed)
     }
 
-    /// What runs programs is of tier `exec`, and asks first unless the operator says why not.
+    /// Sets the tier of commands to `exec`; they require approval unless the operator gives a
+    /// reason.
     fn command_rule(
         &mut self,
         at: usize,
@@ -123,12 +124,12 @@ impl Resolver<'_> {
         }
         let asks = matches!(set.approval, None | Some(Approval::Always));
         if !asks && reason.is_none_or(|reason| reason.trim().is_empty()) {
-            let message = "a command asks for approval unless you say why it need not: write \
-                           `approval_reason = \"…\"` beside it";
+            let message = "a command requires approval; to allow calls without it, give the reason \
+                           as `approval_reason = \"…\"`";
             self.complain(at, &key("approval"), message);
         }
         if asks && reason.is_some() {
-            let message = "says why a command need not ask, but it does";
+            let message = "has no effect, because the command requires approval";
             self.complain(at, &key("approval_reason"), message);
         }
     }

@@ -1,4 +1,4 @@
-//! Workflows: which files, and whether their runs survive the process.
+//! Workflows: their files, and whether their runs survive a restart.
 
 use toolcrib_core::{
     id::SourceId,
@@ -34,13 +34,13 @@ impl Resolver<'_> {
     }
 }
 
-/// Wildcards only in the last part, so that one directory is all that is ever read.
+/// Allows wildcards only in the last part, so that a pattern reads a single directory.
 fn check_pattern(pattern: &str) -> Result<(), &'static str> {
     let (directory, name) = pattern.rsplit_once('/').unwrap_or(("", pattern));
     let wild = |text: &str| text.contains(['*', '?', '[', '{']);
     let known = [".yaml", ".yml", ".toml"].iter().any(|ending| name.ends_with(ending));
     if wild(directory) {
-        Err("wildcards may only stand in the file name, as in \"flows/*.yaml\"")
+        Err("wildcards are allowed only in the file name, as in \"flows/*.yaml\"")
     } else if !known {
         Err("a workflow's file ends in .yaml, .yml or .toml")
     } else if wild(name) && globset::Glob::new(name).is_err() {
