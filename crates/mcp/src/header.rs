@@ -20,7 +20,7 @@ pub const PARAM_PREFIX: &str = "mcp-param-";
 pub const ACCEPT_BOTH: HeaderValue =
     HeaderValue::from_static("application/json, text/event-stream");
 
-/// What an encoded value begins and ends with.
+/// The first and the last characters of an encoded value.
 const SENTINEL: (&str, &str) = ("=?base64?", "?=");
 
 /// Encodes `text` as the value of a header: unchanged if a header can hold it, else as
