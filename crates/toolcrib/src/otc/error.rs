@@ -34,7 +34,7 @@ use utoipa::ToSchema;
 use super::{dialect::Marker, result::RETRY_AFTER};
 use crate::{call_error, idempotency, middleware::Refusal, respond};
 
-/// What was wrong with a request.
+/// The problem with a request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ServerError {
     /// The version of this answer, in the caller's words.
@@ -42,17 +42,17 @@ pub(super) struct ServerError {
     schema: &'static str,
     /// In words, fit for users and models.
     message: String,
-    /// For whoever wrote the client.
+    /// For developers of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     developer_message: Option<String>,
     /// Scopes, limits and the like, where a refusal has some.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     details: Option<Value>,
-    /// Set where the same request may be made again with hope.
+    /// Set when a retry of the same request may succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     can_retry: Option<bool>,
-    /// How long to wait before.
+    /// How long to wait before a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
