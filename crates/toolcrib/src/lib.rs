@@ -3,8 +3,8 @@
 //!
 //! * [`router`](fn@router) mounts everything.
 //! * `openwop/`, `otc/`, `explorer/` and `mcp/` are the dialects. They are independent of each
-//! other (I-4); each has its own types, routes and error format. `call_error` and `idempotency`
-//! hold the parts that they share.
+//!   other (I-4); each has its own types, routes and error format. `call_error` and `idempotency`
+//!   hold the parts that they share.
 //! * `middleware/` has the checks before every request.
 #![warn(missing_docs)]
 

@@ -7,12 +7,12 @@
 //!
 //! * `protocol` parses one JSON-RPC message, `era` determines its revision.
 //! * `method` answers it; `pages` is `tools/list`, `call` is a running `tools/call`, `listen` an
-//! open subscription.
+//!   open subscription.
 //! * `session` is the state that a handshake creates; `changes` detects changes of a caller's list.
 //! * `meta` has the three tools that a toolset can list in place of its own.
 //! * `http` and `stdio` are the transports; they share everything above.
 //! * `format` serialises tools, `answer` wraps serialised JSON into messages, `error` is the one
-//! table of codes.
+//!   table of codes.
 //!
 //! The dialect passes raw JSON through: a list consists of bytes that the gateway serialised once
 //! per view, and a result is the upstream's own text.

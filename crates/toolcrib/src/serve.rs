@@ -2,9 +2,9 @@
 //!
 //! Invariants:
 //! - an inactive peer holds resources for a bounded time: limits apply to the headers of a request,
-//! to the next request of a peer without a valid credential, and to reading a response;
+//!   to the next request of a peer without a valid credential, and to reading a response;
 //! - the number of connections is bounded so that file descriptors are left for everything else;
-//! before it is reached, peers without a valid credential make room ([`slots`]);
+//!   before it is reached, peers without a valid credential make room ([`slots`]);
 //! - every accepted connection passes [`accept`], which sets it up.
 
 pub(crate) mod connection;

@@ -40,8 +40,8 @@ impl Config {
     /// to the configuration file `file`.
     ///
     /// # Errors
-    /// Fails when a program's path leads to one of them, with every such path. A secret of `{ file
-    /// = … }` is readable if its own path is listed.
+    /// Fails when a program's path leads to one of them, with every such path. A secret of
+    /// `{ file = … }` is readable if its own path is listed.
     pub fn protect(&mut self, file: Option<&Path>, data_dir: &Path) -> Result<(), ConfigError> {
         let fixed: BTreeSet<PathBuf> = file.map(resolved).into_iter().collect();
         let mut own: BTreeSet<PathBuf> = [data_dir.to_owned()].into();

@@ -2,8 +2,7 @@
 //!
 //! | Case | Response |
 //! |---|---|
-//! | not a call; unknown, foreign or (with `denied_calls = "not_found"`) denied tool or version |
-//! 400 |
+//! | not a call; unknown, foreign or (with `denied_calls = "not_found"`) denied tool or version | 400 |
 //! | no valid key | 401 |
 //! | the caller lacks a scope of a tool of its tenant | 403, `details` with the scopes |
 //! | invalid arguments | 422, `parameter_errors` |
@@ -12,8 +11,7 @@
 //! | the tool requires approval | 200, `success: false`, not retryable |
 //! | the source is unavailable; nothing ran | 400, `can_retry: true` |
 //! | the tool failed | 200, `success: false`, not retryable |
-//! | its source disconnected or timed out | 200, `success: false`; retryable if a second call does
-//! no harm |
+//! | its source disconnected or timed out | 200, `success: false`; retryable if a second call does no harm |
 //! | `call_id` belongs to another call | 400 |
 //! | `Idempotency-Key` belongs to another call | 422 |
 //! | the response under `Idempotency-Key` cannot be replayed, or its call runs elsewhere | 409 |
