@@ -154,7 +154,7 @@ pub enum KeyPlace {
 /// Durability, signatures and retention of the record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecordConfig {
-    /// The durability of an event before its call proceeds.
+    /// The point at which an event counts as written.
     pub durability: Durability,
     /// Number of a tenant's events after which a checkpoint is signed.
     pub checkpoint_every: u64,
@@ -192,7 +192,7 @@ pub struct ForwardConfig {
     pub destination: Destination,
 }
 
-/// The durability of an event before its call proceeds.
+/// The point at which an event counts as written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// On disk: survives power loss.
@@ -425,7 +425,7 @@ pub struct OpenWopConfig {
     pub list_body: ListBody,
 }
 
-/// The two list shapes of RFC 0078: that of its text, and that of its schemas and examples.
+/// The two list shapes of RFC 0078: its text has the envelope, its executable parts the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListBody {
     /// `[…]`

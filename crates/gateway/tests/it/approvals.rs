@@ -411,7 +411,7 @@ async fn listeners_hear_of_what_they_may_see() {
     assert!(nothing.is_err(), "{nothing:?}");
 }
 
-/// I-64: equal concurrent calls create one request, and a duplicate member has one meaning.
+/// I-64: equal calls create a single request, also when they are concurrent.
 #[tokio::test]
 async fn calls_that_are_the_same_ask_once() {
     let rig = asking("", ASKS).await;

@@ -56,7 +56,7 @@ async fn the_refresher_goes_on_after_a_panic() {
     assert_eq!((refresh.state, refresh.running), (TaskState::Recovering, 1));
 }
 
-/// Returns whether the parts of the gateway are still alive, as far as tests can see.
+/// Returns a check whether the gateway still holds its source or its factory.
 fn held(rig: &Rig) -> impl Fn() -> bool + use<> {
     let (source, factory) = (Arc::downgrade(&rig.source()), Arc::downgrade(&rig.factory));
     move || source.strong_count() + factory.strong_count() > 0

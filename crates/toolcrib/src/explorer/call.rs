@@ -41,7 +41,7 @@ use crate::{
     respond,
 };
 
-/// What the tool answered.
+/// The result of a tool.
 #[derive(Serialize, ToSchema)]
 pub(super) struct CallToolResult {
     /// MCP content blocks.

@@ -1,4 +1,4 @@
-//! A stand-alone explorer, for the router of an embedding program.
+//! A standalone explorer, for the router of an embedding program.
 
 use std::{path::Path, sync::Arc};
 
@@ -88,7 +88,7 @@ where
     }
 }
 
-/// The host of a stand-alone explorer. The embedding program owns the listener, so only part of the
+/// The host of a standalone explorer. The embedding program owns the listener, so only part of the
 /// server's settings apply.
 #[derive(Clone)]
 struct Alone {

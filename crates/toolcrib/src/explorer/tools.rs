@@ -37,11 +37,11 @@ pub(super) static DETAILS: ListFormat =
 pub(super) struct Summary<'a> {
     name: &'a str,
     description: &'a str,
-    /// What the upstream claims; absent when it claims nothing.
+    /// The upstream's annotations; absent when there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     annotations: Option<Map<String, Value>>,
-    /// What the operator says; absent for tools of an embedding program without a gateway.
+    /// The operator's classification; absent for tools of an embedding program without a gateway.
     #[serde(rename = "_meta")]
     #[schema(value_type = Object)]
     meta: Meta<'a>,

@@ -26,7 +26,7 @@ use crate::{
     respond,
 };
 
-/// What is wrong with the arguments.
+/// The result of a check of arguments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ValidateResult {
     /// Whether they fit.

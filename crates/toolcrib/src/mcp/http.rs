@@ -60,7 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Returns its mounts.
 pub(super) fn mounts(config: &Config) -> Vec<Mount> {
     let access = Access::Keyed(config.mcp.auth);
-    // Separate mounts, so that the record names which URL was refused.
+    // The exact path comes first, so that the record names which of the two was requested.
     [Paths::exactly([PATH]), Paths::Under(PATH.to_owned())]
         .map(|paths| Mount::new(Surface::Mcp, paths, access, refuse))
         .into()

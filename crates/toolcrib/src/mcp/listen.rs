@@ -84,8 +84,8 @@ impl Listen {
         &self.id
     }
 
-    /// Returns the next message; `None` after the response. After `stop` is cancelled, the next
-    /// message is the response. Cancel safe: dropping the future loses nothing.
+    /// Returns the next message; `None` after the response, which `stop` triggers. Cancel safe:
+    /// dropping the future loses nothing.
     pub(super) async fn next(&mut self, stop: &CancellationToken) -> Option<ListenMessage> {
         match self.phase {
             Phase::Accepted => {

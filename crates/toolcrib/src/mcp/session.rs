@@ -64,7 +64,7 @@ pub(super) struct Turn {
     cancelled: CancellationToken,
 }
 
-/// The stand-alone stream of a session, until another replaces it.
+/// The standalone stream of a session, until another replaces it.
 pub(super) struct Stream {
     _hold: Hold,
     /// Cancelled when the stream must end.
@@ -135,7 +135,7 @@ impl Session {
         }
     }
 
-    /// Opens the stand-alone stream. Closes the previous one, because its connection may be long
+    /// Opens the standalone stream. Closes the previous one, because its connection may be long
     /// dead when the client opens another.
     pub(super) fn stream(self: &Arc<Self>) -> Stream {
         let hold = self.hold();

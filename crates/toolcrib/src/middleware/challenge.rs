@@ -1,4 +1,4 @@
-//! `WWW-Authenticate`: tells a refused client where to get credentials.
+//! `WWW-Authenticate`: directs a refused client to the source of credentials.
 //!
 //! Invariant: a challenge is sent with a 401, and with a 403 whose body names the missing scopes.
 //! It reveals nothing that the response does not contain already (I-9).

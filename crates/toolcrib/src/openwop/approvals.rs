@@ -74,7 +74,7 @@ impl From<VerdictWord> for Verdict {
     }
 }
 
-/// The approvals that the caller asked for or could answer.
+/// The approvals that the caller requested or may answer.
 #[utoipa::path(
     get,
     path = "/v1/approvals",
@@ -147,7 +147,7 @@ pub(super) async fn by_id(
     }
 }
 
-/// Answers a request for consent. Nobody answers one of their own.
+/// Answers a request for approval. A caller cannot answer its own requests.
 #[utoipa::path(
     post,
     path = "/v1/approvals/{approvalId}",
@@ -192,8 +192,8 @@ pub(super) async fn answer(
     }
 }
 
-/// Tells of every approval that is new or has changed from now on, of those that the caller may see:
-/// server-sent events of type `approval`.
+/// Streams every approval that is new or changes from now on, if the caller may see it: server-sent
+/// events of type `approval`.
 #[utoipa::path(
     get,
     path = "/v1/approvals/events",

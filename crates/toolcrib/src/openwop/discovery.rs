@@ -59,7 +59,7 @@ pub(super) fn document(server: &ServerConfig) -> Arc<Body> {
     Arc::new(Body::new(document.to_string()))
 }
 
-/// What this host can do.
+/// The capabilities of this host.
 #[utoipa::path(
     get,
     path = "/.well-known/openwop",

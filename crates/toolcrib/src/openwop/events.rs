@@ -43,11 +43,11 @@ pub(super) struct EventPage {
     tenant: String,
     /// In ascending position.
     events: Vec<Positioned>,
-    /// The position to ask for next, as `after`; that of the last event here, or the one asked for.
+    /// The `after` of the next page: the position of the last event here, or the requested one.
     next: u64,
 }
 
-/// An event and where it stands in the record of its tenant.
+/// An event with its position in the record of its tenant.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Positioned {

@@ -83,9 +83,9 @@ impl ToSchema for Explained {
     }
 }
 
-/// Why a principal may call a tool or not, step by step; without `tool`, why its lists are what they
-/// are. It says what a call would say and nothing more, and calls nothing. With `principal` it is what
-/// that principal of the caller's tenant would be told, which needs the scope `explain:others`.
+/// Explains step by step why a principal may call a tool or not; without `tool`, why its lists have
+/// their tools. It reveals no more than a call would, and calls nothing. With `principal` it
+/// explains for that principal of the caller's tenant, which requires the scope `explain:others`.
 #[utoipa::path(
     get,
     path = "/v1/explain",

@@ -39,17 +39,17 @@ pub(super) struct Keys {
     keys: Vec<KeyInfo>,
 }
 
-/// A key that was just made.
+/// A new key.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Made {
-    /// Its text, told this once.
+    /// The text of the key, which is shown only once.
     key: String,
-    /// What is known of it.
+    /// The description of the key.
     #[serde(flatten)]
     #[schema(value_type = Object)]
     info: KeyInfo,
-    /// When the key that it follows ends.
+    /// The expiry of the key that it replaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     old_key_ends_at: Option<String>,
 }
@@ -122,9 +122,9 @@ pub(super) async fn create(
     }
 }
 
-/// Makes the key that follows a key of the caller's tenant: the same principal with the same roles
-/// and scopes. Both work until the overlap is over, an hour when absent. A key of another principal
-/// needs the scope `keys:impersonate`.
+/// Creates a replacement for a key of the caller's tenant, with the same principal, roles and
+/// scopes. Both are valid until the overlap ends, an hour when absent. A key of another principal
+/// requires the scope `keys:impersonate`.
 #[utoipa::path(
     post,
     path = "/v1/keys/{id}/rotate",
@@ -161,7 +161,7 @@ pub(super) async fn rotate(
     }
 }
 
-/// Takes a key of the caller's tenant back. It works no more when this answers.
+/// Revokes a key of the caller's tenant. It is invalid when this responds.
 #[utoipa::path(
     delete,
     path = "/v1/keys/{id}",
@@ -270,13 +270,13 @@ fn texts<T: Text>(
     texts.map(Some).ok_or_else(|| BadMember::new(member, T::PROBLEM))
 }
 
-/// What a key is to be. At least one role or scope is needed.
+/// The properties of a new key. At least one role or scope is required.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(super) struct KeyBody {
     /// For people.
     name: KeyName,
-    /// Who the bearer is; the name when absent, if that is a legal principal.
+    /// The principal of the key; its name when absent, if that is a legal principal.
     principal: Option<Holder>,
     #[schema(max_items = 100)]
     roles: Option<Vec<RoleName>>,

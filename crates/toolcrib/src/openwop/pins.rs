@@ -59,7 +59,7 @@ pub(super) struct Approval {
 pub(super) struct ApprovalOfTool {
     /// The tool.
     tool_id: String,
-    /// `seen.digest` of the pin that was looked at.
+    /// `seen.digest` of the reviewed pin.
     #[schema(value_type = String, pattern = "^[0-9a-f]{64}$")]
     digest: Digest,
 }
@@ -130,8 +130,8 @@ pub(super) async fn list(
     Ok(respond::json(StatusCode::OK, &Pins { pins }))
 }
 
-/// Approves forms of tools, each named by its digest, all of them or none. They are offered when the
-/// answer comes.
+/// Approves forms of tools, each named by its digest, either all or none. They are offered when
+/// this responds.
 #[utoipa::path(
     post,
     path = "/v1/pins/approve",

@@ -41,7 +41,7 @@ pub(super) struct Forwarders {
     forwarders: Vec<Forwarder>,
 }
 
-/// Somebody who gets the record, or the checkpoints of it.
+/// A receiver of the record or of its checkpoints.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Forwarder {
@@ -49,20 +49,20 @@ pub(super) struct Forwarder {
     name: String,
     /// `forward` or `anchor`.
     kind: &'static str,
-    /// Events that were delivered, or checkpoints.
+    /// Number of delivered events or checkpoints.
     delivered: u64,
-    /// Events that were not.
+    /// Events that are not delivered yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     behind: Option<u64>,
-    /// When something was delivered last.
+    /// The time of the last delivery.
     #[schema(value_type = Option<String>)]
     delivered_at: Option<Timestamp>,
-    /// Since when it takes nothing.
+    /// The time since which deliveries fail.
     #[schema(value_type = Option<String>)]
     failing_since: Option<Timestamp>,
-    /// Attempts in vain since then.
+    /// Failed attempts since then.
     failures: u64,
-    /// Why the last one was in vain.
+    /// The reason of the last failure.
     problem: Option<String>,
 }
 
@@ -101,7 +101,8 @@ pub(super) async fn checkpoints(
     }
 }
 
-/// How those do who get the whole record: of all tenants, so it asks for the scope of metrics.
+/// The status of forwarders and anchors. They receive the record of all tenants, so this requires
+/// the scope `metrics:read`.
 #[utoipa::path(
     get,
     path = "/v1/record/forwarders",

@@ -21,7 +21,7 @@ use crate::{
     state::AppState,
 };
 
-/// Number of events per read, which is the maximum of a store, and number of reads per response.
+/// Number of events per read, the maximum of a store, and maximum number of reads per response.
 const PAGE: usize = 1_000;
 const MAX_PAGES: usize = 16;
 

@@ -24,13 +24,13 @@ pub(super) struct Sources {
     /// The toolsets, by name.
     #[schema(value_type = Vec<Object>)]
     toolsets: Vec<ToolsetReport>,
-    /// What the caller has used of its quota today; absent when it has none.
+    /// The use of the caller's quota today; absent when it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     quota: Option<QuotaReport>,
 }
 
-/// What children of a source wrote to stderr.
+/// Lines that children of a source wrote to stderr.
 #[derive(Serialize, ToSchema)]
 pub(super) struct SourceLog {
     /// The last lines, the oldest first.
@@ -72,9 +72,10 @@ pub(super) async fn logs(
     })
 }
 
-/// Every source of the caller's tenant: its kind, state, number of tools and problems, what limits
-/// kept from it (of all tenants), and how its breaker stands; and every toolset: how many of its tools
-/// the caller may use, and how many entries of its allow-list reach no tool.
+/// Every source of the caller's tenant: its kind, state, number of tools and problems, the calls
+/// that limits refused (of all tenants), and the state of its breaker. Also every toolset: the
+/// number of its tools that the caller may use, and of entries in its allow-list that match no
+/// tool.
 #[utoipa::path(
     get,
     path = "/v1/sources",

@@ -36,10 +36,10 @@ const HEADER_SPACE: &str = "otc-header";
 
 /// Calls a tool.
 ///
-/// What the tool itself reports as a failure is a 200 with `success: false`. The header
-/// `toolcrib-run-id` names the run that holds the events of the call, where there is such a tool;
-/// `idempotent-replayed` stands in the answer to a call that was made before under its `call_id` or,
-/// where it has none, under the header `Idempotency-Key`.
+/// A failure that the tool itself reports is a 200 with `success: false`. The header
+/// `toolcrib-run-id` names the run with the events of the call, if the tool exists. The header
+/// `idempotent-replayed` marks the response of an earlier call with the same `call_id` or, without
+/// one, the same header `Idempotency-Key`.
 #[utoipa::path(
     post,
     path = "/tools/call",

@@ -74,9 +74,9 @@ pub(super) struct OxpToolDefinition {
     requirements: Option<Requirements<'static>>,
 }
 
-/// What a tool needs. The members of the protocol itself (`authorization`, `secrets`, `user_id`) say
-/// what a client has to bring in `context`, which is nothing: this server checks scopes by the
-/// caller's key, and holds credentials itself. So what is needed stands beside them.
+/// The requirements of a tool. The protocol's own members (`authorization`, `secrets`, `user_id`)
+/// are what a client must send in `context`. That is nothing here, because this server checks the
+/// scopes of the caller's key and holds credentials itself. So it has members of its own.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Requirements<'a> {
     /// Scopes of the caller's key.

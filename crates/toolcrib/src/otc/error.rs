@@ -2,8 +2,7 @@
 //!
 //! | Case | Response |
 //! |---|---|
-//! | not a call; unknown, foreign or (with `denied_calls = "not_found"`) denied tool or version |
-//! 400 |
+//! | not a call; unknown, foreign or (with `denied_calls = "not_found"`) denied tool or version | 400 |
 //! | no valid key | 401 |
 //! | the caller lacks a scope of a tool of its tenant | 403, `details` with the scopes |
 //! | invalid arguments | 422, `parameter_errors` |
@@ -12,8 +11,7 @@
 //! | the tool requires approval | 200, `success: false`, not retryable |
 //! | the source is unavailable; nothing ran | 400, `can_retry: true` |
 //! | the tool failed | 200, `success: false`, not retryable |
-//! | its source disconnected or timed out | 200, `success: false`; retryable if a second call does
-//! no harm |
+//! | its source disconnected or timed out | 200, `success: false`; retryable if a second call does no harm |
 //! | `call_id` belongs to another call | 400 |
 //! | `Idempotency-Key` belongs to another call | 422 |
 //! | the response under `Idempotency-Key` cannot be replayed, or its call runs elsewhere | 409 |
@@ -34,7 +32,7 @@ use utoipa::ToSchema;
 use super::{dialect::Marker, result::RETRY_AFTER};
 use crate::{call_error, idempotency, middleware::Refusal, respond};
 
-/// What was wrong with a request.
+/// The problem with a request.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct ServerError {
     /// The version of this answer, in the caller's words.
@@ -42,17 +40,17 @@ pub(super) struct ServerError {
     schema: &'static str,
     /// In words, fit for users and models.
     message: String,
-    /// For whoever wrote the client.
+    /// For developers of the client.
     #[serde(skip_serializing_if = "Option::is_none")]
     developer_message: Option<String>,
     /// Scopes, limits and the like, where a refusal has some.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     details: Option<Value>,
-    /// Set where the same request may be made again with hope.
+    /// Set when a retry of the same request may succeed.
     #[serde(skip_serializing_if = "Option::is_none")]
     can_retry: Option<bool>,
-    /// How long to wait before.
+    /// How long to wait before a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }

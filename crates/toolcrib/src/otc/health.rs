@@ -5,7 +5,7 @@ use http::StatusCode;
 
 use crate::respond;
 
-/// Whether the server is up. Never asks for credentials.
+/// Whether the server is up. Requires no credentials.
 #[utoipa::path(
     get,
     path = "/health",

@@ -50,7 +50,7 @@ pub(super) fn refuse(refusal: &Refusal) -> Response {
     versioned(error::refused(Dialect::Oxp.marker(), refusal))
 }
 
-/// Whether the server is up. Never asks for credentials.
+/// Whether the server is up. Requires no credentials.
 #[utoipa::path(
     get,
     path = "/oxp/health",

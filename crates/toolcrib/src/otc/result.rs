@@ -42,12 +42,12 @@ pub(super) struct CallToolResponse<'a> {
 pub(super) struct ToolError {
     /// Fit for users and models.
     message: String,
-    /// For whoever wrote the client: a stable code.
+    /// For developers of the client: a stable code.
     #[serde(skip_serializing_if = "Option::is_none")]
     developer_message: Option<String>,
-    /// Whether the same call may be made again without harm and with hope.
+    /// Whether a retry of the same call does no harm and may succeed.
     can_retry: bool,
-    /// How long to wait before.
+    /// How long to wait before a retry.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }

@@ -19,7 +19,7 @@ use toolcrib_core::{
 use super::{ASKS, approver, asking};
 use crate::support::{eventually, one_source, parse};
 
-/// The value of `{ env = "SET" }` in these tests, repeated to a valid length.
+/// A webhook whose secret is [`SECRET`], the value of `{ env = "LONG" }` in these tests.
 const HOOK: &str = "[[approvals.webhook]]\nurl = \"https://hooks.example/in\"\n\
                     secret = { env = \"LONG\" }\n";
 const SECRET: &str = "a-secret-of-twenty-four-bytes-or-more";

@@ -97,7 +97,7 @@ pub(super) fn named(
     })
 }
 
-/// `GET`: opens the stand-alone stream of a session.
+/// `GET`: opens the standalone stream of a session.
 pub(super) fn open(
     host: &Arc<Host>,
     principal: &Arc<Principal>,
