@@ -27,7 +27,7 @@ use crate::{
     state::AppState,
 };
 
-/// Who asked, what would happen, and the steps that lead there.
+/// The explanation: the principal, the expected outcome, and the steps that lead to it.
 pub(crate) struct Explained;
 
 impl PartialSchema for Explained {
