@@ -175,7 +175,7 @@ pub trait Authenticator: Send + Sync + 'static {
 pub struct Identity {
     /// Stable name.
     pub id: String,
-    /// What sort of caller it is, for example `human`.
+    /// The sort of caller, for example `human`.
     pub identity_type: String,
     /// Roles it has.
     pub roles: Vec<String>,

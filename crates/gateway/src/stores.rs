@@ -11,7 +11,7 @@ use toolcrib_core::{
     store::{CatalogStore, KeyStore, RunStore},
 };
 
-/// What must survive a restart.
+/// The stores of a gateway, which survive a restart.
 #[derive(Clone)]
 pub struct Stores {
     /// Events.
@@ -24,7 +24,7 @@ pub struct Stores {
     pub runs: Option<Arc<dyn RunStore>>,
     /// Pins of tools; without it no tool is offered of a source whose tools are to be pinned.
     pub pins: Option<Arc<dyn PinStore>>,
-    /// Requests for consent; without it what needs consent does not run.
+    /// Requests for approval; without it a call that requires approval does not run.
     pub approvals: Option<Arc<dyn ApprovalStore>>,
     /// Answers of calls that name themselves; without it they last as long as the process.
     pub once: Option<Arc<dyn IdempotencyStore>>,

@@ -1,7 +1,6 @@
 //! Plain English: words that the project avoids, counted per 1 000 lines of prose.
 //!
-//! An area is a part of the tree with one ceiling for every group of words. New areas have the
-//! ceiling [`PLAIN`]; the higher ceilings of [`AREAS`] go down to it as an area is rewritten.
+//! An area is a part of the tree. In each, every group of words may occur at most [`PLAIN`] times.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +9,8 @@ use anyhow::Result;
 use crate::shell::say;
 use crate::tidy::tree::{TextFile, Tree};
 
-/// Occurrences of a group per 1 000 lines that are accepted everywhere in the end.
+/// The most occurrences of a group per 1 000 lines.
 const PLAIN: f64 = 2.0;
-
-/// Areas that are not rewritten yet, with their ceilings.
-const AREAS: &[(&str, f64)] = &[
-    ("bench", 73.0),
-    ("cli", 82.0),
-    ("gateway", 100.0),
-    ("generated docs", 6.0),
-    ("testkit", 41.0),
-    ("toolcrib", 73.0),
-];
 
 /// Pages that the program writes from its own texts.
 const GENERATED: &[&str] = &[
@@ -65,16 +54,15 @@ impl Area {
     }
 }
 
-/// Areas with more of a group than their ceiling permits.
+/// Areas with more of a group than [`PLAIN`] permits.
 pub(crate) fn counted(tree: &Tree) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     for (name, area) in areas(tree) {
-        let ceiling = ceiling(&name);
         for (group, (word, _)) in GROUPS.iter().enumerate() {
             let rate = area.rate(group);
-            if rate > ceiling {
+            if rate > PLAIN {
                 findings.push(format!(
-                    "{name}: `{word}` {rate:.1} times per 1 000 lines of prose, at most {ceiling:.1}; \
+                    "{name}: `{word}` {rate:.1} times per 1 000 lines of prose, at most {PLAIN:.1}; \
                      most in {}",
                     worst(&area, group)
                 ));
@@ -87,16 +75,12 @@ pub(crate) fn counted(tree: &Tree) -> Result<Vec<String>> {
 /// Prints the figures of every area.
 pub(crate) fn print(tree: &Tree) {
     let names: Vec<String> = GROUPS.iter().map(|(name, _)| format!("{name:>8}")).collect();
-    say(format_args!("{:<16}{:>7}{}{:>9}", "AREA", "LINES", names.concat(), "CEILING"));
+    say(format_args!("{:<16}{:>7}{}", "AREA", "LINES", names.concat()));
     for (name, area) in areas(tree) {
         let rates: String =
             (0..GROUPS.len()).map(|group| format!("{:>8.1}", area.rate(group))).collect();
-        say(format_args!("{name:<16}{:>7}{rates}{:>9.1}", area.lines, ceiling(&name)));
+        say(format_args!("{name:<16}{:>7}{rates}", area.lines));
     }
-}
-
-fn ceiling(name: &str) -> f64 {
-    AREAS.iter().find(|(area, _)| *area == name).map_or(PLAIN, |(_, ceiling)| *ceiling)
 }
 
 /// The files with most occurrences, and their numbers.

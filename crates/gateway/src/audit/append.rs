@@ -616,7 +616,7 @@ impl Writer {
         counts.into_iter().map(event).collect()
     }
 
-    /// Records `refused` and `rows`; what cannot be stored is counted and tried again later.
+    /// Records `refused` and `rows`. Refusals that cannot be stored are counted and retried later.
     async fn write(&self, refused: Vec<Refusal>, rows: Vec<Row>) {
         let mut events: Vec<NewEvent> =
             refused.iter().flat_map(|refusal| self.events_of(refusal)).collect();

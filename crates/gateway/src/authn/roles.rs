@@ -1,4 +1,4 @@
-//! Roles and what they grant.
+//! Roles and their grants.
 
 use std::collections::BTreeMap;
 

@@ -76,7 +76,7 @@ pub(super) enum Verdict {
 // === impl Tokens ===
 
 impl Tokens {
-    /// What `config` says. Issuers of `before` whose settings are the same keep their keys.
+    /// The issuers of `config`. Issuers of `before` with the same settings keep their keys.
     pub(super) fn new(
         config: &Config,
         before: Option<&Self>,

@@ -23,7 +23,7 @@ pub(crate) struct Execution {
     pub(crate) duration: Option<Duration>,
 }
 
-/// What stops a call early.
+/// The conditions that stop a call early.
 pub(crate) struct StopConditions<'a> {
     /// Its deadline, which pauses while a step of it waits for approval.
     pub(crate) deadline: Deadline<'a>,

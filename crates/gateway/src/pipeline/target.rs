@@ -1,4 +1,4 @@
-//! What a call runs on, resolved once.
+//! The target of a call, resolved once.
 
 use std::sync::Arc;
 

@@ -22,7 +22,7 @@ fn entry() -> Entry {
     Entry::new(SourceKind::Mcp, &source, "read", SafetyTier::Read).unwrap()
 }
 
-/// What the policies say of a call with `arguments`, or of every call.
+/// The judgement about a call with `arguments`, or about every call.
 fn judged(policies: &str, arguments: Option<&serde_json::Value>) -> super::Judgement {
     let policies = PolicySet::parse(&[file("a.cedar", policies)], None).unwrap();
     let (tenant, principal) = ("acme".parse().unwrap(), "ann".parse().unwrap());

@@ -30,7 +30,7 @@ impl ToolAnswer {
         Self { content: vec![block], ..Self::default() }
     }
 
-    /// One block of text that says what went wrong.
+    /// One block of text that describes the failure.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::text(text) }
     }

@@ -53,7 +53,7 @@ pub(super) struct Entered {
     probes_for_caller: Option<u64>,
 }
 
-/// What changed with a call.
+/// The changes caused by a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Changes {
     /// The circuit of everybody is now so.
