@@ -125,7 +125,7 @@ fn the_operator_does_not_answer_for_itself() {
     let id = pending[0]["approvalId"].as_str().unwrap();
     let own = run(dir.path(), &["approvals", "grant", id]);
     assert_eq!(own.code, 1, "{own:?}");
-    assert!(own.stderr.contains("you cannot answer your own request"), "{}", own.stderr);
+    assert!(own.stderr.contains("you cannot approve your own request"), "{}", own.stderr);
 }
 
 /// I-64: a grant survives a crash before the call, and the call runs once.

@@ -155,7 +155,7 @@ pub enum VoteRefused {
     #[error("the approval is {0} and accepts no more votes")]
     NotPending(&'static str),
     /// The caller cannot approve its own call.
-    #[error("you cannot answer your own request, with any key")]
+    #[error("you cannot approve your own request, with any key")]
     Own,
     /// One principal created, or could have used, both the voter's key and the caller's or an
     /// approver's.

@@ -56,7 +56,7 @@ pub enum KeyError {
     #[error("the time is not in the future, or further than 30 days for an overlap")]
     BadTime,
     /// No key of this id works in the caller's tenant.
-    #[error("there is no key of this id that works")]
+    #[error("no active key with this id")]
     NoSuchKey,
     /// Another key follows it already.
     #[error("another key follows this one already; rotate that one")]

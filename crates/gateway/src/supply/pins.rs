@@ -125,7 +125,7 @@ async fn try_update(
     });
     let (book, Sorted { new, different, back }) = sorted
         .await
-        .map_err(|error| StoreError::Unavailable(format!("the comparison broke off: {error}")))?;
+        .map_err(|error| StoreError::Unavailable(format!("the comparison panicked: {error}")))?;
     if new.is_empty() && different.is_empty() && back.is_empty() {
         return Ok((book, Vec::new(), 0));
     }
