@@ -118,7 +118,11 @@ fn a_refused_call_says_why_and_what_to_do() {
     let remote = Remote::start();
     let forbidden = remote.run("reader", &["call", "demo__fail"]);
     assert_eq!((forbidden.code, forbidden.stdout.as_str()), (1, ""));
-    assert!(forbidden.stderr.contains("hint: the key lacks a scope"), "{}", forbidden.stderr);
+    assert!(
+        forbidden.stderr.contains("hint: the key lacks a required scope"),
+        "{}",
+        forbidden.stderr
+    );
     assert!(forbidden.stderr.contains("`demo:write`"), "{}", forbidden.stderr);
     let told = remote.run("reader", &["--json", "call", "demo__fail"]).json();
     assert_eq!(told["error"]["code"], "forbidden");

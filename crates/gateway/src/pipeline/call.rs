@@ -367,14 +367,14 @@ impl Caller for Pipeline {
         request: CallRequest<'_>,
         step: StepContext,
     ) -> CallReport {
+        let run = interaction.run_id().clone();
+        if !interaction.belongs_to(principal) {
+            self.audit.unknown(principal, audit::CALL);
+            return CallReport::failed(run, step.call, CallError::NoSuchTool);
+        }
         match InteractionState::begin(interaction) {
-            Some(guard) => {
-                let run = interaction.run_id().clone();
-                self.call_in(run, Some(guard), principal, request, Some(step)).await
-            }
-            None => {
-                CallReport::failed(interaction.run_id().clone(), step.call, CallError::Cancelled)
-            }
+            Some(guard) => self.call_in(run, Some(guard), principal, request, Some(step)).await,
+            None => CallReport::failed(run, step.call, CallError::Cancelled),
         }
     }
 }

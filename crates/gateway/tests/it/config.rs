@@ -418,7 +418,7 @@ fn the_record_is_kept_as_it_says() {
         (
             "[[record.forward]]\nname = \"a\"\nkind = \"http\"\nurl = \"https://x.example\"\n\
              headers = { Authorization = \"Bearer canary\" }",
-            "a secret must not stand",
+            "a secret must not be",
         ),
     ] {
         let told = complaint(&format!("[record]\n{text}\n"));
@@ -500,7 +500,7 @@ fn mistakes_about_consent_are_told() {
         ("approval_quorum = 0", "expected a number from 1 to 32"),
         ("approval_role = \"\"", "is empty"),
         ("approval_scope = \"a:*\"", "approval_scope"),
-        ("approval_when = {}", "says nothing"),
+        ("approval_when = {}", "has no condition"),
         ("approval_when = { tiers = [\"huge\"] }", "approval_when.tiers"),
         ("approval_when = { arguments = [ { pointer = \"a\", above = 1 } ] }", "JSON pointer"),
         ("approval_when = { arguments = [ { pointer = \"/a\" } ] }", "exactly one of"),
