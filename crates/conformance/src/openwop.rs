@@ -88,7 +88,7 @@ async fn catalog(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     Ok((response, tools))
 }
 
-/// Like [`catalog`], but skips the check if the catalog is empty.
+/// Like [`catalog()`], but skips the check if the catalog is empty.
 async fn tools(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     let (response, tools) = catalog(target).await?;
     skip_unless(!tools.is_empty(), EMPTY_CATALOG)?;
