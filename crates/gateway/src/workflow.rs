@@ -5,7 +5,7 @@
 //! * `offer` decides for each snapshot which workflows can be offered: every tool of a step must be in
 //!   that snapshot, and a workflow requires every scope that its steps require.
 //! * `source` is a [`Source`](toolcrib_core::source::Source) like any other, and `run` calls the steps
-//!   through a [`Caller`](caller::Caller), which is the pipeline.
+//!   through a [`Caller`], which is the pipeline.
 //! * `live` knows the runs of this process, and `resume` continues those of a dead one.
 //!
 //! Invariant (I-7): who may call a workflow may call each of its steps, in the same snapshot.

@@ -4,7 +4,7 @@
 //!   the error codes and [`header`] the HTTP headers with the encoding of their values.
 //! * [`message`] has the JSON-RPC messages that more than one side reads or writes, and
 //!   [`param_header`] the arguments that a schema repeats in headers.
-//! * [`line`] and [`sse`] cut byte streams into messages of bounded size; [`scan`] finds the id of a
+//! * [`line`](mod@line) and [`sse`] cut byte streams into messages of bounded size; [`scan`] finds the id of a
 //!   message that is too large to keep.
 //!
 //! Nothing here opens a connection, and nothing decides: that is the work of the client
