@@ -1,4 +1,4 @@
-//! Tools of the tests besides Rust: Node.js, Python, MCP packages of both, a browser.
+//! Tools of the tests in addition to Rust: Node.js, Python, MCP packages of both, a browser.
 //!
 //! A thing is installed once, into the cache, when it is missing and installing is permitted
 //! (`TOOLCRIB_INSTALL=never` forbids it). A missing thing is returned as a [`Skip`]; the others

@@ -187,13 +187,16 @@ pub(crate) fn operator(tenant: TenantId, scopes: Vec<Grant>) -> anyhow::Result<P
 /// Creates the error for an unknown toolset name.
 pub(crate) fn no_toolset(name: &str, config: &Config) -> anyhow::Error {
     let known = config.toolsets.iter().map(|toolset| toolset.name.as_str());
-    let meant = suggest::did_you_mean(name, known);
-    advised(format!("no such toolset{meant}"), "the configuration has them as `[toolset.NAME]`")
+    let suggestion = suggest::did_you_mean(name, known);
+    advised(
+        format!("no such toolset{suggestion}"),
+        "the configuration has them as `[toolset.NAME]`",
+    )
 }
 
 /// Returns a suggestion for the unknown tool name `name`: a similar wire name, else a similar tool
 /// id or OTC id. Empty if no name is similar.
-pub(crate) fn meant(gateway: &Gateway, name: &str) -> String {
+pub(crate) fn suggestion(gateway: &Gateway, name: &str) -> String {
     let snapshot = gateway.snapshot();
     let entries = snapshot.catalog.entries();
     let kinds: [fn(&Entry) -> String; 3] = [
@@ -201,11 +204,11 @@ pub(crate) fn meant(gateway: &Gateway, name: &str) -> String {
         |entry| entry.id.to_string(),
         |entry| entry.names.otc_id(),
     ];
-    let meant = kinds.into_iter().map(|kind| {
+    let suggestion = kinds.into_iter().map(|kind| {
         let names: Vec<String> = entries.iter().map(|entry| kind(entry)).collect();
         suggest::did_you_mean(name, names.iter().map(String::as_str))
     });
-    meant.into_iter().find(|meant| !meant.is_empty()).unwrap_or_default()
+    suggestion.into_iter().find(|suggestion| !suggestion.is_empty()).unwrap_or_default()
 }
 
 /// Waits until every source has listed its tools or failed, for at most [`PATIENCE`].
@@ -250,13 +253,14 @@ pub(crate) async fn awaited(
             .filter(|source| source.status.state != SourceState::Ready)
             .map(|source| format!("`{}`", source.id))
             .collect();
-        let meant = meant(gateway, name);
+        let suggestion = suggestion(gateway, name);
         match waiting.is_empty() {
-            true => {
-                advised(format!("no such tool{meant}"), "`toolcrib tools list` shows the tools")
-            }
+            true => advised(
+                format!("no such tool{suggestion}"),
+                "`toolcrib tools list` shows the tools",
+            ),
             false => advised(
-                format!("no such tool, but {} did not answer{meant}", waiting.join(", ")),
+                format!("no such tool, but {} did not answer{suggestion}", waiting.join(", ")),
                 "`toolcrib sources check` says why",
             ),
         }

@@ -47,7 +47,7 @@ pub(crate) fn seams(store: &SqliteStore, keys: SealKeys, approvals: SealKeys) ->
         runs: Some(Arc::new(store.runs(keys.clone()))),
         pins: Some(Arc::new(store.clone())),
         approvals: Some(Arc::new(store.approvals(approvals))),
-        once: Some(Arc::new(store.once(keys))),
+        idempotency: Some(Arc::new(store.idempotency(keys))),
         quotas: Some(Arc::new(store.clone())),
     }
 }
@@ -61,7 +61,7 @@ pub(crate) fn forgetful() -> Stores {
         runs: None,
         pins: Some(Arc::new(MemoryPins::default())),
         approvals: None,
-        once: None,
+        idempotency: None,
         quotas: None,
     }
 }

@@ -270,7 +270,7 @@ pub enum CallError {
         /// The tool.
         tool: ToolId,
         /// The pending approval; `None` when none can be requested now.
-        asked: Option<Box<Asked>>,
+        asked: Option<Box<PendingApproval>>,
     },
     /// The approval of the call was rejected.
     #[error(
@@ -298,7 +298,7 @@ pub enum CallError {
 
 /// A pending approval. The same call may be made again once it is decided.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Asked {
+pub struct PendingApproval {
     /// The approval.
     pub approval: ApprovalId,
     /// When to call again.
@@ -328,7 +328,7 @@ impl CallError {
 
     /// Returns the message for the caller: the error and, for a pending approval, the next step.
     pub fn words(&self) -> String {
-        let Self::ApprovalRequired { asked: Some(asked), .. } = self else {
+        let Self::ApprovalRequired { pending: Some(asked), .. } = self else {
             return self.to_string();
         };
         let link = asked.link.as_ref().map(|link| format!(" at {link}")).unwrap_or_default();

@@ -16,7 +16,7 @@ pub const KEPT_FOR: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// An idempotency key of a caller.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct OnceKey {
+pub struct IdempotencyKey {
     /// Tenant of the caller.
     pub tenant: TenantId,
     /// The caller.
@@ -27,9 +27,9 @@ pub struct OnceKey {
 
 /// A request to run a call under an idempotency key.
 #[derive(Debug, Clone)]
-pub struct OnceClaim {
+pub struct IdempotencyClaim {
     /// The key.
-    pub key: OnceKey,
+    pub key: IdempotencyKey,
     /// Hash of the tool and its arguments.
     pub call: Digest,
     /// The run that will hold the call's events.
@@ -87,13 +87,13 @@ pub trait IdempotencyStore: Send + Sync + 'static {
     fn seals(&self) -> bool;
 
     /// Stores a call under its key, if the key is free.
-    async fn claim(&self, claim: OnceClaim) -> Result<Claimed, StoreError>;
+    async fn claim(&self, claim: IdempotencyClaim) -> Result<Claimed, StoreError>;
 
     /// Ends the call of `run` under `key` with its answer. `None`, or an answer that is too large,
     /// cannot be returned again. Has no effect when the key belongs to another call.
     async fn keep(
         &self,
-        key: &OnceKey,
+        key: &IdempotencyKey,
         run: &RunId,
         body: Option<String>,
         until: Timestamp,
@@ -101,7 +101,7 @@ pub trait IdempotencyStore: Send + Sync + 'static {
 
     /// Frees `key` of the call of `run`, which did not run. Has no effect when it belongs to
     /// another call.
-    async fn release(&self, key: &OnceKey, run: &RunId) -> Result<(), StoreError>;
+    async fn release(&self, key: &IdempotencyKey, run: &RunId) -> Result<(), StoreError>;
 
     /// Deletes expired entries, up to a few hundred, and returns how many there were.
     async fn sweep(&self, now: Timestamp) -> Result<usize, StoreError>;

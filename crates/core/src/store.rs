@@ -278,5 +278,5 @@ pub trait RunStore: Send + Sync + 'static {
     ) -> Result<usize, StoreError>;
 
     /// Returns the running workflow calls of this process whose cancellation was requested.
-    async fn asked(&self) -> Result<Vec<CallId>, StoreError>;
+    async fn requested_cancellations(&self) -> Result<Vec<CallId>, StoreError>;
 }

@@ -1,7 +1,7 @@
 //! The record: events are appended, chained, signed, anchored, forwarded, exported and pruned.
 //!
 //! * [`Audit`] appends events and reads the event log.
-//! * [`Keeper`] signs checkpoints, sends them to anchors, forwards events and applies retention.
+//! * [`AuditTasks`] signs checkpoints, sends them to anchors, forwards events and applies retention.
 //! * [`export`] writes events in the formats of other systems.
 
 mod accept;
@@ -12,16 +12,16 @@ mod context;
 mod continuity;
 pub mod export;
 mod forward;
-mod keeper;
 mod readiness;
 mod refusals;
 mod space;
+mod tasks;
 
 pub use self::{
     accept::{Acceptance, accept},
     append::Audit,
-    keeper::{Keeper, Parts},
     readiness::Readiness,
+    tasks::{AuditTasks, Parts},
 };
 pub(crate) use self::{
     append::{CALL, CallIdentity, READ, forbidden},

@@ -209,7 +209,7 @@ impl Authenticator {
                 issuer.settle().await;
                 self.inner.judge(text, accepted).map_err(|open| open.problem())
             }
-            told => told.map_err(|error| error.problem()),
+            verdict => verdict.map_err(|error| error.problem()),
         }
     }
 
@@ -250,7 +250,7 @@ impl Authenticator {
 
 /// Why credentials have no principal.
 enum Unproven {
-    Told(AuthError),
+    Refused(AuthError),
     /// The keys of its issuer have not been fetched yet.
     Open(Arc<Issuer>),
 }
@@ -259,7 +259,7 @@ impl Unproven {
     /// The error for the caller when no issuer is contacted.
     fn problem(&self) -> AuthError {
         match self {
-            Self::Told(error) => *error,
+            Self::Refused(error) => *error,
             Self::Open(issuer) if issuer.keys().is_none() => AuthError::Unavailable,
             Self::Open(_) => AuthError::Invalid,
         }
@@ -273,12 +273,12 @@ impl Inner {
             let shared = accepted == Accepted::Shared;
             return match policy.tokens.judge(text, shared, &policy.roles, self.clock.now()) {
                 Verdict::Holder(principal) => Ok(principal),
-                Verdict::Refused => Err(Unproven::Told(AuthError::Invalid)),
+                Verdict::Refused => Err(Unproven::Refused(AuthError::Invalid)),
                 Verdict::Open(issuer) => Err(Unproven::Open(issuer)),
             };
         }
         // Looking up by digest leaks no timing about the key: the digest cannot be steered.
-        let known = self.holder(|_| Some(digest(text))).map_err(Unproven::Told)?;
+        let known = self.holder(|_| Some(digest(text))).map_err(Unproven::Refused)?;
         Ok(known)
     }
 

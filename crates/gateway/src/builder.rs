@@ -200,8 +200,8 @@ impl GatewayBuilder {
             approvals: Arc::clone(&approvals),
             limits,
             quotas: Quotas::new(stores.quotas, services.clone()),
-            interactions: Arc::new(Interactions::new(services.clone(), Arc::clone(&audit))),
-            idempotency: Idempotency::new(stores.once, services.clone()),
+            interactions: Interactions::new(services.clone(), Arc::clone(&audit)),
+            idempotency: Idempotency::new(stores.idempotency, services.clone()),
             runs: Arc::new(LiveRuns::default()),
         });
         let workflows = Arc::new(Workflows {

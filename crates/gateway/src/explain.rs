@@ -249,11 +249,11 @@ impl Gateway {
         let away: Vec<Value> = sources
             .iter()
             .filter(|it| it.status.state != SourceState::Ready || it.discovered_at.is_none())
-            .map(|it| json!({ "id": it.id, "state": it.status.state, "told": it.discovered_at.is_some() }))
+            .map(|it| json!({ "id": it.id, "state": it.status.state, "listed": it.discovered_at.is_some() }))
             .collect();
         let all = sources.len();
         let message = match (all, away.len()) {
-            (0, _) => "no source is there for this tenant".to_owned(),
+            (0, _) => "this tenant has no source".to_owned(),
             (all, 0) => format!("all of its {all} sources answer and have listed their tools"),
             (all, away) => format!(
                 "{away} of its {all} sources do not answer or have not listed their tools yet"

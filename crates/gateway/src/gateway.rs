@@ -22,7 +22,7 @@ use crate::{
     metrics::Metrics,
     pipeline::{
         CallReport, CallRequest, Interaction, Pipeline,
-        idempotency::{IdempotencyKey, Once, OnceError},
+        idempotency::{ClientKey, IdempotencyError, IdempotentOutcome},
         quota::Quotas,
         session::TooManyInteractions,
     },
@@ -93,15 +93,15 @@ impl Gateway {
     /// Runs `request` unless the same call has run under `key`. `keep` returns the body to store.
     ///
     /// # Errors
-    /// [`OnceError`]: the key cannot be used for this call.
-    pub async fn call_once(
+    /// [`IdempotencyError`]: the key cannot be used for this call.
+    pub async fn call_idempotent(
         &self,
         principal: &Arc<Principal>,
-        key: IdempotencyKey<'_>,
+        key: ClientKey<'_>,
         request: CallRequest<'_>,
         keep: impl FnOnce(&CallReport) -> Option<Bytes> + Send + 'static,
-    ) -> Result<Once, OnceError> {
-        self.inner.pipeline.call_once(principal, key, request, keep).await
+    ) -> Result<IdempotentOutcome, IdempotencyError> {
+        self.inner.pipeline.call_idempotent(principal, key, request, keep).await
     }
 
     /// Starts an interaction of `principal`. Its first call is the first thing recorded of it.

@@ -27,7 +27,7 @@ pub struct Stores {
     /// Requests for approval; without it a call that requires approval does not run.
     pub approvals: Option<Arc<dyn ApprovalStore>>,
     /// Answers of calls that name themselves; without it they last as long as the process.
-    pub once: Option<Arc<dyn IdempotencyStore>>,
+    pub idempotency: Option<Arc<dyn IdempotencyStore>>,
     /// Counts of quotas; without it they last as long as the process.
     pub quotas: Option<Arc<dyn QuotaStore>>,
 }
@@ -53,8 +53,8 @@ impl Stores {
         keys: Arc<dyn KeyStore>,
         catalogs: Arc<dyn CatalogStore>,
     ) -> Self {
-        let (runs, pins, approvals, once, quotas) = (None, None, None, None, None);
-        Self { log, keys, catalogs, runs, pins, approvals, once, quotas }
+        let (runs, pins, approvals, idempotency, quotas) = (None, None, None, None, None);
+        Self { log, keys, catalogs, runs, pins, approvals, idempotency, quotas }
     }
 
     /// The same, with a store for pins of tools.
@@ -73,8 +73,8 @@ impl Stores {
 
     /// The same, with a store for answers of calls that name themselves.
     #[must_use]
-    pub fn with_once(mut self, once: impl IdempotencyStore) -> Self {
-        self.once = Some(Arc::new(once));
+    pub fn with_idempotency(mut self, idempotency: impl IdempotencyStore) -> Self {
+        self.idempotency = Some(Arc::new(idempotency));
         self
     }
 

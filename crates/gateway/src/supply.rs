@@ -104,33 +104,22 @@ impl SourceListener for Listener {
 impl Supply {
     /// Without sources. Returns the requests to discover too, for [`start`](Self::start).
     pub(crate) fn new(parts: SupplyParts) -> (Arc<Self>, mpsc::UnboundedReceiver<SourceId>) {
-        let SupplyParts {
-            services,
-            audit,
-            snapshots,
-            authorizer,
-            factory,
-            catalogs,
-            pins,
-            natives,
-            gate,
-        } = parts;
         // A source announces at most one change a second, of 32 bytes, and the receiver never waits.
         let (requests, receiver) = mpsc::unbounded_channel();
         let supply = Self {
-            services,
-            audit,
-            snapshots,
-            authorizer,
-            factory,
-            catalogs,
-            pins,
-            natives,
+            services: parts.services,
+            audit: parts.audit,
+            snapshots: parts.snapshots,
+            authorizer: parts.authorizer,
+            factory: parts.factory,
+            catalogs: parts.catalogs,
+            pins: parts.pins,
+            natives: parts.natives,
             pins_epoch: AtomicU64::new(0),
             comparing_pins: AtomicBool::new(false),
             reported: Reported::default(),
             reporting: AtomicBool::new(false),
-            slots: Mutex::new(Slots::new(gate)),
+            slots: Mutex::new(Slots::new(parts.gate)),
             requests,
         };
         (Arc::new(supply), receiver)

@@ -32,7 +32,7 @@ use toolcrib_core::{
 
 use crate::process::{
     confined::Orders,
-    once::{self, Ended, Program},
+    program::{self, Ended, Program},
     stderr::Lines,
 };
 
@@ -103,7 +103,7 @@ impl CommandSource {
                 Err(problem) => return unfit(&problem),
             },
         };
-        let ended = once::run(Program {
+        let ended = program::run(Program {
             launcher: &self.launcher,
             program: &command.program,
             arguments: arguments.into_iter().map(OsString::from).collect(),

@@ -40,7 +40,7 @@ pub(crate) mod confined;
 pub(crate) mod files;
 pub(crate) mod helper;
 mod landlock;
-pub(crate) mod once;
+pub(crate) mod program;
 pub(crate) mod reaper;
 pub(crate) mod stderr;
 

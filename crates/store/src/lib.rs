@@ -35,8 +35,8 @@ pub use self::{
     seal::{InvalidSealKey, SealKey, SealKeys, new_credential_id},
     sign::{InvalidSigningKey, SigningKey, is_signed, public_key, witness},
     sqlite::{
-        Durability, OnceBounds, Options, SqliteApprovals, SqliteCredentials, SqliteOnce,
-        SqliteRuns, SqliteStore,
+        Durability, IdempotencyBounds, Options, SqliteApprovals, SqliteCredentials,
+        SqliteIdempotency, SqliteRuns, SqliteStore,
     },
     witness::WitnessFile,
 };

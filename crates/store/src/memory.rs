@@ -503,7 +503,7 @@ impl RunStore for MemoryRuns {
         Ok(wanted.map(|it| it.cancelled = true).count())
     }
 
-    async fn asked(&self) -> Result<Vec<CallId>, StoreError> {
+    async fn requested_cancellations(&self) -> Result<Vec<CallId>, StoreError> {
         let runs = lock(&self.0);
         let cancelled = |it: &&MemoryRun| it.cancelled && it.record.state == RunState::Running;
         Ok(runs.iter().filter(cancelled).map(|it| it.record.call_id.clone()).collect())

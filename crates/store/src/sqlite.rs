@@ -12,10 +12,10 @@ mod catalogs;
 mod chain;
 mod credentials;
 mod failure;
+mod idempotency;
 mod instance;
 mod keys;
 mod log;
-mod once;
 mod open;
 mod pins;
 mod place;
@@ -41,7 +41,7 @@ use crate::seal::SealKeys;
 pub use self::{
     approvals::SqliteApprovals,
     credentials::SqliteCredentials,
-    once::{OnceBounds, SqliteOnce},
+    idempotency::{IdempotencyBounds, SqliteIdempotency},
     runs::SqliteRuns,
 };
 use self::{failure::Failure, instance::Instance, readers::Readers, writer::Writer};
@@ -172,8 +172,8 @@ impl SqliteStore {
     }
 
     /// Returns the store of idempotent calls, sealed with `keys`; without a key nothing is stored.
-    pub fn once(&self, keys: SealKeys) -> SqliteOnce {
-        SqliteOnce::new(self.clone(), keys)
+    pub fn idempotency(&self, keys: SealKeys) -> SqliteIdempotency {
+        SqliteIdempotency::new(self.clone(), keys)
     }
 
     /// Returns the path of the file, without symbolic links.

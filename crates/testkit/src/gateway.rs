@@ -205,7 +205,7 @@ impl TestGatewayBuilder {
             runs: Some(Arc::new(store.runs(SealKeys::none()))),
             pins: Some(Arc::new(store.clone())),
             approvals: Some(Arc::new(store.approvals(SealKeys::none()))),
-            once: Some(Arc::new(store.once(SealKeys::none()))),
+            idempotency: Some(Arc::new(store.idempotency(SealKeys::none()))),
             quotas: Some(Arc::new(store.clone())),
         };
         let sources = Sources::new(self.sources);

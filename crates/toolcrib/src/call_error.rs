@@ -42,12 +42,12 @@ pub(crate) fn details(error: &CallError) -> Option<Value> {
             "scope": "tool", "toolName": tool,
             "retryAfterMs": wait_millis(*retry_after), "limit": limit,
         }),
-        CallError::ApprovalRequired { tool, asked } => {
+        CallError::ApprovalRequired { tool, pending } => {
             let mut details = json!({ "scope": "tool", "toolName": tool, "approval": "required" });
-            if let (Some(details), Some(asked)) = (details.as_object_mut(), asked) {
-                details.insert("approvalId".to_owned(), json!(asked.approval));
-                details.insert("expiresAt".to_owned(), json!(asked.expires_at));
-                let wait = wait_millis(asked.retry_after);
+            if let (Some(details), Some(pending)) = (details.as_object_mut(), pending) {
+                details.insert("approvalId".to_owned(), json!(pending.approval));
+                details.insert("expiresAt".to_owned(), json!(pending.expires_at));
+                let wait = wait_millis(pending.retry_after);
                 details.insert("retryAfterMs".to_owned(), json!(wait));
             }
             details
@@ -92,7 +92,7 @@ mod tests {
             ),
             (CallError::InvalidArguments(vec![]), 422, None, None),
             (
-                CallError::ApprovalRequired { tool, asked: None },
+                CallError::ApprovalRequired { tool, pending: None },
                 403,
                 None,
                 Some(json!({ "scope": "tool", "toolName": "mcp:a.b", "approval": "required" })),

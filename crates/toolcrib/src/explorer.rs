@@ -8,10 +8,10 @@
 
 mod assets;
 mod call;
+mod context;
 mod embedded;
 mod error;
 mod gated;
-mod host;
 mod mounted;
 mod offer;
 mod page;
@@ -34,8 +34,8 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub(crate) use self::error::refuse;
 use self::{
+    context::{Host, Visitor},
     gated::Gated,
-    host::{Host, Visitor},
     page::{Look, Page},
 };
 pub use self::{

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{
     CallReport, CallRequest, Gateway,
-    idempotency::{self, IdempotencyKey, MAX_KEY, Once, OnceError},
+    idempotency::{self, ClientKey, IdempotencyError, MAX_KEY, Once},
 };
 use utoipa::{
     PartialSchema, ToSchema,
@@ -68,32 +68,32 @@ impl ToSchema for IdempotencyKeyText {}
 pub(crate) async fn call(
     gateway: &Gateway,
     caller: &Arc<Principal>,
-    key: Option<IdempotencyKey<'_>>,
+    key: Option<ClientKey<'_>>,
     request: CallRequest<'_>,
     keep: impl FnOnce(&CallReport) -> Option<Bytes> + Send + 'static,
-) -> Result<Once, OnceError> {
+) -> Result<Once, IdempotencyError> {
     let Some(key) = key else {
-        return Ok(Once::Report(Arc::new(gateway.call(caller, request).await)));
+        return Ok(IdempotentOutcome::Report(Arc::new(gateway.call(caller, request).await)));
     };
     let keep = |report: &CallReport| idempotency::is_final(report).then(|| keep(report)).flatten();
-    gateway.call_once(caller, key, request, keep).await
+    gateway.call_idempotent(caller, key, request, keep).await
 }
 
 /// Returns the status for a rejected key.
-pub(crate) fn status(refused: OnceError) -> StatusCode {
+pub(crate) fn status(refused: IdempotencyError) -> StatusCode {
     match refused {
-        OnceError::Unusable => StatusCode::BAD_REQUEST,
-        OnceError::Conflict => StatusCode::UNPROCESSABLE_ENTITY,
-        OnceError::Spent | OnceError::Running => StatusCode::CONFLICT,
-        OnceError::Busy => StatusCode::TOO_MANY_REQUESTS,
+        IdempotencyError::Unusable => StatusCode::BAD_REQUEST,
+        IdempotencyError::Conflict => StatusCode::UNPROCESSABLE_ENTITY,
+        IdempotencyError::Spent | IdempotencyError::Running => StatusCode::CONFLICT,
+        IdempotencyError::Busy => StatusCode::TOO_MANY_REQUESTS,
     }
 }
 
 /// Returns when the same key may be usable; `None` if it never will be for this call.
-pub(crate) fn retry_after(refused: OnceError) -> Option<Duration> {
+pub(crate) fn retry_after(refused: IdempotencyError) -> Option<Duration> {
     match refused {
-        OnceError::Running | OnceError::Busy => Some(RETRY_AFTER),
-        OnceError::Unusable | OnceError::Conflict | OnceError::Spent => None,
+        IdempotencyError::Running | IdempotencyError::Busy => Some(RETRY_AFTER),
+        IdempotencyError::Unusable | IdempotencyError::Conflict | IdempotencyError::Spent => None,
     }
 }
 

@@ -29,7 +29,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ("nobody", &["whoever", "nobody", "somebody"]),
     ("what is", &["what"]),
     ("ask", &["ask", "asks", "asked", "asking"]),
-    ("beside", &["beside"]),
+    ("beside", &["beside", "besides"]),
 ];
 
 /// Words after `what` that make it a noun.

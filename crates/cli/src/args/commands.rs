@@ -374,8 +374,8 @@ pub(crate) struct RunListArgs {
 fn run_state(text: &str) -> Result<RunState, String> {
     let found = RunState::ALL.into_iter().find(|state| state.as_str() == text);
     found.ok_or_else(|| {
-        let meant = suggest::did_you_mean(text, RunState::ALL.iter().map(|it| it.as_str()));
-        format!("expected running, completed, failed or cancelled{meant}")
+        let suggestion = suggest::did_you_mean(text, RunState::ALL.iter().map(|it| it.as_str()));
+        format!("expected running, completed, failed or cancelled{suggestion}")
     })
 }
 
@@ -612,8 +612,8 @@ fn name(text: &str) -> Result<String, String> {
 
 fn source_kind(text: &str) -> Result<SourceKind, String> {
     text.parse().map_err(|error: toolcrib_core::descriptor::UnknownValue| {
-        let meant = suggest::did_you_mean(text, SourceKind::ALL.iter().map(|it| it.as_str()));
-        format!("{error}{meant}")
+        let suggestion = suggest::did_you_mean(text, SourceKind::ALL.iter().map(|it| it.as_str()));
+        format!("{error}{suggestion}")
     })
 }
 

@@ -60,7 +60,7 @@ async fn run_local(
             let report = gateway.call(&operator, request).await;
             meter.end();
             let approval = match &report.result {
-                Err(CallError::ApprovalRequired { asked: Some(asked), .. }) => {
+                Err(CallError::ApprovalRequired { pending: Some(asked), .. }) => {
                     let shown = gateway.approvals().find(&operator, &asked.approval).await.ok();
                     let now = gateway.clock().now();
                     shown.map(|it| approvals::to_json(&it.approval, None, &operator, now))

@@ -72,15 +72,18 @@ async fn remote(args: &ExplainArgs, client: &Client, printer: Printer) -> anyhow
         (args.tool.as_deref(), explanation.get("outcome").and_then(Value::as_str))
         && let Ok(listed) = client.mcp_tools().await
     {
-        note_meant(&suggest::did_you_mean(tool, listed.iter().map(|it| it.name.as_str())), printer);
+        note_suggestion(
+            &suggest::did_you_mean(tool, listed.iter().map(|it| it.name.as_str())),
+            printer,
+        );
     }
     Ok(explanation)
 }
 
 /// Suggests the tool with the closest name, if there is one.
-fn note_meant(meant: &str, printer: Printer) {
-    if !meant.is_empty() {
-        printer.note(format_args!("no such tool{meant}"));
+fn note_suggestion(suggestion: &str, printer: Printer) {
+    if !suggestion.is_empty() {
+        printer.note(format_args!("no such tool{suggestion}"));
     }
 }
 
@@ -103,7 +106,7 @@ async fn here(args: &ExplainArgs, global: &Global, printer: Printer) -> anyhow::
                 .map(|arguments| CallContext { surface: &args.surface, arguments });
             let explanation = gateway.explain(&who, args.tool.as_deref(), call).await;
             if let (Some(tool), Verdict::Unknown) = (args.tool.as_deref(), explanation.outcome) {
-                note_meant(&local::meant(gateway, tool), printer);
+                note_suggestion(&local::suggestion(gateway, tool), printer);
             }
             Ok(explanation)
         })
@@ -146,17 +149,17 @@ async fn identify(args: &ExplainArgs, config: &Config) -> anyhow::Result<(Princi
 /// Prefers valid keys. Fails when no key matches, or when valid keys differ in scopes or roles.
 fn chosen(args: &ExplainArgs, keys: &[KeyRecord]) -> anyhow::Result<KeyRecord> {
     let now = Utc::now();
-    let meant = |key: &&KeyRecord| {
+    let matching = |key: &&KeyRecord| {
         args.key_id.as_ref().is_none_or(|id| key.id == *id)
             && args.principal.as_ref().is_none_or(|id| key.principal == *id)
             && (args.tenant.as_ref().is_none_or(|tenant| key.tenant == *tenant))
             && (args.tenant.is_some() || args.key_id.is_some() || key.tenant.as_str() == "default")
     };
-    let meant: Vec<&KeyRecord> = keys.iter().filter(meant).collect();
+    let matching: Vec<&KeyRecord> = keys.iter().filter(matching).collect();
     let holds =
         |key: &KeyRecord| key.revoked_at.is_none() && key.expires_at.is_none_or(|end| end > now);
-    let live: Vec<&KeyRecord> = meant.iter().copied().filter(|key| holds(key)).collect();
-    let Some(first) = live.first().or(meant.last()) else {
+    let live: Vec<&KeyRecord> = matching.iter().copied().filter(|key| holds(key)).collect();
+    let Some(first) = live.first().or(matching.last()) else {
         return Err(advised(
             "no such key",
             "`toolcrib keys list` shows keys with principals and tenants; for a principal of a token \

@@ -74,10 +74,10 @@ fn check_grants(args: &KeyCreateArgs, config: &Config, printer: Printer) -> anyh
     let known: Vec<String> = known.iter().map(ToString::to_string).collect();
     for scope in &args.scopes {
         let text = scope.to_string();
-        let meant = suggest::closest(&text, known.iter().map(String::as_str));
-        if let Some(meant) = meant.filter(|meant| *meant != text) {
+        let suggestion = suggest::closest(&text, known.iter().map(String::as_str));
+        if let Some(suggestion) = suggestion.filter(|suggestion| *suggestion != text) {
             printer.warning(format_args!(
-                "nothing in the configuration requires the scope `{text}`; did you mean `{meant}`?"
+                "nothing in the configuration requires the scope `{text}`; did you mean `{suggestion}`?"
             ));
         }
     }
@@ -86,18 +86,18 @@ fn check_grants(args: &KeyCreateArgs, config: &Config, printer: Printer) -> anyh
 
 /// Creates the error for a role that `config` does not define.
 pub(crate) fn unknown_role(role: &str, config: &Config) -> anyhow::Error {
-    let meant = suggest::did_you_mean(role, config.roles.keys().map(String::as_str));
-    usage(format!("there is no role `{role}` in the configuration{meant}"))
+    let suggestion = suggest::did_you_mean(role, config.roles.keys().map(String::as_str));
+    usage(format!("there is no role `{role}` in the configuration{suggestion}"))
 }
 
 /// Creates the error for an unknown or inactive key.
 fn unknown_key(message: &str, id: &KeyId, keys: &[KeyInfo]) -> anyhow::Error {
     let named = keys.iter().find(|key| key.name == id.as_str());
-    let meant = match named {
+    let suggestion = match named {
         Some(key) => format!("; did you mean `{}`, which is called {}?", key.id, key.name),
         None => suggest::did_you_mean(id.as_str(), keys.iter().map(|key| key.id.as_str())),
     };
-    advised(format!("{message}{meant}"), "`toolcrib keys list` shows the ids")
+    advised(format!("{message}{suggestion}"), "`toolcrib keys list` shows the ids")
 }
 
 /// Refines `error`, the server's refusal to change key `id`: a key that is missing in the server's

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::{credential::CredentialStore, record::DeliveryFactory};
 use toolcrib_gateway::{
     Gateway,
-    audit::{Keeper, Parts},
+    audit::{AuditTasks, Parts},
     config::Config,
 };
 use toolcrib_sources::Deliveries;
@@ -125,8 +125,8 @@ pub(crate) async fn run(
         key_may_be_new,
         deliveries,
     };
-    let keeper = match gateway.keep_record(parts, &config.record).await {
-        Ok(keeper) => keeper,
+    let audit = match gateway.start_audit(parts, &config.record).await {
+        Ok(audit) => audit,
         Err(problem) => {
             gateway.close().await;
             store.close().await;
@@ -176,11 +176,11 @@ pub(crate) async fn run(
                     Action::End => break Ok(()),
                     Action::Reload => {
                         watch.look();
-                        reload(&gateway, &keeper, &config, &mut text, args, global, printer).await;
+                        reload(&gateway, &audit, &config, &mut text, args, global, printer).await;
                     }
                 },
                 () = watch.changed() => {
-                    reload(&gateway, &keeper, &config, &mut text, args, global, printer).await;
+                    reload(&gateway, &audit, &config, &mut text, args, global, printer).await;
                 }
             }
         },
@@ -201,7 +201,7 @@ pub(crate) async fn run(
         }
         gateway.close().await;
         // Signs also the events that closing the gateway has recorded.
-        keeper.close().await;
+        audit.close().await;
         store.close().await;
     };
     match end_in_time(ending, &cut, async || signals.end().await).await {
@@ -312,7 +312,7 @@ fn bind(listen: SocketAddr, args: &ServeArgs) -> anyhow::Result<TcpListener> {
 /// `started` is the configuration of the start, `text` the file content in force.
 async fn reload(
     gateway: &Gateway,
-    keeper: &Keeper,
+    audit: &AuditTasks,
     started: &Config,
     text: &mut Option<String>,
     args: &ServeArgs,
@@ -332,9 +332,9 @@ async fn reload(
         if !args.allow_empty {
             not_emptied(&old, text.as_deref(), &fresh)?;
         }
-        keeper.apply(&fresh.config.record).await.map_err(|problem| not_kept(&problem))?;
+        audit.apply(&fresh.config.record).await.map_err(|problem| not_kept(&problem))?;
         if let Err(error) = gateway.apply(fresh.config.clone()).await {
-            keeper.apply(&old.record).await.map_err(|problem| not_kept(&problem))?;
+            audit.apply(&old.record).await.map_err(|problem| not_kept(&problem))?;
             return Err(error.into());
         }
         anyhow::Ok(fresh)

@@ -221,8 +221,8 @@ async fn refused(error: anyhow::Error, id: &str, client: &Client) -> anyhow::Err
 
 /// Creates the error for an unknown source id.
 fn unknown<'a>(id: &str, known: impl Iterator<Item = &'a str>) -> anyhow::Error {
-    let meant = suggest::did_you_mean(id, known);
-    advised(format!("no such source{meant}"), "`toolcrib sources list` shows the sources")
+    let suggestion = suggest::did_you_mean(id, known);
+    advised(format!("no such source{suggestion}"), "`toolcrib sources list` shows the sources")
 }
 
 async fn logs_here(id: &str, global: &Global, printer: Printer) -> anyhow::Result<Value> {

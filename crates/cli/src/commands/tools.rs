@@ -259,14 +259,14 @@ async fn refused(error: anyhow::Error, toolset: &str, client: &Client) -> anyhow
     if known.contains(&toolset) {
         return error;
     }
-    let meant = suggest::did_you_mean(toolset, known);
-    advised(format!("no such toolset{meant}"), "`toolcrib sources list` shows the toolsets")
+    let suggestion = suggest::did_you_mean(toolset, known);
+    advised(format!("no such toolset{suggestion}"), "`toolcrib sources list` shows the toolsets")
 }
 
 /// Creates the error for a tool name that is unknown for the key.
 pub(crate) fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> anyhow::Error {
-    let meant = suggest::did_you_mean(name, known);
-    advised(format!("no such tool{meant}"), "`toolcrib tools list` shows what the key may use")
+    let suggestion = suggest::did_you_mean(name, known);
+    advised(format!("no such tool{suggestion}"), "`toolcrib tools list` shows what the key may use")
 }
 
 fn details(shown: &Shown, more: &[(&str, String)], printer: Printer) -> anyhow::Result<()> {

@@ -34,7 +34,7 @@ impl fmt::Debug for Fingerprint {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Opened {
     /// The request and its event are stored.
-    Asked(Box<Approval>),
+    PendingApproval(Box<Approval>),
     /// The same call has an approval already that is still in force.
     Known(Box<Approval>),
     /// This principal has too many pending approvals.
@@ -107,7 +107,7 @@ pub trait ApprovalStore: Send + Sync + 'static {
     async fn cursor(&self, reader: &str) -> Result<u64, StoreError>;
 
     /// Records that `reader` has seen every change up to `change`.
-    async fn told(&self, reader: &str, change: u64) -> Result<(), StoreError>;
+    async fn acknowledge(&self, reader: &str, change: u64) -> Result<(), StoreError>;
 
     /// Deletes the approvals created before `before` that are no longer in force, and returns how
     /// many.

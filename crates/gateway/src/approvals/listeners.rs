@@ -11,7 +11,7 @@ use toolcrib_core::{
     principal::Principal,
 };
 
-/// Listeners at the same time, besides those within [`SHARE_OF_TENANT`].
+/// Listeners at the same time, in addition to those within [`SHARE_OF_TENANT`].
 pub const MAX_LISTENERS: usize = 1_000;
 /// Listeners of one tenant at the same time.
 pub const MAX_LISTENERS_OF_TENANT: usize = 250;

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
     approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, Opened},
     authorize::{Authorizer as _, CallContext},
-    call::{Asked, CallError},
+    call::{CallError, PendingApproval},
     clock::Timestamp,
     id::CallId,
     principal::{AuthMethod, Principal},
@@ -33,46 +33,31 @@ pub(crate) struct CallInput<'a> {
     pub(crate) arguments: &'a CallArguments,
 }
 
-/// A call that was approved or required no approval.
-pub(crate) struct Approved {
-    /// The call; its cause is the event that approved it.
-    pub(crate) call: CallIdentity,
-    /// The snapshot in which the call was authorized again, if it has waited.
-    pub(crate) reloaded: Option<Arc<Snapshot>>,
-}
-
-/// A call that does not run, and the reason.
-type Stopped = (CallIdentity, CallError);
-
 impl Approvals {
-    /// Returns a call that requires no approval or has one. Otherwise opens a request, and waits as long
-    /// as the configuration lets calls wait; in the meantime the deadlines of the workflow calls around
-    /// `parent` are paused.
+    /// Returns once a call that requires no approval, or has one, may run; its cause is then the event that
+    /// approved it. Otherwise opens a request, and waits as long as the configuration lets calls wait; in
+    /// the meantime the deadlines of the workflow calls around `parent` are paused. Returns the snapshot in
+    /// which the call was authorized again, if it has waited.
     ///
     /// # Errors
-    /// The call with the reason why it does not run.
+    /// The reason why the call does not run.
     pub(crate) async fn approve(
         &self,
-        mut call: CallIdentity,
+        call: &mut CallIdentity,
         principal: &Principal,
         gate: ApprovalGate,
         input: CallInput<'_>,
         parent: Option<&CallId>,
         hang_up: &CancellationToken,
-    ) -> Result<Approved, Stopped> {
-        let ApprovalGate::Closed(fingerprint, grant) = gate else {
-            return Ok(Approved { call, reloaded: None });
-        };
-        let tool = call.entry.id.clone();
+    ) -> Result<Option<Arc<Snapshot>>, CallError> {
+        let ApprovalGate::Closed(fingerprint, grant) = gate else { return Ok(None) };
         let Some((store, fingerprint)) = self.store.as_deref().zip(fingerprint) else {
-            return Err((call, CallError::ApprovalRequired { tool, asked: None }));
+            let tool = call.entry.id.clone();
+            return Err(CallError::ApprovalRequired { tool, pending: None });
         };
         let waiting = Waiting { approvals: self, store, principal, fingerprint, input, parent };
-        let mut paid = grant.is_none();
-        match waiting.pass(&mut call, grant, &mut paid, hang_up).await {
-            Ok(reloaded) => Ok(Approved { call, reloaded }),
-            Err(error) => Err((call, error)),
-        }
+        let paid = grant.is_none();
+        waiting.pass(call, grant, paid, hang_up).await
     }
 }
 
@@ -91,7 +76,7 @@ impl Waiting<'_> {
         &self,
         call: &mut CallIdentity,
         mut found: Option<Box<Approval>>,
-        paid: &mut bool,
+        mut paid: bool,
         hang_up: &CancellationToken,
     ) -> Result<Option<Arc<Snapshot>>, CallError> {
         let config = self.approvals.services.config();
@@ -119,9 +104,9 @@ impl Waiting<'_> {
                         return Ok(reloaded);
                     }
                     // Another call has used the grant, so this one takes a token of its own.
-                    if !*paid {
+                    if !paid {
                         self.approvals.limits.take(call).await?;
-                        *paid = true;
+                        paid = true;
                     }
                 }
                 ApprovalState::Rejected => {
@@ -151,7 +136,7 @@ impl Waiting<'_> {
                 ApprovalState::Used | ApprovalState::Expired => {}
             }
         }
-        Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), asked: None })
+        Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: None })
     }
 
     /// Authorizes the call again after a wait, in the current snapshot, and returns that snapshot: the
@@ -188,14 +173,14 @@ impl Waiting<'_> {
         event.event_id = approval.event_id.clone();
         let shown = config.show_arguments.then(|| self.shown()).flatten();
         match self.store.open(approval, shown, event).await {
-            Ok(Opened::Asked(approval)) => {
+            Ok(Opened::PendingApproval(approval)) => {
                 self.approvals.announce();
                 Ok(approval)
             }
             Ok(Opened::Known(approval)) => Ok(approval),
             Ok(Opened::Full) => {
                 tracing::warn!(tenant = %call.tenant, "too many approvals of one principal are pending");
-                Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), asked: None })
+                Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: None })
             }
             Err(error) => Err(unavailable(&error)),
         }
@@ -271,11 +256,11 @@ fn after(now: Timestamp, time: Duration) -> Timestamp {
 }
 
 fn required(call: &CallIdentity, approval: &Approval, config: &ApprovalsConfig) -> CallError {
-    let asked = Asked {
+    let pending = PendingApproval {
         approval: approval.id.clone(),
         retry_after: RETRY_AFTER,
         expires_at: approval.expires_at,
         link: config.url.as_ref().map(|base| link(base, &approval.id)),
     };
-    CallError::ApprovalRequired { tool: call.entry.id.clone(), asked: Some(Box::new(asked)) }
+    CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: Some(Box::new(pending)) }
 }

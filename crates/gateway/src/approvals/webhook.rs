@@ -188,7 +188,7 @@ impl Hook {
                 }
             }
         }
-        self.store.told(&self.reader, approval.change).await?;
+        self.store.acknowledge(&self.reader, approval.change).await?;
         Ok(true)
     }
 

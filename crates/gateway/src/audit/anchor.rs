@@ -111,7 +111,7 @@ impl Anchor {
                         tracing::error!(%error, "the checkpoints for an anchor could not be read");
                     }
                 }
-                // The keeper has ended, and ends this task.
+                // The audit has ended, and ends this task.
                 Err(RecvError::Closed) => std::future::pending().await,
             }
         }

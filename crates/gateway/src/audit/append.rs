@@ -52,7 +52,7 @@ pub struct Audit {
     space: Arc<Space>,
     readiness: Arc<Readiness>,
     background: Background,
-    /// The store of checkpoints and cursors, once a [`Keeper`](super::Keeper) is started.
+    /// The store of checkpoints and cursors, once a [`AuditTasks`](super::AuditTasks) is started.
     store: OnceLock<Arc<dyn RecordStore>>,
 }
 
@@ -144,12 +144,12 @@ impl Audit {
         self.writer.log.read(query).await
     }
 
-    /// The store of checkpoints and cursors, if a [`Keeper`](super::Keeper) was started.
+    /// The store of checkpoints and cursors, if a [`AuditTasks`](super::AuditTasks) was started.
     pub fn store(&self) -> Option<&Arc<dyn RecordStore>> {
         self.store.get()
     }
 
-    /// Sets the store of the first keeper; a gateway has one.
+    /// Sets the store of the first audit; a gateway has one.
     pub(super) fn set_store(&self, store: Arc<dyn RecordStore>) {
         self.store.get_or_init(|| store);
     }

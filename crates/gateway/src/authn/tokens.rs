@@ -295,9 +295,9 @@ impl Shared {
         };
         let all = match token.claims.get("scope") {
             None => all,
-            asked => {
+            requested => {
                 let held = scopes_of(&all, roles);
-                let mut scopes = claims::scopes(asked);
+                let mut scopes = claims::scopes(requested);
                 scopes.retain(|scope| held.includes(scope));
                 Token { roles: Vec::new(), scopes, ..all }
             }

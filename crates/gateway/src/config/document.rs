@@ -128,10 +128,14 @@ fn with_suggestion(message: &str, broken: &mut BTreeSet<String>, key: &str) -> S
             .fold(message.to_owned(), number);
     };
     let known = expected.split('`').skip(1).step_by(2);
-    let Some(meant) = suggest::closest(typed, known) else { return message.to_owned() };
+    let Some(suggestion) = suggest::closest(typed, known) else { return message.to_owned() };
     let table = key.rsplit_once('.').map_or("", |(table, _)| table);
-    broken.insert(if table.is_empty() { meant.to_owned() } else { format!("{table}.{meant}") });
-    format!("{unknown}, did you mean `{meant}`? Expected {expected}")
+    broken.insert(if table.is_empty() {
+        suggestion.to_owned()
+    } else {
+        format!("{table}.{suggestion}")
+    });
+    format!("{unknown}, did you mean `{suggestion}`? Expected {expected}")
 }
 
 /// The path of a key.

@@ -72,10 +72,10 @@ pub(super) struct Server {
     /// A proxy in front of toolcrib terminates TLS.
     #[schemars(with = "bool", extend("default" = false))]
     pub(super) behind_proxy: bool,
-    /// Accepted `Host` values besides loopback names.
+    /// Accepted `Host` values in addition to loopback names.
     #[schemars(with = "Vec<String>")]
     pub(super) allowed_hosts: Vec<String>,
-    /// Origins of web pages that may send requests and read the answers (CORS), besides loopback
+    /// Origins of web pages that may send requests and read the answers (CORS), in addition to loopback
     /// ones.
     #[schemars(with = "Vec<String>")]
     pub(super) allowed_origins: Vec<String>,

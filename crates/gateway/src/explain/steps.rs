@@ -42,7 +42,7 @@ pub(super) fn not_offered(located: &Located) -> Step {
         let message = match silent.is_empty() {
             true => "no source offers a tool of this name".to_owned(),
             false => format!(
-                "no source offers a tool of this name; {} have not told their tools yet",
+                "no source offers a tool of this name; {} have not listed their tools yet",
                 silent.join(", ")
             ),
         };

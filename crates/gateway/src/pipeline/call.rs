@@ -12,7 +12,6 @@
 
 use std::{any::Any, sync::Arc};
 
-use async_trait::async_trait;
 use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_core::{
@@ -33,18 +32,18 @@ use super::{
     dispatch::{self, Execution, StopConditions},
     miss,
     quota::Counted,
-    session::{InteractionGuard, InteractionState},
+    session::InteractionGuard,
     target::Target,
 };
 use crate::{
-    approvals::wait::{Approved, CallInput},
+    approvals::wait::CallInput,
     audit::{self, CallIdentity, MissedCall},
     config::DeniedCalls,
     ids::new_id,
     metrics::Surface,
     snapshot::{Miss, Snapshot},
     tool_ref::{CatalogScope, ToolRef},
-    workflow::{caller::Caller, live::StepContext},
+    workflow::live::StepContext,
 };
 
 /// A call on its way through the pipeline, without the name of its tool.
@@ -79,16 +78,12 @@ pub(super) struct Authorized {
 
 /// A call that may start: steps 1 to 5.
 struct Admitted {
+    /// The target, in the snapshot in which the call runs.
     target: Target,
-    permit: Permit,
-    identity: CallIdentity,
     /// The quotas that count it; given back unless it starts.
     counted: Counted,
     hang_up: CancellationToken,
 }
-
-/// Why a call that its caller may make does not start.
-type NotAdmitted = (CallIdentity, CallError);
 
 impl Pipeline {
     /// Makes one call. Dropping the future cancels it.
@@ -152,13 +147,14 @@ impl Pipeline {
         &self,
         principal: &Principal,
         authorized: Authorized,
-        mut call: Call,
+        call: Call,
     ) -> CallReport {
-        let entry = Some(Arc::clone(&authorized.target.entry));
+        let Authorized { target, permit, mut identity } = authorized;
+        let entry = Some(Arc::clone(&target.entry));
         let (run, id, surface) = (call.run.clone(), call.id.clone(), call.surface);
-        let execution = match self.admit(principal, authorized, &mut call).await {
-            Ok(admitted) => self.run(admitted, call).await,
-            Err((identity, error)) => {
+        let execution = match self.admit(principal, target, &mut identity, &call).await {
+            Ok(admitted) => self.run(admitted, permit, identity, call).await,
+            Err(error) => {
                 let error = self.refuse(identity, &call, None, error).await;
                 Execution { result: Err(error), duration: None }
             }
@@ -166,66 +162,59 @@ impl Pipeline {
         self.finished(run, id, surface, entry, execution)
     }
 
-    /// Steps 3 to 5: limits, validation and approval.
+    /// Steps 3 to 5: limits, validation and approval. Adds the hash of the arguments and the event that
+    /// approved the call to its identity.
     async fn admit(
         &self,
         principal: &Principal,
-        authorized: Authorized,
-        call: &mut Call,
-    ) -> Result<Admitted, NotAdmitted> {
-        let Authorized { mut target, permit, mut identity } = authorized;
+        mut target: Target,
+        identity: &mut CallIdentity,
+        call: &Call,
+    ) -> Result<Admitted, CallError> {
         // 3. limit, unless the call that requested the approval has taken the token
-        let gate = match self.approvals.gate(principal, &target.entry, &call.arguments).await {
-            Ok(gate) => gate,
-            Err(error) => return Err((identity, error)),
-        };
-        if !gate.is_paid()
-            && let Err(error) = self.limits.take(&identity).await
-        {
-            return Err((identity, error));
+        let gate = self.approvals.gate(principal, &target.entry, &call.arguments).await?;
+        if !gate.is_paid() {
+            self.limits.take(identity).await?;
         }
         // 4. validate
         identity.args_hash = call.arguments.hash().ok().map(str::to_owned);
-        if let Err(violations) = validate(&target.entry, &call.arguments) {
-            return Err((identity, CallError::InvalidArguments(violations)));
-        }
+        validate(&target.entry, &call.arguments).map_err(CallError::InvalidArguments)?;
         // 5. approve; a call over its quota requests no approval, and a waiting call is not counted
         let counted = match gate.requires_approval() {
-            false => self.quotas.count(&target.entry, &target.quotas, false).await.map(Some),
-            true => self.quotas.check_call(&target.entry, &target.quotas).await.map(|()| None),
+            false => Some(self.quotas.count(&target.entry, &target.quotas, false).await?),
+            true => {
+                self.quotas.check_call(&target.entry, &target.quotas).await?;
+                None
+            }
         };
-        let counted = match counted {
-            Ok(counted) => counted,
-            Err(error) => return Err((identity, error)),
-        };
-        if let Some(guard) = &call.guard
-            && let Err(error) = guard.open(&target.entry.id).await
-        {
-            return Err((identity, error));
+        if let Some(guard) = &call.guard {
+            guard.open(&target.entry.id).await?;
         }
         let hang_up =
             call.guard.as_ref().map_or_else(CancellationToken::new, InteractionGuard::hang_up);
         let parent = call.step.as_ref().map(|step| &step.parent);
         let input = CallInput { surface: call.surface.as_str(), arguments: &call.arguments };
         let approved = self.approvals.approve(identity, principal, gate, input, parent, &hang_up);
-        let Approved { call: identity, reloaded } = approved.await?;
-        if let Some(snapshot) = reloaded {
+        if let Some(snapshot) = approved.await? {
             target = target.reloaded(snapshot, principal);
         }
-        // The grant is spent, so the call is counted even over the quota.
         let counted = match counted {
             Some(counted) => counted,
-            None => match self.quotas.count(&target.entry, &target.quotas, true).await {
-                Ok(counted) => counted,
-                Err(error) => return Err((identity, error)),
-            },
+            // The grant is spent, so the call is counted even over the quota.
+            None => self.quotas.count(&target.entry, &target.quotas, true).await?,
         };
-        Ok(Admitted { target, permit, identity, counted, hang_up })
+        Ok(Admitted { target, counted, hang_up })
     }
 
     /// Steps 6 to 9: record, run, record, answer.
-    async fn run(&self, admitted: Admitted, call: Call) -> Execution {
-        let Admitted { target, permit, identity, counted, hang_up } = admitted;
+    async fn run(
+        &self,
+        admitted: Admitted,
+        permit: Permit,
+        identity: CallIdentity,
+        call: Call,
+    ) -> Execution {
+        let Admitted { target, counted, hang_up } = admitted;
         let Call { arguments, progress, meta, input, charge, guard, step, .. } = call;
         let invocation = Invocation {
             call_id: identity.call.clone(),
@@ -240,6 +229,11 @@ impl Pipeline {
         };
         let egress = invocation.egress.clone();
         let is_workflow = target.entry.tool.source == SourceKind::Workflow;
+        let runnable =
+            target.snapshot.workflows.get(&target.entry).filter(|_| is_workflow).cloned();
+        let Target { snapshot, entry, source, breaker, .. } = target;
+        // A long call must not keep the sources of an old snapshot open.
+        drop(snapshot);
         let (audit, approvals) = (Arc::clone(&self.audit), Arc::clone(&self.approvals));
         let (runs, services) = (Arc::clone(&self.runs), self.services.clone());
         let cancelled = hang_up.clone();
@@ -253,13 +247,11 @@ impl Pipeline {
             let parent = step.as_ref().map(|step| step.parent.clone());
             let deadline = approvals.pauses().deadline(is_workflow.then_some(&id), parent.as_ref());
             let steps = is_workflow.then(|| {
-                let runnable = target.snapshot.workflows.get(&target.entry).map(Arc::clone);
                 runs.enter(&id, started.event().clone(), parent, cancelled.clone(), runnable)
             });
-            let _running = services.metrics.runs(&target.entry.source);
+            let _running = services.metrics.runs(&entry.source);
             let stop = StopConditions { deadline, cancelled: &cancelled, clock: &*services.clock };
-            let execution =
-                dispatch::run(target.source, target.breaker, &permit, invocation, stop).await;
+            let execution = dispatch::run(source, breaker, &permit, invocation, stop).await;
             if execution.duration.is_some() {
                 counted.keep();
             }
@@ -355,27 +347,6 @@ impl Pipeline {
         identity.args_hash = call.arguments.hash().ok().map(str::to_owned);
         self.audit.refused(&identity, &error, reason).await;
         error
-    }
-}
-
-#[async_trait]
-impl Caller for Pipeline {
-    async fn call(
-        &self,
-        interaction: &Arc<InteractionState>,
-        principal: &Principal,
-        request: CallRequest<'_>,
-        step: StepContext,
-    ) -> CallReport {
-        let run = interaction.run_id().clone();
-        if !interaction.belongs_to(principal) {
-            self.audit.unknown(principal, audit::CALL);
-            return CallReport::failed(run, step.call, CallError::NoSuchTool);
-        }
-        match InteractionState::begin(interaction) {
-            Some(guard) => self.call_in(run, Some(guard), principal, request, Some(step)).await,
-            None => CallReport::failed(run, step.call, CallError::Cancelled),
-        }
     }
 }
 

@@ -31,7 +31,7 @@ use toolcrib_core::{
     clock::Timestamp,
     descriptor::{ReplayPolicy, SafetyTier},
     id::RunId,
-    idempotency::{IdempotencyStore, OnceKey},
+    idempotency::{IdempotencyKey, IdempotencyStore},
     store::StoreError,
 };
 
@@ -48,7 +48,7 @@ pub const MAX_KEY: usize = 256;
 
 /// A caller's own name for one call.
 #[derive(Debug, Clone, Copy)]
-pub struct IdempotencyKey<'a> {
+pub struct ClientKey<'a> {
     /// Whose answers these are, for example `otc`. Fixed by the surface.
     pub space: &'static str,
     /// What the caller sent: 1 to [`MAX_KEY`] bytes.
@@ -57,7 +57,7 @@ pub struct IdempotencyKey<'a> {
 
 /// A call under a key that came to an end.
 #[derive(Debug, Clone)]
-pub enum Once {
+pub enum IdempotentOutcome {
     /// It ran, or was refused, for this request or for an equal one that came just before.
     Report(Arc<CallReport>),
     /// It ran earlier.
@@ -66,7 +66,7 @@ pub enum Once {
 
 /// Why a call under a key was not made. Nothing ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum OnceError {
+pub enum IdempotencyError {
     /// Empty or too long.
     #[error("must have 1 to 256 characters")]
     Unusable,
@@ -101,7 +101,7 @@ pub(crate) struct Idempotency {
 }
 
 /// The end of an idempotent call.
-pub(super) type Ended = Result<Once, OnceError>;
+pub(super) type Ended = Result<IdempotentOutcome, IdempotencyError>;
 
 /// Receives the end of a running call.
 pub(super) type Waiting = watch::Receiver<Option<Ended>>;
@@ -157,22 +157,22 @@ impl Idempotency {
         holder: &Holder,
         key: &str,
         call: Digest,
-    ) -> Result<Taken, OnceError> {
+    ) -> Result<Taken, IdempotencyError> {
         let now = self.services.clock.monotonic_nanos();
         let mut table = self.table.lock();
         match table.find(holder, key, call, now) {
             Found::Kept(kept) => Ok(Taken::Kept(kept)),
             Found::Running(waiting) => Ok(Taken::Running(waiting)),
-            Found::OtherCall => Err(OnceError::Conflict),
-            Found::Spent => Err(OnceError::Spent),
+            Found::OtherCall => Err(IdempotencyError::Conflict),
+            Found::Spent => Err(IdempotencyError::Spent),
             Found::Nothing => {
                 if self.storing.held() >= self.storing.size() {
-                    return Err(OnceError::Busy);
+                    return Err(IdempotencyError::Busy);
                 }
                 let (ended, waiting) = watch::channel(None);
                 match table.begin(holder, key, call, waiting.clone()) {
                     Ok(()) => Ok(Taken::Free(ended, waiting)),
-                    Err(Busy) => Err(OnceError::Busy),
+                    Err(Busy) => Err(IdempotencyError::Busy),
                 }
             }
         }
@@ -204,7 +204,7 @@ impl Drop for Ticket {
 /// Stores `body`, or frees the key.
 pub(super) async fn settle(
     store: &dyn IdempotencyStore,
-    key: &OnceKey,
+    key: &IdempotencyKey,
     run: &RunId,
     body: Option<&Bytes>,
     until: Timestamp,

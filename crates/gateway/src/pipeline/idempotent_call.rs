@@ -8,7 +8,7 @@ use toolcrib_core::{
     call::{CallError, UpstreamError, UpstreamErrorKind},
     canonical::{self, Digest},
     catalog::Entry,
-    idempotency::{Claimed, OnceClaim, OnceKey},
+    idempotency::{Claimed, IdempotencyClaim, IdempotencyKey},
     principal::Principal,
 };
 
@@ -16,14 +16,15 @@ use super::{
     CallReport, CallRequest, Pipeline,
     call::{Authorized, Call},
     idempotency::{
-        self, Ended, Holder, IdempotencyKey, Kept, MAX_KEY, Once, OnceError, Taken, Ticket,
+        self, ClientKey, Ended, Holder, IdempotencyError, IdempotentOutcome, Kept, MAX_KEY, Taken,
+        Ticket,
     },
 };
 use crate::ids::new_id;
 
 /// A call that has taken its key in this process.
 struct Claim {
-    key: OnceKey,
+    key: IdempotencyKey,
     /// The digest of the tool and the arguments.
     digest: Digest,
     ticket: Ticket,
@@ -35,33 +36,35 @@ impl Pipeline {
     ///
     /// # Errors
     /// The key cannot be used for this call.
-    pub(crate) async fn call_once(
+    pub(crate) async fn call_idempotent(
         self: &Arc<Self>,
         principal: &Arc<Principal>,
-        key: IdempotencyKey<'_>,
+        key: ClientKey<'_>,
         request: CallRequest<'_>,
         keep: impl FnOnce(&CallReport) -> Option<Bytes> + Send + 'static,
-    ) -> Result<Once, OnceError> {
+    ) -> Result<IdempotentOutcome, IdempotencyError> {
         if key.text.is_empty() || key.text.len() > MAX_KEY {
-            return Err(OnceError::Unusable);
+            return Err(IdempotencyError::Unusable);
         }
         let (wanted, call) = Call::new(new_id(), None, request, None);
         let authorized = match self.authorize(principal, wanted, &call).await {
             Ok(authorized) => authorized,
-            Err(error) => return Ok(Once::Report(Arc::new(self.refused(&call, error)))),
+            Err(error) => {
+                return Ok(IdempotentOutcome::Report(Arc::new(self.refused(&call, error))));
+            }
         };
         let Some(digest) = digest(&authorized.target.entry, &call) else {
             // Arguments without a canonical form are rejected by validation.
             let report = self.proceed(principal, authorized, call).await;
-            return Ok(Once::Report(Arc::new(report)));
+            return Ok(IdempotentOutcome::Report(Arc::new(report)));
         };
         let holder: Holder = (principal.tenant.clone(), principal.id.clone());
         let text = format!("{}:{}", key.space, key.text);
         let mut waiting = match self.idempotency.take(&holder, &text, digest)? {
-            Taken::Kept(kept) => return Ok(Once::Kept(kept)),
+            Taken::Kept(kept) => return Ok(IdempotentOutcome::Kept(kept)),
             Taken::Running(waiting) => waiting,
             Taken::Free(sender, waiting) => {
-                let key = OnceKey {
+                let key = IdempotencyKey {
                     tenant: principal.tenant.clone(),
                     principal: principal.id.clone(),
                     key: Digest::of(text.as_bytes()),
@@ -83,7 +86,7 @@ impl Pipeline {
         let ended = waiting.wait_for(Option::is_some).await.ok().and_then(|ended| ended.clone());
         // Only a fault of this program ends the task without a report.
         let lost = || CallReport::failed(new_id(), new_id(), CallError::Internal);
-        ended.unwrap_or_else(|| Ok(Once::Report(Arc::new(lost()))))
+        ended.unwrap_or_else(|| Ok(IdempotentOutcome::Report(Arc::new(lost()))))
     }
 
     /// Claims the key in the store, runs the call and stores its answer.
@@ -100,12 +103,15 @@ impl Pipeline {
         let ttl = authorized.target.snapshot.gate.idempotency_ttl;
         let failed = |run, call_id, error| {
             let report = CallReport::failed(run, call_id, error);
-            Ok(Once::Report(Arc::new(CallReport { entry: Some(Arc::clone(&entry)), ..report })))
+            Ok(IdempotentOutcome::Report(Arc::new(CallReport {
+                entry: Some(Arc::clone(&entry)),
+                ..report
+            })))
         };
         let store = self.idempotency.sealed_store();
         if let Some(store) = store {
             let now = self.services.now();
-            let claim = OnceClaim {
+            let claim = IdempotencyClaim {
                 key: key.clone(),
                 call: digest,
                 run: run.clone(),
@@ -116,14 +122,14 @@ impl Pipeline {
             };
             match store.claim(claim).await {
                 Ok(Claimed::Taken) => {}
-                Ok(Claimed::OtherCall) => return Err(OnceError::Conflict),
-                Ok(Claimed::Running) => return Err(OnceError::Running),
-                Ok(Claimed::Spent) => return Err(OnceError::Spent),
+                Ok(Claimed::OtherCall) => return Err(IdempotencyError::Conflict),
+                Ok(Claimed::Running) => return Err(IdempotencyError::Running),
+                Ok(Claimed::Spent) => return Err(IdempotencyError::Spent),
                 Ok(Claimed::Ended(answer)) => {
                     let kept = Kept { body: Bytes::from(answer.body), run_id: answer.run };
                     let left = (answer.until - now).to_std().unwrap_or_default();
                     ticket.end(Some(kept.clone()), left);
-                    return Ok(Once::Kept(kept));
+                    return Ok(IdempotentOutcome::Kept(kept));
                 }
                 Ok(Claimed::Lost { run, call_id }) => {
                     let detail = "the process that ran it ended";
@@ -151,7 +157,7 @@ impl Pipeline {
         }
         // The table comes before the waiting callers, so that an answered call is also a stored one.
         ticket.end(body.map(|body| Kept { body, run_id: report.run_id.clone() }), ttl);
-        Ok(Once::Report(report))
+        Ok(IdempotentOutcome::Report(report))
     }
 }
 

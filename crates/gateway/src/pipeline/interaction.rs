@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use toolcrib_core::{
     call::CallError,
     event::SessionOutcome,
@@ -15,7 +16,11 @@ use super::{
     CallReport, CallRequest, Pipeline,
     session::{InteractionState, TooManyInteractions},
 };
-use crate::{audit::CALL, ids::new_id};
+use crate::{
+    audit::CALL,
+    ids::new_id,
+    workflow::{caller::Caller, live::StepContext},
+};
 
 /// Several calls of one caller that belong together.
 ///
@@ -39,6 +44,40 @@ impl Pipeline {
         let state = self.interactions.start(run, principal)?;
         Ok(Interaction { pipeline: Arc::clone(self), state })
     }
+
+    /// Makes one call in an interaction, possibly as a step of a workflow.
+    async fn call_within(
+        &self,
+        interaction: &Arc<InteractionState>,
+        principal: &Principal,
+        request: CallRequest<'_>,
+        step: Option<StepContext>,
+    ) -> CallReport {
+        let run = interaction.run_id().clone();
+        let error = if !interaction.belongs_to(principal) {
+            self.audit.unknown(principal, CALL);
+            CallError::NoSuchTool
+        } else if let Some(guard) = interaction.begin() {
+            return self.call_in(run, Some(guard), principal, request, step).await;
+        } else {
+            CallError::Cancelled
+        };
+        let call = step.map_or_else(new_id, |step| step.call);
+        CallReport::failed(run, call, error)
+    }
+}
+
+#[async_trait]
+impl Caller for Pipeline {
+    async fn call(
+        &self,
+        interaction: &Arc<InteractionState>,
+        principal: &Principal,
+        request: CallRequest<'_>,
+        step: StepContext,
+    ) -> CallReport {
+        self.call_within(interaction, principal, request, Some(step)).await
+    }
 }
 
 impl Interaction {
@@ -60,18 +99,7 @@ impl Interaction {
     /// Makes one call in this interaction, with the scopes that `principal` has now. A call by another
     /// principal gets the response for an unknown tool, and a call after the end is cancelled.
     pub async fn call(&self, principal: &Principal, request: CallRequest<'_>) -> CallReport {
-        let refused = |error| CallReport::failed(self.run_id().clone(), new_id(), error);
-        if !self.belongs_to(principal) {
-            self.pipeline.audit.unknown(principal, CALL);
-            return refused(CallError::NoSuchTool);
-        }
-        match InteractionState::begin(&self.state) {
-            Some(guard) => {
-                let run = self.run_id().clone();
-                self.pipeline.call_in(run, Some(guard), principal, request, None).await
-            }
-            None => refused(CallError::Cancelled),
-        }
+        self.pipeline.call_within(&self.state, principal, request, None).await
     }
 
     /// Ends the interaction: cancels the calls in flight, waits (for seconds at most) until they are

@@ -63,7 +63,7 @@ pub struct TooManyInteractions;
 
 /// One interaction of a caller: its run, its open sessions and its calls in flight.
 pub(crate) struct InteractionState {
-    parts: Arc<Parts>,
+    interactions: Arc<Interactions>,
     tenant: TenantId,
     principal: PrincipalId,
     run: RunId,
@@ -113,11 +113,6 @@ struct Opening {
 
 /// Every interaction that is not over.
 pub(crate) struct Interactions {
-    parts: Arc<Parts>,
-}
-
-/// What the interactions of a gateway share.
-struct Parts {
     services: Services,
     audit: Arc<Audit>,
     all: Mutex<HashMap<u64, Weak<InteractionState>>>,
@@ -133,9 +128,9 @@ pub(crate) struct InteractionGuard {
 // === impl Interactions ===
 
 impl Interactions {
-    pub(crate) fn new(services: Services, audit: Arc<Audit>) -> Self {
+    pub(crate) fn new(services: Services, audit: Arc<Audit>) -> Arc<Self> {
         let (all, made) = (Mutex::default(), AtomicU64::new(0));
-        Self { parts: Arc::new(Parts { services, audit, all, made }) }
+        Arc::new(Self { services, audit, all, made })
     }
 
     /// Starts an interaction of `principal` in `run`. Its first call is the first thing recorded of it.
@@ -143,14 +138,13 @@ impl Interactions {
     /// # Errors
     /// [`TooManyInteractions`].
     pub(crate) fn start(
-        &self,
+        self: &Arc<Self>,
         run: RunId,
         principal: &Principal,
     ) -> Result<Arc<InteractionState>, TooManyInteractions> {
-        let parts = &self.parts;
-        let place = parts.made.fetch_add(1, Ordering::Relaxed);
+        let place = self.made.fetch_add(1, Ordering::Relaxed);
         let interaction = Arc::new(InteractionState {
-            parts: Arc::clone(parts),
+            interactions: Arc::clone(self),
             tenant: principal.tenant.clone(),
             principal: principal.id.clone(),
             run,
@@ -164,8 +158,8 @@ impl Interactions {
             }),
             in_flight: InFlight::default(),
         });
-        let mut all = parts.all.lock();
-        if all.len() >= MAX_INTERACTIONS || parts.services.background.ended().is_cancelled() {
+        let mut all = self.all.lock();
+        if all.len() >= MAX_INTERACTIONS || self.services.background.ended().is_cancelled() {
             return Err(TooManyInteractions);
         }
         all.insert(place, Arc::downgrade(&interaction));
@@ -175,7 +169,7 @@ impl Interactions {
 
     /// Closes every interaction as failed.
     pub(crate) async fn close_all(&self) {
-        let all: Vec<Weak<InteractionState>> = self.parts.all.lock().values().cloned().collect();
+        let all: Vec<Weak<InteractionState>> = self.all.lock().values().cloned().collect();
         let closing = all.iter().filter_map(Weak::upgrade).map(|interaction| async move {
             interaction.close(SessionOutcome::Failed).await;
         });
@@ -209,7 +203,7 @@ impl InteractionState {
         // Without a runtime nothing can be written; the next process closes the sessions.
         if tokio::runtime::Handle::try_current().is_ok() {
             let interaction = Arc::clone(self);
-            self.parts
+            self.interactions
                 .services
                 .background
                 .spawn(async move { interaction.close(SessionOutcome::Cancelled).await });
@@ -217,24 +211,24 @@ impl InteractionState {
     }
 
     /// Begins a call in the open sessions; `None` when the interaction is over.
-    pub(crate) fn begin(this: &Arc<Self>) -> Option<InteractionGuard> {
-        Self::enter(this, |state| Arc::clone(&state.sessions))
+    pub(crate) fn begin(self: &Arc<Self>) -> Option<InteractionGuard> {
+        self.enter(|state| Arc::clone(&state.sessions))
     }
 
     /// Begins a call in the sessions that `choose` returns; `None` when the interaction is over.
     fn enter(
-        this: &Arc<Self>,
+        self: &Arc<Self>,
         choose: impl FnOnce(&State) -> Arc<ToolSessions>,
     ) -> Option<InteractionGuard> {
-        let mut state = this.state.lock();
+        let mut state = self.state.lock();
         if state.over {
             return None;
         }
         state.used = Instant::now();
         let sessions = choose(&state);
-        this.in_flight.enter();
+        self.in_flight.enter();
         sessions.in_flight.enter();
-        Some(InteractionGuard { interaction: Arc::clone(this), sessions })
+        Some(InteractionGuard { interaction: Arc::clone(self), sessions })
     }
 
     /// The session of `tool` among `sessions`, new or not; `None` when there are too many.
@@ -258,15 +252,15 @@ impl InteractionState {
             opening
         };
         if !std::mem::replace(&mut self.state.lock().watched, true) {
-            let ended = self.parts.services.background.ended().clone();
-            self.parts.services.background.spawn(watch(Arc::downgrade(self), ended));
+            let ended = self.interactions.services.background.ended().clone();
+            self.interactions.services.background.spawn(watch(Arc::downgrade(self), ended));
         }
         Some(opening)
     }
 
     fn event(&self, body: EventBody, cause: Option<&NewEvent>) -> NewEvent {
         let cause = cause.map(|event| event.event_id.clone());
-        self.parts.audit.event(self.tenant.clone(), self.run.clone(), body, cause)
+        self.interactions.audit.event(self.tenant.clone(), self.run.clone(), body, cause)
     }
 
     /// Ends an interaction of which nothing is recorded.
@@ -276,7 +270,7 @@ impl InteractionState {
         if unused {
             state.over = true;
             drop(state);
-            self.parts.all.lock().remove(&self.place);
+            self.interactions.all.lock().remove(&self.place);
         }
         unused
     }
@@ -293,14 +287,14 @@ impl InteractionState {
         }
         let sessions = Arc::clone(&self.state.lock().sessions);
         self.record_closed(&sessions, outcome).await;
-        self.parts.all.lock().remove(&self.place);
+        self.interactions.all.lock().remove(&self.place);
     }
 
     /// Closes the open sessions when they are idle for [`IDLE`] or too old, the latter once the last
     /// of their calls has ended; calls that begin after this open new ones. Returns when to look again;
     /// `None` when the interaction is over.
     fn expire(self: &Arc<Self>) -> Option<Instant> {
-        let max_age = self.parts.services.config().record.session_age();
+        let max_age = self.interactions.services.config().record.session_age();
         let now = Instant::now();
         let mut state = self.state.lock();
         if state.over {
@@ -318,7 +312,7 @@ impl InteractionState {
         let sessions = std::mem::replace(&mut state.sessions, ToolSessions::new());
         drop(state);
         let this = Arc::clone(self);
-        self.parts.services.background.spawn(async move {
+        self.interactions.services.background.spawn(async move {
             sessions.in_flight.wait_until_none().await;
             this.record_closed(&sessions, SessionOutcome::Failed).await;
         });
@@ -343,8 +337,8 @@ impl InteractionState {
             // In the order in which they were opened: ids of events rise.
             closing.sort_by(|a, b| a.causation_id.cmp(&b.causation_id));
             // Denied calls of the interaction may still wait to be written.
-            self.parts.audit.settle().await;
-            self.parts.audit.append_with_retry(closing).await;
+            self.interactions.audit.settle().await;
+            self.interactions.audit.append_with_retry(closing).await;
         }
     }
 }
@@ -409,10 +403,10 @@ impl InteractionGuard {
         if opening.stored.initialized() {
             return Ok(());
         }
-        let part = InteractionState::enter(&self.interaction, |_| Arc::clone(&self.sessions));
+        let part = self.interaction.enter(|_| Arc::clone(&self.sessions));
         let part = part.ok_or(CallError::Cancelled)?;
-        let stored = self.interaction.parts.services.background.spawn(async move {
-            let audit = &part.interaction.parts.audit;
+        let stored = self.interaction.interactions.services.background.spawn(async move {
+            let audit = &part.interaction.interactions.audit;
             opening
                 .stored
                 .get_or_try_init(|| audit.append_or_refuse(opening.event.clone()))

@@ -125,7 +125,7 @@ impl PolicySet {
         entry: &Entry,
         call: Option<CallContext<'_>>,
     ) -> Judgement {
-        self.asked(subject, entry, call).unwrap_or_else(|error| Judgement {
+        self.evaluate(subject, entry, call).unwrap_or_else(|error| Judgement {
             allowed: Some(false),
             by: Vec::new(),
             errors: vec![error.to_string()],
@@ -137,7 +137,7 @@ impl PolicySet {
         self.by_principal
     }
 
-    fn asked(
+    fn evaluate(
         &self,
         subject: Subject<'_>,
         entry: &Entry,
@@ -307,8 +307,9 @@ fn read(file: &PolicyFile, validator: &Validator) -> Result<Vec<Policy>, Vec<Pol
     };
     let parsed: cedar_policy::PolicySet =
         file.text.parse().map_err(|errors: cedar_policy::ParseErrors| {
-            let told = errors.iter().take(MAX_PROBLEMS);
-            told.map(|error| problem(line_of(error, &file.text), &error.to_string()))
+            let shown = errors.iter().take(MAX_PROBLEMS);
+            shown
+                .map(|error| problem(line_of(error, &file.text), &error.to_string()))
                 .collect::<Vec<_>>()
         })?;
     if parsed.num_of_templates() > 0 {

@@ -58,15 +58,15 @@ fn what_is_wrong_with_policies_is_told_with_its_line() {
         ("permit(principal == ?principal, action, resource);", "p/a.cedar: ", "template"),
         ("permit(principal, action == Action::\"read\", resource);", "p/a.cedar:1: ", "Action"),
     ] {
-        let told = problems(text);
-        assert!(told[0].starts_with(line) && told[0].contains(said), "{text}: {told:?}");
+        let text = problems(text);
+        assert!(text[0].starts_with(line) && text[0].contains(said), "{text}: {text:?}");
     }
     // All of them at once, and those of other files.
     let wrong = "permit(principal, action, resource) when { resource.a };\n\
                  permit(principal, action, resource) when { resource.b };";
     let files = [file("one.cedar", wrong), file("two.cedar", "permit(")];
-    let told = PolicySet::parse(&files, None).unwrap_err();
-    let places: Vec<String> = told.iter().map(|it| format!("{}:{:?}", it.file, it.line)).collect();
+    let text = PolicySet::parse(&files, None).unwrap_err();
+    let places: Vec<String> = text.iter().map(|it| format!("{}:{:?}", it.file, it.line)).collect();
     assert!(places.contains(&"one.cedar:Some(1)".to_owned()), "{places:?}");
     assert!(places.contains(&"one.cedar:Some(2)".to_owned()), "{places:?}");
     assert!(places.iter().any(|place| place.starts_with("two.cedar")), "{places:?}");
@@ -165,9 +165,9 @@ fn a_schema_has_a_place_for_everything_that_is_given() {
     let policy = [file("a", "permit(principal, action, resource);")];
     assert!(PolicySet::parse(&policy, Some(&file("own", usual))).is_ok());
     let lacking = usual.replace("  tier: String,\n", "");
-    let told = PolicySet::parse(&policy, Some(&file("own", &lacking))).unwrap_err();
-    assert!(told[0].message.contains("does not describe"), "{told:?}");
+    let text = PolicySet::parse(&policy, Some(&file("own", &lacking))).unwrap_err();
+    assert!(text[0].message.contains("does not describe"), "{text:?}");
     let broken = format!("{usual}\nentity ;\n");
-    let told = PolicySet::parse(&policy, Some(&file("own", &broken))).unwrap_err();
-    assert_eq!(told[0].line, Some(usual.lines().count() + 2), "{told:?}");
+    let text = PolicySet::parse(&policy, Some(&file("own", &broken))).unwrap_err();
+    assert_eq!(text[0].line, Some(usual.lines().count() + 2), "{text:?}");
 }

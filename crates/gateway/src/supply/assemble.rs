@@ -97,7 +97,7 @@ fn pin_problems(source: &SourceConfig, unfit: &[(ToolId, Verdict)]) -> Vec<Strin
             if source.pins.mode == PinMode::Enforce { fate } else { "is offered" },
         )];
     }
-    let told = unfit.iter().take(MAX_PIN_PROBLEMS).map(|(id, verdict)| {
+    let shown = unfit.iter().take(MAX_PIN_PROBLEMS).map(|(id, verdict)| {
         let colon = if source.pins.mode == PinMode::Enforce { ":" } else { "" };
         let why = match verdict {
             Verdict::New => "nobody has approved it",
@@ -107,7 +107,7 @@ fn pin_problems(source: &SourceConfig, unfit: &[(ToolId, Verdict)]) -> Vec<Strin
     });
     let more = unfit.len().saturating_sub(MAX_PIN_PROBLEMS);
     let more = (more > 0).then(|| format!("and {more} more tools are not as they were approved"));
-    told.chain(more).collect()
+    shown.chain(more).collect()
 }
 
 pub(crate) fn entry(

@@ -198,9 +198,9 @@ impl Source for NativeSource {
     }
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
-        let asked = AssertUnwindSafe(self.provider.tools(None)).catch_unwind().await;
+        let offered = AssertUnwindSafe(self.provider.tools(None)).catch_unwind().await;
         let protocol = |why| Err(UpstreamError::new(UpstreamErrorKind::Protocol, why));
-        match asked {
+        match offered {
             Err(_panic) => protocol("the provider of the tools panicked"),
             Ok(Offer::Tools(tools)) => Ok(Discovered {
                 tools: tools.iter().map(|tool| discovered(tool.as_ref())).collect(),

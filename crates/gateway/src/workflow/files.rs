@@ -92,7 +92,7 @@ mod tests {
         let found = discover(&[at("*.yaml"), at("a.yaml"), at("none.yaml"), at("no/*.yaml")]);
         let names: Vec<_> = found.tools.iter().map(|tool| &*tool.name).collect();
         assert_eq!(names, ["a", "b"]);
-        let told = found.problems.join("\n");
+        let text = found.problems.join("\n");
         for problem in [
             "same.yaml: another file",
             "broken.yaml: ",
@@ -102,8 +102,8 @@ mod tests {
             "none.yaml: cannot be read",
             "no/: cannot be read",
         ] {
-            assert!(told.contains(problem), "{problem}: {told}");
+            assert!(text.contains(problem), "{problem}: {text}");
         }
-        assert_eq!(found.problems.len(), 7, "{told}");
+        assert_eq!(found.problems.len(), 7, "{text}");
     }
 }

@@ -40,7 +40,7 @@ impl Workflows {
                 if live.is_idle() {
                     return;
                 }
-                match store.asked().await {
+                match store.requested_cancellations().await {
                     Ok(calls) => calls.iter().for_each(|call| live.cancel_call(call)),
                     Err(error) => tracing::warn!(%error, "cancelled runs cannot be read"),
                 }
@@ -130,7 +130,7 @@ pub(super) async fn resume(
                 &record.call_id,
                 record.tenant.clone(),
                 record.run_id.clone(),
-                ends.asked.clone(),
+                ends.requested.clone(),
             );
             let max_bytes = workflows.snapshots.load().gate.max_result_bytes;
             let end = Box::pin(run.until(ends, max_bytes)).await;
@@ -209,7 +209,7 @@ fn prepare(
         .map_err(|error| failed("unavailable", &error.to_string()))?;
     let store = workflows.store.as_ref();
     let ends = RunStopConditions {
-        asked: CancellationToken::new(),
+        requested: CancellationToken::new(),
         left: CancellationToken::new(),
         closed: CancellationToken::new(),
         gateway: workflows.services.background.ended().clone(),

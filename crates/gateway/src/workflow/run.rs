@@ -49,7 +49,7 @@ pub(super) struct Run {
 /// What stops a run early.
 pub(super) struct RunStopConditions {
     /// Its cancellation was requested.
-    pub(super) asked: CancellationToken,
+    pub(super) requested: CancellationToken,
     /// Its caller disconnected.
     pub(super) left: CancellationToken,
     /// Its source was closed.
@@ -107,7 +107,7 @@ pub(super) async fn run(
     let left = CancellationToken::new();
     let _left_when_dropped = left.clone().drop_guard();
     let ends = RunStopConditions {
-        asked: called.end.clone(),
+        requested: called.end.clone(),
         left,
         closed,
         gateway: workflows.services.background.ended().clone(),
@@ -222,11 +222,11 @@ impl Run {
         let deadline = pauses.deadline(Some(&self.call), ends.parent.as_ref());
         let ended = tokio::select! {
             biased;
-            () = ends.asked.cancelled() => return End::Cancelled,
+            () = ends.requested.cancelled() => return End::Cancelled,
             () = ends.closed.cancelled() => Err(Failure::interrupted()),
             () = ends.gateway.cancelled() => Err(Failure::interrupted()),
             // A caller that disconnects also cancels; otherwise the deadline of the call has passed.
-            () = ends.left.cancelled() => match ends.asked.is_cancelled() {
+            () = ends.left.cancelled() => match ends.requested.is_cancelled() {
                 true => return End::Cancelled,
                 false => Err(too_long()),
             },

@@ -42,7 +42,7 @@ fn approver(name: &str) -> Principal {
 /// Returns the approval that a refused call names.
 fn asked(result: Result<Outcome, CallError>) -> ApprovalId {
     match result {
-        Err(CallError::ApprovalRequired { asked: Some(asked), .. }) => asked.approval,
+        Err(CallError::ApprovalRequired { pending: Some(asked), .. }) => asked.approval,
         other => panic!("{other:?}"),
     }
 }
@@ -115,7 +115,7 @@ async fn the_record_tells_who_was_asked_and_who_answered() {
     let comment = Some("canary".to_owned());
     rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, comment).await.unwrap();
     rig.call(&caller(), "s__echo", json!({"text": "canary"})).await.result.unwrap();
-    let told = [
+    let recorded = [
         "asked mcp:s.echo",
         "called",
         "returned Error approval_required",
@@ -123,7 +123,7 @@ async fn the_record_tells_who_was_asked_and_who_answered() {
         "called",
         "returned Ok ran",
     ];
-    assert_eq!(rig.log.told(), told);
+    assert_eq!(rig.log.recorded(), recorded);
     let events = rig.log.kept.events();
     let cause = |at: usize| events[at].event.causation_id.clone();
     let event = |at: usize| Some(events[at].event.event_id.clone());
@@ -192,7 +192,7 @@ async fn a_refusal_ends_it_until_its_time_is_over() {
     let late = rig.gateway.approvals().respond(&approver("carol"), &id, Verdict::Grant, None).await;
     assert_eq!(refused(late), VoteRefused::NotPending("rejected"));
     assert_eq!(rig.runs(), 0);
-    assert!(rig.log.told().contains(&"rejected bob rejected".to_owned()));
+    assert!(rig.log.recorded().contains(&"rejected bob rejected".to_owned()));
 }
 
 #[tokio::test]
@@ -208,9 +208,9 @@ async fn as_many_as_are_needed_have_to_consent() {
     assert_eq!(rig.ask(json!({})).await, id, "one of two is not enough");
     rig.answer(&approver("carol"), &id, Verdict::Grant).await;
     rig.call(&caller(), "s__echo", json!({})).await.result.unwrap();
-    let told = rig.log.told();
-    let of = |text: &str| told.iter().any(|told| told == text);
-    assert!(of("granted bob 1/2") && of("granted carol 2/2"), "{told:?}");
+    let recorded = rig.log.recorded();
+    let of = |text: &str| recorded.iter().any(|recorded| recorded == text);
+    assert!(of("granted bob 1/2") && of("granted carol 2/2"), "{recorded:?}");
 }
 
 #[tokio::test]
@@ -242,7 +242,11 @@ async fn an_override_passes_over_everybody_and_says_why() {
     assert_eq!(refused(answer), VoteRefused::Scope("approvals:override".to_owned()));
     rig.gateway.approvals().respond(&chief, &id, Verdict::Override, comment()).await.unwrap();
     rig.call(&caller(), "s__echo", json!({})).await.result.unwrap();
-    assert!(rig.log.told().contains(&"overridden chief".to_owned()), "{:?}", rig.log.told());
+    assert!(
+        rig.log.recorded().contains(&"overridden chief".to_owned()),
+        "{:?}",
+        rig.log.recorded()
+    );
 }
 
 /// Both the request and the grant expire.
@@ -253,7 +257,7 @@ async fn what_nobody_answers_or_uses_ends() {
     tokio::time::sleep(Duration::from_millis(250)).await;
     let late = rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, None).await;
     assert_eq!(refused(late), VoteRefused::NotPending("expired"));
-    assert!(rig.log.told().contains(&"rejected core.system timeout".to_owned()));
+    assert!(rig.log.recorded().contains(&"rejected core.system timeout".to_owned()));
     let next = rig.ask(json!({})).await;
     assert_ne!(next, id);
     rig.answer(&approver("bob"), &next, Verdict::Grant).await;
@@ -262,7 +266,12 @@ async fn what_nobody_answers_or_uses_ends() {
     assert_eq!(rig.runs(), 0);
     let by_itself = "nobody has to look for it to end";
     eventually(by_itself, || {
-        rig.log.told().iter().filter(|told| *told == "rejected core.system timeout").count() == 2
+        rig.log
+            .recorded()
+            .iter()
+            .filter(|recorded| *recorded == "rejected core.system timeout")
+            .count()
+            == 2
     })
     .await;
 }
@@ -331,8 +340,8 @@ async fn a_call_that_waits_goes_on_with_the_grant() {
     };
     let (called, ()) = tokio::join!(waiting, granting);
     called.result.unwrap();
-    let told = ["asked mcp:s.echo", "granted bob", "called", "returned Ok ran"];
-    assert_eq!(rig.log.told(), told, "it is one call, in one run");
+    let recorded = ["asked mcp:s.echo", "granted bob", "called", "returned Ok ran"];
+    assert_eq!(rig.log.recorded(), recorded, "it is one call, in one run");
 }
 
 #[tokio::test]
@@ -424,7 +433,8 @@ async fn calls_that_are_the_same_ask_once() {
     ids.dedup();
     assert_eq!(ids.len(), 1);
     assert_ne!(rig.ask(json!({"a": [2, 1], "b": 1})).await, ids[0]);
-    let asked = rig.log.told().into_iter().filter(|told| told.starts_with("asked")).count();
+    let asked =
+        rig.log.recorded().into_iter().filter(|recorded| recorded.starts_with("asked")).count();
     assert_eq!(asked, 2);
 }
 

@@ -178,7 +178,7 @@ async fn the_latest_read_counts() {
         runs: None,
         pins: None,
         approvals: None,
-        once: None,
+        idempotency: None,
         quotas: None,
     };
     let builder = GatewayBuilder::new(parse(""), stores, Arc::new(Factory::default()));

@@ -65,7 +65,10 @@ async fn a_source_that_is_away_is_left_alone_until_one_call_finds_it_back() {
         assert_eq!(refused(&called), Some(Duration::from_secs(10)));
         assert_eq!(called.duration, None);
         let events = rig.log.events_of(&called.run_id).await;
-        assert_eq!(crate::support::told(&events[1].body), "returned Error upstream_unavailable");
+        assert_eq!(
+            crate::support::recorded(&events[1].body),
+            "returned Error upstream_unavailable"
+        );
     }
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), before, "nothing was sent");
     let metrics = rig.gateway.metrics().encode();

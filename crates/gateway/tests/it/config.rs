@@ -201,8 +201,8 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
         ),
         ("[[source]]\nid = \"a\"\nkind = \"mpc\"", "host-extension; did you mean `mcp`?"),
     ] {
-        let told = complaint(text);
-        assert!(told.contains(expected), "{text:?} told {told:?}");
+        let message = complaint(text);
+        assert!(message.contains(expected), "{text:?} message {message:?}");
     }
     for (lines, expected) in [
         ("", "`source.files.command`: expected `command = "),
@@ -258,34 +258,34 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
             "a required scope must not contain `*`",
         ),
     ] {
-        let told = complaint(&format!("{SOURCE}{lines}\n"));
-        assert!(told.contains(expected), "{lines:?} told {told:?}");
+        let message = complaint(&format!("{SOURCE}{lines}\n"));
+        assert!(message.contains(expected), "{lines:?} message {message:?}");
     }
 }
 
 #[test]
 fn all_mistakes_are_told_at_once() {
-    let told = complaint("[server]\nlisten = \"x\"\n[gate]\nrate = \"x\"\ntimeout = \"x\"\n");
-    assert_eq!(told.lines().count(), 3, "{told}");
+    let message = complaint("[server]\nlisten = \"x\"\n[gate]\nrate = \"x\"\ntimeout = \"x\"\n");
+    assert_eq!(message.lines().count(), 3, "{message}");
 }
 
 #[test]
 fn ids_that_differ_only_in_dash_and_underscore_are_refused() {
     let source = |id| format!("[[source]]\nid = \"{id}\"\nkind = \"mcp\"\ncommand = [\"x\"]\n");
-    let told = complaint(&(source("a-b") + &source("a_b")));
+    let message = complaint(&(source("a-b") + &source("a_b")));
     assert!(
-        told.contains("toolcrib.toml:6: `source.a_b.id`: another source has this id"),
-        "{told}"
+        message.contains("toolcrib.toml:6: `source.a_b.id`: another source has this id"),
+        "{message}"
     );
 }
 
 /// I-14: exec is for host extensions.
 #[test]
 fn exec_is_refused_under_a_protocol_source() {
-    let told = complaint(&format!(
+    let message = complaint(&format!(
         "{SOURCE}command = [\"x\"]\n[source.tools.\"run\"]\nsafety_tier = \"exec\"\n"
     ));
-    assert!(told.contains("`source.files.tools.\"run\".safety_tier`"), "{told}");
+    assert!(message.contains("`source.files.tools.\"run\".safety_tier`"), "{message}");
 }
 
 #[test]
@@ -303,9 +303,9 @@ fn tenants_of_a_rule_only_narrow_those_of_the_source() {
         ("[]", "is empty; write `hide = true`"),
         ("[\"not ok\"]", "character"),
     ] {
-        let told = complaint(&format!("{source}tenants = [\"a\", \"b\"]\n{}", rule(tenants)));
-        assert!(told.contains("`source.files.tools.\"a_*\".tenants`"), "{told}");
-        assert!(told.contains(said), "{told}");
+        let message = complaint(&format!("{source}tenants = [\"a\", \"b\"]\n{}", rule(tenants)));
+        assert!(message.contains("`source.files.tools.\"a_*\".tenants`"), "{message}");
+        assert!(message.contains(said), "{message}");
     }
 }
 
@@ -338,8 +338,8 @@ fn a_credential_is_named_and_its_owner_follows_from_the_kind() {
             "line 5 `source.hub.credential`: credential name has a character outside",
         ),
     ] {
-        let told = complaint(&text).replace("toolcrib.toml:", "line ").replacen(": `", " `", 1);
-        assert!(told.contains(said), "{told}");
+        let message = complaint(&text).replace("toolcrib.toml:", "line ").replacen(": `", " `", 1);
+        assert!(message.contains(said), "{message}");
     }
 }
 
@@ -363,10 +363,10 @@ fn the_place_of_the_seal_key_is_read_and_not_the_key() {
         ("seal_key = { env = \"\" }", "expected the name of an environment variable"),
         ("old_seal_key = { env = \"A\" }", "no `seal_key` that follows it"),
     ] {
-        let told = complaint(&format!("[store]\n{text}\n"));
+        let message = complaint(&format!("[store]\n{text}\n"));
         match said {
-            "AAAA" => assert!(!told.contains(said), "{told}"),
-            said => assert!(told.contains(said), "{told}"),
+            "AAAA" => assert!(!message.contains(said), "{message}"),
+            said => assert!(message.contains(said), "{message}"),
         }
     }
 }
@@ -421,8 +421,8 @@ fn the_record_is_kept_as_it_says() {
             "a secret must not be",
         ),
     ] {
-        let told = complaint(&format!("[record]\n{text}\n"));
-        assert!(told.contains(said) && !told.contains("canary"), "{text}: {told}");
+        let message = complaint(&format!("[record]\n{text}\n"));
+        assert!(message.contains(said) && !message.contains("canary"), "{text}: {message}");
     }
 }
 
@@ -492,8 +492,8 @@ fn mistakes_about_consent_are_told() {
         (&hook("retries = 3"), "unknown field"),
         (&twice, "is defined twice for the same tenant"),
     ] {
-        let told = complaint(&format!("{text}\n"));
-        assert!(told.contains(said) && !told.contains("canary"), "{text}: {told}");
+        let message = complaint(&format!("{text}\n"));
+        assert!(message.contains(said) && !message.contains("canary"), "{text}: {message}");
     }
     for (rule, said) in [
         ("approval = \"sometimes\"", "never"),
@@ -514,7 +514,7 @@ fn mistakes_about_consent_are_told() {
         ),
         ("approval_when = { arguments = [ { pointer = \"/a\", above = nan } ] }", "exactly one of"),
     ] {
-        let told = complaint(&format!("{SOURCE}[source.tools.\"*\"]\n{rule}\n"));
-        assert!(told.contains(said), "{rule}: {told}");
+        let message = complaint(&format!("{SOURCE}[source.tools.\"*\"]\n{rule}\n"));
+        assert!(message.contains(said), "{rule}: {message}");
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{id::PrincipalId, principal::Principal};
 use toolcrib_gateway::{
     CallReport, CallRequest, Gateway, ToolRef,
-    idempotency::{IdempotencyKey, KEPT_FOR, Once, OnceError},
+    idempotency::{ClientKey, IdempotencyError, IdempotentOutcome, KEPT_FOR},
     metrics::Surface,
 };
 use toolcrib_store::memory::MemoryCatalogs;
@@ -28,11 +28,11 @@ async fn once(
     key: &str,
     tool: &str,
     arguments: Value,
-) -> Result<Once, OnceError> {
+) -> Result<IdempotentOutcome, IdempotencyError> {
     let request =
         CallRequest::new(gateway.snapshot(), Surface::Otc, ToolRef::Wire(tool), arguments);
-    let key = IdempotencyKey { space: "test", text: key };
-    gateway.call_once(who, key, request, keep).await
+    let key = ClientKey { space: "test", text: key };
+    gateway.call_idempotent(who, key, request, keep).await
 }
 
 fn caller(name: &str, scopes: &[&str]) -> Arc<Principal> {
@@ -43,8 +43,8 @@ fn runs(rig: &Rig) -> usize {
     rig.source().invoked.load(Ordering::SeqCst)
 }
 
-fn kept(once: &Result<Once, OnceError>) -> bool {
-    matches!(once, Ok(Once::Kept(_)))
+fn kept(once: &Result<IdempotentOutcome, IdempotencyError>) -> bool {
+    matches!(once, Ok(IdempotentOutcome::Kept(_)))
 }
 
 /// I-31: a repeated call gets the first response; another caller gets its own.
@@ -56,10 +56,13 @@ async fn a_key_is_used_once_by_each_caller() {
     stranger.id = ann.id.clone();
     let stranger = Arc::new(stranger);
     let ask = |who, key, tool, arguments| once(&rig.gateway, who, key, tool, arguments);
-    let Once::Report(first) = ask(&ann, "k", "s__echo", json!({"n": 1})).await.unwrap() else {
+    let IdempotentOutcome::Report(first) =
+        ask(&ann, "k", "s__echo", json!({"n": 1})).await.unwrap()
+    else {
         panic!("nothing ran before");
     };
-    let Once::Kept(again) = ask(&ann, "k", "s__echo", json!({"n": 1})).await.unwrap() else {
+    let IdempotentOutcome::Kept(again) = ask(&ann, "k", "s__echo", json!({"n": 1})).await.unwrap()
+    else {
         panic!("it ran before");
     };
     assert_eq!(again.body, first.result.as_ref().unwrap().content.get());
@@ -67,7 +70,7 @@ async fn a_key_is_used_once_by_each_caller() {
     assert_eq!(runs(&rig), 1);
     for (tool, arguments) in [("s__echo", json!({"n": 2})), ("s__other", json!({"n": 1}))] {
         let refused = ask(&ann, "k", tool, arguments).await;
-        assert_eq!(refused.unwrap_err(), OnceError::Conflict);
+        assert_eq!(refused.unwrap_err(), IdempotencyError::Conflict);
     }
     assert_eq!(runs(&rig), 1);
     for who in [&bob, &stranger] {
@@ -75,7 +78,7 @@ async fn a_key_is_used_once_by_each_caller() {
     }
     assert!(!kept(&ask(&ann, "k2", "s__echo", json!({"n": 1})).await));
     assert_eq!(runs(&rig), 4);
-    assert_eq!(rig.log.told().len(), 8, "a repeated answer is no call");
+    assert_eq!(rig.log.recorded().len(), 8, "a repeated answer is no call");
 }
 
 /// I-31: the order of members and the notation of numbers do not make another call.
@@ -93,7 +96,7 @@ async fn arguments_are_compared_by_what_they_say() {
     let secret = |text: &str| json!({ "password": text });
     once(&rig.gateway, &ann, "s", "s__echo", secret("one")).await.unwrap();
     let other = once(&rig.gateway, &ann, "s", "s__echo", secret("two")).await;
-    assert_eq!(other.unwrap_err(), OnceError::Conflict);
+    assert_eq!(other.unwrap_err(), IdempotencyError::Conflict);
 }
 
 /// I-31: a call that did not run may run later under the same key.
@@ -106,20 +109,20 @@ async fn refusals_are_not_kept() {
     for tool in ["s__strict", "s__shut", "s__down", "s__absent"] {
         for _ in 0..2 {
             let once = once(&rig.gateway, &ann, "k", tool, json!({})).await.unwrap();
-            let Once::Report(called) = once else { panic!("{tool} was kept") };
+            let IdempotentOutcome::Report(called) = once else { panic!("{tool} was kept") };
             assert!(called.result.is_err(), "{tool}");
         }
     }
     let fits = json!({ "text": "x", "n": 1 });
     let ran = once(&rig.gateway, &ann, "k", "s__strict", fits).await.unwrap();
-    assert!(matches!(ran, Once::Report(called) if called.result.is_ok()));
+    assert!(matches!(ran, IdempotentOutcome::Report(called) if called.result.is_ok()));
     // A replay uses no rate limit, and a refusal by the rate limit is not stored.
     for (key, works, repeats) in
         [("a", true, false), ("a", true, true), ("b", false, false), ("a", true, true)]
     {
         let once = once(&rig.gateway, &ann, key, "s__limited", json!({})).await;
         assert_eq!(kept(&once), repeats);
-        if let Ok(Once::Report(called)) = once {
+        if let Ok(IdempotentOutcome::Report(called)) = once {
             assert_eq!(called.result.is_ok(), works);
         }
     }
@@ -131,7 +134,7 @@ async fn a_repeated_call_is_authorized_again() {
     let rig = rig(&["echo"], "").await;
     once(&rig.gateway, &caller("ann", &["*"]), "k", "s__echo", json!({})).await.unwrap();
     let denied = once(&rig.gateway, &caller("ann", &["x"]), "k", "s__echo", json!({})).await;
-    assert!(matches!(denied, Ok(Once::Report(called)) if called.result.is_err()));
+    assert!(matches!(denied, Ok(IdempotentOutcome::Report(called)) if called.result.is_err()));
     assert!(kept(&once(&rig.gateway, &caller("ann", &["*"]), "k", "s__echo", json!({})).await));
 }
 
@@ -149,13 +152,15 @@ async fn callers_wait_for_the_one_run() {
     eventually("it runs", || source.invoked.load(Ordering::SeqCst) == 1).await;
     let (second, third) = (start(), start());
     let other = once(&rig.gateway, &ann, "k", "s__hang", json!({ "n": 1 })).await;
-    assert_eq!(other.unwrap_err(), OnceError::Conflict, "also while it runs");
+    assert_eq!(other.unwrap_err(), IdempotencyError::Conflict, "also while it runs");
     first.abort();
     third.abort();
-    let Once::Report(called) = second.await.unwrap().unwrap() else { panic!("nothing is kept") };
+    let IdempotentOutcome::Report(called) = second.await.unwrap().unwrap() else {
+        panic!("nothing is kept")
+    };
     assert_eq!(called.result.as_ref().unwrap_err().code(), "upstream_timeout", "not cancelled");
     assert_eq!(runs(&rig), 1);
-    assert_eq!(rig.log.told(), ["called", "returned Error upstream_timeout ran"]);
+    assert_eq!(rig.log.recorded(), ["called", "returned Error upstream_timeout ran"]);
 }
 
 /// I-31: a caller that lost its connection can fetch the response.
@@ -165,12 +170,12 @@ async fn a_call_goes_on_without_its_caller() {
     let ann = caller("ann", &["*"]);
     let lost = once(&rig.gateway, &ann, "k", "s__echo", json!({})).now_or_never();
     assert!(lost.is_none(), "it hung up at once");
-    eventually("it ends", || rig.log.told().len() == 2).await;
+    eventually("it ends", || rig.log.recorded().len() == 2).await;
     let again = once(&rig.gateway, &ann, "k", "s__echo", json!({})).await.unwrap();
     // Either way it is the response of the one run.
     match again {
-        Once::Kept(kept) => assert!(kept.body.starts_with(b"[")),
-        Once::Report(called) => assert!(called.result.is_ok()),
+        IdempotentOutcome::Kept(kept) => assert!(kept.body.starts_with(b"[")),
+        IdempotentOutcome::Report(called) => assert!(called.result.is_ok()),
     }
     assert_eq!(runs(&rig), 1);
 }
@@ -184,8 +189,10 @@ async fn closing_ends_calls_under_keys() {
     let source = rig.source();
     eventually("it runs", || source.invoked.load(Ordering::SeqCst) == 1).await;
     rig.gateway.close().await;
-    assert_eq!(rig.log.told(), ["called", "returned Error cancelled ran"]);
-    let Once::Report(called) = call.await.unwrap().unwrap() else { panic!("nothing is kept") };
+    assert_eq!(rig.log.recorded(), ["called", "returned Error cancelled ran"]);
+    let IdempotentOutcome::Report(called) = call.await.unwrap().unwrap() else {
+        panic!("nothing is kept")
+    };
     assert!(called.result.is_err());
 }
 
@@ -202,6 +209,6 @@ async fn answers_are_kept_for_a_day_and_keys_are_short() {
     }
     for key in ["", &"k".repeat(257)] {
         let refused = once(&rig.gateway, &ann, key, "s__echo", json!({})).await;
-        assert_eq!(refused.unwrap_err(), OnceError::Unusable);
+        assert_eq!(refused.unwrap_err(), IdempotencyError::Unusable);
     }
 }

@@ -99,7 +99,7 @@ impl Kept {
             runs: None,
             pins: pinned.then(|| Arc::new(self.pins.clone()) as Arc<dyn PinStore>),
             approvals: None,
-            once: None,
+            idempotency: None,
             quotas: None,
         };
         let sources = Arc::clone(&factory) as Arc<dyn SourceFactory>;
@@ -110,7 +110,7 @@ impl Kept {
     }
 
     fn drifts(&self) -> usize {
-        self.log.told().iter().filter(|told| told.starts_with("drifted")).count()
+        self.log.recorded().iter().filter(|told| told.starts_with("drifted")).count()
     }
 }
 

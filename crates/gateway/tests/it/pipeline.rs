@@ -18,7 +18,7 @@ async fn a_call_runs_and_leaves_a_pair_with_one_run_and_one_call_id() {
     let rig = rig(&["echo"], "").await;
     let called = rig.call(&principal("t", ALL), "s__echo", json!({"text": "hello"})).await;
     assert!(called.result.unwrap().content.get().contains("hello"));
-    assert_eq!(rig.log.told(), ["called", "returned Ok ran"]);
+    assert_eq!(rig.log.recorded(), ["called", "returned Ok ran"]);
     let events = rig.log.kept.events();
     let (first, second) = (&events[0].event, &events[1].event);
     assert_eq!((first.sequence, second.sequence), (0, 1));
@@ -57,16 +57,16 @@ async fn a_foreign_tool_is_unknown_and_the_attempt_is_recorded() {
     assert!(matches!(foreign.result, Err(CallError::NoSuchTool)));
     assert!(matches!(unknown.result, Err(CallError::NoSuchTool)));
     assert!(foreign.entry.is_none());
-    eventually("both are recorded", || rig.log.told().len() == 3).await;
+    eventually("both are recorded", || rig.log.recorded().len() == 3).await;
     let of = |tenant: &str| {
         let events = rig.log.kept.events();
         let of_tenant = events.iter().filter(|logged| logged.tenant.as_str() == tenant);
-        of_tenant.map(|logged| crate::support::told(&logged.event.body)).collect::<Vec<_>>()
+        of_tenant.map(|logged| crate::support::recorded(&logged.event.body)).collect::<Vec<_>>()
     };
     assert_eq!(
         of("other"),
         ["decided tools:call unknown unknown"; 2],
-        "told apart by nobody there"
+        "recorded apart by nobody there"
     );
     assert_eq!(of("-"), ["decided tools:call mcp:s.echo tenant"], "but by the operator");
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
@@ -82,7 +82,7 @@ async fn a_missing_scope_is_a_recorded_pair_and_nothing_runs() {
     assert_eq!(tool.as_str(), "mcp:s.echo");
     assert_eq!(required.len(), 2);
     assert_eq!(
-        rig.log.told(),
+        rig.log.recorded(),
         ["called", "returned Forbidden forbidden", "decided tools:call mcp:s.echo scope"]
     );
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
@@ -97,7 +97,7 @@ async fn denied_calls_can_look_like_unknown_ones() {
     let rig = crate::support::rig_with(None, &text, Default::default()).await;
     let called = rig.call(&principal("t", &["b"]), "s__echo", json!({})).await;
     assert!(matches!(called.result, Err(CallError::NoSuchTool)));
-    assert_eq!(rig.log.told().len(), 3, "the record still says what happened");
+    assert_eq!(rig.log.recorded().len(), 3, "the record still says what happened");
 }
 
 /// I-12: denied calls use no rate limit; the limit is per tenant, principal and tool.
@@ -119,7 +119,7 @@ async fn the_limit_counts_only_calls_that_were_allowed() {
     assert!(retry_after.as_secs() > 0);
     rig.call(&caller, "s__two", json!({})).await.result.unwrap();
     rig.call(&principal("u", ALL), "s__echo", json!({})).await.result.unwrap();
-    assert!(rig.log.told().contains(&"returned RateLimited rate_limited".to_owned()));
+    assert!(rig.log.recorded().contains(&"returned RateLimited rate_limited".to_owned()));
 }
 
 /// The gates in their order: a call that several of them would refuse is refused by the first.
@@ -181,7 +181,7 @@ async fn references_to_nothing_are_told_as_returns_without_a_call() {
     let again =
         rig.gateway.audit().forbidden_at_load(&tenant, &agent, ["mcp:s.gone"]).await.unwrap();
     assert_ne!(first, again);
-    assert_eq!(rig.log.told(), ["returned Forbidden forbidden"; 3]);
+    assert_eq!(rig.log.recorded(), ["returned Forbidden forbidden"; 3]);
     let events = rig.log.kept.events();
     let row = serde_json::to_value(&events[0].event).unwrap();
     assert_eq!(
@@ -224,7 +224,7 @@ async fn every_violation_is_told_and_nothing_runs() {
         let called = rig.call(&caller, "s__strict", not_an_object).await;
         assert!(matches!(called.result, Err(CallError::InvalidArguments(_))));
     }
-    assert_eq!(rig.log.told()[1], "returned Error validation_error");
+    assert_eq!(rig.log.recorded()[1], "returned Error validation_error");
     assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
 }
 
@@ -248,8 +248,8 @@ async fn a_tool_that_wants_approval_does_not_run() {
         let rig = rig(&["echo"], &rules).await;
         let called = rig.call(&principal("t", ALL), "s__echo", json!({})).await;
         assert!(matches!(called.result, Err(CallError::ApprovalRequired { .. })));
-        let told = ["asked mcp:s.echo", "called", "returned Error approval_required"];
-        assert_eq!(rig.log.told(), told);
+        let recorded = ["asked mcp:s.echo", "called", "returned Error approval_required"];
+        assert_eq!(rig.log.recorded(), recorded);
         assert_eq!(rig.source().invoked.load(Ordering::SeqCst), 0);
     }
 }
@@ -271,10 +271,10 @@ async fn a_closing_event_that_cannot_be_stored_does_not_fail_the_call() {
     rig.log.fails_from.store(2, Ordering::SeqCst);
     let called = rig.call(&principal("t", ALL), "s__echo", json!({"text": "done"})).await;
     assert!(called.result.unwrap().content.get().contains("done"));
-    assert_eq!(rig.log.told(), ["called"]);
+    assert_eq!(rig.log.recorded(), ["called"]);
     rig.log.fails_from.store(0, Ordering::SeqCst);
     tokio::time::sleep(std::time::Duration::from_secs(10)).await;
-    assert_eq!(rig.log.told(), ["called", "returned Ok ran"]);
+    assert_eq!(rig.log.recorded(), ["called", "returned Ok ran"]);
 }
 
 #[tokio::test]
@@ -295,7 +295,7 @@ async fn every_way_a_source_fails_is_told_apart_and_recorded() {
     let called = rig.call(&caller, "s__boom", json!({})).await;
     assert!(matches!(called.result, Err(CallError::Internal)));
     assert_eq!(
-        rig.log.told().into_iter().filter(|t| t.starts_with("returned")).collect::<Vec<_>>(),
+        rig.log.recorded().into_iter().filter(|t| t.starts_with("returned")).collect::<Vec<_>>(),
         [
             "returned Error tool_execution_failed ran",
             "returned Error upstream_unavailable",
@@ -316,7 +316,7 @@ async fn where_a_call_went_is_recorded_with_it() {
     assert!(!error.to_string().contains("10.0"), "{error}");
     assert!(called.duration.is_none(), "nothing was sent");
     assert_eq!(
-        rig.log.told(),
+        rig.log.recorded(),
         [
             "called",
             "egress Allowed a.example",
@@ -330,7 +330,7 @@ async fn where_a_call_went_is_recorded_with_it() {
     // A request that had been sent before the guard refused may have taken effect.
     let called = rig.call(&principal("t", ALL), "s__sent_on", json!({})).await;
     assert!(called.duration.is_some());
-    assert_eq!(rig.log.told()[5], "returned Error ssrf_blocked ran");
+    assert_eq!(rig.log.recorded()[5], "returned Error ssrf_blocked ran");
 }
 
 #[tokio::test(start_paused = true)]
@@ -340,7 +340,7 @@ async fn a_deadline_ends_the_call_and_the_upstream_is_told() {
     let Err(CallError::Upstream(error)) = called.result else { panic!("{:?}", called.result) };
     assert_eq!(error.kind, UpstreamErrorKind::Timeout);
     assert_eq!(rig.source().dropped.load(Ordering::SeqCst), 1, "the source's future was dropped");
-    assert_eq!(rig.log.told()[1], "returned Error upstream_timeout ran");
+    assert_eq!(rig.log.recorded()[1], "returned Error upstream_timeout ran");
 }
 
 /// I-22: a client that disconnects cancels the upstream call, and both events are recorded.
@@ -358,8 +358,8 @@ async fn a_caller_that_hangs_up_cancels_and_is_recorded() {
         }
     }
     eventually("the upstream is told", || source.dropped.load(Ordering::SeqCst) == 1).await;
-    eventually("the end is recorded", || rig.log.told().len() == 2).await;
-    assert_eq!(rig.log.told(), ["called", "returned Error cancelled ran"]);
+    eventually("the end is recorded", || rig.log.recorded().len() == 2).await;
+    assert_eq!(rig.log.recorded(), ["called", "returned Error cancelled ran"]);
 }
 
 /// I-22: closing the gateway cancels all calls.
@@ -386,10 +386,10 @@ async fn closing_waits_for_what_is_to_be_recorded() {
     eventually("it runs", || source.invoked.load(Ordering::SeqCst) == 1).await;
     call.abort();
     gateway.close().await;
-    let mut told = rig.log.told();
-    told.sort();
+    let mut recorded = rig.log.recorded();
+    recorded.sort();
     assert_eq!(
-        told,
+        recorded,
         ["called", "decided tools:read unknown unknown", "returned Error cancelled ran"]
     );
 }
@@ -430,8 +430,8 @@ async fn refusals_without_credentials_are_counted_not_piled_up() {
             _ => None,
         })
         .collect();
-    let told = repeated.len() as u64 + repeated.iter().flatten().sum::<u64>();
-    assert_eq!(told, 1000, "none is lost: {repeated:?}");
+    let recorded = repeated.len() as u64 + repeated.iter().flatten().sum::<u64>();
+    assert_eq!(recorded, 1000, "none is lost: {repeated:?}");
     assert!(repeated.len() <= 5, "{repeated:?}");
 }
 
@@ -480,10 +480,10 @@ async fn denials_that_cannot_be_stored_are_counted_and_told_of_later() {
     for _ in 0..10 {
         rig.call(&nobody, "s__echo", json!({})).await;
     }
-    assert!(rig.log.told().is_empty());
+    assert!(rig.log.recorded().is_empty());
     rig.log.fails.store(false, Ordering::SeqCst);
     rig.gateway.close().await;
-    assert_eq!(rig.log.told(), ["decided tools:call mcp:s.echo scope"]);
+    assert_eq!(rig.log.recorded(), ["decided tools:call mcp:s.echo scope"]);
     let event = rig.log.kept.events()[0].event.clone();
     let EventBody::AuthorizationDecided(decided) = event.body else { panic!("{event:?}") };
     assert_eq!(decided.repeated, Some(9));

@@ -31,7 +31,7 @@ async fn a_probe_is_called_and_recorded_like_a_tool_and_never_listed() {
     let failed = rig.gateway.probe(&caller, name("core.system"), &failing, json!({})).await;
     assert!(failed.result.unwrap().is_error);
     assert_eq!(
-        rig.log.told(),
+        rig.log.recorded(),
         ["called", "returned Ok ran", "called", "returned Error tool_execution_failed ran"]
     );
     assert_eq!(rig.listed(&caller), ["mcp:s.echo"]);

@@ -51,7 +51,7 @@ async fn the_calls_of_an_interaction_are_bracketed_in_one_run() {
     let rig = rig(&["echo", "fail"], "").await;
     let caller = principal("t", ALL);
     let interaction = rig.gateway.interaction(&caller).unwrap();
-    assert!(rig.log.told().is_empty(), "nothing is told before the first call");
+    assert!(rig.log.recorded().is_empty(), "nothing is recorded before the first call");
     for tool in ["s__echo", "s__echo", "s__fail"] {
         let called = call(rig.gateway.snapshot(), &interaction, &caller, tool).await;
         assert_eq!(called.run_id, *interaction.run_id());
@@ -66,7 +66,7 @@ async fn the_calls_of_an_interaction_are_bracketed_in_one_run() {
     drop(interaction);
     rig.gateway.close().await;
     assert_eq!(
-        rig.log.told(),
+        rig.log.recorded(),
         [
             "opened mcp:s.echo",
             "called",
@@ -99,11 +99,11 @@ async fn first_calls_at_once_open_one_session() {
     let calls = (0..20).map(|_| call(rig.gateway.snapshot(), &interaction, &caller, "s__echo"));
     assert!(futures_util::future::join_all(calls).await.iter().all(|called| called.result.is_ok()));
     interaction.close(SessionOutcome::Completed).await;
-    let told = rig.log.told();
-    assert_eq!(told.first().unwrap(), "opened mcp:s.echo");
-    assert_eq!(told.last().unwrap(), "closed mcp:s.echo Completed");
+    let recorded = rig.log.recorded();
+    assert_eq!(recorded.first().unwrap(), "opened mcp:s.echo");
+    assert_eq!(recorded.last().unwrap(), "closed mcp:s.echo Completed");
     assert_eq!(sessions(&rig).len(), 2);
-    assert_eq!(told.len(), 42);
+    assert_eq!(recorded.len(), 42);
 }
 
 /// I-8, I-32: an interaction grants nothing: each call is authorized for its own caller.
@@ -140,7 +140,7 @@ async fn a_session_that_cannot_be_recorded_has_no_calls() {
     call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
     interaction.close(SessionOutcome::Completed).await;
     assert_eq!(
-        rig.log.told(),
+        rig.log.recorded(),
         ["opened mcp:s.echo", "called", "returned Ok ran", "closed mcp:s.echo Completed"]
     );
 }
@@ -161,9 +161,9 @@ async fn an_interaction_that_is_dropped_is_cancelled() {
         }
     }
     drop(interaction);
-    eventually("the end is recorded", || rig.log.told().len() == 4).await;
+    eventually("the end is recorded", || rig.log.recorded().len() == 4).await;
     assert_eq!(
-        rig.log.told(),
+        rig.log.recorded(),
         [
             "opened mcp:s.hang",
             "called",
@@ -187,7 +187,7 @@ async fn ending_an_interaction_ends_its_calls_first() {
     interaction.close(SessionOutcome::Completed).await;
     assert!(matches!(calling.await.unwrap(), Err(CallError::Cancelled)));
     assert_eq!(
-        rig.log.told()[2..],
+        rig.log.recorded()[2..],
         ["returned Error cancelled ran", "closed mcp:s.hang Completed"]
     );
 }
@@ -206,8 +206,11 @@ async fn closing_the_gateway_closes_what_is_open_as_failed() {
     eventually("it runs", || rig.source().invoked.load(Ordering::SeqCst) == 2).await;
     rig.gateway.close().await;
     assert!(calling.await.unwrap().is_err());
-    let told = rig.log.told();
-    assert_eq!(told[told.len() - 2..], ["closed mcp:s.echo Failed", "closed mcp:s.hang Failed"]);
+    let recorded = rig.log.recorded();
+    assert_eq!(
+        recorded[recorded.len() - 2..],
+        ["closed mcp:s.echo Failed", "closed mcp:s.hang Failed"]
+    );
     assert!(rig.gateway.interaction(&caller).is_err(), "no new ones");
 }
 
@@ -220,15 +223,15 @@ async fn an_idle_interaction_is_closed_as_failed_and_opens_again() {
     tokio::time::sleep(IDLE / 2).await;
     call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
     tokio::time::sleep(IDLE - Duration::from_secs(1)).await;
-    assert_eq!(rig.log.told().len(), 5, "it was used in between");
+    assert_eq!(rig.log.recorded().len(), 5, "it was used in between");
     tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(rig.log.told().last().unwrap(), "closed mcp:s.echo Failed");
+    assert_eq!(rig.log.recorded().last().unwrap(), "closed mcp:s.echo Failed");
     call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
     interaction.close(SessionOutcome::Completed).await;
     let ids = sessions(&rig);
     assert_eq!(ids.len(), 4);
     assert!(ids[0] == ids[1] && ids[2] == ids[3] && ids[0] != ids[2]);
-    assert_eq!(rig.log.told().last().unwrap(), "closed mcp:s.echo Completed");
+    assert_eq!(rig.log.recorded().last().unwrap(), "closed mcp:s.echo Completed");
 }
 
 /// I-32, I-72: a session that is never idle is closed by age, after the calls that began in it;
@@ -258,27 +261,27 @@ async fn a_busy_session_ends_by_age() {
             let snapshot = rig.gateway.snapshot();
             async move { call(snapshot, &interaction, &caller, "s__hang").await.result }
         });
-        eventually("it runs", || rig.log.told().last().unwrap() == "called").await;
+        eventually("it runs", || rig.log.recorded().last().unwrap() == "called").await;
         let ids = sessions(&rig);
         assert!(ids.len() == 2 && ids[0] == ids[1], "{config}: one session: {ids:?}");
         tokio::time::sleep(Duration::from_secs(400)).await;
         call(rig.gateway.snapshot(), &interaction, &caller, "s__echo").await.result.unwrap();
         let ids = sessions(&rig);
         assert!(ids.len() == 3 && ids[2] != ids[0], "{config}: another session: {ids:?}");
-        let told = rig.log.told();
-        assert!(!told.iter().any(|it| it.starts_with("closed")), "a call runs in the first");
+        let recorded = rig.log.recorded();
+        assert!(!recorded.iter().any(|it| it.starts_with("closed")), "a call runs in the first");
         calling.abort();
         eventually("the first session is closed", || {
-            rig.log.told().iter().filter(|it| it.starts_with("closed")).count() == 2
+            rig.log.recorded().iter().filter(|it| it.starts_with("closed")).count() == 2
         })
         .await;
-        let told = rig.log.told();
-        let place = |wanted: &str| told.iter().position(|it| it == wanted).unwrap();
+        let recorded = rig.log.recorded();
+        let place = |wanted: &str| recorded.iter().position(|it| it == wanted).unwrap();
         assert!(place("returned Error cancelled ran") < place("closed mcp:s.hang Failed"));
         interaction.close(SessionOutcome::Completed).await;
-        assert_eq!(rig.log.told().last().unwrap(), "closed mcp:s.echo Completed");
+        assert_eq!(rig.log.recorded().last().unwrap(), "closed mcp:s.echo Completed");
         let ids = sessions(&rig);
-        assert_eq!(ids.len(), 6, "each is closed once: {:?}", rig.log.told());
+        assert_eq!(ids.len(), 6, "each is closed once: {:?}", rig.log.recorded());
     }
 }
 
@@ -397,7 +400,7 @@ async fn refusals_that_are_only_counted_open_no_session() {
         interaction.close(SessionOutcome::Completed).await;
     }
     // One call that ran, a hundred refusals, and each with its session.
-    let told = rig.log.told();
-    assert_eq!(told.iter().filter(|it| it.starts_with("opened")).count(), 101);
-    assert_eq!(told.len(), 404);
+    let recorded = rig.log.recorded();
+    assert_eq!(recorded.iter().filter(|it| it.starts_with("opened")).count(), 101);
+    assert_eq!(recorded.len(), 404);
 }

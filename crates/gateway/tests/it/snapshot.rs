@@ -16,7 +16,7 @@ use toolcrib_core::{
 };
 use toolcrib_gateway::{
     CallReport, CallRequest, Gateway, GatewayBuilder, Stores, ToolRef,
-    idempotency::{IdempotencyKey, Once},
+    idempotency::{ClientKey, IdempotentOutcome},
     metrics::Surface,
 };
 use toolcrib_store::memory::{MemoryCatalogs, MemoryKeys, MemoryPins};
@@ -80,11 +80,13 @@ async fn a_call_runs_at_the_source_that_was_there_when_it_came() {
 #[tokio::test]
 async fn an_idempotent_call_runs_at_the_source_that_was_there_when_it_came() {
     let rig = reloaded_during_calls().await;
-    let key = IdempotencyKey { space: "test", text: "one" };
+    let key = ClientKey { space: "test", text: "one" };
     let keep = |_: &CallReport| Some(Bytes::from_static(b"kept"));
     let caller = Arc::new(principal("t", &["*"]));
-    let once = rig.gateway.call_once(&caller, key, request(&rig), keep).await.unwrap();
-    let Once::Report(report) = once else { panic!("the first call was answered from the store") };
+    let once = rig.gateway.call_idempotent(&caller, key, request(&rig), keep).await.unwrap();
+    let IdempotentOutcome::Report(report) = once else {
+        panic!("the first call was answered from the store")
+    };
     assert!(report.result.is_ok(), "{report:?}");
 }
 

@@ -74,12 +74,12 @@ impl Log {
     }
 
     /// `type:status-or-reason` of every event.
-    pub(crate) fn told(&self) -> Vec<String> {
-        self.kept.events().iter().map(|logged| told(&logged.event.body)).collect()
+    pub(crate) fn recorded(&self) -> Vec<String> {
+        self.kept.events().iter().map(|logged| recorded(&logged.event.body)).collect()
     }
 }
 
-pub(crate) fn told(body: &EventBody) -> String {
+pub(crate) fn recorded(body: &EventBody) -> String {
     match body {
         EventBody::ToolCalled(_) => "called".to_owned(),
         EventBody::ToolReturned(returned) => {
@@ -362,7 +362,7 @@ pub(crate) async fn rig_at(
         runs: Some(Arc::new(MemoryRuns::default())),
         pins: Some(Arc::new(MemoryPins::default())),
         approvals: Some(Arc::new(MemoryApprovals::new(log.clone()))),
-        once: None,
+        idempotency: None,
         quotas: None,
     };
     let builder =

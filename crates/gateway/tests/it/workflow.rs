@@ -69,9 +69,9 @@ impl Bench {
     }
 
     /// Returns tool and outcome of every event of `run`.
-    async fn told(&self, run: &RunId) -> Vec<String> {
+    async fn recorded(&self, run: &RunId) -> Vec<String> {
         let events = self.rig.log.events_of(run).await;
-        events.iter().map(|event| crate::support::told(&event.body)).collect()
+        events.iter().map(|event| crate::support::recorded(&event.body)).collect()
     }
 }
 
@@ -103,9 +103,10 @@ async fn the_steps_of_a_run_are_recorded_in_it() {
     let called = bench.call(&caller, "chain", json!({ "text": "x" })).await;
     assert_eq!(outputs(&called.result.unwrap()), Ok(json!({ "said": "x", "n": 1 })));
     let events = bench.rig.log.events_of(&called.run_id).await;
-    let told: Vec<_> = events.iter().map(|event| crate::support::told(&event.body)).collect();
+    let recorded: Vec<_> =
+        events.iter().map(|event| crate::support::recorded(&event.body)).collect();
     assert_eq!(
-        told,
+        recorded,
         [
             "called",
             "opened mcp:s.echo",
@@ -210,8 +211,8 @@ async fn what_cannot_run_is_left_out_with_a_reason() {
         ("f10", "line"),
     ] {
         let file = format!("{file}.yaml: ");
-        let told = problems.iter().any(|it| it.starts_with(&file) && it.contains(words));
-        assert!(told, "{file} {words}: {problems:#?}");
+        let recorded = problems.iter().any(|it| it.starts_with(&file) && it.contains(words));
+        assert!(recorded, "{file} {words}: {problems:#?}");
     }
 }
 
@@ -287,7 +288,7 @@ async fn a_step_that_fails_ends_the_run_in_words() {
     let said = outputs(&called.result.unwrap()).unwrap_err();
     assert_eq!(said, "step `a` failed: it went wrong");
     assert_eq!(
-        bench.told(&called.run_id).await[4..],
+        bench.recorded(&called.run_id).await[4..],
         ["closed mcp:s.fail Failed", "returned Error tool_execution_failed ran"].map(str::to_owned)
     );
     let limited = bench.run("broken", json!({})).await.unwrap_err();
@@ -310,7 +311,7 @@ outputs: { state: { $ref: /steps/a/status } }
     let called = bench.call(&principal("t", ALL), "again", json!({})).await;
     assert_eq!(outputs(&called.result.unwrap()), Ok(json!({ "state": "ok" })));
     assert_eq!(bench.rig.source().invoked.load(Ordering::SeqCst), 3);
-    let returned = bench.told(&called.run_id).await;
+    let returned = bench.recorded(&called.run_id).await;
     assert_eq!(returned.iter().filter(|it| it.contains("upstream_died")).count(), 2);
 }
 
@@ -330,11 +331,14 @@ outputs: {}
     let said = outputs(&called.result.unwrap()).unwrap_err();
     assert_eq!(said, "step `end` failed: it went wrong");
     assert_eq!(bench.rig.source().dropped.load(Ordering::SeqCst), 1, "the branch was cancelled");
-    let told = bench.told(&called.run_id).await;
-    let calls = told.iter().filter(|it| *it == "called").count();
-    let returned = told.iter().filter(|it| it.starts_with("returned")).count();
-    assert_eq!((calls, returned), (4, 4), "{told:?}");
-    assert!(told.last().unwrap().starts_with("returned"), "its own end comes last: {told:?}");
+    let recorded = bench.recorded(&called.run_id).await;
+    let calls = recorded.iter().filter(|it| *it == "called").count();
+    let returned = recorded.iter().filter(|it| it.starts_with("returned")).count();
+    assert_eq!((calls, returned), (4, 4), "{recorded:?}");
+    assert!(
+        recorded.last().unwrap().starts_with("returned"),
+        "its own end comes last: {recorded:?}"
+    );
 }
 
 /// I-22: the record of a cancelled run is complete, whatever cancels it.
@@ -368,7 +372,7 @@ async fn a_run_can_be_cancelled() {
         "closed mcp:s.hang Cancelled",
         "returned Error cancelled ran",
     ];
-    assert_eq!(bench.told(&called.run_id).await, expected);
+    assert_eq!(bench.recorded(&called.run_id).await, expected);
     assert_eq!(gateway.workflows().cancel(&run.tenant, &run.run_id).await.unwrap(), 0);
     // By a caller that disconnects.
     let waiting = tokio::spawn({
@@ -377,10 +381,10 @@ async fn a_run_can_be_cancelled() {
     });
     eventually("the step runs", ended(2)).await;
     waiting.abort();
-    let over = || bench.rig.log.told().len() == 2 * expected.len();
+    let over = || bench.rig.log.recorded().len() == 2 * expected.len();
     eventually("it is recorded", over).await;
     let runs = bench.runs().await;
-    assert_eq!(bench.told(&runs[0].run_id).await, expected);
+    assert_eq!(bench.recorded(&runs[0].run_id).await, expected);
     assert!(runs.iter().all(|run| run.state == RunState::Cancelled), "{runs:?}");
 }
 
@@ -414,8 +418,8 @@ async fn a_gateway_that_closes_ends_its_runs() {
     assert!(said.contains("the process ended"), "{said}");
     let run = bench.runs().await.remove(0);
     assert_eq!((run.state, run.code.as_deref()), (RunState::Failed, Some("interrupted")));
-    let told = bench.told(&run.run_id).await;
-    assert_eq!(told.len(), 6, "{told:?}");
+    let recorded = bench.recorded(&run.run_id).await;
+    assert_eq!(recorded.len(), 6, "{recorded:?}");
 }
 
 /// A workflow as a step is one more call, in the same run.
@@ -434,7 +438,7 @@ outputs: { said: { $ref: /steps/inner/result/said } }
     let inner = runs.iter().find(|run| run.tool_id.as_str().ends_with("chain")).unwrap();
     assert_eq!(inner.parent.as_ref(), Some(&called.call_id));
     assert_eq!(inner.run_id, called.run_id);
-    assert_eq!(bench.told(&called.run_id).await.len(), 12);
+    assert_eq!(bench.recorded(&called.run_id).await.len(), 12);
 }
 
 #[derive(Default)]

@@ -68,7 +68,7 @@ async fn open_request(
 ) -> Approval {
     let event = event_of(&approval);
     match engine.0.open(approval, None, event).await.unwrap() {
-        Opened::Asked(approval) => *approval,
+        Opened::PendingApproval(approval) => *approval,
         other => unreachable!("{other:?}"),
     }
 }
@@ -237,9 +237,9 @@ pub async fn a_reader_goes_on_where_it_was(engine: &(impl ApprovalStore, impl Ev
     assert_eq!(engine.0.cursor("hook").await.unwrap(), a.change);
     let b = open_request(engine, approval("acme", "b", 1)).await;
     assert_eq!(engine.0.cursor("hook").await.unwrap(), a.change, "not acknowledged yet");
-    engine.0.told("hook", b.change).await.unwrap();
+    engine.0.acknowledge("hook", b.change).await.unwrap();
     assert_eq!(engine.0.cursor("hook").await.unwrap(), b.change);
-    engine.0.told("hook", a.change).await.unwrap();
+    engine.0.acknowledge("hook", a.change).await.unwrap();
     assert_eq!(engine.0.cursor("hook").await.unwrap(), b.change, "never back");
     assert_eq!(engine.0.cursor("another").await.unwrap(), b.change);
 }

@@ -63,12 +63,12 @@ pub async fn an_end_can_be_asked_for(runs: &impl RunStore) {
     runs.begin(run("acme", "a", 1), None).await.unwrap();
     let of_a = RunId::parse("run-a").unwrap();
     assert_eq!(runs.request_cancellation(&tenant("other"), &of_a).await.unwrap(), 0);
-    assert!(runs.asked().await.unwrap().is_empty());
+    assert!(runs.requested_cancellations().await.unwrap().is_empty());
     assert_eq!(runs.request_cancellation(&tenant("acme"), &of_a).await.unwrap(), 1);
-    assert_eq!(runs.asked().await.unwrap(), [call("a")]);
+    assert_eq!(runs.requested_cancellations().await.unwrap(), [call("a")]);
     let (acme, a) = (tenant("acme"), call("a"));
     runs.end(&acme, &a, RunState::Cancelled, None, moment(2)).await.unwrap();
-    assert!(runs.asked().await.unwrap().is_empty());
+    assert!(runs.requested_cancellations().await.unwrap().is_empty());
     assert_eq!(runs.request_cancellation(&acme, &of_a).await.unwrap(), 0);
 }
 

@@ -86,7 +86,7 @@ impl ApprovalStore for MemoryApprovals {
         held.change += 1;
         let approval = Approval { change: held.change, ..approval };
         held.all.push((approval.clone(), arguments));
-        Ok(Opened::Asked(Box::new(approval)))
+        Ok(Opened::PendingApproval(Box::new(approval)))
     }
 
     async fn change(&self, approval: Approval, events: Vec<NewEvent>) -> Result<bool, StoreError> {
@@ -152,7 +152,7 @@ impl ApprovalStore for MemoryApprovals {
         Ok(*held.readers.entry(reader.to_owned()).or_insert(change))
     }
 
-    async fn told(&self, reader: &str, change: u64) -> Result<(), StoreError> {
+    async fn acknowledge(&self, reader: &str, change: u64) -> Result<(), StoreError> {
         if let Some(cursor) = self.held.lock().await.readers.get_mut(reader) {
             *cursor = change.max(*cursor);
         }

@@ -151,7 +151,7 @@ impl ApprovalStore for SqliteApprovals {
                 let approval = Approval { change: next_change(connection)?, ..approval.clone() };
                 insert(connection, &approval, shown.as_deref())?;
                 record.insert(connection, &instance)?;
-                Ok(Opened::Asked(Box::new(approval)))
+                Ok(Opened::PendingApproval(Box::new(approval)))
             })
             .await
     }
@@ -231,7 +231,7 @@ impl ApprovalStore for SqliteApprovals {
             .await
     }
 
-    async fn told(&self, reader: &str, change: u64) -> Result<(), StoreError> {
+    async fn acknowledge(&self, reader: &str, change: u64) -> Result<(), StoreError> {
         let reader = reader.to_owned();
         self.store
             .inner

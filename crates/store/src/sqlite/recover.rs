@@ -16,9 +16,10 @@ use toolcrib_core::{
 use super::{
     SqliteStore,
     failure::Failure,
+    idempotency,
     instance::{self, Dead},
     log::{Record, parse},
-    once, runs,
+    runs,
 };
 
 /// Calls or sessions closed in one transaction, so that other writers do not wait long.
@@ -97,7 +98,7 @@ fn close_claims(
     instance: &str,
     _now: Timestamp,
 ) -> Result<Closed, Failure> {
-    let found = once::settle(connection, instance, CHUNK)?;
+    let found = idempotency::settle(connection, instance, CHUNK)?;
     Ok(Closed { found, counted: 0 })
 }
 

@@ -198,7 +198,7 @@ impl RunStore for SqliteRuns {
             .await
     }
 
-    async fn asked(&self) -> Result<Vec<CallId>, StoreError> {
+    async fn requested_cancellations(&self) -> Result<Vec<CallId>, StoreError> {
         let instance = Arc::clone(&self.store.inner.instance);
         self.store
             .inner

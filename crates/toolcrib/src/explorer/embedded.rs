@@ -18,8 +18,8 @@ use toolcrib_gateway::{
 
 use super::{
     call::{CallToolResult, answer},
+    context::{Call, Host, Visitor},
     error,
-    host::{Call, Host, Visitor},
     offer::OfferExt as _,
     settings::{AuthHook, ExplorerConfig},
 };

@@ -15,15 +15,15 @@ use toolcrib_gateway::{
     CallReport, CallRequest, Gateway, ToolRef,
     authn::AuthError,
     config::MountAuth,
-    idempotency::{IdempotencyKey, Kept, Once, OnceError},
+    idempotency::{ClientKey, IdempotencyError, IdempotentOutcome, Kept},
     metrics::Surface,
     provider::Offer,
 };
 
 use super::{
     call::{answer, outcome},
+    context::{Call, Host, Visitor},
     error,
-    host::{Call, Host, Visitor},
 };
 use crate::{
     call_error, idempotency,
@@ -83,10 +83,10 @@ impl Host for Gated {
             Ok(key) => key,
             Err(problem) => return error::problem(StatusCode::BAD_REQUEST, problem.to_string()),
         };
-        let key = key.as_deref().map(|text| IdempotencyKey { space: SPACE, text });
+        let key = key.as_deref().map(|text| ClientKey { space: SPACE, text });
         match idempotency::call(&self.gateway, &caller, key, request, kept).await {
-            Ok(Once::Report(report)) => call_response(&report, &call.name),
-            Ok(Once::Kept(kept)) => idempotency::replayed(replay(&kept)),
+            Ok(IdempotentOutcome::Report(report)) => call_response(&report, &call.name),
+            Ok(IdempotentOutcome::Kept(kept)) => idempotency::replayed(replay(&kept)),
             Err(problem) => refused_key(problem),
         }
     }
@@ -130,7 +130,7 @@ fn replay(kept: &Kept) -> Response {
 }
 
 /// Returns the response to a call whose idempotency key was rejected.
-fn refused_key(problem: OnceError) -> Response {
+fn refused_key(problem: IdempotencyError) -> Response {
     let message = format!("`Idempotency-Key` {problem}");
     let response = error::problem(idempotency::status(problem), message);
     match idempotency::retry_after(problem) {

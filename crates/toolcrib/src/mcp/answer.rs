@@ -50,10 +50,10 @@ pub(super) fn refusal(
     run: &RunId,
     opens: bool,
 ) -> (Vec<u8>, Option<RpcError>) {
-    if opens && let Some(told) = consent::asked(refused, era) {
-        return match told {
-            consent::Told::Round(input) => (input_required(id, era, &input, run), None),
-            consent::Told::Error(rpc) => (error(Some(id), &rpc), Some(rpc)),
+    if opens && let Some(prompt) = consent::prompt(refused, era) {
+        return match prompt {
+            consent::Prompt::Round(input) => (input_required(id, era, &input, run), None),
+            consent::Prompt::Error(rpc) => (error(Some(id), &rpc), Some(rpc)),
         };
     }
     match Refusal::of(refused) {
@@ -63,9 +63,9 @@ pub(super) fn refusal(
             let mut meta = vec![(key::RUN_ID, run.as_str()), (key::ERROR, refused.code())];
             let expires_at;
             match refused {
-                CallError::ApprovalRequired { asked: Some(asked), .. } => {
-                    expires_at = asked.expires_at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
-                    meta.push((key::APPROVAL_ID, asked.approval.as_str()));
+                CallError::ApprovalRequired { pending: Some(pending), .. } => {
+                    expires_at = pending.expires_at.to_rfc3339_opts(SecondsFormat::AutoSi, true);
+                    meta.push((key::APPROVAL_ID, pending.approval.as_str()));
                     meta.push((key::EXPIRES_AT, &expires_at));
                 }
                 CallError::ApprovalRejected { approval, .. } => {

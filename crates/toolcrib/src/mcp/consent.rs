@@ -6,7 +6,7 @@
 //! call then succeeds.
 
 use serde_json::{Map, Value, json};
-use toolcrib_core::call::{Asked, CallError, CallerInput, InputRequired, raw};
+use toolcrib_core::call::{CallError, CallerInput, InputRequired, PendingApproval, raw};
 use toolcrib_mcp::{
     code,
     message::RpcError,
@@ -18,7 +18,7 @@ use toolcrib_mcp::{
 const KEY: &str = "toolcrib.approval";
 
 /// The form of the prompt.
-pub(super) enum Told {
+pub(super) enum Prompt {
     /// As a round of the call (2026-07-28).
     Round(Box<InputRequired>),
     /// As an error (2025-11-25).
@@ -26,29 +26,29 @@ pub(super) enum Told {
 }
 
 /// Returns a prompt to open the approval's URL, if `error` has a pending approval with a URL.
-pub(super) fn asked(error: &CallError, era: Era) -> Option<Told> {
-    let CallError::ApprovalRequired { asked: Some(asked), .. } = error else { return None };
-    let request = request(asked)?;
+pub(super) fn prompt(error: &CallError, era: Era) -> Option<Prompt> {
+    let CallError::ApprovalRequired { pending: Some(pending), .. } = error else { return None };
+    let request = request(pending)?;
     Some(match era {
         Era::Modern => {
             let requests = raw(&json!({ KEY: { "method": ELICIT, "params": request } }));
             let able = json!({ "elicitation": { "url": {} } });
             let caller = able.as_object().map(CallerInput::declaring);
             let input = InputRequired::read(Some(&requests), None, caller.as_ref()).ok()?;
-            Told::Round(Box::new(input))
+            Prompt::Round(Box::new(input))
         }
-        Era::Legacy => Told::Error(
+        Era::Legacy => Prompt::Error(
             RpcError::new(code::URL_ELICITATION, error.words())
                 .with_data(json!({ "elicitations": [request] })),
         ),
     })
 }
 
-fn request(asked: &Asked) -> Option<Value> {
-    let link = asked.link.as_ref()?;
+fn request(pending: &PendingApproval) -> Option<Value> {
+    let link = pending.link.as_ref()?;
     Some(json!({
         "mode": "url",
-        "elicitationId": asked.approval,
+        "elicitationId": pending.approval,
         "url": link,
         "message": "this call runs only with a person's consent; make it again once that is given",
     }))

@@ -159,7 +159,7 @@ mod tests {
                 ),
             ),
             (
-                CallError::ApprovalRequired { tool, asked: None },
+                CallError::ApprovalRequired { tool, pending: None },
                 Ok("approval required: this tool does not run without a grant"),
             ),
             (

@@ -58,7 +58,7 @@ pub(super) fn list(era: Era, format: &ListFormat) -> Arc<Pages> {
 }
 
 /// Resolves `call` within the caller's part of the catalog.
-pub(super) fn meant(
+pub(super) fn resolve(
     context: RequestContext<'_>,
     era: Era,
     mut call: ToolCall,
@@ -165,7 +165,7 @@ fn describe(
 }
 
 fn tools() -> [Value; 3] {
-    let name = json!({ "type": "string", "description": "As search_tools told it" });
+    let name = json!({ "type": "string", "description": "The name that search_tools returned" });
     let hints = |reads: bool| {
         json!({
             "readOnlyHint": reads, "destructiveHint": !reads,

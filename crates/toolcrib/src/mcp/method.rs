@@ -45,7 +45,7 @@ pub(super) fn start(
     let result = match (era, request.method.as_str()) {
         (_, CALL_TOOL) => {
             let call = ToolCall::read(&host.gateway, principal, within, era, request)?;
-            let call = match meta::meant(context, era, call)? {
+            let call = match meta::resolve(context, era, call)? {
                 MetaToolOutcome::Call(call) => call,
                 MetaToolOutcome::Answer(answer) => return Ok(Step::Answer(answer)),
             };

@@ -13,7 +13,7 @@ use serde_json::Value;
 use toolcrib_core::{call::CallError, id::RunId, principal::Principal};
 use toolcrib_gateway::{
     CallReport, CallRequest, Snapshot, ToolRef,
-    idempotency::{IdempotencyKey, Once},
+    idempotency::{ClientKey, IdempotentOutcome},
 };
 
 use super::{
@@ -106,18 +106,20 @@ pub(super) async fn answer(
         (None, Ok(key)) => key.map(|key| (HEADER_SPACE, key)),
         (None, Err(problem)) => return error::bad_request(marker, problem.to_string()),
     };
-    let key = named.as_ref().map(|(space, text)| IdempotencyKey { space, text });
+    let key = named.as_ref().map(|(space, text)| ClientKey { space, text });
     let id = call_id.clone();
     let keep = move |report: &CallReport| {
         let id = id.as_deref().unwrap_or(report.call_id.as_str());
         result::written(report, id).map(Bytes::from)
     };
     match idempotency::call(&state.gateway, caller, key, request, keep).await {
-        Ok(Once::Report(report)) => {
+        Ok(IdempotentOutcome::Report(report)) => {
             let id = call_id.as_deref().unwrap_or(report.call_id.as_str());
             frame.called(&snapshot, caller, &report, id, tool)
         }
-        Ok(Once::Kept(kept)) => idempotency::replayed(frame.result(&kept.body, Some(&kept.run_id))),
+        Ok(IdempotentOutcome::Kept(kept)) => {
+            idempotency::replayed(frame.result(&kept.body, Some(&kept.run_id)))
+        }
         Err(problem) if call_id.is_some() => error::refused_call_id(marker, problem),
         Err(problem) => error::refused_key(marker, problem),
     }

@@ -26,7 +26,7 @@ use http::StatusCode;
 use serde::Serialize;
 use serde_json::Value;
 use toolcrib_core::{arguments::Violation, call::CallError};
-use toolcrib_gateway::idempotency::OnceError;
+use toolcrib_gateway::idempotency::IdempotencyError;
 use utoipa::ToSchema;
 
 use super::{dialect::Marker, result::RETRY_AFTER};
@@ -109,7 +109,7 @@ pub(super) fn refused(marker: Marker, refusal: &Refusal) -> Response {
 
 /// Returns the response to a call whose `call_id` was rejected. The protocol's only status for it
 /// is 400.
-pub(super) fn refused_call_id(marker: Marker, error: OnceError) -> Response {
+pub(super) fn refused_call_id(marker: Marker, error: IdempotencyError) -> Response {
     let body = ServerError::new(marker, format!("`call_id` {error}"));
     match idempotency::retry_after(error) {
         Some(wait) => {
@@ -122,7 +122,7 @@ pub(super) fn refused_call_id(marker: Marker, error: OnceError) -> Response {
 
 /// Returns the response to a call whose `Idempotency-Key` was rejected. A 422 has the shape that
 /// the protocol defines for that status.
-pub(super) fn refused_key(marker: Marker, error: OnceError) -> Response {
+pub(super) fn refused_key(marker: Marker, error: IdempotencyError) -> Response {
     let message = format!("`Idempotency-Key` {error}");
     let status = idempotency::status(error);
     match idempotency::retry_after(error) {

@@ -98,7 +98,7 @@ pub(super) fn is_refusal(error: &CallError) -> bool {
 fn fault(error: &CallError, entry: Option<&Entry>) -> ToolError {
     // A call with a pending approval has not run, and may be retried.
     let approval_wait = match error {
-        CallError::ApprovalRequired { asked: Some(asked), .. } => Some(asked.retry_after),
+        CallError::ApprovalRequired { pending: Some(pending), .. } => Some(pending.retry_after),
         _ => None,
     };
     let wait = approval_wait.or_else(|| may_repeat(error, entry).then_some(RETRY_AFTER));

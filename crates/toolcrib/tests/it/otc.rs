@@ -1,7 +1,7 @@
 mod call;
 mod checks;
 mod health;
+mod idempotency;
 mod list;
-mod once;
 mod oxp;
 mod spec;

@@ -127,7 +127,7 @@ fn details(error: &CallError) -> Value {
     match error {
         CallError::InvalidArguments(violations) => json!(violations),
         CallError::Forbidden { required, .. } => json!({ "requiredScopes": required }),
-        CallError::ApprovalRequired { asked: Some(asked), .. } => {
+        CallError::ApprovalRequired { pending: Some(asked), .. } => {
             json!({ "approvalId": asked.approval, "expiresAt": asked.expires_at })
         }
         CallError::ApprovalRejected { approval, .. } => json!({ "approvalId": approval }),

@@ -154,9 +154,9 @@ pub(super) async fn approve(
             && !pins.iter().any(|pin| pin.source_id == source.as_str())
         {
             let known = pins.iter().map(|pin| pin.source_id.as_str());
-            let meant = suggest::did_you_mean(source.as_str(), known);
+            let suggestion = suggest::did_you_mean(source.as_str(), known);
             return Err(advised(
-                format!("no tools of a source `{source}` have pins{meant}"),
+                format!("no tools of a source `{source}` have pins{suggestion}"),
                 "`toolcrib sources list` shows the sources",
             ));
         }
@@ -203,9 +203,9 @@ fn waiting(pins: Vec<Shown>) -> Vec<Shown> {
 
 fn unknown(tool: &str, pins: &[Shown]) -> anyhow::Error {
     let known = pins.iter().flat_map(|pin| [pin.name.as_str(), pin.tool_id.as_str()]);
-    let meant = suggest::did_you_mean(tool, known);
+    let suggestion = suggest::did_you_mean(tool, known);
     advised(
-        format!("no pin of a tool {tool:?}{meant}"),
+        format!("no pin of a tool {tool:?}{suggestion}"),
         "only discovered tools of upstreams have pins; `toolcrib sources list` discovers them",
     )
 }

@@ -25,7 +25,7 @@ pub(in crate::config) struct Source {
     #[schemars(with = "Option<Vec<String>>", extend("x-default" = "none"))]
     #[serde(default)]
     pub(in crate::config) command: Option<Spanned<Vec<String>>>,
-    /// `mcp` with `command`: variables of the child, besides `PATH`, `HOME`, `LANG`, `TMPDIR` and
+    /// `mcp` with `command`: variables of the child, in addition to `PATH`, `HOME`, `LANG`, `TMPDIR` and
     /// `USER`.
     #[schemars(with = "BTreeMap<String, kinds::Secret>", extend("x-default" = "none"))]
     #[serde(default)]
@@ -56,7 +56,7 @@ pub(in crate::config) struct Source {
     #[schemars(with = "Option<String>", extend("x-default" = "none"))]
     #[serde(default)]
     pub(in crate::config) credential: Option<Spanned<String>>,
-    /// Private networks, addresses and hosts that requests may use, besides the source's own host
+    /// Private networks, addresses and hosts that requests may use, in addition to the source's own host
     /// ([rules](../explanation/security.md#where-requests-go)).
     #[schemars(with = "Vec<String>", extend("x-default" = "none"))]
     #[serde(default)]
@@ -202,7 +202,7 @@ pub(in crate::config) struct HostCommand {
     /// Working directory, readable for the program.
     #[schemars(with = "Option<String>", extend("x-default" = "an empty directory"))]
     pub(in crate::config) cwd: Option<Spanned<String>>,
-    /// Variables, besides those of `[sources] env`.
+    /// Variables, in addition to those of `[sources] env`.
     #[schemars(with = "BTreeMap<String, kinds::Secret>", extend("x-default" = "none"))]
     #[serde(default)]
     pub(in crate::config) env: BTreeMap<String, Spanned<Value>>,
@@ -238,7 +238,7 @@ pub(in crate::config) enum CommandArgument {
     Group(Vec<String>),
 }
 
-/// Reachable files and ports of a child process, besides the system's own programs and libraries.
+/// Reachable files and ports of a child process, in addition to the system's own programs and libraries.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(in crate::config) struct Sandbox {
@@ -352,7 +352,7 @@ pub(in crate::config) struct Tool {
     /// Number of consents.
     #[schemars(with = "Option<u32>", extend("x-default" = "that of `[approvals]`"))]
     pub(in crate::config) approval_quorum: Option<Spanned<u32>>,
-    /// Role that an approver needs besides the scope.
+    /// Role that an approver needs in addition to the scope.
     #[schemars(with = "Option<String>", extend("x-default" = "none"))]
     pub(in crate::config) approval_role: Option<Spanned<String>>,
     /// Scope that an approver needs.
@@ -364,7 +364,7 @@ pub(in crate::config) struct Tool {
     /// Calls that may come at once.
     #[schemars(with = "Option<u32>", extend("x-default" = "the number in `rate`"))]
     pub(in crate::config) burst: Option<Spanned<u32>>,
-    /// Calls of each principal and tool per UTC day, besides the principal's own.
+    /// Calls of each principal and tool per UTC day, in addition to the principal's own.
     #[schemars(with = "Option<kinds::Quota>", extend("x-default" = "none"))]
     pub(in crate::config) quota: Option<Spanned<String>>,
     /// Deadline of a call.

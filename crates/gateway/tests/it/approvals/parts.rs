@@ -140,9 +140,9 @@ async fn a_call_of_an_interaction_asks_and_comes_back() {
     assert_eq!(called.run_id, *interaction.run_id());
     assert_ne!(asked(call(json!({})).await.result), id);
     interaction.close(SessionOutcome::Completed).await;
-    let told = rig.log.told();
+    let recorded = rig.log.recorded();
     assert_eq!(
-        told,
+        recorded,
         [
             "opened mcp:s.echo",
             "asked mcp:s.echo",

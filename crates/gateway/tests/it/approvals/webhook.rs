@@ -33,7 +33,7 @@ impl Sent {
     fn header(&self, name: &str) -> &str {
         &self.headers.iter().find(|(known, _)| *known == name).unwrap().1
     }
-    fn told(&self) -> Value {
+    fn recorded(&self) -> Value {
         serde_json::from_str(&self.body).unwrap()
     }
 }
@@ -69,9 +69,9 @@ impl DeliveryFactory for Receiver {
 }
 
 impl Receiver {
-    fn told(&self) -> Vec<String> {
+    fn recorded(&self) -> Vec<String> {
         let sent = self.sent.lock();
-        sent.iter().map(|sent| sent.told()["type"].as_str().unwrap().to_owned()).collect()
+        sent.iter().map(|sent| sent.recorded()["type"].as_str().unwrap().to_owned()).collect()
     }
     fn number(&self) -> usize {
         self.sent.lock().len()
@@ -95,7 +95,7 @@ async fn a_receiver_is_told_each_change_until_it_takes_it() {
     rig.gateway.approvals().respond(&approver("bob"), &id, Verdict::Grant, comment).await.unwrap();
     eventually("it is told of the grant", || receiver.number() == 4).await;
     let pending = "approval.pending";
-    assert_eq!(receiver.told(), [pending, pending, pending, "approval.granted"]);
+    assert_eq!(receiver.recorded(), [pending, pending, pending, "approval.granted"]);
     let sent = receiver.sent.lock();
     let ids: Vec<_> = sent.iter().map(|sent| sent.header("webhook-id")).collect();
     assert!(ids[0] == ids[1] && ids[1] == ids[2] && ids[2] != ids[3], "{ids:?}");
@@ -107,9 +107,12 @@ async fn a_receiver_is_told_each_change_until_it_takes_it() {
         hmac::verify(&key, said.as_bytes(), &tag.unwrap()).unwrap();
         assert!(!sent.body.contains("canary"), "{}", sent.body);
     }
-    let told = sent[3].told();
-    assert_eq!(told["data"]["approvalId"], id.as_str());
-    assert_eq!((&told["data"]["principal"], &told["data"]["granted"]), (&json!("ann"), &json!(1)));
+    let recorded = sent[3].recorded();
+    assert_eq!(recorded["data"]["approvalId"], id.as_str());
+    assert_eq!(
+        (&recorded["data"]["principal"], &recorded["data"]["granted"]),
+        (&json!("ann"), &json!(1))
+    );
 }
 
 /// A receiver can be limited to a tenant, and exists as long as the configuration names it.

@@ -8,10 +8,10 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::Secret,
     event::{EventBody, EventLog},
-    idempotency::{Claimed, IdempotencyStore, KeptAnswer, OnceClaim, OnceKey},
+    idempotency::{Claimed, IdempotencyClaim, IdempotencyKey, IdempotencyStore, KeptAnswer},
 };
 use toolcrib_store::{
-    OnceBounds, Options, SealKey, SealKeys, SqliteOnce, SqliteStore,
+    IdempotencyBounds, Options, SealKey, SealKeys, SqliteIdempotency, SqliteStore,
     conformance::{
         event_log::{called, returned},
         moment,
@@ -24,14 +24,14 @@ fn keys(byte: &str) -> SealKeys {
     SealKeys::new(SealKey::parse(&Secret::new(byte.repeat(32))).unwrap(), [])
 }
 
-fn open(path: &Path) -> (SqliteStore, SqliteOnce) {
+fn open(path: &Path) -> (SqliteStore, SqliteIdempotency) {
     let store = SqliteStore::open(path, Options::default()).unwrap();
-    let once = store.once(keys("0a"));
+    let once = store.idempotency(keys("0a"));
     (store, once)
 }
 
-fn key(principal: &str, text: &str) -> OnceKey {
-    OnceKey {
+fn key(principal: &str, text: &str) -> IdempotencyKey {
+    IdempotencyKey {
         tenant: "t".parse().unwrap(),
         principal: principal.parse().unwrap(),
         key: Digest::of(text.as_bytes()),
@@ -42,8 +42,8 @@ fn until() -> Timestamp {
     moment(1_000)
 }
 
-fn claim(key: OnceKey, call: &str, run: &str) -> OnceClaim {
-    OnceClaim {
+fn claim(key: IdempotencyKey, call: &str, run: &str) -> IdempotencyClaim {
+    IdempotencyClaim {
         key,
         call: Digest::of(call.as_bytes()),
         run: run.parse().unwrap(),
@@ -59,7 +59,7 @@ fn ended(run: &str, body: &str) -> Claimed {
     Claimed::Ended(KeptAnswer { run, body, until: until() })
 }
 
-async fn keep(once: &SqliteOnce, key: &OnceKey, run: &str, body: &str) {
+async fn keep(once: &SqliteIdempotency, key: &IdempotencyKey, run: &str, body: &str) {
     once.keep(key, &run.parse().unwrap(), Some(body.to_owned()), until()).await.unwrap();
 }
 
@@ -86,7 +86,7 @@ async fn an_answer_outlives_its_process() {
     once.release(&ann, &"r2".parse().unwrap()).await.unwrap();
     keep(&once, &ann, "r2", "late").await;
     assert_eq!(once.claim(claim(ann.clone(), "c", "r4")).await.unwrap(), ended("r1", &body));
-    let late = OnceClaim { now: until(), ..claim(ann.clone(), "e", "r5") };
+    let late = IdempotencyClaim { now: until(), ..claim(ann.clone(), "e", "r5") };
     assert_eq!(once.claim(late).await.unwrap(), Claimed::Taken);
     once.release(&ann, &"r5".parse().unwrap()).await.unwrap();
     assert_eq!(once.claim(claim(ann, "f", "r6")).await.unwrap(), Claimed::Taken);
@@ -114,12 +114,12 @@ async fn answers_are_sealed() {
         }
     }
     let (store, _) = open(&path);
-    let other = store.once(keys("0b"));
+    let other = store.idempotency(keys("0b"));
     assert_eq!(other.claim(claim(ann.clone(), CANARY, "r2")).await.unwrap(), Claimed::Spent);
-    let none = store.once(SealKeys::none());
+    let none = store.idempotency(SealKeys::none());
     assert!(!none.seals() && none.claim(claim(ann.clone(), CANARY, "r3")).await.is_err());
     // An answer that was moved to another key cannot be opened.
-    let (_, once) = (&store, store.once(keys("0a")));
+    let (_, once) = (&store, store.idempotency(keys("0a")));
     let bob = key("bob", CANARY);
     once.claim(claim(bob.clone(), CANARY, "r4")).await.unwrap();
     keep(&once, &bob, "r4", "bob's").await;
@@ -182,7 +182,8 @@ async fn the_record_shows_which_calls_of_a_dead_process_may_have_run() {
         }
         if lost {
             let repeated = claim(key("ann", name), "c", "again");
-            let found = other.claim(OnceClaim { repeatable: true, ..repeated }).await.unwrap();
+            let found =
+                other.claim(IdempotencyClaim { repeatable: true, ..repeated }).await.unwrap();
             assert_eq!(found, Claimed::Taken, "{name}");
         }
     }
@@ -195,7 +196,7 @@ async fn calls_and_bytes_are_bounded() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("store.db");
     let (store, once) = open(&path);
-    let bounds = OnceBounds { calls: (8, 6), bytes: (60_000, 30_000) };
+    let bounds = IdempotencyBounds { calls: (8, 6), bytes: (60_000, 30_000) };
     let once = once.bounded(bounds);
     let put = async |who: &str, name: &str, size: usize| {
         let key = key(who, name);

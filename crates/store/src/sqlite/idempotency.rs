@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use toolcrib_core::{
     clock::Timestamp,
     id::{PrincipalId, RunId, TenantId},
-    idempotency::{Claimed, IdempotencyStore, KeptAnswer, OnceClaim, OnceKey},
+    idempotency::{Claimed, IdempotencyClaim, IdempotencyKey, IdempotencyStore, KeptAnswer},
     store::StoreError,
 };
 
@@ -22,14 +22,14 @@ use crate::seal::SealKeys;
 
 /// Limits on calls and bytes, in total and per caller.
 #[derive(Debug, Clone, Copy)]
-pub struct OnceBounds {
+pub struct IdempotencyBounds {
     /// Calls, in total and per caller.
     pub calls: (u32, u32),
     /// Bytes, in total and per caller.
     pub bytes: (u32, u32),
 }
 
-impl Default for OnceBounds {
+impl Default for IdempotencyBounds {
     fn default() -> Self {
         Self { calls: (262_144, 16_384), bytes: (512 << 20, 32 << 20) }
     }
@@ -46,10 +46,10 @@ const MOST_FORGOTTEN: usize = 256;
 
 /// The idempotent calls of a [`SqliteStore`], with the keys that seal them.
 #[derive(Debug, Clone)]
-pub struct SqliteOnce {
+pub struct SqliteIdempotency {
     store: SqliteStore,
     keys: Arc<SealKeys>,
-    bounds: OnceBounds,
+    bounds: IdempotencyBounds,
 }
 
 /// The call under a key, still sealed.
@@ -72,25 +72,30 @@ enum Seen {
     Answer(String, Vec<u8>, i64),
 }
 
-impl SqliteOnce {
+impl SqliteIdempotency {
     pub(super) fn new(store: SqliteStore, keys: SealKeys) -> Self {
-        Self { store, keys: Arc::new(keys), bounds: OnceBounds::default() }
+        Self { store, keys: Arc::new(keys), bounds: IdempotencyBounds::default() }
     }
 
     /// Returns the same store with other bounds.
     #[must_use]
-    pub fn bounded(self, bounds: OnceBounds) -> Self {
+    pub fn bounded(self, bounds: IdempotencyBounds) -> Self {
         Self { bounds, ..self }
     }
 }
 
 /// Seals `part` of a call, bound to its key and part.
-fn seal(keys: &SealKeys, key: &OnceKey, part: &str, text: &str) -> Result<Vec<u8>, StoreError> {
+fn seal(
+    keys: &SealKeys,
+    key: &IdempotencyKey,
+    part: &str,
+    text: &str,
+) -> Result<Vec<u8>, StoreError> {
     let name = key.key.to_string();
     keys.seal_text(&place(&key.tenant, &key.principal, &name, part), text)
 }
 
-fn open(keys: &SealKeys, key: &OnceKey, part: &str, sealed: &[u8]) -> Option<String> {
+fn open(keys: &SealKeys, key: &IdempotencyKey, part: &str, sealed: &[u8]) -> Option<String> {
     let name = key.key.to_string();
     keys.open_text(&place(&key.tenant, &key.principal, &name, part), sealed)
 }
@@ -110,12 +115,12 @@ fn answer_part(run: &str) -> String {
 }
 
 #[async_trait]
-impl IdempotencyStore for SqliteOnce {
+impl IdempotencyStore for SqliteIdempotency {
     fn seals(&self) -> bool {
         self.keys.can_seal()
     }
 
-    async fn claim(&self, claim: OnceClaim) -> Result<Claimed, StoreError> {
+    async fn claim(&self, claim: IdempotencyClaim) -> Result<Claimed, StoreError> {
         if !self.keys.can_seal() {
             return Err(no_key());
         }
@@ -152,7 +157,7 @@ impl IdempotencyStore for SqliteOnce {
 
     async fn keep(
         &self,
-        key: &OnceKey,
+        key: &IdempotencyKey,
         run: &RunId,
         body: Option<String>,
         until: Timestamp,
@@ -193,7 +198,7 @@ impl IdempotencyStore for SqliteOnce {
             .await
     }
 
-    async fn release(&self, key: &OnceKey, run: &RunId) -> Result<(), StoreError> {
+    async fn release(&self, key: &IdempotencyKey, run: &RunId) -> Result<(), StoreError> {
         let (key, run) = (key.clone(), run.clone());
         self.store
             .inner
@@ -225,7 +230,7 @@ impl IdempotencyStore for SqliteOnce {
 fn look(
     connection: &Connection,
     keys: &SealKeys,
-    claim: &OnceClaim,
+    claim: &IdempotencyClaim,
     own: &str,
 ) -> Result<Seen, Failure> {
     let Some(stored) = stored_call(connection, &claim.key)? else { return Ok(Seen::Nothing) };
@@ -261,7 +266,10 @@ fn look(
     })
 }
 
-fn stored_call(connection: &Connection, key: &OnceKey) -> Result<Option<StoredCall>, Failure> {
+fn stored_call(
+    connection: &Connection,
+    key: &IdempotencyKey,
+) -> Result<Option<StoredCall>, Failure> {
     let found = connection
         .prepare_cached(
             "SELECT id, state, instance, run_id, call_id, call, answer, until FROM once_calls \
@@ -285,7 +293,7 @@ fn stored_call(connection: &Connection, key: &OnceKey) -> Result<Option<StoredCa
 
 fn put(
     connection: &Connection,
-    claim: &OnceClaim,
+    claim: &IdempotencyClaim,
     call: &[u8],
     instance: &str,
 ) -> Result<(), Failure> {
@@ -324,7 +332,11 @@ fn sweep(connection: &Connection, now: i64) -> Result<usize, Failure> {
 }
 
 /// Deletes answers until all bounds are met.
-fn make_room(connection: &Connection, key: &OnceKey, bounds: OnceBounds) -> Result<(), Failure> {
+fn make_room(
+    connection: &Connection,
+    key: &IdempotencyKey,
+    bounds: IdempotencyBounds,
+) -> Result<(), Failure> {
     let holder = (key.tenant.as_str().to_owned(), key.principal.as_str().to_owned());
     for _ in 0..MOST_FORGOTTEN {
         let (calls, bytes) = held(connection, &holder)?;

@@ -26,7 +26,7 @@ use crate::{
 /// missed some reads the last ones from the store.
 const MAX_SIGNED: usize = 1024;
 
-/// What a [`Keeper`] is built with.
+/// What a [`AuditTasks`] is built with.
 pub struct Parts {
     /// The store of the record.
     pub store: Arc<dyn RecordStore>,
@@ -43,7 +43,7 @@ pub struct Parts {
 
 /// Signs, anchors, forwards and prunes the record of a gateway. Close it after the gateway and before the
 /// store.
-pub struct Keeper {
+pub struct AuditTasks {
     context: Arc<Context>,
     config: watch::Sender<RecordConfig>,
     signed: broadcast::Sender<toolcrib_core::record::Checkpoint>,
@@ -65,11 +65,11 @@ enum Outgoing {
     Forward(ForwardConfig),
 }
 
-// === impl Keeper ===
+// === impl AuditTasks ===
 
-impl Keeper {
+impl AuditTasks {
     /// Starts signing and the anchors and forwarders of `config`. See
-    /// [`Gateway::keep_record`](crate::Gateway::keep_record).
+    /// [`Gateway::start_audit`](crate::Gateway::start_audit).
     ///
     /// # Errors
     /// A destination that can never work.
@@ -89,7 +89,7 @@ impl Keeper {
             metrics: Arc::clone(&services.metrics),
             readiness: Arc::clone(audit.readiness()),
         });
-        let keeper = Self {
+        let tasks = Self {
             context,
             config: watch::Sender::new(config.clone()),
             signed: broadcast::Sender::new(MAX_SIGNED),
@@ -98,19 +98,19 @@ impl Keeper {
             deliveries: parts.deliveries,
             tasks: services.background.tasks().clone(),
         };
-        keeper.apply(config).await?;
-        let (context, signed) = (Arc::clone(&keeper.context), keeper.signed.clone());
+        tasks.apply(config).await?;
+        let (context, signed) = (Arc::clone(&tasks.context), tasks.signed.clone());
         let mut first = checkpoint::Signing::new(Arc::clone(&context), signed.clone());
         // Before the first call: it would run on a store that is not the one that was signed.
         first.check_all().await;
-        let (first, config) = (parking_lot::Mutex::new(Some(first)), keeper.config.subscribe());
-        let signing = keeper.start_task("signing".into(), move |end| {
+        let (first, config) = (parking_lot::Mutex::new(Some(first)), tasks.config.subscribe());
+        let signing = tasks.start_task("signing".into(), move |end| {
             let again = || checkpoint::Signing::new(Arc::clone(&context), signed.clone());
             let signing = first.lock().take().unwrap_or_else(again);
             checkpoint::run(signing, config.clone(), end)
         });
-        *keeper.signing.lock().await = Some(signing);
-        Ok(keeper)
+        *tasks.signing.lock().await = Some(signing);
+        Ok(tasks)
     }
 
     /// Takes over another configuration: unchanged destinations continue. On an error nothing changes.
@@ -213,11 +213,15 @@ impl Outgoing {
 // === impl Gateway ===
 
 impl Gateway {
-    /// Starts a [`Keeper`], which signs, anchors, forwards and prunes the record. A gateway has one.
+    /// Starts a [`AuditTasks`], which signs, anchors, forwards and prunes the record. A gateway has one.
     ///
     /// # Errors
     /// A destination that can never work.
-    pub async fn keep_record(&self, parts: Parts, config: &RecordConfig) -> Result<Keeper, String> {
-        Keeper::start(self.audit(), &self.inner.services, parts, config).await
+    pub async fn start_audit(
+        &self,
+        parts: Parts,
+        config: &RecordConfig,
+    ) -> Result<AuditTasks, String> {
+        AuditTasks::start(self.audit(), &self.inner.services, parts, config).await
     }
 }
