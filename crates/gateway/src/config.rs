@@ -18,6 +18,7 @@ mod units;
 
 use std::{
     collections::BTreeMap,
+    ffi::OsString,
     net::SocketAddr,
     num::{NonZeroU32, NonZeroUsize},
     path::PathBuf,
@@ -137,6 +138,15 @@ pub struct StoreConfig {
     pub old_seal_key: Option<KeyPlace>,
     /// Free bytes of the file system below which only calls that run are recorded.
     pub keep_free: u64,
+}
+
+impl StoreConfig {
+    /// Returns the URL of the store.
+    pub fn url(&self) -> OsString {
+        let mut url = OsString::from("sqlite:");
+        url.push(&self.path);
+        url
+    }
 }
 
 /// The place of a key. The key is read only when it is needed, so that other commands work without

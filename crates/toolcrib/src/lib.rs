@@ -48,7 +48,7 @@ pub const HAS_TEST_ROUTES: bool = cfg!(feature = "test-routes");
 pub use serve::{bind, serve};
 pub use toolcrib_core as core;
 pub use toolcrib_gateway::{
-    self as gateway, Gateway, GatewayBuilder, Stores,
+    self as gateway, Gateway, GatewayBuilder,
     config::ExplorerPolicy,
     provider::{
         Annotations, Authenticator, HandlerError, Identity, NativeTools, Offer, RequestHead, Tool,

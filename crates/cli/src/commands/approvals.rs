@@ -3,12 +3,13 @@
 
 use serde_json::{Value, json};
 use toolcrib_core::{
-    approval::{ApprovalQuery, ApprovalStore as _, Verdict},
+    approval::{ApprovalQuery, Verdict},
     id::ApprovalId,
     principal::Principal,
+    store::Storage,
 };
 use toolcrib_gateway::{Gateway, approvals};
-use toolcrib_store::{SealKeys, SqliteStore};
+use toolcrib_store::SealKeys;
 
 use crate::{
     args::{ApprovalAnswerArgs, ApprovalListArgs, ApprovalsCommand, Global},
@@ -39,7 +40,7 @@ pub(crate) async fn run(
                 _ => seal::keys(&settings.config.store).await?,
             };
             let local = Local::start_with(settings, Some(keys)).await?;
-            let done = local.run(async |gateway| here(&command, gateway, &store, printer).await);
+            let done = local.run(async |gateway| here(&command, gateway, &*store, printer).await);
             let done = done.await;
             store.close().await;
             done?;
@@ -87,7 +88,7 @@ async fn there(
 async fn here(
     command: &ApprovalsCommand,
     gateway: &Gateway,
-    store: &SqliteStore,
+    store: &dyn Storage,
     printer: Printer,
 ) -> anyhow::Result<()> {
     match command {
@@ -114,7 +115,7 @@ async fn here(
 async fn all(
     args: &ApprovalListArgs,
     gateway: &Gateway,
-    store: &SqliteStore,
+    store: &dyn Storage,
 ) -> anyhow::Result<Vec<Value>> {
     let query = ApprovalQuery {
         tenant: args.tenant.clone(),
@@ -123,7 +124,7 @@ async fn all(
         ..ApprovalQuery::default()
     };
     let now = gateway.clock().now();
-    let found = store.approvals(SealKeys::none()).list(query).await?;
+    let found = store.approvals().list(query).await?;
     let rows = found.iter().map(|approval| {
         let operator = local::operator(approval.tenant.clone(), Vec::new())?;
         Ok(approvals::to_json(approval, None, &operator, now))
@@ -135,7 +136,7 @@ async fn answer(
     args: &ApprovalAnswerArgs,
     verdict: Verdict,
     gateway: &Gateway,
-    store: &SqliteStore,
+    store: &dyn Storage,
     printer: Printer,
 ) -> anyhow::Result<()> {
     let operator = operator_for(&args.approval, store).await?;
@@ -147,10 +148,10 @@ async fn answer(
 }
 
 /// Returns the operator as a principal in the tenant of `approval`.
-async fn operator_for(approval: &ApprovalId, store: &SqliteStore) -> anyhow::Result<Principal> {
+async fn operator_for(approval: &ApprovalId, store: &dyn Storage) -> anyhow::Result<Principal> {
     let unknown =
         || advised("there is no such approval", "`toolcrib approvals list` shows the approvals");
-    let found = store.approvals(SealKeys::none()).list(ApprovalQuery::default()).await?;
+    let found = store.approvals().list(ApprovalQuery::default()).await?;
     let found = found.into_iter().find(|it| it.id == *approval).ok_or_else(unknown)?;
     local::operator(found.tenant, Vec::new())
 }

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use toolcrib_core::{
     egress::{EgressDecision, EgressReason},
-    event::{CallStatus, EventBody, EventLog as _, EventQuery, RunEvent, SessionOutcome},
+    event::{CallStatus, EventBody, EventQuery, RunEvent, SessionOutcome},
     id::TenantId,
 };
 
@@ -105,7 +105,7 @@ impl Log {
                     From::After(position) => query.after = Some(position),
                     From::Newest(limit) => (query.limit, query.newest) = (limit, true),
                 }
-                let events = store.read(query).await?.into_iter();
+                let events = store.events().read(query).await?.into_iter();
                 Ok(events
                     .map(|it| Logged {
                         position: it.position,

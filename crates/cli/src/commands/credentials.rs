@@ -9,13 +9,13 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Value, json};
 use toolcrib_core::{
     credential::{
-        ClientAuth, Credential, CredentialKind, CredentialStore as _, CredentialStoreError,
-        Material, OAuth2, Owner, Secret,
+        ClientAuth, Credential, CredentialKind, CredentialStore, CredentialStoreError, Material,
+        OAuth2, Owner, Secret,
     },
     id::TenantId,
-    store::StoreError,
+    store::{Storage, StoreError},
 };
-use toolcrib_store::{SealKey, SqliteCredentials};
+use toolcrib_store::{Options, SealKey};
 
 use crate::{
     args::{
@@ -44,7 +44,8 @@ pub(crate) async fn run(
     settings::no_url(global, "credentials are managed")?;
     let settings = Settings::load(global)?;
     let config = &settings.config;
-    let (store, keys) = match &command {
+    let with = |seal_keys| Options { seal_keys, ..Options::default() };
+    let store = match &command {
         CredentialsCommand::Set(args) => {
             check_owner(&args.whose)?;
             let keys = seal::keys(&config.store).await?;
@@ -52,21 +53,21 @@ pub(crate) async fn run(
             if !keys.can_seal() {
                 return Err(no_key());
             }
-            (store::open(config)?, keys)
+            store::open(config, with(keys))?
         }
         // `list` and `remove` need no key.
         CredentialsCommand::List(_) | CredentialsCommand::Remove { .. } => {
-            (store::open_existing(config)?, toolcrib_store::SealKeys::none())
+            store::open_existing(config)?
         }
-        _ => (store::open_existing(config)?, seal::keys(&config.store).await?),
+        _ => store::open_existing_with(config, with(seal::keys(&config.store).await?))?,
     };
-    let credentials = store.credentials(keys);
+    let credentials = &*store.credentials();
     let result = match command {
-        CredentialsCommand::Set(args) => set(*args, &credentials, printer).await,
-        CredentialsCommand::List(_) => list(&credentials, printer).await,
-        CredentialsCommand::Rotate(args) => rotate(args, &credentials, printer).await,
-        CredentialsCommand::Remove { whose } => remove(whose, &credentials, printer).await,
-        CredentialsCommand::Reseal => reseal(&credentials, printer).await,
+        CredentialsCommand::Set(args) => set(*args, credentials, printer).await,
+        CredentialsCommand::List(_) => list(credentials, printer).await,
+        CredentialsCommand::Rotate(args) => rotate(args, credentials, printer).await,
+        CredentialsCommand::Remove { whose } => remove(whose, credentials, printer).await,
+        CredentialsCommand::Reseal => reseal(&*store, printer).await,
         CredentialsCommand::NewKey { .. } => Ok(Exit::Done),
     };
     store.close().await;
@@ -75,7 +76,7 @@ pub(crate) async fn run(
 
 async fn set(
     args: CredentialSetArgs,
-    credentials: &SqliteCredentials,
+    credentials: &dyn CredentialStore,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let kind = kind(&args)?;
@@ -114,7 +115,7 @@ async fn set(
     Ok(Exit::Done)
 }
 
-async fn list(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<Exit> {
+async fn list(credentials: &dyn CredentialStore, printer: Printer) -> anyhow::Result<Exit> {
     let (now, all) = (Utc::now(), credentials.list().await?);
     if printer.wants_json() {
         printer.json(&all.iter().map(|it| public(it, now)).collect::<Vec<_>>())?;
@@ -153,7 +154,7 @@ async fn list(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Resu
 
 async fn rotate(
     args: CredentialRotateArgs,
-    credentials: &SqliteCredentials,
+    credentials: &dyn CredentialStore,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let owner = owner(&args.whose);
@@ -185,7 +186,7 @@ async fn rotate(
 
 async fn remove(
     args: CredentialOwnerArgs,
-    credentials: &SqliteCredentials,
+    credentials: &dyn CredentialStore,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let owner = owner(&args);
@@ -202,8 +203,8 @@ async fn remove(
     Ok(Exit::Done)
 }
 
-async fn reseal(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Result<Exit> {
-    let resealed = credentials.reseal().await.advise(
+async fn reseal(store: &dyn Storage, printer: Printer) -> anyhow::Result<Exit> {
+    let resealed = store.reseal().await.advise(
         "some data could not be resealed",
         "set `[store] old_seal_key` to the key of the remaining data, or remove the credential and \
          set it again",

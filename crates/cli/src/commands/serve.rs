@@ -16,13 +16,14 @@ use tokio::{
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::{credential::CredentialStore, record::DeliveryFactory};
+use toolcrib_core::record::DeliveryFactory;
 use toolcrib_gateway::{
     Gateway,
     audit::{AuditTasks, Parts},
     config::Config,
 };
 use toolcrib_sources::Deliveries;
+use toolcrib_store::Options;
 use toolcrib_tasks::Policy;
 
 use crate::{
@@ -87,7 +88,9 @@ pub(crate) async fn run(
     let listener = bind(config.server.listen, args)?;
     let address = listener.local_addr()?;
 
-    let store = store::open(&config)?;
+    let keys = ready.seal_keys;
+    let options = Options { seal_keys: keys.clone(), call_keys: keys, ..Options::default() };
+    let store = store::open(&config, options)?;
     // At the first start, opening the store has created the directory of the lock file.
     let _lock = match early {
         Some(lock) => Some(lock),
@@ -104,22 +107,20 @@ pub(crate) async fn run(
         ));
     }
     // Always set, because a reloaded configuration may be the first one that names a credential.
-    let keys = ready.seal_keys;
-    let credentials = store.credentials(keys.clone());
-    let credentials = Some(Arc::new(credentials) as Arc<dyn CredentialStore>);
+    let credentials = Some(store.credentials());
     let library = settings::library(&settings.data_dir);
-    let stores = store::seams(&store, keys.clone(), keys);
     let (signer, key_may_be_new) = match ready.signing_key {
         Some(key) => (key, config.record.signing_key.is_some()),
         None => signing::key(&config).await?,
     };
-    let gateway = local::start(config.clone(), library, stores, credentials).await?;
+    let gateway = local::builder(config.clone(), library, Arc::clone(&store), credentials);
+    let gateway = gateway.start().await?;
 
-    gateway.audit().watch_space(Arc::new(store.clone()), config.store.keep_free).await;
+    gateway.audit().watch_space(Arc::clone(&store), config.store.keep_free).await;
     let deliveries = Arc::new(Deliveries::default());
     gateway.approvals().send_webhooks(Arc::clone(&deliveries) as Arc<dyn DeliveryFactory>);
     let parts = Parts {
-        store: Arc::new(store.clone()),
+        store: store.record(),
         signer: Arc::new(signer),
         witness: Arc::new(signing::witness(&config)),
         key_may_be_new,
@@ -137,9 +138,9 @@ pub(crate) async fn run(
     let mut text = settings.text.clone();
     // The store cannot work without its writer thread, which only a restart replaces.
     let essential = gateway.tasks().clone();
-    let (closing, writer) = (CancellationToken::new(), store.clone());
+    let (closing, writer) = (CancellationToken::new(), Arc::clone(&store));
     essential.spawn("store", Policy::Essential, closing.clone(), move || {
-        let writer = writer.clone();
+        let writer = Arc::clone(&writer);
         async move { writer.ended().await }
     });
 
@@ -147,7 +148,7 @@ pub(crate) async fn run(
     let router = toolcrib::router(gateway.clone(), &config);
     let mut server = tokio::spawn(toolcrib::serve(listener, router, until(stopped)));
     let greeted = match &demo {
-        Some(demo) => demo.greet(&gateway, &store, address, printer).await,
+        Some(demo) => demo.greet(&gateway, &*store, address, printer).await,
         None => Ok(()),
     };
     let greeted =

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use toolcrib_core::{
     event::{CallStatus, EventBody, EventLog as _, NewEvent, ToolReturned},
     id::AgentId,
+    store::Storage as _,
 };
 use toolcrib_store::{Options, SqliteStore};
 

@@ -145,7 +145,7 @@ impl Approvals {
     /// # Errors
     /// [`ApprovalError::Unavailable`].
     pub async fn epoch(&self) -> Result<u64, ApprovalError> {
-        self.store()?.epoch().await.map_err(unavailable)
+        Ok(self.services.storage.changes(None).await.map_err(unavailable)?.approvals)
     }
 
     fn store(&self) -> Result<&dyn ApprovalStore, ApprovalError> {

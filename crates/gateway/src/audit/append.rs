@@ -28,7 +28,7 @@ use toolcrib_core::{
     id::{AgentId, CallId, EventId, PrincipalId, RunId, TenantId},
     principal::Principal,
     record::RecordStore,
-    store::{FreeSpace, StoreError},
+    store::{Storage, StoreError},
 };
 
 use super::{
@@ -116,8 +116,9 @@ const PROMPT_TRIES: u32 = 3;
 const LATE_TRIES: u32 = 60;
 
 impl Audit {
-    pub(crate) fn new(log: Arc<dyn EventLog>, services: &Services) -> Self {
-        let Services { clock, metrics, background, .. } = services.clone();
+    pub(crate) fn new(services: &Services) -> Self {
+        let Services { storage, clock, metrics, background, .. } = services.clone();
+        let log = storage.events();
         let (queue, queued) = mpsc::channel(MAX_QUEUED);
         let writer = Arc::new(Writer { log, clock, metrics, refusals: Refusals::default() });
         let (queued, writes) = (Arc::new(Queue::new(queued)), Arc::clone(&writer));
@@ -164,16 +165,16 @@ impl Audit {
         self.space.is_low()
     }
 
-    /// Reads the free space of `place` now and every second until the gateway ends; less than
+    /// Reads the free space of `storage` now and every second until the gateway ends; less than
     /// `keep_free` bytes count as low.
-    pub async fn watch_space(&self, place: Arc<dyn FreeSpace>, keep_free: u64) {
+    pub async fn watch_space(&self, storage: Arc<dyn Storage>, keep_free: u64) {
         let (space, metrics) = (Arc::clone(&self.space), Arc::clone(&self.writer.metrics));
         let read = move || {
             let (space, metrics) = (Arc::clone(&space), Arc::clone(&metrics));
-            let place = Arc::clone(&place);
+            let storage = Arc::clone(&storage);
             // It may take long on a network file system.
             let read =
-                tokio::task::spawn_blocking(move || space.read(&*place, keep_free, &metrics));
+                tokio::task::spawn_blocking(move || space.read(&*storage, keep_free, &metrics));
             async move {
                 if read.await.is_err() {
                     tracing::error!("the free space of the store could not be read");

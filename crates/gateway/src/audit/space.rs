@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use toolcrib_core::store::FreeSpace;
+use toolcrib_core::store::Storage;
 
 use crate::metrics::Metrics;
 
@@ -24,8 +24,8 @@ impl Space {
         self.low.load(Ordering::Relaxed)
     }
 
-    pub(super) fn read(&self, place: &dyn FreeSpace, keep_free: u64, metrics: &Metrics) {
-        let free = match place.free_space() {
+    pub(super) fn read(&self, storage: &dyn Storage, keep_free: u64, metrics: &Metrics) {
+        let free = match storage.free_space() {
             Ok(free) => free,
             // The last state stays in force.
             Err(error) => {

@@ -59,7 +59,7 @@ pub(crate) enum QuotaError {
 
 /// Counts of calls.
 pub struct Quotas {
-    store: Option<Arc<dyn QuotaStore>>,
+    store: Arc<dyn QuotaStore>,
     services: Services,
     counts: Mutex<Counts>,
     /// Locked while counts are stored, so that the answers of the store keep their order.
@@ -141,7 +141,8 @@ impl Count {
 }
 
 impl Quotas {
-    pub(crate) fn new(store: Option<Arc<dyn QuotaStore>>, services: Services) -> Arc<Self> {
+    pub(crate) fn new(services: Services) -> Arc<Self> {
+        let store = services.storage.quotas();
         let day = Day::of(services.now());
         let counts =
             Counts { day, of: HashMap::new(), earlier: Vec::new(), forgotten: Day(i64::MIN) };
@@ -256,7 +257,7 @@ impl Quotas {
         };
         let keys = quotas.iter().map(|(key, _)| key.clone()).collect();
         let counted = Counted { quotas: Arc::clone(self), day, keys };
-        if many && self.store.is_some() {
+        if many {
             self.settle().await.map_err(QuotaError::Unavailable)?;
         }
         Ok(counted)
@@ -287,7 +288,7 @@ impl Quotas {
             if counts.of.contains_key(key) {
                 return Ok(());
             }
-            if counts.of.len() >= MAX_COUNTS && self.store.is_some() {
+            if counts.of.len() >= MAX_COUNTS {
                 counts.of.retain(|_, count| !count.is_settled());
             }
             if counts.of.len() >= MAX_COUNTS {
@@ -296,13 +297,8 @@ impl Quotas {
             }
             counts.day
         };
-        let known = match &self.store {
-            None => 0,
-            Some(store) => {
-                let stored = store.add(day, vec![(key.clone(), 0)]).await;
-                stored.map_err(QuotaError::Unavailable)?.first().copied().unwrap_or(0)
-            }
-        };
+        let stored = self.store.add(day, vec![(key.clone(), 0)]).await;
+        let known = stored.map_err(QuotaError::Unavailable)?.first().copied().unwrap_or(0);
         let mut counts = self.counts.lock();
         if counts.day == day {
             counts.of.entry(key.clone()).or_insert(Count { known, ..Count::default() });
@@ -312,7 +308,6 @@ impl Quotas {
 
     /// Stores every count.
     pub(crate) async fn settle(&self) -> Result<(), StoreError> {
-        let Some(store) = &self.store else { return Ok(()) };
         let _in_order = self.settling.lock().await;
         loop {
             let earlier = {
@@ -321,7 +316,7 @@ impl Quotas {
                 counts.earlier.pop()
             };
             let Some((day, key, calls)) = earlier else { break };
-            if let Err(error) = store.add(day, vec![(key.clone(), calls)]).await {
+            if let Err(error) = self.store.add(day, vec![(key.clone(), calls)]).await {
                 self.counts.lock().earlier.push((day, key, calls));
                 return Err(error);
             }
@@ -331,14 +326,14 @@ impl Quotas {
             if batch.is_empty() {
                 break;
             }
-            let stored = store.add(day, batch.clone()).await;
+            let stored = self.store.add(day, batch.clone()).await;
             self.counts.lock().settled(day, &batch, stored.as_deref().ok());
             stored?;
         }
-        self.forget(store.as_ref()).await
+        self.forget().await
     }
 
-    async fn forget(&self, store: &dyn QuotaStore) -> Result<(), StoreError> {
+    async fn forget(&self) -> Result<(), StoreError> {
         let day = {
             let counts = self.counts.lock();
             if counts.forgotten >= counts.day {
@@ -346,7 +341,7 @@ impl Quotas {
             }
             counts.day
         };
-        while store.forget_before(day).await? > 0 {}
+        while self.store.forget_before(day).await? > 0 {}
         self.counts.lock().forgotten = day;
         Ok(())
     }

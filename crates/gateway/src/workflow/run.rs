@@ -99,11 +99,10 @@ pub(super) async fn run(
         .interactions
         .start(call.run_id.clone(), &principal)
         .map_err(|error| unavailable(&error.to_string()))?;
-    let store = workflows.store.clone();
-    let lasts = store.as_ref().is_some_and(|store| lasts(durable, store.as_ref(), &principal));
+    let store = Arc::clone(&workflows.store);
+    let lasts = lasts(durable, &*store, &principal);
     let record = record(&call, &principal, entry, &called, lasts, workflows.services.now());
-    let keep = store.as_ref().filter(|_| lasts);
-    let keep = keep.map(|store| keep_in(store, &principal.tenant, &call.call_id));
+    let keep = lasts.then(|| keep_in(&store, &principal.tenant, &call.call_id));
     let left = CancellationToken::new();
     let _left_when_dropped = left.clone().drop_guard();
     let ends = RunStopConditions {
@@ -136,7 +135,7 @@ pub(super) async fn run(
     let (recorded, max_bytes) = (called.recorded, call.max_result_bytes);
     let task = workflows.services.background.spawn(async move {
         let inputs = lasts.then(|| run.inputs.to_string());
-        let end = match begin(store.as_deref(), record, inputs).await {
+        let end = match begin(&*store, record, inputs).await {
             Ok(()) => run.until(ends, max_bytes).await,
             Err(failure) => End::Failed(failure),
         };
@@ -193,11 +192,10 @@ fn lasts(durable: Option<bool>, store: &dyn RunStore, principal: &Principal) -> 
 }
 
 async fn begin(
-    store: Option<&dyn RunStore>,
+    store: &dyn RunStore,
     record: RunRecord,
     inputs: Option<String>,
 ) -> Result<(), Failure> {
-    let Some(store) = store else { return Ok(()) };
     store.begin(record, inputs).await.map_err(|error| {
         tracing::error!(%error, "a run could not be stored");
         let error = CallError::NotAccountable("stored");
@@ -264,8 +262,7 @@ impl Run {
             End::Cancelled => (SessionOutcome::Cancelled, RunState::Cancelled, None),
         };
         self.interaction.close(session).await;
-        let Some(store) = &self.workflows.store else { return };
-        let now = self.workflows.services.now();
+        let (store, now) = (&self.workflows.store, self.workflows.services.now());
         if let Err(error) = store.end(&self.principal.tenant, &self.call, state, code, now).await {
             tracing::error!(call = %self.call, %error, "the end of a run could not be stored");
         }

@@ -11,7 +11,7 @@ use toolcrib_gateway::{
     idempotency::{ClientKey, IdempotencyError, IdempotentOutcome, KEPT_FOR},
     metrics::Surface,
 };
-use toolcrib_store::memory::MemoryCatalogs;
+use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{Hand, Rig, eventually, offer, one_source, principal, rig, rig_at};
 
@@ -200,7 +200,8 @@ async fn closing_ends_calls_under_keys() {
 async fn answers_are_kept_for_a_day_and_keys_are_short() {
     let clock = Arc::new(Hand::default());
     let offers = Some(Ok(offer(&["echo"])));
-    let rig = rig_at(offers, &one_source(""), MemoryCatalogs::new(), Arc::clone(&clock) as _).await;
+    let rig =
+        rig_at(offers, &one_source(""), MemoryCatalogs::default(), Arc::clone(&clock) as _).await;
     let ann = caller("ann", &["*"]);
     let day = u64::try_from(KEPT_FOR.as_nanos()).unwrap();
     for (wait, repeats) in [(0, false), (day - 1, true), (1, false), (0, true)] {

@@ -19,7 +19,7 @@ use toolcrib_gateway::{
     session::{IDLE, MAX_INTERACTIONS},
 };
 
-use toolcrib_store::memory::MemoryCatalogs;
+use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{Rig, eventually, offer, one_source, principal, rig, rig_with};
 
@@ -246,7 +246,7 @@ async fn a_busy_session_ends_by_age() {
     ] {
         let config = format!("{config}\n{}", one_source("[source.tools.\"*\"]\ntimeout = \"1h\""));
         let offers = Some(Ok(offer(&["echo", "hang"])));
-        let rig = rig_with(offers, &config, MemoryCatalogs::new()).await;
+        let rig = rig_with(offers, &config, MemoryCatalogs::default()).await;
         let caller = principal("t", ALL);
         let interaction = Arc::new(rig.gateway.interaction(&caller).unwrap());
         let begin = tokio::time::Instant::now();

@@ -14,7 +14,7 @@ use toolcrib_core::{
     store::{RunQuery, RunRecord, RunState},
 };
 use toolcrib_gateway::{CallReport, CallRequest, ToolRef, metrics::Surface};
-use toolcrib_store::memory::MemoryCatalogs;
+use toolcrib_store::MemoryCatalogs;
 
 use crate::support::{Rig, eventually, offer, principal, rig_with};
 
@@ -37,7 +37,7 @@ async fn bench(rules: &str, of_flows: &str, flows: &[&str]) -> Bench {
         "[[source]]\nid = \"s\"\nkind = \"mcp\"\ncommand = [\"x\"]\n{rules}\n\
          [[source]]\nid = \"w\"\nkind = \"workflow\"\nfiles = [{files:?}]\n{of_flows}"
     );
-    let rig = rig_with(Some(Ok(offer(TOOLS))), &text, MemoryCatalogs::new()).await;
+    let rig = rig_with(Some(Ok(offer(TOOLS))), &text, MemoryCatalogs::default()).await;
     Bench { rig, _directory: directory }
 }
 

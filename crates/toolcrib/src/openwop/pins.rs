@@ -121,7 +121,7 @@ pub(super) async fn list(
             let pin = state.gateway.supply().pin(&caller.tenant, &tool).await;
             pin.map(|pin| pin.into_iter().collect())
         }
-        None => state.gateway.supply().pins(&caller.tenant).await.map(Option::unwrap_or_default),
+        None => state.gateway.supply().pins(&caller.tenant).await,
     };
     let pins = pins.map_err(|error| {
         tracing::error!(%error, "pins could not be read");

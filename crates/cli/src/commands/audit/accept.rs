@@ -34,7 +34,7 @@ pub(super) async fn run(
         ));
     };
     let witness: Arc<dyn WitnessStore> = Arc::new(signing::witness(&config));
-    let accepted = audit::accept(&store, &key, &witness, args.reason.as_deref(), Utc::now()).await;
+    let accepted = audit::accept(&*store, &key, &witness, args.reason.as_deref(), Utc::now()).await;
     store.close().await;
     let accepted = accepted?;
     if printer.wants_json() {

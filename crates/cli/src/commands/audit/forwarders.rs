@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use toolcrib_core::record::RecordStore as _;
 
 use crate::{
     args::Global, client::Client, failure::Exit, printer::Printer, settings::Settings, store, table,
@@ -38,7 +37,8 @@ pub(super) async fn run(global: &Global, printer: Printer) -> anyhow::Result<Exi
 async fn read_store(global: &Global) -> anyhow::Result<Vec<Forwarder>> {
     let config = Settings::load(global)?.config;
     let store = store::open_existing(&config)?;
-    let read = async { anyhow::Ok((store.last_position().await?, store.cursors().await?)) };
+    let record = store.record();
+    let read = async { anyhow::Ok((record.last_position().await?, record.cursors().await?)) };
     let read = read.await;
     store.close().await;
     let (last, cursors) = read?;

@@ -4,12 +4,11 @@
 use chrono::Utc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use toolcrib_core::{canonical::Digest, event::EventLog as _, id::PrincipalId, suggest};
+use toolcrib_core::{canonical::Digest, id::PrincipalId, pin::PinStore, suggest};
 use toolcrib_gateway::{
     config::Config,
     pins::{PinError, PinReview},
 };
-use toolcrib_store::SqliteStore;
 
 use super::diff;
 use crate::{
@@ -51,7 +50,8 @@ pub(super) struct Moment {
 async fn pins_of(target: &Target, tool: Option<&str>) -> anyhow::Result<Vec<Shown>> {
     let value = match target {
         Target::Store(config, store) => {
-            let review = review(config, store);
+            let pins = store.pins();
+            let review = review(config, &*pins);
             match tool {
                 Some(tool) => json!(review.show(tool).await?.into_iter().collect::<Vec<_>>()),
                 None => json!(review.list().await?),
@@ -75,14 +75,15 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
             };
             let wanted: Vec<_> = wanted.iter().filter_map(digest).collect();
             let by = PrincipalId::parse("operator")?;
-            let approved = review(config, store).approve(&wanted, Some(&by), Utc::now()).await;
+            let pins = store.pins();
+            let approved = review(config, &*pins).approve(&wanted, Some(&by), Utc::now()).await;
             let (_, events) = approved.map_err(|error| match error {
                 PinError::Store(error) => anyhow::Error::new(error),
                 error => {
                     advised(error.to_string(), "`toolcrib tools diff` shows the pending changes")
                 }
             })?;
-            store.append(events).await?;
+            store.events().append(events).await?;
         }
         Target::Server(client) => {
             let tool =
@@ -94,8 +95,8 @@ async fn approve_all(target: &Target, wanted: &[(String, String)]) -> anyhow::Re
     Ok(())
 }
 
-fn review<'a>(config: &'a Config, store: &'a SqliteStore) -> PinReview<'a> {
-    PinReview { sources: &config.sources, pins: store, tenant: None }
+fn review<'a>(config: &'a Config, pins: &'a dyn PinStore) -> PinReview<'a> {
+    PinReview { sources: &config.sources, pins, tenant: None }
 }
 
 /// Prints the pending changes. The exit code is 0 with and without changes.

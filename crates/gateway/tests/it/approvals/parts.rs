@@ -11,7 +11,7 @@ use toolcrib_core::{
     id::ApprovalId,
 };
 use toolcrib_gateway::{CallReport, CallRequest, ToolRef, metrics::Surface};
-use toolcrib_store::memory::MemoryCatalogs;
+use toolcrib_store::MemoryCatalogs;
 
 use super::{ASKS, approver, asked, asking, caller, who};
 use crate::support::{Rig, offer, rig_with};
@@ -42,7 +42,7 @@ async fn flows(settings: &str, of_flows: &str) -> (Rig, TempDir) {
          [source.tools.echo]\napproval = \"always\"\n\
          [[source]]\nid = \"w\"\nkind = \"workflow\"\nfiles = [{files:?}]\n{of_flows}"
     );
-    let rig = rig_with(Some(Ok(offer(&["echo", "slow"]))), &text, MemoryCatalogs::new()).await;
+    let rig = rig_with(Some(Ok(offer(&["echo", "slow"]))), &text, MemoryCatalogs::default()).await;
     (rig, directory)
 }
 
