@@ -19,7 +19,7 @@ use serde_json::Value;
 pub use self::{
     condition::{ArgumentRule, Condition, Test},
     request::{Approval, ApprovalState, Argument, MAX_COMMENT, Verdict, Vote, VoteRefused},
-    store::{ApprovalQuery, ApprovalStore, Fingerprint, Opened},
+    store::{ApprovalQuery, ApprovalStore, Fingerprint, OpenOutcome},
 };
 use crate::{
     descriptor::{self, SafetyTier},

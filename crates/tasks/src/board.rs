@@ -56,14 +56,14 @@ pub(crate) struct Board {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    live: HashMap<u64, Live>,
+    live: HashMap<u64, LiveTask>,
     /// Kept after the task has ended: a counter must not go back.
     failures: BTreeMap<TaskName, Failures>,
     fatal: Option<TaskName>,
 }
 
 #[derive(Debug)]
-struct Live {
+struct LiveTask {
     name: TaskName,
     restarting: bool,
     ended: bool,
@@ -76,7 +76,7 @@ struct Failures {
 }
 
 /// The entry of one task on the board, for as long as it lives.
-pub(crate) struct Place {
+pub(crate) struct BoardEntry {
     board: Arc<Board>,
     name: TaskName,
     id: u64,
@@ -141,7 +141,7 @@ impl Board {
                 report.state = TaskState::Recovering;
             }
         }
-        for Live { name, restarting, ended } in table.live.values() {
+        for LiveTask { name, restarting, ended } in table.live.values() {
             let report = reports.entry(name.clone()).or_insert_with(|| report(name));
             let state = match (ended, restarting) {
                 (true, _) => TaskState::Ended,
@@ -161,14 +161,14 @@ impl Board {
     }
 }
 
-// === impl Place ===
+// === impl BoardEntry ===
 
-impl Place {
+impl BoardEntry {
     pub(crate) fn enter(board: &Arc<Board>, name: TaskName) -> Self {
         let mut table = board.table.lock();
         let id = table.next;
         table.next += 1;
-        table.live.insert(id, Live { name: name.clone(), restarting: false, ended: false });
+        table.live.insert(id, LiveTask { name: name.clone(), restarting: false, ended: false });
         drop(table);
         Self { board: Arc::clone(board), name, id, given_up: false }
     }
@@ -207,7 +207,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BoardEntry {
     fn drop(&mut self) {
         if !self.given_up {
             self.board.table.lock().live.remove(&self.id);

@@ -21,7 +21,7 @@ pub use crate::{
     backoff::Backoff,
     board::{TaskName, TaskReport, TaskState},
 };
-use board::{Board, Place};
+use board::{Board, BoardEntry};
 
 /// The pause before a task is started again.
 const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(60));
@@ -96,7 +96,7 @@ impl Tasks {
         F: FnMut() -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        let place = Place::enter(&self.board, name.into());
+        let place = BoardEntry::enter(&self.board, name.into());
         async move {
             let mut failures = 0;
             loop {
@@ -135,7 +135,7 @@ impl Tasks {
     ) -> Task {
         let task = Task { ended: CancellationToken::new() };
         let ended = task.ended.clone().drop_guard();
-        let place = Place::enter(&self.board, name.into());
+        let place = BoardEntry::enter(&self.board, name.into());
         tokio::spawn(async move {
             let _ended = ended;
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {

@@ -2,7 +2,7 @@
 
 use toolcrib_core::{
     approval::{
-        Approval, ApprovalQuery, ApprovalState, Argument, Fingerprint, Opened, Verdict, Vote,
+        Approval, ApprovalQuery, ApprovalState, Argument, Fingerprint, OpenOutcome, Verdict, Vote,
         store::MAX_PENDING,
     },
     clock::Timestamp,
@@ -66,7 +66,7 @@ fn event_of(approval: &Approval) -> NewEvent {
 async fn open_request(storage: &dyn Storage, approval: Approval) -> Approval {
     let event = event_of(&approval);
     match storage.approvals().open(approval, None, event).await.unwrap() {
-        Opened::PendingApproval(approval) => *approval,
+        OpenOutcome::Opened(approval) => *approval,
         other => unreachable!("{other:?}"),
     }
 }
@@ -107,7 +107,7 @@ pub async fn the_same_call_asks_once(storage: &dyn Storage) {
     };
     let event = event_of(&again("b"));
     let known = storage.approvals().open(again("b"), None, event).await.unwrap();
-    assert_eq!(known, Opened::Known(Box::new(first.clone())));
+    assert_eq!(known, OpenOutcome::Existing(Box::new(first.clone())));
     assert_eq!(storage.events().read(EventQuery::default()).await.unwrap().len(), 1);
     // The same call in another tenant is a different call.
     let others = Approval { tenant: tenant("other"), ..again("c") };
@@ -220,7 +220,7 @@ pub async fn one_principal_cannot_ask_without_end(storage: &dyn Storage) {
     }
     let more = approval("acme", "more", 2);
     let event = event_of(&more);
-    assert_eq!(storage.approvals().open(more, None, event).await.unwrap(), Opened::Full);
+    assert_eq!(storage.approvals().open(more, None, event).await.unwrap(), OpenOutcome::LimitReached);
     let other = Approval { principal: "bob".parse().unwrap(), ..approval("acme", "bobs", 2) };
     open_request(storage, other).await;
     let (first, _) = storage.approvals().find(&tenant("acme"), &id("a0")).await.unwrap().unwrap();

@@ -3,7 +3,7 @@
 
 use toolcrib_core::{
     canonical::Digest,
-    idempotency::{Claimed, IdempotencyClaim, IdempotencyKey, KeptAnswer},
+    idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey, AnswerRecord},
     store::Storage,
 };
 
@@ -13,15 +13,15 @@ use super::moment;
 pub async fn an_answer_belongs_to_its_call(storage: &dyn Storage) {
     let calls = storage.idempotency();
     let ann = key("ann", "k");
-    assert_eq!(calls.claim(claim(&ann, "c", "r1")).await.unwrap(), Claimed::Taken);
+    assert_eq!(calls.claim(claim(&ann, "c", "r1")).await.unwrap(), ClaimOutcome::Taken);
     calls.keep(&ann, &"r1".parse().unwrap(), Some("{}".to_owned()), moment(1_000)).await.unwrap();
     let answer =
-        KeptAnswer { run: "r1".parse().unwrap(), body: "{}".to_owned(), until: moment(1_000) };
+        AnswerRecord { run: "r1".parse().unwrap(), body: "{}".to_owned(), until: moment(1_000) };
     let again = calls.claim(claim(&ann, "c", "r2")).await.unwrap();
-    assert_eq!(again, Claimed::Ended(answer));
-    assert_eq!(calls.claim(claim(&ann, "d", "r2")).await.unwrap(), Claimed::OtherCall);
+    assert_eq!(again, ClaimOutcome::Ended(answer));
+    assert_eq!(calls.claim(claim(&ann, "d", "r2")).await.unwrap(), ClaimOutcome::OtherCall);
     for other in [key("bob", "k"), key("ann", "l")] {
-        assert_eq!(calls.claim(claim(&other, "c", "r3")).await.unwrap(), Claimed::Taken);
+        assert_eq!(calls.claim(claim(&other, "c", "r3")).await.unwrap(), ClaimOutcome::Taken);
     }
 }
 
@@ -31,7 +31,7 @@ pub async fn a_call_without_an_answer_is_spent(storage: &dyn Storage) {
     let ann = key("ann", "k");
     calls.claim(claim(&ann, "c", "r1")).await.unwrap();
     calls.keep(&ann, &"r1".parse().unwrap(), None, moment(1_000)).await.unwrap();
-    assert_eq!(calls.claim(claim(&ann, "c", "r2")).await.unwrap(), Claimed::Spent);
+    assert_eq!(calls.claim(claim(&ann, "c", "r2")).await.unwrap(), ClaimOutcome::Spent);
 }
 
 /// A released key is free; only its own run releases it, and only until the call ends.
@@ -41,13 +41,13 @@ pub async fn only_its_run_frees_a_key(storage: &dyn Storage) {
     calls.claim(claim(&ann, "c", "r1")).await.unwrap();
     calls.release(&ann, &"r2".parse().unwrap()).await.unwrap();
     calls.keep(&ann, &"r2".parse().unwrap(), None, moment(1_000)).await.unwrap();
-    let lost = Claimed::Lost { run: "r1".parse().unwrap(), call_id: "r1-call".parse().unwrap() };
+    let lost = ClaimOutcome::Lost { run: "r1".parse().unwrap(), call_id: "r1-call".parse().unwrap() };
     assert_eq!(calls.claim(claim(&ann, "c", "r2")).await.unwrap(), lost, "still of the first run");
     calls.release(&ann, &run).await.unwrap();
-    assert_eq!(calls.claim(claim(&ann, "d", "r1")).await.unwrap(), Claimed::Taken);
+    assert_eq!(calls.claim(claim(&ann, "d", "r1")).await.unwrap(), ClaimOutcome::Taken);
     calls.keep(&ann, &run, None, moment(1_000)).await.unwrap();
     calls.release(&ann, &run).await.unwrap();
-    assert_eq!(calls.claim(claim(&ann, "d", "r2")).await.unwrap(), Claimed::Spent);
+    assert_eq!(calls.claim(claim(&ann, "d", "r2")).await.unwrap(), ClaimOutcome::Spent);
 }
 
 /// A call that this process lists but no longer runs may be taken again if it may be repeated.
@@ -56,9 +56,9 @@ pub async fn a_repeatable_call_is_taken_again(storage: &dyn Storage) {
     let ann = key("ann", "k");
     calls.claim(claim(&ann, "c", "r1")).await.unwrap();
     let again = IdempotencyClaim { repeatable: true, ..claim(&ann, "c", "r2") };
-    assert_eq!(calls.claim(again).await.unwrap(), Claimed::Taken);
+    assert_eq!(calls.claim(again).await.unwrap(), ClaimOutcome::Taken);
     calls.keep(&ann, &"r2".parse().unwrap(), None, moment(1_000)).await.unwrap();
-    assert_eq!(calls.claim(claim(&ann, "c", "r3")).await.unwrap(), Claimed::Spent);
+    assert_eq!(calls.claim(claim(&ann, "c", "r3")).await.unwrap(), ClaimOutcome::Spent);
 }
 
 /// An expired key is free, and expired calls are removed; running ones are not.
@@ -72,10 +72,10 @@ pub async fn expired_keys_are_free(storage: &dyn Storage) {
     assert_eq!(calls.sweep(moment(999)).await.unwrap(), 0);
     assert_eq!(calls.sweep(moment(1_000)).await.unwrap(), 1);
     assert_eq!(calls.sweep(moment(2_000)).await.unwrap(), 0);
-    assert_eq!(calls.claim(claim(&ended, "d", "r2")).await.unwrap(), Claimed::Taken);
+    assert_eq!(calls.claim(claim(&ended, "d", "r2")).await.unwrap(), ClaimOutcome::Taken);
     calls.keep(&ended, &"r2".parse().unwrap(), None, moment(1_000)).await.unwrap();
     let late = IdempotencyClaim { now: moment(1_000), ..claim(&ended, "e", "r3") };
-    assert_eq!(calls.claim(late).await.unwrap(), Claimed::Taken);
+    assert_eq!(calls.claim(late).await.unwrap(), ClaimOutcome::Taken);
 }
 
 fn key(principal: &str, text: &str) -> IdempotencyKey {

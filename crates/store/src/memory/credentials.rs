@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use chrono::SubsecRound;
 use toolcrib_core::{
     clock::Timestamp,
-    credential::{Credential, CredentialStore, CredentialStoreError, Material, Opened, Owner},
+    credential::{Credential, CredentialStore, CredentialStoreError, Material, UnsealedCredential, Owner},
     id::{CredentialId, CredentialName},
     store::StoreError,
 };
@@ -15,7 +15,7 @@ use super::shared::lock;
 
 /// Credentials in memory, where nothing is sealed.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryCredentials(Arc<Mutex<Vec<Opened>>>);
+pub struct MemoryCredentials(Arc<Mutex<Vec<UnsealedCredential>>>);
 
 #[async_trait]
 impl CredentialStore for MemoryCredentials {
@@ -29,7 +29,7 @@ impl CredentialStore for MemoryCredentials {
         &self,
         owner: &Owner,
         name: &CredentialName,
-    ) -> Result<Option<Opened>, CredentialStoreError> {
+    ) -> Result<Option<UnsealedCredential>, CredentialStoreError> {
         let held = lock(&self.0);
         let found = held.iter().map(|held| (held, &held.credential));
         let found = found.filter(|(_, it)| it.owner == *owner && it.name == *name);
@@ -52,7 +52,7 @@ impl CredentialStore for MemoryCredentials {
         credential.created_at = credential.created_at.trunc_subsecs(3);
         credential.rotated_at = credential.rotated_at.trunc_subsecs(3);
         credential.expires_at = credential.expires_at.map(|at| at.trunc_subsecs(3));
-        held.push(Opened { credential, material });
+        held.push(UnsealedCredential { credential, material });
         Ok(())
     }
 

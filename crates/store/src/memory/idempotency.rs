@@ -7,7 +7,7 @@ use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
     id::{CallId, RunId},
-    idempotency::{Claimed, IdempotencyClaim, IdempotencyKey, IdempotencyStore, KeptAnswer},
+    idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore, AnswerRecord},
     store::StoreError,
 };
 
@@ -46,26 +46,26 @@ impl IdempotencyStore for MemoryIdempotency {
         false
     }
 
-    async fn claim(&self, claim: IdempotencyClaim) -> Result<Claimed, StoreError> {
+    async fn claim(&self, claim: IdempotencyClaim) -> Result<ClaimOutcome, StoreError> {
         let mut calls = lock(&self.0);
         let stored = calls.get(&claim.key).filter(|stored| !stored.is_expired(claim.now));
         let claimed = stored.map(|stored| match &stored.state {
-            _ if stored.call != claim.call => Claimed::OtherCall,
+            _ if stored.call != claim.call => ClaimOutcome::OtherCall,
             // This process knows the calls that it runs. One that is still listed ended before it
             // freed its key.
-            State::Running if claim.repeatable => Claimed::Taken,
+            State::Running if claim.repeatable => ClaimOutcome::Taken,
             State::Running => {
-                Claimed::Lost { run: stored.run.clone(), call_id: stored.call_id.clone() }
+                ClaimOutcome::Lost { run: stored.run.clone(), call_id: stored.call_id.clone() }
             }
-            State::Spent => Claimed::Spent,
-            State::Ended(body) => Claimed::Ended(KeptAnswer {
+            State::Spent => ClaimOutcome::Spent,
+            State::Ended(body) => ClaimOutcome::Ended(AnswerRecord {
                 run: stored.run.clone(),
                 body: body.clone(),
                 until: stored.until,
             }),
         });
-        let claimed = claimed.unwrap_or(Claimed::Taken);
-        if claimed == Claimed::Taken {
+        let claimed = claimed.unwrap_or(ClaimOutcome::Taken);
+        if claimed == ClaimOutcome::Taken {
             let IdempotencyClaim { key, call, run, call_id, until, .. } = claim;
             calls.insert(key, StoredCall { call, run, call_id, until, state: State::Running });
         }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
 use toolcrib_core::{
     approval::{
-        Approval, ApprovalQuery, ApprovalState, ApprovalStore, Fingerprint, Opened,
+        Approval, ApprovalQuery, ApprovalState, ApprovalStore, Fingerprint, OpenOutcome,
         store::MAX_PENDING,
     },
     clock::Timestamp,
@@ -93,7 +93,7 @@ impl ApprovalStore for SqliteStore {
         approval: Approval,
         arguments: Option<String>,
         event: NewEvent,
-    ) -> Result<Opened, StoreError> {
+    ) -> Result<OpenOutcome, StoreError> {
         let (keys, place) = (&self.options().seal_keys, place(&approval.tenant, &approval.id));
         let shown = arguments.filter(|_| keys.can_seal());
         let shown = shown.map(|text| keys.seal_text(&place, &text)).transpose()?;
@@ -101,15 +101,15 @@ impl ApprovalStore for SqliteStore {
         let instance = self.instance();
         self.on_writer(move |connection| {
             if let Some(known) = live(connection, &approval.tenant, &approval.fingerprint)? {
-                return Ok(Opened::Known(Box::new(known)));
+                return Ok(OpenOutcome::Existing(Box::new(known)));
             }
             if pending(connection, &approval)? >= MAX_PENDING {
-                return Ok(Opened::Full);
+                return Ok(OpenOutcome::LimitReached);
             }
             let approval = Approval { change: next_change(connection)?, ..approval.clone() };
             insert(connection, &approval, shown.as_deref())?;
             record.insert(connection, &instance)?;
-            Ok(Opened::PendingApproval(Box::new(approval)))
+            Ok(OpenOutcome::Opened(Box::new(approval)))
         })
         .await
     }

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
 use toolcrib_core::{
     clock::Timestamp,
-    credential::{Credential, CredentialStore, CredentialStoreError, Material, Opened, Owner},
+    credential::{Credential, CredentialStore, CredentialStoreError, Material, UnsealedCredential, Owner},
     id::{CredentialId, CredentialName},
     store::StoreError,
 };
@@ -59,7 +59,7 @@ impl CredentialStore for SqliteStore {
         &self,
         owner: &Owner,
         name: &CredentialName,
-    ) -> Result<Option<Opened>, CredentialStoreError> {
+    ) -> Result<Option<UnsealedCredential>, CredentialStoreError> {
         let (owner, name) = (owner.clone(), name.clone());
         let found = self
             .on_reader(move |connection| {
@@ -73,7 +73,7 @@ impl CredentialStore for SqliteStore {
             .await?;
         let Some(Stored { credential, sealed }) = found else { return Ok(None) };
         let material = self.options().seal_keys.open(&credential, &sealed)?;
-        Ok(Some(Opened { credential, material }))
+        Ok(Some(UnsealedCredential { credential, material }))
     }
 
     async fn put(

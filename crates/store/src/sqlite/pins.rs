@@ -6,7 +6,7 @@ use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
     id::{PrincipalId, SourceId},
-    pin::{ApprovedForm, Pin, PinAnswer, PinBook, PinChoice, PinForm, PinStore, Pinned, SeenForm},
+    pin::{ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinForm, PinStore, PinDigests, SeenForm},
     store::StoreError,
 };
 
@@ -116,7 +116,7 @@ impl PinStore for SqliteStore {
         choices: Vec<PinChoice>,
         at: Timestamp,
         by: Option<PrincipalId>,
-    ) -> Result<PinAnswer, StoreError> {
+    ) -> Result<PinApproval, StoreError> {
         self.on_writer(move |connection| {
             let mut before = Vec::new();
             // All are checked before the first is changed.
@@ -128,7 +128,7 @@ impl PinStore for SqliteStore {
                     first(connection, sql, params, |row| row.get(0))?;
                 match held {
                     Some(approved) => before.push(approved.map(Digest)),
-                    None => return Ok(PinAnswer::Stale(index)),
+                    None => return Ok(PinApproval::Stale(index)),
                 }
             }
             for PinChoice { source, tool, .. } in &choices {
@@ -148,7 +148,7 @@ impl PinStore for SqliteStore {
                 )?;
             }
             changed(connection, choices.len())?;
-            Ok(PinAnswer::Approved(before))
+            Ok(PinApproval::Approved(before))
         })
         .await
     }
@@ -175,7 +175,7 @@ fn book(connection: &Connection, source: &SourceId) -> Result<PinBook, Failure> 
         book.epoch = whole(row.get(0)?)?;
         if let Some(tool) = row.get::<_, Option<String>>(1)? {
             let digest = |column: usize| row.get::<_, Option<[u8; 32]>>(column);
-            let pinned = Pinned { approved: digest(2)?.map(Digest), seen: digest(3)?.map(Digest) };
+            let pinned = PinDigests { approved: digest(2)?.map(Digest), seen: digest(3)?.map(Digest) };
             book.tools.insert(tool, pinned);
         }
     }
