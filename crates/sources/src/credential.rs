@@ -24,7 +24,8 @@ use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
     clock::Clock,
     credential::{
-        CredentialProblem, CredentialRef, CredentialScope, CredentialStore, UnsealedCredential, Owner,
+        CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Owner,
+        UnsealedCredential,
     },
     egress::{EgressDecided, EgressReason, EgressTrail},
     id::CredentialId,
@@ -120,7 +121,10 @@ impl Credentials {
         let token = match credential.kind.oauth2() {
             None => None,
             Some(_) => {
-                let opened = UnsealedCredential { credential: credential.clone(), material: material.clone() };
+                let opened = UnsealedCredential {
+                    credential: credential.clone(),
+                    material: material.clone(),
+                };
                 Some(self.tokens.token(opened, store, network).await?)
             }
         };

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use http::{HeaderValue, Method, StatusCode, header};
 use toolcrib_core::{
     egress::EgressTrail,
-    key_set::{FetchError, KeySetSource, MAX_DOCUMENT, DocumentRequest},
+    key_set::{DocumentRequest, FetchError, KeySetSource, MAX_DOCUMENT},
 };
 
 use crate::egress::{Guard, Outgoing, SharedNetwork, parse_url};

@@ -8,7 +8,7 @@ use toolcrib_core::{
     clock::Timestamp,
     credential::Secret,
     event::{EventBody, EventLog},
-    idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore, AnswerRecord},
+    idempotency::{AnswerRecord, ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
     store::Storage,
 };
 use toolcrib_store::{

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 use toolcrib_core::{
     clock::Clock,
     json,
-    key_set::{KeySetSource, DocumentRequest},
+    key_set::{DocumentRequest, KeySetSource},
 };
 use url::Url;
 

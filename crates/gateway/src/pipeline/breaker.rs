@@ -22,7 +22,7 @@ use toolcrib_core::{
     source::{Source, SourceState},
 };
 
-use self::circuit::{Changes, Circuit, Admission, State, Terms, Verdict};
+use self::circuit::{Admission, Changes, Circuit, State, Terms, Verdict};
 pub use self::report::{BreakerReport, BreakerState};
 use crate::{
     config::BreakerConfig,

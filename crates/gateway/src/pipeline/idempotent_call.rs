@@ -16,8 +16,8 @@ use super::{
     CallReport, CallRequest, Pipeline,
     call::{AuthorizedCall, Call},
     idempotency::{
-        self, ClientKey, IdempotentResult, Owner, IdempotencyError, IdempotentOutcome, StoredAnswer, MAX_KEY, KeyState,
-        Ticket,
+        self, ClientKey, IdempotencyError, IdempotentOutcome, IdempotentResult, KeyState, MAX_KEY,
+        Owner, StoredAnswer, Ticket,
     },
 };
 use crate::ids::new_id;

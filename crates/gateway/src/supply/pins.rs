@@ -16,7 +16,7 @@ use toolcrib_core::{
     event::{EventBody, NewEvent, ToolPinApproved, ToolPinDrifted},
     id::{PrincipalId, TenantId, ToolId},
     names,
-    pin::{PinBook, PinForm, PinStore, PinDigests},
+    pin::{PinBook, PinDigests, PinForm, PinStore},
     source::Discovered,
     store::StoreError,
 };

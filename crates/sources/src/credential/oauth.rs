@@ -21,7 +21,8 @@ use tokio_util::task::TaskTracker;
 use toolcrib_core::{
     clock::Clock,
     credential::{
-        CredentialKind, CredentialProblem, CredentialStore, Material, OAuth2, UnsealedCredential, Secret,
+        CredentialKind, CredentialProblem, CredentialStore, Material, OAuth2, Secret,
+        UnsealedCredential,
     },
     egress::EgressTrail,
     id::CredentialId,

@@ -220,7 +220,10 @@ pub async fn one_principal_cannot_ask_without_end(storage: &dyn Storage) {
     }
     let more = approval("acme", "more", 2);
     let event = event_of(&more);
-    assert_eq!(storage.approvals().open(more, None, event).await.unwrap(), OpenOutcome::LimitReached);
+    assert_eq!(
+        storage.approvals().open(more, None, event).await.unwrap(),
+        OpenOutcome::LimitReached
+    );
     let other = Approval { principal: "bob".parse().unwrap(), ..approval("acme", "bobs", 2) };
     open_request(storage, other).await;
     let (first, _) = storage.approvals().find(&tenant("acme"), &id("a0")).await.unwrap().unwrap();

@@ -3,7 +3,7 @@
 
 use toolcrib_core::{
     canonical::Digest,
-    idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey, AnswerRecord},
+    idempotency::{AnswerRecord, ClaimOutcome, IdempotencyClaim, IdempotencyKey},
     store::Storage,
 };
 
@@ -41,7 +41,8 @@ pub async fn only_its_run_frees_a_key(storage: &dyn Storage) {
     calls.claim(claim(&ann, "c", "r1")).await.unwrap();
     calls.release(&ann, &"r2".parse().unwrap()).await.unwrap();
     calls.keep(&ann, &"r2".parse().unwrap(), None, moment(1_000)).await.unwrap();
-    let lost = ClaimOutcome::Lost { run: "r1".parse().unwrap(), call_id: "r1-call".parse().unwrap() };
+    let lost =
+        ClaimOutcome::Lost { run: "r1".parse().unwrap(), call_id: "r1-call".parse().unwrap() };
     assert_eq!(calls.claim(claim(&ann, "c", "r2")).await.unwrap(), lost, "still of the first run");
     calls.release(&ann, &run).await.unwrap();
     assert_eq!(calls.claim(claim(&ann, "d", "r1")).await.unwrap(), ClaimOutcome::Taken);

@@ -3,7 +3,7 @@
 use toolcrib_core::{
     canonical::Digest,
     id::{PrincipalId, SourceId},
-    pin::{ApprovedForm, Pin, PinApproval, PinChoice, PinForm, PinStore, PinDigests, SeenForm},
+    pin::{ApprovedForm, Pin, PinApproval, PinChoice, PinDigests, PinForm, PinStore, SeenForm},
     store::Storage,
 };
 

@@ -6,7 +6,9 @@ use async_trait::async_trait;
 use chrono::SubsecRound;
 use toolcrib_core::{
     clock::Timestamp,
-    credential::{Credential, CredentialStore, CredentialStoreError, Material, UnsealedCredential, Owner},
+    credential::{
+        Credential, CredentialStore, CredentialStoreError, Material, Owner, UnsealedCredential,
+    },
     id::{CredentialId, CredentialName},
     store::StoreError,
 };

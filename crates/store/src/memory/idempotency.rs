@@ -7,7 +7,7 @@ use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
     id::{CallId, RunId},
-    idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore, AnswerRecord},
+    idempotency::{AnswerRecord, ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
     store::StoreError,
 };
 

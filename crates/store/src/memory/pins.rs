@@ -10,7 +10,9 @@ use chrono::SubsecRound;
 use toolcrib_core::{
     clock::Timestamp,
     id::{PrincipalId, SourceId},
-    pin::{ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinForm, PinStore, PinDigests, SeenForm},
+    pin::{
+        ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinDigests, PinForm, PinStore, SeenForm,
+    },
     store::StoreError,
 };
 

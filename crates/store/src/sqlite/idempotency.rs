@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use toolcrib_core::{
     clock::Timestamp,
     id::{PrincipalId, RunId, TenantId},
-    idempotency::{ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore, AnswerRecord},
+    idempotency::{AnswerRecord, ClaimOutcome, IdempotencyClaim, IdempotencyKey, IdempotencyStore},
     store::StoreError,
 };
 

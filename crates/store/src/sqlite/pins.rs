@@ -6,7 +6,9 @@ use toolcrib_core::{
     canonical::Digest,
     clock::Timestamp,
     id::{PrincipalId, SourceId},
-    pin::{ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinForm, PinStore, PinDigests, SeenForm},
+    pin::{
+        ApprovedForm, Pin, PinApproval, PinBook, PinChoice, PinDigests, PinForm, PinStore, SeenForm,
+    },
     store::StoreError,
 };
 
@@ -175,7 +177,8 @@ fn book(connection: &Connection, source: &SourceId) -> Result<PinBook, Failure> 
         book.epoch = whole(row.get(0)?)?;
         if let Some(tool) = row.get::<_, Option<String>>(1)? {
             let digest = |column: usize| row.get::<_, Option<[u8; 32]>>(column);
-            let pinned = PinDigests { approved: digest(2)?.map(Digest), seen: digest(3)?.map(Digest) };
+            let pinned =
+                PinDigests { approved: digest(2)?.map(Digest), seen: digest(3)?.map(Digest) };
             book.tools.insert(tool, pinned);
         }
     }

@@ -167,7 +167,14 @@ impl<R: Clone> Table<R> {
     }
 
     /// Ends the running call under `key` with an answer to keep.
-    pub(super) fn keep(&mut self, owner: &Owner, key: &str, kept: StoredAnswer, now: u64, until: u64) {
+    pub(super) fn keep(
+        &mut self,
+        owner: &Owner,
+        key: &str,
+        kept: StoredAnswer,
+        now: u64,
+        until: u64,
+    ) {
         self.sweep(now);
         let number = self.number;
         let Some(held) = self.owners.get_mut(owner) else { return };
