@@ -153,7 +153,7 @@ impl Waiting<'_> {
         let is_same = principal.id == before.id && principal.tenant == before.tenant;
         let context =
             CallContext { surface: self.input.surface, arguments: self.input.arguments.value() };
-        match snapshot.decider.authorize_call(principal.subject(), entry, context) {
+        match snapshot.decider.authorize_call(principal.subject(), entry.resource(), context) {
             Ok(_) if is_same => Ok(snapshot),
             _ => Err(CallError::NoSuchTool),
         }

@@ -16,10 +16,10 @@ use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_core::{
     arguments::Violation,
-    authorize::{CallContext, Denied, Permit},
+    authorize::{CallContext, Denied},
     call::{CallError, CallerInput, Invocation, ProgressSink},
     canonical::CanonicalError,
-    catalog::Entry,
+    catalog::{Entry, Permit},
     descriptor::SourceKind,
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},

@@ -5,8 +5,8 @@ use std::{sync::Arc, time::Duration};
 use futures_util::FutureExt as _;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::Permit,
     call::{CallError, Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     source::Source,
     text,

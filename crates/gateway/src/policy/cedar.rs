@@ -10,7 +10,7 @@ use cedar_policy::{
 };
 use miette::Diagnostic;
 use toolcrib_core::{
-    authorize::{CallContext, Subject},
+    authorize::{CallContext, Resource, Subject},
     catalog::Entry,
 };
 
@@ -122,10 +122,10 @@ impl PolicySet {
     pub(crate) fn judge(
         &self,
         subject: Subject<'_>,
-        entry: &Entry,
+        resource: Resource<'_>,
         call: Option<CallContext<'_>>,
     ) -> Judgement {
-        self.evaluate(subject, entry, call).unwrap_or_else(|error| Judgement {
+        self.evaluate(subject, resource, call).unwrap_or_else(|error| Judgement {
             allowed: Some(false),
             by: Vec::new(),
             errors: vec![error.to_string()],
@@ -140,13 +140,13 @@ impl PolicySet {
     fn evaluate(
         &self,
         subject: Subject<'_>,
-        entry: &Entry,
+        resource: Resource<'_>,
         call: Option<CallContext<'_>>,
     ) -> Result<Judgement, NotEvaluated> {
         let types = &self.types;
         let principal = types.principal(subject);
-        let tool = uid(&types.tool, entry.id.as_str());
-        let mut entities = types.entities(subject, entry)?;
+        let tool = uid(&types.tool, resource.id.as_str());
+        let mut entities = types.entities(subject, resource)?;
         let Some(call) = call else {
             let entities = collected(entities)?;
             let request = Request::builder()
@@ -208,22 +208,26 @@ impl Types {
         uid(&self.principal, &format!("{}/{}", subject.tenant, subject.principal))
     }
 
-    fn entities(&self, subject: Subject<'_>, entry: &Entry) -> Result<Vec<Entity>, NotEvaluated> {
+    fn entities(
+        &self,
+        subject: Subject<'_>,
+        resource: Resource<'_>,
+    ) -> Result<Vec<Entity>, NotEvaluated> {
         let tenant = uid(&self.tenant, subject.tenant.as_str());
-        let source = uid(&self.source, entry.source.as_str());
+        let source = uid(&self.source, resource.source.as_str());
         let scopes = subject.scopes.iter().map(|grant| text(grant.as_str()));
         let of_principal = [
             ("id", text(subject.principal.as_str())),
             ("tenant", text(subject.tenant.as_str())),
             ("scopes", Value::new_set(scopes)),
         ];
-        let tool = &entry.tool;
+        let tool = resource.tool;
         let required = tool.auth.as_ref().and_then(|auth| auth.scopes.as_deref());
         let required = required.unwrap_or_default().iter().map(|scope| text(scope.as_str()));
         let of_tool = [
-            ("toolId", text(entry.id.as_str())),
-            ("name", text(&entry.names.wire)),
-            ("source", text(entry.source.as_str())),
+            ("toolId", text(resource.id.as_str())),
+            ("name", text(resource.name)),
+            ("source", text(resource.source.as_str())),
             ("kind", text(tool.source.as_str())),
             ("tier", text(&tool.safety_tier.to_string())),
             ("egress", text(&tool.egress.map(|it| it.to_string()).unwrap_or_default())),
@@ -233,7 +237,7 @@ impl Types {
         Ok(vec![
             entity(self.principal(subject), of_principal, [tenant.clone()])?,
             entity(tenant, [], [])?,
-            entity(uid(&self.tool, entry.id.as_str()), of_tool, [source.clone()])?,
+            entity(uid(&self.tool, resource.id.as_str()), of_tool, [source.clone()])?,
             entity(source, [], [])?,
         ])
     }
@@ -277,7 +281,7 @@ impl Types {
         let tier = toolcrib_core::descriptor::SafetyTier::Read;
         let entry = Entry::new(kind, &source, "read", tier).map_err(|error| error.to_string())?;
         let shape = Shape::of(&serde_json::json!({ "path": "x" })).map_err(|e| e.to_string())?;
-        let mut entities = self.entities(subject, &entry).map_err(unspeakable)?;
+        let mut entities = self.entities(subject, entry.resource()).map_err(unspeakable)?;
         entities.push(self.sizes(&shape).map_err(unspeakable)?);
         Entities::from_entities(entities, Some(schema)).map_err(|e| first_line(&e.to_string()))?;
         let context = self.context("mcp", &shape).map_err(unspeakable)?;

@@ -1,9 +1,6 @@
 //! Policies in a build that has none.
 
-use toolcrib_core::{
-    authorize::{CallContext, Subject},
-    catalog::Entry,
-};
+use toolcrib_core::authorize::{CallContext, Resource, Subject};
 
 use super::{Judgement, PolicyFile, PolicyProblem};
 
@@ -35,7 +32,12 @@ impl PolicySet {
         match *self {}
     }
 
-    pub(crate) fn judge(&self, _: Subject<'_>, _: &Entry, _: Option<CallContext<'_>>) -> Judgement {
+    pub(crate) fn judge(
+        &self,
+        _: Subject<'_>,
+        _: Resource<'_>,
+        _: Option<CallContext<'_>>,
+    ) -> Judgement {
         match *self {}
     }
 

@@ -10,9 +10,8 @@ use std::{sync::Arc, time::Duration};
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::Permit,
     call::{self, CallError, Invocation, Outcome, ProgressSink, UpstreamError, UpstreamErrorKind},
-    catalog::Entry,
+    catalog::{Entry, Permit},
     clock::Timestamp,
     event::SessionOutcome,
     id::{CallId, EventId, TenantId},

@@ -14,8 +14,8 @@ use chrono::DateTime;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::{Clock, Timestamp},
     credential::Secret,
     descriptor::SourceKind,
