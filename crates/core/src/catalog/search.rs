@@ -123,6 +123,7 @@ mod tests {
             Catalog, Generation,
             tests::{caller, catalog, ids, tool},
         },
+        descriptor::SourceKind,
     };
 
     fn named(name: &str, description: &str, scope: &str) -> Entry {

@@ -9,8 +9,9 @@ use proptest::prelude::*;
 use super::*;
 use crate::{
     authorize::{CallContext, Denied, Resource, ScopeAuthorizer},
-    descriptor::Auth,
-    id::PrincipalId,
+    canonical::Digest,
+    descriptor::{Auth, SafetyTier, SourceKind},
+    id::{SourceId, ToolId},
     principal::{AuthMethod, Principal},
     scope::{Grant, Scope},
 };
