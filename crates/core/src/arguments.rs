@@ -16,6 +16,8 @@ use crate::pointer;
 
 mod bounds;
 
+pub use self::bounds::SchemaError;
+
 /// One way in which a value breaks a schema.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Violation {
@@ -31,11 +33,6 @@ pub struct Violation {
     /// The schema keyword, for example `required`.
     pub keyword: String,
 }
-
-/// Why a schema cannot be used.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SchemaError(pub String);
 
 /// A compiled input schema.
 #[derive(Debug, Clone)]

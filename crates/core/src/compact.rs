@@ -8,6 +8,7 @@
 //!
 //! Invariant: the work is bounded for every schema ([`MAX_NODES`], [`MAX_DEPTH`], [`MAX_BYTES`]).
 
+mod irreducible;
 mod merge;
 mod reduce;
 
@@ -16,7 +17,8 @@ use serde_json::{Value, json};
 
 use crate::descriptor::{SafetyTier, SchemaObject, SourceKind, ToolDescriptor};
 
-pub use reduce::{Irreducible, reduce};
+pub(crate) use self::reduce::is_plain_keyword;
+pub use self::{irreducible::Irreducible, reduce::reduce};
 
 /// Keywords that no schema in a compact descriptor has, at any depth.
 pub const BANNED: [&str; 7] =

@@ -11,10 +11,7 @@ use crate::credential::Secret;
 mod echoes;
 mod shapes;
 
-pub use self::echoes::Echoes;
-
-/// The replacement of a secret.
-pub const PLACEHOLDER: &str = "[redacted]";
+pub use self::{echoes::Echoes, shapes::PLACEHOLDER};
 
 /// Shorter values are ignored: they would match innocent text.
 const MIN_SECRET_CHARS: usize = 8;

@@ -5,10 +5,11 @@
 //!
 //! Invariant: a request changes only in this module, and a grant is used once.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::store::Fingerprint;
 use crate::{
     clock::Timestamp,
     event::{
@@ -83,6 +84,20 @@ pub struct Approval {
     /// Rises with every change of any approval; assigned by the store.
     #[serde(default)]
     pub change: u64,
+}
+
+/// Identifies a call: an HMAC-SHA-256, in lower hex, over everything that an approval is bound to.
+/// The key is random and belongs to the store.
+///
+/// The hash of a call in the record (`argsHash`) covers redacted arguments, so two calls that
+/// differ only in a secret share it. Their fingerprints differ, and reveal nothing without the key.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Fingerprint(pub String);
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Fingerprint(..)")
+    }
 }
 
 /// The state of an approval.

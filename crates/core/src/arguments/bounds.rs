@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::SchemaError;
+use crate::pointer::percent_decoded;
 
 /// The most JSON values in a schema document. The largest tool schemas seen in practice have some 5
 /// 000.
@@ -30,6 +30,11 @@ const MAX_FRAMES: u32 = 640;
 const MAX_EXPLAINED: u64 = 4_000_000;
 /// The most evaluations for explaining a refused call at all.
 const MAX_REPEATED: u64 = 1 << 16;
+
+/// Why a schema cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SchemaError(pub String);
 
 /// The cost of one evaluation of a schema.
 #[derive(Debug, Clone, Copy)]
@@ -364,21 +369,4 @@ impl<'s> Walk<'s> {
             anchor => Some((self.index.anchors.get(anchor).copied()?, document)),
         }
     }
-}
-
-fn percent_decoded(text: &str) -> Option<String> {
-    if !text.contains('%') {
-        return Some(text.to_owned());
-    }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte == b'%' {
-            let mut digit = || rest.next().and_then(|b| char::from(b).to_digit(16));
-            bytes.push(u8::try_from(digit()? * 16 + digit()?).ok()?);
-        } else {
-            bytes.push(byte);
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
