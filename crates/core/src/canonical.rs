@@ -153,29 +153,9 @@ fn write_number(number: &Number, out: &mut Vec<u8>) -> Result<(), CanonicalError
     }
 }
 
-/// RFC 8785 §3.2.2.2: the shortest escapes, and none that is not needed.
+/// RFC 8785 §3.2.2.2: the shortest escapes, and none that is not needed. serde_json writes the same.
 fn write_string(text: &str, out: &mut Vec<u8>) {
-    out.push(b'"');
-    let mut plain = 0;
-    for (at, byte) in text.bytes().enumerate() {
-        if byte >= 0x20 && byte != b'"' && byte != b'\\' {
-            continue;
-        }
-        // Every escaped character is one ASCII byte, so both cuts are at character boundaries.
-        out.extend_from_slice(text.get(plain..at).unwrap_or_default().as_bytes());
-        plain = at + 1;
-        match byte {
-            b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
-            0x08 => out.extend_from_slice(b"\\b"),
-            b'\t' => out.extend_from_slice(b"\\t"),
-            b'\n' => out.extend_from_slice(b"\\n"),
-            0x0c => out.extend_from_slice(b"\\f"),
-            b'\r' => out.extend_from_slice(b"\\r"),
-            _ => out.extend_from_slice(format!("\\u{byte:04x}").as_bytes()),
-        }
-    }
-    out.extend_from_slice(text.get(plain..).unwrap_or_default().as_bytes());
-    out.push(b'"');
+    serde_json::to_writer(out, text).ok(); // a vector takes everything
 }
 
 impl CanonicalError {

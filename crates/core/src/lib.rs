@@ -41,3 +41,4 @@ pub mod store;
 pub mod suggest;
 mod tenants;
 pub mod text;
+mod text_types;

@@ -20,6 +20,7 @@ use crate::{
     principal::{AuthMethod, Principal},
     scope::Scope,
     text::is_hidden,
+    text_types::closed_enum,
 };
 
 /// Longest comment, in bytes.
@@ -100,22 +101,22 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// The state of an approval.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ApprovalState {
-    /// The quorum is not reached yet.
-    Pending,
-    /// The call may be made once.
-    Granted,
-    /// The call may not be made.
-    Rejected,
-    /// The request, or the grant, was not used in time.
-    Expired,
-    /// The call was made.
-    Used,
-    /// The call may be made once, although the quorum was not reached.
-    Overridden,
+closed_enum! {
+    /// The state of an approval.
+    ApprovalState {
+        /// The quorum is not reached yet.
+        Pending = "pending",
+        /// The call may be made once.
+        Granted = "granted",
+        /// The call may not be made.
+        Rejected = "rejected",
+        /// The request, or the grant, was not used in time.
+        Expired = "expired",
+        /// The call was made.
+        Used = "used",
+        /// The call may be made once, although the quorum was not reached.
+        Overridden = "overridden",
+    }
 }
 
 /// One vote.
@@ -397,26 +398,6 @@ impl Approval {
         let gate_id = self.id.clone();
         let event = system.map(|principal| ApprovalRejected { gate_id, principal, reason });
         Some(event.into_iter().map(EventBody::ApprovalRejected).collect())
-    }
-}
-
-// === impl ApprovalState ===
-
-impl ApprovalState {
-    /// Every state.
-    pub const ALL: [Self; 6] =
-        [Self::Pending, Self::Granted, Self::Rejected, Self::Expired, Self::Used, Self::Overridden];
-
-    /// Returns the state as it appears on the wire.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Granted => "granted",
-            Self::Rejected => "rejected",
-            Self::Expired => "expired",
-            Self::Used => "used",
-            Self::Overridden => "overridden",
-        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::text_types::closed_enum;
+
 /// The most findings kept per tool.
 pub const MAX_FINDINGS: usize = 100;
 
@@ -23,26 +25,15 @@ pub struct Finding {
     pub advice: &'static str,
 }
 
-/// The severity of a finding.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Severity {
-    /// Some models or clients would work better.
-    Advice,
-    /// Probably a mistake.
-    Warning,
-    /// Must be fixed.
-    Error,
-}
-
-impl Severity {
-    /// Returns the severity as it appears in reports.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Advice => "advice",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
+closed_enum! {
+    /// The severity of a finding.
+    Severity {
+        /// Some models or clients would work better.
+        Advice = "advice",
+        /// Probably a mistake.
+        Warning = "warning",
+        /// Must be fixed.
+        Error = "error",
     }
 }
 

@@ -10,7 +10,7 @@ use chrono::SecondsFormat;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
-use crate::{canonical::Digest, clock::Timestamp, id::TenantId};
+use crate::{canonical::Digest, clock::Timestamp, id::TenantId, text_types::closed_enum};
 
 const DOMAIN: &str = "toolcrib checkpoint 1";
 
@@ -20,31 +20,16 @@ pub const NO_CHECKPOINT: Digest = Digest([0; 32]);
 /// An Ed25519 signature.
 pub type Signature = [u8; 64];
 
-/// The statement of a checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CheckpointKind {
-    /// The event at this position has this hash.
-    Head,
-    /// Like `Head`, and: the signer removed the events up to this position.
-    Pruned,
-    /// Like `Head`, and: the operator accepted the log as it is, although it does not continue the
-    /// earlier checkpoints.
-    Accepted,
-}
-
-impl CheckpointKind {
-    /// Returns the kind as stored and signed.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Head => "head",
-            Self::Pruned => "pruned",
-            Self::Accepted => "accepted",
-        }
-    }
-
-    /// Parses the output of [`as_str`](Self::as_str).
-    pub fn parse(text: &str) -> Option<Self> {
-        [Self::Head, Self::Pruned, Self::Accepted].into_iter().find(|kind| kind.as_str() == text)
+closed_enum! {
+    /// The statement of a checkpoint.
+    CheckpointKind {
+        /// The event at this position has this hash.
+        Head = "head",
+        /// Like `Head`, and: the signer removed the events up to this position.
+        Pruned = "pruned",
+        /// Like `Head`, and: the operator accepted the log as it is, although it does not continue
+        /// the earlier checkpoints.
+        Accepted = "accepted",
     }
 }
 
@@ -174,7 +159,7 @@ impl TryFrom<Wire> for Checkpoint {
         let signature = parse_signature(&wire.signature).ok_or(InvalidCheckpoint)?;
         let at = chrono::DateTime::parse_from_rfc3339(&wire.time).map_err(|_| InvalidCheckpoint)?;
         let checkpoint = Self {
-            kind: CheckpointKind::parse(&wire.kind).ok_or(InvalidCheckpoint)?,
+            kind: wire.kind.parse().map_err(|_| InvalidCheckpoint)?,
             tenant: wire.tenant,
             number: wire.number,
             position: wire.position,
