@@ -96,16 +96,10 @@ pub struct InvalidSource {
     pub problem: String,
 }
 
-impl SourceSpec {
+impl UpstreamSpec {
     /// Identifies the upstream, ignoring secrets and limits. Data learned from one upstream must
     /// not be shown as another's.
-    pub fn upstream_identity(&self) -> String {
-        self.upstream.identity()
-    }
-}
-
-impl UpstreamSpec {
-    fn identity(&self) -> String {
+    pub fn identity(&self) -> String {
         match self {
             UpstreamSpec::McpStdio(stdio) => {
                 let variables: Vec<_> = stdio.env.keys().collect();

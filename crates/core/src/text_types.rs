@@ -101,6 +101,20 @@ macro_rules! checked_text {
                 value.0.as_ref().to_owned()
             }
         }
+
+        impl schemars::JsonSchema for $name {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                stringify!($name).into()
+            }
+
+            fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                String::json_schema(generator)
+            }
+        }
     };
 }
 pub(crate) use checked_text;

@@ -45,6 +45,12 @@ pub struct PolicyProblem {
     pub message: String,
 }
 
+impl PolicyProblem {
+    fn new(file: &str, line: Option<usize>, message: impl Into<String>) -> Self {
+        Self { file: file.to_owned(), line, message: message.into() }
+    }
+}
+
 impl fmt::Display for PolicyProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {

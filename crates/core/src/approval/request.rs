@@ -245,10 +245,7 @@ impl Approval {
 
     /// Returns whether `who` requested it.
     pub fn is_own(&self, who: &Principal) -> bool {
-        let same_key = match (&who.auth, &self.key) {
-            (AuthMethod::ApiKey(key), Some(asking)) => key == asking,
-            _ => false,
-        };
+        let same_key = self.key.is_some() && who.auth.key() == self.key.as_ref();
         self.tenant == who.tenant && (self.principal == who.id || same_key)
     }
 
@@ -264,7 +261,7 @@ impl Approval {
     /// Returns whether `who` may see it: the caller and every possible approver may.
     pub fn is_visible_to(&self, who: &Principal) -> bool {
         let holds = |scope: &Scope| who.scopes.covers(scope);
-        let overrides = Scope::parse(OVERRIDE_SCOPE).is_ok_and(|scope| holds(&scope));
+        let overrides = holds(&Scope::declared(OVERRIDE_SCOPE));
         self.tenant == who.tenant
             && who.auth != AuthMethod::Anonymous
             && (self.principal == who.id || holds(&self.scope) || overrides)
@@ -284,10 +281,7 @@ impl Approval {
         term: chrono::Duration,
     ) -> Result<EventBody, VoteRefused> {
         self.admits(who, verdict, comment.as_deref(), now)?;
-        let key = match &who.auth {
-            AuthMethod::ApiKey(key) => Some(key.clone()),
-            AuthMethod::Anonymous | AuthMethod::Operator | AuthMethod::Jwt(_) => None,
-        };
+        let key = who.auth.key().cloned();
         let (principal, makers) = (who.id.clone(), who.makers.clone());
         self.votes.push(Vote { principal, key, makers, verdict, comment, at: now });
         let (gate_id, principal) = (self.id.clone(), who.id.clone());

@@ -21,7 +21,7 @@ use toolcrib_core::{
 };
 use toolcrib_tasks::Policy;
 
-use super::Approvals;
+use super::{Approvals, render::present};
 use crate::{audit::DELIVERY_RETRY, config::WebhookConfig};
 
 /// Approvals in one page.
@@ -206,7 +206,7 @@ impl Hook {
 
 /// The body of a delivery.
 fn message(approval: &Approval, base: Option<&str>) -> Value {
-    let mut data = json!({
+    let data = present(json!({
         "approvalId": approval.id,
         "tenant": approval.tenant,
         "state": approval.state,
@@ -218,15 +218,9 @@ fn message(approval: &Approval, base: Option<&str>) -> Value {
         "requiredScope": approval.scope,
         "createdAt": approval.created_at,
         "expiresAt": approval.expires_at,
-    });
-    if let Some(data) = data.as_object_mut() {
-        if let Some(role) = &approval.role {
-            data.insert("requiredRole".to_owned(), json!(role));
-        }
-        if let Some(base) = base {
-            data.insert("url".to_owned(), json!(super::link(base, &approval.id)));
-        }
-    }
+        "requiredRole": approval.role,
+        "url": base.map(|base| super::link(base, &approval.id)),
+    }));
     let at = approval.votes.last().map_or(approval.created_at, |vote| vote.at);
     let at = approval.decided_at.map_or(at, |decided| decided.max(at));
     json!({ "type": format!("approval.{}", approval.state.as_str()), "timestamp": at, "data": data })

@@ -249,12 +249,6 @@ pub fn is_repeatable(entry: &Entry) -> bool {
         )
 }
 
-pub(super) fn after(now: Timestamp, time: Duration) -> Timestamp {
-    chrono::Duration::from_std(time).map_or(Timestamp::MAX_UTC, |time| {
-        now.checked_add_signed(time).unwrap_or(Timestamp::MAX_UTC)
-    })
-}
-
 /// Whether the tool requested input instead of ending.
 pub(super) fn requests_input(called: &CallReport) -> bool {
     use UpstreamErrorKind::{CapabilityRequired, InputRejected, InputRequired};

@@ -66,7 +66,8 @@ impl PolicySet {
         files: &[PolicyFile],
         schema: Option<&PolicyFile>,
     ) -> Result<Self, Vec<PolicyProblem>> {
-        let types = Types::new().ok_or_else(|| vec![ours("its types have no names")])?;
+        let types = Types::new()
+            .ok_or_else(|| vec![PolicyProblem::new("schema", None, "its types have no names")])?;
         let usual = PolicyFile { name: "schema".to_owned(), text: SCHEMA.to_owned() };
         let checked = read_schema(schema.unwrap_or(&usual)).map_err(|problem| vec![problem])?;
         if let Some(file) = schema {
@@ -75,7 +76,7 @@ impl PolicySet {
                     "does not describe what policies are given here ({why}); start from the schema \
                      in the documentation of policies"
                 );
-                vec![PolicyProblem { file: file.name.clone(), line: None, message }]
+                vec![PolicyProblem::new(&file.name, None, message)]
             })?;
         }
         let validator = Validator::new(checked);
@@ -85,12 +86,7 @@ impl PolicySet {
             match read(file, &validator) {
                 Ok(read) => {
                     if !read.into_iter().all(|policy| policies.add(policy).is_ok()) {
-                        let message = "is named twice".to_owned();
-                        problems.push(PolicyProblem {
-                            file: file.name.clone(),
-                            line: None,
-                            message,
-                        });
+                        problems.push(PolicyProblem::new(&file.name, None, "is named twice"));
                     }
                 }
                 Err(found) => problems.extend(found),
@@ -98,8 +94,8 @@ impl PolicySet {
         }
         if policies.num_of_policies() > MAX_POLICIES {
             let message = format!("there are more than {MAX_POLICIES} policies in all");
-            let file = files.last().map(|file| file.name.clone()).unwrap_or_default();
-            problems.push(PolicyProblem { file, line: None, message });
+            let file = files.last().map_or("", |file| &file.name);
+            problems.push(PolicyProblem::new(file, None, message));
         }
         if !problems.is_empty() {
             return Err(problems);
@@ -297,17 +293,15 @@ impl Types {
 fn read_schema(file: &PolicyFile) -> Result<Schema, PolicyProblem> {
     let (schema, _warnings) = Schema::from_cedarschema_str(&file.text).map_err(|error| {
         let line = line_of(&error, &file.text);
-        PolicyProblem { file: file.name.clone(), line, message: first_line(&error.to_string()) }
+        PolicyProblem::new(&file.name, line, first_line(&error.to_string()))
     })?;
     Ok(schema)
 }
 
 /// The policies of one file under their names.
 fn read(file: &PolicyFile, validator: &Validator) -> Result<Vec<Policy>, Vec<PolicyProblem>> {
-    let problem = |line: Option<usize>, message: &str| PolicyProblem {
-        file: file.name.clone(),
-        line,
-        message: first_line(message),
+    let problem = |line: Option<usize>, message: &str| {
+        PolicyProblem::new(&file.name, line, first_line(message))
     };
     let parsed: cedar_policy::PolicySet =
         file.text.parse().map_err(|errors: cedar_policy::ParseErrors| {
@@ -400,10 +394,6 @@ fn plain(message: &str) -> String {
 
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().chars().take(400).collect()
-}
-
-fn ours(message: &str) -> PolicyProblem {
-    PolicyProblem { file: "schema".to_owned(), line: None, message: message.to_owned() }
 }
 
 // === values ===

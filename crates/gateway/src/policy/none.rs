@@ -15,11 +15,8 @@ impl PolicySet {
     /// Always.
     pub fn parse(files: &[PolicyFile], _: Option<&PolicyFile>) -> Result<Self, Vec<PolicyProblem>> {
         let message = "this program was built without policies (feature `cedar`)";
-        Err(vec![PolicyProblem {
-            file: files.first().map(|file| file.name.clone()).unwrap_or_default(),
-            line: None,
-            message: message.to_owned(),
-        }])
+        let file = files.first().map_or("", |file| &file.name);
+        Err(vec![PolicyProblem::new(file, None, message)])
     }
 
     /// How many there are.

@@ -168,10 +168,7 @@ fn record(
         tool_id: entry.id.clone(),
         digest: entry.digest.as_ref().map(ToString::to_string).unwrap_or_default(),
         principal: principal.id.clone(),
-        key: match &principal.auth {
-            AuthMethod::ApiKey(key) => Some(key.clone()),
-            AuthMethod::Jwt(_) | AuthMethod::Anonymous | AuthMethod::Operator => None,
-        },
+        key: principal.auth.key().cloned(),
         parent: called.parent.clone(),
         state: RunState::Running,
         code: None,

@@ -168,7 +168,7 @@ impl Source for Running {
 
 impl SourceFactory for Factory {
     fn check(&self, spec: &SourceSpec) -> Result<(), InvalidSource> {
-        match spec.upstream_identity().contains("impossible") {
+        match spec.upstream.identity().contains("impossible") {
             false => Ok(()),
             true => Err(InvalidSource {
                 source_id: spec.id.clone(),
