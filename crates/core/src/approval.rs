@@ -21,7 +21,7 @@ pub use self::{
     request::{
         Approval, ApprovalState, Argument, Fingerprint, MAX_COMMENT, Verdict, Vote, VoteRefused,
     },
-    store::{ApprovalQuery, ApprovalStore, Opened},
+    store::{ApprovalQuery, ApprovalStore, OpenOutcome},
 };
 use crate::{
     descriptor::{self, SafetyTier},

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     audience::{Audience, InvalidAudience},
     kind::{ClientAuth, CredentialKind, InvalidKind, OAuth2},
-    store::{CredentialStore, CredentialStoreError, Opened},
+    store::{CredentialStore, CredentialStoreError, UnsealedCredential},
 };
 use crate::{
     clock::Timestamp,

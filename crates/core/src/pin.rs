@@ -63,7 +63,7 @@ pub struct SeenForm {
 
 /// The digests of one tool's two forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Pinned {
+pub struct PinDigests {
     /// Of the approved form.
     pub approved: Option<Digest>,
     /// Of the pending form.
@@ -76,7 +76,7 @@ pub struct PinBook {
     /// The store's epoch at the time of reading; a book with a higher epoch is newer.
     pub epoch: u64,
     /// By the source's names for the tools.
-    pub tools: HashMap<String, Pinned>,
+    pub tools: HashMap<String, PinDigests>,
 }
 
 /// A form to approve.
@@ -92,7 +92,7 @@ pub struct PinChoice {
 
 /// The result of an approval.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PinAnswer {
+pub enum PinApproval {
     /// All are approved; holds the digests approved before, in the same order.
     Approved(Vec<Option<Digest>>),
     /// None is approved: the form of the choice with this index is not pending any more.
@@ -139,7 +139,7 @@ pub trait PinStore: Send + Sync + 'static {
         choices: Vec<PinChoice>,
         at: Timestamp,
         by: Option<PrincipalId>,
-    ) -> Result<PinAnswer, StoreError>;
+    ) -> Result<PinApproval, StoreError>;
 
     /// Returns a number that rises whenever any process changes a pin. Cheap.
     async fn epoch(&self) -> Result<u64, StoreError>;

@@ -58,13 +58,13 @@ pub(crate) struct Board {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    live: HashMap<u64, Live>,
+    live: HashMap<u64, LiveTask>,
     /// Kept after the task has ended: a counter must not go back.
     failures: BTreeMap<TaskName, Failures>,
 }
 
 #[derive(Debug)]
-struct Live {
+struct LiveTask {
     name: TaskName,
     state: TaskState,
 }
@@ -76,7 +76,7 @@ struct Failures {
 }
 
 /// The entry of one task on the board, for as long as it lives.
-pub(crate) struct Place {
+pub(crate) struct BoardEntry {
     board: Arc<Board>,
     name: TaskName,
     id: u64,
@@ -139,7 +139,7 @@ impl Board {
                 report.state = TaskState::Recovering;
             }
         }
-        for Live { name, state } in table.live.values() {
+        for LiveTask { name, state } in table.live.values() {
             let report = reports.entry(name.clone()).or_insert_with(|| report(name));
             report.running += usize::from(*state == TaskState::Running);
             report.state = report.state.max(*state);
@@ -152,14 +152,14 @@ impl Board {
     }
 }
 
-// === impl Place ===
+// === impl BoardEntry ===
 
-impl Place {
+impl BoardEntry {
     pub(crate) fn enter(board: &Arc<Board>, name: TaskName) -> Self {
         let mut table = board.table.lock();
         let id = table.next;
         table.next += 1;
-        table.live.insert(id, Live { name: name.clone(), state: TaskState::Running });
+        table.live.insert(id, LiveTask { name: name.clone(), state: TaskState::Running });
         drop(table);
         Self { board: Arc::clone(board), name, id }
     }
@@ -196,7 +196,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for BoardEntry {
     fn drop(&mut self) {
         // The entry of a task that has failed for good outlives it.
         let mut table = self.board.table.lock();

@@ -21,7 +21,7 @@ pub use crate::{
     backoff::Backoff,
     board::{TaskName, TaskReport, TaskState},
 };
-use board::{Board, Place, STABLE};
+use board::{Board, BoardEntry, STABLE};
 
 /// The pause before a task is started again.
 const RESTART: Backoff = Backoff::new(Duration::from_millis(250), Duration::from_secs(60));
@@ -86,7 +86,7 @@ impl Tasks {
         F: FnMut() -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        let place = Place::enter(&self.board, name.into());
+        let place = BoardEntry::enter(&self.board, name.into());
         async move {
             let mut failures = 0;
             loop {
@@ -123,7 +123,7 @@ impl Tasks {
         name: impl Into<TaskName>,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Task {
-        let place = Place::enter(&self.board, name.into());
+        let place = BoardEntry::enter(&self.board, name.into());
         Task::start(async move {
             if AssertUnwindSafe(work).catch_unwind().await.is_err() {
                 place.failed("panicked");

@@ -15,13 +15,13 @@ pub const MAX_PENDING: usize = 100;
 
 /// The result of opening an approval.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Opened {
+pub enum OpenOutcome {
     /// The request and its event are stored.
-    PendingApproval(Box<Approval>),
+    Opened(Box<Approval>),
     /// The same call has an approval already that is still in force.
-    Known(Box<Approval>),
+    Existing(Box<Approval>),
     /// This principal has too many pending approvals.
-    Full,
+    LimitReached,
 }
 
 /// Which approvals to list, newest first. Lists omit the arguments.
@@ -65,7 +65,7 @@ pub trait ApprovalStore: Send + Sync + 'static {
         approval: Approval,
         arguments: Option<String>,
         event: NewEvent,
-    ) -> Result<Opened, StoreError>;
+    ) -> Result<OpenOutcome, StoreError>;
 
     /// Replaces the approval with the same id and stores `events`, both or neither. Returns `false`
     /// when the stored revision differs from that of `approval`. The displayable arguments are

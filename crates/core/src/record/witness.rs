@@ -28,12 +28,12 @@ pub struct Witness {
     /// Position of the last event of the whole log when this was signed.
     pub position: u64,
     /// Each tenant that has a checkpoint.
-    pub tenants: BTreeMap<TenantId, Witnessed>,
+    pub tenants: BTreeMap<TenantId, WitnessEntry>,
 }
 
 /// The last checkpoint of a tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Witnessed {
+pub struct WitnessEntry {
     /// Its number.
     pub number: u64,
     /// Its digest.
@@ -75,7 +75,7 @@ impl Witness {
     /// Adds a stored checkpoint.
     pub fn add(&mut self, checkpoint: &Checkpoint) {
         let entry = self.tenants.entry(checkpoint.tenant.clone());
-        let place = Witnessed { number: 0, digest: genesis(), position: 0, hash: genesis() };
+        let place = WitnessEntry { number: 0, digest: genesis(), position: 0, hash: genesis() };
         let place = entry.or_insert(place);
         (place.number, place.digest) = (checkpoint.number, checkpoint.digest());
         if checkpoint.kind != CheckpointKind::Pruned {
@@ -129,7 +129,7 @@ impl Witness {
         let mut tenants = BTreeMap::new();
         for it in wire.tenants {
             let (digest, hash) = (Digest::parse(&it.digest)?, Digest::parse(&it.hash)?);
-            let last = Witnessed { number: it.number, digest, position: it.position, hash };
+            let last = WitnessEntry { number: it.number, digest, position: it.position, hash };
             tenants.insert(it.tenant, last);
         }
         let public_key = Digest::parse(&wire.public_key)?.0;
@@ -149,7 +149,7 @@ mod tests {
     fn a_witness_is_read_as_it_was_written_and_everything_in_it_is_signed() {
         let mut witness = Witness::new([7; 32]);
         witness.position = 12;
-        let last = Witnessed {
+        let last = WitnessEntry {
             number: 3,
             digest: Digest([0xab; 32]),
             position: 9,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, Opened},
+    approval::{Approval, ApprovalState, ApprovalStore, Fingerprint, OpenOutcome},
     authorize::{Authorizer as _, CallContext},
     call::{CallError, PendingApproval},
     clock::Timestamp,
@@ -55,14 +55,14 @@ impl Approvals {
             let tool = call.entry.id.clone();
             return Err(CallError::ApprovalRequired { tool, pending: None });
         };
-        let waiting = Waiting { approvals: self, store, principal, fingerprint, input, parent };
+        let waiting = WaitingCall { approvals: self, store, principal, fingerprint, input, parent };
         let paid = grant.is_none();
         waiting.pass(call, grant, paid, hang_up).await
     }
 }
 
 /// One call that requires an approval.
-struct Waiting<'a> {
+struct WaitingCall<'a> {
     approvals: &'a Approvals,
     store: &'a dyn ApprovalStore,
     principal: &'a Principal,
@@ -71,7 +71,7 @@ struct Waiting<'a> {
     parent: Option<&'a CallId>,
 }
 
-impl Waiting<'_> {
+impl WaitingCall<'_> {
     async fn pass(
         &self,
         call: &mut CallIdentity,
@@ -173,12 +173,12 @@ impl Waiting<'_> {
         event.event_id = approval.event_id.clone();
         let shown = config.show_arguments.then(|| self.shown()).flatten();
         match self.store.open(approval, shown, event).await {
-            Ok(Opened::PendingApproval(approval)) => {
+            Ok(OpenOutcome::Opened(approval)) => {
                 self.approvals.announce();
                 Ok(approval)
             }
-            Ok(Opened::Known(approval)) => Ok(approval),
-            Ok(Opened::Full) => {
+            Ok(OpenOutcome::Existing(approval)) => Ok(approval),
+            Ok(OpenOutcome::LimitReached) => {
                 tracing::warn!(tenant = %call.tenant, "too many approvals of one principal are pending");
                 Err(CallError::ApprovalRequired { tool: call.entry.id.clone(), pending: None })
             }

@@ -85,7 +85,7 @@ impl Receiver {
     ) -> Self {
         let background = &approvals.services.background;
         let end = background.ended().child_token();
-        let hook = Arc::new(Hook {
+        let hook = Arc::new(Webhook {
             reader: config.reader(),
             config,
             delivery,
@@ -113,7 +113,7 @@ impl Drop for Receiver {
     }
 }
 
-struct Hook {
+struct Webhook {
     /// The name of its cursor in the store.
     reader: String,
     config: WebhookConfig,
@@ -122,7 +122,7 @@ struct Hook {
     store: Arc<dyn ApprovalStore>,
 }
 
-impl Hook {
+impl Webhook {
     async fn run(&self) {
         let mut changes = self.approvals.changes();
         let mut failures = 0_u64;

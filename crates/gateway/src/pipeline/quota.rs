@@ -87,7 +87,7 @@ struct Count {
 
 /// A call that was counted. Dropped without [`keep`](Self::keep), it is taken back.
 #[must_use]
-pub(crate) struct Counted {
+pub(crate) struct QuotaCharge {
     quotas: Arc<Quotas>,
     day: Day,
     keys: Vec<QuotaKey>,
@@ -171,7 +171,7 @@ impl Quotas {
         entry: &Entry,
         quotas: &[(QuotaKey, Quota)],
         is_granted: bool,
-    ) -> Result<Counted, CallError> {
+    ) -> Result<QuotaCharge, CallError> {
         let counted = self.take(quotas, !is_granted).await;
         counted.map_err(|error| self.refused(entry, error))
     }
@@ -228,11 +228,11 @@ impl Quotas {
         self: &Arc<Self>,
         quotas: &[(QuotaKey, Quota)],
         within: bool,
-    ) -> Result<Counted, QuotaError> {
+    ) -> Result<QuotaCharge, QuotaError> {
         if quotas.is_empty() {
             // Most calls have no quota, and take no lock.
             let day = Day::of(self.services.now());
-            return Ok(Counted { quotas: Arc::clone(self), day, keys: Vec::new() });
+            return Ok(QuotaCharge { quotas: Arc::clone(self), day, keys: Vec::new() });
         }
         for (key, _) in quotas {
             self.know(key).await?;
@@ -255,7 +255,7 @@ impl Quotas {
             (day, many)
         };
         let keys = quotas.iter().map(|(key, _)| key.clone()).collect();
-        let counted = Counted { quotas: Arc::clone(self), day, keys };
+        let counted = QuotaCharge { quotas: Arc::clone(self), day, keys };
         if many && self.store.is_some() {
             self.settle().await.map_err(QuotaError::Unavailable)?;
         }
@@ -407,14 +407,14 @@ impl Counts {
     }
 }
 
-impl Counted {
+impl QuotaCharge {
     /// The call started.
     pub(crate) fn keep(mut self) {
         self.keys.clear();
     }
 }
 
-impl Drop for Counted {
+impl Drop for QuotaCharge {
     fn drop(&mut self) {
         if !self.keys.is_empty() {
             self.quotas.give_back(self.day, &self.keys);

@@ -54,7 +54,7 @@ impl Shape {
             bytes: 0,
             depth: depth(arguments),
         };
-        let mut counted = Counted(0);
+        let mut counted = ByteCounter(0);
         // Cannot fail: the writer only counts, and every JSON value can be serialised.
         if serde_json::to_writer(&mut counted, arguments).is_err() {
             return Err(Shapeless);
@@ -109,9 +109,9 @@ fn depth(value: &Value) -> u32 {
 }
 
 /// Counts written bytes.
-struct Counted(u64);
+struct ByteCounter(u64);
 
-impl io::Write for Counted {
+impl io::Write for ByteCounter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0 = self.0.saturating_add(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         Ok(bytes.len())
