@@ -34,7 +34,7 @@ pub struct RunEvent {
     #[serde(flatten)]
     pub body: EventBody,
     /// RFC 3339, UTC, milliseconds.
-    #[serde(with = "millis")]
+    #[serde(with = "crate::clock::millis")]
     pub timestamp: Timestamp,
     /// Per run, from 0, without gaps; assigned by the store inside the append.
     pub sequence: u64,
@@ -374,23 +374,6 @@ pub trait EventLog: Send + Sync + 'static {
 
     /// Reads events in ascending position.
     async fn read(&self, query: EventQuery) -> Result<Vec<LoggedEvent>, StoreError>;
-}
-
-/// RFC 3339 with exactly three decimals and `Z`.
-mod millis {
-    use chrono::{DateTime, SecondsFormat, Utc};
-    use serde::{Deserialize, Deserializer, Serializer};
-
-    pub(super) fn serialize<S: Serializer>(at: &DateTime<Utc>, s: S) -> Result<S::Ok, S::Error> {
-        s.serialize_str(&at.to_rfc3339_opts(SecondsFormat::Millis, true))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<DateTime<Utc>, D::Error> {
-        let text = std::borrow::Cow::<'de, str>::deserialize(d)?;
-        DateTime::parse_from_rfc3339(&text)
-            .map(|at| at.with_timezone(&Utc))
-            .map_err(serde::de::Error::custom)
-    }
 }
 
 #[cfg(test)]
