@@ -6,6 +6,9 @@
 //! cannot be expressed exactly is omitted: the descriptor then has no schema, and [`Irreducible`]
 //! gives the reason.
 //!
+//! It is in this crate because three others need it: the server for its lists, the client for
+//! reading them, and [`lint`](crate::lint) for saying why a tool has no compact schema.
+//!
 //! Invariant: the work is bounded for every schema ([`MAX_NODES`], [`MAX_DEPTH`], [`MAX_BYTES`]).
 
 mod irreducible;

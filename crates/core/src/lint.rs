@@ -1,6 +1,9 @@
 //! Lint rules for tools: errors, risks and obstacles that are visible in the descriptor alone. Each
 //! finding has a place and an advice.
 //!
+//! It is in this crate because two crates need it, the gateway for what upstreams offer and the
+//! program for `toolcrib tools lint`, and because the rules are pure decisions over descriptors.
+//!
 //! Invariant: a finding never repeats a text of the tool, which may be a secret or an attack.
 //!
 //! Invariant: the work is bounded for every schema.

@@ -17,6 +17,7 @@ use crate::{
         InterruptRequested, QuorumProgress,
     },
     id::{ApprovalId, CallId, EventId, KeyId, PrincipalId, RunId, TenantId, ToolId},
+    json,
     principal::{AuthMethod, Principal},
     scope::Scope,
     text::is_hidden,
@@ -403,22 +404,10 @@ impl Argument {
         let members = arguments.iter().take(MAX_ARGUMENTS);
         let one = |(name, value): (&String, &Value)| {
             let visible = name.chars().filter(|c| !c.is_control() && !is_hidden(*c));
-            let mut short = String::new();
-            for character in visible {
-                if short.len() + character.len_utf8() > MAX_NAME {
-                    break;
-                }
-                short.push(character);
-            }
-            let kind = match value {
-                Value::Null => "null",
-                Value::Bool(_) => "boolean",
-                Value::Number(_) => "number",
-                Value::String(_) => "string",
-                Value::Array(_) => "array",
-                Value::Object(_) => "object",
-            };
-            Self { name: short, kind: kind.to_owned(), bytes: value.to_string().len() }
+            let mut short: String = visible.collect();
+            short.truncate(short.floor_char_boundary(MAX_NAME));
+            let kind = json::kind(value).to_owned();
+            Self { name: short, kind, bytes: value.to_string().len() }
         };
         members.map(one).collect()
     }
