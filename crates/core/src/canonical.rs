@@ -138,7 +138,7 @@ fn write_number(number: &Number, out: &mut Vec<u8>) -> Result<(), CanonicalError
     }
 }
 
-/// RFC 8785 §3.2.2.2: the shortest escapes, and none that is not needed. serde_json writes the same.
+/// RFC 8785 §3.2.2.2: the shortest escapes, and none that is not needed, as serde_json writes them.
 fn write_string(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).ok(); // a vector takes everything
 }

@@ -115,8 +115,8 @@ impl Catalog {
         self.view_within(authorizer, subject, None)
     }
 
-    /// Returns the view of `subject`, within `toolset` if given, which must belong to this snapshot:
-    /// exactly its tools that `subject` may call.
+    /// Returns the view of `subject`, within `toolset` if given: exactly its tools that `subject`
+    /// may call. The toolset must belong to this snapshot.
     pub fn view_within(
         &self,
         authorizer: &dyn Authorizer,

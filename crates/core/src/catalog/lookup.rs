@@ -1,7 +1,7 @@
 //! Finding the tools of a snapshot by their names.
 //!
-//! Invariant (I-9): a lookup returns the tenant's own tool. Without one it returns another tenant's,
-//! which no decision permits; the denial is then recorded.
+//! Invariant (I-9): a lookup returns the tenant's own tool. Without one it returns another
+//! tenant's, which no decision permits; the denial is then recorded.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -27,7 +27,8 @@ pub enum Irreducible {
     /// A draft whose keywords have another meaning.
     #[error("the `$schema` is of an old or unknown draft")]
     Draft,
-    /// Past [`MAX_NODES`](super::MAX_NODES), [`MAX_DEPTH`](super::MAX_DEPTH) or [`MAX_BYTES`](super::MAX_BYTES).
+    /// Past [`MAX_NODES`](super::MAX_NODES), [`MAX_DEPTH`](super::MAX_DEPTH) or
+    /// [`MAX_BYTES`](super::MAX_BYTES).
     #[error("the schema is too large or too deep")]
     TooLarge,
 }
