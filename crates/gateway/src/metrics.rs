@@ -170,22 +170,22 @@ impl Metrics {
         registry.register("source_tools", "Tools offered by a source", source_tools.clone());
         registry.register(
             "source_tools_quarantined",
-            "Tools of a source that are left out because nobody has approved them as they are",
+            "Tools of a source that are hidden until their current form is approved",
             source_quarantined.clone(),
         );
         registry.register(
             "source_tool_drifts",
-            "Forms of tools that were seen and that nobody had approved",
+            "Unapproved forms of tools that a source announced",
             source_drifts.clone(),
         );
         registry.register(
             "source_calls_running",
-            "Calls of a source that run, those that wait for their turn included",
+            "Running calls of a source, including those that wait for their turn",
             source_calls_running.clone(),
         );
         registry.register(
             "source_calls_refused",
-            "Calls of a source that a rate, a quota or an open breaker kept from their tool",
+            "Calls of a source that were refused by a rate limit, a quota or an open breaker",
             source_calls_refused.clone(),
         );
         registry.register(
@@ -210,7 +210,7 @@ impl Metrics {
         );
         registry.register(
             "events_unrecorded",
-            "Closing or denial events that could not be stored, or were left out to save disk space",
+            "Closing or denial events that could not be stored, or were omitted to save disk space",
             unrecorded.clone(),
         );
         registry.register(
@@ -220,12 +220,12 @@ impl Metrics {
         );
         registry.register(
             "store_low_on_space",
-            "1 while less than keep_free is free and what did not run is not recorded, else 0",
+            "1 while less than keep_free is free and only calls that run are recorded, else 0",
             store_low.clone(),
         );
         registry.register(
             "refusals_counted",
-            "Refusals beyond those that are recorded one by one; events tell how many there were",
+            "Refusals that were counted instead of recorded one by one; events contain their number",
             refusals_counted.clone(),
         );
         registry.register(
@@ -268,23 +268,27 @@ impl Metrics {
         );
         registry.register(
             "record_checkpoints_refused",
-            "Checkpoints that were not signed, because the record does not continue what was signed",
+            "Checkpoints refused because the record does not continue the last signed state",
             refused_checkpoints.clone(),
         );
         registry.register(
             "record_anchor_failures",
-            "Attempts in vain to send checkpoints to an anchor",
+            "Failed deliveries of checkpoints to an anchor",
             anchor_failures.clone(),
         );
         registry.register(
             "record_pruned",
-            "Events removed because they were older than is kept",
+            "Events removed because they were older than the retention period",
             pruned.clone(),
         );
-        registry.register("record_forwarded", "Events a forwarder delivered", forwarded.clone());
+        registry.register(
+            "record_forwarded",
+            "Events that a forwarder delivered",
+            forwarded.clone(),
+        );
         registry.register(
             "record_forward_failures",
-            "Attempts in vain of a forwarder",
+            "Failed deliveries of a forwarder",
             forward_failures.clone(),
         );
         registry.register(
