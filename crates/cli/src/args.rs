@@ -118,11 +118,10 @@ Examples:
   toolcrib serve --config /etc/toolcrib/toolcrib.toml --data-dir /var/lib/toolcrib
   toolcrib serve --demo --listen 127.0.0.1:0
 
-Once ready it prints `listening on http://ADDR` on stdout; logs go to stderr (TOOLCRIB_LOG says
-what is logged). SIGTERM and SIGINT end it in order. The configuration is
-read again when its file changes and on SIGHUP: if it has errors, they are logged, and nothing
-changes. A file that has become empty or lost its last source changes nothing either, unless
---allow-empty is given.
+Once ready it prints `listening on http://ADDR` on stdout. Logs go to stderr; TOOLCRIB_LOG sets
+their filter. SIGTERM and SIGINT end it in order. The configuration is read again when its file
+changes and on SIGHUP. If it has errors, they are logged, and the old configuration stays. It also
+stays if the file is empty or lost its last source, unless --allow-empty is given.
 
 One server per data directory: a second one is refused, because limits are counted per server.
 

@@ -90,8 +90,8 @@ Examples:
   toolcrib tools search open issue --limit 5 --json | jq -r '.[].toolId'
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools search --toolset work send mail
 
-Names count more than descriptions, rare words more than frequent ones; a word that no tool has counts
-as the beginning of one. With --url it searches only the tools that the key may use.")]
+Names count more than descriptions, and rare words more than frequent ones. An unknown word matches
+the beginning of longer ones. With --url it searches only the tools that the key may use.")]
     Search(ToolSearchArgs),
 
     /// Report errors, risks and usability problems of tools
@@ -131,8 +131,8 @@ Examples:
   toolcrib tools approve --source files
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools approve --all
 
-Approves the changes that `tools diff` shows. A running server offers the tool at once with --url, and
-within two seconds when the store was changed. The approval holds for every tenant of the source.
+Approves the changes that `tools diff` shows. A running server offers the tool at once with --url,
+and otherwise within two seconds. The approval holds for every tenant of the source.
 With --url the key needs the scope pins:approve.")]
     Approve(ToolApproveArgs),
 
@@ -236,9 +236,9 @@ Examples:
   toolcrib sources logs github --url http://127.0.0.1:8808
   toolcrib sources logs github
 
-A source keeps its last 100 lines in memory. They may hold arguments of calls, so they are not in the
-server's log unless the source has `stderr = \"log\"`. With --url they are those of the running server,
-and the caller needs the scope `sources:logs`. Without --url the command starts the sources, as
+A source keeps its last 100 lines in memory. They may hold arguments of calls, so they reach the
+server's log only with `stderr = \"log\"` of the source. With --url they are those of the running
+server, and the caller needs the scope `sources:logs`. Without --url the command starts the sources, as
 `sources check` does, and prints their stderr.")]
     Logs {
         /// The source's id

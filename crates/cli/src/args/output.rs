@@ -10,7 +10,7 @@ use super::{
 /// The format of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum OutputFormat {
-    /// Every column in full, with moments as they are
+    /// Every column in full, with absolute times
     Wide,
     /// As --json
     Json,
