@@ -81,8 +81,7 @@ pub(crate) struct ApprovalAnswerArgs {
 }
 
 fn approval_state(text: &str) -> Result<ApprovalState, String> {
-    let found = ApprovalState::ALL.into_iter().find(|state| state.as_str() == text);
-    found.ok_or_else(|| {
+    text.parse().map_err(|_| {
         let suggestion =
             suggest::did_you_mean(text, ApprovalState::ALL.iter().map(|it| it.as_str()));
         format!("expected pending, granted, rejected, expired, used or overridden{suggestion}")

@@ -9,6 +9,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
 use toolcrib_core::{
+    budget::ByteBudget,
     catalog::{Entry, Tenants, View},
     descriptor::ToolDescriptor,
     id::TenantId,
@@ -96,7 +97,7 @@ async fn search(args: &ToolSearchArgs, global: &Global, printer: Printer) -> any
         .await?
         .run(async |gateway: &Gateway| {
             local::settle(gateway, printer).await;
-            let view = View::new(wanted(gateway, &args.of)?);
+            let view = View::new(wanted(gateway, &args.of)?, &ByteBudget::new(0));
             warn_of_silent(gateway, printer);
             let found = view.search(&args.words.join(" "), None, usize::from(args.limit));
             print(&shown(&found), "no tool matches these words", printer)
