@@ -68,7 +68,7 @@ pub(crate) fn exit_code(error: &anyhow::Error) -> ExitCode {
 }
 
 /// Returns the JSON form of `error`: `message`, `causes` and `hint`.
-pub(crate) fn told(error: &anyhow::Error) -> Value {
+pub(crate) fn to_json(error: &anyhow::Error) -> Value {
     let causes: Vec<String> = error.chain().skip(1).map(ToString::to_string).collect();
     let hints: Vec<&str> = hints(error).collect();
     let hint = (!hints.is_empty()).then(|| hints.join("; "));

@@ -10,6 +10,7 @@ mod bundled;
 mod client;
 mod commands;
 mod confined;
+mod context;
 mod demo;
 mod env;
 mod failure;
@@ -25,6 +26,7 @@ mod signing;
 mod store;
 mod table;
 mod target;
+mod text;
 
 use std::{process::ExitCode, time::Duration};
 

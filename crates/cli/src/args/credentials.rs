@@ -52,7 +52,7 @@ and audiences stay. Without --expires the new value does not expire.")]
     /// Remove a credential; calls that need it fail from then on
     Remove {
         #[command(flatten)]
-        whose: CredentialOwnerArgs,
+        owner: CredentialOwnerArgs,
     },
 
     /// Create a seal key and print it, or write it to a new file
@@ -126,7 +126,7 @@ pub(crate) struct CredentialValueArgs {
 #[command(group = ArgGroup::new("oauth2").args(["oauth2_client", "oauth2_refresh"]))]
 pub(crate) struct CredentialSetArgs {
     #[command(flatten)]
-    pub(crate) whose: CredentialOwnerArgs,
+    pub(crate) owner: CredentialOwnerArgs,
 
     /// A host that it may be sent to: `api.example.com`, or `*.example.com` for those below a
     /// domain; may be repeated
@@ -180,7 +180,7 @@ pub(crate) struct CredentialSetArgs {
 #[derive(Debug, Args)]
 pub(crate) struct CredentialRotateArgs {
     #[command(flatten)]
-    pub(crate) whose: CredentialOwnerArgs,
+    pub(crate) owner: CredentialOwnerArgs,
 
     #[command(flatten)]
     pub(crate) value: CredentialValueArgs,

@@ -3,25 +3,24 @@
 
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcrib_core::source::pack::PackVerification;
 use toolcrib_sources::{InstalledPack, Library, PackError, PackReport, inspect};
 
 use crate::{
-    args::{Global, PackTrust, PackWord, PacksCommand},
+    args::{PackTrust, PackWord, PacksCommand},
+    context::Context,
     failure::{Exit, advised},
     printer::Printer,
     settings::{self, Settings},
-    table,
+    table::{Column, Kind},
+    text::member,
 };
 
-pub(crate) async fn run(
-    command: PacksCommand,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
-    settings::no_url(global, "packs are managed")?;
-    let library = settings::library(&Settings::load(global)?.data_dir);
+pub(crate) async fn run(command: PacksCommand, cx: &Context) -> anyhow::Result<Exit> {
+    settings::no_url(&cx.global, "packs are managed")?;
+    let library = settings::library(&Settings::load(&cx.global)?.data_dir);
+    let printer = cx.printer;
     // Reading, hashing and compiling would block the async runtime.
     tokio::task::spawn_blocking(move || match command {
         PacksCommand::Add { pack, integrity, trust } => {
@@ -57,39 +56,25 @@ fn add(
     Ok(Exit::Done)
 }
 
+const COLUMNS: &[Column<Value>] = &[
+    Column(Kind::Name, "name", |pack| member(pack, "name").to_owned()),
+    Column(Kind::Name, "version", |pack| member(pack, "version").to_owned()),
+    Column(Kind::Text, "from", |pack| match pack.get("bundled") {
+        Some(_) => "part of this program".to_owned(),
+        None => member(pack, "resolved").to_owned(),
+    }),
+    Column(Kind::Text, "integrity", |pack| member(pack, "integrity").to_owned()),
+];
+
 fn list(library: &Library, printer: Printer) -> anyhow::Result<Exit> {
-    const BUNDLED: &str = "part of this program";
-    let installed = library.list()?;
-    let bundled = library.list_bundled()?;
-    if printer.wants_json() {
-        let all: Vec<_> = installed
-            .iter()
-            .map(|pack| {
-                json!({ "name": pack.name, "version": pack.version, "resolved": pack.resolved,
-                        "integrity": pack.integrity })
-            })
-            .chain(bundled.iter().map(
-                |(name, version)| json!({ "name": name, "version": version, "bundled": true }),
-            ))
-            .collect();
-        printer.json(&all)?;
-        return Ok(Exit::Done);
-    }
-    let rows = installed
-        .into_iter()
-        .map(|pack| [pack.name, pack.version, pack.resolved, pack.integrity])
-        .chain(
-            bundled
-                .into_iter()
-                .map(|(name, version)| [name, version, BUNDLED.to_owned(), String::new()]),
-        );
-    let head = [
-        table::name("name"),
-        table::name("version"),
-        table::text("from"),
-        table::text("integrity"),
-    ];
-    printer.table(head, rows)?;
+    let installed = library.list()?.into_iter().map(|InstalledPack { name, version, resolved, integrity, .. }| {
+        json!({ "name": name, "version": version, "resolved": resolved, "integrity": integrity })
+    });
+    let bundled = library.list_bundled()?.into_iter();
+    let bundled = bundled
+        .map(|(name, version)| json!({ "name": name, "version": version, "bundled": true }));
+    let all: Vec<Value> = installed.chain(bundled).collect();
+    printer.list(COLUMNS, &all, "there are no packs")?;
     Ok(Exit::Done)
 }
 
