@@ -270,7 +270,7 @@ pub enum CallError {
         /// The tool.
         tool: ToolId,
         /// The pending approval; `None` when none can be requested now.
-        asked: Option<Box<PendingApproval>>,
+        pending: Option<Box<PendingApproval>>,
     },
     /// The approval of the call was rejected.
     #[error(
@@ -328,14 +328,14 @@ impl CallError {
 
     /// Returns the message for the caller: the error and, for a pending approval, the next step.
     pub fn words(&self) -> String {
-        let Self::ApprovalRequired { pending: Some(asked), .. } = self else {
+        let Self::ApprovalRequired { pending: Some(pending), .. } = self else {
             return self.to_string();
         };
-        let link = asked.link.as_ref().map(|link| format!(" at {link}")).unwrap_or_default();
+        let link = pending.link.as_ref().map(|link| format!(" at {link}")).unwrap_or_default();
         format!(
             "{self}. A person has been asked (approval {}){link}; make the same call again once it \
              is granted",
-            asked.approval
+            pending.approval
         )
     }
 
@@ -344,7 +344,7 @@ impl CallError {
         match self {
             Self::RateLimited { .. } | Self::NotAccountable(_) => true,
             // Nothing ran, and the same call may run once it is approved.
-            Self::ApprovalRequired { asked, .. } => asked.is_some(),
+            Self::ApprovalRequired { pending, .. } => pending.is_some(),
             Self::Upstream(error) => error.kind.retryable(),
             Self::NoSuchTool
             | Self::Forbidden { .. }

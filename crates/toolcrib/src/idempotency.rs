@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{
     CallReport, CallRequest, Gateway,
-    idempotency::{self, ClientKey, IdempotencyError, MAX_KEY, Once},
+    idempotency::{self, ClientKey, IdempotencyError, IdempotentOutcome, MAX_KEY},
 };
 use utoipa::{
     PartialSchema, ToSchema,
@@ -71,7 +71,7 @@ pub(crate) async fn call(
     key: Option<ClientKey<'_>>,
     request: CallRequest<'_>,
     keep: impl FnOnce(&CallReport) -> Option<Bytes> + Send + 'static,
-) -> Result<Once, IdempotencyError> {
+) -> Result<IdempotentOutcome, IdempotencyError> {
     let Some(key) = key else {
         return Ok(IdempotentOutcome::Report(Arc::new(gateway.call(caller, request).await)));
     };

@@ -58,8 +58,8 @@ fn what_is_wrong_with_policies_is_told_with_its_line() {
         ("permit(principal == ?principal, action, resource);", "p/a.cedar: ", "template"),
         ("permit(principal, action == Action::\"read\", resource);", "p/a.cedar:1: ", "Action"),
     ] {
-        let text = problems(text);
-        assert!(text[0].starts_with(line) && text[0].contains(said), "{text}: {text:?}");
+        let found = problems(text);
+        assert!(found[0].starts_with(line) && found[0].contains(said), "{text}: {found:?}");
     }
     // All of them at once, and those of other files.
     let wrong = "permit(principal, action, resource) when { resource.a };\n\

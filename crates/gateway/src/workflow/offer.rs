@@ -141,8 +141,8 @@ pub(crate) fn offer(sources: &[Flows<'_>], gate: &GateConfig, catalog: &Catalog)
                 offered.entries.push(made.entry);
             }
             Err(problems) => {
-                let problems = offered.problems.entry(id.clone()).or_default();
-                problems.extend(
+                let listed = offered.problems.entry(id.clone()).or_default();
+                listed.extend(
                     problems.iter().map(|problem| {
                         format!("{}: the workflow is left out: {problem}", flow.file)
                     }),

@@ -31,8 +31,8 @@ use utoipa::ToSchema;
 
 use super::{
     Explorer,
+    context::Call,
     error::{self, Problem},
-    host::Call,
     offer::OfferExt as _,
 };
 use crate::{

@@ -15,7 +15,7 @@ use toolcrib_gateway::{
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{
-    Explorer, embedded::Embedded, gated::Gated, host::Host, mount, page::Look, page::Page,
+    Explorer, context::Host, embedded::Embedded, gated::Gated, mount, page::Look, page::Page,
     resource, routes, settings::ExplorerConfig,
 };
 use crate::middleware::{self, Caller, Challenge, Credentials, HttpHost, Memory, Refusal, origin};
