@@ -24,6 +24,7 @@ use crate::{
     context::Context,
     failure::{Advise as _, advised, advised_by, usage},
     settings,
+    text::member,
 };
 
 /// Size limit of a response body, in bytes.
@@ -119,6 +120,17 @@ impl Client {
         let member = body.get_mut(name).map(Value::take).unwrap_or_default();
         serde_json::from_value(member)
             .with_context(|| format!("the server returned a response without {name}"))
+    }
+
+    /// Returns the member `key` of each object in the list `name` of the response.
+    pub(crate) async fn get_names(
+        &self,
+        segments: &[&str],
+        name: &str,
+        key: &str,
+    ) -> anyhow::Result<Vec<String>> {
+        let objects: Vec<Value> = self.get_member(segments, &[], name).await?;
+        Ok(objects.iter().map(|object| member(object, key).to_owned()).collect())
     }
 
     /// Sends `body` with `POST` and returns the response body. Fails when the status is not success.

@@ -27,6 +27,7 @@ mod store;
 mod table;
 mod target;
 mod text;
+mod tool_row;
 
 use std::{process::ExitCode, time::Duration};
 
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         // stdout carries the protocol messages.
         printer = printer.without_json();
     }
-    match run(args, &printer) {
+    match run(args, printer) {
         Ok(Exit::Done) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::FAILURE,
         Ok(Exit::Code(code)) => ExitCode::from(code),
@@ -67,7 +68,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: Args, printer: &Printer) -> anyhow::Result<Exit> {
+fn run(args: Args, printer: Printer) -> anyhow::Result<Exit> {
     // Must precede the first connection, because no TLS backend is chosen at compile time. The only
     // error is that a backend is installed already.
     rustls::crypto::aws_lc_rs::default_provider().install_default().ok();

@@ -18,12 +18,7 @@ const GAP: usize = 2;
 const MIN_WIDTH: usize = 6;
 
 /// A column of a table over values of `T`: its kind, its title, and the text of its cells.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Column<T>(
-    pub(crate) Kind,
-    pub(crate) &'static str,
-    pub(crate) fn(&T) -> String,
-);
+pub(crate) struct Column<T>(pub(crate) Kind, pub(crate) &'static str, pub(crate) fn(&T) -> String);
 
 /// How the cells of a column are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Text for people: cleaned, counted, and members of JSON documents as text.
 
+use chrono::SecondsFormat;
 use serde_json::Value;
-use toolcrib_core::text::seen;
+use toolcrib_core::{clock::Timestamp, text::seen};
 
 /// Returns `text` without invisible characters: control characters, except line feeds and tabs, and
 /// for example those that change the text direction.
@@ -15,6 +16,11 @@ pub(crate) fn counted(count: u64, what: &str) -> String {
         1 => format!("1 {what}"),
         _ => format!("{count} {what}s"),
     }
+}
+
+/// Returns `at` in the form that it has in JSON.
+pub(crate) fn rfc3339(at: Timestamp) -> String {
+    at.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
 /// Returns the text `name` of the JSON object `object`; empty if it is missing or not a text.

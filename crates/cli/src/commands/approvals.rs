@@ -67,12 +67,12 @@ async fn there(command: &ApprovalsCommand, client: &Client) -> anyhow::Result<Va
     };
     match command {
         ApprovalsCommand::List(args) => {
-            if args.tenant.is_some() {
+            if args.page.tenant.is_some() {
                 let words = "a server shows the approvals of the key's own tenant; leave out \
                              --tenant";
                 return Err(usage(words));
             }
-            let lines = args.lines.to_string();
+            let lines = args.page.lines.to_string();
             let mut query = vec![("limit", lines.as_str())];
             query.extend(args.state.map(|state| ("state", state.as_str())));
             client.get_member(&["v1", "approvals"], &query, "approvals").await
@@ -118,9 +118,9 @@ async fn all(
     store: &SqliteStore,
 ) -> anyhow::Result<Vec<Value>> {
     let query = ApprovalQuery {
-        tenant: args.tenant.clone(),
+        tenant: args.page.tenant.clone(),
         state: args.state,
-        limit: usize::try_from(args.lines)?,
+        limit: usize::try_from(args.page.lines)?,
         ..ApprovalQuery::default()
     };
     let found = store.approvals(SealKeys::none()).list(query).await?;

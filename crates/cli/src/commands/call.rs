@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde_json::Value;
 use toolcrib_core::{
     call::{CallError, ProgressSink},
+    catalog::Tenants,
     id::TenantId,
 };
 use toolcrib_gateway::{CallRequest, Gateway, ToolRef, approvals, metrics::Surface};
@@ -16,30 +17,26 @@ use toolcrib_gateway::{CallRequest, Gateway, ToolRef, approvals, metrics::Surfac
 use arguments::Typed;
 
 use crate::{
-    args::{CallArgs, Global},
+    args::CallArgs,
     client::Client,
+    context::Context,
     failure::Exit,
     local::{self, Local},
     meter::Meter,
-    printer::Printer,
     settings::Settings,
 };
 
-pub(crate) async fn run(args: CallArgs, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
+pub(crate) async fn run(args: CallArgs, cx: &Context) -> anyhow::Result<Exit> {
     let arguments = Typed::parse(&args)?;
-    match Client::connect(global, printer)? {
-        Some(client) => remote::run(&args.tool, arguments, &client, printer).await,
-        None => run_local(&args.tool, arguments, global, printer).await,
+    match Client::connect(cx)? {
+        Some(client) => remote::run(&args.tool, arguments, &client, cx.printer).await,
+        None => run_local(&args.tool, arguments, cx).await,
     }
 }
 
-async fn run_local(
-    tool: &str,
-    arguments: Typed,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
-    Local::start(Settings::load(global)?, printer)
+async fn run_local(tool: &str, arguments: Typed, cx: &Context) -> anyhow::Result<Exit> {
+    let printer = cx.printer;
+    Local::start(Settings::load(&cx.global)?, printer)
         .await?
         .run(async |gateway: &Gateway| {
             let entry = local::awaited(gateway, tool, printer).await?;
@@ -47,9 +44,8 @@ async fn run_local(
             let arguments = arguments.for_schema(schema.as_ref())?;
             // The operator acts in a tenant that has the tool.
             let tenant = match &entry.tenants {
-                toolcrib_core::catalog::Tenants::Only(tenants) => tenants.first().cloned(),
-                toolcrib_core::catalog::Tenants::All
-                | toolcrib_core::catalog::Tenants::Except(_) => None,
+                Tenants::Only(tenants) => tenants.first().cloned(),
+                Tenants::All | Tenants::Except(_) => None,
             };
             let tenant = tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
             let operator = local::operator(tenant, Vec::new())?;

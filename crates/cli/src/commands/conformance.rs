@@ -5,26 +5,41 @@ use std::{fs, sync::Arc};
 use anyhow::Context as _;
 use serde_json::json;
 use toolcrib_conformance::{
-    Host, HostKeys, NamedTool, Options, Plan, Report, Totals, junit, suites,
+    Check, Finding, Host, HostKeys, NamedTool, Options, Plan, Report, Totals, junit, suites,
 };
 use toolcrib_core::credential::Secret;
 
 use crate::{
-    args::{ConformanceArgs, Global},
-    client, env,
+    args::ConformanceArgs,
+    client,
+    context::Context,
+    env,
     failure::{Exit, advised, usage},
     printer::Printer,
-    settings, table,
+    settings,
+    table::{Column, Kind},
 };
 
 /// Length limit of a note in the default table.
 const MAX_NOTE: usize = 160;
 
-pub(crate) async fn run(
-    args: ConformanceArgs,
-    global: &Global,
-    printer: Printer,
-) -> anyhow::Result<Exit> {
+const FINDING_COLUMNS: [Column<Finding>; 4] = [
+    Column(Kind::State, "outcome", |it| it.outcome.as_str().to_uppercase()),
+    Column(Kind::Name, "check", |it| it.check.id.to_owned()),
+    Column(Kind::Name, "level", |it| it.check.level.as_str().to_owned()),
+    Column(Kind::Text, "note", |it| shortened(&it.note())),
+];
+
+const CHECK_COLUMNS: &[Column<Check>] = &[
+    Column(Kind::Name, "check", |it| it.id.to_owned()),
+    Column(Kind::Name, "level", |it| it.level.as_str().to_owned()),
+    Column(Kind::Text, "section", |it| it.section.to_owned()),
+    Column(Kind::Text, "requirement", |it| it.requirement.to_owned()),
+];
+
+pub(crate) async fn run(args: ConformanceArgs, cx: &Context) -> anyhow::Result<Exit> {
+    let Context { global, printer } = cx;
+    let printer = *printer;
     args.only.iter().try_for_each(|group| require_group(group))?;
     let second = second_key(&args)?;
     let (is_strict, junit_file, is_list) = (args.strict, args.junit.clone(), args.list);
@@ -90,19 +105,11 @@ async fn check(host: &Arc<Host>, plan: &Plan, printer: Printer) -> anyhow::Resul
 }
 
 fn print(report: &Report, printer: Printer) -> anyhow::Result<()> {
-    let head =
-        [table::state("outcome"), table::name("check"), table::name("level"), table::text("note")];
-    let is_wide = printer.wants_wide();
-    let rows = report.findings.iter().map(|finding| {
-        let note = finding.note();
-        [
-            finding.outcome.as_str().to_uppercase(),
-            finding.check.id.to_owned(),
-            finding.check.level.as_str().to_owned(),
-            if is_wide { note } else { shortened(&note) },
-        ]
-    });
-    printer.table(head, rows)?;
+    let mut columns = FINDING_COLUMNS;
+    if let (true, Some(note)) = (printer.wants_wide(), columns.last_mut()) {
+        note.2 = Finding::note;
+    }
+    printer.table(&columns, &report.findings)?;
     let failures = report.failures();
     if !failures.is_empty() {
         printer.foreign(&failures)?;
@@ -127,16 +134,7 @@ fn list(plan: &Plan, printer: Printer) -> anyhow::Result<()> {
         });
         return printer.json(&checks.collect::<Vec<_>>());
     }
-    let rows = plan.checks().map(|check| {
-        [check.id, check.level.as_str(), check.section, check.requirement].map(str::to_owned)
-    });
-    let head = [
-        table::name("check"),
-        table::name("level"),
-        table::text("section"),
-        table::text("requirement"),
-    ];
-    printer.table(head, rows)
+    printer.table(CHECK_COLUMNS, plan.checks())
 }
 
 fn plan(args: ConformanceArgs) -> Plan {

@@ -189,8 +189,7 @@ async fn reseal(credentials: &SqliteCredentials, printer: Printer) -> anyhow::Re
         "set `[store] old_seal_key` to the key of the remaining data, or remove the credential and \
          set it again",
     )?;
-    let note =
-        format!("resealed {resealed} items; everything is sealed with `[store] seal_key`");
+    let note = format!("resealed {resealed} items; everything is sealed with `[store] seal_key`");
     printer.json_or_note(&json!({ "resealed": resealed }), note)
 }
 

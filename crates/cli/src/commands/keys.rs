@@ -245,7 +245,10 @@ async fn revoke(id: &KeyId, target: &Target, printer: Printer) -> anyhow::Result
                 Ok(response) => response,
                 Err(error) => return Err(refused(error, id, client).await),
             };
-            (member(&response, "revokedAt").to_owned(), "revoked; the server refuses it from now on")
+            (
+                member(&response, "revokedAt").to_owned(),
+                "revoked; the server refuses it from now on",
+            )
         }
         Target::Store(_, store) => {
             let now = Utc::now();

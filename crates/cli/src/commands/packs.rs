@@ -8,7 +8,7 @@ use toolcrib_core::source::pack::PackVerification;
 use toolcrib_sources::{InstalledPack, Library, PackError, PackReport, inspect};
 
 use crate::{
-    args::{PackTrust, PackWord, PacksCommand},
+    args::{PackSelector, PackTrust, PacksCommand},
     context::Context,
     failure::{Exit, advised},
     printer::Printer,
@@ -71,15 +71,15 @@ fn list(library: &Library, printer: Printer) -> anyhow::Result<Exit> {
         json!({ "name": name, "version": version, "resolved": resolved, "integrity": integrity })
     });
     let bundled = library.list_bundled()?.into_iter();
-    let bundled = bundled
-        .map(|(name, version)| json!({ "name": name, "version": version, "bundled": true }));
+    let bundled =
+        bundled.map(|(name, version)| json!({ "name": name, "version": version, "bundled": true }));
     let all: Vec<Value> = installed.chain(bundled).collect();
     printer.list(COLUMNS, &all, "there are no packs")?;
     Ok(Exit::Done)
 }
 
-fn remove(library: &Library, pack: PackWord, printer: Printer) -> anyhow::Result<Exit> {
-    let PackWord::Name { name, version } = pack else {
+fn remove(library: &Library, pack: PackSelector, printer: Printer) -> anyhow::Result<Exit> {
+    let PackSelector::Name { name, version } = pack else {
         return Err(advised(
             "expected the name of an installed pack",
             "`toolcrib packs list` shows the names",
@@ -99,17 +99,17 @@ fn remove(library: &Library, pack: PackWord, printer: Printer) -> anyhow::Result
 
 fn verify(
     library: &Library,
-    pack: Option<PackWord>,
+    pack: Option<PackSelector>,
     trust: &PackTrust,
     printer: Printer,
 ) -> anyhow::Result<Exit> {
     let packs = match pack {
-        Some(PackWord::Path(path)) => {
+        Some(PackSelector::Path(path)) => {
             let verification = PackVerification { integrity: None, keys: trust.keys.clone() };
             show(&inspect(&path, &verification)?, printer)?;
             return Ok(Exit::Done);
         }
-        Some(PackWord::Name { name, version }) => {
+        Some(PackSelector::Name { name, version }) => {
             let pack = library.find(&name, version.as_deref())?;
             show(&library.verify(&pack, &trust.keys)?, printer)?;
             return Ok(Exit::Done);

@@ -67,18 +67,18 @@ async fn list(args: &RunListArgs, target: &Target, printer: Printer) -> anyhow::
     let runs = match target {
         Target::Store(_, store) => {
             let query = RunQuery {
-                tenant: args.tenant.clone(),
+                tenant: args.page.tenant.clone(),
                 state: args.state,
-                limit: usize::try_from(args.lines)?,
+                limit: usize::try_from(args.page.lines)?,
                 ..RunQuery::default()
             };
             read_store(store, query).await?
         }
-        Target::Server(_) if args.tenant.is_some() => {
+        Target::Server(_) if args.page.tenant.is_some() => {
             return Err(usage("a server lists only the runs of the key's tenant; omit --tenant"));
         }
         Target::Server(client) => {
-            let lines = args.lines.to_string();
+            let lines = args.page.lines.to_string();
             let mut query = vec![("limit", lines.as_str())];
             query.extend(args.state.map(|state| ("state", state.as_str())));
             fetch(client, &query).await?

@@ -14,6 +14,8 @@ use tokio::{
     task::AbortHandle,
 };
 
+/// The OpenAPI document.
+const OPENAPI: &str = include_str!("library/openapi.json");
 /// Path of the document.
 const DOCUMENT: &str = "/openapi.json";
 /// Size limit of a request, head and body, in bytes.
@@ -148,7 +150,7 @@ fn answer(request: &Request) -> (u16, Value) {
     };
     let path: Vec<&str> = url.path().split('/').skip(1).collect();
     match (request.method.as_str(), path.as_slice()) {
-        ("GET", ["openapi.json"]) => (200, described()),
+        ("GET", ["openapi.json"]) => (200, serde_json::from_str(OPENAPI).unwrap_or_default()),
         ("GET", ["books"]) => {
             let author = url.query_pairs().find(|(name, _)| name == "author");
             let author = author.map(|(_, value)| value.to_lowercase()).unwrap_or_default();
@@ -174,66 +176,4 @@ fn lend(isbn: &str, body: &[u8]) -> (u16, Value) {
         Some(days @ 1..=60) => (201, json!({ "book": book, "days": days })),
         _ => (400, json!({ "error": "books are lent for 1 to 60 days" })),
     }
-}
-
-/// Returns the OpenAPI document.
-fn described() -> Value {
-    json!({
-        "openapi": "3.1.0",
-        "info": { "title": "Library", "version": "1.0.0" },
-        "paths": {
-            "/books": { "get": {
-                "operationId": "find_books",
-                "summary": "Find books",
-                "description": "The books of a small library, all of them or those of an author",
-                "parameters": [{
-                    "name": "author", "in": "query", "description": "Part of the author's name",
-                    "schema": { "type": "string", "maxLength": 100 },
-                }],
-                "responses": { "200": { "description": "Books", "content": { "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "properties": { "books": {
-                            "type": "array", "items": { "$ref": "#/components/schemas/Book" },
-                        } },
-                        "required": ["books"],
-                    },
-                } } } },
-            } },
-            "/books/{isbn}/loans": { "post": {
-                "operationId": "borrow_book",
-                "summary": "Borrow a book",
-                "description": "Pretends to borrow a book; nothing is kept",
-                "parameters": [{
-                    "name": "isbn", "in": "path", "required": true, "description": "Of the book",
-                    "schema": { "type": "string", "pattern": "^[0-9]{13}$" },
-                }],
-                "requestBody": { "required": true, "content": { "application/json": { "schema": {
-                    "type": "object",
-                    "properties": { "days": { "type": "integer", "minimum": 1, "maximum": 60 } },
-                    "required": ["days"],
-                    "additionalProperties": false,
-                } } } },
-                "responses": { "201": { "description": "The loan", "content": { "application/json": {
-                    "schema": {
-                        "type": "object",
-                        "properties": {
-                            "book": { "$ref": "#/components/schemas/Book" },
-                            "days": { "type": "integer" },
-                        },
-                        "required": ["book", "days"],
-                    },
-                } } } },
-            } },
-        },
-        "components": { "schemas": { "Book": {
-            "type": "object",
-            "properties": {
-                "isbn": { "type": "string" },
-                "title": { "type": "string" },
-                "author": { "type": "string" },
-            },
-            "required": ["isbn", "title", "author"],
-        } } },
-    })
 }
