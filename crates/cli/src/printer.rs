@@ -32,7 +32,8 @@ pub(crate) struct Printer {
 }
 
 /// The error for a closed stdout: its reader is gone.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the reader of the output has gone")]
 pub(crate) struct OutputClosed;
 
 /// The result of printing to stdout.
@@ -198,14 +199,6 @@ fn written(result: io::Result<()>) -> Printed {
         _ => anyhow::Error::new(error).context("the output cannot be written"),
     })
 }
-
-impl fmt::Display for OutputClosed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the reader of the output has gone")
-    }
-}
-
-impl std::error::Error for OutputClosed {}
 
 #[cfg(test)]
 mod tests {

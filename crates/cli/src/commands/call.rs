@@ -16,15 +16,7 @@ use toolcrib_gateway::{CallRequest, Gateway, ToolRef, approvals, metrics::Surfac
 
 use arguments::Typed;
 
-use crate::{
-    args::CallArgs,
-    client::Client,
-    context::Context,
-    failure::Exit,
-    local::{self, Local},
-    meter::Meter,
-    settings::Settings,
-};
+use crate::{args::CallArgs, client::Client, context::Context, failure::Exit, local, meter::Meter};
 
 pub(crate) async fn run(args: CallArgs, cx: &Context) -> anyhow::Result<Exit> {
     let arguments = Typed::parse(&args)?;
@@ -36,34 +28,32 @@ pub(crate) async fn run(args: CallArgs, cx: &Context) -> anyhow::Result<Exit> {
 
 async fn run_local(tool: &str, arguments: Typed, cx: &Context) -> anyhow::Result<Exit> {
     let printer = cx.printer;
-    Local::start(Settings::load(&cx.global)?, printer)
-        .await?
-        .run(async |gateway: &Gateway| {
-            let entry = local::awaited(gateway, tool, printer).await?;
-            let schema = entry.tool.input_schema.clone().map(Value::Object);
-            let arguments = arguments.for_schema(schema.as_ref())?;
-            // The operator acts in a tenant that has the tool.
-            let tenant = match &entry.tenants {
-                Tenants::Only(tenants) => tenants.first().cloned(),
-                Tenants::All | Tenants::Except(_) => None,
-            };
-            let tenant = tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
-            let operator = local::operator(tenant, Vec::new())?;
-            let tool = ToolRef::Id(entry.id.as_str());
-            let mut request = CallRequest::new(gateway.snapshot(), Surface::Cli, tool, arguments);
-            let meter = Arc::new(Meter::new(printer));
-            request.progress = Some(Arc::clone(&meter) as Arc<dyn ProgressSink>);
-            let report = gateway.call(&operator, request).await;
-            meter.end();
-            let approval = match &report.result {
-                Err(CallError::ApprovalRequired { pending: Some(asked), .. }) => {
-                    let shown = gateway.approvals().find(&operator, &asked.approval).await.ok();
-                    let now = gateway.clock().now();
-                    shown.map(|it| approvals::to_json(&it.approval, None, &operator, now))
-                }
-                _ => None,
-            };
-            answer::print_report(report, approval.as_ref(), printer)
-        })
-        .await
+    local::with_gateway(cx, async |gateway: &Gateway| {
+        let entry = local::awaited(gateway, tool, printer).await?;
+        let schema = entry.tool.input_schema.clone().map(Value::Object);
+        let arguments = arguments.for_schema(schema.as_ref())?;
+        // The operator acts in a tenant that has the tool.
+        let tenant = match &entry.tenants {
+            Tenants::Only(tenants) => tenants.first().cloned(),
+            Tenants::All | Tenants::Except(_) => None,
+        };
+        let tenant = tenant.map_or_else(|| TenantId::parse("default"), Ok)?;
+        let operator = local::operator(tenant, Vec::new())?;
+        let tool = ToolRef::Id(entry.id.as_str());
+        let mut request = CallRequest::new(gateway.snapshot(), Surface::Cli, tool, arguments);
+        let meter = Arc::new(Meter::new(printer));
+        request.progress = Some(Arc::clone(&meter) as Arc<dyn ProgressSink>);
+        let report = gateway.call(&operator, request).await;
+        meter.end();
+        let approval = match &report.result {
+            Err(CallError::ApprovalRequired { pending: Some(asked), .. }) => {
+                let shown = gateway.approvals().find(&operator, &asked.approval).await.ok();
+                let now = gateway.clock().now();
+                shown.map(|it| approvals::to_json(&it.approval, None, &operator, now))
+            }
+            _ => None,
+        };
+        answer::print_report(report, approval.as_ref(), printer)
+    })
+    .await
 }

@@ -7,13 +7,11 @@ use serde_json::json;
 use toolcrib_conformance::{
     Check, Finding, Host, HostKeys, NamedTool, Options, Plan, Report, Totals, junit, suites,
 };
-use toolcrib_core::credential::Secret;
 
 use crate::{
     args::ConformanceArgs,
     client,
     context::Context,
-    env,
     failure::{Exit, advised, usage},
     printer::Printer,
     settings,
@@ -41,7 +39,7 @@ pub(crate) async fn run(args: ConformanceArgs, cx: &Context) -> anyhow::Result<E
     let Context { global, printer } = cx;
     let printer = *printer;
     args.only.iter().try_for_each(|group| require_group(group))?;
-    let second = second_key(&args)?;
+    let second = settings::key_of(args.second_key_file.as_deref(), args.second_key.as_ref())?;
     let (is_strict, junit_file, is_list) = (args.strict, args.junit.clone(), args.list);
     let plan = plan(args);
     if is_list {
@@ -145,13 +143,6 @@ fn plan(args: ConformanceArgs) -> Plan {
         require_behavior: args.require_behavior,
     };
     Plan { protocols: args.protocols, paths: args.paths, only: args.only, options }
-}
-
-fn second_key(args: &ConformanceArgs) -> anyhow::Result<Option<Secret>> {
-    match &args.second_key_file {
-        Some(file) => env::read_secret(file).map(Some).map_err(anyhow::Error::msg),
-        None => Ok(args.second_key.clone()),
-    }
 }
 
 fn require_group(group: &str) -> anyhow::Result<()> {

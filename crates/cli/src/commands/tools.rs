@@ -14,9 +14,8 @@ use crate::{
     client::{Client, Listed},
     context::Context,
     failure::{Exit, advised},
-    local::{self, Local},
+    local,
     printer::Printer,
-    settings::Settings,
     target::Target,
     tool_row::{COLUMNS, ToolRow},
 };
@@ -64,22 +63,20 @@ pub(crate) async fn run(command: ToolsCommand, cx: &Context) -> anyhow::Result<E
 }
 
 async fn show(tool: &str, cx: &Context) -> anyhow::Result<()> {
-    Local::start(Settings::load(&cx.global)?, cx.printer)
-        .await?
-        .run(async |gateway: &Gateway| {
-            let entry = local::awaited(gateway, tool, cx.printer).await?;
-            let words = |tenants: &[TenantId]| {
-                tenants.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" ")
-            };
-            let tenants = match &entry.tenants {
-                Tenants::All => "all".to_owned(),
-                Tenants::Only(tenants) => words(tenants),
-                Tenants::Except(tenants) => format!("all but {}", words(tenants)),
-            };
-            let more = [("upstream", entry.upstream_name.clone()), ("tenants", tenants)];
-            print(&ToolRow::from(&*entry), &more, cx.printer)
-        })
-        .await
+    local::with_gateway(cx, async |gateway: &Gateway| {
+        let entry = local::awaited(gateway, tool, cx.printer).await?;
+        let words = |tenants: &[TenantId]| {
+            tenants.iter().map(|it| it.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        let tenants = match &entry.tenants {
+            Tenants::All => "all".to_owned(),
+            Tenants::Only(tenants) => words(tenants),
+            Tenants::Except(tenants) => format!("all but {}", words(tenants)),
+        };
+        let more = [("upstream", entry.upstream_name.clone()), ("tenants", tenants)];
+        print(&ToolRow::from(&*entry), &more, cx.printer)
+    })
+    .await
 }
 
 async fn show_remote(name: &str, client: &Client, printer: Printer) -> anyhow::Result<()> {

@@ -62,7 +62,7 @@ pub(super) async fn key(cx: &Context) -> anyhow::Result<Exit> {
         return Err(advised(
             format!(
                 "the signing key {} does not exist",
-                signing::beside(&config.store.path).display()
+                signing::key_file(&config.store.path).display()
             ),
             "the first `toolcrib serve` creates it; or set `[record] signing_key`",
         ));

@@ -14,9 +14,8 @@ use crate::{
     client::{Client, Listed},
     context::Context,
     failure::advised,
-    local::{self, Local},
+    local,
     printer::Printer,
-    settings::Settings,
     tool_row::ToolRow,
 };
 
@@ -42,18 +41,16 @@ async fn here(
     search: Option<Search<'_>>,
     cx: &Context,
 ) -> anyhow::Result<Vec<ToolRow>> {
-    Local::start(Settings::load(&cx.global)?, cx.printer)
-        .await?
-        .run(async |gateway: &Gateway| {
-            local::settle(gateway, cx.printer).await;
-            let mut entries = wanted(gateway, args)?;
-            warn_of_silent(gateway, cx.printer);
-            if let Some((words, limit)) = search {
-                entries = View::new(entries).search(words, None, usize::from(limit));
-            }
-            Ok(entries.iter().map(|entry| ToolRow::from(&**entry)).collect())
-        })
-        .await
+    local::with_gateway(cx, async |gateway: &Gateway| {
+        local::settle(gateway, cx.printer).await;
+        let mut entries = wanted(gateway, args)?;
+        warn_of_silent(gateway, cx.printer);
+        if let Some((words, limit)) = search {
+            entries = View::new(entries).search(words, None, usize::from(limit));
+        }
+        Ok(entries.iter().map(|entry| ToolRow::from(&**entry)).collect())
+    })
+    .await
 }
 
 /// Returns the tools of the requested source kind and toolset.

@@ -12,9 +12,8 @@ use crate::{
     client::Client,
     context::Context,
     failure::Exit,
-    local::{self, Local},
+    local,
     printer::Printer,
-    settings::Settings,
     table::{Column, Kind},
 };
 
@@ -67,19 +66,17 @@ async fn discovered(
     args: &ToolLintArgs,
     cx: &Context,
 ) -> anyhow::Result<(Vec<ToolDescriptor>, Vec<Finding>)> {
-    Local::start(Settings::load(&cx.global)?, cx.printer)
-        .await?
-        .run(async |gateway: &Gateway| {
-            local::settle(gateway, cx.printer).await;
-            catalog::warn_of_silent(gateway, cx.printer);
-            let snapshot = gateway.snapshot();
-            let entries = snapshot.catalog.entries().iter();
-            let wanted =
-                entries.filter(|entry| args.source.is_none_or(|kind| entry.tool.source == kind));
-            let tools = wanted.map(|entry| entry.tool.clone()).collect();
-            Ok((tools, gateway.supply().findings(args.source)))
-        })
-        .await
+    local::with_gateway(cx, async |gateway: &Gateway| {
+        local::settle(gateway, cx.printer).await;
+        catalog::warn_of_silent(gateway, cx.printer);
+        let snapshot = gateway.snapshot();
+        let entries = snapshot.catalog.entries().iter();
+        let wanted =
+            entries.filter(|entry| args.source.is_none_or(|kind| entry.tool.source == kind));
+        let tools = wanted.map(|entry| entry.tool.clone()).collect();
+        Ok((tools, gateway.supply().findings(args.source)))
+    })
+    .await
 }
 
 fn print(found: &[Finding], tools: usize, printer: Printer) -> anyhow::Result<()> {
