@@ -35,8 +35,8 @@ use crate::env;
 /// Give your agents one catalog of tools, check every call, and record it.
 ///
 /// toolcrib connects to your tool servers, lists for each caller the tools that it may use, in four
-/// protocols (OpenWOP, Open Tool Calling, MCP and a browser explorer), checks every call against your
-/// rules, and records what happened.
+/// protocols (OpenWOP, Open Tool Calling, MCP and a browser explorer), checks every call against
+/// your rules, and records what happened.
 #[derive(Debug, Parser)]
 #[command(
     name = "toolcrib",
@@ -122,8 +122,8 @@ Examples:
 When the server is ready, it prints `listening on http://ADDR` on stdout. Logs go to stderr;
 TOOLCRIB_LOG sets the filter. SIGTERM and SIGINT shut it down in order.
 
-The server reloads the configuration on SIGHUP and when the file changes. A file with errors is logged
-and not applied. A file that is empty or has no sources left needs --allow-empty.
+The server reloads the configuration on SIGHUP and when the file changes. A file with errors is
+logged and not applied. A file that is empty or has no sources left needs --allow-empty.
 
 Only one server can use a data directory, because each server counts limits on its own.
 
@@ -177,9 +177,10 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --tool files__write_file
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt explain --principal ci --tool files__write_file
 
-Prints the checks in the order of a call: key, tool, tenant, pin, scope, policy, rate, quota, approval,
-source. It calls nothing and uses up no limit. With --url the server explains only what a call of the
-key would reveal. Another principal of the tenant needs --principal and the scope `explain:others`.
+Prints the checks in the order of a call: key, tool, tenant, pin, scope, policy, rate, quota,
+approval, source. It calls nothing and uses up no limit. With --url the server explains only what a
+call of the key would reveal. Another principal of the tenant needs --principal and the scope
+`explain:others`.
 
 The exit code is 0 if a call would run, perhaps only after an approval or with other arguments, and
 else 1; for a list, it is 1 if the list is empty.")]
@@ -225,8 +226,8 @@ Examples:
   toolcrib conformance --url https://tools.example.com --junit report.xml --tool files.list
 
 The host can be this program or any other. Without --protocol, the command checks all protocols that
-the host serves. It calls only the tool of --tool and tools that the host marks as read-only, and skips
-checks that need another call.
+the host serves. It calls only the tool of --tool and tools that the host marks as read-only, and
+skips checks that need another call.
 
 A failure is printed with its requests and responses; keys are masked. The exit code is 1 if a
 requirement of level `must` fails, with --strict also one of level `should`.")]

@@ -96,7 +96,9 @@ impl Client {
         }
     }
 
-    /// Sends `GET` to the path of `segments` and returns the body. Fails when the status is not success.
+    /// Sends `GET` to the path of `segments` and returns the body.
+    ///
+    /// Fails when the status is not success.
     pub(crate) async fn get(
         &self,
         segments: &[&str],
@@ -133,7 +135,9 @@ impl Client {
         Ok(objects.iter().map(|object| member(object, key).to_owned()).collect())
     }
 
-    /// Sends `body` with `POST` and returns the response body. Fails when the status is not success.
+    /// Sends `body` with `POST` and returns the response body.
+    ///
+    /// Fails when the status is not success.
     pub(crate) async fn post(
         &self,
         segments: &[&str],

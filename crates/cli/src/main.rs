@@ -15,6 +15,7 @@ mod demo;
 mod env;
 mod failure;
 mod local;
+mod lock;
 mod logging;
 mod meter;
 mod parse_error;

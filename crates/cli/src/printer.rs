@@ -109,8 +109,8 @@ impl Printer {
         self.line(Layout::of_stdout(self.wide).lines(columns, items).join("\n"))
     }
 
-    /// Prints `items` as a table or as JSON. If there are none, prints the message `none` instead of
-    /// an empty table.
+    /// Prints `items` as a table or as JSON. If there are none, prints the message `none` instead
+    /// of an empty table.
     pub(crate) fn list<T: Serialize>(
         self,
         columns: &[Column<T>],

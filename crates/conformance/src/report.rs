@@ -4,7 +4,12 @@ use std::{fmt::Write as _, time::Duration};
 
 use serde_json::{Value, json};
 
-use crate::{Check, CheckError, CheckResult, Failure, Host, Level, Protocol};
+use crate::{
+    check::{Check, Level},
+    http::Host,
+    protocol::Protocol,
+    result::{CheckError, CheckResult, Failure},
+};
 
 /// The results of a run.
 #[derive(Debug)]
@@ -141,12 +146,6 @@ impl Finding {
             report.extend(details);
         }
         report
-    }
-}
-
-impl Failure {
-    pub(crate) fn message(&self) -> String {
-        format!("expected {}; seen: {}", self.expected, self.seen)
     }
 }
 

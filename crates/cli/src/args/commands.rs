@@ -92,7 +92,8 @@ Examples:
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools search --toolset work send mail
 
 Names count more than descriptions, and rare words more than frequent ones. A word that no tool
-contains matches the beginnings of words. With --url it searches only the tools that the key may use.")]
+contains matches the beginnings of words. With --url it searches only the tools that the key may
+use.")]
     Search(ToolSearchArgs),
 
     /// Report errors, risks and usability problems of tools
@@ -132,9 +133,9 @@ Examples:
   toolcrib tools approve --source files
   toolcrib --url http://127.0.0.1:8808 --key-file key.txt tools approve --all
 
-Approves the changes that `tools diff` shows, for every tenant of the source. A running server offers
-the tool at once with --url, and otherwise within two seconds.
-With --url the key needs the scope pins:approve.")]
+Approves the changes that `tools diff` shows, for every tenant of the source. A running server
+offers the tool at once with --url, and otherwise within two seconds. With --url the key needs the
+scope pins:approve.")]
     Approve(ToolApproveArgs),
 
     /// Show the description, schemas and requirements of one tool
@@ -254,8 +255,8 @@ Examples:
   toolcrib keys create --name ci --principal ci --tenant default --role reader
   toolcrib keys create --name ops --principal ana --tenant default --scope '*' --expires 30d --json
 
-The store contains only the SHA-256 of the key. Servers that use the same store accept the key within
-a second, without a restart.
+The store contains only the SHA-256 of the key. Servers that use the same store accept the key
+within a second, without a restart.
 
 A role must exist in the configuration. A scope is `a:b:c`, where `*` matches one segment and a last
 `*` matches the rest.
@@ -391,10 +392,10 @@ Examples:
   toolcrib audit verify --anchor anchors.jsonl --public-key record.pub
   toolcrib audit verify --file events.jsonl
 
-Checks every event against the hash chain of its tenant, the chains against their signed checkpoints,
-and those against the witness, a file next to the store with the last signed state. That finds events
-that were changed, removed, moved or added. A file of checkpoints from elsewhere (--anchor) also
-reveals a data directory that was rolled back or rewritten.
+Checks every event against the hash chain of its tenant, the chains against their signed
+checkpoints, and those against the witness, a file next to the store with the last signed state.
+That finds events that were changed, removed, moved or added. A file of checkpoints from elsewhere
+(--anchor) also reveals a data directory that was rolled back or rewritten.
 
 Exit codes:
   0  verified; events after the last checkpoint, if any, are younger than the checkpoint interval

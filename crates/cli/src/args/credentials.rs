@@ -23,13 +23,13 @@ Examples:
     --oauth2-scope read --audience api.crm.example --value-file client-secret.txt
 
 A source refers to it by name: `credential = \"github\"`. A call uses the credential of the caller's
-principal, or else that of its tenant. The credential is sent only to its audiences, over TLS or within
-this machine. A call that needs a missing credential fails.
+principal, or else that of its tenant. The credential is sent only to its audiences, over TLS or
+within this machine. A call that needs a missing credential fails.
 
 The value is a token, key or password of the upstream; with --oauth2-client the client secret, with
---oauth2-refresh the refresh token. It is sealed with `[store] seal_key`, which `toolcrib credentials
-new-key` creates. No argument takes a value, because other users of this machine can see arguments.
-Running servers use the credential at once.")]
+--oauth2-refresh the refresh token. It is sealed with `[store] seal_key`, which `toolcrib
+credentials new-key` creates. No argument takes a value, because other users of this machine can see
+arguments. Running servers use the credential at once.")]
     Set(Box<CredentialSetArgs>),
 
     /// List the credentials without their values

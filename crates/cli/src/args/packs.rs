@@ -20,10 +20,10 @@ Examples:
   toolcrib packs add ./acme-text.tgz --trusted-key acme.pem
   toolcrib packs add ./my-pack --json | jq -r .integrity
 
-A pack is a directory or a .tgz with a pack.json (kind \"node\"). The command checks it without running
-it, and stores its archive in the data directory and its hash in pack-lock.json. A source refers to it
-by name: pack = \"vendor.acme.text\". With --trusted-key it must be signed: in ARCHIVE.sig next to the
-archive, or in the file of `signing.signatureRef`.")]
+A pack is a directory or a .tgz with a pack.json (kind \"node\"). The command checks it without
+running it, and stores its archive in the data directory and its hash in pack-lock.json. A source
+refers to it by name: pack = \"vendor.acme.text\". With --trusted-key it must be signed: in
+ARCHIVE.sig next to the archive, or in the file of `signing.signatureRef`.")]
     Add {
         /// Install this directory or .tgz
         pack: PathBuf,

@@ -67,7 +67,8 @@ const COLUMNS: &[Column<Value>] = &[
 ];
 
 fn list(library: &Library, printer: Printer) -> anyhow::Result<Exit> {
-    let installed = library.list()?.into_iter().map(|InstalledPack { name, version, resolved, integrity, .. }| {
+    let installed = library.list()?.into_iter().map(|pack| {
+        let InstalledPack { name, version, resolved, integrity, .. } = pack;
         json!({ "name": name, "version": version, "resolved": resolved, "integrity": integrity })
     });
     let bundled = library.list_bundled()?.into_iter();

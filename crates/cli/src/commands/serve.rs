@@ -3,7 +3,6 @@
 //! Invariant: a changed configuration that is invalid or has become empty is rejected as a whole.
 
 mod changes;
-pub(super) mod lock;
 
 use std::{future::Future, net::SocketAddr, path::Path, pin::pin, sync::Arc, time::Duration};
 
@@ -33,6 +32,7 @@ use crate::{
     demo::{self, Demo},
     failure::{Advise as _, Exit, advised},
     local,
+    lock::Lock,
     preflight::{self, Ready, not_kept},
     printer::Printer,
     settings::{self, Settings},
@@ -40,7 +40,6 @@ use crate::{
 };
 
 use changes::Watch;
-use lock::Lock;
 
 /// The warning at each start with the test routes.
 const TEST_ROUTES: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can record \
@@ -63,14 +62,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
         true => Some(Demo::new(cx).await?),
         false => None,
     };
-    let mut settings = match &demo {
-        Some(demo) => demo.settings()?,
-        None => load(cx)?,
-    };
-    if let Some(listen) = args.listen {
-        settings.config.server.listen = listen;
-    }
-    settings.config.test_seams = args.test_seams;
+    let settings = configure(args, demo.as_ref(), cx)?;
     let config = &settings.config;
     let ready = preflight::check(config, &settings.data_dir).await;
     let ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
@@ -81,7 +73,7 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     if let Err(problem) = toolcrib_sources::raise_file_limit() {
         printer.warning(format_args!("the limit of open files cannot be raised: {problem}"));
     }
-    let signals = Signals::catch()?;
+    let mut signals = Signals::catch()?;
     // Precedes the port, so that a second start of the same server reports the lock.
     let early = Lock::take(&settings)?;
     let listener = bind(config.server.listen, args)?;
@@ -117,7 +109,6 @@ pub(crate) async fn run(args: &ServeArgs, cx: &Context) -> anyhow::Result<Exit> 
     let mut reloader = Reloader::new(&gateway, &audit, settings, args, cx);
     let greeted =
         greeted.and_then(|()| printer.line(format_args!("listening on http://{address}")));
-    let mut signals = signals;
     let served = match greeted {
         Ok(()) => supervise(&mut server, &mut signals, &mut reloader).await,
         Err(error) => Err(error),
@@ -255,6 +246,19 @@ async fn end_in_time(
             }
         }
     }
+}
+
+/// Returns the configuration of the demo or of the file, with the options of the command line.
+fn configure(args: &ServeArgs, demo: Option<&Demo>, cx: &Context) -> anyhow::Result<Settings> {
+    let mut settings = match demo {
+        Some(demo) => demo.settings()?,
+        None => load(cx)?,
+    };
+    if let Some(listen) = args.listen {
+        settings.config.server.listen = listen;
+    }
+    settings.config.test_seams = args.test_seams;
+    Ok(settings)
 }
 
 fn load(Context { global, printer }: &Context) -> anyhow::Result<Settings> {

@@ -38,8 +38,8 @@ struct Status {
     /// The unresolved entries of each toolset, by its name.
     #[serde(skip)]
     references: BTreeMap<String, Vec<String>>,
-    /// The last stderr lines of each source that is not ready. For a server, `sources logs` requests
-    /// them.
+    /// The last stderr lines of each source that is not ready. For a server, `sources logs`
+    /// requests them.
     #[serde(skip)]
     stderr: Option<BTreeMap<String, Vec<StderrLine>>>,
 }

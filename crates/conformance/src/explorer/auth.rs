@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    expect_body, is_guarded, name_of, path, summaries,
+    common::{expect_body, is_guarded, name_of, path, summaries},
     tools::{Tool, callable},
 };
 use crate::{

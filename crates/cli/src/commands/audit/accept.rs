@@ -9,9 +9,9 @@ use toolcrib_gateway::audit;
 
 use crate::{
     args::AcceptArgs,
-    commands::serve::lock::Lock,
     context::Context,
     failure::{Exit, advised},
+    lock::Lock,
     settings::{self, Settings},
     signing, store,
 };
