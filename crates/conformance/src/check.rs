@@ -2,10 +2,12 @@
 
 use std::{future::Future, pin::Pin};
 
+use serde::Serialize;
+
 use crate::{protocol::Protocol, result::CheckResult, target::Target};
 
 /// A requirement and the function that checks it.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Check {
     /// Stable name: `protocol.area.requirement`.
     pub id: &'static str,
@@ -14,11 +16,13 @@ pub struct Check {
     pub section: &'static str,
     /// The requirement in one sentence, without a full stop.
     pub requirement: &'static str,
+    #[serde(skip)]
     pub(crate) run: for<'a> fn(&'a Target) -> CheckFuture<'a>,
 }
 
 /// How binding a requirement is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     /// A host that does not meet it does not conform.
     Must,

@@ -2,8 +2,11 @@
 
 use std::{fmt, str::FromStr};
 
+use serde::Serialize;
+
 /// A protocol with a suite of checks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Protocol {
     Openwop,
     Otc,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde::{Serialize, Serializer};
+
 use crate::http::Response;
 
 /// The result of a check, or of one step of it.
@@ -17,11 +19,12 @@ pub(crate) enum CheckError {
 }
 
 /// A requirement that the host does not meet.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct Failure {
     pub expected: String,
     pub seen: String,
     /// The requests and responses that show it.
+    #[serde(serialize_with = "exchanges")]
     pub(crate) exchanges: Vec<Response>,
 }
 
@@ -60,4 +63,8 @@ pub(crate) fn require(
 /// Skips the check unless `applies`.
 pub(crate) fn skip_unless(applies: bool, reason: impl Into<String>) -> CheckResult {
     if applies { Ok(()) } else { skip(reason) }
+}
+
+fn exchanges<S: Serializer>(exchanges: &[Response], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(exchanges.iter().map(|exchange| exchange.to_json()))
 }

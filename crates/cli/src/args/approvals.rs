@@ -39,11 +39,12 @@ Example:
   toolcrib approvals reject 01970c5e-… --comment 'not in the freeze'")]
     Reject(ApprovalAnswerArgs),
 
-    /// Approve on your own authority, bypassing the quorum; needs a comment, and with --url the
-    /// scope approvals:override
+    /// Approve on your own authority, bypassing the quorum
     #[command(after_help = "\
 Example:
-  toolcrib approvals override 01970c5e-… --comment 'incident 42'")]
+  toolcrib approvals override 01970c5e-… --comment 'incident 42'
+
+The command requires a comment. With --url the key needs the scope approvals:override.")]
     Override(ApprovalAnswerArgs),
 }
 

@@ -82,14 +82,14 @@ restart the servers, run this command, and then remove `old_seal_key`.")]
 
 #[derive(Debug, Args)]
 pub(crate) struct CredentialOwnerArgs {
-    /// Select the credential with this name, by which sources refer to it
+    /// Name of the credential, by which sources refer to it
     pub(crate) name: CredentialName,
 
-    /// Select the tenant of the credential
+    /// Tenant of the credential
     #[arg(long, default_value = "default")]
     pub(crate) tenant: TenantId,
 
-    /// Select the principal of the credential [default: the whole tenant]
+    /// Principal of the credential [default: the whole tenant]
     #[arg(long)]
     pub(crate) principal: Option<PrincipalId>,
 }
@@ -133,11 +133,11 @@ pub(crate) struct CredentialSetArgs {
     #[arg(long = "audience", value_name = "HOST", required = true)]
     pub(crate) audiences: Vec<Audience>,
 
-    /// Send it as `Authorization: Bearer`
+    /// Send the value as `Authorization: Bearer`
     #[arg(long)]
     pub(crate) bearer: bool,
 
-    /// Send it as this header
+    /// Send the value as this header
     #[arg(long, value_name = "NAME")]
     pub(crate) header: Option<String>,
 
@@ -145,11 +145,11 @@ pub(crate) struct CredentialSetArgs {
     #[arg(long, value_name = "TEXT", requires = "header")]
     pub(crate) prefix: Option<String>,
 
-    /// Send it as this query parameter; prefer a header if the upstream accepts one
+    /// Send the value as this query parameter; prefer a header if the upstream accepts one
     #[arg(long, value_name = "NAME")]
     pub(crate) query: Option<String>,
 
-    /// Send it as the password of this user, `Authorization: Basic`
+    /// Send the value as the password of this user, `Authorization: Basic`
     #[arg(long, value_name = "USER")]
     pub(crate) basic: Option<String>,
 

@@ -3,7 +3,6 @@
 use std::{fs, sync::Arc};
 
 use anyhow::Context as _;
-use serde_json::json;
 use toolcrib_conformance::{
     Check, Finding, Host, HostKeys, NamedTool, Options, Plan, Report, Totals, junit, suites,
 };
@@ -122,15 +121,7 @@ fn print(report: &Report, printer: Printer) -> anyhow::Result<()> {
 
 fn list(plan: &Plan, printer: Printer) -> anyhow::Result<()> {
     if printer.wants_json() {
-        let checks = plan.checks().map(|check| {
-            json!({
-                "id": check.id,
-                "level": check.level.as_str(),
-                "section": check.section,
-                "requirement": check.requirement,
-            })
-        });
-        return printer.json(&checks.collect::<Vec<_>>());
+        return printer.json(&plan.checks().collect::<Vec<_>>());
     }
     printer.table(CHECK_COLUMNS, plan.checks())
 }

@@ -3,11 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    CheckResult, Target, fail,
-    http::Response,
-    skip_unless,
-    target::encode_segment,
-    value::{text, tool_list},
+    CheckResult, Target, fail, http::Response, skip_unless, target::encode_segment, value::text,
 };
 
 /// A name that no tool has.
@@ -24,10 +20,8 @@ pub(super) fn path(name: &str, endpoint: &str) -> String {
 pub(super) async fn listed(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     let response = target.send_authorized(target.get("/tools")).await?;
     response.expect_status(&[200])?;
-    match tool_list(response.json()?, &["tools"]) {
-        Some(tools) => Ok((Response::clone(&response), tools.clone())),
-        None => fail("an array of tools", "none", &[&response]),
-    }
+    let tools = response.tool_list(&["tools"])?;
+    Ok((response, tools))
 }
 
 /// Like [`listed`], but skips the check if the list is empty.

@@ -8,7 +8,7 @@ use super::exchange::{Exchange, Response};
 use crate::{
     result::{CheckResult, fail, require},
     schema,
-    value::duplicate,
+    value::{duplicate, kind},
 };
 
 impl Exchange {
@@ -63,6 +63,20 @@ impl Exchange {
         match schema::violation(schema, value) {
             None => Ok(()),
             Some(violation) => fail(expected, violation, &[self]),
+        }
+    }
+
+    /// Returns the tools of a list: a bare array, or the member of an object with one of `names`.
+    pub(crate) fn tool_list(self: &Arc<Self>, names: &[&str]) -> CheckResult<Vec<Value>> {
+        let list = self.json()?;
+        let member = || names.iter().find_map(|name| list.get(*name)?.as_array());
+        match list.as_array().or_else(member) {
+            Some(tools) => Ok(tools.clone()),
+            None => {
+                let expected =
+                    format!("an array of tools, or an object with `{}`", names.join("` or `"));
+                fail(expected, kind(list), &[self])
+            }
         }
     }
 

@@ -2,12 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::{
-    CheckResult, Protocol, Target, fail,
-    http::Response,
-    skip_unless,
-    value::{text, tool_list},
-};
+use crate::{CheckResult, Protocol, Target, fail, http::Response, skip_unless, value::text};
 
 /// The differences between the two dialects.
 pub(super) struct Dialect {
@@ -44,10 +39,8 @@ impl Dialect {
 pub(super) async fn listed(target: &Target) -> CheckResult<(Response, Vec<Value>)> {
     let response = target.send_authorized(target.get("/tools")).await?;
     response.expect_status(&[200])?;
-    match tool_list(response.json()?, &["tools", "items"]) {
-        Some(tools) => Ok((Response::clone(&response), tools.clone())),
-        None => fail("a list of tools", "none", &[&response]),
-    }
+    let tools = response.tool_list(&["tools", "items"])?;
+    Ok((response, tools))
 }
 
 /// Like [`listed`], but skips the check if the list is empty.

@@ -5,11 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use crate::{
-    CheckResult, Target, fail,
-    http::Response,
-    skip_unless,
-    target::encode_segment,
-    value::{kind, text, tool_list},
+    CheckResult, Target, http::Response, skip_unless, target::encode_segment, value::text,
 };
 
 pub(super) const DISCOVERY: &str = "/.well-known/openwop";
@@ -72,13 +68,7 @@ pub(super) async fn tools(target: &Target) -> CheckResult<(Response, Vec<Value>)
 
 /// Returns the tools of a list in either of its forms.
 pub(super) fn listed(response: &Response) -> CheckResult<Vec<Value>> {
-    match tool_list(response.json()?, &["tools"]) {
-        Some(tools) => Ok(tools.clone()),
-        None => {
-            let seen = kind(response.value());
-            fail("an array of tools, or an object with the array `tools`", seen, &[response])
-        }
-    }
+    response.tool_list(&["tools"])
 }
 
 pub(super) fn id_of(tool: &Value) -> &str {
