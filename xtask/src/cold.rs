@@ -122,8 +122,8 @@ fn write(rows: &str) -> Result<()> {
     let cores = std::thread::available_parallelism()?;
     let section = format!(
         "{HEADING}\n\nWritten by `cargo xtask cold`, at {commit}, with {compiler} on {cores} cores; the \
-         sources had been downloaded. The README's first command builds the profile `release`. `dist` is \
-         the profile of published programs and of the figures above.\n\n\
+         sources had been downloaded. `release` is what the README's first command builds, `dist` is what \
+         is shipped and what the figures above are measured with.\n\n\
          | profile | CPU minutes | minutes | crates | binary, MB |\n|---|---|---|---|---|\n{rows}"
     );
     fs::write(&page, format!("{before}\n\n{section}"))?;
