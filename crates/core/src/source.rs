@@ -56,7 +56,7 @@ pub trait Source: Send + Sync + 'static {
 }
 
 /// A line that a child wrote to stderr, truncated, without configured secrets.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StderrLine {
     /// When it was read.
     pub at: Timestamp,
@@ -281,7 +281,7 @@ pub struct DiscoveredTool {
 }
 
 /// The status of a source.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SourceStatus {
     /// Its state.
@@ -302,7 +302,7 @@ impl SourceState {
 }
 
 /// The states of a source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceState {
     /// Not connected yet.

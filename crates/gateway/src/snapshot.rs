@@ -9,7 +9,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use arc_swap::ArcSwap;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use toolcrib_core::{
     authorize::{Authorizer as _, Denied},
@@ -60,7 +60,7 @@ pub struct Miss {
 }
 
 /// The state of one toolset, for operators.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolsetReport {
     /// Its name.

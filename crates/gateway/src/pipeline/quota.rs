@@ -14,7 +14,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolcrib_core::{
     call::CallError,
     catalog::Entry,
@@ -37,7 +37,7 @@ const MAX_COUNTS: usize = 100_000;
 const BATCH: usize = 1_000;
 
 /// The calls of a principal under its quota.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaReport {
     /// Calls that it may make on a day.
