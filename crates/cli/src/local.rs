@@ -26,6 +26,7 @@ use toolcrib_tasks::Tasks;
 
 use crate::{
     confined,
+    context::Context,
     failure::advised,
     meter::Spinner,
     printer::Printer,
@@ -132,6 +133,14 @@ impl Local {
             store.close().await;
         }
     }
+}
+
+/// Starts a gateway on the store of the configuration, and runs `work` with it.
+pub(crate) async fn with_gateway<T>(
+    cx: &Context,
+    work: impl AsyncFnOnce(&Gateway) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    Local::start(Settings::load(&cx.global)?, cx.printer).await?.run(work).await
 }
 
 /// Returns the builder of a gateway on `storage`. Its sources take their credentials from

@@ -29,6 +29,17 @@ use crate::{
 #[derive(Clone)]
 pub struct Secret(SecretString);
 
+/// A configured value that is treated as a secret. Compared by its plain text, for reloads.
+#[derive(Debug, Clone)]
+pub struct SecretValue(pub Secret);
+
+impl PartialEq for SecretValue {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.expose() == other.0.expose()
+    }
+}
+impl Eq for SecretValue {}
+
 /// Everything about a stored credential except its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credential {

@@ -14,6 +14,7 @@ use crate::{
     canonical::{self, Digest},
     clock::Timestamp,
     id::{PrincipalId, SourceId},
+    pointer::step,
     source::DiscoveredTool,
     store::StoreError,
 };
@@ -191,16 +192,14 @@ fn spell(value: &mut Value, pointer: &mut String, spelled: &mut Vec<String>) {
         }
         Value::Array(items) => {
             for (index, item) in items.iter_mut().enumerate() {
-                pointer.push('/');
-                pointer.push_str(&index.to_string());
+                pointer.push_str(&step(&index.to_string()));
                 spell(item, pointer, spelled);
                 pointer.truncate(length);
             }
         }
         Value::Object(members) => {
             for (name, member) in members.iter_mut() {
-                pointer.push('/');
-                pointer.push_str(&name.replace('~', "~0").replace('/', "~1"));
+                pointer.push_str(&step(name));
                 spell(member, pointer, spelled);
                 pointer.truncate(length);
             }

@@ -20,8 +20,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use parking_lot::Mutex;
 use toolcrib_core::{
-    authorize::Permit,
     call::{UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     credential::{
         CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Owner,

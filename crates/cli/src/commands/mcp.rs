@@ -6,15 +6,20 @@ use toolcrib_core::{credential::Secret, principal::Principal};
 use toolcrib_gateway::{CatalogScope, Gateway, authn::AcceptedCredentials, config::McpConfig};
 
 use crate::{
-    args::{Global, McpArgs},
+    args::McpArgs,
+    context::Context,
     failure::{Advise as _, Exit},
     local::{self, Local},
     printer::Printer,
     settings::{self, Settings},
 };
 
-pub(crate) async fn run(args: McpArgs, global: &Global, printer: Printer) -> anyhow::Result<Exit> {
+pub(crate) async fn run(
+    args: McpArgs,
+    Context { global, printer }: &Context,
+) -> anyhow::Result<Exit> {
     settings::no_url(global, "`toolcrib mcp` works")?;
+    let printer = *printer;
     let key = settings::key(global)?;
     let settings = Settings::load(global)?;
     let config = settings.config.mcp.clone();

@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     Checkpoint, CheckpointKind, Signature,
-    checkpoint::{key_id, parse_signature, signature_text},
+    checkpoint::{key_id, push_part},
     genesis,
 };
-use crate::{canonical::Digest, id::TenantId};
+use crate::{canonical::Digest, hex, id::TenantId};
 
 const DOMAIN: &str = "toolcrib witness 1";
 
@@ -48,10 +48,12 @@ pub struct WitnessEntry {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Wire {
     key_id: String,
-    public_key: String,
+    #[serde(with = "hex")]
+    public_key: [u8; 32],
     position: u64,
     tenants: Vec<WireTenant>,
-    signature: String,
+    #[serde(with = "hex")]
+    signature: Signature,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -59,9 +61,9 @@ struct Wire {
 struct WireTenant {
     tenant: TenantId,
     number: u64,
-    digest: String,
+    digest: Digest,
     position: u64,
-    hash: String,
+    hash: Digest,
 }
 
 // === impl Witness ===
@@ -86,10 +88,7 @@ impl Witness {
     /// Returns the bytes that are signed.
     pub fn signed(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(128 + 160 * self.tenants.len());
-        let mut part = |part: &[u8]| {
-            bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
-            bytes.extend_from_slice(part);
-        };
+        let mut part = |part: &[u8]| push_part(&mut bytes, part);
         part(DOMAIN.as_bytes());
         part(&self.public_key);
         part(&self.position.to_be_bytes());
@@ -108,16 +107,16 @@ impl Witness {
         let tenants = self.tenants.iter().map(|(tenant, last)| WireTenant {
             tenant: tenant.clone(),
             number: last.number,
-            digest: last.digest.to_string(),
+            digest: last.digest,
             position: last.position,
-            hash: last.hash.to_string(),
+            hash: last.hash,
         });
         let wire = Wire {
             key_id: key_id(&self.public_key),
-            public_key: Digest(self.public_key).to_string(),
+            public_key: self.public_key,
             position: self.position,
             tenants: tenants.collect(),
-            signature: signature_text(signature),
+            signature: *signature,
         };
         // Strings and numbers always have a JSON form.
         serde_json::to_string(&wire).unwrap_or_default() + "\n"
@@ -126,18 +125,13 @@ impl Witness {
     /// Parses the output of [`text`](Self::text), without checking the signature.
     pub fn parse(text: &str) -> Option<(Self, Signature)> {
         let wire: Wire = serde_json::from_str(text).ok()?;
-        let mut tenants = BTreeMap::new();
-        for it in wire.tenants {
-            let (digest, hash) = (Digest::parse(&it.digest)?, Digest::parse(&it.hash)?);
-            let last = WitnessEntry { number: it.number, digest, position: it.position, hash };
-            tenants.insert(it.tenant, last);
-        }
-        let public_key = Digest::parse(&wire.public_key)?.0;
-        let witness = Self { public_key, position: wire.position, tenants };
-        (key_id(&public_key) == wire.key_id)
-            .then(|| parse_signature(&wire.signature))
-            .flatten()
-            .map(|signature| (witness, signature))
+        let tenants = wire.tenants.into_iter().map(|it| {
+            let WireTenant { tenant, number, digest, position, hash } = it;
+            (tenant, WitnessEntry { number, digest, position, hash })
+        });
+        let (public_key, position) = (wire.public_key, wire.position);
+        let witness = Self { public_key, position, tenants: tenants.collect() };
+        (key_id(&public_key) == wire.key_id).then_some((witness, wire.signature))
     }
 }
 

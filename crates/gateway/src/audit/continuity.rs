@@ -174,7 +174,7 @@ pub(super) async fn head(
             }
             if event.hash != Some(event.hash_after(&hash)) {
                 return altered(format!(
-                    "the event at position {at}, or the one before it, is not what was written"
+                    "the event at position {at}, or the one before it, was changed"
                 ));
             }
             (position, hash) = (at, event.hash_after(&hash));

@@ -16,10 +16,10 @@ use serde_json::{Map, Value};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use toolcrib_core::{
     arguments::Violation,
-    authorize::{CallContext, Denied, Permit},
+    authorize::{CallContext, Denied},
     call::{CallError, CallerInput, Invocation, ProgressSink},
     canonical::CanonicalError,
-    catalog::Entry,
+    catalog::{Entry, Permit},
     descriptor::SourceKind,
     egress::EgressTrail,
     id::{AgentId, CallId, RunId},
@@ -154,10 +154,7 @@ impl Pipeline {
         let (run, id, surface) = (call.run.clone(), call.id.clone(), call.surface);
         let execution = match self.admit(principal, target, &mut identity, &call).await {
             Ok(admitted) => self.run(admitted, permit, identity, call).await,
-            Err(error) => {
-                let error = self.refuse(identity, &call, None, error).await;
-                Execution { result: Err(error), duration: None }
-            }
+            Err(error) => Execution::not_started(self.refuse(identity, &call, None, error).await),
         };
         self.finished(run, id, surface, entry, execution)
     }
@@ -270,17 +267,16 @@ impl Pipeline {
 
         // 9. answer
         let _cancel_when_dropped: DropGuard = hang_up.drop_guard();
-        let failed = |error| Execution { result: Err(error), duration: None };
         match detached.await {
             Ok(Ok(execution)) => execution,
-            Ok(Err(not_recorded)) => failed(not_recorded),
-            Err(_panicked) => failed(CallError::Internal),
+            Ok(Err(not_recorded)) => Execution::not_started(not_recorded),
+            Err(_panicked) => Execution::not_started(CallError::Internal),
         }
     }
 
     /// The report of a call that was refused in steps 1 and 2.
     pub(super) fn refused(&self, call: &Call, error: CallError) -> CallReport {
-        let execution = Execution { result: Err(error), duration: None };
+        let execution = Execution::not_started(error);
         self.finished(call.run.clone(), call.id.clone(), call.surface, None, execution)
     }
 

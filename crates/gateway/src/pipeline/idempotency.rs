@@ -230,12 +230,8 @@ pub fn is_final(called: &CallReport) -> bool {
 /// Whether a call without an answer may be repeated. It may have taken effect, so only where the
 /// operator says that the tool may be repeated.
 pub fn may_repeat(error: &CallError, entry: Option<&Entry>) -> bool {
-    let lost = match error {
-        CallError::Upstream(error) => {
-            matches!(error.kind, UpstreamErrorKind::Died | UpstreamErrorKind::Timeout)
-        }
-        _ => false,
-    };
+    use UpstreamErrorKind::{Died, Timeout};
+    let lost = matches!(error, CallError::Upstream(error) if matches!(error.kind, Died | Timeout));
     lost && entry.is_some_and(is_repeatable)
 }
 
@@ -249,19 +245,9 @@ pub fn is_repeatable(entry: &Entry) -> bool {
         )
 }
 
-pub(super) fn after(now: Timestamp, time: Duration) -> Timestamp {
-    chrono::Duration::from_std(time).map_or(Timestamp::MAX_UTC, |time| {
-        now.checked_add_signed(time).unwrap_or(Timestamp::MAX_UTC)
-    })
-}
-
 /// Whether the tool requested input instead of ending.
 pub(super) fn requests_input(called: &CallReport) -> bool {
     use UpstreamErrorKind::{CapabilityRequired, InputRejected, InputRequired};
-    match &called.result {
-        Err(CallError::Upstream(error)) => {
-            matches!(error.kind, InputRequired | CapabilityRequired | InputRejected)
-        }
-        _ => false,
-    }
+    let Err(CallError::Upstream(error)) = &called.result else { return false };
+    matches!(error.kind, InputRequired | CapabilityRequired | InputRejected)
 }

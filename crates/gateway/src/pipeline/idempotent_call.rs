@@ -20,7 +20,7 @@ use super::{
         Owner, StoredAnswer, Ticket,
     },
 };
-use crate::ids::new_id;
+use crate::{clock::after, ids::new_id};
 
 /// A call that has taken its key in this process.
 struct Claim {
@@ -118,7 +118,7 @@ impl Pipeline {
                 call_id: call.id.clone(),
                 repeatable: idempotency::is_repeatable(&entry),
                 now,
-                until: idempotency::after(now, ttl),
+                until: after(now, ttl),
             };
             match store.claim(claim).await {
                 Ok(ClaimOutcome::Taken) => {}
@@ -149,7 +149,7 @@ impl Pipeline {
         if let Some(store) = store {
             let mut waiting = self.idempotency.storing.reservation();
             waiting.add(body.as_ref().map_or(0, Bytes::len));
-            let until = idempotency::after(self.services.now(), ttl);
+            let until = after(self.services.now(), ttl);
             let stored = idempotency::settle(store, &key, &run, body.as_ref(), until).await;
             if let Err(error) = stored {
                 tracing::error!(%error, call = %report.call_id, "the answer of an idempotent call could not be stored");

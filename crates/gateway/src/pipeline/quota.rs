@@ -14,7 +14,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toolcrib_core::{
     call::CallError,
     catalog::Entry,
@@ -37,7 +37,7 @@ const MAX_COUNTS: usize = 100_000;
 const BATCH: usize = 1_000;
 
 /// The calls of a principal under its quota.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct QuotaReport {
     /// Calls that it may make on a day.
@@ -49,12 +49,14 @@ pub struct QuotaReport {
 }
 
 /// Why a call does not start.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum QuotaError {
     /// Too many calls today.
+    #[error("the quota of this day is used up")]
     Exceeded { limit: u32, retry_after: Duration },
     /// It could not be counted, which is a refusal.
-    Unavailable(StoreError),
+    #[error(transparent)]
+    Unavailable(#[from] StoreError),
 }
 
 /// Counts of calls.
@@ -213,15 +215,9 @@ impl Quotas {
     ) -> Result<Option<QuotaReport>, StoreError> {
         let Some(quota) = gate.quota_of(principal) else { return Ok(None) };
         let now = self.services.now();
-        match self.used(&key(principal, None)).await {
-            Ok(used) => Ok(Some(QuotaReport {
-                limit: quota.calls(),
-                used,
-                resets_at: now + Day::of(now).left(now),
-            })),
-            Err(QuotaError::Unavailable(error)) => Err(error),
-            Err(QuotaError::Exceeded { .. }) => Ok(None),
-        }
+        let used = self.used(&key(principal, None)).await?;
+        let resets_at = now + Day::of(now).left(now);
+        Ok(Some(QuotaReport { limit: quota.calls(), used, resets_at }))
     }
 
     /// Counts a call under all of `quotas`, or under none; beyond them unless `within`.
@@ -258,7 +254,7 @@ impl Quotas {
         let keys = quotas.iter().map(|(key, _)| key.clone()).collect();
         let counted = QuotaCharge { quotas: Arc::clone(self), day, keys };
         if many {
-            self.settle().await.map_err(QuotaError::Unavailable)?;
+            self.settle().await?;
         }
         Ok(counted)
     }
@@ -273,7 +269,7 @@ impl Quotas {
         Ok(())
     }
 
-    async fn used(&self, key: &QuotaKey) -> Result<u64, QuotaError> {
+    async fn used(&self, key: &QuotaKey) -> Result<u64, StoreError> {
         self.know(key).await?;
         let mut counts = self.counts.lock();
         counts.turn(Day::of(self.services.now()));
@@ -281,7 +277,7 @@ impl Quotas {
     }
 
     /// Loads the count of `key` from the store, unless it is in memory.
-    async fn know(&self, key: &QuotaKey) -> Result<(), QuotaError> {
+    async fn know(&self, key: &QuotaKey) -> Result<(), StoreError> {
         let day = {
             let mut counts = self.counts.lock();
             counts.turn(Day::of(self.services.now()));
@@ -293,12 +289,12 @@ impl Quotas {
             }
             if counts.of.len() >= MAX_COUNTS {
                 let reason = "too many principals are being counted at once".to_owned();
-                return Err(QuotaError::Unavailable(StoreError::Unavailable(reason)));
+                return Err(StoreError::Unavailable(reason));
             }
             counts.day
         };
         let stored = self.store.add(day, vec![(key.clone(), 0)]).await;
-        let known = stored.map_err(QuotaError::Unavailable)?.first().copied().unwrap_or(0);
+        let known = stored?.first().copied().unwrap_or(0);
         let mut counts = self.counts.lock();
         if counts.day == day {
             counts.of.entry(key.clone()).or_insert(Count { known, ..Count::default() });

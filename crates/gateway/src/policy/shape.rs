@@ -5,6 +5,7 @@
 use std::io;
 
 use serde_json::Value;
+use toolcrib_core::json;
 
 /// Most arguments of one shape. A call with more has no shape, and is denied.
 pub(super) const MAX_ARGUMENTS: usize = 1_000;
@@ -78,13 +79,8 @@ impl Shape {
 
 fn kind(value: &Value) -> &'static str {
     match value {
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
         Value::Number(number) if number.is_i64() || number.is_u64() => "integer",
-        Value::Number(_) => "number",
-        Value::String(_) => "string",
-        Value::Array(_) => "array",
-        Value::Object(_) => "object",
+        other => json::kind(other),
     }
 }
 

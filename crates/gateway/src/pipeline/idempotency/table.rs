@@ -236,7 +236,9 @@ impl<R: Clone> Table<R> {
     }
 
     fn forget(&mut self, number: u64) {
-        let Some(Answer { owner, key, bytes, .. }) = self.answers.remove(&number) else { return };
+        let Some(Answer { owner, key, bytes, .. }) = self.answers.remove(&number) else {
+            return;
+        };
         if let Some(held) = self.owners.get_mut(&owner) {
             held.keys.remove(&key);
             held.answers.remove(&number);

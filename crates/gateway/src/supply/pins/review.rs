@@ -3,7 +3,7 @@
 //! Invariant (I-51): an approval names the digest of the reviewed form. A tool that has changed since is
 //! not approved.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use toolcrib_core::{
     canonical::Digest,
@@ -29,7 +29,7 @@ pub struct PinReview<'a> {
 }
 
 /// The pin of one tool.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PinReport {
     /// The tool.
@@ -54,7 +54,7 @@ pub struct PinReport {
 }
 
 /// The state of a pin.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PinState {
     /// As it was approved, when it was seen last.
@@ -66,7 +66,7 @@ pub enum PinState {
 }
 
 /// A form and its moment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PinMoment {
     /// SHA-256 of the form.
