@@ -3,40 +3,27 @@
 //! The protocol code is our own: an existing typed client would drop fields it does not know,
 //! reorder progress and give up a whole list for one bad tool. The wire format is in
 //! `toolcrib_mcp`. From there upwards: `peer` routes messages; `stdio` and `http` are the two
-//! transports; `era` negotiates; `connection` is the interface for the rest; `discover` and `result`
-//! read the answers; `watch` follows changed lists; `supervise` keeps it all running.
+//! transports of a `wire`; `negotiation` finds the `era`; `connection` is the interface for the rest;
+//! `discover` and `result` read the answers; `watch` follows changed lists; `supervise` keeps it all
+//! running.
 
+mod call;
 mod connection;
 mod discover;
-mod ending;
+mod end_reason;
 mod era;
 mod http;
 mod message;
+mod negotiation;
 mod peer;
 mod result;
 mod source;
 mod stdio;
 mod supervise;
 mod watch;
+mod wire;
 
-pub(crate) use source::McpSource;
-use toolcrib_core::source::StdioSpec;
-
-use std::sync::Arc;
-
-use crate::{
-    credential::SourceCredential,
-    egress::{Egress, Endpoint},
-    exec::Launcher,
-};
-
-/// Where a source's upstream is.
-pub(crate) enum Target {
-    /// A program to start, and what starts it.
-    Stdio(StdioSpec, Option<Launcher>),
-    /// A URL to post to.
-    Http { endpoint: Endpoint, egress: Egress, credential: Option<Arc<SourceCredential>> },
-}
+pub(crate) use self::{http::HttpTarget, source::McpSource, supervise::Target};
 
 /// Reads `frame` in every way in which an upstream's bytes are read.
 #[cfg(fuzzing)]

@@ -1,7 +1,9 @@
 //! Converts the result of a node to an outcome.
 
 use serde_json::value::RawValue;
-use toolcrib_core::call::{Outcome, UpstreamError, UpstreamErrorKind, raw};
+use toolcrib_core::call::{Outcome, UpstreamError, raw};
+
+use crate::error::too_large;
 
 /// Returns an outcome with `output` as structured result and as text.
 pub(super) fn completed(output: &RawValue, max: usize) -> Result<Outcome, UpstreamError> {
@@ -12,12 +14,7 @@ pub(super) fn completed(output: &RawValue, max: usize) -> Result<Outcome, Upstre
     let content = raw(&serde_json::json!([{ "type": "text", "text": text }]));
     let outcome = Outcome { content, structured: Some(output.to_owned()), is_error: false };
     match outcome.len() > max {
-        true => Err(too_large(outcome.len())),
+        true => Err(too_large(format!("the result has {} bytes", outcome.len()))),
         false => Ok(outcome),
     }
-}
-
-/// The result exceeds the caller's limit.
-pub(super) fn too_large(bytes: usize) -> UpstreamError {
-    UpstreamError::new(UpstreamErrorKind::TooLarge, format!("the result has {bytes} bytes"))
 }

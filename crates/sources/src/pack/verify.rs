@@ -58,7 +58,7 @@ pub(super) fn verify(
 /// Verifies the embedded signature.
 fn signed_inside(keys: &[[u8; 32]], files: &Files, manifest: &Manifest) -> Result<(), PackError> {
     let invalid = |problem: &str| PackCode::SignatureInvalid.refuse(problem);
-    let Some(path) = &manifest.signature_ref else {
+    let Some(path) = manifest.signature_ref() else {
         return invalid("the pack is not signed, but `trusted_keys` requires it");
     };
     let Some(signature) = files.get(path) else {
