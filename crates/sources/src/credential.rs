@@ -168,8 +168,8 @@ impl SourceCredential {
 
     /// Waits until no token request is in flight. A source calls this when it closes; otherwise a
     /// new refresh token could be lost when the process ends.
-    pub(crate) async fn settled(&self) {
-        self.credentials.tokens.settled().await;
+    pub(crate) async fn wait_for_requests(&self) {
+        self.credentials.tokens.wait_for_requests().await;
     }
 
     /// Returns the echo filter for the credentials sent recently.
@@ -196,23 +196,21 @@ impl SourceCredential {
             (RequestOrigin::Connection, CredentialScope::Caller) => Vec::new(),
         };
         let found = self.credentials.resolve(&self.reference, &owners, url, &self.network).await;
-        let refusal = match found {
-            Ok(found) => {
-                let found = Arc::new(found);
-                self.remember(&found);
-                return Ok(found);
-            }
-            Err(refusal) => refusal,
-        };
+        let found = Arc::new(found.map_err(|refusal| self.refused(refusal, url, trail))?);
+        self.remember(&found);
+        Ok(found)
+    }
+
+    fn refused(&self, refusal: Refusal, url: &Url, trail: &EgressTrail) -> UpstreamError {
         let name = &self.reference.name;
-        Err(match refusal.cause {
+        match refusal.cause {
             Cause::Credential(problem) => {
                 trail.note(denied(host(Some(url)), problem, refusal.id.as_ref()));
                 let detail = format!("credential `{name}`: {problem}");
                 UpstreamError::new(UpstreamErrorKind::Credential(problem), detail)
             }
             Cause::Unavailable(why) => unavailable(format!("credential `{name}`: {why}")),
-        })
+        }
     }
 
     fn remember(&self, sent: &Arc<SendableCredential>) {

@@ -33,11 +33,11 @@ pub use self::resolve::{Resolver, SystemResolver};
 pub(crate) use self::{
     error::EgressError,
     guard::Guard,
-    outgoing::{Endpoint, MAX_HOPS, Outgoing, host, parse_headers, parse_url},
+    outgoing::{CONNECTION_HEADERS, Endpoint, MAX_HOPS, Outgoing, host, parse_headers, parse_url},
 };
 use self::{
     error::{causes, was_refused},
-    guard::{Refused, Trust},
+    guard::{GuardRefusal, Trust},
     outgoing::has_userinfo,
     resolve::GuardedResolver,
 };
@@ -172,7 +172,7 @@ impl Egress {
         let client = match self.guard.judge(&request.url) {
             Ok(Trust::Public) => &self.public,
             Ok(Trust::Private) => &self.private,
-            Err(Refused) => return Err(refused()),
+            Err(GuardRefusal) => return Err(refused()),
         };
         let mut url = request.url.clone();
         let mut headers = request.bound.clone();

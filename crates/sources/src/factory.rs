@@ -58,16 +58,15 @@ impl Factory {
     /// Sets the store in which sources find their credentials. Without a store, a source that names
     /// a credential cannot send requests.
     #[must_use]
-    pub fn with_credentials(mut self, store: Arc<dyn CredentialStore>) -> Self {
-        self.credentials = Arc::new(Credentials::new(Some(store), Arc::clone(&self.clock)));
-        self
+    pub fn with_credentials(self, store: Arc<dyn CredentialStore>) -> Self {
+        let credentials = Arc::new(Credentials::new(Some(store), Arc::clone(&self.clock)));
+        Self { credentials, ..self }
     }
 
     /// Replaces the system's resolver.
     #[must_use]
-    pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
-        self.network = Network::new(resolver);
-        self
+    pub fn with_resolver(self, resolver: Arc<dyn Resolver>) -> Self {
+        Self { network: Network::new(resolver), ..self }
     }
 
     /// Returns the fetcher for the key sets of token issuers, over the same network.
@@ -78,23 +77,20 @@ impl Factory {
     /// Sets the launcher that starts programs. Without a launcher, commands and sandboxes are not
     /// available, and a descendant of a stdio server that leaves its process group outlives it.
     #[must_use]
-    pub fn with_launcher(mut self, launcher: Launcher) -> Self {
-        self.launcher = Some(launcher);
-        self
+    pub fn with_launcher(self, launcher: Launcher) -> Self {
+        Self { launcher: Some(launcher), ..self }
     }
 
     /// Sets the library of installed packs.
     #[must_use]
-    pub fn with_packs(mut self, library: Library) -> Self {
-        self.packs = Some(library);
-        self
+    pub fn with_packs(self, library: Library) -> Self {
+        Self { packs: Some(library), ..self }
     }
 
     /// Sets the task board on which sources register their tasks.
     #[must_use]
-    pub fn with_tasks(mut self, tasks: Tasks) -> Self {
-        self.tasks = tasks;
-        self
+    pub fn with_tasks(self, tasks: Tasks) -> Self {
+        Self { tasks, ..self }
     }
 
     /// Returns the credential that `spec` names, if any.

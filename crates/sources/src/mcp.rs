@@ -10,7 +10,6 @@
 mod call;
 mod connection;
 mod discover;
-mod end_reason;
 mod era;
 mod http;
 mod message;
@@ -43,8 +42,11 @@ pub(crate) fn fuzz(frame: &[u8]) {
     let context = |modern, input| result::ReplyContext { source: &source, modern, input };
     if let Some(result) = incoming.result {
         discover::fuzz(result);
+    }
+    let result = incoming.result.map(|result| message::Reply::Result(RawValue::to_owned(result)));
+    let error = incoming.error.map(|error| message::Reply::Error(RpcError::read(error)));
+    for reply in result.into_iter().chain(error) {
         for (modern, input) in [(false, None), (true, None), (true, Some(&anybody))] {
-            let reply = message::Reply::Result(RawValue::to_owned(result));
             match context(modern, input).outcome(&reply, 1 << 16) {
                 Ok(outcome) => {
                     let blocks: Vec<&RawValue> =
@@ -53,12 +55,6 @@ pub(crate) fn fuzz(frame: &[u8]) {
                 }
                 Err(error) => assert!(error.ask.is_none() || input.is_some()),
             }
-        }
-    }
-    if let Some(error) = incoming.error {
-        for input in [None, Some(&anybody)] {
-            let reply = message::Reply::Error(RpcError::read(error));
-            context(true, input).outcome(&reply, 1 << 16).ok();
         }
     }
 }

@@ -61,6 +61,9 @@ pub fn run_child(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Variables that a child inherits from our own environment.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "LANG", "TMPDIR", "USER"];
 
+/// The error of a description without a program.
+const EMPTY: &str = "the command is empty";
+
 /// How long a child may take to exit after its input closed, and again after SIGTERM. Well-behaved
 /// servers exit within half a second of the former.
 const GRACE: Duration = Duration::from_secs(2);
@@ -124,7 +127,7 @@ pub(crate) async fn spawn(
 }
 
 fn supervised(spec: &StdioSpec, launcher: &Launcher) -> Result<(Reaper, Streams), String> {
-    let (program, arguments) = split(spec)?;
+    let (program, arguments) = spec.command.split_first().ok_or(EMPTY)?;
     let child = ChildSpec {
         launcher,
         program: program.into(),
@@ -141,7 +144,7 @@ fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child), String> {
     if spec.sandbox.is_some() {
         return Err("`sandbox` requires a launcher, and this program has none".to_owned());
     }
-    let (program, arguments) = split(spec)?;
+    let (program, arguments) = spec.command.split_first().ok_or(EMPTY)?;
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(environment(INHERITED, &spec.env)).process_group(0);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -155,10 +158,6 @@ fn direct(spec: &StdioSpec) -> Result<(Group, tokio::process::Child), String> {
         file_limit::inherit_limit(child);
     }
     Ok((group, process))
-}
-
-fn split(spec: &StdioSpec) -> Result<(&String, &[String]), String> {
-    spec.command.split_first().ok_or_else(|| "the command is empty".to_owned())
 }
 
 // === impl Child ===

@@ -73,7 +73,7 @@ impl Tokens {
     }
 
     /// Waits until no token request is in flight; none takes longer than a few [`TIMEOUT`]s.
-    pub(super) async fn settled(&self) {
+    pub(super) async fn wait_for_requests(&self) {
         self.running.wait().await;
     }
 

@@ -57,10 +57,7 @@ impl State {
         if revision > self.revision || now >= self.until {
             return None;
         }
-        match (&self.token, &self.failed) {
-            (Some(token), _) => Some(Ok(Arc::clone(token))),
-            (None, Some(cause)) => Some(Err(cause.clone())),
-            (None, None) => None,
-        }
+        let token = self.token.clone().map(Ok);
+        token.or_else(|| self.failed.clone().map(Err))
     }
 }

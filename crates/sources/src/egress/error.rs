@@ -5,7 +5,7 @@ use toolcrib_core::{
     credential::CredentialProblem,
 };
 
-use super::guard::Refused;
+use super::guard::GuardRefusal;
 
 /// Why a request failed, or its response ended early.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +32,7 @@ pub(crate) enum EgressError {
 
 fn refusal(sent: bool) -> String {
     let after = if sent { "a redirect was not followed: " } else { "" };
-    format!("{after}{Refused}")
+    format!("{after}{GuardRefusal}")
 }
 
 // === impl EgressError ===
@@ -62,7 +62,7 @@ impl From<EgressError> for UpstreamError {
 pub(super) fn was_refused(error: &reqwest::Error) -> bool {
     let mut cause = std::error::Error::source(error);
     while let Some(error) = cause {
-        if error.is::<Refused>() {
+        if error.is::<GuardRefusal>() {
             return true;
         }
         cause = error.source();

@@ -12,6 +12,20 @@ use crate::credential::SendableCredential;
 /// Largest number of redirects that one request follows.
 pub(crate) const MAX_HOPS: usize = 5;
 
+/// Headers set by the connection, and headers that authenticate a request. Neither arguments nor the
+/// code of a pack can set them.
+pub(crate) const CONNECTION_HEADERS: [&str; 10] = [
+    "authorization",
+    "connection",
+    "content-length",
+    "cookie",
+    "expect",
+    "host",
+    "proxy-authorization",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];
 /// Headers set by this module or by the connection; a configuration that sets one is invalid.
 const RESERVED: [HeaderName; 6] = [
     header::ACCEPT,

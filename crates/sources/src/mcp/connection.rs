@@ -100,7 +100,7 @@ impl Connection {
         let one_at_a_time = self.renewing.lock().await;
         if http.session() == expired {
             if let Err(reason) = initialize(&self.wire).await {
-                http.end.set(&reason);
+                http.end.set(reason.clone()).ok();
                 return Err(unavailable(format!(
                     "the session expired and no new one could be had: {reason}"
                 )));

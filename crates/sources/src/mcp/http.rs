@@ -12,7 +12,7 @@ use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::{
     runtime::Handle,
-    sync::{OwnedSemaphorePermit, Semaphore},
+    sync::{Semaphore, SetOnce},
 };
 use toolcrib_core::{
     call::{UpstreamError, UpstreamErrorKind},
@@ -28,7 +28,6 @@ use toolcrib_mcp::{
 
 use super::{
     call::{Call, Failure, credentials_refused},
-    end_reason::EndReason,
     era::Era,
     message::Reply,
     peer::{OnCancel, Peer, ReplyHandle},
@@ -66,7 +65,7 @@ pub(crate) struct Http {
     max_message_bytes: usize,
     session: Mutex<LegacySession>,
     /// Why the connection ended; the supervisor then makes another.
-    pub(crate) end: EndReason,
+    pub(crate) end: SetOnce<String>,
     runtime: Handle,
     /// Permits for answers to the upstream's own requests.
     replies: Arc<Semaphore>,
@@ -90,7 +89,7 @@ impl Http {
             peer,
             max_message_bytes: context.limits.max_message_bytes,
             session: Mutex::default(),
-            end: EndReason::default(),
+            end: SetOnce::new(),
             runtime: context.runtime.clone(),
             replies: Arc::new(Semaphore::new(MAX_REPLIES)),
             cancellations: Arc::new(Semaphore::new(MAX_CANCELLATIONS)),
@@ -133,7 +132,7 @@ impl Http {
             headers.extend(call.headers.clone());
         }
         let body = (call.encode)(waiter.id());
-        self.peer.sending(waiter.id());
+        self.peer.mark_sent(waiter.id());
         let answer = self.send(Method::POST, headers, Some(body), &call.egress).await?;
         if answer.status() == StatusCode::FORBIDDEN && call.method == method::CALL_TOOL {
             // Only this tool is forbidden; calls of others continue.
@@ -239,7 +238,7 @@ impl Http {
     fn check_status(&self, status: StatusCode, session: &LegacySession) -> Result<(), Failure> {
         match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                self.end.set(&credentials_refused(status));
+                self.end.set(credentials_refused(status)).ok();
                 Err(Failure::Credentials(status))
             }
             StatusCode::NOT_FOUND if session.id.is_some() => Err(Failure::SessionExpired),
@@ -316,22 +315,17 @@ impl Http {
 
     /// Answers a request of the upstream. The 2026-07-28 era has none.
     fn reply(self: &Arc<Self>, message: Vec<u8>) {
-        if let Ok(turn) = Arc::clone(&self.replies).try_acquire_owned() {
-            self.post_aside(message, turn);
-        }
+        self.post_aside(message, &self.replies);
     }
 
     fn post_cancellation(self: &Arc<Self>) -> OnCancel {
         let http = Arc::clone(self);
-        Box::new(move |id| {
-            if let Ok(turn) = Arc::clone(&http.cancellations).try_acquire_owned() {
-                http.post_aside(message::cancelled(id), turn);
-            }
-        })
+        Box::new(move |id| http.post_aside(message::cancelled(id), &http.cancellations))
     }
 
-    /// Posts a message in the background; `turn` is released afterwards.
-    fn post_aside(self: &Arc<Self>, message: Vec<u8>, turn: OwnedSemaphorePermit) {
+    /// Posts a message in the background, unless all of `permits` are in use.
+    fn post_aside(self: &Arc<Self>, message: Vec<u8>, permits: &Arc<Semaphore>) {
+        let Ok(permit) = Arc::clone(permits).try_acquire_owned() else { return };
         let session = self.session();
         if session.version.is_none() {
             return;
@@ -340,13 +334,13 @@ impl Http {
         let http = Arc::clone(self);
         self.runtime.spawn(async move {
             http.send_aside(Method::POST, headers, Some(message)).await;
-            drop(turn);
+            drop(permit);
         });
     }
 
     fn failed(&self, error: EgressError) -> Failure {
         if matches!(error, EgressError::Connect(_) | EgressError::Refused { .. }) {
-            self.end.set(&error.to_string());
+            self.end.set(error.to_string()).ok();
         }
         UpstreamError::from(error).into()
     }

@@ -166,7 +166,9 @@ pub(crate) async fn initialize(wire: &Wire) -> Result<Session, String> {
         return Err(reason.to_owned());
     };
     let era = Era::Legacy((*version).to_owned());
-    wire.enter(&era);
+    if let Wire::Http(http) = wire {
+        http.set_version(version);
+    }
     let initialized = message::notification(method::INITIALIZED, &json!({}));
     wire.notify(&era, initialized).await.map_err(Failure::reason)?;
     let capabilities = result.get("capabilities").unwrap_or(&Value::Null);

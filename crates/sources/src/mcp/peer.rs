@@ -93,7 +93,7 @@ impl Peer {
     }
 
     /// Marks request `id` as sent; returns false if it was dropped.
-    pub(crate) fn sending(&self, id: u64) -> bool {
+    pub(crate) fn mark_sent(&self, id: u64) -> bool {
         let mut table = self.table.lock();
         table.waiting.get_mut(&id).map(|request| request.sent = true).is_some()
     }
@@ -315,11 +315,11 @@ mod tests {
                 .unwrap()
         };
         let (queued, sent, answered) = (register(), register(), register());
-        assert!(peer.sending(sent.id()) && peer.sending(answered.id()));
+        assert!(peer.mark_sent(sent.id()) && peer.mark_sent(answered.id()));
         accept(&peer, r#"{"id":3,"result":{}}"#);
         drop((queued, sent, answered));
         assert_eq!(*cancelled.lock(), [2]);
-        assert!(!peer.sending(1), "a dropped request must not be written any more");
+        assert!(!peer.mark_sent(1), "a dropped request must not be written any more");
     }
 
     #[test]
@@ -329,7 +329,7 @@ mod tests {
             peer.register(Interest::default(), None).unwrap(),
             peer.register(Interest::default(), None).unwrap(),
         );
-        peer.sending(sent.id());
+        peer.mark_sent(sent.id());
         peer.fail_all(UpstreamErrorKind::Died, "gone");
         assert_eq!(queued.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Unavailable);
         assert_eq!(sent.take().unwrap().unwrap_err().kind, UpstreamErrorKind::Died);

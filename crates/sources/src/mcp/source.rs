@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use tokio_util::sync::DropGuard;
 use toolcrib_core::{
     authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
@@ -16,9 +17,7 @@ use toolcrib_tasks::{Policy, Task};
 
 use super::{
     connection::Connection,
-    discover,
-    http::HttpTarget,
-    result,
+    discover, result,
     supervise::{Supervisor, Target},
 };
 use crate::{
@@ -31,6 +30,8 @@ use crate::{
 pub(crate) struct McpSource {
     supervisor: Arc<Supervisor>,
     task: Task,
+    /// Closes the source when it is dropped.
+    _close: DropGuard,
 }
 
 // === impl McpSource ===
@@ -45,7 +46,8 @@ impl McpSource {
             let running = Arc::clone(&running);
             async move { running.run().await }
         });
-        Self { supervisor, task }
+        let _close = supervisor.calls.closed.clone().drop_guard();
+        Self { supervisor, task, _close }
     }
 
     fn connection(&self) -> Result<Arc<Connection>, UpstreamError> {
@@ -63,9 +65,7 @@ impl McpSource {
         permit: &Permit,
         mut call: Invocation,
     ) -> Result<Outcome, UpstreamError> {
-        if let Target::Http(HttpTarget { credential: Some(credential), endpoint, .. }) =
-            &self.supervisor.target
-        {
+        if let Some((endpoint, credential)) = self.supervisor.credential() {
             // Without it there may be no connection; this says why.
             let echoes = credential.check(permit, endpoint.url(), &call.egress).await?;
             call.progress = call.progress.map(|sink| echoes.progress(sink));
@@ -128,16 +128,8 @@ impl Source for McpSource {
         self.supervisor.calls.closed.cancel();
         self.task.ended().await;
         self.supervisor.status.set(SourceState::Stopped, "closed");
-        if let Target::Http(HttpTarget { credential: Some(credential), .. }) =
-            &self.supervisor.target
-        {
-            credential.settled().await;
+        if let Some((_, credential)) = self.supervisor.credential() {
+            credential.wait_for_requests().await;
         }
-    }
-}
-
-impl Drop for McpSource {
-    fn drop(&mut self) {
-        self.supervisor.calls.closed.cancel();
     }
 }

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::{
     io::{AsyncWriteExt as _, BufReader},
     process::{ChildStdin, ChildStdout},
-    sync::mpsc,
+    sync::{SetOnce, mpsc},
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use toolcrib_core::{
@@ -25,7 +25,6 @@ use toolcrib_mcp::{
 
 use super::{
     call::Call,
-    end_reason::EndReason,
     message::Reply,
     peer::{OnCancel, Peer},
 };
@@ -66,7 +65,7 @@ pub(crate) struct StdioDriver {
     reader: AbortOnDropHandle<()>,
     writer: AbortOnDropHandle<()>,
     /// Which pipe ended first.
-    pipes: Arc<EndReason>,
+    pipes: Arc<SetOnce<&'static str>>,
     stop_writing: CancellationToken,
     peer: Arc<Peer>,
     /// Why it ended, once that is known: it is found out once and returned any number of times.
@@ -92,7 +91,7 @@ pub(crate) async fn start(
     // Eight bytes for each call in flight that was written: a child that does not read is given up.
     let (cancels, cancelled) = mpsc::unbounded_channel();
     let stop_writing = CancellationToken::new();
-    let pipes = Arc::new(EndReason::default());
+    let pipes = Arc::new(SetOnce::new());
     let writer = Writer { stdin, queue, cancelled, peer: Arc::clone(&peer) };
     let writer = ending(&pipes, writer.run(stop_writing.clone()));
     let max = context.limits.max_message_bytes;
@@ -181,14 +180,14 @@ impl StdioDriver {
             pipe = self.pipes.wait() => {
                 // A pipe usually ends because the child does; its exit status says more.
                 let exit = tokio::time::timeout(SETTLE, self.child.exited()).await;
-                self.finish(&exit.unwrap_or(pipe)).await
+                self.finish(exit.as_deref().unwrap_or(*pipe)).await
             }
         }
     }
 
     /// Whether [`Self::ended`] returns without waiting for the child to go on.
     pub(crate) fn has_ended(&self) -> bool {
-        self.end.is_some() || self.pipes.is_set()
+        self.end.is_some() || self.pipes.initialized()
     }
 
     async fn finish(&mut self, reason: &str) -> String {
@@ -223,23 +222,23 @@ impl Drop for StdioDriver {
 
 /// Spawns a task whose result, or loss, ends the connection.
 fn ending(
-    end: &Arc<EndReason>,
+    end: &Arc<SetOnce<&'static str>>,
     task: impl Future<Output = &'static str> + Send + 'static,
 ) -> AbortOnDropHandle<()> {
     let end = Arc::clone(end);
     AbortOnDropHandle::new(tokio::spawn(async move {
         let _lost = EndOnDrop(&end);
-        end.set(task.await);
+        end.set(task.await).ok();
     }))
 }
 
 /// Ends the connection when the task that holds this is gone, however that happened.
-struct EndOnDrop<'a>(&'a EndReason);
+struct EndOnDrop<'a>(&'a SetOnce<&'static str>);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         // The first reason counts, so this is the reason only where there is no other.
-        self.0.set("lost its connection");
+        self.0.set("lost its connection").ok();
     }
 }
 
@@ -259,7 +258,7 @@ impl Writer {
                 Some(id) = self.cancelled.recv() => line(message::cancelled(id)),
                 Some(outgoing) = self.queue.recv() => match outgoing {
                     Outgoing::Message(line) => line,
-                    Outgoing::Request { id, line } if self.peer.sending(id) => line,
+                    Outgoing::Request { id, line } if self.peer.mark_sent(id) => line,
                     Outgoing::Request { .. } => continue,
                 },
                 else => return "was closed",

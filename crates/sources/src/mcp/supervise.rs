@@ -28,6 +28,8 @@ use super::{
 use crate::{
     calls::Calls,
     context::SourceContext,
+    credential::SourceCredential,
+    egress::Endpoint,
     process::{launch::Launcher, stderr::Lines},
     status::StatusBoard,
 };
@@ -157,12 +159,17 @@ impl Supervisor {
         self.status.set(SourceState::Degraded, reason);
     }
 
+    /// Returns the endpoint and its credential, if there is one.
+    pub(crate) fn credential(&self) -> Option<(&Endpoint, &Arc<SourceCredential>)> {
+        match &self.target {
+            Target::Http(target) => Some((&target.endpoint, target.credential.as_ref()?)),
+            Target::Stdio(..) => None,
+        }
+    }
+
     /// Returns the filter for echoes of the credential.
     pub(crate) fn echoes(&self) -> Echoes {
-        match &self.target {
-            Target::Http(HttpTarget { credential: Some(credential), .. }) => credential.echoes(),
-            Target::Http(_) | Target::Stdio(..) => Echoes::default(),
-        }
+        self.credential().map(|(_, credential)| credential.echoes()).unwrap_or_default()
     }
 
     /// Starts and negotiates, within the time that connecting may take.
@@ -251,7 +258,7 @@ impl Driver {
     async fn ended(&mut self) -> String {
         match self {
             Self::Stdio(driver) => driver.ended().await,
-            Self::Http(http) => http.end.wait().await,
+            Self::Http(http) => http.end.wait().await.clone(),
         }
     }
 

@@ -40,11 +40,4 @@ impl Wire {
             stdio.probe_ended(end);
         }
     }
-
-    /// Uses the result of the handshake from now on.
-    pub(crate) fn enter(&self, era: &Era) {
-        if let (Self::Http(http), Era::Legacy(version)) = (self, era) {
-            http.set_version(version);
-        }
-    }
 }

@@ -17,6 +17,7 @@ use super::{
     encode::Style,
     resolve::{Bundle, size},
 };
+use crate::egress::CONNECTION_HEADERS;
 
 /// The methods of a path, in the order of the specification.
 pub(super) const METHODS: &[&str] =
@@ -27,25 +28,9 @@ const MAX_PARAMETERS: usize = 200;
 /// Characters of a name that is derived from method and path.
 const MAX_NAME: usize = 160;
 
-/// Headers set by the connection or by us. The specification says that a document cannot describe
-/// the first three.
-const OURS: &[&str] = &[
-    "accept",
-    "content-type",
-    "authorization",
-    "connection",
-    "content-length",
-    "cookie",
-    "expect",
-    "host",
-    "keep-alive",
-    "proxy-authorization",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
+/// Headers that no argument sets, in addition to those of the connection. The specification says that a
+/// document cannot describe the first two.
+const OURS: [&str; 5] = ["accept", "content-type", "keep-alive", "proxy-connection", "trailer"];
 
 /// An operation that can be called.
 #[derive(Debug, Clone)]
@@ -63,6 +48,15 @@ pub(super) struct Operation {
     pub(super) description: Option<String>,
     pub(super) input: Value,
     pub(super) output: Option<Value>,
+}
+
+/// An operation of the document that has not been read.
+pub(super) struct Candidate<'d> {
+    pub(super) name: String,
+    pub(super) method: &'static str,
+    pub(super) path: &'d str,
+    pub(super) item: &'d Value,
+    pub(super) described: &'d Value,
 }
 
 /// A parameter and its serialization.
@@ -96,7 +90,7 @@ const PLACES: [(&str, Place); 4] = [
 ];
 
 /// The settings shared by all operations of a source.
-pub(super) struct Reading<'d> {
+pub(super) struct ReadingContext<'d> {
     pub(super) document: &'d Document,
     /// Byte limit for the schemas of one tool; the input schema takes precedence.
     pub(super) share: usize,
@@ -117,15 +111,11 @@ pub(super) fn derived_name(method: &str, path: &str) -> String {
 }
 
 impl Operation {
-    /// Reads the operation object `described` under `path`; `item` is its path item.
     pub(super) fn read(
-        reading: &Reading<'_>,
-        name: String,
-        method: &str,
-        path: &str,
-        item: &Value,
-        described: &Value,
+        reading: &ReadingContext<'_>,
+        candidate: &Candidate<'_>,
     ) -> Result<Self, Unusable> {
+        let Candidate { name, method, path, item, described } = candidate;
         check_path(path)?;
         let document = reading.document;
         let body = match described.get("requestBody") {
@@ -180,9 +170,9 @@ impl Operation {
         let servers = described.get("servers").or_else(|| item.get("servers"));
         let left = reading.share.saturating_sub(size(&input));
         Ok(Self {
-            name,
+            name: name.clone(),
             method: method.to_ascii_uppercase(),
-            path: path.to_owned(),
+            path: (*path).to_owned(),
             servers: servers.filter(|servers| !list(servers).is_empty()).cloned(),
             parameters,
             body,
@@ -210,7 +200,7 @@ struct ParameterEntry<'d> {
 /// Returns the parameters that arguments fill: those of the operation, then those of the path item
 /// that it does not override. They are sorted by location, in document order.
 fn parameters<'d>(
-    reading: &Reading<'d>,
+    reading: &ReadingContext<'d>,
     item: &'d Value,
     described: &'d Value,
 ) -> Result<Vec<ParameterEntry<'d>>, Unusable> {
@@ -237,7 +227,7 @@ fn parameters<'d>(
 
 /// Reads a parameter. Returns `None` when arguments cannot set it.
 fn parameter_of<'d>(
-    reading: &Reading<'d>,
+    reading: &ReadingContext<'d>,
     parameter: &'d Value,
 ) -> Result<Option<ParameterEntry<'d>>, Unusable> {
     const ANY: &Value = &Value::Bool(true);
@@ -250,7 +240,8 @@ fn parameter_of<'d>(
     };
     if place == Place::Header {
         let lower = name.to_ascii_lowercase();
-        if OURS.contains(&lower.as_str()) || reading.configured.contains(&lower) {
+        let is_ours = [&OURS[..], &CONNECTION_HEADERS].concat().contains(&lower.as_str());
+        if is_ours || reading.configured.contains(&lower) {
             return Ok(None);
         }
         if http::HeaderName::from_bytes(name.as_bytes()).is_err() {

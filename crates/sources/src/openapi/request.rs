@@ -18,13 +18,9 @@ use crate::egress::{MAX_HOPS, Outgoing};
 
 const STRICT: Escape = Escape::Url { reserved: false };
 
-/// Arguments that do not fit the operation. The message names the argument and contains no value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct UnfitArguments(String);
-
-fn unfit(argument: &str, problem: &str) -> UnfitArguments {
-    UnfitArguments(format!("the argument `{argument}` {problem}"))
+/// Describes an argument that does not fit the operation. The message contains no value.
+fn unfit(argument: &str, problem: &str) -> String {
+    format!("the argument `{argument}` {problem}")
 }
 
 /// Creates the request for `arguments` to `operation` of the service at `base`.
@@ -32,9 +28,9 @@ pub(super) fn build(
     operation: &Operation,
     base: &Url,
     arguments: &Map<String, Value>,
-) -> Result<Outgoing, UnfitArguments> {
+) -> Result<Outgoing, String> {
     let method = Method::from_bytes(operation.method.as_bytes())
-        .map_err(|_| UnfitArguments("the operation has no usable method".to_owned()))?;
+        .map_err(|_| "the operation has no usable method".to_owned())?;
     let mut request = Outgoing::new(method, url(operation, base, arguments)?);
     request.hops = MAX_HOPS;
     let accept = HeaderValue::from_static("application/json, text/*;q=0.9, */*;q=0.8");
@@ -50,11 +46,7 @@ pub(super) fn build(
     Ok(request)
 }
 
-fn url(
-    operation: &Operation,
-    base: &Url,
-    arguments: &Map<String, Value>,
-) -> Result<Url, UnfitArguments> {
+fn url(operation: &Operation, base: &Url, arguments: &Map<String, Value>) -> Result<Url, String> {
     let (path, fixed) = match operation.path.split_once('?') {
         Some((path, query)) => (path, Some(query)),
         None => (operation.path.as_str(), None),
@@ -73,7 +65,7 @@ fn fill(
     operation: &Operation,
     path: &str,
     arguments: &Map<String, Value>,
-) -> Result<String, UnfitArguments> {
+) -> Result<String, String> {
     let mut filled = String::with_capacity(path.len());
     for segment in path.split_inclusive('/') {
         let (segment, slash) = match segment.strip_suffix('/') {
@@ -142,7 +134,7 @@ fn headers(
     operation: &Operation,
     arguments: &Map<String, Value>,
     headers: &mut HeaderMap,
-) -> Result<(), UnfitArguments> {
+) -> Result<(), String> {
     for (parameter, value) in given(operation, Place::Header, arguments) {
         let Parameter { name, argument, style, explode, .. } = parameter;
         let text = encode::single(name, value, *style, *explode, Escape::None);
@@ -176,7 +168,7 @@ fn given<'a>(
     })
 }
 
-fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), UnfitArguments> {
+fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), String> {
     let mut media_type = body.media_type.clone();
     let bytes = match body.kind {
         BodyKind::Json => value.to_string().into_bytes(),
@@ -193,11 +185,11 @@ fn write_body(body: &Body, value: &Value) -> Result<(HeaderValue, Bytes), UnfitA
         }
     };
     let media_type = HeaderValue::from_str(&media_type)
-        .map_err(|_| UnfitArguments("the operation's body has no usable media type".to_owned()))?;
+        .map_err(|_| "the operation's body has no usable media type".to_owned())?;
     Ok((media_type, Bytes::from(bytes)))
 }
 
-fn members(value: &Value) -> Result<&Map<String, Value>, UnfitArguments> {
+fn members(value: &Value) -> Result<&Map<String, Value>, String> {
     value.as_object().ok_or_else(|| unfit("body", "must be an object: it is a form"))
 }
 
@@ -207,7 +199,7 @@ fn field<'b>(body: &'b Body, name: &str) -> Option<&'b Field> {
 
 /// Encodes `application/x-www-form-urlencoded`. A field without a style is written as it is, a list
 /// of plain values is repeated, and any deeper value becomes JSON.
-fn form(body: &Body, value: &Value) -> Result<String, UnfitArguments> {
+fn form(body: &Body, value: &Value) -> Result<String, String> {
     let mut form = String::new();
     for (name, value) in members(value)? {
         let style = field(body, name).and_then(|field| field.style);
@@ -230,7 +222,7 @@ fn is_plain(value: &Value) -> bool {
 }
 
 /// Encodes `multipart/form-data`: one part per field, or per item of a list.
-fn multipart(body: &Body, value: &Value, boundary: &str) -> Result<Vec<u8>, UnfitArguments> {
+fn multipart(body: &Body, value: &Value, boundary: &str) -> Result<Vec<u8>, String> {
     let mut parts = Vec::new();
     for (name, value) in members(value)? {
         let field = field(body, name);
@@ -281,15 +273,15 @@ fn quoted(name: &str) -> String {
     name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A")
 }
 
-fn decode(argument: &str, value: &Value) -> Result<Vec<u8>, UnfitArguments> {
+fn decode(argument: &str, value: &Value) -> Result<Vec<u8>, String> {
     let bytes = value.as_str().and_then(|text| STANDARD.decode(text.trim()).ok());
     bytes.ok_or_else(|| unfit(argument, "must be base64"))
 }
 
 /// Returns a boundary of 128 random bits, which no part contains.
-fn boundary() -> Result<String, UnfitArguments> {
+fn boundary() -> Result<String, String> {
     let mut random = [0_u8; 16];
     getrandom::fill(&mut random)
-        .map_err(|_| UnfitArguments("no random number could be generated; try again".to_owned()))?;
-    Ok(random.iter().fold("----toolcrib".to_owned(), |text, byte| format!("{text}{byte:02x}")))
+        .map_err(|_| "no random number could be generated; try again".to_owned())?;
+    Ok(format!("----toolcrib{:032x}", u128::from_be_bytes(random)))
 }

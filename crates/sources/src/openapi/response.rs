@@ -55,8 +55,8 @@ fn success(status: StatusCode, media_type: &str, body: Vec<u8>) -> Result<Outcom
         parse_strict(&body).map_err(|_| malformed())?;
         let text = String::from_utf8(body).map_err(|_| malformed())?;
         let structured = RawValue::from_string(text).map_err(|_| malformed())?;
-        let block = json!([{ "type": "text", "text": structured.get() }]);
-        return Ok(Outcome { content: raw(&block), structured: Some(structured), is_error: false });
+        let outcome = Outcome::text(structured.get(), false);
+        return Ok(Outcome { structured: Some(structured), ..outcome });
     }
     if is_text(media_type)
         && let Ok(text) = std::str::from_utf8(&body)

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::{
     document::{Document, DocumentError, Unusable, list, text},
-    operation::{METHODS, Operation, Reading, derived_name},
+    operation::{Candidate, METHODS, Operation, ReadingContext, derived_name},
     resolve::plain_name,
     select::Selection,
     server::Servers,
@@ -51,15 +51,6 @@ pub(super) struct ReadSettings<'a> {
     pub(super) limits: &'a SourceLimits,
 }
 
-/// An operation of the document that has not been read.
-struct Candidate<'d> {
-    name: String,
-    method: &'static str,
-    path: &'d str,
-    item: &'d Value,
-    described: &'d Value,
-}
-
 impl Service {
     pub(super) fn read(bytes: &[u8], settings: &ReadSettings<'_>) -> Result<Self, DocumentError> {
         let document = Document::read(bytes)?;
@@ -80,7 +71,7 @@ impl Service {
         let everywhere = document.root.get("servers").filter(|servers| !list(servers).is_empty());
         let limit = settings.limits.max_list_bytes;
         let reading =
-            |share| Reading { document: &document, share, configured: settings.configured };
+            |share| ReadingContext { document: &document, share, configured: settings.configured };
         for (candidate, read) in chosen.iter().zip(read_all(&chosen, limit, reading)) {
             let placed = read.map_err(|error: Unusable| error.to_string()).and_then(|operation| {
                 let base = settings.servers.find(operation.servers.as_ref().or(everywhere))?;
@@ -136,12 +127,12 @@ impl Service {
 fn read_all<'d>(
     chosen: &[Candidate<'d>],
     limit: usize,
-    reading: impl Fn(usize) -> Reading<'d>,
+    reading: impl Fn(usize) -> ReadingContext<'d>,
 ) -> Vec<Result<Operation, Unusable>> {
     let (whole, mut sizes, mut total) = (reading(MAX_SHARE), Vec::new(), 0_usize);
     let mut all = Vec::new();
     for candidate in chosen {
-        let read = candidate.read(&whole);
+        let read = Operation::read(&whole, candidate);
         let taken = read.as_ref().map_or(0, Operation::schema_bytes);
         total = total.saturating_add(taken);
         sizes.push(taken);
@@ -154,7 +145,7 @@ fn read_all<'d>(
         return all;
     }
     let narrow = reading(fair_share(sizes, limit));
-    chosen.iter().map(|candidate| candidate.read(&narrow)).collect()
+    chosen.iter().map(|candidate| Operation::read(&narrow, candidate)).collect()
 }
 
 /// Returns the largest share per operation so that the total stays within `limit`. Operations in
@@ -171,13 +162,6 @@ fn fair_share(mut sizes: Vec<usize>, limit: usize) -> usize {
         waiting -= 1;
     }
     MAX_SHARE
-}
-
-impl Candidate<'_> {
-    fn read(&self, reading: &Reading<'_>) -> Result<Operation, Unusable> {
-        let name = self.name.clone();
-        Operation::read(reading, name, self.method, self.path, self.item, self.described)
-    }
 }
 
 /// Returns all operations with their names, in document order.
@@ -251,9 +235,9 @@ fn quoted(text: &str) -> String {
     tidy(text, 120)
 }
 
-/// See [`super::fuzz`].
+/// Parses `bytes` as a document and creates requests for its operations.
 #[cfg(fuzzing)]
-pub(super) fn fuzz(bytes: &[u8]) {
+pub(crate) fn fuzz(bytes: &[u8]) {
     use std::collections::BTreeMap;
 
     use serde_json::Map;

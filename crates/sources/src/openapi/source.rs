@@ -14,6 +14,7 @@ use async_trait::async_trait;
 use http::{HeaderMap, HeaderValue, Method, header};
 use parking_lot::RwLock;
 use tokio::io::AsyncReadExt as _;
+use tokio_util::sync::DropGuard;
 use toolcrib_core::{
     authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
@@ -26,7 +27,7 @@ use toolcrib_core::{
     },
     text::io_reason,
 };
-use toolcrib_tasks::Policy;
+use toolcrib_tasks::{Backoff, Policy};
 use url::Url;
 
 use super::{
@@ -67,8 +68,11 @@ enum DocumentLocation {
     Url(Url),
 }
 
-/// The source of one service.
-pub(crate) struct ConnectorSource(Arc<Shared>);
+/// The source of one service, which closes when it is dropped.
+pub(crate) struct ConnectorSource {
+    shared: Arc<Shared>,
+    _close: DropGuard,
+}
 
 /// The state that a source shares with the task that first reads its document.
 struct Shared {
@@ -206,19 +210,17 @@ async fn read_file(path: &Path) -> Result<Vec<u8>, UpstreamError> {
 impl Shared {
     /// Retries until the document was read once. Only then is the source ready.
     async fn begin(&self) {
-        let mut pause = FIRST_PAUSE;
-        loop {
+        let backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        for failures in 1.. {
             match self.load().await {
                 Ok(service) => {
                     self.keep(service.operations, Some(service.discovered));
                     self.status.set(SourceState::Ready, "");
-                    self.context.changed();
-                    return;
+                    return self.context.changed();
                 }
                 Err(error) => self.status.set(SourceState::Starting, &error.detail),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            tokio::time::sleep(backoff.after(failures)).await;
         }
     }
 
@@ -286,20 +288,15 @@ impl ConnectorSource {
                 beginner.calls.closed.run_until_cancelled(beginner.begin()).await;
             }
         });
-        Self(shared)
-    }
-}
-
-impl Drop for ConnectorSource {
-    fn drop(&mut self) {
-        self.0.calls.closed.cancel();
+        let _close = shared.calls.closed.clone().drop_guard();
+        Self { shared, _close }
     }
 }
 
 #[async_trait]
 impl Source for ConnectorSource {
     fn id(&self) -> &SourceId {
-        &self.0.context.id
+        &self.shared.context.id
     }
 
     fn kind(&self) -> SourceKind {
@@ -307,29 +304,29 @@ impl Source for ConnectorSource {
     }
 
     async fn discover(&self) -> Result<Discovered, UpstreamError> {
-        self.0.calls.check_open()?;
-        let news = self.0.read.write().as_mut().and_then(|read| read.news.take());
+        self.shared.calls.check_open()?;
+        let news = self.shared.read.write().as_mut().and_then(|read| read.news.take());
         if let Some(news) = news {
             return Ok(news);
         }
-        let service = self.0.load().await?;
-        self.0.keep(service.operations, None);
+        let service = self.shared.load().await?;
+        self.shared.keep(service.operations, None);
         Ok(service.discovered)
     }
 
     async fn invoke(&self, permit: &Permit, call: Invocation) -> Result<Outcome, UpstreamError> {
-        self.0.calls.run(self.0.call(permit, &call)).await
+        self.shared.calls.run(self.shared.call(permit, &call)).await
     }
 
     fn status(&self) -> SourceStatus {
-        self.0.status.get()
+        self.shared.status.get()
     }
 
     async fn close(&self) {
-        self.0.calls.closed.cancel();
-        self.0.status.set(SourceState::Stopped, "");
-        if let Some(credential) = &self.0.plan.credential {
-            credential.settled().await;
+        self.shared.calls.closed.cancel();
+        self.shared.status.set(SourceState::Stopped, "");
+        if let Some(credential) = &self.shared.plan.credential {
+            credential.wait_for_requests().await;
         }
     }
 }

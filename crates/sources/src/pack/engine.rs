@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toolcrib_core::{
     authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
-    source::{SourceStatus, pack::PackGrant},
+    source::pack::PackGrant,
 };
 
 #[cfg(feature = "wasm")]
@@ -53,20 +53,12 @@ impl Engine {
         }
     }
 
-    /// Returns the status of a server that is not ready.
-    pub(super) fn trouble(&self) -> Option<SourceStatus> {
+    /// Returns the client of a remote pack.
+    pub(super) fn remote(&self) -> Option<&Remote> {
         match self {
             #[cfg(feature = "wasm")]
             Self::Wasm(_) => None,
-            Self::Remote(remote) => remote.trouble(),
-        }
-    }
-
-    pub(super) async fn close(&self) {
-        match self {
-            #[cfg(feature = "wasm")]
-            Self::Wasm(_) => {}
-            Self::Remote(remote) => remote.close().await,
+            Self::Remote(remote) => Some(remote),
         }
     }
 }

@@ -116,10 +116,7 @@ impl PackFiles {
 
     /// Returns the archive of the pack, created on demand for a directory.
     pub(super) fn into_archive(self) -> Result<Vec<u8>, PackError> {
-        match self.archive {
-            Some(archive) => Ok(archive),
-            None => archive::write(&self.files),
-        }
+        self.archive.map_or_else(|| archive::write(&self.files), Ok)
     }
 
     /// Verifies and assembles the pack with the given settings.

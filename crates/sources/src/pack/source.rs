@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use parking_lot::RwLock;
+use tokio_util::sync::DropGuard;
 use toolcrib_core::{
     authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
@@ -29,6 +30,8 @@ use crate::{calls::Calls, error::unavailable, status::StatusBoard};
 /// A node pack.
 pub(crate) struct PackSource {
     shared: Arc<Shared>,
+    /// Closes the source when it is dropped.
+    _close: DropGuard,
 }
 
 struct Shared {
@@ -71,7 +74,8 @@ impl PackSource {
                 }
             }
         });
-        Self { shared }
+        let _close = shared.calls.closed.clone().drop_guard();
+        Self { shared, _close }
     }
 }
 
@@ -109,22 +113,16 @@ impl Source for PackSource {
         let own = self.shared.status.get();
         let loaded = self.shared.loaded.read().clone();
         let trouble = loaded.filter(|_| own.state == SourceState::Ready);
-        trouble.and_then(|loaded| loaded.engine.trouble()).unwrap_or(own)
+        trouble.and_then(|loaded| loaded.engine.remote()?.trouble()).unwrap_or(own)
     }
 
     async fn close(&self) {
         self.shared.calls.closed.cancel();
         let loaded = self.shared.loaded.read().clone();
-        if let Some(loaded) = loaded {
-            loaded.engine.close().await;
+        if let Some(remote) = loaded.as_ref().and_then(|loaded| loaded.engine.remote()) {
+            remote.close().await;
         }
         self.shared.status.set(SourceState::Stopped, "");
-    }
-}
-
-impl Drop for PackSource {
-    fn drop(&mut self) {
-        self.shared.calls.closed.cancel();
     }
 }
 

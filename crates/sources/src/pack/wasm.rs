@@ -90,13 +90,13 @@ impl Program {
     /// Lists the nodes of the module, and leaves out nodes of the pack that it does not have.
     async fn list_nodes(
         machine: &'static Machine,
-        mut module: Module,
+        module: Module,
         context: &Arc<PackContext>,
         pack: &mut Pack,
     ) -> Result<Module, PackError> {
         let state = State::new(context, 0, EgressTrail::default());
         let name = pack.manifest.name.clone();
-        let list = async move { module.list(machine, state, &name).await.map(|()| module) };
+        let list = async move { module.list(machine, state, &name).await };
         let Some(listed) = machine.run(context.source.limits.connect_timeout, list).await else {
             return PackCode::InvalidManifest.refuse("the code did not list its nodes in time");
         };

@@ -79,8 +79,8 @@ mod linux {
         };
         let read = AccessFs::from_read(WANTED);
         let all = AccessFs::from_all(WANTED);
-        let secret = Territory::new(&protected.secret)?;
-        let fixed = Territory::new(protected.fixed.iter().chain(&protected.secret))?;
+        let secret = ProtectedPaths::new(&protected.secret)?;
+        let fixed = ProtectedPaths::new(protected.fixed.iter().chain(&protected.secret))?;
         let mut places = Vec::new();
         for path in SYSTEM {
             places.extend(without(Path::new(path), &secret).into_iter().map(|fd| (fd, read)));
@@ -147,7 +147,7 @@ mod linux {
     }
 
     /// Returns descriptors that cover `path` except `territory`.
-    fn without(path: &Path, territory: &Territory) -> Vec<OwnedFd> {
+    fn without(path: &Path, territory: &ProtectedPaths) -> Vec<OwnedFd> {
         let Some(place) = open(path) else { return Vec::new() };
         if !territory.covers(&place.about) {
             let inside = territory.contains(&place.path);
@@ -160,7 +160,7 @@ mod linux {
 
     /// Protected files and directories.
     #[derive(Default)]
-    struct Territory {
+    struct ProtectedPaths {
         roots: Vec<PathBuf>,
         /// Device and inode of each root and of every directory above it.
         above: BTreeSet<(u64, u64)>,
@@ -168,7 +168,7 @@ mod linux {
         linked: BTreeMap<u64, PathBuf>,
     }
 
-    impl Territory {
+    impl ProtectedPaths {
         fn new<'p>(protected: impl IntoIterator<Item = &'p PathBuf>) -> Result<Self, String> {
             let mut territory = Self::default();
             for path in protected {

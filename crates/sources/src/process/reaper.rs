@@ -67,11 +67,8 @@ pub(super) fn run(
 ) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let reaped = runtime.and_then(|it| it.block_on(reap(rules, program, arguments.collect())));
-    match reaped {
-        Ok(()) => ExitCode::SUCCESS,
-        // The server notices that the socket closes without an `ENDED` frame.
-        Err(_) => ExitCode::FAILURE,
-    }
+    // After a failure, the server notices that the socket closes without an `ENDED` frame.
+    if reaped.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 async fn reap(rules: ReaperRules, program: OsString, arguments: Vec<OsString>) -> io::Result<()> {
@@ -83,7 +80,7 @@ async fn reap(rules: ReaperRules, program: OsString, arguments: Vec<OsString>) -
     }
     let mut deaths = signal(SignalKind::child())?;
     adopt()?;
-    let scratch = rules.scratch.as_deref().map(Scratch::make).transpose();
+    let scratch = rules.scratch.as_deref().map(Scratch::create).transpose();
     let started = scratch
         .map_err(|error| format!("no working directory: {error}"))
         .and_then(|scratch| Ok((start(&rules, scratch.as_ref(), &program, &arguments)?, scratch)));
@@ -336,7 +333,7 @@ fn kill_children() {}
 struct Scratch(PathBuf);
 
 impl Scratch {
-    fn make(within: &Path) -> io::Result<Self> {
+    fn create(within: &Path) -> io::Result<Self> {
         let number = getrandom::u64().map_err(io::Error::other)?;
         let path = within.join(format!("toolcrib-{number:016x}"));
         // The name is random, so an existing directory belongs to another process.

@@ -110,17 +110,13 @@ struct Success {
     refresh_token: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Failure {
-    error: String,
-}
-
 /// Parses the response of a token endpoint.
 pub(super) fn read(status: StatusCode, body: &[u8]) -> Result<TokenGrant, TokenDenial> {
     let odd = |what: &str| TokenDenial::Temporary(format!("the token endpoint answered {what}"));
     if !status.is_success() {
-        let code = serde_json::from_slice::<Failure>(body).ok().map(|failure| failure.error);
-        let known = PERMANENT.iter().find(|known| code.as_deref() == Some(**known));
+        let failure: Value = serde_json::from_slice(body).unwrap_or_default();
+        let code = failure.get("error").and_then(Value::as_str);
+        let known = PERMANENT.iter().find(|known| code == Some(**known));
         return Err(match known {
             Some(code) => TokenDenial::Permanent(code),
             None if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) => {

@@ -41,7 +41,7 @@ pub(super) struct Module {
 }
 
 /// An instance and the exports that every call needs.
-struct Running {
+struct RunningInstance {
     store: Store<State>,
     instance: Instance,
     memory: Memory,
@@ -75,11 +75,11 @@ impl Module {
 
     /// Checks the ABI version and the pack name of the module, and reads its list of nodes.
     pub(super) async fn list(
-        &mut self,
+        self,
         machine: &Machine,
         state: State,
         name: &str,
-    ) -> Result<(), PackError> {
+    ) -> Result<Self, PackError> {
         let nodes = self.read_nodes(machine, state, name).await.map_err(|stopped| {
             let problem = match stopped {
                 CallFailure::Garbage(what) => what,
@@ -94,8 +94,7 @@ impl Module {
             };
             PackCode::InvalidManifest.error(problem)
         })?;
-        self.nodes = nodes;
-        Ok(())
+        Ok(Self { nodes, ..self })
     }
 
     async fn read_nodes(
@@ -109,7 +108,7 @@ impl Module {
         if version != ABI_VERSION {
             return Err(CallFailure::Garbage("unsupported_abi_version: the code must speak ABI 1"));
         }
-        if running.text("openwop_pack_name", None).await? != name {
+        if running.text("openwop_pack_name", ()).await? != name {
             return Err(CallFailure::Garbage("the code belongs to another pack"));
         }
         let count: i32 = running.number("openwop_node_count", ()).await?;
@@ -118,7 +117,7 @@ impl Module {
         }
         let mut nodes = BTreeMap::new();
         for index in 0..count {
-            nodes.insert(running.text("openwop_node_id_at", Some(index)).await?, index);
+            nodes.insert(running.text("openwop_node_id_at", index).await?, index);
         }
         Ok(nodes)
     }
@@ -156,7 +155,7 @@ impl Module {
     }
 
     /// Creates a fresh instance.
-    async fn start(&self, machine: &Machine, state: State) -> Result<Running, CallFailure> {
+    async fn start(&self, machine: &Machine, state: State) -> Result<RunningInstance, CallFailure> {
         let mut store = machine.store(state);
         let instance = match self.ready.instantiate_async(&mut store).await {
             Ok(instance) => instance,
@@ -165,7 +164,7 @@ impl Module {
         let Some(memory) = instance.get_memory(&mut store, "memory") else {
             return Err(CallFailure::Garbage("the code exports no memory"));
         };
-        Ok(Running { store, instance, memory })
+        Ok(RunningInstance { store, instance, memory })
     }
 }
 
@@ -248,9 +247,9 @@ fn outside() -> wasmtime::Error {
     wasmtime::Error::msg("the code pointed outside its memory")
 }
 
-// === impl Running ===
+// === impl RunningInstance ===
 
-impl Running {
+impl RunningInstance {
     /// Calls an export that returns one number.
     async fn number<P: wasmtime::WasmParams + Send + Sync>(
         &mut self,
@@ -285,11 +284,12 @@ impl Running {
     }
 
     /// Calls an export that returns a name.
-    async fn text(&mut self, name: &str, index: Option<i32>) -> Result<String, CallFailure> {
-        let (at, len) = match index {
-            None => self.pair(name, ()).await?,
-            Some(index) => self.pair(name, index).await?,
-        };
+    async fn text<P: wasmtime::WasmParams + Send + Sync>(
+        &mut self,
+        name: &str,
+        params: P,
+    ) -> Result<String, CallFailure> {
+        let (at, len) = self.pair(name, params).await?;
         let size = len as u32 as usize;
         if size > MAX_NAME {
             return Err(CallFailure::TooLarge(size));

@@ -19,7 +19,7 @@ use tokio_util::task::AbortOnDropHandle;
 use toolcrib_core::egress::EgressTrail;
 use url::Url;
 
-use crate::egress::{Answer, Egress, EgressError, MAX_HOPS, Outgoing};
+use crate::egress::{Answer, CONNECTION_HEADERS, Egress, EgressError, MAX_HOPS, Outgoing};
 
 /// Requests per call.
 pub(super) const MAX_REQUESTS: usize = 32;
@@ -28,20 +28,6 @@ pub(super) const MAX_REQUEST: usize = 4 << 20;
 /// Largest response body in bytes.
 const MAX_ANSWER: usize = 4 << 20;
 const METHODS: [&str; 6] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"];
-/// Headers set by the connection, and headers that authenticate a request.
-const WITHHELD: [HeaderName; 10] = [
-    header::AUTHORIZATION,
-    header::CONNECTION,
-    header::CONTENT_LENGTH,
-    header::COOKIE,
-    header::EXPECT,
-    header::HOST,
-    header::PROXY_AUTHORIZATION,
-    header::TE,
-    header::TRANSFER_ENCODING,
-    header::UPGRADE,
-];
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct FetchRequest {
@@ -97,23 +83,17 @@ async fn exchange(
     let answer = egress.send(outgoing(request)?, trail).await.map_err(refused)?;
     let (status, headers) = (answer.status().as_u16(), headers(&answer));
     let body = answer.collect(MAX_ANSWER).await.map_err(refused)?;
-    Ok(match String::from_utf8(body) {
-        Ok(text) => FetchResponse { status, headers, body: Some(text), body_base64: None },
-        Err(bytes) => {
-            let encoded = STANDARD.encode(bytes.as_bytes());
-            FetchResponse { status, headers, body: None, body_base64: Some(encoded) }
-        }
-    })
+    let (body, body_base64) = match String::from_utf8(body) {
+        Ok(text) => (Some(text), None),
+        Err(bytes) => (None, Some(STANDARD.encode(bytes.as_bytes()))),
+    };
+    Ok(FetchResponse { status, headers, body, body_base64 })
 }
 
 fn refused(error: EgressError) -> FetchError {
     let code = match error {
         EgressError::Refused { .. } => "ssrf_blocked",
-        EgressError::Connect(_)
-        | EgressError::Broken(_)
-        | EgressError::TooLarge(_)
-        | EgressError::Crowded(_)
-        | EgressError::Credential(_) => "fetch_failed",
+        _ => "fetch_failed",
     };
     (code, error.to_string())
 }
@@ -136,7 +116,7 @@ fn outgoing(request: &[u8]) -> Result<Outgoing, FetchError> {
     for (name, value) in &wanted.headers {
         let name = HeaderName::from_bytes(name.as_bytes())
             .map_err(|_| invalid("a header name contains invalid characters"))?;
-        if WITHHELD.contains(&name) {
+        if CONNECTION_HEADERS.contains(&name.as_str()) {
             return Err(invalid("a header must not be set by pack code"));
         }
         let value = HeaderValue::from_str(value)
@@ -162,16 +142,12 @@ fn outgoing(request: &[u8]) -> Result<Outgoing, FetchError> {
 fn headers(answer: &Answer) -> BTreeMap<String, String> {
     let mut told = BTreeMap::new();
     for (name, value) in answer.headers() {
-        if *name == header::SET_COOKIE {
-            continue;
-        }
-        if let Ok(value) = value.to_str() {
-            told.entry(name.as_str().to_owned())
-                .and_modify(|known: &mut String| {
-                    known.push_str(", ");
-                    known.push_str(value);
-                })
-                .or_insert_with(|| value.to_owned());
+        if let Ok(value) = value.to_str()
+            && *name != header::SET_COOKIE
+        {
+            let known: &mut String = told.entry(name.to_string()).or_default();
+            let separator = if known.is_empty() { "" } else { ", " };
+            known.push_str(&format!("{separator}{value}"));
         }
     }
     told
