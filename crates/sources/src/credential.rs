@@ -22,11 +22,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 use parking_lot::Mutex;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     credential::{
-        CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Opened, Owner,
+        CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Owner,
+        UnsealedCredential,
     },
     egress::EgressTrail,
     redact::Echoes,
@@ -99,7 +100,7 @@ impl Credentials {
                 break;
             }
         }
-        let Opened { credential, material } = found.ok_or(missing)?;
+        let UnsealedCredential { credential, material } = found.ok_or(missing)?;
         let id = credential.id.clone();
         // Checked first, so that no token is requested needlessly.
         if !sendable::may_go(&credential, url) {
@@ -110,7 +111,8 @@ impl Credentials {
         }
         let mut token = None;
         if credential.kind.oauth2().is_some() {
-            let opened = Opened { credential: credential.clone(), material: material.clone() };
+            let opened =
+                UnsealedCredential { credential: credential.clone(), material: material.clone() };
             token = Some(self.tokens.token(opened, store, network).await?);
         }
         SendableCredential::new(credential, &material, token)

@@ -16,8 +16,8 @@ use std::{
 use async_trait::async_trait;
 use serde_json::{Value, json, value::RawValue};
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, raw},
+    catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
     source::{

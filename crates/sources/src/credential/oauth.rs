@@ -15,7 +15,9 @@ use parking_lot::Mutex;
 use tokio_util::task::TaskTracker;
 use toolcrib_core::{
     clock::Clock,
-    credential::{CredentialKind, CredentialProblem, CredentialStore, Material, Opened},
+    credential::{
+        CredentialKind, CredentialProblem, CredentialStore, Material, UnsealedCredential,
+    },
     egress::EgressTrail,
     id::CredentialId,
 };
@@ -60,7 +62,7 @@ struct TokenRequest {
     store: Arc<dyn CredentialStore>,
     network: Arc<Network>,
     slot: Arc<Slot>,
-    opened: Opened,
+    opened: UnsealedCredential,
 }
 
 // === impl Tokens ===
@@ -80,7 +82,7 @@ impl Tokens {
     /// Returns the access token of an OAuth credential, from the cache if possible.
     pub(super) async fn token(
         &self,
-        opened: Opened,
+        opened: UnsealedCredential,
         store: &Arc<dyn CredentialStore>,
         network: &Arc<Network>,
     ) -> Result<Arc<AccessToken>, Refusal> {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
     source::{Discovered, Source, SourceState, SourceStatus, StderrLine},

@@ -16,8 +16,8 @@ use parking_lot::RwLock;
 use tokio::io::AsyncReadExt as _;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     descriptor::SourceKind,
     egress::EgressTrail,
     id::SourceId,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     source::pack::PackGrant,
 };
 

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Value, value::RawValue};
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     id::SourceId,
     source::{HttpSpec, Source as _, SourceListener, SourceState, SourceStatus},
 };

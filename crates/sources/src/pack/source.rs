@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use parking_lot::RwLock;
 use tokio_util::sync::DropGuard;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     descriptor::SourceKind,
     id::SourceId,
     source::{Discovered, Source, SourceState, SourceStatus, pack::PackOffer},

@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     egress::EgressTrail,
 };
 
