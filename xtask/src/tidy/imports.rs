@@ -19,6 +19,7 @@ const MEMBERS: &[(&str, usize)] = &[
     ("core", 1),
     ("gateway", 1),
     ("mcp", 1),
+    ("sources", 1),
     ("tasks", 1),
 ];
 
