@@ -18,10 +18,15 @@ mod result;
 mod schema;
 
 use axum::response::Response;
-use serde_json::json;
+use serde_json::{Value, json};
 use toolcrib_gateway::{authn::Accepted, config::Config, metrics::Surface};
+use utoipa::{
+    PartialSchema as _,
+    openapi::{RefOr, Schema},
+};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+use self::definition::{Definition, Flat, Nested};
 use crate::{
     dialect::{Dialect, Setup},
     middleware::{Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal},
@@ -31,11 +36,12 @@ use crate::{
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[
         ("Open Tool Calling", "The protocol `otc://1.0`, at the root"),
-        ("OXP", "The Open eXecution Protocol, which Open Tool Calling became"),
+        ("OXP", "The Open eXecution Protocol, the successor of Open Tool Calling"),
     ],
+    error: "ServerError",
     mounts,
     routes,
-    description: || json!({}),
+    description,
 };
 
 /// Headers that this family of protocols uses for a key.
@@ -69,9 +75,31 @@ fn routes(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
         .routes(routes!(list::list))
         .routes(routes!(call::call));
     match setup.config.oxp.enabled {
-        true => routes.merge(oxp::routes()),
+        true => oxp::add(routes),
         false => routes,
     }
+}
+
+/// Returns the schemas of the lists, which consist of bytes of the catalog.
+fn description() -> Value {
+    let list = |name: &str, tool: RefOr<Schema>| {
+        json!({
+            "type": "object",
+            "required": ["$schema", name],
+            "properties": {
+                "$schema": {
+                    "type": "string",
+                    "description": "The version of the response, in the family of names that the \
+                        caller used.",
+                },
+                name: { "type": "array", "items": tool },
+            },
+        })
+    };
+    json!({ "components": { "schemas": {
+        "ToolList": list("tools", Definition::<Nested>::schema()),
+        "OxpToolList": list("items", Definition::<Flat>::schema()),
+    } } })
 }
 
 /// Makes `mount` accept keys in the headers of this family.

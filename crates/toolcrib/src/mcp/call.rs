@@ -7,20 +7,20 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use axum::http::StatusCode;
 use bytes::Bytes;
+use futures_util::{Stream, stream};
 use serde_json::{Map, Value};
 use toolcrib_core::{
     call::{CallError, CallerInput, ProgressSink},
     id::RunId,
-    principal::Principal,
     scope::Scope,
 };
-use toolcrib_gateway::{
-    CallReport, CallRequest, CatalogScope, Gateway, Snapshot, ToolRef, metrics::Surface,
-};
+use toolcrib_gateway::{CallReport, CallRequest, Snapshot, ToolRef, metrics::Surface};
 use toolcrib_mcp::{message::RpcError, meta as key, revision::Era};
 
 use super::{
     answer, consent, era, error,
+    host::Client,
+    outgoing::Outgoing,
     progress::ProgressQueue,
     protocol::{Id, Request},
     session::{Session, Turn},
@@ -29,16 +29,13 @@ use crate::{call_error, respond};
 
 /// A call that has not started.
 pub(super) struct ToolCall {
-    gateway: Gateway,
+    client: Client,
     /// The snapshot of the request (I-23).
     snapshot: Arc<Snapshot>,
-    principal: Arc<Principal>,
     era: Era,
     id: Id,
     /// The tool's wire name.
     name: String,
-    /// The part of the catalog to find it in.
-    within: CatalogScope,
     /// Whether the client called a meta tool, which was resolved to this tool.
     is_indirect: bool,
     arguments: Value,
@@ -64,14 +61,6 @@ pub(super) struct RunningCall {
     turn: Option<Arc<Turn>>,
 }
 
-/// A message of a call.
-pub(super) enum CallMessage {
-    /// A notification; more follows.
-    Progress(Bytes),
-    /// The response; the last message.
-    Answer(CallAnswer),
-}
-
 /// The response of a call.
 pub(super) struct CallAnswer {
     /// The message.
@@ -95,13 +84,7 @@ const MAX_TRACE: usize = 8_192;
 
 impl ToolCall {
     /// Parses the parameters of a `tools/call`.
-    pub(super) fn read(
-        gateway: &Gateway,
-        principal: &Arc<Principal>,
-        within: &CatalogScope,
-        era: Era,
-        request: Request,
-    ) -> Result<Self, RpcError> {
+    pub(super) fn read(client: &Client, era: Era, request: Request) -> Result<Self, RpcError> {
         let Request { id, mut params, .. } = request;
         let progress_token = match era::meta(&params).and_then(|meta| meta.get(key::PROGRESS_TOKEN))
         {
@@ -126,13 +109,11 @@ impl ToolCall {
         };
         let opens = input.as_ref().is_some_and(|input| consent::opens(&input.capabilities));
         Ok(Self {
-            gateway: gateway.clone(),
-            snapshot: gateway.snapshot(),
-            principal: Arc::clone(principal),
+            client: client.clone(),
+            snapshot: client.host.gateway.snapshot(),
             era,
             id,
             name,
-            within: within.clone(),
             is_indirect: false,
             arguments,
             progress_token,
@@ -175,7 +156,7 @@ impl ToolCall {
 
     /// Turns the call of a meta tool into the call of the tool `name`. Its client has not seen the
     /// tool's schema, so arguments need not be repeated in headers.
-    pub(super) fn standing_for(mut self, name: String, arguments: Value) -> Self {
+    pub(super) fn indirect(mut self, name: String, arguments: Value) -> Self {
         (self.name, self.arguments, self.is_indirect) = (name, arguments, true);
         self
     }
@@ -194,57 +175,55 @@ impl ToolCall {
 
     /// Starts the call, which runs while its messages are polled.
     pub(super) fn run(self) -> RunningCall {
-        let Self {
-            gateway,
-            snapshot,
-            principal,
-            era,
-            id,
-            name,
-            within,
-            is_indirect: _,
-            arguments,
-            progress_token,
-            meta,
-            input,
-            opens,
-            turn,
-        } = self;
-        let part = turn.clone();
-        let progress = progress_token.map(|token| (token, Arc::new(ProgressQueue::default())));
+        let turn = self.turn.clone();
+        let progress = self.progress_token.map(|token| (token, Arc::<ProgressQueue>::default()));
         let sink = progress.as_ref().map(|(_, queue)| Arc::clone(queue) as Arc<dyn ProgressSink>);
         let called = async move {
-            let tool = ToolRef::Wire(&name);
+            let Client { host, principal, within } = self.client;
+            let tool = ToolRef::Wire(&self.name);
             let request = CallRequest {
                 scope: within,
                 progress: sink,
-                meta,
-                input,
-                ..CallRequest::new(snapshot, Surface::Mcp, tool, arguments)
+                meta: self.meta,
+                input: self.input,
+                ..CallRequest::new(self.snapshot, Surface::Mcp, tool, self.arguments)
             };
-            match part {
+            match self.turn {
                 Some(turn) => turn.call(&principal, request).await,
-                None => gateway.call(&principal, request).await,
+                None => host.gateway.call(&principal, request).await,
             }
         };
-        RunningCall { era, id, called: Some(Box::pin(called)), ended: None, progress, opens, turn }
+        RunningCall {
+            era: self.era,
+            id: self.id,
+            called: Some(Box::pin(called)),
+            ended: None,
+            progress,
+            opens: self.opens,
+            turn,
+        }
     }
 }
 
 // === impl RunningCall ===
 
 impl RunningCall {
+    /// Returns the remaining messages.
+    pub(super) fn messages(self) -> impl Stream<Item = Outgoing<CallAnswer>> + Send + 'static {
+        stream::unfold(self, async |mut running| Some((running.next().await?, running)))
+    }
+
     /// Returns the next message; `None` after the response, and after a cancellation by the client,
     /// which gets no response. Cancel safe: dropping the future loses nothing.
-    pub(super) async fn next(&mut self) -> Option<CallMessage> {
+    pub(super) async fn next(&mut self) -> Option<Outgoing<CallAnswer>> {
         loop {
             if let Some((token, queue)) = &self.progress
                 && let Some(report) = queue.pop()
             {
-                return Some(CallMessage::Progress(answer::progress(token, &report).into()));
+                return Some(Outgoing::Notification(answer::progress(token, &report).into()));
             }
             if let Some(called) = self.ended.take() {
-                return Some(CallMessage::Answer(self.answer(called)));
+                return Some(Outgoing::Answer(self.answer(called)));
             }
             let called = self.called.as_mut()?;
             tokio::select! {
@@ -277,7 +256,7 @@ impl RunningCall {
                     answer::refusal(&self.id, self.era, refused, &called.run_id, self.opens);
                 CallAnswer {
                     bytes: bytes.into(),
-                    run_id: respond::run_to_tell(&called),
+                    run_id: respond::visible_run(&called),
                     status: rpc.as_ref().map_or(StatusCode::OK, |rpc| error::status(rpc, self.era)),
                     retry_after: call_error::retry_after(refused),
                     lacks: match refused {

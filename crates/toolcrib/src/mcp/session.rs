@@ -19,12 +19,28 @@ use std::{
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
-use toolcrib_core::{event::SessionOutcome, principal::Principal};
+use toolcrib_core::{canonical::Digest, event::SessionOutcome, principal::Principal};
 use toolcrib_gateway::{CallReport, CallRequest, CatalogScope, Gateway, Interaction};
 
-use super::{changes::Known, protocol::Id};
+use super::protocol::Id;
 
-pub(super) use self::table::Sessions;
+pub(super) use self::table::{Sessions, Who, who};
+
+/// The list that a client saw last or was notified of.
+#[derive(Default)]
+pub(super) struct Known(Mutex<Option<Digest>>);
+
+impl Known {
+    /// Stores `digest`; returns whether it replaced another digest.
+    pub(super) fn put(&self, digest: Digest) -> bool {
+        let before = self.0.lock().replace(digest);
+        before.is_some_and(|before| before != digest)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().is_none()
+    }
+}
 
 /// One client between its handshake and its end.
 pub(super) struct Session {

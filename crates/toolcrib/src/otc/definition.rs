@@ -13,77 +13,50 @@ use super::{
     dialect::{Dialect, Marker},
     schema::{described, self_contained},
 };
+use crate::respond;
 
 /// One tool. The protocol allows no more members; other dialects show more.
-#[derive(Serialize)]
-struct Definition<'a, I> {
+#[derive(Serialize, ToSchema)]
+pub(super) struct Definition<'a, I> {
+    /// `Toolkit.Tool@x.y.z`.
     id: String,
     name: &'a str,
     description: &'a str,
     version: &'a str,
+    #[schema(inline)]
     input_schema: I,
+    /// JSON Schema without references; `{}` if the tool may return any value, `null` if it returns
+    /// none.
+    #[schema(value_type = Option<Object>, required)]
     output_schema: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(inline)]
     requirements: Option<Requirements<'a>>,
 }
 
-#[derive(Serialize)]
-struct Parameters {
-    parameters: Value,
-}
-
-/// One tool in Open Tool Calling.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; `Definition` is written")]
-pub(super) struct ToolDefinition {
-    /// `Toolkit.Tool@x.y.z`.
-    id: String,
-    name: String,
-    description: String,
-    version: String,
-    input_schema: InputSchema,
-    /// Without references; `{}` when any value may come back, `null` when none does.
-    #[schema(value_type = Option<Object>, required)]
-    output_schema: Option<Value>,
-    requirements: Option<Requirements<'static>>,
-}
-
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; `Parameters` is written")]
-pub(super) struct InputSchema {
-    /// JSON Schema without references, every parameter described.
+/// The input schema in Open Tool Calling.
+#[derive(Serialize, ToSchema)]
+pub(super) struct Nested {
+    /// JSON Schema without references; every parameter has a description.
     #[schema(value_type = Object)]
     parameters: Value,
 }
 
-/// One tool in OXP.
-#[derive(ToSchema)]
-#[expect(dead_code, reason = "only its schema is used; `Definition` is written")]
-pub(super) struct OxpToolDefinition {
-    /// `Toolkit.Tool@x.y.z`.
-    id: String,
-    name: String,
-    description: String,
-    version: String,
-    /// JSON Schema without references, every parameter described.
-    #[schema(value_type = Object)]
-    input_schema: Value,
-    /// Without references; `{}` when any value may come back, `null` when none does.
-    #[schema(value_type = Option<Object>, required)]
-    output_schema: Option<Value>,
-    requirements: Option<Requirements<'static>>,
-}
+/// The input schema in OXP: JSON Schema without references; every parameter has a description.
+#[derive(Serialize, ToSchema)]
+#[schema(value_type = Object)]
+pub(super) struct Flat(Value);
 
 /// The requirements of a tool. The protocol's own members (`authorization`, `secrets`, `user_id`)
 /// are what a client must send in `context`. That is nothing here, because this server checks the
 /// scopes of the caller's key and holds credentials itself. So it has members of its own.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Requirements<'a> {
-    /// Scopes of the caller's key.
+    /// The required scopes of the caller's key.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<String>>)]
     scopes: Option<&'a [Scope]>,
-    /// Whether the server must hold a credential for the tool.
+    /// Whether the server needs a credential for the tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     credential: Option<bool>,
 }
@@ -133,12 +106,12 @@ pub(super) fn format(dialect: Dialect, marker: Marker) -> &'static ListFormat {
 
 /// Writes a tool in the shape of Open Tool Calling.
 fn nested(entry: &Entry, out: &mut Vec<u8>) {
-    write(entry, out, Parameters { parameters: parameters(&entry.tool) });
+    write(entry, out, Nested { parameters: parameters(&entry.tool) });
 }
 
 /// Writes a tool in the shape of OXP.
 fn flat(entry: &Entry, out: &mut Vec<u8>) {
-    write(entry, out, parameters(&entry.tool));
+    write(entry, out, Flat(parameters(&entry.tool)));
 }
 
 fn parameters(tool: &ToolDescriptor) -> Value {
@@ -156,9 +129,7 @@ fn write(entry: &Entry, out: &mut Vec<u8>, input_schema: impl Serialize) {
         output_schema: output(tool),
         requirements: requirements(tool),
     };
-    if let Err(error) = serde_json::to_writer(out, &definition) {
-        tracing::error!(tool = %entry.id, %error, "a definition could not be serialised");
-    }
+    respond::write(entry, &definition, out);
 }
 
 /// Returns the output schema: `{}` for a tool without one, which may return any value; `None` for a
