@@ -12,7 +12,7 @@ use crate::tidy::tree::Tree;
 
 /// The crates with a graph, and the number of files in their largest permitted cycle. One file means
 /// that no cycle is permitted.
-const MEMBERS: &[(&str, usize)] = &[("gateway", 1)];
+const MEMBERS: &[(&str, usize)] = &[("gateway", 1), ("toolcrib", 1)];
 
 /// The path of a module from the root of its crate.
 type Module = Vec<String>;

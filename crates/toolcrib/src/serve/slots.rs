@@ -35,14 +35,13 @@ const MADE_FREE: usize = 4;
 /// a busy machine many connections cannot be evicted yet.
 const LOOK: usize = 32;
 
-#[derive(Debug)]
 pub(super) struct Slots {
     size: usize,
     taken: Mutex<Taken>,
     freed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Taken {
     next: u64,
     connections: HashMap<u64, Holder>,
@@ -52,7 +51,6 @@ struct Taken {
     evicted: usize,
 }
 
-#[derive(Debug)]
 struct Holder {
     connection: Arc<Connection>,
     /// Whether the peer has shown a valid credential.
@@ -61,18 +59,10 @@ struct Holder {
 }
 
 /// One slot, freed when it is dropped.
-#[derive(Debug)]
 pub(super) struct Slot {
     slots: Arc<Slots>,
     number: u64,
     pub(super) connection: Arc<Connection>,
-}
-
-/// A connection's reference to its slot.
-#[derive(Debug, Default)]
-pub(super) struct Place {
-    slots: Weak<Slots>,
-    number: u64,
 }
 
 // === impl Slots ===
@@ -101,8 +91,12 @@ impl Slots {
         }
         let number = taken.next;
         taken.next += 1;
-        let place = Place { slots: Arc::downgrade(self), number };
-        let connection = Arc::new(Connection::new(place));
+        let slots = Arc::downgrade(self);
+        let connection = Arc::new(Connection::new(move || {
+            if let Some(slots) = Weak::upgrade(&slots) {
+                slots.promote(number);
+            }
+        }));
         let holder = Holder { connection: Arc::clone(&connection), caller: false, evicted: false };
         taken.connections.insert(number, holder);
         let excess = self.excess(&taken);
@@ -222,16 +216,6 @@ impl Drop for Slot {
         }
         drop(taken);
         self.slots.freed.notify_one();
-    }
-}
-
-// === impl Place ===
-
-impl Place {
-    pub(super) fn promote(&self) {
-        if let Some(slots) = self.slots.upgrade() {
-            slots.promote(self.number);
-        }
     }
 }
 

@@ -23,14 +23,14 @@ use toolcrib_gateway::{CatalogScope, Gateway, config::McpConfig, tasks::Policy};
 use super::{Hold, Session};
 
 /// The key for counting per principal.
-pub(in crate::mcp) type Who = (TenantId, PrincipalId);
+pub(crate) type Who = (TenantId, PrincipalId);
 
-pub(in crate::mcp) fn who(principal: &Principal) -> Who {
+pub(crate) fn who(principal: &Principal) -> Who {
     (principal.tenant.clone(), principal.id.clone())
 }
 
 /// The sessions of one server.
-pub(in crate::mcp) struct Sessions {
+pub(crate) struct Sessions {
     gateway: Gateway,
     idle: Duration,
     max: usize,
@@ -50,7 +50,7 @@ struct Table {
 const SWEEP: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(30));
 
 impl Sessions {
-    pub(in crate::mcp) fn new(gateway: Gateway, config: &McpConfig) -> Self {
+    pub(crate) fn new(gateway: Gateway, config: &McpConfig) -> Self {
         Self {
             gateway,
             idle: config.session_idle,
@@ -61,7 +61,7 @@ impl Sessions {
     }
 
     /// Opens a session for `principal` in a part of the catalog, if there is room.
-    pub(in crate::mcp) fn open(
+    pub(crate) fn open(
         &self,
         principal: &Principal,
         within: &CatalogScope,
@@ -105,7 +105,7 @@ impl Sessions {
     }
 
     /// Returns the session `id` of `principal`, and keeps it alive.
-    pub(in crate::mcp) fn find(&self, principal: &Principal, id: &str) -> Option<Hold> {
+    pub(crate) fn find(&self, principal: &Principal, id: &str) -> Option<Hold> {
         let key = (who(principal), id.into());
         let mut table = self.table.lock();
         let session = Arc::clone(table.sessions.get(&key)?);
@@ -119,7 +119,7 @@ impl Sessions {
     }
 
     /// Removes and returns the session `id` of `principal`.
-    pub(in crate::mcp) fn take(&self, principal: &Principal, id: &str) -> Option<Arc<Session>> {
+    pub(crate) fn take(&self, principal: &Principal, id: &str) -> Option<Arc<Session>> {
         let _hold = self.find(principal, id)?;
         self.table.lock().sessions.remove(&(who(principal), id.into()))
     }
