@@ -29,7 +29,6 @@ use axum::{
 };
 use http::HeaderMap;
 use serde_json::json;
-use toolcrib_gateway::metrics::Surface;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::{
@@ -61,7 +60,7 @@ fn mount(prefix: &str) -> Mount {
         "" => Paths::All,
         prefix => Paths::Under(prefix.to_owned()),
     };
-    Mount::new(Surface::Explorer, paths, Access::Open, refuse)
+    Mount::new(host::SURFACE, paths, Access::Open, refuse)
 }
 
 /// Returns the routes of the explorer of a gateway. Without a gateway, returns routes that serve

@@ -34,6 +34,8 @@ use crate::{
     state::AppState,
 };
 
+const SURFACE: Surface = Surface::new("openwop", "OpenWop");
+
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[
         ("OpenWOP", "The tool catalog of RFC 0078 and the record of RFC 0064"),
@@ -51,8 +53,8 @@ fn mounts(_: &Config) -> Vec<Mount> {
     let open = ["/.well-known/openwop", "/v1/openapi.json"];
     let keyed = Access::Keyed(MountAuth::Required);
     vec![
-        Mount::new(Surface::OpenWop, Paths::exactly(open), Access::Open, refuse),
-        Mount::new(Surface::OpenWop, Paths::Under("/v1".to_owned()), keyed, refuse),
+        Mount::new(SURFACE, Paths::exactly(open), Access::Open, refuse),
+        Mount::new(SURFACE, Paths::Under("/v1".to_owned()), keyed, refuse),
     ]
 }
 

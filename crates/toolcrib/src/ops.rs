@@ -37,6 +37,8 @@ use crate::{
 /// For documents that change only with the program's version.
 const CACHING: Caching = Caching { control: "public, max-age=300", vary: "Accept-Encoding" };
 
+pub(crate) const SURFACE: Surface = Surface::new("ops", "Ops");
+
 pub(crate) const DIALECT: Dialect = Dialect {
     tags: &[("Operations", "Health, metrics, schemas and this description")],
     error: "ErrorEnvelope",
@@ -47,7 +49,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
 
 /// Returns its mounts. Errors have the form of OpenWOP, the plainest of the dialects.
 fn mounts(config: &Config) -> Vec<Mount> {
-    let open = |paths| Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse);
+    let open = |paths| Mount::new(SURFACE, paths, Access::Open, openwop::refuse);
     let metrics = match config.server.public_metrics {
         true => Access::Open,
         false => Access::Keyed(MountAuth::Required),
@@ -61,7 +63,7 @@ fn mounts(config: &Config) -> Vec<Mount> {
 
 /// Returns the mount of all other paths.
 pub(crate) fn elsewhere() -> Mount {
-    Mount::new(Surface::Ops, Paths::All, Access::Open, openwop::refuse)
+    Mount::new(SURFACE, Paths::All, Access::Open, openwop::refuse)
 }
 
 /// Returns the routes, with their description; `crate::router` adds the OpenAPI document itself.

@@ -19,14 +19,17 @@ mod schema;
 
 use axum::response::Response;
 use serde_json::{Value, json};
-use toolcrib_gateway::{authn::Accepted, config::Config, metrics::Surface};
+use toolcrib_gateway::{authn::Accepted, config::Config};
 use utoipa::{
     PartialSchema as _,
     openapi::{RefOr, Schema},
 };
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use self::definition::{Definition, Flat, Nested};
+use self::{
+    definition::{Definition, Flat, Nested},
+    dialect::{OTC, OXP},
+};
 use crate::{
     dialect::{Dialect, Setup},
     middleware::{Access, Credentials, InvalidCredentialPolicy, Mount, Paths, Refusal},
@@ -51,10 +54,10 @@ const KEY_HEADERS: &[&str] = &["x-api-key", "otc-api-key", "oxp-api-key"];
 fn mounts(config: &Config) -> Vec<Mount> {
     let otc = |path: &str| {
         let access = Access::Keyed(config.otc.auth);
-        keyed(Mount::new(Surface::Otc, Paths::exactly([path]), access, refuse))
+        keyed(Mount::new(OTC, Paths::exactly([path]), access, refuse))
     };
     let mut mounts = vec![
-        Mount::new(Surface::Otc, Paths::exactly(["/health"]), Access::Open, refuse),
+        Mount::new(OTC, Paths::exactly(["/health"]), Access::Open, refuse),
         otc("/tools"),
         otc("/tools/call"),
     ];
@@ -62,8 +65,8 @@ fn mounts(config: &Config) -> Vec<Mount> {
         let health = Paths::exactly(["/oxp/health"]);
         let access = Access::Keyed(config.oxp.auth);
         let all = Paths::Under("/oxp".to_owned());
-        mounts.push(Mount::new(Surface::Oxp, health, Access::Open, oxp::refuse));
-        mounts.push(keyed(Mount::new(Surface::Oxp, all, access, oxp::refuse)));
+        mounts.push(Mount::new(OXP, health, Access::Open, oxp::refuse));
+        mounts.push(keyed(Mount::new(OXP, all, access, oxp::refuse)));
     }
     mounts
 }

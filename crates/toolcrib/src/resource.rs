@@ -8,16 +8,14 @@ use axum::{Extension, Router, response::Response, routing::get};
 use http::{HeaderMap, Uri};
 use serde_json::{Value, json};
 use toolcrib_core::catalog::Body;
-use toolcrib_gateway::{
-    config::{Config, ResourceConfig},
-    metrics::Surface,
-};
+use toolcrib_gateway::config::{Config, ResourceConfig};
 use utoipa_axum::router::OpenApiRouter;
 
 use crate::{
     dialect::Dialect,
     middleware::{Access, Mount, Paths, Refusal, WELL_KNOWN},
     openwop,
+    ops::SURFACE,
     respond::{self, Caching},
     state::AppState,
 };
@@ -36,7 +34,7 @@ pub(crate) const DIALECT: Dialect = Dialect {
     error: "ErrorEnvelope",
     mounts: |_| {
         let paths = Paths::Under(WELL_KNOWN.to_owned());
-        vec![Mount::new(Surface::Ops, paths, Access::Open, openwop::refuse)]
+        vec![Mount::new(SURFACE, paths, Access::Open, openwop::refuse)]
     },
     routes: |setup| routes(setup.config),
     description,

@@ -16,13 +16,12 @@ use toolcrib_gateway::{
     authn::AuthError,
     config::MountAuth,
     idempotency::{ClientKey, IdempotencyError, IdempotentOutcome, Kept},
-    metrics::Surface,
     provider::Offer,
 };
 
 use super::{
     error,
-    host::{Call, Host, Sender},
+    host::{Call, Host, SURFACE, Sender},
     result::CallToolResult,
 };
 use crate::{
@@ -67,7 +66,7 @@ impl Host for GatewayHost {
         let tool = ToolRef::Wire(&call.name);
         let request = CallRequest {
             charge: call.head.extensions.get().map(Hold::charge),
-            ..CallRequest::new(snapshot, Surface::Explorer, tool, call.arguments)
+            ..CallRequest::new(snapshot, SURFACE, tool, call.arguments)
         };
         let key = match idempotency::key(&call.head.headers) {
             Ok(key) => key,

@@ -9,8 +9,11 @@ use serde_json::Value;
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{
     authn::AuthError,
+    metrics::Surface,
     provider::{Identity, Offer},
 };
+
+pub(super) const SURFACE: Surface = Surface::new("explorer", "Explorer");
 
 /// Implemented for a gateway and for an embedding program.
 #[async_trait]

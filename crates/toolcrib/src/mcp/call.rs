@@ -27,6 +27,8 @@ use super::{
 };
 use crate::{call_error, respond};
 
+pub(super) const SURFACE: Surface = Surface::new("mcp", "Mcp");
+
 /// A call that has not started.
 pub(super) struct ToolCall {
     client: Client,
@@ -186,7 +188,7 @@ impl ToolCall {
                 progress: sink,
                 meta: self.meta,
                 input: self.input,
-                ..CallRequest::new(self.snapshot, Surface::Mcp, tool, self.arguments)
+                ..CallRequest::new(self.snapshot, SURFACE, tool, self.arguments)
             };
             match self.turn {
                 Some(turn) => turn.call(&principal, request).await,

@@ -21,7 +21,7 @@ use axum::{
 use futures_util::StreamExt as _;
 use http::{HeaderMap, Method, StatusCode, header};
 use tokio_util::sync::CancellationToken;
-use toolcrib_gateway::{CatalogScope, ToolRef, config::Config, metrics::Surface};
+use toolcrib_gateway::{CatalogScope, ToolRef, config::Config};
 use toolcrib_mcp::{
     message::RpcError,
     method::INITIALIZE,
@@ -36,7 +36,7 @@ use self::{
     stream::First,
 };
 use super::{
-    call::{CallAnswer, RunningCall, ToolCall},
+    call::{CallAnswer, RunningCall, SURFACE, ToolCall},
     consent, era, error,
     host::{Client, Host, RequestContext},
     method::{self, Step},
@@ -66,7 +66,7 @@ pub(super) fn mounts(config: &Config) -> Vec<Mount> {
     let access = Access::Keyed(config.mcp.auth);
     // The exact path comes first, so that the record names which of the two was requested.
     [Paths::exactly([PATH]), Paths::Under(PATH.to_owned())]
-        .map(|paths| Mount::new(Surface::Mcp, paths, access, refuse))
+        .map(|paths| Mount::new(SURFACE, paths, access, refuse))
         .into()
 }
 

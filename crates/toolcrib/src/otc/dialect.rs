@@ -14,6 +14,9 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::Value;
 use toolcrib_gateway::metrics::Surface;
 
+pub(super) const OTC: Surface = Surface::new("otc", "Otc");
+pub(super) const OXP: Surface = Surface::new("oxp", "Oxp");
+
 /// One of the two mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dialect {
@@ -89,8 +92,8 @@ impl Dialect {
     /// Returns the surface for the metrics.
     pub(super) fn surface(self) -> Surface {
         match self {
-            Self::Otc => Surface::Otc,
-            Self::Oxp => Surface::Oxp,
+            Self::Otc => OTC,
+            Self::Oxp => OXP,
         }
     }
 
