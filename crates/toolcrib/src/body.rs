@@ -57,11 +57,7 @@ pub(crate) fn from_value<T: DeserializeOwned>(value: Value) -> Result<T, Invalid
 /// Describes serde's `problem` at `member`, or below it if not `direct`.
 fn describe(member: &str, direct: bool, problem: &str) -> InvalidBody {
     if let Some(name) = problem.strip_prefix("missing field `") {
-        let name = name.trim_end_matches('`');
-        return match member {
-            "" => InvalidBody::new(name, "is missing"),
-            member => InvalidBody::new(member, format!("lacks the member `{name}`")),
-        };
+        return InvalidBody::new(name.trim_end_matches('`'), "is missing");
     }
     match problem.rsplit_once(", expected ") {
         // The path of an unknown member ends with its name, which is part of the request.
@@ -126,7 +122,7 @@ mod tests {
                 r#"{"name":"","inner":{"canary":1}}"#,
                 "`inner` has an unknown member; expected `number`",
             ),
-            (r#"{"name":"","inner":{}}"#, "`inner` lacks the member `number`"),
+            (r#"{"name":"","inner":{}}"#, "`number` is missing"),
         ] {
             let message = read::<Sample>(body.as_bytes()).unwrap_err().message();
             if expected.starts_with("the body is not JSON") {

@@ -29,6 +29,7 @@ use axum::{
 };
 use http::HeaderMap;
 use serde_json::json;
+use toolcrib_gateway::provider::ToolsProvider;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use self::{
@@ -66,20 +67,13 @@ fn mount(prefix: &str) -> Mount {
 /// Returns the routes of the explorer of a gateway. Without a gateway, returns routes that serve
 /// nothing, for their description.
 fn set_up(setup: &Setup<'_>) -> OpenApiRouter<AppState> {
-    let config = setup.config.explorer.clone();
-    let host: Arc<dyn Host> = match setup.gateway {
-        Some(gateway) => Arc::new(GatewayHost(gateway.clone())),
-        None => Arc::new(ProgramHost::closed()),
+    let (provider, host): (Arc<dyn ToolsProvider>, Arc<dyn Host>) = match setup.gateway {
+        Some(gateway) => (Arc::new(gateway.clone()), Arc::new(GatewayHost(gateway.clone()))),
+        None => (Arc::new(Vec::new()), Arc::new(ProgramHost::new(&ExplorerConfig::new()))),
     };
-    let explorer = Explorer {
-        provider: match setup.gateway {
-            Some(gateway) => Arc::new(gateway.clone()),
-            None => Arc::new(Vec::new()),
-        },
-        host,
-        max_body: setup.config.server.max_body_bytes,
-        page: Page::new(config, true),
-    };
+    let max_body = setup.config.server.max_body_bytes;
+    let page = Page::new(setup.config.explorer.clone(), true);
+    let explorer = Explorer { provider, host, max_body, page };
     routes(explorer, &setup.config.explorer.prefix)
 }
 

@@ -42,7 +42,7 @@ pub(crate) use self::{
     body::{BodyLimit, Payload},
     challenge::{Challenge, WELL_KNOWN},
     host::HttpHost,
-    memory::{Hold, Memory},
+    memory::{Memory, MemoryShare},
     mount::{Access, Credentials, Hosts, InvalidCredentialPolicy, Mount, Paths},
     path::Segment,
     refusal::Refusal,

@@ -10,13 +10,9 @@ use crate::{
 
 /// Completes the description that the routers collected.
 pub(crate) fn document(collected: &OpenApi) -> Value {
-    let mut document = match serde_json::to_value(collected) {
-        Ok(document) => document,
-        Err(error) => {
-            tracing::error!(%error, "the OpenAPI description could not be serialised");
-            json!({})
-        }
-    };
+    let mut document = serde_json::to_value(collected)
+        .inspect_err(|error| tracing::error!(%error, "the OpenAPI description is incomplete"))
+        .unwrap_or_default();
     let tags = DIALECTS.iter().flat_map(|dialect| dialect.tags);
     let tags: Vec<Value> =
         tags.map(|(name, about)| json!({ "name": name, "description": about })).collect();

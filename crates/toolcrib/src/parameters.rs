@@ -19,7 +19,7 @@ use utoipa_axum::router::OpenApiRouter;
 use crate::respond;
 
 /// The known query parameters by method and path.
-type Known = HashMap<(Method, String), Vec<String>>;
+type KnownParameters = HashMap<(Method, String), Vec<String>>;
 
 /// Formats the rejection; the argument is the list of the route's known parameters.
 type Refuse = fn(&[String]) -> Response;
@@ -33,8 +33,8 @@ where
     routes.route_layer(from_fn_with_state((known, refuse), check))
 }
 
-fn known(description: &OpenApi) -> Known {
-    let mut known = Known::new();
+fn known(description: &OpenApi) -> KnownParameters {
+    let mut known = KnownParameters::new();
     for (path, item) in description.paths.paths.iter().filter(|(path, _)| path.starts_with("/v1/"))
     {
         let operations =
@@ -52,7 +52,7 @@ fn known(description: &OpenApi) -> Known {
 }
 
 async fn check(
-    State((known, refuse)): State<(Arc<Known>, Refuse)>,
+    State((known, refuse)): State<(Arc<KnownParameters>, Refuse)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -63,7 +63,7 @@ async fn check(
 }
 
 /// Returns the known parameters of the route if `request` has an unknown one.
-fn unknown<'a>(known: &'a Known, request: &Request) -> Option<&'a [String]> {
+fn unknown<'a>(known: &'a KnownParameters, request: &Request) -> Option<&'a [String]> {
     let query = request.uri().query().filter(|query| !query.is_empty())?;
     let path = request.extensions().get::<MatchedPath>()?.as_str().to_owned();
     let method = match *request.method() {
@@ -74,13 +74,17 @@ fn unknown<'a>(known: &'a Known, request: &Request) -> Option<&'a [String]> {
     (!respond::query_names(query).all(|sent| names.contains(&sent))).then_some(names)
 }
 
+/// Returns the schema of a text that matches `pattern`.
+pub(crate) fn pattern(pattern: &str) -> RefOr<Schema> {
+    ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
+}
+
 /// The schema of a toolset's name; a toolset that is not configured is rejected as well.
 pub(crate) struct ToolsetName;
 
 impl PartialSchema for ToolsetName {
     fn schema() -> RefOr<Schema> {
-        let pattern = "^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$";
-        ObjectBuilder::new().schema_type(Type::String).pattern(Some(pattern)).into()
+        pattern("^[a-z0-9]([a-z0-9_-]{0,62}[a-z0-9])?$")
     }
 }
 

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     call_error, idempotency,
-    middleware::{Caller, Credentials, Hold, authenticate},
+    middleware::{Caller, Credentials, MemoryShare, authenticate},
     respond,
 };
 
@@ -65,7 +65,7 @@ impl Host for GatewayHost {
         };
         let tool = ToolRef::Wire(&call.name);
         let request = CallRequest {
-            charge: call.head.extensions.get().map(Hold::charge),
+            charge: call.head.extensions.get().map(MemoryShare::charge),
             ..CallRequest::new(snapshot, SURFACE, tool, call.arguments)
         };
         let key = match idempotency::key(&call.head.headers) {

@@ -250,11 +250,7 @@ impl From<Violation> for ValidationFailure {
 }
 
 fn body(json: &impl Serialize) -> Body {
-    match serde_json::to_vec(json) {
-        Ok(bytes) => Body::once(bytes),
-        Err(error) => {
-            tracing::error!(%error, "tools could not be serialised");
-            Body::once("null")
-        }
-    }
+    let bytes = serde_json::to_vec(json)
+        .inspect_err(|error| tracing::error!(%error, "tools could not be serialised"));
+    Body::once(bytes.unwrap_or_else(|_| b"null".to_vec()))
 }

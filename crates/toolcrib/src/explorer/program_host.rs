@@ -52,12 +52,6 @@ impl ProgramHost {
         }
     }
 
-    /// Creates a host that refuses all callers.
-    pub(super) fn closed() -> Self {
-        let timeout = Duration::ZERO;
-        Self { authenticator: None, hook: None, handler: None, timeout, open: false }
-    }
-
     async fn decide(&self, head: &Parts) -> Result<Sender, AuthError> {
         if let Some(authenticator) = &self.authenticator {
             let identity = authenticator.authenticate(&head.headers).await;

@@ -33,14 +33,14 @@ pub(super) const SURFACE: Surface = Surface::new("mcp", "Mcp");
 pub(super) struct ToolCall {
     client: Client,
     /// The snapshot of the request (I-23).
-    snapshot: Arc<Snapshot>,
+    pub(super) snapshot: Arc<Snapshot>,
     era: Era,
-    id: Id,
+    pub(super) id: Id,
     /// The tool's wire name.
-    name: String,
+    pub(super) name: String,
     /// Whether the client called a meta tool, which was resolved to this tool.
-    is_indirect: bool,
-    arguments: Value,
+    pub(super) is_indirect: bool,
+    pub(super) arguments: Value,
     /// JSON text of the client's progress token.
     progress_token: Option<String>,
     meta: Map<String, Value>,
@@ -126,34 +126,10 @@ impl ToolCall {
         })
     }
 
-    /// Returns the snapshot of the request.
-    pub(super) fn snapshot(&self) -> &Arc<Snapshot> {
-        &self.snapshot
-    }
-
-    pub(super) fn arguments(&self) -> &Value {
-        &self.arguments
-    }
-
-    /// Returns the tool's wire name.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Returns the id of the request.
-    pub(super) fn id(&self) -> &Id {
-        &self.id
-    }
-
     /// Disables progress messages, for a client that reads only the response.
     pub(super) fn without_progress(mut self) -> Self {
         self.progress_token = None;
         self
-    }
-
-    /// Takes the arguments out.
-    pub(super) fn take_arguments(&mut self) -> Value {
-        self.arguments.take()
     }
 
     /// Turns the call of a meta tool into the call of the tool `name`. Its client has not seen the
@@ -163,14 +139,9 @@ impl ToolCall {
         self
     }
 
-    /// Returns whether the client called a meta tool, which was resolved to this call.
-    pub(super) fn is_indirect(&self) -> bool {
-        self.is_indirect
-    }
-
     /// Runs the call in `session`.
     pub(super) fn within(mut self, session: &Arc<Session>) -> Self {
-        self.opens |= session.opens();
+        self.opens |= session.opens;
         self.turn = Some(Arc::new(session.begin(self.id.clone())));
         self
     }
@@ -230,11 +201,11 @@ impl RunningCall {
             let called = self.called.as_mut()?;
             tokio::select! {
                 biased;
-                () = cancelled(self.turn.as_deref()) => {
+                () = wait(self.turn.as_deref().map(Turn::cancelled)) => {
                     self.called = None;
                     return None;
                 }
-                () = news(self.progress.as_ref()) => {}
+                () = wait(self.progress.as_ref().map(|(_, queue)| queue.news())) => {}
                 // Queued reports are still sent first, in the next iterations.
                 called = called => {
                     self.called = None;
@@ -271,16 +242,10 @@ impl RunningCall {
     }
 }
 
-async fn cancelled(turn: Option<&Turn>) {
-    match turn {
-        Some(turn) => turn.cancelled().await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn news(progress: Option<&(String, Arc<ProgressQueue>)>) {
-    match progress {
-        Some((_, queue)) => queue.news().await,
+/// Waits for `event`; forever if there is none.
+async fn wait(event: Option<impl Future<Output = ()>>) {
+    match event {
+        Some(event) => event.await,
         None => std::future::pending().await,
     }
 }

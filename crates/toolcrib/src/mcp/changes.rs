@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use toolcrib_core::catalog::Generation;
 use toolcrib_mcp::{message, revision::Era};
 
-use super::{host::Client, pages, session::Known};
+use super::{host::Client, pages, session::LastList};
 
 /// Time without a change after which a change is complete.
 const QUIET: Duration = Duration::from_millis(250);
@@ -30,7 +30,7 @@ const RECHECK: Duration = Duration::from_secs(15);
 pub(super) struct ListWatch {
     client: Client,
     era: Era,
-    known: Arc<Known>,
+    known: Arc<LastList>,
     lists: watch::Receiver<Generation>,
     callers: watch::Receiver<u64>,
     /// The first and the last change that have not been evaluated.
@@ -40,7 +40,7 @@ pub(super) struct ListWatch {
 
 /// The reason why a watch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum WatchEnd {
     /// The caller's credentials are no longer valid.
     Refused,
     /// The server shuts down.
@@ -50,7 +50,7 @@ pub(super) enum Ended {
 impl ListWatch {
     /// Watches the list of `client`, starting from `known` if it has a digest, or else from the
     /// current list.
-    pub(super) fn new(client: &Client, era: Era, known: Arc<Known>) -> Self {
+    pub(super) fn new(client: &Client, era: Era, known: Arc<LastList>) -> Self {
         let (client, now) = (client.clone(), Instant::now());
         let gateway = &client.host.gateway;
         let mut watch = Self {
@@ -85,19 +85,19 @@ impl ListWatch {
     }
 
     /// Waits until the list has changed. Cancel safe: dropping the future loses nothing.
-    pub(super) async fn changed(&mut self) -> Result<(), Ended> {
+    pub(super) async fn changed(&mut self) -> Result<(), WatchEnd> {
         loop {
             let look = self.pending.map(|(first, last)| (first + AT_MOST).min(last + QUIET));
             let wake = look.map_or(self.recheck, |look| look.min(self.recheck));
             tokio::select! {
-                () = self.client.host.gateway.until_closed() => return Err(Ended::Closing),
+                () = self.client.host.gateway.until_closed() => return Err(WatchEnd::Closing),
                 changed = self.lists.changed() => match changed {
                     Ok(()) => self.note(Instant::now()),
-                    Err(_) => return Err(Ended::Closing),
+                    Err(_) => return Err(WatchEnd::Closing),
                 },
                 changed = self.callers.changed() => match changed {
                     Ok(()) => self.renew()?,
-                    Err(_) => return Err(Ended::Closing),
+                    Err(_) => return Err(WatchEnd::Closing),
                 },
                 () = sleep_until(wake) => {
                     let now = Instant::now();
@@ -122,9 +122,10 @@ impl ListWatch {
     }
 
     /// Updates the principal to its current roles and scopes.
-    fn renew(&mut self) -> Result<(), Ended> {
+    fn renew(&mut self) -> Result<(), WatchEnd> {
         let Client { host, principal, .. } = &mut self.client;
-        let renewed = host.gateway.authenticator().renew(principal).map_err(|_| Ended::Refused)?;
+        let renewed =
+            host.gateway.authenticator().renew(principal).map_err(|_| WatchEnd::Refused)?;
         if *renewed != **principal {
             *principal = renewed;
             self.note(Instant::now());

@@ -30,7 +30,7 @@ use toolcrib_mcp::{
 use utoipa_axum::router::OpenApiRouter;
 
 use self::{
-    headers::Readable,
+    headers::AcceptedTypes,
     reply::{fail, invalid, no_session, not_allowed},
     sessions::NamedSession,
     stream::First,
@@ -42,7 +42,7 @@ use super::{
     method::{self, Step},
     outgoing::Outgoing,
     param_headers,
-    protocol::{self, Message, Notification, Rejected},
+    protocol::{self, InvalidMessage, Message, Notification},
     session::Hold,
 };
 use crate::{
@@ -146,9 +146,9 @@ async fn receive(
         Ok(Payload(body)) => body,
         Err(refusal) => return refusal.into_response(),
     };
-    answer(endpoint, client, &head.headers, &body, stop)
-        .await
-        .unwrap_or_else(|Rejected { id, error }| fail(StatusCode::BAD_REQUEST, id.as_ref(), &error))
+    answer(endpoint, client, &head.headers, &body, stop).await.unwrap_or_else(
+        |InvalidMessage { id, error }| fail(StatusCode::BAD_REQUEST, id.as_ref(), &error),
+    )
 }
 
 async fn answer(
@@ -157,11 +157,11 @@ async fn answer(
     headers: &HeaderMap,
     body: &[u8],
     stop: CancellationToken,
-) -> Result<Response, Rejected> {
+) -> Result<Response, InvalidMessage> {
     let host = &client.host;
     let message = protocol::parse(body)?;
     let id = message.id().cloned();
-    let reject = |error| Rejected { id: id.clone(), error };
+    let reject = |error| InvalidMessage { id: id.clone(), error };
     let version = headers::version(headers).map_err(reject)?;
     let request = match message {
         Message::Request(request) => request,
@@ -188,12 +188,11 @@ async fn answer(
         },
         Era::Legacy | Era::Modern => None,
     };
-    let opened = (is_handshake && host.config.sessions)
-        .then(|| host.sessions.open(&client.principal, &client.within))
-        .flatten();
-    if let Some(session) = &opened {
-        session.set_opens(consent::opens_by_handshake(&request.params));
-    }
+    let opened = (is_handshake && host.config.sessions).then(|| {
+        let opens = consent::opens_by_handshake(&request.params);
+        host.sessions.open(&client.principal, &client.within, opens)
+    });
+    let opened = opened.flatten();
     let context = RequestContext {
         client,
         session: hold.as_ref().map(Hold::session),
@@ -203,12 +202,12 @@ async fn answer(
         Ok(Step::Answer(body)) => {
             let response = respond::json_bytes(StatusCode::OK, body);
             Ok(match opened {
-                Some(session) => sessions::with_session(response, session.id()),
+                Some(session) => sessions::with_session(response, &session.id),
                 None => response,
             })
         }
         Ok(Step::Call(call)) => {
-            if era == Era::Modern && !call.is_indirect() {
+            if era == Era::Modern && !call.is_indirect {
                 check_params(client, headers, &call).map_err(reject)?;
             }
             Ok(run(endpoint, call, readable).await)
@@ -227,8 +226,8 @@ fn accept(
     headers: &HeaderMap,
     version: Option<&str>,
     notification: Option<&Notification>,
-) -> Result<Response, Rejected> {
-    let reject = |error| Rejected { id: None, error };
+) -> Result<Response, InvalidMessage> {
+    let reject = |error| InvalidMessage { id: None, error };
     era::check_version(version).map_err(reject)?;
     if version != Some(MODERN) {
         match sessions::named(client, headers).map_err(reject)? {
@@ -247,20 +246,20 @@ fn accept(
 /// Checks the headers that repeat arguments. Applies only to a tool that the caller sees: otherwise
 /// the response would depend on whether a hidden tool exists (I-9).
 fn check_params(client: &Client, headers: &HeaderMap, call: &ToolCall) -> Result<(), RpcError> {
-    let tool = ToolRef::Wire(call.name());
-    let Ok(entry) = call.snapshot().find(&client.principal, tool, &client.within) else {
+    let tool = ToolRef::Wire(&call.name);
+    let Ok(entry) = call.snapshot.find(&client.principal, tool, &client.within) else {
         return Ok(());
     };
     match param_headers::of(&entry) {
         params if params.is_empty() => Ok(()),
-        params => headers::check_params(headers, &params, call.arguments()),
+        params => headers::check_params(headers, &params, &call.arguments),
     }
 }
 
 /// Runs `call`. Until this returns, dropping the future cancels the call; afterwards the stream
 /// owns it.
-async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: Readable) -> Response {
-    if readable == Readable::Json {
+async fn run(endpoint: &Endpoint, call: Box<ToolCall>, readable: AcceptedTypes) -> Response {
+    if readable == AcceptedTypes::Json {
         let mut running = call.without_progress().run();
         return match running.next().await {
             Some(Outgoing::Answer(answer)) => whole(endpoint, answer),

@@ -13,7 +13,7 @@ use toolcrib_mcp::{message::RpcError, meta::SUBSCRIPTION_ID, method, revision::E
 
 use super::{
     answer,
-    changes::{Ended, ListWatch},
+    changes::{ListWatch, WatchEnd},
     error,
     format::server_info,
     host::{Place, RequestContext},
@@ -83,7 +83,7 @@ impl Listen {
         }
         loop {
             let ended = tokio::select! {
-                () = stop.cancelled() => Ended::Closing,
+                () = stop.cancelled() => WatchEnd::Closing,
                 changed = self.watch.changed() => match changed {
                     Ok(()) if self.tools => {
                         return Some(Outgoing::Notification(self.notification(method::TOOLS_CHANGED, "")));
@@ -94,8 +94,10 @@ impl Listen {
             };
             self.phase = Phase::Over;
             return Some(Outgoing::Answer(match ended {
-                Ended::Closing => self.complete(),
-                Ended::Refused => answer::error(Some(&self.id), &error::unauthenticated()).into(),
+                WatchEnd::Closing => self.complete(),
+                WatchEnd::Refused => {
+                    answer::error(Some(&self.id), &error::unauthenticated()).into()
+                }
             }));
         }
     }

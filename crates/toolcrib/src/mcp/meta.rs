@@ -75,9 +75,9 @@ pub(super) fn resolve(
     if toolset.is_none_or(|toolset| toolset.listing != Listing::Search) {
         return Ok(MetaToolOutcome::Call(call));
     }
-    let answered = match call.name() {
+    let answered = match call.name.as_str() {
         CALL => {
-            let Value::Object(mut members) = call.take_arguments() else {
+            let Value::Object(mut members) = call.arguments.take() else {
                 return Err(RpcError::invalid_params("`arguments` must be an object"));
             };
             let Some(Value::String(name)) = members.remove("name") else {
@@ -96,18 +96,18 @@ pub(super) fn resolve(
             };
             return Ok(MetaToolOutcome::Call(call.indirect(name, arguments)));
         }
-        SEARCH => search(context.client, call.arguments()),
-        DESCRIBE => describe(context.client, era, call.arguments()),
+        SEARCH => search(context.client, &call.arguments),
+        DESCRIBE => describe(context.client, era, &call.arguments),
         _ => return Ok(MetaToolOutcome::Call(call)),
     };
     Ok(match answered {
-        Ok(text) => MetaToolOutcome::Answer(answer::text(call.id(), era, &text, false).into()),
+        Ok(text) => MetaToolOutcome::Answer(answer::text(&call.id, era, &text, false).into()),
         Err(problem) => wrong(era, &call, problem),
     })
 }
 
 fn wrong(era: Era, call: &ToolCall, problem: &str) -> MetaToolOutcome {
-    MetaToolOutcome::Answer(answer::text(call.id(), era, problem, true).into())
+    MetaToolOutcome::Answer(answer::text(&call.id, era, problem, true).into())
 }
 
 fn search(client: &Client, arguments: &Value) -> Result<String, &'static str> {

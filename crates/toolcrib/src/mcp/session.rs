@@ -9,13 +9,7 @@
 
 mod table;
 
-use std::{
-    collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{collections::HashMap, sync::Arc};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -28,9 +22,9 @@ pub(super) use self::table::{Sessions, Who, who};
 
 /// The list that a client saw last or was notified of.
 #[derive(Default)]
-pub(super) struct Known(Mutex<Option<Digest>>);
+pub(super) struct LastList(Mutex<Option<Digest>>);
 
-impl Known {
+impl LastList {
     /// Stores `digest`; returns whether it replaced another digest.
     pub(super) fn put(&self, digest: Digest) -> bool {
         let before = self.0.lock().replace(digest);
@@ -44,15 +38,15 @@ impl Known {
 
 /// One client between its handshake and its end.
 pub(super) struct Session {
-    id: Box<str>,
+    pub(super) id: Box<str>,
     gateway: Gateway,
     /// The part of the catalog that its client is connected to.
     pub(super) within: CatalogScope,
     /// The list that the client saw last or was notified of.
-    pub(super) known: Arc<Known>,
+    pub(super) known: Arc<LastList>,
     state: Mutex<State>,
     /// Whether the client declared in its handshake that it can open a URL for its user.
-    opens: AtomicBool,
+    pub(super) opens: bool,
     ended: CancellationToken,
 }
 
@@ -90,8 +84,13 @@ pub(super) struct Stream {
 // === impl Session ===
 
 impl Session {
-    /// Creates a session that is not in any table.
-    pub(super) fn new(id: Box<str>, gateway: Gateway, within: CatalogScope) -> Arc<Self> {
+    /// Creates a session that is not in any table. `opens` is whether the client can open a URL.
+    pub(super) fn new(
+        id: Box<str>,
+        gateway: Gateway,
+        within: CatalogScope,
+        opens: bool,
+    ) -> Arc<Self> {
         let state = State {
             used_at: gateway.clock().monotonic_nanos(),
             holds: 0,
@@ -101,23 +100,8 @@ impl Session {
             interaction: None,
         };
         let ended = CancellationToken::new();
-        let (known, opens) = (Arc::default(), AtomicBool::new(false));
+        let known = Arc::default();
         Arc::new(Self { id, gateway, within, known, state: Mutex::new(state), opens, ended })
-    }
-
-    /// Stores whether the client declared that it can open a URL.
-    pub(super) fn set_opens(&self, opens: bool) {
-        self.opens.store(opens, Ordering::Relaxed);
-    }
-
-    /// Returns the value of [`set_opens`](Self::set_opens).
-    pub(super) fn opens(&self) -> bool {
-        self.opens.load(Ordering::Relaxed)
-    }
-
-    /// Returns the session id.
-    pub(super) fn id(&self) -> &str {
-        &self.id
     }
 
     /// Returns a token that is cancelled when the session ends.

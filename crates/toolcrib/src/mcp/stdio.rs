@@ -38,7 +38,7 @@ use super::{
     host::{Client, Host, RequestContext},
     method::{self, Step},
     outgoing::Outgoing,
-    protocol::{self, Id, Message, Notification, Rejected, Request},
+    protocol::{self, Id, InvalidMessage, Message, Notification, Request},
     session::Session,
 };
 
@@ -103,7 +103,7 @@ struct Peer {
     running: HashMap<Id, Running>,
     /// Counts the bytes of the requests in `running`.
     held: ByteBudget,
-    session: Option<Opened>,
+    session: Option<StdioSession>,
     /// Cancelled when reading has stopped.
     stop: CancellationToken,
 }
@@ -115,7 +115,7 @@ struct Running {
 }
 
 /// The session of the last handshake.
-struct Opened {
+struct StdioSession {
     session: Arc<Session>,
     /// Whether the client has sent `notifications/initialized`, and so is notified of changes.
     ready: bool,
@@ -125,8 +125,8 @@ struct Opened {
 #[derive(Clone)]
 struct Outbox(mpsc::Sender<Bytes>);
 
-/// The error when the output is closed.
-struct OutputClosed;
+/// Fails when the output is closed.
+type SendResult = Result<(), mpsc::error::SendError<Bytes>>;
 
 impl Peer {
     async fn serve(
@@ -158,7 +158,7 @@ impl Peer {
         let session = self.session.take();
         self.finish().await;
         // After its calls, because their events come first.
-        if let Some(Opened { session, .. }) = session {
+        if let Some(StdioSession { session, .. }) = session {
             session
                 .end(match outbox.0.is_closed() {
                     true => SessionOutcome::Cancelled,
@@ -194,7 +194,7 @@ impl Peer {
         }
     }
 
-    async fn receive(&mut self, line: Line<'_>) -> Result<(), OutputClosed> {
+    async fn receive(&mut self, line: Line<'_>) -> SendResult {
         let line = match line {
             Line::Whole(line) if line.trim_ascii().is_empty() => return Ok(()),
             Line::Whole(line) => line,
@@ -212,15 +212,17 @@ impl Peer {
                 Ok(())
             }
             Ok(Message::Response) => Ok(()),
-            Err(Rejected { id, error }) => self.outbox.reject(id.as_ref(), &error).await,
+            Err(InvalidMessage { id, error }) => self.outbox.reject(id.as_ref(), &error).await,
         }
     }
 
-    async fn answer(&mut self, request: Request, bytes: usize) -> Result<(), OutputClosed> {
+    async fn answer(&mut self, request: Request, bytes: usize) -> SendResult {
         let id = request.id.clone();
         let era = match era::detect(&request, None) {
             Ok(era) => era,
-            Err(Rejected { id, error }) => return self.outbox.reject(id.as_ref(), &error).await,
+            Err(InvalidMessage { id, error }) => {
+                return self.outbox.reject(id.as_ref(), &error).await;
+            }
         };
         // Keys can be revoked, and roles can change, while the streams are open.
         let Client { host, principal, .. } = &mut self.client;
@@ -233,10 +235,7 @@ impl Peer {
             return self.outbox.reject(Some(&id), &error).await;
         }
         if era == Era::Legacy && request.method == INITIALIZE {
-            self.open().await;
-            if let Some(opened) = &self.session {
-                opened.session.set_opens(consent::opens_by_handshake(&request.params));
-            }
+            self.open(consent::opens_by_handshake(&request.params)).await;
         }
         let context = RequestContext {
             client: &self.client,
@@ -273,11 +272,12 @@ impl Peer {
         self.running.insert(id, Running { handle, _held: held });
     }
 
-    /// Opens a session, replacing the previous one.
-    async fn open(&mut self) {
+    /// Opens a session, replacing the previous one. `opens` is whether the client can open a URL.
+    async fn open(&mut self, opens: bool) {
         let Client { host, within, .. } = &self.client;
-        let session = Session::new("".into(), host.gateway.clone(), within.clone());
-        if let Some(Opened { session, .. }) = self.session.replace(Opened { session, ready: false })
+        let session = Session::new("".into(), host.gateway.clone(), within.clone(), opens);
+        if let Some(StdioSession { session, .. }) =
+            self.session.replace(StdioSession { session, ready: false })
         {
             session.end(SessionOutcome::Completed).await;
         }
@@ -299,7 +299,7 @@ impl Peer {
         }
     }
 
-    async fn pass_on(&mut self, message: Outgoing<(Id, Bytes)>) -> Result<(), OutputClosed> {
+    async fn pass_on(&mut self, message: Outgoing<(Id, Bytes)>) -> SendResult {
         match message {
             Outgoing::Notification(message) => self.outbox.send(message).await,
             Outgoing::Answer((id, message)) => {
@@ -311,12 +311,12 @@ impl Peer {
 }
 
 impl Outbox {
-    async fn reject(&self, id: Option<&Id>, error: &RpcError) -> Result<(), OutputClosed> {
+    async fn reject(&self, id: Option<&Id>, error: &RpcError) -> SendResult {
         self.send(answer::error(id, error).into()).await
     }
 
-    async fn send(&self, message: Bytes) -> Result<(), OutputClosed> {
-        self.0.send(message).await.map_err(|_| OutputClosed)
+    async fn send(&self, message: Bytes) -> SendResult {
+        self.0.send(message).await
     }
 }
 

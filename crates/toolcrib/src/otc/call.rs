@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     idempotency::{self, IdempotencyKeyText},
-    middleware::{Caller, Hold, Payload},
+    middleware::{Caller, MemoryShare, Payload},
     respond,
     state::AppState,
 };
@@ -60,7 +60,7 @@ pub(super) async fn call(
     State(state): State<AppState>,
     Caller(caller): Caller,
     headers: HeaderMap,
-    hold: Option<Extension<Hold>>,
+    hold: Option<Extension<MemoryShare>>,
     Payload(body): Payload,
 ) -> Response {
     let body = CountedBody { bytes: &body, hold };
@@ -70,7 +70,7 @@ pub(super) async fn call(
 /// The bytes of a body, and their share of the memory budget.
 pub(super) struct CountedBody<'a> {
     pub(super) bytes: &'a [u8],
-    pub(super) hold: Option<Extension<Hold>>,
+    pub(super) hold: Option<Extension<MemoryShare>>,
 }
 
 /// Runs the call in `body` and returns the response in `dialect`.
@@ -83,7 +83,7 @@ pub(super) async fn answer(
 ) -> Response {
     let CallBody { marker, mut request, envelope } = match CallBody::read(dialect, body.bytes) {
         Ok(body) => body,
-        Err(refused) => return error::bad_request(refused.marker, refused.problem),
+        Err((marker, problem)) => return error::bad_request(marker, problem),
     };
     let arguments = Value::Object(request.arguments());
     let CallToolRequest { tool_id, call_id, .. } = request;

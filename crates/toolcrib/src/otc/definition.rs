@@ -1,5 +1,7 @@
 //! `ToolDefinition`: one tool, in the shape of either dialect.
 
+use std::sync::LazyLock;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use toolcrib_core::{
@@ -63,44 +65,32 @@ pub(super) struct Requirements<'a> {
 
 /// Returns the list format for `dialect` and `marker`.
 pub(super) fn format(dialect: Dialect, marker: Marker) -> &'static ListFormat {
-    /// Creates the format with the list at `$array` and the version at `$schema`.
-    macro_rules! list {
-        ($schema:literal, $array:literal, $item:expr) => {{
-            static FORMAT: ListFormat = ListFormat {
-                key: concat!($array, " ", $schema),
-                open: concat!("{\"$schema\":\"", $schema, "\",\"", $array, "\":["),
-                close: "]}",
-                item: $item,
-            };
-            &FORMAT
-        }};
-    }
-    macro_rules! lists {
-        ($array:literal, $item:expr) => {
-            match marker {
-                Marker::Otc => list!("otc://1.0", $array, $item),
-                Marker::Oxp => list!("urn:oxp:1.0", $array, $item),
-                Marker::Site => list!(
-                    "https://github.com/OpenToolCalling/Specification/tree/main/spec/http/1.0/openapi.json",
-                    $array,
-                    $item
-                ),
-                Marker::Repository => list!(
-                    "https://github.com/OpenToolCalling/Specification/tree/main/specification/http/1.0/openapi.json",
-                    $array,
-                    $item
-                ),
-                Marker::FirstRepository => list!(
-                    "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json",
-                    $array,
-                    $item
-                ),
-            }
-        };
-    }
+    static FORMATS: LazyLock<[[ListFormat; 2]; 5]> = LazyLock::new(|| {
+        Marker::ALL.map(|marker| [list(marker, "tools", nested), list(marker, "items", flat)])
+    });
+    let [otc, oxp, site, repository, first_repository] = &*FORMATS;
+    let [tools, items] = match marker {
+        Marker::Otc => otc,
+        Marker::Oxp => oxp,
+        Marker::Site => site,
+        Marker::Repository => repository,
+        Marker::FirstRepository => first_repository,
+    };
     match dialect {
-        Dialect::Otc => lists!("tools", nested),
-        Dialect::Oxp => lists!("items", flat),
+        Dialect::Otc => tools,
+        Dialect::Oxp => items,
+    }
+}
+
+/// Creates the format with the list at `array` and the version of `marker`. Its texts are leaked:
+/// there is one for each marker, and it is used until the program ends.
+fn list(marker: Marker, array: &str, item: fn(&Entry, &mut Vec<u8>)) -> ListFormat {
+    let schema = marker.as_str();
+    ListFormat {
+        key: format!("{array} {schema}").leak(),
+        open: format!("{{\"$schema\":\"{schema}\",\"{array}\":[").leak(),
+        close: "]}",
+        item,
     }
 }
 

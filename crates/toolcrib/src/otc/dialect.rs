@@ -39,14 +39,7 @@ pub(super) enum Marker {
     FirstRepository,
 }
 
-/// A parsed `$schema`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Version {
-    family: Family,
-    major: u32,
-    minor: u32,
-}
-
+/// The names under which a version was published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     /// `otc://1.0`
@@ -105,8 +98,8 @@ impl Dialect {
             Some(Value::String(text)) => text,
             Some(_) => return Err(Unsupported::NotAString),
         };
-        match Version::parse(text) {
-            Some(Version { family, major: 1, minor: 0 }) => Ok(match family {
+        match version(text) {
+            Some((family, 1, 0)) => Ok(match family {
                 Family::Otc => Marker::Otc,
                 Family::Oxp => Marker::Oxp,
                 Family::Document => Marker::document(text),
@@ -128,8 +121,7 @@ pub(super) fn check_header(headers: &HeaderMap) -> Result<(), Unsupported> {
 // === impl Marker ===
 
 impl Marker {
-    /// All markers, for tests.
-    #[cfg(test)]
+    /// All markers, in the order of their definition.
     pub(super) const ALL: [Self; 5] =
         [Self::Otc, Self::Oxp, Self::Site, Self::Repository, Self::FirstRepository];
 
@@ -157,22 +149,19 @@ impl Marker {
     }
 }
 
-// === impl Version ===
-
-impl Version {
-    fn parse(text: &str) -> Option<Self> {
-        let (family, version) = if let Some(version) = text.strip_prefix("otc://") {
-            (Family::Otc, version)
-        } else if let Some(version) = text.strip_prefix("urn:oxp:") {
-            (Family::Oxp, version)
-        } else {
-            let path = text.strip_prefix("https://")?.strip_suffix("/openapi.json")?;
-            let (before, version) = path.rsplit_once('/')?;
-            (before.ends_with("/http").then_some(Family::Document)?, version)
-        };
-        let (major, minor) = version.split_once('.')?;
-        Some(Self { family, major: number(major)?, minor: number(minor)? })
-    }
+/// Parses a `$schema` into its family and version number.
+fn version(text: &str) -> Option<(Family, u32, u32)> {
+    let (family, version) = if let Some(version) = text.strip_prefix("otc://") {
+        (Family::Otc, version)
+    } else if let Some(version) = text.strip_prefix("urn:oxp:") {
+        (Family::Oxp, version)
+    } else {
+        let path = text.strip_prefix("https://")?.strip_suffix("/openapi.json")?;
+        let (before, version) = path.rsplit_once('/')?;
+        (before.ends_with("/http").then_some(Family::Document)?, version)
+    };
+    let (major, minor) = version.split_once('.')?;
+    Some((family, number(major)?, number(minor)?))
 }
 
 /// Parses a number of a version: digits, no sign, no leading zero.
@@ -202,11 +191,10 @@ mod tests {
 
     #[test]
     fn families_and_numbers_are_told_apart() {
-        let of = |text| Version::parse(text).map(|v| (v.family, v.major, v.minor));
-        assert_eq!(of("otc://1.0"), Some((Family::Otc, 1, 0)));
-        assert_eq!(of("otc://12.34"), Some((Family::Otc, 12, 34)));
-        assert_eq!(of("urn:oxp:2.1"), Some((Family::Oxp, 2, 1)));
-        assert_eq!(of("https://x/http/2.0/openapi.json"), Some((Family::Document, 2, 0)));
+        assert_eq!(version("otc://1.0"), Some((Family::Otc, 1, 0)));
+        assert_eq!(version("otc://12.34"), Some((Family::Otc, 12, 34)));
+        assert_eq!(version("urn:oxp:2.1"), Some((Family::Oxp, 2, 1)));
+        assert_eq!(version("https://x/http/2.0/openapi.json"), Some((Family::Document, 2, 0)));
         for none in [
             "",
             "otc://",
@@ -224,7 +212,7 @@ mod tests {
             "https://x/https/1.0/openapi.json",
             "https://http/openapi.json",
         ] {
-            assert_eq!(of(none), None, "{none}");
+            assert_eq!(version(none), None, "{none}");
         }
     }
 

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     dialect::described_response,
-    middleware::{Caller, Hold, Payload, Refusal},
+    middleware::{Caller, MemoryShare, Payload, Refusal},
     state::AppState,
 };
 
@@ -84,7 +84,7 @@ async fn oxp_call(
     State(state): State<AppState>,
     Caller(caller): Caller,
     headers: HeaderMap,
-    hold: Option<Extension<Hold>>,
+    hold: Option<Extension<MemoryShare>>,
     Payload(body): Payload,
 ) -> Response {
     let body = CountedBody { bytes: &body, hold };

@@ -61,35 +61,29 @@ where
     T::deserialize(deserializer).map(Some)
 }
 
-/// The reason why a body is rejected.
-#[derive(Debug, PartialEq)]
-pub(super) struct NotACall {
-    /// The marker of the response.
-    pub(super) marker: Marker,
-    pub(super) problem: String,
-}
-
 impl CallBody {
     /// Parses the body of a call.
-    pub(super) fn read(dialect: Dialect, body: &[u8]) -> Result<Self, NotACall> {
-        let marker = dialect.marker();
-        let refuse = |problem: String| NotACall { marker, problem };
+    ///
+    /// # Errors
+    /// Fails with the marker of the response and the problem.
+    pub(super) fn read(dialect: Dialect, body: &[u8]) -> Result<Self, (Marker, String)> {
         let mut message = parse_strict(body)
-            .map_err(|problem| refuse(format!("the body is not JSON: {problem}")))?;
-        let marker = dialect.answer_to(&message).map_err(|problem| refuse(problem.to_string()))?;
-        let refuse = |problem: String| NotACall { marker, problem };
+            .map_err(|problem| (dialect.marker(), format!("the body is not JSON: {problem}")))?;
+        let marker = dialect
+            .answer_to(&message)
+            .map_err(|problem| (dialect.marker(), problem.to_string()))?;
         let envelope = !is_flat(dialect, &message);
         let request = match envelope {
             true => message.get_mut("request").map(Value::take),
             false => Some(message),
         };
         let Some(request @ Value::Object(_)) = request else {
-            return Err(refuse("the body must be an object with an object `request`".to_owned()));
+            let problem = "the body must be an object with an object `request`";
+            return Err((marker, problem.to_owned()));
         };
-        match CallToolRequest::read(request) {
-            Ok(request) => Ok(Self { marker, request, envelope }),
-            Err(invalid) => Err(refuse(invalid.message())),
-        }
+        let request =
+            CallToolRequest::read(request).map_err(|invalid| (marker, invalid.message()))?;
+        Ok(Self { marker, request, envelope })
     }
 }
 
@@ -187,7 +181,8 @@ mod tests {
         let call = CallBody::read(Dialect::Oxp, both).unwrap();
         assert_eq!((call.envelope, call.request.tool_id.as_str()), (true, "c.d"));
         assert_eq!(call.marker, Marker::Otc);
-        let wrong = CallBody::read(Dialect::Otc, br#"{"$schema":"urn:oxp:1.0"}"#).unwrap_err();
-        assert_eq!(wrong.marker, Marker::Oxp, "also a refusal is in the caller's words");
+        let (marker, _) =
+            CallBody::read(Dialect::Otc, br#"{"$schema":"urn:oxp:1.0"}"#).unwrap_err();
+        assert_eq!(marker, Marker::Oxp, "also a refusal is in the caller's words");
     }
 }

@@ -37,21 +37,21 @@ const LOOK: usize = 32;
 
 pub(super) struct Slots {
     size: usize,
-    taken: Mutex<Taken>,
+    taken: Mutex<SlotTable>,
     freed: Notify,
 }
 
 #[derive(Default)]
-struct Taken {
+struct SlotTable {
     next: u64,
-    connections: HashMap<u64, Holder>,
+    connections: HashMap<u64, SlotHolder>,
     /// The number of callers that are not evicted.
     callers: usize,
     /// The number of connections that are evicted and not closed yet.
     evicted: usize,
 }
 
-struct Holder {
+struct SlotHolder {
     connection: Arc<Connection>,
     /// Whether the peer has shown a valid credential.
     caller: bool,
@@ -97,7 +97,8 @@ impl Slots {
                 slots.promote(number);
             }
         }));
-        let holder = Holder { connection: Arc::clone(&connection), caller: false, evicted: false };
+        let holder =
+            SlotHolder { connection: Arc::clone(&connection), caller: false, evicted: false };
         taken.connections.insert(number, holder);
         let excess = self.excess(&taken);
         let step = (self.size.saturating_sub(taken.callers) / LOOK).max(1);
@@ -108,7 +109,7 @@ impl Slots {
     }
 
     /// Returns how many peers without a credential must give up their slots to free enough of them.
-    fn excess(&self, taken: &Taken) -> usize {
+    fn excess(&self, taken: &SlotTable) -> usize {
         let open = self.size.saturating_sub(taken.callers);
         let newcomers = taken.newcomers();
         match newcomers > open - open / LEAST_FREE {
@@ -158,9 +159,9 @@ impl Slots {
     }
 }
 
-// === impl Taken ===
+// === impl SlotTable ===
 
-impl Taken {
+impl SlotTable {
     fn newcomers(&self) -> usize {
         self.connections.len().saturating_sub(self.callers + self.evicted)
     }
@@ -210,8 +211,8 @@ impl Drop for Slot {
     fn drop(&mut self) {
         let mut taken = self.slots.taken.lock();
         match taken.connections.remove(&self.number) {
-            Some(Holder { evicted: true, .. }) => taken.evicted -= 1,
-            Some(Holder { caller: true, .. }) => taken.callers -= 1,
+            Some(SlotHolder { evicted: true, .. }) => taken.evicted -= 1,
+            Some(SlotHolder { caller: true, .. }) => taken.callers -= 1,
             Some(_) | None => {}
         }
         drop(taken);

@@ -19,7 +19,7 @@ use crate::{mcp::protocol::Request, respond};
 
 /// The response types that a client accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Readable {
+pub(super) enum AcceptedTypes {
     /// JSON, but no event stream.
     Json,
     /// Both, as the specification requires.
@@ -29,7 +29,7 @@ pub(super) enum Readable {
 /// Returns the response types that a client of `era` accepts; `None` if it accepts none that this
 /// server sends. Older clients (and people with curl) may leave events out; the stateless revision
 /// requires both.
-pub(super) fn readable(headers: &HeaderMap, era: Era) -> Option<Readable> {
+pub(super) fn readable(headers: &HeaderMap, era: Era) -> Option<AcceptedTypes> {
     let (mut json, mut events, mut any) = (false, false, false);
     for kind in respond::accepted(headers) {
         match kind.as_str() {
@@ -41,10 +41,10 @@ pub(super) fn readable(headers: &HeaderMap, era: Era) -> Option<Readable> {
     }
     let any = any || !headers.contains_key(header::ACCEPT);
     match (era, json, events) {
-        (_, true, true) => Some(Readable::JsonAndEvents),
+        (_, true, true) => Some(AcceptedTypes::JsonAndEvents),
         (Era::Modern, _, _) => None,
-        (Era::Legacy, true, false) => Some(Readable::Json),
-        (Era::Legacy, false, _) if any => Some(Readable::Json),
+        (Era::Legacy, true, false) => Some(AcceptedTypes::Json),
+        (Era::Legacy, false, _) if any => Some(AcceptedTypes::Json),
         (Era::Legacy, false, _) => None,
     }
 }
@@ -160,8 +160,8 @@ mod tests {
 
     #[test]
     fn accept_decides_the_form_of_the_answer() {
+        use AcceptedTypes::{Json, JsonAndEvents};
         use Era::{Legacy, Modern};
-        use Readable::{Json, JsonAndEvents};
         for (accept, legacy, modern) in [
             ("application/json, text/event-stream", Some(JsonAndEvents), Some(JsonAndEvents)),
             ("text/event-stream;q=0.9,Application/JSON", Some(JsonAndEvents), Some(JsonAndEvents)),

@@ -85,7 +85,7 @@ pub(super) async fn end(client: &Client, headers: &HeaderMap) -> Response {
         }
         Err(refused) => return *refused,
     };
-    let Some(session) = host.sessions.take(principal, hold.session().id()) else {
+    let Some(session) = host.sessions.take(principal, &hold.session().id) else {
         return no_session(None);
     };
     // In a separate task: a client that disconnects must not leave an incomplete record.

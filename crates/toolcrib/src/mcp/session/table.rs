@@ -60,18 +60,20 @@ impl Sessions {
         }
     }
 
-    /// Opens a session for `principal` in a part of the catalog, if there is room.
+    /// Opens a session for `principal` in a part of the catalog, if there is room. `opens` is whether
+    /// the client can open a URL.
     pub(crate) fn open(
         &self,
         principal: &Principal,
         within: &CatalogScope,
+        opens: bool,
     ) -> Option<Arc<Session>> {
         let mut bits = [0_u8; 32];
         getrandom::fill(&mut bits)
             .inspect_err(|error| tracing::error!(%error, "no session without randomness"))
             .ok()?;
         let id = base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bits).into_boxed_str();
-        let session = Session::new(id.clone(), self.gateway.clone(), within.clone());
+        let session = Session::new(id.clone(), self.gateway.clone(), within.clone(), opens);
         let who = who(principal);
         // Callers without credentials share one principal.
         let max_own = match principal.auth == AuthMethod::Anonymous {
