@@ -87,7 +87,7 @@ impl ProgramHost {
                 tracing::error!(tool = name, "a tool call panicked");
                 ToolAnswer::error("internal error")
             }
-            Err(_elapsed) => ToolAnswer::error("the tool timed out and was cancelled"),
+            Err(_elapsed) => ToolAnswer::error("the tool did not answer in time and was cancelled"),
         }
     }
 }
