@@ -11,7 +11,7 @@ use prometheus_client::{
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::Registry,
+    registry::{Metric, Registry},
 };
 use toolcrib_core::{call::CallError, id::SourceId};
 use toolcrib_tasks::{TaskState, Tasks, panics};
@@ -94,6 +94,70 @@ impl Drop for RunningCall {
     }
 }
 
+/// Name without `toolcrib_`, type, labels and meaning of every metric. The exposition omits metrics
+/// without a value; the documentation lists all of them.
+pub const METRICS: [(&str, &str, &str, &str); 29] = [
+    ("calls", "counter", "surface, result", "Calls by surface and result"),
+    ("call_seconds", "histogram", "", "Run time of tools"),
+    ("http_requests", "counter", "surface, status", "HTTP requests by surface and status"),
+    ("source_tools", "gauge", "source", "Tools that a source offers"),
+    ("source_tools_quarantined", "gauge", "source", "Tools of a source in quarantine"),
+    ("source_tool_drifts", "counter", "source", "Discovered forms of tools without an approval"),
+    ("source_calls_running", "gauge", "source", "Running and queued calls of a source"),
+    (
+        "source_calls_refused",
+        "counter",
+        "source, limit",
+        "Calls of a source refused by a rate limit, a quota or its circuit breaker",
+    ),
+    (
+        "source_breaker_state",
+        "gauge",
+        "source",
+        "Circuit breaker of a source: 0 closed, 1 half-open, 2 open",
+    ),
+    ("source_breaker_opened", "counter", "source", "Openings of the circuit breaker of a source"),
+    ("source_discoveries", "counter", "source", "Successful discoveries of a source"),
+    ("source_discovery_failures", "counter", "source", "Failed discoveries of a source"),
+    (
+        "events_unrecorded",
+        "counter",
+        "",
+        "Closing and denial events that were not stored, or omitted to save disk space",
+    ),
+    ("store_free_bytes", "gauge", "", "Free disk space at the store"),
+    (
+        "store_low_on_space",
+        "gauge",
+        "",
+        "1 while less than keep_free is free and refused calls are not recorded, else 0",
+    ),
+    ("refusals_counted", "counter", "", "Refusals that events count instead of recording each"),
+    ("request_bytes", "gauge", "", "Bytes of requests and responses in server.max_body_total"),
+    (
+        "request_bodies_refused",
+        "counter",
+        "",
+        "Requests refused with 503 because of server.max_body_total",
+    ),
+    ("catalog_generation", "gauge", "", "Number of the current catalog"),
+    ("task_failures", "counter", "task", "Background tasks that panicked or ended early"),
+    ("tasks_down", "gauge", "task", "Failed background tasks that are not running"),
+    ("panics", "counter", "", "Panics in this process"),
+    ("record_checkpoints", "counter", "", "Signed checkpoints"),
+    (
+        "record_checkpoints_refused",
+        "counter",
+        "",
+        "Checkpoints not signed because the record does not continue the last one",
+    ),
+    ("record_anchor_failures", "counter", "", "Failed attempts to send checkpoints to an anchor"),
+    ("record_pruned", "counter", "", "Events removed at the end of their retention"),
+    ("record_forwarded", "counter", "forwarder", "Events that a forwarder delivered"),
+    ("record_forward_failures", "counter", "forwarder", "Failed attempts of a forwarder"),
+    ("record_forward_lag", "gauge", "forwarder", "Events that a forwarder has not delivered yet"),
+];
+
 /// All metrics of a gateway.
 pub struct Metrics {
     registry: Registry,
@@ -141,192 +205,56 @@ impl fmt::Debug for Metrics {
 }
 
 impl Metrics {
-    /// The metrics of a gateway whose background tasks are on the board `tasks`.
+    /// Creates the metrics of a gateway whose background tasks are on the board `tasks`.
     pub(crate) fn new(tasks: Tasks) -> Self {
-        let mut registry = Registry::with_prefix("toolcrib");
-        let calls = Family::default();
+        let mut all = Registry::with_prefix("toolcrib");
         // 0.5 ms to about 16 min: from a local echo to the longest sensible tool.
         let call_seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 21));
-        let requests = Family::default();
-        let source_tools = Family::default();
-        let source_quarantined = Family::default();
-        let source_drifts = Family::default();
-        let source_calls_running = Family::default();
-        let source_calls_refused = Family::default();
-        let source_breaker_state = Family::default();
-        let source_breaker_opened = Family::default();
-        let source_discoveries = Family::default();
-        let source_discovery_failures = Family::default();
-        let unrecorded = Counter::default();
-        let (store_free, store_low) = (Gauge::default(), Gauge::default());
-        let refusals_counted = Counter::default();
-        let (request_bytes, bodies_refused) = (Gauge::default(), Counter::default());
-        let generation = Gauge::default();
-        let task_failures = Family::default();
-        let tasks_down = Family::default();
-        let panics = Counter::default();
-        registry.register("calls", "Calls by surface and result", calls.clone());
-        registry.register("call_seconds", "Time tools ran", call_seconds.clone());
-        registry.register("http_requests", "Requests by surface and status", requests.clone());
-        registry.register("source_tools", "Tools offered by a source", source_tools.clone());
-        registry.register(
-            "source_tools_quarantined",
-            "Tools of a source that are left out because nobody has approved them as they are",
-            source_quarantined.clone(),
-        );
-        registry.register(
-            "source_tool_drifts",
-            "Forms of tools that were seen and that nobody had approved",
-            source_drifts.clone(),
-        );
-        registry.register(
-            "source_calls_running",
-            "Calls of a source that run, those that wait for their turn included",
-            source_calls_running.clone(),
-        );
-        registry.register(
-            "source_calls_refused",
-            "Calls of a source that a rate, a quota or an open breaker kept from their tool",
-            source_calls_refused.clone(),
-        );
-        registry.register(
-            "source_breaker_state",
-            "Breaker of a source: 0 closed, 1 half-open, 2 open",
-            source_breaker_state.clone(),
-        );
-        registry.register(
-            "source_breaker_opened",
-            "How often the breaker of a source opened",
-            source_breaker_opened.clone(),
-        );
-        registry.register(
-            "source_discoveries",
-            "Successful discoveries of a source",
-            source_discoveries.clone(),
-        );
-        registry.register(
-            "source_discovery_failures",
-            "Failed discoveries of a source",
-            source_discovery_failures.clone(),
-        );
-        registry.register(
-            "events_unrecorded",
-            "Closing or denial events that could not be stored, or were left out to save disk space",
-            unrecorded.clone(),
-        );
-        registry.register(
-            "store_free_bytes",
-            "Free disk space where the store is",
-            store_free.clone(),
-        );
-        registry.register(
-            "store_low_on_space",
-            "1 while less than keep_free is free and what did not run is not recorded, else 0",
-            store_low.clone(),
-        );
-        registry.register(
-            "refusals_counted",
-            "Refusals beyond those that are recorded one by one; events tell how many there were",
-            refusals_counted.clone(),
-        );
-        registry.register(
-            "request_bytes",
-            "Bytes of requests in flight and of their answers, as server.max_body_total counts them",
-            request_bytes.clone(),
-        );
-        registry.register(
-            "request_bodies_refused",
-            "Requests that were answered 503 because server.max_body_total had no room for their bodies",
-            bodies_refused.clone(),
-        );
-        registry.register(
-            "catalog_generation",
-            "Number of the current catalog",
-            generation.clone(),
-        );
-        registry.register(
-            "task_failures",
-            "How often a background task panicked or ended early",
-            task_failures.clone(),
-        );
-        registry.register(
-            "tasks_down",
-            "Background tasks that failed and do not run at the moment",
-            tasks_down.clone(),
-        );
-        registry.register("panics", "Panics in this process", panics.clone());
-        let checkpoints = Counter::default();
-        let refused_checkpoints = Counter::default();
-        let anchor_failures = Counter::default();
-        let pruned = Counter::default();
-        let forwarded = Family::default();
-        let forward_failures = Family::default();
-        let forward_lag = Family::default();
-        registry.register(
-            "record_checkpoints",
-            "Checkpoints that were signed",
-            checkpoints.clone(),
-        );
-        registry.register(
-            "record_checkpoints_refused",
-            "Checkpoints that were not signed, because the record does not continue what was signed",
-            refused_checkpoints.clone(),
-        );
-        registry.register(
-            "record_anchor_failures",
-            "Attempts in vain to send checkpoints to an anchor",
-            anchor_failures.clone(),
-        );
-        registry.register(
-            "record_pruned",
-            "Events removed because they were older than is kept",
-            pruned.clone(),
-        );
-        registry.register("record_forwarded", "Events a forwarder delivered", forwarded.clone());
-        registry.register(
-            "record_forward_failures",
-            "Attempts in vain of a forwarder",
-            forward_failures.clone(),
-        );
-        registry.register(
-            "record_forward_lag",
-            "Events that a forwarder has not delivered yet",
-            forward_lag.clone(),
-        );
         Self {
-            registry,
+            calls: add(&mut all, "calls", Family::default()),
+            call_seconds: add(&mut all, "call_seconds", call_seconds),
+            requests: add(&mut all, "http_requests", Family::default()),
+            source_tools: add(&mut all, "source_tools", Family::default()),
+            source_quarantined: add(&mut all, "source_tools_quarantined", Family::default()),
+            source_drifts: add(&mut all, "source_tool_drifts", Family::default()),
+            source_calls_running: add(&mut all, "source_calls_running", Family::default()),
+            source_calls_refused: add(&mut all, "source_calls_refused", Family::default()),
+            source_breaker_state: add(&mut all, "source_breaker_state", Family::default()),
+            source_breaker_opened: add(&mut all, "source_breaker_opened", Family::default()),
+            source_discoveries: add(&mut all, "source_discoveries", Family::default()),
+            source_discovery_failures: add(
+                &mut all,
+                "source_discovery_failures",
+                Family::default(),
+            ),
+            unrecorded: add(&mut all, "events_unrecorded", Counter::default()),
+            store_free: add(&mut all, "store_free_bytes", Gauge::default()),
+            store_low: add(&mut all, "store_low_on_space", Gauge::default()),
+            refusals_counted: add(&mut all, "refusals_counted", Counter::default()),
+            request_bytes: add(&mut all, "request_bytes", Gauge::default()),
+            bodies_refused: add(&mut all, "request_bodies_refused", Counter::default()),
+            generation: add(&mut all, "catalog_generation", Gauge::default()),
+            task_failures: add(&mut all, "task_failures", Family::default()),
+            tasks_down: add(&mut all, "tasks_down", Family::default()),
+            panics: add(&mut all, "panics", Counter::default()),
+            checkpoints: add(&mut all, "record_checkpoints", Counter::default()),
+            refused_checkpoints: add(&mut all, "record_checkpoints_refused", Counter::default()),
+            anchor_failures: add(&mut all, "record_anchor_failures", Counter::default()),
+            pruned: add(&mut all, "record_pruned", Counter::default()),
+            forwarded: add(&mut all, "record_forwarded", Family::default()),
+            forward_failures: add(&mut all, "record_forward_failures", Family::default()),
+            forward_lag: add(&mut all, "record_forward_lag", Family::default()),
             tasks,
-            task_failures,
-            tasks_down,
-            panics,
-            calls,
-            call_seconds,
-            requests,
-            source_tools,
-            source_quarantined,
-            source_drifts,
-            source_calls_running,
-            source_calls_refused,
-            source_breaker_state,
-            source_breaker_opened,
-            source_discoveries,
-            source_discovery_failures,
-            unrecorded,
-            store_free,
-            store_low,
-            refusals_counted,
-            request_bytes,
-            bodies_refused,
-            generation,
-            checkpoints,
-            refused_checkpoints,
-            anchor_failures,
-            pruned,
-            forwarded,
-            forward_failures,
-            forward_lag,
+            registry: all,
         }
     }
+}
+
+/// Registers `metric` under its name in [`METRICS`], with the meaning from there.
+fn add<M: Metric + Clone>(registry: &mut Registry, name: &str, metric: M) -> M {
+    let meaning = METRICS.iter().find(|it| it.0 == name).map(|it| it.3).unwrap_or_default();
+    registry.register(name, meaning, metric.clone());
+    metric
 }
 
 impl Metrics {

@@ -19,7 +19,7 @@ mod schema;
 
 use axum::response::Response;
 use serde_json::{Value, json};
-use toolcrib_gateway::{authn::Accepted, config::Config};
+use toolcrib_gateway::{authn::AcceptedCredentials, config::Config};
 use utoipa::{
     PartialSchema as _,
     openapi::{RefOr, Schema},
@@ -110,7 +110,7 @@ fn keyed(mount: Mount) -> Mount {
     let credentials = Credentials {
         key_headers: KEY_HEADERS,
         invalid: InvalidCredentialPolicy::Anonymous,
-        accepted: Accepted::Shared,
+        accepted: AcceptedCredentials::Shared,
     };
     Mount { credentials, ..mount }
 }

@@ -38,7 +38,7 @@ async fn a_good_file_is_taken_over_and_a_bad_one_is_not() {
     server.process.signal(Signal::HUP);
     let said = server.process.until("the refusal", |it| {
         let said = it.stderr();
-        said.contains("the configuration was not taken over").then_some(said)
+        said.contains("the configuration was not applied").then_some(said)
     });
     assert!(said.contains("toolcrib.toml:") && said.contains("\"exec\" is only for"), "{said}");
     assert_eq!(tools(&caller).len(), 5, "the old one stays");
@@ -70,7 +70,7 @@ async fn a_file_that_has_become_empty_changes_nothing_unless_it_may() {
             eventually("the tools are gone", || tools(&caller).is_empty());
             continue;
         }
-        let refused = |it: &Process| it.stderr().matches("was not taken over").count();
+        let refused = |it: &Process| it.stderr().matches("was not applied").count();
         for (at, (emptied, why)) in [
             (Some(""), "the configuration file is empty or gone"),
             (Some("# sources will come\n\n"), "the configuration file is empty or gone"),
