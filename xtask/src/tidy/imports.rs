@@ -21,6 +21,7 @@ const MEMBERS: &[(&str, usize)] = &[
     ("mcp", 1),
     ("sources", 1),
     ("tasks", 1),
+    ("toolcrib", 1),
 ];
 
 /// The path of a module from the root of its crate.
