@@ -12,17 +12,18 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError},
+    catalog::Permit,
     clock::Timestamp,
-    credential::{CredentialRef, Secret},
+    credential::CredentialRef,
     descriptor::SourceKind,
     egress::AllowList,
     id::SourceId,
     limit::Rate,
 };
 
-pub use self::workflow::WorkflowSpec;
+pub use self::{command::StderrMode, workflow::WorkflowSpec};
+pub use crate::credential::SecretValue;
 
 /// A running source of tools: an MCP server, an OpenAPI service, a pack, a workflow, a command.
 #[async_trait]
@@ -52,16 +53,6 @@ pub trait Source: Send + Sync + 'static {
 
     /// Ends children and connections in order. Idempotent; every later call is `Unavailable`.
     async fn close(&self);
-}
-
-/// The destination of the stderr of children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum StderrMode {
-    /// Keeps the last lines in memory.
-    #[default]
-    Keep,
-    /// Also logs the lines.
-    Log,
 }
 
 /// A line that a child wrote to stderr, truncated, without configured secrets.
@@ -105,16 +96,10 @@ pub struct InvalidSource {
     pub problem: String,
 }
 
-impl SourceSpec {
+impl UpstreamSpec {
     /// Identifies the upstream, ignoring secrets and limits. Data learned from one upstream must
     /// not be shown as another's.
-    pub fn upstream_identity(&self) -> String {
-        self.upstream.identity()
-    }
-}
-
-impl UpstreamSpec {
-    fn identity(&self) -> String {
+    pub fn identity(&self) -> String {
         match self {
             UpstreamSpec::McpStdio(stdio) => {
                 let variables: Vec<_> = stdio.env.keys().collect();
@@ -230,17 +215,6 @@ pub struct HttpSpec {
     /// The additions to the public addresses and the host of `url` that may be contacted.
     pub allow: AllowList,
 }
-
-/// A configured value that is treated as a secret. Compared by its plain text, for reloads.
-#[derive(Debug, Clone)]
-pub struct SecretValue(pub Secret);
-
-impl PartialEq for SecretValue {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.expose() == other.0.expose()
-    }
-}
-impl Eq for SecretValue {}
 
 /// Limits on an upstream's use of this host's resources.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -107,8 +107,10 @@ impl Snapshot {
 
     /// The tools of `scope` that `principal` may see and call; `None` when the toolset does not exist.
     pub fn view_within(&self, principal: &Principal, scope: &CatalogScope) -> Option<Arc<View>> {
-        let Some(name) = scope.name() else { return Some(self.view(principal)) };
-        let toolset = self.catalog.toolset(name)?;
+        let toolset = match scope.name() {
+            Some(name) => Some(&**self.catalog.toolset(name)?),
+            None => None,
+        };
         Some(self.catalog.view_within(&self.decider, principal.subject(), toolset))
     }
 
@@ -141,7 +143,7 @@ impl Snapshot {
             title: toolset.title.clone(),
             tools: self
                 .catalog
-                .view_within(&self.decider, principal.subject(), toolset)
+                .view_within(&self.decider, principal.subject(), Some(toolset))
                 .entries()
                 .len(),
             unresolved: toolset.unresolved.len(),
@@ -225,7 +227,8 @@ impl Miss {
             DeniedCalls::Forbidden => {}
         }
         let entry = self.entry.as_ref().filter(|entry| entry.tenants.admits(&principal.tenant))?;
-        let denied = self.snapshot.decider.authorize(principal.subject(), entry).err()?;
+        let denied =
+            self.snapshot.decider.authorize(principal.subject(), entry.resource()).err()?;
         (denied != Denied::Tenant).then_some(denied)
     }
 }

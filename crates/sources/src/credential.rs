@@ -20,11 +20,12 @@ use std::{collections::VecDeque, sync::Arc};
 
 use parking_lot::Mutex;
 use toolcrib_core::{
-    authorize::Permit,
     call::{UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     credential::{
-        CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Opened, Owner,
+        CredentialProblem, CredentialRef, CredentialScope, CredentialStore, Owner,
+        UnsealedCredential,
     },
     egress::{EgressDecided, EgressReason, EgressTrail},
     id::CredentialId,
@@ -108,7 +109,7 @@ impl Credentials {
                 break;
             }
         }
-        let Opened { credential, material } = found.ok_or(missing)?;
+        let UnsealedCredential { credential, material } = found.ok_or(missing)?;
         let id = credential.id.clone();
         // Checked first, so that no token is requested needlessly.
         if !held::may_go(&credential, url) {
@@ -120,7 +121,10 @@ impl Credentials {
         let token = match credential.kind.oauth2() {
             None => None,
             Some(_) => {
-                let opened = Opened { credential: credential.clone(), material: material.clone() };
+                let opened = UnsealedCredential {
+                    credential: credential.clone(),
+                    material: material.clone(),
+                };
                 Some(self.tokens.token(opened, store, network).await?)
             }
         };

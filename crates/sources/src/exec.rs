@@ -18,8 +18,8 @@ use serde_json::{Value, json, value::RawValue};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind, raw},
+    catalog::Permit,
     clock::{Clock, Timestamp},
     descriptor::SourceKind,
     id::SourceId,

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use http::{HeaderValue, Method, StatusCode, header};
 use toolcrib_core::{
     egress::EgressTrail,
-    key_set::{FetchError, KeySetSource, MAX_DOCUMENT, Wanted},
+    key_set::{DocumentRequest, FetchError, KeySetSource, MAX_DOCUMENT},
 };
 
 use crate::egress::{Guard, Outgoing, SharedNetwork, parse_url};
@@ -20,7 +20,7 @@ pub struct KeySets(pub(crate) Arc<SharedNetwork>);
 
 #[async_trait]
 impl KeySetSource for KeySets {
-    async fn fetch(&self, wanted: Wanted<'_>) -> Result<Vec<u8>, FetchError> {
+    async fn fetch(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, FetchError> {
         match tokio::time::timeout(PATIENCE, self.get(wanted)).await {
             Ok(fetched) => fetched.map_err(FetchError),
             Err(_late) => Err(FetchError("no response in time".to_owned())),
@@ -29,7 +29,7 @@ impl KeySetSource for KeySets {
 }
 
 impl KeySets {
-    async fn get(&self, wanted: Wanted<'_>) -> Result<Vec<u8>, String> {
+    async fn get(&self, wanted: DocumentRequest<'_>) -> Result<Vec<u8>, String> {
         let url = parse_url("the address", wanted.url)?;
         let named = parse_url("the configured address", wanted.named)?;
         // A new client each time: documents are fetched every few minutes, so a pooled connection

@@ -4,8 +4,8 @@
 
 use async_trait::async_trait;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Timestamp,
     descriptor::SourceKind,
     id::SourceId,

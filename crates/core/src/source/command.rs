@@ -12,7 +12,7 @@ use std::{
 
 use serde_json::{Map, Value, json};
 
-use super::SecretValue;
+use crate::credential::SecretValue;
 
 /// The most bytes of one argument; Linux accepts 128 KiB with the closing zero.
 pub const MAX_ARGUMENT: usize = (128 << 10) - 1;
@@ -24,9 +24,19 @@ pub const MAX_ARGUMENTS: usize = 512 << 10;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CommandsSpec {
     /// The destination of the stderr of the commands.
-    pub stderr: super::StderrMode,
+    pub stderr: StderrMode,
     /// In the order of the file.
     pub commands: Vec<CommandSpec>,
+}
+
+/// The destination of the stderr of children.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StderrMode {
+    /// Keeps the last lines in memory.
+    #[default]
+    Keep,
+    /// Also logs the lines.
+    Log,
 }
 
 /// One command.

@@ -21,7 +21,8 @@ use tokio_util::task::TaskTracker;
 use toolcrib_core::{
     clock::Clock,
     credential::{
-        CredentialKind, CredentialProblem, CredentialStore, Material, OAuth2, Opened, Secret,
+        CredentialKind, CredentialProblem, CredentialStore, Material, OAuth2, Secret,
+        UnsealedCredential,
     },
     egress::EgressTrail,
     id::CredentialId,
@@ -90,7 +91,7 @@ struct TokenRequest {
     store: Arc<dyn CredentialStore>,
     network: Arc<Network>,
     slot: Arc<Slot>,
-    opened: Opened,
+    opened: UnsealedCredential,
 }
 
 // === impl Tokens ===
@@ -110,7 +111,7 @@ impl Tokens {
     /// Returns the access token of an OAuth credential, from the cache if possible.
     pub(super) async fn token(
         &self,
-        opened: Opened,
+        opened: UnsealedCredential,
         store: &Arc<dyn CredentialStore>,
         network: &Arc<Network>,
     ) -> Result<Arc<AccessToken>, Refusal> {

@@ -12,8 +12,8 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     descriptor::SourceKind,
     id::SourceId,

@@ -16,8 +16,8 @@ use parking_lot::RwLock;
 use tokio::{io::AsyncReadExt as _, sync::Semaphore};
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     descriptor::SourceKind,
     egress::EgressTrail,

@@ -8,8 +8,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use http::{HeaderValue, header};
 use serde_json::{Value, value::RawValue};
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     id::SourceId,
     source::{

@@ -10,8 +10,8 @@ use parking_lot::RwLock;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     descriptor::SourceKind,
     id::SourceId,

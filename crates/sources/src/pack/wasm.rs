@@ -16,8 +16,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::json;
 use toolcrib_core::{
-    authorize::Permit,
     call::{Invocation, Outcome, UpstreamError, UpstreamErrorKind},
+    catalog::Permit,
     clock::Clock,
     egress::EgressTrail,
     id::SourceId,

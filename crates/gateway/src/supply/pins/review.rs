@@ -11,7 +11,7 @@ use toolcrib_core::{
     event::NewEvent,
     id::{PrincipalId, SourceId, TenantId, ToolId},
     names::{self, Names},
-    pin::{Pin, PinAnswer, PinChoice, PinForm, PinStore},
+    pin::{Pin, PinApproval, PinChoice, PinForm, PinStore},
     store::StoreError,
 };
 
@@ -187,8 +187,8 @@ impl PinReview<'_> {
             choices.push(PinChoice { source, tool: name, digest: *digest });
         }
         let before = match self.pins.approve(choices, now, by.cloned()).await? {
-            PinAnswer::Approved(before) => before,
-            PinAnswer::Stale(index) => return Err(PinError::Stale(index)),
+            PinApproval::Approved(before) => before,
+            PinApproval::Stale(index) => return Err(PinError::Stale(index)),
         };
         let (mut pins, mut events) = (Vec::new(), Vec::new());
         for ((source, name, tool_id, digest), before) in found.into_iter().zip(before) {
