@@ -12,6 +12,7 @@ mod steps;
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 use toolcrib_core::{
@@ -43,17 +44,20 @@ const SEES_SOURCES: &str = RouteScope::SourcesRead.as_str();
 const MAX_MISSING: usize = 10;
 
 /// Why a call would run or not.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Explanation {
     /// The caller.
+    #[schemars(with = "String")]
     pub principal: PrincipalId,
     /// Its tenant.
+    #[schemars(with = "String")]
     pub tenant: TenantId,
     /// Its grants, with roles resolved.
     pub grants: Vec<String>,
     /// The tool, if one was found.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<String>")]
     pub tool: Option<ToolId>,
     /// How many tools its lists show; only when no tool was named.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +69,7 @@ pub struct Explanation {
 }
 
 /// The outcome of a call or a list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The call would run; the list has tools.

@@ -193,7 +193,7 @@ impl Gateway {
         let source = Arc::clone(&probe.source) as Arc<dyn Source>;
         let snapshot = self.snapshot().with_only(Arc::clone(&probe.entry), source);
         let tool = ToolRef::Id(probe.entry.id.as_str());
-        CallRequest::new(Arc::new(snapshot), Surface::OpenWop, tool, arguments)
+        CallRequest::new(Arc::new(snapshot), Surface::new("openwop", "OpenWop"), tool, arguments)
     }
 }
 

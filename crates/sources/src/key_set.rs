@@ -9,14 +9,14 @@ use toolcrib_core::{
     key_set::{DocumentRequest, FetchError, KeySetSource, MAX_DOCUMENT},
 };
 
-use crate::egress::{Guard, Outgoing, SharedNetwork, parse_url};
+use crate::egress::{Guard, Network, Outgoing, parse_url};
 
 /// Time limit of one fetch.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Fetches documents of issuers, over TLS or from addresses the operator configured, without
 /// redirects and up to a size limit.
-pub struct KeySets(pub(crate) Arc<SharedNetwork>);
+pub struct KeySets(pub(crate) Arc<Network>);
 
 #[async_trait]
 impl KeySetSource for KeySets {
@@ -34,7 +34,7 @@ impl KeySets {
         let named = parse_url("the configured address", wanted.named)?;
         // A new client each time: documents are fetched every few minutes, so a pooled connection
         // would gain nothing.
-        let egress = self.0.get()?.egress(Guard::new(wanted.allow.clone(), Some(&named)))?;
+        let egress = self.0.egress(Guard::new(wanted.allow.clone(), Some(&named)))?;
         let mut request = Outgoing::new(Method::GET, url);
         let json = HeaderValue::from_static("application/json, application/jwk-set+json");
         request.headers.insert(header::ACCEPT, json);

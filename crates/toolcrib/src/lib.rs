@@ -8,6 +8,7 @@
 //! * `middleware/` has the checks before every request.
 #![warn(missing_docs)]
 
+mod body;
 mod call_error;
 mod dialect;
 mod explorer;
@@ -27,10 +28,16 @@ mod router;
 mod serve;
 mod state;
 
-/// All dialects. A new one needs a folder, its `mod`, an entry here, and its section of the
-/// configuration.
-const DIALECTS: &[dialect::Dialect] =
-    &[openwop::DIALECT, otc::DIALECT, explorer::DIALECT, mcp::DIALECT];
+/// All dialects, in the order in which a path is matched against their mounts. A new dialect needs
+/// a folder, its `mod`, an entry here, and its section of the configuration.
+const DIALECTS: &[dialect::Dialect] = &[
+    ops::DIALECT,
+    openwop::DIALECT,
+    otc::DIALECT,
+    explorer::DIALECT,
+    mcp::DIALECT,
+    resource::DIALECT,
+];
 
 pub use explorer::{ExplorerConfig, ValidateResult, ValidationFailure, explorer};
 pub use mcp::{serve_stdio, serve_stdio_within};

@@ -10,6 +10,7 @@ use std::{
     path::PathBuf,
 };
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::credential::SecretValue;
@@ -85,7 +86,7 @@ pub enum OutputKind {
 }
 
 /// The files and ports that a program may access; everything else is denied.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Confinement {
     /// Whether the confinement is enforced.
     pub mode: ConfinementMode,
@@ -100,7 +101,7 @@ pub struct Confinement {
 }
 
 /// The TCP ports that a program may connect to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Connect {
     /// These ports of any host; an empty set means no connections. The program cannot listen.
     Ports(BTreeSet<u16>),
@@ -109,7 +110,7 @@ pub enum Connect {
 }
 
 /// Files and directories of the server that no confined program may access.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Protected {
     /// Neither readable nor writable: the data directory, keys, and files with secrets.
     pub secret: BTreeSet<PathBuf>,
@@ -118,7 +119,7 @@ pub struct Protected {
 }
 
 /// Whether a confinement is enforced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConfinementMode {
     /// Where enforcement is impossible, the command does not run.
     Required,
@@ -129,7 +130,7 @@ pub enum ConfinementMode {
 }
 
 /// The resource limits of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
     /// Bytes of address space of each of its processes.
     pub memory: u64,

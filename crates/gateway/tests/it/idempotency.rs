@@ -29,8 +29,12 @@ async fn once(
     tool: &str,
     arguments: Value,
 ) -> Result<IdempotentOutcome, IdempotencyError> {
-    let request =
-        CallRequest::new(gateway.snapshot(), Surface::Otc, ToolRef::Wire(tool), arguments);
+    let request = CallRequest::new(
+        gateway.snapshot(),
+        Surface::new("otc", "Otc"),
+        ToolRef::Wire(tool),
+        arguments,
+    );
     let key = ClientKey { space: "test", text: key };
     gateway.call_idempotent(who, key, request, keep).await
 }

@@ -194,7 +194,7 @@ async fn a_removed_source_is_closed_after_its_calls() {
     let gateway = rig.gateway.clone();
     let call = tokio::spawn(async move {
         let tool = toolcrib_gateway::ToolRef::Wire("s__hang");
-        let surface = toolcrib_gateway::metrics::Surface::Cli;
+        let surface = toolcrib_gateway::metrics::Surface::CLI;
         let request =
             toolcrib_gateway::CallRequest::new(gateway.snapshot(), surface, tool, json!({}));
         gateway.call(&principal("t", &["*"]), request).await

@@ -31,7 +31,8 @@ async fn call(
     caller: &Principal,
     tool: &str,
 ) -> CallReport {
-    let request = CallRequest::new(snapshot, Surface::Mcp, ToolRef::Wire(tool), json!({}));
+    let request =
+        CallRequest::new(snapshot, Surface::new("mcp", "Mcp"), ToolRef::Wire(tool), json!({}));
     interaction.call(caller, request).await
 }
 

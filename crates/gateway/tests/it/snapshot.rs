@@ -60,7 +60,7 @@ async fn reloaded_during_calls() -> Rig {
 
 fn request(rig: &Rig) -> CallRequest<'static> {
     let tool = ToolRef::Wire("s__echo");
-    CallRequest::new(rig.gateway.snapshot(), Surface::Otc, tool, json!({}))
+    CallRequest::new(rig.gateway.snapshot(), Surface::new("otc", "Otc"), tool, json!({}))
 }
 
 // I-23

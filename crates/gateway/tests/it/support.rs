@@ -390,7 +390,7 @@ impl Rig {
         arguments: Value,
     ) -> CallReport {
         let request =
-            CallRequest::new(self.gateway.snapshot(), Surface::Cli, ToolRef::Wire(tool), arguments);
+            CallRequest::new(self.gateway.snapshot(), Surface::CLI, ToolRef::Wire(tool), arguments);
         let called = self.gateway.call(principal, request).await;
         self.settle().await;
         called

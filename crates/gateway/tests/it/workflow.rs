@@ -46,7 +46,7 @@ impl Bench {
         let tool = format!("openwop:workflow.{id}");
         let request = CallRequest::new(
             self.rig.gateway.snapshot(),
-            Surface::Cli,
+            Surface::CLI,
             ToolRef::Id(&tool),
             arguments,
         );
@@ -458,7 +458,12 @@ async fn the_caller_hears_of_each_step() {
     let tool = ToolRef::Id("openwop:workflow.chain");
     let request = CallRequest {
         progress: Some(Arc::clone(&heard) as Arc<dyn ProgressSink>),
-        ..CallRequest::new(bench.rig.gateway.snapshot(), Surface::Mcp, tool, json!({ "text": "x" }))
+        ..CallRequest::new(
+            bench.rig.gateway.snapshot(),
+            Surface::new("mcp", "Mcp"),
+            tool,
+            json!({ "text": "x" }),
+        )
     };
     bench.rig.gateway.call(&caller, request).await.result.unwrap();
     let heard: Vec<_> = heard

@@ -49,7 +49,7 @@ async fn flows(settings: &str, of_flows: &str) -> (Rig, TempDir) {
 async fn run(rig: &Rig, flow: &str) -> CallReport {
     let tool = format!("openwop:workflow.{flow}");
     let request =
-        CallRequest::new(rig.gateway.snapshot(), Surface::Cli, ToolRef::Id(&tool), json!({}));
+        CallRequest::new(rig.gateway.snapshot(), Surface::CLI, ToolRef::Id(&tool), json!({}));
     rig.gateway.call(&who("ann", &["*"]), request).await
 }
 
@@ -127,7 +127,7 @@ async fn a_call_of_an_interaction_asks_and_comes_back() {
     let call = async |arguments: Value| {
         let request = CallRequest::new(
             rig.gateway.snapshot(),
-            Surface::Mcp,
+            Surface::new("mcp", "Mcp"),
             ToolRef::Wire("s__echo"),
             arguments,
         );
@@ -165,8 +165,12 @@ async fn an_interaction_that_closes_ends_the_wait() {
     let rig = asking("[approvals]\nwait = \"30s\"", ASKS).await;
     let caller = caller();
     let interaction = rig.gateway.interaction(&caller).unwrap();
-    let request =
-        CallRequest::new(rig.gateway.snapshot(), Surface::Mcp, ToolRef::Wire("s__echo"), json!({}));
+    let request = CallRequest::new(
+        rig.gateway.snapshot(),
+        Surface::new("mcp", "Mcp"),
+        ToolRef::Wire("s__echo"),
+        json!({}),
+    );
     let closing = async {
         let id = rig.pending().await;
         interaction.close(SessionOutcome::Failed).await;

@@ -9,18 +9,21 @@ use serde_json::Value;
 use toolcrib_core::principal::Principal;
 use toolcrib_gateway::{
     authn::AuthError,
+    metrics::Surface,
     provider::{Identity, Offer},
 };
+
+pub(super) const SURFACE: Surface = Surface::new("explorer", "Explorer");
 
 /// Implemented for a gateway and for an embedding program.
 #[async_trait]
 pub(super) trait Host: Send + Sync + 'static {
     /// Identifies the sender of `head` to an endpoint that requires no credentials. Invalid
     /// credentials are an error if `strict`, and ignored otherwise.
-    async fn visitor(&self, head: &Parts, strict: bool) -> Result<Visitor, AuthError>;
+    async fn identify(&self, head: &Parts, strict: bool) -> Result<Sender, AuthError>;
 
     /// Authenticates the sender of `head` to an endpoint that requires credentials.
-    async fn holder(&self, head: &Parts) -> Result<Visitor, AuthError>;
+    async fn authenticate(&self, head: &Parts) -> Result<Sender, AuthError>;
 
     /// Runs a call. Returns a response in every case, also when the call fails.
     async fn call(&self, call: Call) -> Response;
@@ -31,7 +34,7 @@ pub(super) trait Host: Send + Sync + 'static {
 
 /// The sender of a request.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Visitor {
+pub(super) struct Sender {
     /// The principal, when the host is a gateway.
     pub(super) principal: Option<Arc<Principal>>,
     /// The identity, when the host is an embedding program.
@@ -42,8 +45,8 @@ pub(super) struct Visitor {
 
 /// A call that passed the explorer's own checks.
 pub(super) struct Call {
-    pub(super) visitor: Visitor,
-    /// The tools that the provider offered the visitor in this request.
+    pub(super) sender: Sender,
+    /// The tools that the provider offered the sender in this request.
     pub(super) offer: Offer,
     pub(super) name: String,
     /// Only an object is accepted; the host refuses other values.

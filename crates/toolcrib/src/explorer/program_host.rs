@@ -17,17 +17,17 @@ use toolcrib_gateway::{
 };
 
 use super::{
-    call::{CallToolResult, answer},
-    context::{Call, Host, Visitor},
     error,
+    host::{Call, Host, Sender},
     offer::OfferExt as _,
+    result::CallToolResult,
     settings::{AuthHook, ExplorerConfig},
 };
 
 /// Time limit of the authenticator or hook.
 const DECISION: Duration = Duration::from_secs(30);
 
-pub(super) struct Embedded {
+pub(super) struct ProgramHost {
     authenticator: Option<Arc<dyn Authenticator>>,
     hook: Option<AuthHook>,
     handler: Option<Arc<dyn ToolCallHandler>>,
@@ -36,47 +36,44 @@ pub(super) struct Embedded {
     open: bool,
 }
 
-// === impl Embedded ===
+// === impl ProgramHost ===
 
-impl Embedded {
+impl ProgramHost {
     pub(super) fn new(config: &ExplorerConfig) -> Self {
         Self {
             authenticator: config.authenticator.clone(),
             hook: config.auth_hook.clone(),
             handler: config.handler.clone(),
             timeout: config.timeout,
-            open: matches!(config.policy, ExplorerPolicy::SpecPublic | ExplorerPolicy::Nothing),
+            open: matches!(
+                config.page.policy,
+                ExplorerPolicy::SpecPublic | ExplorerPolicy::Nothing
+            ),
         }
     }
 
-    /// Creates a host that refuses all callers.
-    pub(super) fn closed() -> Self {
-        let timeout = Duration::ZERO;
-        Self { authenticator: None, hook: None, handler: None, timeout, open: false }
-    }
-
-    async fn decide(&self, head: &Parts) -> Result<Visitor, AuthError> {
+    async fn decide(&self, head: &Parts) -> Result<Sender, AuthError> {
         if let Some(authenticator) = &self.authenticator {
             let identity = authenticator.authenticate(&head.headers).await;
             let identity = Some(identity.ok_or(AuthError::Invalid)?);
-            return Ok(Visitor { principal: None, identity, proven: true });
+            return Ok(Sender { principal: None, identity, proven: true });
         }
         match &self.hook {
             Some(hook) => match hook(self::head(head)).await {
-                Ok(()) => Ok(Visitor { proven: true, ..Visitor::default() }),
+                Ok(()) => Ok(Sender { proven: true, ..Sender::default() }),
                 Err(cause) => {
                     tracing::warn!(cause, "a caller was refused");
                     Err(AuthError::Invalid)
                 }
             },
-            None if self.open => Ok(Visitor { proven: true, ..Visitor::default() }),
+            None if self.open => Ok(Sender { proven: true, ..Sender::default() }),
             None => Err(AuthError::Missing),
         }
     }
 
     async fn run(&self, call: ToolCall) -> ToolAnswer {
         let Some(handler) = &self.handler else {
-            return ToolAnswer::error("this program runs no tools from here");
+            return ToolAnswer::error("this program does not run tools from the explorer");
         };
         let name = call.name.clone();
         let running = AssertUnwindSafe(handler.call(call)).catch_unwind();
@@ -96,13 +93,13 @@ impl Embedded {
 }
 
 #[async_trait]
-impl Host for Embedded {
-    /// Every visitor sees the same tools, so none is identified.
-    async fn visitor(&self, _: &Parts, _: bool) -> Result<Visitor, AuthError> {
-        Ok(Visitor::default())
+impl Host for ProgramHost {
+    /// Every sender sees the same tools, so none is identified.
+    async fn identify(&self, _: &Parts, _: bool) -> Result<Sender, AuthError> {
+        Ok(Sender::default())
     }
 
-    async fn holder(&self, head: &Parts) -> Result<Visitor, AuthError> {
+    async fn authenticate(&self, head: &Parts) -> Result<Sender, AuthError> {
         let decided = AssertUnwindSafe(self.decide(head)).catch_unwind();
         match tokio::time::timeout(DECISION, decided).await {
             Ok(Ok(decided)) => decided,
@@ -122,18 +119,22 @@ impl Host for Embedded {
             return error::no_such_tool(&call.name);
         }
         let Value::Object(arguments) = call.arguments else {
-            let refusal = ToolAnswer::error("the arguments must be a JSON object");
-            return answer(CallToolResult::from(refusal));
+            return respond(ToolAnswer::error("the arguments must be a JSON object"));
         };
         let head = Some(head(&call.head));
-        let identity = call.visitor.identity;
+        let identity = call.sender.identity;
         let call = ToolCall { name: call.name, arguments, identity, head };
-        answer(CallToolResult::from(self.run(call).await))
+        respond(self.run(call).await)
     }
 
     fn record_unauthenticated(&self, route: &str) {
         tracing::debug!(route, "a caller without valid credentials was refused");
     }
+}
+
+fn respond(mut answer: ToolAnswer) -> Response {
+    let trace = answer.trace_id.take();
+    CallToolResult::new(answer.into(), trace.as_deref()).answer()
 }
 
 fn head(parts: &Parts) -> RequestHead {

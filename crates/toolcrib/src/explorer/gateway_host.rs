@@ -1,4 +1,4 @@
-//! A gateway as the host of the endpoints: its keys, its gate, its record.
+//! A gateway as the host of the endpoints, with its keys, its gate and its record.
 
 use std::sync::Arc;
 
@@ -16,75 +16,67 @@ use toolcrib_gateway::{
     authn::AuthError,
     config::MountAuth,
     idempotency::{ClientKey, IdempotencyError, IdempotentOutcome, StoredAnswer},
-    metrics::Surface,
     provider::Offer,
 };
 
 use super::{
-    call::{answer, outcome},
-    context::{Call, Host, Visitor},
     error,
+    host::{Call, Host, SURFACE, Sender},
+    result::CallToolResult,
 };
 use crate::{
     call_error, idempotency,
-    middleware::{Caller, Credentials, Hold, authenticate},
+    middleware::{Caller, Credentials, MemoryShare, authenticate},
     respond,
 };
 
-pub(super) struct Gated {
-    gateway: Gateway,
-}
+pub(super) struct GatewayHost(pub(super) Gateway);
 
-// === impl Gated ===
-
-impl Gated {
-    pub(super) fn new(gateway: Gateway) -> Self {
-        Self { gateway }
-    }
-
-    async fn who(&self, headers: &HeaderMap, auth: MountAuth) -> Result<Visitor, AuthError> {
+impl GatewayHost {
+    async fn sender(&self, headers: &HeaderMap, auth: MountAuth) -> Result<Sender, AuthError> {
         let Caller(principal) =
-            authenticate::caller(&self.gateway, headers, auth, Credentials::BEARER).await?;
+            authenticate::caller(&self.0, headers, auth, Credentials::BEARER).await?;
         let proven = principal.auth != AuthMethod::Anonymous;
-        Ok(Visitor { principal: Some(principal), identity: None, proven })
+        Ok(Sender { principal: Some(principal), identity: None, proven })
     }
 }
 
 #[async_trait]
-impl Host for Gated {
-    async fn visitor(&self, head: &Parts, strict: bool) -> Result<Visitor, AuthError> {
-        match self.who(&head.headers, MountAuth::Optional).await {
+impl Host for GatewayHost {
+    async fn identify(&self, head: &Parts, strict: bool) -> Result<Sender, AuthError> {
+        match self.sender(&head.headers, MountAuth::Optional).await {
             // Counts as the `[anonymous]` principal; if none is configured, it sees no tools.
-            Err(_) if !strict => Ok(Visitor {
-                principal: self.gateway.authenticator().anonymous(),
-                identity: None,
-                proven: false,
-            }),
-            who => who,
+            Err(_) if !strict => {
+                Ok(Sender { principal: self.0.authenticator().anonymous(), ..Sender::default() })
+            }
+            sender => sender,
         }
     }
 
-    async fn holder(&self, head: &Parts) -> Result<Visitor, AuthError> {
-        self.who(&head.headers, MountAuth::Required).await
+    async fn authenticate(&self, head: &Parts) -> Result<Sender, AuthError> {
+        self.sender(&head.headers, MountAuth::Required).await
     }
 
     async fn call(&self, call: Call) -> Response {
-        let Some(caller) = call.visitor.principal else { return error::no_such_tool(&call.name) };
+        let Some(caller) = call.sender.principal else { return error::no_such_tool(&call.name) };
         let snapshot = match &call.offer {
             Offer::View(view) => Arc::clone(view.snapshot()),
-            Offer::Tools(_) => self.gateway.snapshot(),
+            Offer::Tools(_) => self.0.snapshot(),
         };
         let tool = ToolRef::Wire(&call.name);
         let request = CallRequest {
-            charge: call.head.extensions.get().map(Hold::charge),
-            ..CallRequest::new(snapshot, Surface::Explorer, tool, call.arguments)
+            charge: call.head.extensions.get().map(MemoryShare::charge),
+            ..CallRequest::new(snapshot, SURFACE, tool, call.arguments)
         };
         let key = match idempotency::key(&call.head.headers) {
             Ok(key) => key,
-            Err(problem) => return error::problem(StatusCode::BAD_REQUEST, problem.to_string()),
+            Err(problem) => {
+                let status = StatusCode::BAD_REQUEST;
+                return error::problem(status, problem.to_string(), None);
+            }
         };
         let key = key.as_deref().map(|text| ClientKey { space: SPACE, text });
-        match idempotency::call(&self.gateway, &caller, key, request, kept).await {
+        match idempotency::call(&self.0, &caller, key, request, kept).await {
             Ok(IdempotentOutcome::Report(report)) => call_response(&report, &call.name),
             Ok(IdempotentOutcome::Kept(kept)) => idempotency::replayed(replay(&kept)),
             Err(problem) => refused_key(problem),
@@ -92,7 +84,7 @@ impl Host for Gated {
     }
 
     fn record_unauthenticated(&self, route: &str) {
-        self.gateway.audit().unauthenticated(route);
+        self.0.audit().unauthenticated(route);
     }
 }
 
@@ -100,22 +92,21 @@ impl Host for Gated {
 const SPACE: &str = "explorer-header";
 
 /// Returns the response to a finished call.
-fn call_response(called: &CallReport, name: &str) -> Response {
-    let run = respond::run_to_tell(called);
-    let response = match &called.result {
-        Ok(ran) => answer(outcome(ran.clone(), Some(called.run_id.as_str()))),
-        Err(error) => refused(error, name, &called.run_id),
+fn call_response(report: &CallReport, name: &str) -> Response {
+    let response = match &report.result {
+        Ok(outcome) => CallToolResult::new(outcome.clone(), Some(report.run_id.as_str())).answer(),
+        Err(error) => refused(error, name, &report.run_id),
     };
-    respond::with_run(response, run.as_ref())
+    respond::with_run(response, respond::visible_run(report).as_ref())
 }
 
 /// Returns the bytes to store for a call whose response is final.
-fn kept(called: &CallReport) -> Option<Bytes> {
-    let run = Some(called.run_id.as_str());
-    let result = match &called.result {
-        Ok(ran) => outcome(ran.clone(), run),
-        Err(error) => outcome(Outcome::text(&error.to_string(), true), run),
+fn kept(report: &CallReport) -> Option<Bytes> {
+    let outcome = match &report.result {
+        Ok(outcome) => outcome.clone(),
+        Err(error) => Outcome::text(&error.to_string(), true),
     };
+    let result = CallToolResult::new(outcome, Some(report.run_id.as_str()));
     let mut bytes = result.status().as_str().as_bytes().to_vec();
     serde_json::to_writer(&mut bytes, &result).ok()?;
     Some(bytes.into())
@@ -132,18 +123,16 @@ fn replay(kept: &StoredAnswer) -> Response {
 /// Returns the response to a call whose idempotency key was rejected.
 fn refused_key(problem: IdempotencyError) -> Response {
     let message = format!("`Idempotency-Key` {problem}");
-    let response = error::problem(idempotency::status(problem), message);
-    match idempotency::retry_after(problem) {
-        Some(wait) => respond::with_retry_after(response, wait),
-        None => response,
-    }
+    let response = error::problem(idempotency::status(problem), message, None);
+    respond::with_retry_after(response, idempotency::retry_after(problem))
 }
 
 /// Returns the response to a call without an outcome. In this protocol a failure of the tool is a
 /// result.
 fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
     let words = error.words();
-    let failed = |text: &str| answer(outcome(Outcome::text(text, true), Some(run.as_str())));
+    let failed =
+        |text: &str| CallToolResult::new(Outcome::text(text, true), Some(run.as_str())).answer();
     let response = match error {
         CallError::NoSuchTool => error::no_such_tool(name),
         CallError::Forbidden { .. }
@@ -151,7 +140,7 @@ fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
         | CallError::ApprovalRequired { .. }
         | CallError::ApprovalRejected { .. }
         | CallError::NotAccountable(_) => {
-            error::problem_with(call_error::status(error), words, call_error::details(error))
+            error::problem(call_error::status(error), words, call_error::details(error))
         }
         CallError::InvalidArguments(violations) => {
             let mut text = words;
@@ -167,8 +156,5 @@ fn refused(error: &CallError, name: &str, run: &RunId) -> Response {
         }
         CallError::Upstream(_) | CallError::Cancelled | CallError::Internal => failed(&words),
     };
-    match call_error::retry_after(error) {
-        Some(wait) => respond::with_retry_after(response, wait),
-        None => response,
-    }
+    respond::with_retry_after(response, call_error::retry_after(error))
 }
