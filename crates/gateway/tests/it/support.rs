@@ -368,7 +368,9 @@ pub(crate) async fn rig_at(
 /// Returns a storage in memory with these parts.
 pub(crate) fn storage(log: &Log, catalogs: &MemoryCatalogs) -> MemoryStorage {
     let catalogs = Arc::new(catalogs.clone());
-    MemoryStorage { catalogs, ..MemoryStorage::with_events(log.clone()) }
+    let mut storage = MemoryStorage::with_events(log.clone());
+    storage.catalogs = catalogs;
+    storage
 }
 
 pub(crate) fn principal(tenant: &str, scopes: &[&str]) -> Principal {
