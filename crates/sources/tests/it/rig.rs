@@ -24,7 +24,9 @@ use toolcrib_core::{
         pack::PackSpec,
     },
 };
-use toolcrib_sources::{Factory, Library};
+use toolcrib_sources::Factory;
+#[cfg(feature = "wasm")]
+use toolcrib_sources::Library;
 use toolcrib_tasks::Tasks;
 use toolcrib_testkit::upstream::faulty_program;
 
@@ -106,6 +108,7 @@ impl Rig {
         Self::build(UpstreamSpec::Pack(spec), limits)
     }
 
+    #[cfg(feature = "wasm")]
     pub(crate) fn installed(spec: PackSpec, library: Library, limits: SourceLimits) -> Self {
         let id = SourceId::parse("crib").unwrap();
         let spec = SourceSpec { id, upstream: UpstreamSpec::Pack(spec), limits, credential: None };
