@@ -26,6 +26,8 @@ use std::{
 
 use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
+use schemars::JsonSchema;
+use serde::Deserialize;
 
 use crate::{
     approval::Consent,
@@ -157,7 +159,9 @@ impl fmt::Debug for Entry {
 }
 
 /// Which tenants a tool exists for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(try_from = "Vec<String>")]
+#[schemars(with = "Vec<String>", inline)]
 pub enum Tenants {
     /// Every tenant.
     All,
@@ -165,6 +169,18 @@ pub enum Tenants {
     Only(Vec<TenantId>),
     /// Every tenant but these, for which its names are ambiguous. Never configured directly.
     Except(Vec<TenantId>),
+}
+
+/// Reads a list of tenants; `*` means all.
+impl TryFrom<Vec<String>> for Tenants {
+    type Error = InvalidId;
+
+    fn try_from(tenants: Vec<String>) -> Result<Self, InvalidId> {
+        if tenants.iter().any(|tenant| tenant == "*") {
+            return Ok(Self::All);
+        }
+        tenants.into_iter().map(TenantId::parse).collect::<Result<_, _>>().map(Self::Only)
+    }
 }
 
 impl Tenants {

@@ -2,6 +2,7 @@
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a text is not an identifier. The text itself is never repeated.
@@ -15,8 +16,9 @@ pub struct InvalidId {
 macro_rules! string_id {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $check:path) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
         #[serde(try_from = "String", into = "String")]
+        #[schemars(with = "String", inline)]
         pub struct $name(Arc<str>);
 
         impl $name {

@@ -6,6 +6,7 @@
 
 use std::{fmt, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Why a text is not a scope.
@@ -29,17 +30,21 @@ pub enum InvalidScope {
 ///
 /// A descriptor from elsewhere may require any text ([`Scope::declared`]). No grant can name a text
 /// outside the grammar, so only the grant `*` covers it.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", inline)]
 pub struct Scope(Arc<str>);
 
 /// One scope pattern that a principal holds, for example `files:*`.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(with = "String", inline)]
 pub struct Grant(Arc<str>);
 
 /// All grants of a principal: sorted, without repetition, cheap to clone and to compare.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Default, Deserialize, JsonSchema)]
+#[serde(from = "Vec<Grant>")]
+#[schemars(with = "Vec<String>", inline)]
 pub struct ScopeSet(Arc<[Grant]>);
 
 // === impl Scope ===
@@ -214,6 +219,11 @@ text_form!(Grant);
 impl fmt::Debug for ScopeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.iter()).finish()
+    }
+}
+impl From<Vec<Grant>> for ScopeSet {
+    fn from(grants: Vec<Grant>) -> Self {
+        Self::new(grants)
     }
 }
 impl FromIterator<Grant> for ScopeSet {

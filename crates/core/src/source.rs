@@ -8,6 +8,7 @@ pub mod workflow;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -55,7 +56,8 @@ pub trait Source: Send + Sync + 'static {
 }
 
 /// The destination of the stderr of children.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
 pub enum StderrMode {
     /// Keeps the last lines in memory.
     #[default]

@@ -6,17 +6,20 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 use prometheus_client::{
     encoding::{EncodeLabelSet, EncodeLabelValue, text},
     metrics::{
+        TypedMetric,
         counter::Counter,
         family::Family,
         gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
-    registry::Registry,
+    registry::{Metric, Registry},
 };
 use toolcrib_core::{call::CallError, id::SourceId};
 use toolcrib_tasks::{TaskState, Tasks, panics};
 
 use crate::pipeline::breaker::BreakerState;
+
+const PREFIX: &str = "toolcrib";
 
 /// The surface a request came in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
@@ -93,6 +96,75 @@ impl Drop for RunningCall {
     }
 }
 
+/// Name, labels and meaning of every metric, in the order of the reference.
+const DESCRIPTIONS: [(&str, &str, &str); 29] = [
+    ("calls", "surface, result", "Calls by surface and result"),
+    ("call_seconds", "", "Time tools ran"),
+    ("http_requests", "surface, status", "Requests by surface and status"),
+    ("source_tools", "source", "Tools offered by a source"),
+    (
+        "source_tools_quarantined",
+        "source",
+        "Tools of a source that are left out because nobody has approved them as they are",
+    ),
+    ("source_tool_drifts", "source", "Forms of tools that were seen and that nobody had approved"),
+    (
+        "source_calls_running",
+        "source",
+        "Calls of a source that run, those that wait for their turn included",
+    ),
+    (
+        "source_calls_refused",
+        "source, limit",
+        "Calls of a source that a rate, a quota or an open breaker kept from their tool",
+    ),
+    ("source_breaker_state", "source", "Breaker of a source: 0 closed, 1 half-open, 2 open"),
+    ("source_breaker_opened", "source", "How often the breaker of a source opened"),
+    ("source_discoveries", "source", "Successful discoveries of a source"),
+    ("source_discovery_failures", "source", "Failed discoveries of a source"),
+    (
+        "events_unrecorded",
+        "",
+        "Closing or denial events that could not be stored, or were left out to save disk space",
+    ),
+    ("store_free_bytes", "", "Free disk space where the store is"),
+    (
+        "store_low_on_space",
+        "",
+        "1 while less than keep_free is free and what did not run is not recorded, else 0",
+    ),
+    (
+        "refusals_counted",
+        "",
+        "Refusals beyond those that are recorded one by one; events tell how many there were",
+    ),
+    (
+        "request_bytes",
+        "",
+        "Bytes of requests in flight and of their answers, as server.max_body_total counts them",
+    ),
+    (
+        "request_bodies_refused",
+        "",
+        "Requests that were answered 503 because server.max_body_total had no room for their bodies",
+    ),
+    ("catalog_generation", "", "Number of the current catalog"),
+    ("task_failures", "task", "How often a background task panicked or ended early"),
+    ("tasks_down", "task", "Background tasks that failed and do not run at the moment"),
+    ("panics", "", "Panics in this process"),
+    ("record_checkpoints", "", "Checkpoints that were signed"),
+    (
+        "record_checkpoints_refused",
+        "",
+        "Checkpoints that were not signed, because the record does not continue what was signed",
+    ),
+    ("record_anchor_failures", "", "Attempts in vain to send checkpoints to an anchor"),
+    ("record_pruned", "", "Events removed because they were older than is kept"),
+    ("record_forwarded", "forwarder", "Events a forwarder delivered"),
+    ("record_forward_failures", "forwarder", "Attempts in vain of a forwarder"),
+    ("record_forward_lag", "forwarder", "Events that a forwarder has not delivered yet"),
+];
+
 /// All metrics of a gateway.
 pub struct Metrics {
     registry: Registry,
@@ -142,189 +214,87 @@ impl fmt::Debug for Metrics {
 impl Metrics {
     /// The metrics of a gateway whose background tasks are on the board `tasks`.
     pub(crate) fn new(tasks: Tasks) -> Self {
-        let mut registry = Registry::with_prefix("toolcrib");
-        let calls = Family::default();
-        // 0.5 ms to about 16 min: from a local echo to the longest sensible tool.
-        let call_seconds = Histogram::new(exponential_buckets(0.0005, 2.0, 21));
-        let requests = Family::default();
-        let source_tools = Family::default();
-        let source_quarantined = Family::default();
-        let source_drifts = Family::default();
-        let source_calls_running = Family::default();
-        let source_calls_refused = Family::default();
-        let source_breaker_state = Family::default();
-        let source_breaker_opened = Family::default();
-        let source_discoveries = Family::default();
-        let source_discovery_failures = Family::default();
-        let unrecorded = Counter::default();
-        let (store_free, store_low) = (Gauge::default(), Gauge::default());
-        let refusals_counted = Counter::default();
-        let (request_bytes, bodies_refused) = (Gauge::default(), Counter::default());
-        let generation = Gauge::default();
-        let task_failures = Family::default();
-        let tasks_down = Family::default();
-        let panics = Counter::default();
-        registry.register("calls", "Calls by surface and result", calls.clone());
-        registry.register("call_seconds", "Time tools ran", call_seconds.clone());
-        registry.register("http_requests", "Requests by surface and status", requests.clone());
-        registry.register("source_tools", "Tools offered by a source", source_tools.clone());
-        registry.register(
-            "source_tools_quarantined",
-            "Tools of a source that are left out because nobody has approved them as they are",
-            source_quarantined.clone(),
-        );
-        registry.register(
-            "source_tool_drifts",
-            "Forms of tools that were seen and that nobody had approved",
-            source_drifts.clone(),
-        );
-        registry.register(
-            "source_calls_running",
-            "Calls of a source that run, those that wait for their turn included",
-            source_calls_running.clone(),
-        );
-        registry.register(
-            "source_calls_refused",
-            "Calls of a source that a rate, a quota or an open breaker kept from their tool",
-            source_calls_refused.clone(),
-        );
-        registry.register(
-            "source_breaker_state",
-            "Breaker of a source: 0 closed, 1 half-open, 2 open",
-            source_breaker_state.clone(),
-        );
-        registry.register(
-            "source_breaker_opened",
-            "How often the breaker of a source opened",
-            source_breaker_opened.clone(),
-        );
-        registry.register(
-            "source_discoveries",
-            "Successful discoveries of a source",
-            source_discoveries.clone(),
-        );
-        registry.register(
-            "source_discovery_failures",
-            "Failed discoveries of a source",
-            source_discovery_failures.clone(),
-        );
-        registry.register(
-            "events_unrecorded",
-            "Closing or denial events that could not be stored, or were left out to save disk space",
-            unrecorded.clone(),
-        );
-        registry.register(
-            "store_free_bytes",
-            "Free disk space where the store is",
-            store_free.clone(),
-        );
-        registry.register(
-            "store_low_on_space",
-            "1 while less than keep_free is free and what did not run is not recorded, else 0",
-            store_low.clone(),
-        );
-        registry.register(
-            "refusals_counted",
-            "Refusals beyond those that are recorded one by one; events tell how many there were",
-            refusals_counted.clone(),
-        );
-        registry.register(
-            "request_bytes",
-            "Bytes of requests in flight and of their answers, as server.max_body_total counts them",
-            request_bytes.clone(),
-        );
-        registry.register(
-            "request_bodies_refused",
-            "Requests that were answered 503 because server.max_body_total had no room for their bodies",
-            bodies_refused.clone(),
-        );
-        registry.register(
-            "catalog_generation",
-            "Number of the current catalog",
-            generation.clone(),
-        );
-        registry.register(
-            "task_failures",
-            "How often a background task panicked or ended early",
-            task_failures.clone(),
-        );
-        registry.register(
-            "tasks_down",
-            "Background tasks that failed and do not run at the moment",
-            tasks_down.clone(),
-        );
-        registry.register("panics", "Panics in this process", panics.clone());
-        let checkpoints = Counter::default();
-        let refused_checkpoints = Counter::default();
-        let anchor_failures = Counter::default();
-        let pruned = Counter::default();
-        let forwarded = Family::default();
-        let forward_failures = Family::default();
-        let forward_lag = Family::default();
-        registry.register(
-            "record_checkpoints",
-            "Checkpoints that were signed",
-            checkpoints.clone(),
-        );
-        registry.register(
-            "record_checkpoints_refused",
-            "Checkpoints that were not signed, because the record does not continue what was signed",
-            refused_checkpoints.clone(),
-        );
-        registry.register(
-            "record_anchor_failures",
-            "Attempts in vain to send checkpoints to an anchor",
-            anchor_failures.clone(),
-        );
-        registry.register(
-            "record_pruned",
-            "Events removed because they were older than is kept",
-            pruned.clone(),
-        );
-        registry.register("record_forwarded", "Events a forwarder delivered", forwarded.clone());
-        registry.register(
-            "record_forward_failures",
-            "Attempts in vain of a forwarder",
-            forward_failures.clone(),
-        );
-        registry.register(
-            "record_forward_lag",
-            "Events that a forwarder has not delivered yet",
-            forward_lag.clone(),
-        );
-        Self {
-            registry,
+        Self::listed(tasks).0
+    }
+
+    /// Returns the description of every metric, for the reference. The exposition omits families
+    /// without a value.
+    pub fn descriptions() -> Vec<MetricDescription> {
+        Self::listed(Tasks::new()).1
+    }
+
+    fn listed(tasks: Tasks) -> (Self, Vec<MetricDescription>) {
+        let mut list = List { registry: Registry::with_prefix(PREFIX), described: Vec::new() };
+        let metrics = Self {
             tasks,
-            task_failures,
-            tasks_down,
-            panics,
-            calls,
-            call_seconds,
-            requests,
-            source_tools,
-            source_quarantined,
-            source_drifts,
-            source_calls_running,
-            source_calls_refused,
-            source_breaker_state,
-            source_breaker_opened,
-            source_discoveries,
-            source_discovery_failures,
-            unrecorded,
-            store_free,
-            store_low,
-            refusals_counted,
-            request_bytes,
-            bodies_refused,
-            generation,
-            checkpoints,
-            refused_checkpoints,
-            anchor_failures,
-            pruned,
-            forwarded,
-            forward_failures,
-            forward_lag,
-        }
+            calls: list.add_default("calls"),
+            // 0.5 ms to about 16 min: from a local echo to the longest sensible tool.
+            call_seconds: list
+                .add("call_seconds", Histogram::new(exponential_buckets(0.0005, 2.0, 21))),
+            requests: list.add_default("http_requests"),
+            source_tools: list.add_default("source_tools"),
+            source_quarantined: list.add_default("source_tools_quarantined"),
+            source_drifts: list.add_default("source_tool_drifts"),
+            source_calls_running: list.add_default("source_calls_running"),
+            source_calls_refused: list.add_default("source_calls_refused"),
+            source_breaker_state: list.add_default("source_breaker_state"),
+            source_breaker_opened: list.add_default("source_breaker_opened"),
+            source_discoveries: list.add_default("source_discoveries"),
+            source_discovery_failures: list.add_default("source_discovery_failures"),
+            unrecorded: list.add_default("events_unrecorded"),
+            store_free: list.add_default("store_free_bytes"),
+            store_low: list.add_default("store_low_on_space"),
+            refusals_counted: list.add_default("refusals_counted"),
+            request_bytes: list.add_default("request_bytes"),
+            bodies_refused: list.add_default("request_bodies_refused"),
+            generation: list.add_default("catalog_generation"),
+            task_failures: list.add_default("task_failures"),
+            tasks_down: list.add_default("tasks_down"),
+            panics: list.add_default("panics"),
+            checkpoints: list.add_default("record_checkpoints"),
+            refused_checkpoints: list.add_default("record_checkpoints_refused"),
+            anchor_failures: list.add_default("record_anchor_failures"),
+            pruned: list.add_default("record_pruned"),
+            forwarded: list.add_default("record_forwarded"),
+            forward_failures: list.add_default("record_forward_failures"),
+            forward_lag: list.add_default("record_forward_lag"),
+            registry: Registry::default(),
+        };
+        (Self { registry: list.registry, ..metrics }, list.described)
+    }
+}
+
+/// The description of a metric.
+#[derive(Debug, Clone)]
+pub struct MetricDescription {
+    /// The name in the exposition, without the suffix of its type.
+    pub name: String,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: String,
+    /// The names of its labels.
+    pub labels: &'static str,
+    /// Its meaning.
+    pub meaning: &'static str,
+}
+
+/// Metrics with their descriptions, while they are registered.
+struct List {
+    registry: Registry,
+    described: Vec<MetricDescription>,
+}
+
+impl List {
+    fn add_default<M: Metric + TypedMetric + Clone + Default>(&mut self, name: &str) -> M {
+        self.add(name, M::default())
+    }
+
+    fn add<M: Metric + TypedMetric + Clone>(&mut self, name: &str, metric: M) -> M {
+        let row = DESCRIPTIONS.into_iter().find(|(described, ..)| *described == name);
+        let (_, labels, meaning) = row.unwrap_or_default();
+        self.registry.register(name, meaning, metric.clone());
+        let (name, kind) = (format!("{PREFIX}_{name}"), M::TYPE.as_str().to_owned());
+        self.described.push(MetricDescription { name, kind, labels, meaning });
+        metric
     }
 }
 

@@ -58,7 +58,7 @@ fn mounts(_: &Config) -> Vec<Mount> {
 /// Returns the test routes, if they are configured. They have no description.
 #[cfg(feature = "test-routes")]
 fn test_routes(config: &Config) -> axum::Router<AppState> {
-    match config.test_seams {
+    match config.test_routes {
         true => test_routes::routes(),
         false => axum::Router::new(),
     }
@@ -67,7 +67,7 @@ fn test_routes(config: &Config) -> axum::Router<AppState> {
 /// Returns no routes: this build has no test routes.
 #[cfg(not(feature = "test-routes"))]
 fn test_routes(config: &Config) -> axum::Router<AppState> {
-    if config.test_seams {
+    if config.test_routes {
         tracing::error!(
             "the test routes are configured, but this build has none; build it with the feature \
              `test-routes`"

@@ -29,11 +29,11 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     pub(crate) allow_empty: bool,
 
-    /// Also serve the OpenWOP test seams (/v1/host/sample/...), for conformance runs on a loopback
+    /// Also serve the OpenWOP test routes (/v1/host/sample/...), for conformance runs on a loopback
     /// address with a data directory of their own; never for real callers. Needs a build with the
     /// feature `test-routes`
     #[arg(long)]
-    pub(crate) test_seams: bool,
+    pub(crate) test_routes: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use clap::CommandFactory as _;
 use serde_json::Value;
 use toolcrib_conformance::table;
+use toolcrib_gateway::metrics::{MetricDescription, Metrics};
 
 use crate::{
     args::{Args, GenArgs},
@@ -98,125 +99,6 @@ fn section(command: &mut clap::Command, path: &str, text: &mut String) {
 /// The heading of the options that every command has.
 const COMMON_OPTIONS: &str = "Options of every command:";
 
-/// Name, type, labels and meaning of every metric. The exposition omits families without a value, so
-/// they are listed here; a test compares the list with a server that exposes all of them.
-const METRICS: [(&str, &str, &str, &str); 29] = [
-    ("toolcrib_calls", "counter", "surface, result", "Calls by surface and result"),
-    ("toolcrib_call_seconds", "histogram", "", "Time tools ran"),
-    ("toolcrib_http_requests", "counter", "surface, status", "Requests by surface and status"),
-    ("toolcrib_source_tools", "gauge", "source", "Tools offered by a source"),
-    (
-        "toolcrib_source_tools_quarantined",
-        "gauge",
-        "source",
-        "Tools of a source that are left out because nobody has approved them as they are",
-    ),
-    (
-        "toolcrib_source_tool_drifts",
-        "counter",
-        "source",
-        "Forms of tools that were seen and that nobody had approved",
-    ),
-    (
-        "toolcrib_source_calls_running",
-        "gauge",
-        "source",
-        "Calls of a source that run, those that wait for their turn included",
-    ),
-    (
-        "toolcrib_source_calls_refused",
-        "counter",
-        "source, limit",
-        "Calls of a source that a rate, a quota or an open breaker kept from their tool",
-    ),
-    (
-        "toolcrib_source_breaker_state",
-        "gauge",
-        "source",
-        "Breaker of a source: 0 closed, 1 half-open, 2 open",
-    ),
-    (
-        "toolcrib_source_breaker_opened",
-        "counter",
-        "source",
-        "How often the breaker of a source opened",
-    ),
-    ("toolcrib_source_discoveries", "counter", "source", "Successful discoveries of a source"),
-    ("toolcrib_source_discovery_failures", "counter", "source", "Failed discoveries of a source"),
-    (
-        "toolcrib_events_unrecorded",
-        "counter",
-        "",
-        "Closing or denial events that could not be stored, or were left out to save disk space",
-    ),
-    ("toolcrib_store_free_bytes", "gauge", "", "Free disk space where the store is"),
-    (
-        "toolcrib_store_low_on_space",
-        "gauge",
-        "",
-        "1 while less than keep_free is free and what did not run is not recorded, else 0",
-    ),
-    (
-        "toolcrib_refusals_counted",
-        "counter",
-        "",
-        "Refusals beyond those that are recorded one by one; events tell how many there were",
-    ),
-    (
-        "toolcrib_request_bytes",
-        "gauge",
-        "",
-        "Bytes of requests in flight and of their answers, as server.max_body_total counts them",
-    ),
-    (
-        "toolcrib_request_bodies_refused",
-        "counter",
-        "",
-        "Requests that were answered 503 because server.max_body_total had no room for their bodies",
-    ),
-    ("toolcrib_catalog_generation", "gauge", "", "Number of the current catalog"),
-    (
-        "toolcrib_task_failures",
-        "counter",
-        "task",
-        "How often a background task panicked or ended early",
-    ),
-    (
-        "toolcrib_tasks_down",
-        "gauge",
-        "task",
-        "Background tasks that failed and do not run at the moment",
-    ),
-    ("toolcrib_panics", "counter", "", "Panics in this process"),
-    ("toolcrib_record_checkpoints", "counter", "", "Checkpoints that were signed"),
-    (
-        "toolcrib_record_checkpoints_refused",
-        "counter",
-        "",
-        "Checkpoints that were not signed, because the record does not continue what was signed",
-    ),
-    (
-        "toolcrib_record_anchor_failures",
-        "counter",
-        "",
-        "Attempts in vain to send checkpoints to an anchor",
-    ),
-    (
-        "toolcrib_record_pruned",
-        "counter",
-        "",
-        "Events removed because they were older than is kept",
-    ),
-    ("toolcrib_record_forwarded", "counter", "forwarder", "Events a forwarder delivered"),
-    ("toolcrib_record_forward_failures", "counter", "forwarder", "Attempts in vain of a forwarder"),
-    (
-        "toolcrib_record_forward_lag",
-        "gauge",
-        "forwarder",
-        "Events that a forwarder has not delivered yet",
-    ),
-];
-
 fn metrics() -> String {
     let mut text =
         "# Metrics\n\nWith this page you look up a metric of `/metrics`. It serves OpenMetrics \
@@ -224,7 +106,8 @@ fn metrics() -> String {
                     `server.public_metrics`. Counters end in `_total`, histograms have `_bucket`, `_sum` and `_count`. Made by \
                     `cargo xtask gen`.\n\n| Metric | Type | Labels | Meaning |\n|---|---|---|---|\n"
             .to_owned();
-    for (name, kind, labels, meaning) in METRICS {
+    for metric in Metrics::descriptions() {
+        let MetricDescription { name, kind, labels, meaning } = metric;
         text.push_str(&format!("| `{name}` | {kind} | {labels} | {meaning} |\n"));
     }
     text

@@ -40,7 +40,7 @@ use changes::Watch;
 use lock::Lock;
 
 /// The warning at each start with the test routes.
-const TEST_ROUTES: &str = "--test-seams: /v1/host/sample is served, where every caller with a key can record \
+const TEST_ROUTES: &str = "--test-routes: /v1/host/sample is served, where every caller with a key can record \
                      calls of invented tools and principals in its tenant and reset its rate limits; \
                      use it only for conformance runs";
 
@@ -70,11 +70,11 @@ pub(crate) async fn run(
     if let Some(listen) = args.listen {
         settings.config.server.listen = listen;
     }
-    settings.config.test_seams = args.test_seams;
+    settings.config.test_routes = args.test_routes;
     let config = settings.config.clone();
     let ready = preflight::check(&config, &settings.data_dir).await;
     let ready = ready.map_err(|obstacles| preflight::refused(obstacles, printer))?;
-    if config.test_seams {
+    if config.test_routes {
         check_test_routes(&config, toolcrib::HAS_TEST_ROUTES)?;
         printer.warning(TEST_ROUTES);
     }
@@ -279,16 +279,16 @@ fn report_idle_roles(gateway: &Gateway) {
 fn check_test_routes(config: &Config, built: bool) -> anyhow::Result<()> {
     if !built {
         return Err(advised(
-            "--test-seams: this program was built without the test routes",
-            "build it with `cargo build --features test-routes`, or leave --test-seams out",
+            "--test-routes: this program was built without the test routes",
+            "build it with `cargo build --features test-routes`, or leave --test-routes out",
         ));
     }
     if config.server.listen.ip().is_loopback() && !config.server.behind_proxy {
         return Ok(());
     }
     Err(advised(
-        "--test-seams are only served to this machine",
-        "listen on 127.0.0.1 and leave `[server] behind_proxy` out, or leave --test-seams out",
+        "--test-routes are only served to this machine",
+        "listen on 127.0.0.1 and leave `[server] behind_proxy` out, or leave --test-routes out",
     ))
 }
 
