@@ -42,9 +42,20 @@ use toolcrib_core::{
 };
 
 use self::{
-    approvals::Approvals, document::Document, gate::Role, ordered::Ordered, places::Places,
-    policy::Policy, record::Record, resolver::Resolver, secret::Value, server::Otc, source::Source,
-    store::Store, tokens::Authentication, toolset::Toolset,
+    approvals::Approvals,
+    document::Document,
+    gate::Role,
+    ordered::Ordered,
+    places::Places,
+    policy::Policy,
+    record::Record,
+    resolver::Resolver,
+    secret::Value,
+    server::Otc,
+    source::Source,
+    store::Store,
+    tokens::{Authentication, Otc},
+    toolset::Toolset,
 };
 use crate::{policy::PolicySet, scopes::RouteScope};
 

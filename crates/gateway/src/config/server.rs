@@ -1,4 +1,4 @@
-//! `[server]`, `[otc]`, `[oxp]`, `[openwop]` and `[explorer]`: the listener and its mounts.
+//! `[server]`, `[oxp]`, `[openwop]` and `[explorer]`: the listener and its mounts.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,6 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     resolver::Resolver,
-    tokens::SharedJwt,
     units::{self as kind, Kind as _},
 };
 
@@ -44,16 +43,6 @@ pub enum MountAuth {
     Required,
     /// Callers without credentials get the scopes of `[anonymous]`.
     Optional,
-}
-
-/// Open Tool Calling.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub(super) struct Otc {
-    /// `optional`: callers without a key are `[anonymous]`.
-    pub(super) auth: MountAuth,
-    /// Tokens with a shared secret.
-    pub(super) jwt: Option<SharedJwt>,
 }
 
 /// A mount with no other settings.
@@ -140,12 +129,6 @@ impl Default for ServerConfig {
             max_body_total_bytes: 256 << 20,
             public_metrics: false,
         }
-    }
-}
-
-impl Default for Otc {
-    fn default() -> Self {
-        Self { auth: MountAuth::Required, jwt: None }
     }
 }
 

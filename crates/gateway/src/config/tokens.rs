@@ -1,4 +1,4 @@
-//! `[auth.jwt]` and `[otc.jwt]`: signed tokens as credentials.
+//! `[auth]` and `[otc]`: signed tokens as credentials.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
@@ -17,6 +17,7 @@ use super::{
     mcp::ResourceConfig,
     resolver::{Resolver, is_plain},
     secret::Value,
+    server::MountAuth,
     units::{self as kind, Kind as _},
 };
 
@@ -114,6 +115,16 @@ pub struct ClaimsConfig {
 #[serde(try_from = "String")]
 #[schemars(with = "String", inline)]
 pub struct ClaimPath(pub Vec<String>);
+
+/// Open Tool Calling.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Otc {
+    /// `optional`: callers without a key are `[anonymous]`.
+    pub(super) auth: MountAuth,
+    /// Tokens with a shared secret.
+    pub(super) jwt: Option<SharedJwt>,
+}
 
 /// HS256 tokens with a shared secret, for `/tools` and `/oxp`
 /// ([guide](../guides/oidc.md#shared-secret-tokens-for-open-tool-calling)).
@@ -285,6 +296,12 @@ fn unescaped(token: &str) -> Option<String> {
         });
     }
     Some(name)
+}
+
+impl Default for Otc {
+    fn default() -> Self {
+        Self { auth: MountAuth::Required, jwt: None }
+    }
 }
 
 // === impl OneOrMore ===

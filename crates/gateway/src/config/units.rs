@@ -108,12 +108,14 @@ named! {
 pub fn parse_duration(text: &str) -> Result<time::Duration, String> {
     let units = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
     let expected = "expected a duration such as \"250ms\", \"30s\", \"5m\" or \"2h\"";
-    number(text, &units).map(time::Duration::from_millis).ok_or_else(|| expected.to_owned())
+    number(text, &units, |unit| unit)
+        .map(time::Duration::from_millis)
+        .ok_or_else(|| expected.to_owned())
 }
 
 /// Like [`parse_duration`], but also accepts days such as `90d`.
 fn parse_age(text: &str) -> Result<time::Duration, String> {
-    let days = number(text, &[("d", 86_400)]).map(time::Duration::from_secs);
+    let days = number(text, &[("d", 86_400)], |unit| unit).map(time::Duration::from_secs);
     let age = days.map_or_else(|| parse_duration(text), Ok);
     age.map_err(|_| "expected a time such as \"90d\" or \"12h\"".to_owned())
 }
@@ -129,7 +131,7 @@ fn parse_wait(text: &str) -> Result<time::Duration, String> {
 /// Parses a size such as `4096`, `64KiB` or `4MiB`.
 fn parse_size(text: &str) -> Result<usize, String> {
     let units = [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
-    number(text, &units)
+    number(text, &units, str::trim)
         .and_then(|bytes| usize::try_from(bytes).ok())
         .ok_or_else(|| "expected a size such as \"65536\", \"64KiB\" or \"4MiB\"".to_owned())
 }
@@ -143,10 +145,10 @@ fn parse_keep_free(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a number with one of the units; `None` if it is not positive or too large.
-fn number(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+fn number(text: &str, units: &[(&str, u64)], clean: fn(&str) -> &str) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let (_, factor) = units.iter().find(|(name, _)| *name == unit.trim_start())?;
+    let (_, factor) = units.iter().find(|(name, _)| *name == clean(unit))?;
     number.parse::<u64>().ok()?.checked_mul(*factor).filter(|&number| number > 0)
 }
 

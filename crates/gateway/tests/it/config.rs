@@ -194,7 +194,7 @@ fn every_mistake_names_its_line_its_key_and_what_was_expected() {
             "[[role]]\nname = \"r\"\nscopes = [\"a::b\"]",
             "toolcrib.toml:3: `role.r.scopes`: a scope has an empty segment",
         ),
-        ("[[source]]\nid = \"a__b\"\nkind = \"mcp\"", "`source.id`: source id contains `__`"),
+        ("[[source]]\nid = \"a__b\"\nkind = \"mcp\"", "`source.a__b.id`: source id contains `__`"),
         (
             "[[source]]\nid = \"a\"\nkind = \"ftp\"",
             "`source.a.kind`: must be one of node-pack, workflow, mcp",
@@ -331,7 +331,7 @@ fn a_credential_is_named_and_its_owner_follows_from_the_kind() {
             format!(
                 "{http}tenants = [\"a\"]\nheaders = {{ Authorization = {{ env = \"SET\" }} }}\n"
             ),
-            "line 7 `source.hub.headers.authorization`: the source has a `credential`",
+            "line 7 `source.hub.headers.Authorization`: the source has a `credential`",
         ),
         (
             format!("{http}tenants = [\"a\"]\n").replace("\"hub\"\ntenants", "\"not ok\"\ntenants"),

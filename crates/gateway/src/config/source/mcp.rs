@@ -48,7 +48,7 @@ pub(super) struct Program {
 pub(super) struct Server {
     /// Address of the server.
     #[schemars(extend("x-default" = "required"))]
-    url: String,
+    url: Option<String>,
     /// Headers for the source's own origin.
     headers: BTreeMap<String, Value>,
     /// Name of a [stored credential](../guides/credentials.md).
@@ -95,7 +95,13 @@ impl Resolver<'_> {
         typed: Server,
         tenants: &Tenants,
     ) -> Upstream {
-        let url = self.check(&format!("{source}.url"), check_url(&typed.url));
+        let key = format!("{source}.url");
+        if typed.url.is_none() {
+            let message = "expected the address of the server, such as \"https://host/mcp\"";
+            self.complain_of_absence(source, &key, message);
+        }
+        let url = typed.url.as_deref().map(check_url).transpose();
+        let url = self.check(&key, url).flatten();
         let headers = self.headers(&format!("{source}.headers"), &typed.headers);
         self.check_authorization(source, typed.credential.as_ref(), &typed.headers);
         let allow = typed.allow;
