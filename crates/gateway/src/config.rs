@@ -51,7 +51,6 @@ use self::{
     record::Record,
     resolver::Resolver,
     secret::Value,
-    server::Otc,
     source::Source,
     store::Store,
     tokens::{Authentication, Otc},

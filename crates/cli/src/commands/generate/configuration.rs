@@ -113,7 +113,8 @@ impl<'a> Page<'a> {
     fn words(&self, member: &'a Value) -> Vec<&'a Value> {
         let list = |key| member.get(key).and_then(Value::as_array).into_iter().flatten();
         let inner = list("oneOf").chain(list("anyOf"));
-        let inner = inner.chain(reference(member).and_then(|it| self.definition(it)));
+        let direct = member.get("$ref").and_then(|_| self.definition(reference(member)?));
+        let inner = inner.chain(direct);
         let own = member.get("const").into_iter().chain(list("enum"));
         own.chain(inner.flat_map(|it| self.words(it))).filter(|it| it.is_string()).collect()
     }
